@@ -56,7 +56,7 @@ def machine() -> str:
     return f"{model}, {cores} cores{memory}, Python {platform.python_version()}"
 
 
-PAGES = ("docs/SOAK.md", "docs/BENCHMARKS.md", "docs/PLANTED_BUGS.md")
+PAGES = ("docs/SOAK.md", "docs/BENCHMARKS.md", "docs/PLANTED_BUGS.md", "docs/SIGHT.md")
 """What is written with the figures is no change of what was measured."""
 
 

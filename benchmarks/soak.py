@@ -21,6 +21,7 @@ PAGE = ROOT / "docs" / "SOAK.md"
 PARTS = {
     "explore": ("explore",),
     "mutants": ("mutants",),
+    "sight": ("sight",),
     "storage": ("storage",),
     "summaries": ("summaries",),
     "ray": ("ray_shrunk", "ray"),

@@ -18,6 +18,7 @@ MAY_DRAW = {
     "tests/chaos/exploration/draw/test_draw.py": "tests the drawing",
     "tests/chaos/exploration/test_exploring_page.py": "tests that the page's space can be drawn",
     "tests/chaos/exploration/test_reference.py": "tests the space `reference` and its minimum",
+    "tests/chaos/exploration/test_sight.py": "compares the packages with their rewritten copy",
     "tests/chaos/exploration/test_space.py": "tests the space of a file",
     "tests/cluster/broker/replication/test_quiet_fetches.py": "compares two readers of one log",
     "tests/cluster/ray/test_ray_tasks.py": "compares workers, whatever they play",

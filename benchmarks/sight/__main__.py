@@ -1,0 +1,103 @@
+"""`python -m benchmarks.sight COMMAND`: the mutation score of the search, docs/SIGHT.md."""
+
+import argparse
+import os
+import time
+from functools import partial
+from pathlib import Path
+
+from benchmarks.sight.fates import FIRST, record_of, write_record
+from benchmarks.sight.sampled import (
+    SampledMutant,
+    draw_sample,
+    read_sample,
+    sample_path,
+    write_sample_file,
+)
+from benchmarks.sight.sight_page import SIGHT_PAGE, sight_page
+from benchmarks.sight.sitting import SEEDS, SPACE, Journal, journal_path, sit
+from benchmarks.sight.unit_tests import killed_path, try_unit_tests
+
+_say = partial(print, flush=True)
+
+
+def main() -> None:
+    """Draw a sample, play seeds, write a record or the page, or run the unit tests."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.sight", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    draw = commands.add_parser("draw", help="draw a sample; one that exists is not drawn again")
+    draw.add_argument("--sample", type=int, required=True)
+    draw.add_argument("--seed", type=int, required=True)
+    play = commands.add_parser("play", help="play seeds with a sample's mutants, or go on with it")
+    play.add_argument("--sample", type=int, default=1)
+    play.add_argument("--name", default=FIRST, help="of the record, such as before or after")
+    play.add_argument("--seeds", type=int, default=SEEDS)
+    play.add_argument("--space", default=SPACE)
+    play.add_argument("--workers", type=int, default=1)
+    play.add_argument("--minutes", type=float, help="end the sitting after the seed of then")
+    play.add_argument("--nice", type=int, default=19, help="how low the priority is")
+    record = commands.add_parser("record", help="write the record of a journal, done or not")
+    record.add_argument("--sample", type=int, default=1)
+    record.add_argument("--name", default=FIRST)
+    record.add_argument("--journal", type=Path, help="default: the one of this checkout")
+    tests = commands.add_parser("unit-tests", help="which mutants the unit tests kill; hours")
+    tests.add_argument("--sample", type=int, default=1)
+    commands.add_parser("page", help="write docs/SIGHT.md from the records")
+    arguments = parser.parse_args()
+    match arguments.command:
+        case "draw":
+            head, drawn = draw_sample(arguments.sample, arguments.seed)
+            write_sample_file(sample_path(arguments.sample), head, drawn)
+            _say(f"{len(drawn)} mutants in {sample_path(arguments.sample)}")
+        case "play":
+            _play(arguments)
+        case "record":
+            name, sample = arguments.name, arguments.sample
+            journal = Journal(arguments.journal or journal_path(name, sample))
+            _say(write_journal_record(journal, name, sample, _mutants(sample)))
+        case "unit-tests":
+            try_unit_tests(killed_path(arguments.sample), _mutants(arguments.sample), say=_say)
+        case _:
+            SIGHT_PAGE.write_text(sight_page(), encoding="utf-8")
+            _say(f"wrote {SIGHT_PAGE}")
+
+
+def _play(arguments: argparse.Namespace) -> None:
+    """Play until all seeds are done or the time is over; write the record of what is done."""
+    os.nice(arguments.nice)
+    mutants = _mutants(arguments.sample)
+    journal = Journal(journal_path(arguments.name, arguments.sample))
+    began_s = time.monotonic()
+    minutes = arguments.minutes
+    is_done = sit(
+        journal,
+        mutants,
+        seeds=arguments.seeds,
+        space=arguments.space,
+        workers=arguments.workers,
+        until=lambda: minutes is not None and time.monotonic() - began_s > 60 * minutes,
+        say=_say,
+    )
+    written = write_journal_record(journal, arguments.name, arguments.sample, mutants)
+    _say(f"{'done' if is_done else 'to be gone on with'}: {written}")
+
+
+def write_journal_record(
+    journal: Journal, name: str, sample: int, mutants: tuple[SampledMutant, ...]
+) -> str:
+    """Write the record of a journal; return a line about it."""
+    done = journal.read()
+    if done is None:
+        return "nothing was played"
+    record = record_of(name, sample, mutants, *done)
+    path = write_record(record)
+    found = sum(each.found_seed is not None for each in record.fates)
+    return f"{found} of {len(mutants)} mutants found in {record.head.seeds} seeds: {path}"
+
+
+def _mutants(sample: int) -> tuple[SampledMutant, ...]:
+    return read_sample(sample_path(sample))[1]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,302 @@
+"""docs/SIGHT.md: the score of each package, and the lists of mutants by what a search saw of them.
+
+Data flow: records, samples, killed, sentences.toml -> page.
+"""
+
+import statistics
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from benchmarks.sight.fates import Fate, Sight, SightRecord, read_records
+from benchmarks.sight.sampled import (
+    ROOT,
+    SampledMutant,
+    SampleHead,
+    counts_by_package,
+    read_sample,
+    sample_path,
+)
+from benchmarks.sight.unit_tests import Killed, killed_path, read_killed
+
+SIGHT_PAGE = ROOT / "docs" / "SIGHT.md"
+SENTENCES = Path(__file__).with_name("sentences.toml")
+FOUND_GOAL = 0.8
+"""Of the mutants that unit tests kill and that the search reaches, within 500 seeds."""
+UNREACHED_GOAL = 0.1
+CPU_GOAL_S = 10.0
+HEAD = """# Sight: what the search would see
+
+Written by `make soak PART=sight` and `python -m benchmarks.sight page` from the records in
+`benchmarks/sight/records`; do not edit. A sample of small changes (mutants) of five packages is
+drawn by a seed and kept in `benchmarks/sight/samples`. Each seed of the space `standard` is played
+once with sound code, and once more with each mutant whose place that run reached and that is not
+found yet. A mutant is
+
+* **reached**, if a sound run evaluates its place;
+* **different**, if the trace of a run with it has another digest;
+* **found**, if a run with it has a finding of a checker that is silent in the sound run of the same
+  seed, or is BROKEN (`the lab`). The comparison of the two traces finds nothing: a user has no
+  sound run to compare with.
+
+Places that are evaluated at import (constants, defaults) count as reached by every seed. A run over
+60 s of CPU does not end, and nobody reports it: its mutant is not found. CPU is what a user spends
+on all seeds up to the first finding. Mutants whose place is gone, and equivalent ones, stay in
+every denominator. What a mutant changes is the smallest expression or statement; the bugs of
+[PLANTED_BUGS.md](PLANTED_BUGS.md) are larger. `python -m benchmarks.sight --help` says how a sample
+is drawn and played.
+"""
+_LISTS = (
+    (Sight.UNREACHED, "Reached by no seed"),
+    (Sight.DIFFERS, "Differs and nobody minds"),
+    (Sight.SAME, "Reached, and every trace is the same"),
+    (Sight.ENDLESS, "The run does not end"),
+    (Sight.NOT_SWITCHABLE, "Not reachable by a switch"),
+    (Sight.GONE, "The place is gone"),
+)
+_NOT_REACHED = frozenset({Sight.UNREACHED, Sight.NOT_SWITCHABLE, Sight.GONE})
+
+
+class Sentence(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Why a mutant stays, in a sentence; `equivalent` if no behaviour differs from sound code's."""
+
+    id: str
+    sentence: str
+    equivalent: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """Counts of the mutants of a record, or of one package of it.
+
+    Shape: `killed_reached` are those that unit tests kill and the search reaches, `killed_found`
+    those of them that are found; None while the unit tests were not run on each of them.
+    Units: `cpu_s` is the median CPU time to the first finding; None if nothing is found.
+    """
+
+    mutants: int
+    reached: int
+    differs: int
+    found: int
+    equivalent: int
+    killed_reached: int | None
+    killed_found: int | None
+    cpu_s: float | None
+
+
+def read_sentences(path: Path = SENTENCES) -> dict[str, Sentence]:
+    """Return the sentences by the ids of their mutants."""
+    with path.open("rb") as file:
+        listed = msgspec.convert(tomllib.load(file).get("mutant", []), tuple[Sentence, ...])
+    return {each.id: each for each in listed}
+
+
+def score_of(fates: Sequence[Fate], killed: Killed, sentences: Mapping[str, Sentence]) -> Score:
+    """Count."""
+    reached = [each for each in fates if each.sight not in _NOT_REACHED]
+    found = [each for each in fates if each.sight is Sight.FOUND]
+    all_known = all(each.id in killed or each.sight is Sight.GONE for each in fates)
+    times = [each.cpu_s for each in found if each.cpu_s is not None]
+    return Score(
+        mutants=len(fates),
+        reached=len(reached),
+        differs=sum(each.differs > 0 for each in fates),
+        found=len(found),
+        equivalent=sum(each.id in sentences and sentences[each.id].equivalent for each in fates),
+        killed_reached=sum(killed[each.id] for each in reached) if all_known else None,
+        killed_found=sum(killed[each.id] for each in found) if all_known else None,
+        cpu_s=statistics.median(times) if times else None,
+    )
+
+
+def sight_page() -> str:
+    """Return the page of everything that is recorded."""
+    samples = {
+        record.head.sample: read_sample(sample_path(record.head.sample))
+        for record in read_records()
+    }
+    killed = {number: read_killed(killed_path(number)) for number in samples}
+    return page_of(read_records(), samples, killed, read_sentences())
+
+
+def page_of(
+    records: Sequence[SightRecord],
+    samples: Mapping[int, tuple[SampleHead, Sequence[SampledMutant]]],
+    killed: Mapping[int, Killed],
+    sentences: Mapping[str, Sentence],
+) -> str:
+    """Return the page of these records: a part for each sample, the last record's lists in it."""
+    lines = [HEAD]
+    for number, (head, mutants) in sorted(samples.items()):
+        of_sample = [each for each in records if each.head.sample == number]
+        lines += [
+            f"## Sample {number}",
+            "",
+            f"{len(mutants)} mutants, {head.per_package} of each package, drawn by seed "
+            f"{head.seed} at commit {head.commit}.",
+            "",
+            *(_told(each) for each in of_sample),
+            "",
+            *_scores(of_sample, mutants, killed[number], sentences),
+            "",
+            *_lists(of_sample, mutants, killed[number], sentences),
+        ]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _told(record: SightRecord) -> str:
+    head = record.head
+    others = ", ".join(map(str, head.sound_not_pass))
+    return (
+        f"* **{head.name}**: commit {head.commit}, {head.seeds} seeds, {head.cpu_s / 3_600:.1f} h "
+        f"of CPU; {head.machine}. "
+        + (
+            f"Sound runs that were no PASS: seeds {others}."
+            if others
+            else "Every sound run passed."
+        )
+    )
+
+
+def _scores(
+    records: Sequence[SightRecord],
+    mutants: Sequence[SampledMutant],
+    killed: Killed,
+    sentences: Mapping[str, Sentence],
+) -> list[str]:
+    """Return the table of scores: a row for each package, and one for each record in it."""
+    lines = [
+        "| package | record | mutants | reached | different | found | found of reached "
+        "| killed by unit tests and reached: found | equivalent | median CPU to the finding |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    packages = {each.id: each.package for each in mutants}
+    for package in (*counts_by_package(mutants), ""):
+        for record in records:
+            fates = [each for each in record.fates if package in {"", packages[each.id]}]
+            score = score_of(fates, killed, sentences)
+            lines.append(
+                f"| {package or '**all**'} | {record.head.name} | {score.mutants} "
+                f"| {score.reached}, {_percent(score.reached, score.mutants)} "
+                f"| {score.differs} | {score.found} "
+                f"| {_percent(score.found, score.reached)} "
+                f"| {_killed_text(score)} | {score.equivalent} "
+                f"| {'-' if score.cpu_s is None else f'{score.cpu_s:.1f} s'} |"
+            )
+    return lines
+
+
+def _killed_text(score: Score) -> str:
+    if score.killed_reached is None or score.killed_found is None:
+        return "not run"
+    percent = _percent(score.killed_found, score.killed_reached)
+    return f"{score.killed_found} of {score.killed_reached}, {percent}"
+
+
+def _percent(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.0f} %" if whole else "-"
+
+
+def _lists(
+    records: Sequence[SightRecord],
+    mutants: Sequence[SampledMutant],
+    killed: Killed,
+    sentences: Mapping[str, Sentence],
+) -> list[str]:
+    """Return the lists of the last record, each mutant with what the records before it saw."""
+    if not records:
+        return []
+    *earlier, last = records
+    by_id = {each.id: each for each in mutants}
+    lines = []
+    for sight, title in _LISTS:
+        fates = [each for each in last.fates if each.sight is sight]
+        if not fates:
+            continue
+        lines += [
+            f"### {title} ({len(fates)})",
+            "",
+            f"| mutant | where | change | seen | unit tests |{_heads(earlier)} why it stays |",
+            f"|---|---|---|---|---|{'---|' * len(earlier)}---|",
+        ]
+        for fate in fates:
+            lines.append(
+                f"| {fate.id} | {by_id[fate.id].place} | {_change(by_id[fate.id])} "
+                f"| {_seen(fate)} | {_by_tests(fate.id, killed)} |{_before(fate.id, earlier)} "
+                f"{_sentence(fate.id, sentences)} |"
+            )
+        lines.append("")
+    found = [each for each in last.fates if each.sight is Sight.FOUND]
+    lines += [
+        f"### Found ({len(found)})",
+        "",
+        f"| mutant | where | change | found by | seed | CPU | unit tests |{_heads(earlier)} what |",
+        f"|---|---|---|---|---|---|---|{'---|' * len(earlier)}---|",
+    ]
+    for fate in found:
+        lines.append(
+            f"| {fate.id} | {by_id[fate.id].place} | {_change(by_id[fate.id])} "
+            f"| {', '.join(fate.found_by)} | {fate.found_seed} | {fate.cpu_s or 0:.1f} s "
+            f"| {_by_tests(fate.id, killed)} |{_before(fate.id, earlier)} {_cell(fate.what, 120)} |"
+        )
+    return [*lines, ""]
+
+
+def _heads(earlier: Sequence[SightRecord]) -> str:
+    return "".join(f" {each.head.name} |" for each in earlier)
+
+
+def _before(mutant_id: str, earlier: Sequence[SightRecord]) -> str:
+    cells = []
+    for record in earlier:
+        fate = next((each for each in record.fates if each.id == mutant_id), None)
+        if fate is None:
+            cells.append(" - |")
+        elif fate.sight is Sight.FOUND:
+            cells.append(f" seed {fate.found_seed}, {fate.cpu_s or 0:.1f} s |")
+        else:
+            cells.append(f" {fate.sight} |")
+    return "".join(cells)
+
+
+def _seen(fate: Fate) -> str:
+    if fate.sight in {Sight.GONE, Sight.UNREACHED}:
+        return "-"
+    if fate.sight is Sight.NOT_SWITCHABLE:
+        return _cell(fate.what, 80)
+    reached = "at import" if fate.at_import else f"{fate.reached} seeds"
+    parts = [f"reached {reached}"]
+    if fate.differs:
+        parts.append(f"different {fate.differs}, first seed {fate.first_differs}")
+    if fate.unknown:
+        parts.append(f"UNKNOWN {fate.unknown}")
+    return "; ".join(parts)
+
+
+def _by_tests(mutant_id: str, killed: Killed) -> str:
+    if mutant_id not in killed:
+        return "not run"
+    return "killed" if killed[mutant_id] else "lives"
+
+
+def _sentence(mutant_id: str, sentences: Mapping[str, Sentence]) -> str:
+    sentence = sentences.get(mutant_id)
+    if sentence is None:
+        return ""
+    return f"{'Equivalent: ' if sentence.equivalent else ''}{_cell(sentence.sentence, 400)}"
+
+
+def _change(mutant: SampledMutant) -> str:
+    def code(text: str) -> str:
+        return f"`{_cell(text, 90).replace('`', chr(39))}`"
+
+    return f"{code(mutant.segment)} -> {code(mutant.mutation)}"
+
+
+def _cell(text: str, width: int) -> str:
+    """Return a text as a cell of a table."""
+    short = text if len(text) <= width else f"{text[: width - 3]}..."
+    return short.replace("|", "\\|").replace("\n", " ")

@@ -1,0 +1,209 @@
+"""A sitting: plays seeds in order and writes each into a journal, so that the next one goes on.
+
+A journal belongs to the code, the sample and the space it began with. With others it is put aside,
+which is told, and a new one begins. Data flow: sample, SwitchedTree -> player -> journal.
+"""
+
+import hashlib
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from benchmarks.measurement import commit, machine
+from benchmarks.sight.player import Order, PlayedOrder
+from benchmarks.sight.sampled import ROOT, SampledMutant
+from benchmarks.sight.switched_tree import SwitchedTree, build_tree, start_player
+from chaos.exploration.space import load_space
+from chaos.results.replay_stamp import code_version, python_version
+
+JOURNALS = ROOT / ".soak" / "sight"
+SEEDS = 500
+SPACE = "standard"
+_MACHINERY = ("rewriting.py", "probes.py", "player.py")
+
+
+class JournalHead(msgspec.Struct, frozen=True, kw_only=True):
+    """First line of a journal.
+
+    Shape: `code` is the digest of the packages, `machinery` that of what rewrites and plays them,
+    `sample` and `space` those of the two files. `commit` and `machine` are for people. `gone` and
+    `not_switchable` are mutants that are not in the tree.
+    """
+
+    code: str
+    python: str
+    machinery: str
+    sample: str
+    space: str
+    commit: str
+    machine: str
+    gone: tuple[str, ...] = ()
+    not_switchable: dict[str, str] = {}
+
+    @property
+    def decisive(self) -> dict[str, str]:
+        """What another journal must have the same, to be gone on with."""
+        return {
+            "the code": self.code,
+            "Python": self.python,
+            "the machinery": self.machinery,
+            "the sample": self.sample,
+            "the space": self.space,
+        }
+
+
+class Journal:
+    """The file of a record that is being made: the head, and a line for each seed."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def read(self) -> tuple[JournalHead, list[PlayedOrder]] | None:
+        """Return what is done; None without a journal. Half a line at its end is left out."""
+        if not self.path.exists():
+            return None
+        whole, _, _ = self.path.read_bytes().rpartition(b"\n")
+        if not whole:
+            return None
+        first, *rest = whole.split(b"\n")
+        head = msgspec.json.decode(first, type=JournalHead)
+        return head, [msgspec.json.decode(line, type=PlayedOrder) for line in rest]
+
+    def begin(self, head: JournalHead, say: Callable[[str], None]) -> list[PlayedOrder]:
+        """Go on with the journal if it belongs to `head`, else put it aside and begin a new one."""
+        known = self.read()
+        if known is not None:
+            changed = [
+                what for what, text in head.decisive.items() if known[0].decisive[what] != text
+            ]
+            if not changed:
+                self._drop_torn_line()
+                return known[1]
+            aside = self.path.with_name(
+                f"{self.path.stem}-until-{known[0].commit}-{time.time_ns()}{self.path.suffix}"
+            )
+            self.path.rename(aside)
+            say(
+                f"{len(known[1])} seeds that were played are no longer valid, because another is "
+                f"{', '.join(changed)}: they are put aside as {aside.name}"
+            )
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.write_bytes(msgspec.json.encode(head) + b"\n")
+        return []
+
+    def append(self, line: bytes) -> None:
+        """Write one seed last."""
+        with self.path.open("ab") as file:
+            file.write(line)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _drop_torn_line(self) -> None:
+        with self.path.open("r+b") as file:
+            content = file.read()
+            file.truncate(content.rfind(b"\n") + 1)
+
+
+def journal_path(name: str, sample: int) -> Path:
+    """Return where the journal of a record is."""
+    return JOURNALS / f"{name}-sample-{sample}.jsonl"
+
+
+def sit(
+    journal: Journal,
+    mutants: Sequence[SampledMutant],
+    *,
+    seeds: int = SEEDS,
+    space: str = SPACE,
+    workers: int = 1,
+    until: Callable[[], bool] = lambda: False,
+    say: Callable[[str], None] = print,
+) -> bool:
+    """Play what is left of the seeds 0 to `seeds` - 1; return whether all are done.
+
+    `until` is asked after each seed whether the sitting is over.
+    Raises: RuntimeError if the player ended.
+    """
+    with tempfile.TemporaryDirectory(prefix="sight-") as folder:
+        tree = build_tree(Path(folder), mutants)
+        done = journal.begin(head_of(tree, space), say)
+        left = range(len(done), seeds)
+        if not left:
+            return True
+        absent = {each.id for each in tree.gone} | tree.not_switchable.keys()
+        alive = {n for n, each in enumerate(mutants) if each.id not in absent}
+        for order in done:
+            alive -= _settled(order)
+        say(f"seeds {left.start} to {left.stop - 1}, {len(alive)} mutants not found yet")
+        with start_player(tree, space, workers) as player:
+            try:
+                for seed in left:
+                    order = _played(player, Order(seed=seed, mutants=tuple(sorted(alive))))
+                    journal.append(msgspec.json.encode(order) + b"\n")
+                    alive -= _settled(order)
+                    say(_line_of(order, mutants, len(alive)))
+                    if until():
+                        return seed + 1 == seeds
+            finally:
+                player.kill()
+    return True
+
+
+def head_of(tree: SwitchedTree, space: str) -> JournalHead:
+    """Return the head that a journal of this tree has."""
+    here = Path(__file__).parent
+    return JournalHead(
+        code=code_version(),
+        python=python_version(),
+        machinery=_digest(*((here / name).read_bytes() for name in _MACHINERY)),
+        sample=_digest(*(msgspec.json.encode(each) for each in tree.mutants)),
+        space=_digest(load_space(space).path.read_bytes()),
+        commit=commit(),
+        machine=machine(),
+        gone=tuple(each.id for each in tree.gone),
+        not_switchable=tree.not_switchable,
+    )
+
+
+def _played(player: subprocess.Popen[bytes], order: Order) -> PlayedOrder:
+    if player.stdin is None or player.stdout is None:
+        raise RuntimeError("the player has no pipes")
+    player.stdin.write(msgspec.json.encode(order) + b"\n")
+    player.stdin.flush()
+    line = player.stdout.readline()
+    if not line:
+        raise RuntimeError(f"the player ended at seed {order.seed}; what it said is above")
+    return msgspec.json.decode(line, type=PlayedOrder)
+
+
+def _settled(order: PlayedOrder) -> set[int]:
+    """Return the mutants that are not played any more: found, or over the bound.
+
+    `explore` would wait for a run that does not end for ever: it would find nothing more.
+    """
+    return {each.mutant for each in order.mutants if each.found_by or each.is_stopped}
+
+
+def _line_of(order: PlayedOrder, mutants: Sequence[SampledMutant], left: int) -> str:
+    cpu_s = order.sound.cpu_s + sum(each.cpu_s for each in order.mutants)
+    news = [
+        f"{mutants[each.mutant].id} by {', '.join(each.found_by) or 'nobody: it does not end'}"
+        for each in order.mutants
+        if each.found_by or each.is_stopped
+    ]
+    return (
+        f"seed {order.seed}: {order.sound.result}, {len(order.mutants)} mutants played in "
+        f"{cpu_s:.0f} s of CPU, {left} left{'; ' if news else ''}{'; '.join(news)}"
+    )
+
+
+def _digest(*contents: bytes) -> str:
+    digest = hashlib.sha256()
+    for content in contents:
+        digest.update(len(content).to_bytes(8, "big") + content)
+    return digest.hexdigest()[:16]

@@ -1,0 +1,483 @@
+"""The machinery of `make soak PART=sight`: samples, switched tree, player, records, page."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from benchmarks.sight import probes, sampled
+from benchmarks.sight.fates import Sight, read_records, record_of, write_record
+from benchmarks.sight.player import (
+    LAB,
+    MutantPlay,
+    Order,
+    PlayedChild,
+    PlayedOrder,
+    SoundPlay,
+    mutant_play,
+)
+from benchmarks.sight.rewriting import switched_source
+from benchmarks.sight.sampled import (
+    SampledMutant,
+    draw_sample,
+    find_mutants,
+    read_sample,
+    sample_path,
+    write_sample_file,
+)
+from benchmarks.sight.sight_page import (
+    SENTENCES,
+    SIGHT_PAGE,
+    Sentence,
+    page_of,
+    read_sentences,
+    score_of,
+    sight_page,
+)
+from benchmarks.sight.sitting import Journal, JournalHead, sit
+from benchmarks.sight.switched_tree import SwitchedTree, build_tree, start_player
+from benchmarks.sight.unit_tests import read_killed, try_unit_tests
+from chaos.exploration.batches import play_seed
+from chaos.exploration.space import load_space
+from tests.support.mutation.draw import every_mutant
+from tests.support.mutation.recorded_mutants import Place
+
+MADE_UP = '''
+"""Every kind of place that a mutant is drawn at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+LIMIT = 3
+NAMES = {"a": 1, "b": LIMIT * 2}
+
+
+@dataclass(frozen=True)
+class Box:
+    size: int = 2
+    is_open: bool = True
+
+    def fits(self, count: int, *, spare: int = 1) -> bool:
+        return self.is_open and 0 <= count + spare <= self.size + LIMIT
+
+
+class Counter:
+    def __init__(self) -> None:
+        self.total = 0
+        self.seen: dict[str, int] = {}
+
+    def add(self, name: str, count: int) -> None:
+        self.total += count
+        self.seen[name] = self.seen.get(name, 0) + count
+        self.note(name)
+
+    def note(self, name: str) -> None:
+        self.last = name
+
+
+def kind(value: object) -> str:
+    match value:
+        case 0 | 1:
+            return "small"
+        case [first, *_] if first == LIMIT:
+            return "listed"
+        case _:
+            return "other"
+
+
+def outcome() -> list[object]:
+    counter = Counter()
+    for number, name in enumerate(NAMES):
+        counter.add(name, number)
+    found = [size for size in range(5) if size != 2 and not size > LIMIT]
+    if (most := max(found)) is not None and most in found:
+        counter.add("most", most if any(found) else -1)
+    for _ in range(3):
+        counter.total += 4
+    box = Box()
+    return [
+        box.fits(2), box.fits(5), box.fits(-2), counter.total, counter.seen, counter.last,
+        [kind(each) for each in (0, 1, 2, [3, 4], [4])], found, most // 2,
+        sorted(found, key=lambda size: -size if len(found) > 1 else size),
+    ]
+'''
+SEED = 0
+"""Of the standard space, whatever it draws."""
+DIES_AT_ONCE, LOSES_SESSION, AT_IMPORT = "1-101", "1-132", "1-013"
+"""Of sample 1: a node that dies, members that heartbeats do not keep alive, an entry of a table."""
+
+
+@pytest.fixture(autouse=True)
+def _no_mutant() -> Iterator[None]:
+    yield
+    probes.clear()
+
+
+def result_of(source: str) -> object:
+    """Run the made-up package; an error is a result, too."""
+    namespace: dict[str, object] = {"__name__": __name__}
+    try:
+        exec(compile(source, "made_up.py", "exec", dont_inherit=True), namespace)
+        outcome = namespace["outcome"]
+        assert callable(outcome)
+        return outcome()
+    except Exception as error:
+        return type(error)
+
+
+@pytest.fixture
+def made_up(tmp_path: Path) -> Path:
+    """A root with one package, `made_up`, of one module."""
+    (tmp_path / "made_up").mkdir()
+    (tmp_path / "made_up" / "one.py").write_text(MADE_UP, encoding="utf-8")
+    return tmp_path
+
+
+def test_each_mutant_behind_the_switch_does_what_it_does_alone(made_up: Path) -> None:
+    """Whatever the kind of place: expressions, statements, patterns, defaults, constants."""
+    path = made_up / "made_up" / "one.py"
+    mutants = [each.source for each in every_mutant(path.parent, path)]
+    switched = switched_source(MADE_UP, list(enumerate(mutants)))
+    results = []
+    for number, mutant in enumerate(mutants):
+        probes.clear()
+        probes.switch_on(number)
+        results.append(result_of(switched))
+        assert results[-1] == result_of(mutant), mutant
+
+    probes.clear()
+    sound = result_of(switched)
+    assert sound == result_of(MADE_UP)
+    assert len(mutants) > 50
+    assert sum(result == sound for result in results) < len(mutants) / 2
+    assert set(probes.reached) > set(range(3))
+
+
+def test_expression_that_keeps_its_value_is_the_only_one_that_is_left_out(made_up: Path) -> None:
+    """What is not compared, or differs, is played; what is left out would have changed nothing."""
+    path = made_up / "made_up" / "one.py"
+    mutants = [each.source for each in every_mutant(path.parent, path)]
+    probes.record_values()
+    sound = result_of(switched_source(MADE_UP, list(enumerate(mutants))))
+    left_out = probes.compared.keys() - probes.differing()
+
+    assert left_out
+    assert probes.differing()
+    assert {repr(result_of(mutants[number])) for number in left_out} == {repr(sound)}
+
+
+def made_up_sample(root: Path) -> list[SampledMutant]:
+    """Return every mutant of the made-up package."""
+    return draw_sample(1, 3, count=100, root=root, packages=("made_up",))[1]
+
+
+def test_sample_is_read_as_it_was_drawn_and_is_drawn_once(made_up: Path) -> None:
+    head, mutants = draw_sample(1, 3, root=made_up, packages=("made_up",))
+    path = made_up / "samples" / "sample_1.jsonl"
+    write_sample_file(path, head, mutants)
+
+    assert read_sample(path) == (head, tuple(mutants))
+    assert draw_sample(1, 3, root=made_up, packages=("made_up",))[1] == mutants
+    assert draw_sample(1, 4, root=made_up, packages=("made_up",))[1] != mutants
+    with pytest.raises(FileExistsError):
+        write_sample_file(path, head, mutants)
+
+
+def test_mutants_are_found_where_their_code_has_moved_to(made_up: Path) -> None:
+    """Another file, other lines around it, a line that is written in two."""
+    mutants = made_up_sample(made_up)
+    before, _ = find_mutants(mutants, root=made_up)
+    wrapped = MADE_UP.replace(
+        "return self.is_open and 0 <= count + spare <= self.size + LIMIT",
+        "fits = 0 <= count + spare <= self.size + LIMIT\n        return self.is_open and fits",
+    ).replace("counter.add(name, number)", "counter.add(\n            name,\n number)")
+    (made_up / "made_up" / "one.py").unlink()
+    (made_up / "made_up" / "two.py").write_text(f"ADDED = 1\n{wrapped}", encoding="utf-8")
+    after, gone = find_mutants(mutants, root=made_up)
+
+    assert len(before) == len(mutants)
+    assert {each.path for each in after} == {"made_up/two.py"}
+    assert {each.scope for each in gone} <= {"Box.fits"}
+    assert len(gone) + len(after) == len(mutants)
+    changes = {each.mutant.id: each.mutant.segment for each in after}
+    assert "counter.add(name, number)" in changes.values()
+
+
+def test_mutant_of_code_that_was_removed_is_listed_as_gone(made_up: Path) -> None:
+    mutants = made_up_sample(made_up)
+    path = made_up / "made_up" / "one.py"
+    without = MADE_UP.replace("self.note(name)", "pass").replace("self.last = name", "pass")
+    path.write_text(without, encoding="utf-8")
+    found, gone = find_mutants(mutants, root=made_up)
+
+    assert {each.segment for each in gone} == {"self.note(name)", "self.last = name"}
+    assert len(found) + len(gone) == len(mutants)
+
+
+# -- the real packages --
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> SwitchedTree:
+    return build_tree(tmp_path_factory.mktemp("tree"), read_sample(sample_path(1))[1])
+
+
+def play_orders(tree: SwitchedTree, *orders: Order) -> list[PlayedOrder]:
+    """Play orders in one player."""
+    with start_player(tree, "standard", 1) as player:
+        said, _ = player.communicate(b"".join(msgspec.json.encode(each) + b"\n" for each in orders))
+    return [msgspec.json.decode(line, type=PlayedOrder) for line in said.splitlines()]
+
+
+def numbers(tree: SwitchedTree, *ids: str) -> tuple[int, ...]:
+    """Return the numbers of these mutants, which must stand in the tree."""
+    by_id = {each.id: number for number, each in enumerate(tree.mutants)}
+    assert not {each.id for each in tree.gone} & set(ids), "choose others: their code has gone"
+    return tuple(by_id[each] for each in ids)
+
+
+def without_times(order: PlayedOrder) -> PlayedOrder:
+    """Return what must be the same whenever it is played."""
+    return replace(
+        order,
+        sound=replace(order.sound, cpu_s=0.0),
+        mutants=tuple(replace(each, cpu_s=0.0) for each in order.mutants),
+    )
+
+
+@pytest.mark.slow
+def test_tree_without_a_mutant_gives_the_digests_of_the_product(tree: SwitchedTree) -> None:
+    """What stands in the tree, and is off, changes nothing."""
+    seeds = (SEED, SEED + 2)
+    orders = play_orders(tree, *(Order(seed=seed, mutants=()) for seed in seeds))
+    space = load_space("standard")
+
+    assert [each.sound.digest for each in orders] == [
+        play_seed(space, seed).digest for seed in seeds
+    ]
+    assert all(each.sound.reached for each in orders)
+
+
+@pytest.mark.slow
+def test_mutants_are_found_and_leave_nothing_behind(tree: SwitchedTree) -> None:
+    """The same order twice gives the same twice: a run is a process of its own."""
+    order = Order(seed=SEED, mutants=numbers(tree, DIES_AT_ONCE, LOSES_SESSION, AT_IMPORT))
+    first, second = play_orders(tree, order, order)
+    dead, lost, constant = first.mutants
+
+    assert without_times(first) == without_times(second)
+    assert dead.found_by == (LAB,)
+    assert "has no attribute" in dead.what
+    assert constant.mutant in first.sound.at_import
+    assert not constant.found_by
+    assert (lost.differs, constant.differs) == (True, False)
+
+
+@pytest.mark.slow
+def test_mutants_that_are_left_out_would_have_changed_nothing(tree: SwitchedTree) -> None:
+    """Played all the same, each of them gives the digest of the sound run."""
+    (known,) = play_orders(tree, Order(seed=SEED, mutants=()))
+    left_out = known.sound.unchanged
+    (order,) = play_orders(tree, Order(seed=SEED, mutants=left_out, also_unchanged=True))
+
+    assert left_out
+    assert [each.mutant for each in order.mutants] == list(left_out)
+    assert not any(each.differs for each in order.mutants)
+
+
+@pytest.mark.slow
+def test_sitting_goes_on_where_the_last_one_ended(tmp_path: Path) -> None:
+    """Each seed is kept when it is done; who is found is not played again."""
+    mutants = [each for each in read_sample(sample_path(1))[1] if each.id == DIES_AT_ONCE]
+    journal = Journal(tmp_path / "journal.jsonl")
+    said: list[str] = []
+    assert not sit(journal, mutants, seeds=2, until=lambda: True, say=said.append)
+    first = journal.read()
+    assert sit(journal, mutants, seeds=2, say=said.append)
+    second = journal.read()
+
+    assert first is not None
+    assert second is not None
+    assert [each.seed for each in second[1]] == [0, 1]
+    assert second[1][0] == first[1][0]
+    assert [len(each.mutants) for each in second[1]] == [1, 0]
+    assert any(DIES_AT_ONCE in line for line in said)
+
+
+# -- what a run says, journals, records, the page --
+
+
+def played(result: str, *checks: str) -> PlayedChild:
+    """Return a run with one finding of each of these checkers."""
+    return PlayedChild(
+        result=result,
+        digest=f"of {result}",
+        checks=checks,
+        summaries=tuple(f"{check} is broken" for check in checks),
+        reasons=(f"it is {result}",),
+        cpu_s=1.0,
+        events=5,
+        reached=(),
+        differing=(),
+    )
+
+
+@pytest.mark.parametrize(
+    ("sound_run", "mutated_run", "found_by"),
+    [
+        (played("pass"), played("violated", "fencing", "ownership"), ("fencing", "ownership")),
+        (played("violated", "fencing"), played("violated", "fencing"), ()),
+        (played("violated", "fencing"), played("violated", "fencing", "liveness"), ("liveness",)),
+        (played("pass"), played("broken"), (LAB,)),
+        (played("broken"), played("broken"), ()),
+        (played("pass"), played("unknown"), ()),
+        (played("pass"), played("pass"), ()),
+    ],
+)
+def test_finder_is_who_was_silent_in_the_sound_run(
+    sound_run: PlayedChild, mutated_run: PlayedChild, found_by: tuple[str, ...]
+) -> None:
+    """UNKNOWN proves nothing, and another trace is not seen by a user."""
+    play = mutant_play(7, sound_run, mutated_run, 1.0)
+
+    assert play.found_by == found_by
+    assert play.differs == (sound_run.result != mutated_run.result)
+    if found_by:
+        assert play.what == ("it is broken" if LAB in found_by else f"{found_by[0]} is broken")
+
+
+def test_run_over_its_bound_is_stopped_and_not_found() -> None:
+    play = mutant_play(7, played("pass"), None, 60.1)
+
+    assert (play.is_stopped, play.found_by, play.cpu_s) == (True, (), 60.1)
+
+
+HEAD = JournalHead(
+    code="c0de", python="3.11", machinery="m", sample="s", space="p", commit="abc", machine="here"
+)
+
+
+def sound(*reached: int) -> SoundPlay:
+    return SoundPlay(result="pass", digest="d", checks=(), cpu_s=1.0, events=5, reached=reached)
+
+
+def mutated(number: int, *found_by: str, differs: bool = True, cpu_s: float = 2.0) -> MutantPlay:
+    return MutantPlay(
+        mutant=number, differs=differs, result="?", found_by=found_by, what="w", cpu_s=cpu_s
+    )
+
+
+def test_journal_of_other_code_is_put_aside_and_that_is_told(tmp_path: Path) -> None:
+    """Only then: whatever else changes, what is done stays."""
+    journal = Journal(tmp_path / "journal.jsonl")
+    said: list[str] = []
+    assert journal.begin(HEAD, said.append) == []
+    order = PlayedOrder(seed=0, sound=sound(1), mutants=())
+    journal.append(msgspec.json.encode(order) + b"\n")
+    journal.append(b'{"seed":1,"sou')
+    assert journal.begin(replace(HEAD, commit="other", machine="there"), said.append) == [order]
+    assert said == []
+
+    assert journal.begin(replace(HEAD, code="0ther"), said.append) == []
+    assert len(said) == 1
+    assert "1 seeds" in said[0]
+    assert "the code" in said[0]
+    assert len(list(tmp_path.iterdir())) == 2
+    assert journal.read() == (replace(HEAD, code="0ther"), [])
+
+
+def made_up_record(root: Path, name: str, *, finds_third: bool) -> None:
+    """Write a record of six mutants: one of each fate."""
+    mutants = made_up_sample(root)[:6]
+    by_whom = ("fencing",) if finds_third else ()
+    orders = [
+        PlayedOrder(
+            seed=0,
+            sound=sound(0, 1, 2, 3),
+            mutants=(mutated(0, LAB), mutated(1, differs=False), mutated(2)),
+        ),
+        PlayedOrder(
+            seed=1,
+            sound=sound(1, 2, 3),
+            mutants=(mutated(2, *by_whom, cpu_s=5.0), replace(mutated(3), is_stopped=True)),
+        ),
+    ]
+    head = replace(HEAD, gone=(mutants[5].id,))
+    write_record(record_of(name, 1, mutants, head, orders), root / "records")
+
+
+def test_record_says_how_far_each_mutant_was_seen(made_up: Path) -> None:
+    """The CPU time is a user's: seeds that the mutant does not change cost what sound ones do."""
+    made_up_record(made_up, "after", finds_third=True)
+    (record,) = read_records(made_up / "records")
+
+    assert [each.sight for each in record.fates] == [
+        Sight.FOUND, Sight.SAME, Sight.FOUND, Sight.ENDLESS, Sight.UNREACHED, Sight.GONE,
+    ]  # fmt: skip
+    assert [each.cpu_s for each in record.fates[:4]] == [2.0, None, 7.0, None]
+    assert record.fates[2].found_by == ("fencing",)
+    assert (record.fates[2].found_seed, record.fates[3].endless_seed) == (1, 1)
+    score = score_of(record.fates, {each.id: True for each in record.fates}, {})
+    assert (score.mutants, score.reached, score.found, score.cpu_s) == (6, 4, 2, 4.5)
+    assert (score.killed_reached, score.killed_found) == (4, 2)
+    assert score_of(record.fates, {}, {}).killed_reached is None
+
+
+def test_page_shows_before_and_after_side_by_side(made_up: Path) -> None:
+    made_up_record(made_up, "after", finds_third=True)
+    made_up_record(made_up, "before", finds_third=False)
+    head, mutants = draw_sample(1, 3, count=100, root=made_up, packages=("made_up",))
+    same = mutants[1].id
+    sentences = {same: Sentence(id=same, sentence="Nobody asks.", equivalent=True)}
+    page = page_of(
+        read_records(made_up / "records"), {1: (head, mutants[:6])}, {1: {same: False}}, sentences
+    )
+    rows = page.splitlines()
+
+    assert rows.index(next(each for each in rows if each.startswith("| made_up | before"))) + 1 == (
+        rows.index(next(each for each in rows if each.startswith("| made_up | after")))
+    )
+    (third,) = (each for each in rows if each.startswith(f"| {mutants[2].id} |"))
+    assert "fencing" in third
+    assert "7.0 s" in third
+    assert str(Sight.DIFFERS) in third  # before
+    (second,) = (each for each in rows if each.startswith(f"| {same} |"))
+    assert "| lives |" in second
+    assert "Equivalent: Nobody asks." in second
+    for title in ("Reached by no seed (1)", "The run does not end (1)", "The place is gone (1)"):
+        assert f"### {title}" in rows
+
+
+def test_unit_tests_are_run_once_for_each_mutant(made_up: Path, tmp_path: Path) -> None:
+    """The step goes on where it was."""
+    mutants = read_sample(sample_path(1))[1][:2]
+    asked: list[tuple[str, str]] = []
+
+    def run(package: str, places: Sequence[Place]) -> list[bool]:
+        asked.extend((package, f"{folder}/{drawn.file}") for folder, drawn in places)
+        return [True]
+
+    path = tmp_path / "killed.json"
+    for known in (mutants[:1], mutants):
+        try_unit_tests(path, known, run=run, say=lambda line: None)
+
+    assert asked == [("coordinator", f"coordinator/{each.file}") for each in mutants]
+    assert read_killed(path) == {each.id: True for each in mutants}
+
+
+def test_page_is_what_the_records_say() -> None:
+    """Written by `python -m benchmarks.sight page`."""
+    assert SIGHT_PAGE.read_text(encoding="utf-8") == sight_page()
+
+
+def test_sentences_are_about_sampled_mutants() -> None:
+    ids = {
+        mutant.id
+        for path in sampled.SAMPLES.glob("sample_*.jsonl")
+        for mutant in read_sample(path)[1]
+    }
+    assert SENTENCES.exists()
+    assert read_sentences().keys() <= ids

@@ -1,0 +1,81 @@
+"""The mutation score of the search: a sitting for each sample, the record, the page, the goals.
+
+A sitting ends after a while, and `make soak PART=sight` once more goes on with it, as long as the
+code stays the same: better in a checkout of its own. The machinery is tested in
+tests/chaos/exploration/test_sight.py.
+"""
+
+import os
+import time
+
+import pytest
+
+from benchmarks.sight.__main__ import write_journal_record
+from benchmarks.sight.fates import FIRST, SightRecord, read_records
+from benchmarks.sight.sampled import SAMPLES, read_sample, sample_path
+from benchmarks.sight.sight_page import (
+    CPU_GOAL_S,
+    FOUND_GOAL,
+    SIGHT_PAGE,
+    UNREACHED_GOAL,
+    read_sentences,
+    score_of,
+    sight_page,
+)
+from benchmarks.sight.sitting import SEEDS, Journal, journal_path, sit
+from benchmarks.sight.unit_tests import killed_path, read_killed
+from chaos.results.replay_stamp import code_version
+from tests.support.soak import say
+
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(3_600)]
+
+SITTING_S = 45 * 60
+LOW_PRIORITY = 19
+LATER = "after"
+NUMBERS = sorted(int(path.stem.rpartition("_")[2]) for path in SAMPLES.glob("sample_*.jsonl"))
+
+
+def record_name(sample: int) -> str:
+    """Return FIRST until its record is complete or of other code, then LATER."""
+    for record in read_records():
+        head = record.head
+        if (head.name, head.sample) == (FIRST, sample):
+            return FIRST if head.code == code_version() else LATER
+    return FIRST
+
+
+def recorded(name: str, sample: int) -> SightRecord:
+    """Return the record that a sitting has written."""
+    heads = {(each.head.name, each.head.sample): each for each in read_records()}
+    return heads[name, sample]
+
+
+@pytest.mark.parametrize("sample", NUMBERS)
+def test_search_finds_what_the_unit_tests_kill(sample: int) -> None:
+    """Goals: found of those that tests kill and it reaches, few unreached, soon."""
+    os.nice(LOW_PRIORITY)
+    name = record_name(sample)
+    _, mutants = read_sample(sample_path(sample))
+    journal = Journal(journal_path(name, sample))
+    ends_s = time.monotonic() + SITTING_S
+    is_done = sit(
+        journal,
+        mutants,
+        workers=os.cpu_count() or 1,
+        until=lambda: time.monotonic() > ends_s,
+        say=lambda line: print(line, flush=True),
+    )
+    told = write_journal_record(journal, name, sample, mutants)
+    SIGHT_PAGE.write_text(sight_page(), encoding="utf-8")
+    say(f"sample {sample}, {name}: {told.partition(':')[0]}: docs/SIGHT.md")
+    if not is_done:
+        pytest.skip(f"not {SEEDS} seeds yet: `make soak PART=sight` goes on")
+    score = score_of(
+        recorded(name, sample).fates, read_killed(killed_path(sample)), read_sentences()
+    )
+    assert score.mutants - score.reached <= UNREACHED_GOAL * score.mutants
+    assert score.killed_reached is not None, "run `python -m benchmarks.sight unit-tests` first"
+    assert score.killed_found is not None
+    assert score.killed_found >= FOUND_GOAL * score.killed_reached
+    assert score.cpu_s is not None
+    assert score.cpu_s <= CPU_GOAL_S
