@@ -15,7 +15,7 @@ from benchmarks.sight.sampled import (
     write_sample_file,
 )
 from benchmarks.sight.sight_page import SIGHT_PAGE, sight_page
-from benchmarks.sight.sitting import SEEDS, SPACE, Journal, journal_path, sit
+from benchmarks.sight.sitting import SEEDS, SPACE, Journal, journal_path, sample_digest, sit
 from benchmarks.sight.unit_tests import killed_path, try_unit_tests
 
 _say = partial(print, flush=True)
@@ -88,7 +88,9 @@ def write_journal_record(
     """Write the record of a journal; return a line about it."""
     done = journal.read()
     if done is None:
-        return "nothing was played"
+        return f"nothing was played: there is no journal {journal.path}"
+    if done[0].sample != sample_digest(mutants):
+        return f"no record: {journal.path} is about another sample than {sample}"
     record = record_of(name, sample, mutants, *done)
     path = write_record(record)
     found = sum(each.found_seed is not None for each in record.fates)

@@ -184,7 +184,7 @@ def _scores(
                 f"| {score.differs} | {score.found} "
                 f"| {_percent(score.found, score.reached)} "
                 f"| {_killed_text(score)} | {score.equivalent} "
-                f"| {'-' if score.cpu_s is None else f'{score.cpu_s:.1f} s'} |"
+                f"| {_seconds(score.cpu_s)} |"
             )
     return lines
 
@@ -194,6 +194,12 @@ def _killed_text(score: Score) -> str:
         return "not run"
     percent = _percent(score.killed_found, score.killed_reached)
     return f"{score.killed_found} of {score.killed_reached}, {percent}"
+
+
+def _seconds(cpu_s: float | None) -> str:
+    if cpu_s is None:
+        return "-"
+    return f"{cpu_s:.2f} s" if cpu_s < 1 else f"{cpu_s:.1f} s"
 
 
 def _percent(part: int, whole: int) -> str:
@@ -239,7 +245,7 @@ def _lists(
     for fate in found:
         lines.append(
             f"| {fate.id} | {by_id[fate.id].place} | {_change(by_id[fate.id])} "
-            f"| {', '.join(fate.found_by)} | {fate.found_seed} | {fate.cpu_s or 0:.1f} s "
+            f"| {', '.join(fate.found_by)} | {fate.found_seed} | {_seconds(fate.cpu_s)} "
             f"| {_by_tests(fate.id, killed)} |{_before(fate.id, earlier)} {_cell(fate.what, 120)} |"
         )
     return [*lines, ""]
@@ -256,7 +262,7 @@ def _before(mutant_id: str, earlier: Sequence[SightRecord]) -> str:
         if fate is None:
             cells.append(" - |")
         elif fate.sight is Sight.FOUND:
-            cells.append(f" seed {fate.found_seed}, {fate.cpu_s or 0:.1f} s |")
+            cells.append(f" seed {fate.found_seed}, {_seconds(fate.cpu_s)} |")
         else:
             cells.append(f" {fate.sight} |")
     return "".join(cells)

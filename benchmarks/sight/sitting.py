@@ -161,13 +161,18 @@ def head_of(tree: SwitchedTree, space: str) -> JournalHead:
         code=code_version(),
         python=python_version(),
         machinery=_digest(*((here / name).read_bytes() for name in _MACHINERY)),
-        sample=_digest(*(msgspec.json.encode(each) for each in tree.mutants)),
+        sample=sample_digest(tree.mutants),
         space=_digest(load_space(space).path.read_bytes()),
         commit=commit(),
         machine=machine(),
         gone=tuple(each.id for each in tree.gone),
         not_switchable=tree.not_switchable,
     )
+
+
+def sample_digest(mutants: Sequence[SampledMutant]) -> str:
+    """Return the digest that a journal has of its sample."""
+    return _digest(*(msgspec.json.encode(each) for each in mutants))
 
 
 def _played(player: subprocess.Popen[bytes], order: Order) -> PlayedOrder:

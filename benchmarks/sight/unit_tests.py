@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks.sight.sampled import SAMPLES, SampledMutant, find_mutants
+from benchmarks.sight.sampled import SAMPLES, FoundMutant, SampledMutant, find_mutants
 from tests.support.mutation.draw import Drawn
 from tests.support.mutation.recorded_mutants import Place, run_mutants
 
@@ -34,21 +34,33 @@ def try_unit_tests(
     run: Callable[[str, Sequence[Place]], list[bool]] = run_mutants,
     say: Callable[[str], None] = print,
 ) -> None:
-    """Run the tests of its top-level package against each mutant that was not tried, one by one."""
+    """Run the tests of each top-level package against its mutants that were not tried.
+
+    `run` keeps each mutant's fate at once, so that an interruption loses one; the file is written
+    after each package.
+    """
     killed = read_killed(path)
     found, _ = find_mutants([each for each in mutants if each.id not in killed])
+    by_package: dict[str, list[FoundMutant]] = {}
     for each in found:
-        mutant = each.mutant
-        drawn = Drawn(
-            file=each.path.removeprefix(f"{mutant.package}/"),
-            source=each.source,
-            line=0,
-            scope=mutant.scope,
-            before=mutant.before,
-            after=mutant.after,
-        )
-        top = mutant.package.partition("/")[0]
-        (killed[mutant.id],) = run(top, [(mutant.package, drawn)])
+        by_package.setdefault(each.mutant.package.partition("/")[0], []).append(each)
+    for package, of_package in by_package.items():
+        fates = run(package, [_place_of(each) for each in of_package])
+        for each, is_killed in zip(of_package, fates, strict=True):
+            killed[each.mutant.id] = is_killed
         content = msgspec.json.format(msgspec.json.encode(dict(sorted(killed.items()))), indent=1)
         path.write_bytes(content + b"\n")
-        say(f"{mutant.id} {'killed' if killed[mutant.id] else 'lives'}: {mutant.place}")
+        say(f"{package}: {sum(fates)} of {len(fates)} killed")
+
+
+def _place_of(found: FoundMutant) -> Place:
+    mutant = found.mutant
+    drawn = Drawn(
+        file=found.path.removeprefix(f"{mutant.package}/"),
+        source=found.source,
+        line=0,
+        scope=mutant.scope,
+        before=mutant.before,
+        after=mutant.after,
+    )
+    return mutant.package, drawn

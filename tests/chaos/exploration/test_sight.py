@@ -458,14 +458,14 @@ def test_unit_tests_are_run_once_for_each_mutant(made_up: Path, tmp_path: Path) 
 
     def run(package: str, places: Sequence[Place]) -> list[bool]:
         asked.extend((package, f"{folder}/{drawn.file}") for folder, drawn in places)
-        return [True]
+        return [drawn.scope == mutants[0].scope for _, drawn in places]
 
     path = tmp_path / "killed.json"
-    for known in (mutants[:1], mutants):
+    for known in (mutants[:1], mutants, mutants):
         try_unit_tests(path, known, run=run, say=lambda line: None)
 
     assert asked == [("coordinator", f"coordinator/{each.file}") for each in mutants]
-    assert read_killed(path) == {each.id: True for each in mutants}
+    assert read_killed(path) == {mutants[0].id: True, mutants[1].id: False}
 
 
 def test_page_is_what_the_records_say() -> None:
