@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import wraps
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from protocol.partitioner import partition_for
@@ -73,9 +74,9 @@ class Trace:
 
     def __init__(self, rows: Sequence[TraceRow]) -> None:
         self.rows = sorted(rows, key=_by_clock)
-        self._of_kind: dict[str, list[TraceRow]] = {}
-        for row in self.rows:
-            self._of_kind.setdefault(row.kind, []).append(row)
+        self._places: dict[str, list[int]] = {}  # kind -> where its rows are in `rows`
+        for place, row in enumerate(self.rows):
+            self._places.setdefault(row.kind, []).append(place)
         stops = [r.time_us for r in self.of(TraceKind.RUN_STAGE) if _stage(r) == "stopping"]
         self.end_us = min(stops) if stops else max(r.time_us for r in self.rows)
         self._known: dict[Callable[..., object], Any] = {}  # Any: what the function returns
@@ -89,15 +90,18 @@ class Trace:
 
     def of(self, *kinds: TraceKind) -> list[TraceRow]:
         """Return the rows of the given kinds, by time."""
-        found = [row for kind in kinds for row in self._of_kind.get(kind.value, [])]
-        return found if len(kinds) == 1 else sorted(found, key=_by_clock)
+        places = [place for kind in kinds for place in self._places.get(kind.value, [])]
+        if len(kinds) > 1:
+            places.sort()
+        return [self.rows[place] for place in places]
 
     def lives(self, *kinds: TraceKind) -> Iterator[tuple[tuple[str, int], list[TraceRow]]]:
         """Return the rows of the given kinds of each node's life, by `seq`."""
         found: dict[tuple[str, int], list[TraceRow]] = {}
-        for row in sorted(self.of(*kinds), key=lambda r: (r.node, r.incarnation, r.seq)):
+        for row in self.of(*kinds):
             found.setdefault((row.node, row.incarnation), []).append(row)
-        yield from found.items()
+        for life in sorted(found):
+            yield life, sorted(found[life], key=_BY_SEQ)
 
     def groups(self) -> dict[str, str | None]:
         """Return the offsets partition of each group that had members."""
@@ -242,6 +246,9 @@ def _merged(spans: Iterable[Span], end_us: int) -> list[Span]:
 def _first(*values: int | None) -> int:
     """Return the first value that is known."""
     return next(value for value in values if value is not None)
+
+
+_BY_SEQ = attrgetter("seq")
 
 
 def _by_clock(row: TraceRow) -> tuple[int, str, int, int]:

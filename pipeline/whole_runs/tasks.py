@@ -1,4 +1,4 @@
-"""Spreads runs over Spark's workers, one run a task.
+"""Spreads runs over Spark's workers, one run at a time in each.
 
 Data flow: the driver sends the names of a run's files; a worker reads them, writes tables and
 summary into the run's directory, and sends the summary back. Nothing else crosses the network.
@@ -17,6 +17,9 @@ from pipeline.engine.run_files import RunFiles
 from pipeline.summary.figures import RunSummary
 from pipeline.summary.summary_file import TABLES_VERSION
 from pipeline.whole_runs.write import analyze_whole
+
+LARGE_ROWS = 500_000
+"""Larger runs take up to 2 GB each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,16 +43,23 @@ def analyze_by_run(
     """
     tag = f"coordlab-{uuid.uuid4()}"
 
-    def run_job() -> list[RunSummary | _Refused | None]:
+    # Large ones at half of the processors: what two of them hold is all that a laptop can spare.
+    small = [run for run in runs if run.rows <= LARGE_ROWS]
+    large = [run for run in runs if run.rows > LARGE_ROWS]
+    at_once = max(1, context.defaultParallelism // 2)
+
+    def run_jobs() -> dict[str, RunSummary | _Refused | None]:
         context.setJobGroup(tag, "whole runs")
         context.addJobTag(tag)
         context.setInterruptOnCancel(True)
-        found: list[RunSummary | _Refused | None]
-        found = context.parallelize(list(runs), len(runs)).map(_task).collect()
+        found: dict[str, RunSummary | _Refused | None] = {}
+        for together, slices in ((small, len(small)), (large, min(at_once, len(large)))):
+            if together:
+                found |= dict(context.parallelize(together, slices).map(_task).collect())
         return found
 
     with ThreadPoolExecutor(1, thread_name_prefix="coordlab-runs") as pool:
-        future = pool.submit(run_job)
+        future = pool.submit(run_jobs)
         try:
             while not wait([future], timeout=LOOK_AGAIN_S).done:
                 told(_tasks_done(context, tag))
@@ -57,10 +67,13 @@ def analyze_by_run(
         except BaseException:
             stop_jobs([future], context, tag)
             raise
-    for each in found:
+    summaries = []
+    for run in runs:
+        each = found[run.run]
         if isinstance(each, _Refused):
             raise OSError(each.number, each.text, each.path)
-    return tuple(each for each in found if not isinstance(each, _Refused))
+        summaries.append(each)
+    return tuple(summaries)
 
 
 def workers_have_lab(context: SparkContext) -> bool:
@@ -82,12 +95,13 @@ def _version(_: int) -> int:
     return TABLES_VERSION
 
 
-def _task(files: RunFiles) -> RunSummary | _Refused | None:
+def _task(files: RunFiles) -> tuple[str, RunSummary | _Refused | None]:
     try:
-        return analyze_whole(files)
+        return files.run, analyze_whole(files)
     except OSError as error:
         path = str(error.filename or files.directory)
-        return _Refused(number=error.errno, text=error.strerror or str(error), path=path)
+        refused = _Refused(number=error.errno, text=error.strerror or str(error), path=path)
+        return files.run, refused
 
 
 def _tasks_done(context: SparkContext, group: str) -> int:

@@ -2,7 +2,7 @@
 
 from pipeline.engine.run_files import RunFiles
 from pipeline.engine.table_files import write_table
-from pipeline.in_memory.summary import rows_of, summary_of
+from pipeline.in_memory.summary import collecting_no_cycles, rows_of, summary_of
 from pipeline.in_memory.trace import Trace
 from pipeline.summary.figures import RunSummary
 from pipeline.summary.summary_file import drop_summary, write_summary
@@ -16,6 +16,11 @@ def analyze_whole(files: RunFiles) -> RunSummary | None:
     None: this way cannot read the run (`in_memory.summary.rows_of`), and nothing was written.
     Raises: OSError.
     """
+    with collecting_no_cycles():
+        return _analyze(files)
+
+
+def _analyze(files: RunFiles) -> RunSummary | None:
     found = rows_of(files)
     if found is None:
         return None
