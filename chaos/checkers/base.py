@@ -6,7 +6,7 @@ cluster. Rows come in the order of the run's clock; between machines that order 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from chaos.checkers.context import CheckContext
@@ -69,12 +69,16 @@ class Checker(ABC):
         *,
         group: str | None = None,
         partition: str | None = None,
+        causes: Sequence[TraceRow] = (),
     ) -> None:
-        """Record a finding; `evidence` is put in time order and told as a story."""
+        """Record a finding; `evidence` is put in time order and told as a story.
+
+        `causes` tell why it could happen: they stand with what led to it, and prove nothing.
+        """
         self.findings_total += 1
         if len(self.findings) >= MAX_FINDINGS:
             return
-        finding = self._finding(summary, evidence, group=group, partition=partition)
+        finding = self._finding(summary, evidence, group=group, partition=partition, causes=causes)
         self.findings.append(finding)
         if self.on_finding is not None:
             self.on_finding(finding)
@@ -86,15 +90,25 @@ class Checker(ABC):
         *,
         group: str | None = None,
         partition: str | None = None,
+        causes: Sequence[TraceRow] = (),
     ) -> None:
         """Tell of a finding now whose whole extent only the end can tell; it is not recorded."""
         if self.on_finding is not None:
-            self.on_finding(self._finding(summary, evidence, group=group, partition=partition))
+            self.on_finding(
+                self._finding(summary, evidence, group=group, partition=partition, causes=causes)
+            )
 
     def _finding(
-        self, summary: str, evidence: list[TraceRow], *, group: str | None, partition: str | None
+        self,
+        summary: str,
+        evidence: list[TraceRow],
+        *,
+        group: str | None,
+        partition: str | None,
+        causes: Sequence[TraceRow],
     ) -> Finding:
         rows = in_time_order(evidence)
+        led_to = self._led_to(rows, group=group, partition=partition)
         return Finding(
             check=self.name,
             summary=summary,
@@ -103,7 +117,7 @@ class Checker(ABC):
             partition=partition,
             story=tuple(tell(row) for row in rows),
             evidence=tuple(rows),
-            led_to=self._led_to(rows, group=group, partition=partition),
+            led_to=tuple(in_time_order([*led_to, *(row for row in causes if row not in rows)])),
         )
 
     def _led_to(

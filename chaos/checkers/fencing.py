@@ -11,6 +11,10 @@ DelayedProduce asks for the high watermark alone. What others led meanwhile, nob
 What was acknowledged may be lost with the last replica in sync (`lost_data`): what stands before an
 election with which a partition lost data as it may is not looked for behind it.
 
+What a broker has cut off its own log is gone there, whatever its later epochs hold: an append whose
+offsets the same process truncated is never acknowledged. By epochs alone the next append, which
+takes the offsets again, would hide the loss.
+
 Nor does a broker load or unload a partition as of an older epoch than it knew (`late_notices`).
 
 A run in which no old leader tried to append has not put fencing to the test, and does not pass the
@@ -34,6 +38,8 @@ MAX_EVIDENCE_APPENDS = 3
 MAX_KEPT_APPENDS = 10_000
 """Of each epoch the newest appends are kept: offsets grow, so what a later epoch lost is among
 them, and a long run does not fill the memory."""
+MAX_KEPT_CUTS = 100
+"""Truncations of each partition: a story needs the one that cost the append."""
 NOT_TESTED = (
     "fencing was not put to the test: no leader attempted an append after another had been elected"
 )
@@ -47,6 +53,14 @@ class _Acknowledged:
     end: int
     started: TraceRow
     completed: TraceRow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Cut:
+    """A truncation. Shape: `in_sync` is the controller's last row of the ISR by then."""
+
+    row: TraceRow
+    in_sync: TraceRow | None
 
 
 @dataclass(slots=True)
@@ -65,10 +79,11 @@ class _Epoch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Broken:
-    """How the promise was broken between two epochs."""
+    """How the promise was broken between two epochs. `causes` tell how the append was lost."""
 
     summary: str
     evidence: list[TraceRow]
+    causes: list[TraceRow] = field(default_factory=list)
 
 
 class Fencing(Checker):
@@ -78,7 +93,8 @@ class Fencing(Checker):
     promise = (
         "no append acknowledged under an older leader epoch is missing from the later epoch's "
         "log, and none begun after the later epoch's first acknowledged append is acknowledged "
-        "under the older one; this fences appends to __consumer_offsets, that is commits and "
+        "under the older one; no broker acknowledges an append whose offsets it truncated; this "
+        "fences appends to __consumer_offsets, that is commits and "
         "assignments: what members process is never fenced; and no broker loads or unloads a "
         "partition of it as of an older epoch than it knew"
     )
@@ -86,7 +102,9 @@ class Fencing(Checker):
         {
             *NOTICE_KINDS,
             TraceKind.LEADER_ELECTED,
+            TraceKind.ISR_CHANGED,
             TraceKind.BECAME_LEADER,
+            TraceKind.LOG_TRUNCATED,
             TraceKind.APPEND_STARTED,
             TraceKind.APPEND_COMPLETED,
         }
@@ -104,6 +122,9 @@ class Fencing(Checker):
         self._lost_data = self.evidence.lost_data
         self._late_notices = LateNotices()
         self._attempts: dict[tuple[str, int, str, int | None], None] = {}  # by a deposed leader
+        self._cut: dict[tuple[str, int, str, int | None], TraceRow] = {}  # begun, truncated since
+        self._cuts: dict[str, deque[_Cut]] = {}  # partition -> truncations, the newest last
+        self._isr: dict[str, TraceRow] = {}  # partition -> the controller's last row of its ISR
 
     def judge(self, row: TraceRow) -> None:
         """Take in an election, a leadership change or an append of an offsets partition."""
@@ -112,7 +133,12 @@ class Fencing(Checker):
             return
         if row.partition is None or not row.partition.startswith(f"{CONSUMER_OFFSETS}-"):
             return
-        if row.leader_epoch is None:
+        if row.kind in (TraceKind.LEADER_ELECTED, TraceKind.ISR_CHANGED):
+            self._isr[row.partition] = row
+        if row.leader_epoch is None or row.kind == TraceKind.ISR_CHANGED:
+            return
+        if row.kind == TraceKind.LOG_TRUNCATED:
+            self._truncated(row, row.partition)
             return
         if row.kind == TraceKind.LEADER_ELECTED:
             if row.peer:
@@ -132,9 +158,12 @@ class Fencing(Checker):
             self._started[append] = row
             self._log_begins(epoch, row, detail_of(row).get("epoch_start_offset", row.offset))
         else:
-            started = self._started.pop(append, None)
+            started, cut = self._started.pop(append, None), self._cut.pop(append, None)
             if row.error not in {None, "NONE"}:
                 self._failed += 1
+            elif started is not None and cut is not None:
+                self._acknowledged += 1
+                self._acknowledged_after_its_cut(started, cut, row)
             elif started is not None and started.offset is not None:
                 under = max(row.leader_epoch, self._leads.get(life, row.leader_epoch))
                 epochs = self._epochs[row.partition]
@@ -146,6 +175,51 @@ class Fencing(Checker):
         overtaken = self._late_notices.observe(row)
         if overtaken is not None:
             self.found(overtaken.summary, overtaken.evidence, partition=row.partition)
+
+    def _truncated(self, row: TraceRow, partition: str) -> None:
+        """Note a truncation, and the appends of the same process that it cuts off.
+
+        Rows of one node are in the order of its own steps, so no clock error counts here.
+        """
+        cuts = self._cuts.setdefault(partition, deque(maxlen=MAX_KEPT_CUTS))
+        cuts.append(_Cut(row=row, in_sync=self._isr.get(partition)))
+        log_end = row.offset or 0
+        for append, started in self._started.items():
+            if append[:3] == (row.node, row.incarnation, partition) and _end_of(started) > log_end:
+                self._cut[append] = row
+
+    def _acknowledged_after_its_cut(
+        self, started: TraceRow, cut: TraceRow, completed: TraceRow
+    ) -> None:
+        partition = completed.partition or ""
+        self.found(
+            f"{partition}: {completed.node} acknowledged an append of epoch {started.leader_epoch} "
+            f"at offset {started.offset} after it had truncated its log to {cut.offset} in epoch "
+            f"{cut.leader_epoch}",
+            [started, cut, completed],
+            partition=partition,
+            causes=self._explain_cut(cut, partition)[:-1],
+        )
+
+    def _explain_cut(self, cut: TraceRow, partition: str) -> list[TraceRow]:
+        """Return a truncation with the leader whose epoch demanded it and the ISR of that time."""
+        ordered_by = self._epochs.get(partition, {}).get(cut.leader_epoch or 0)
+        leader = None if ordered_by is None else ordered_by.leader_row
+        known = next((each for each in self._cuts.get(partition, ()) if each.row is cut), None)
+        in_sync = None if known is None else known.in_sync
+        return [row for row in (in_sync, leader, cut) if row is not None]
+
+    def _cuts_of(self, partition: str, lost: list[_Acknowledged]) -> list[TraceRow]:
+        """Return what tells who truncated the first of the appends that a log has lost."""
+        first = lost[0]
+        for cut in self._cuts.get(partition, ()):
+            former_end = detail_of(cut.row).get("from_offset", 0)
+            if (
+                cut.row.time_us >= first.started.time_us
+                and (cut.row.offset or 0) < first.end <= former_end
+            ):
+                return self._explain_cut(cut.row, partition)
+        return []
 
     def _is_deposed(self, row: TraceRow, partition: str, leader_epoch: int) -> bool:
         """Whether another leader than the row's node had been elected in a newer epoch by then."""
@@ -175,12 +249,15 @@ class Fencing(Checker):
 
     def _append_acknowledged(self, epoch: _Epoch, started: TraceRow, completed: TraceRow) -> None:
         self._acknowledged += 1
-        base = started.offset or 0
-        records = detail_of(started).get("records", 1)
         if epoch.first_acknowledged is None:
             epoch.first_acknowledged = completed
         epoch.acknowledged.append(
-            _Acknowledged(base=base, end=base + records, started=started, completed=completed)
+            _Acknowledged(
+                base=started.offset or 0,
+                end=_end_of(started),
+                started=started,
+                completed=completed,
+            )
         )
 
     def finish(self) -> CheckReport:
@@ -221,13 +298,15 @@ class Fencing(Checker):
             broken = self._compare(partition, older, newer, newest)
             if broken is not None:
                 self._announced[partition, older, newer] = None
-                self.announce(broken.summary, broken.evidence, partition=partition)
+                self.announce(
+                    broken.summary, broken.evidence, partition=partition, causes=broken.causes
+                )
 
     def _record(self, broken: _Broken, partition: str, *, silently: bool) -> None:
         on_finding = self.on_finding
         if silently:
             self.on_finding = None
-        self.found(broken.summary, broken.evidence, partition=partition)
+        self.found(broken.summary, broken.evidence, partition=partition, causes=broken.causes)
         self.on_finding = on_finding
 
     def _compare(
@@ -247,6 +326,7 @@ class Fencing(Checker):
                     f"from offset {lost[0].base} {'is' if len(lost) == 1 else 'are'} missing from "
                     f"the log of epoch {newer}, which begins at {start}",
                     evidence=[*_rows_of(lost), new.start_row],
+                    causes=self._cuts_of(partition, lost),
                 )
         first = new.first_acknowledged
         if first is None:
@@ -272,6 +352,12 @@ def _rows_of(appends: list[_Acknowledged]) -> list[TraceRow]:
         for append in appends[:MAX_EVIDENCE_APPENDS]
         for row in (append.started, append.completed)
     ]
+
+
+def _end_of(started: TraceRow) -> int:
+    """Return the offset after the last record of an append."""
+    records: int = detail_of(started).get("records", 1)
+    return (started.offset or 0) + records
 
 
 def _appends(count: int) -> str:

@@ -10,6 +10,7 @@ import pytest
 
 import coordinator.coordinator
 from chaos.checkers.context import detail_of
+from cluster.broker.replication.delayed_appends import DelayedAppends
 from cluster.client.consumer.assignors import (
     ASSIGNORS,
     Assignment,
@@ -30,6 +31,7 @@ from coordinator.coordinator import GroupCoordinator
 from coordinator.group import Group
 from coordinator.member import Member
 from coordinator.turn import SessionTimer, Turn
+from partition_log.replica import Partition
 from protocol.causes import GroupStateCause
 from protocol.effects import Result
 from protocol.errors import ErrorCode
@@ -303,6 +305,45 @@ def test_members_that_a_new_coordinator_does_not_know_are_found(
     played = play(small(MOVE))
 
     assert {"needless_rebalance", "durable_commits"} <= set(played.violated)
+
+
+# -- acknowledgements ----------------------------------------------------------------------------
+
+
+def test_acknowledgement_of_what_its_broker_has_truncated_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Planted bug: appends go on waiting when their broker no longer leads, until it leads again.
+
+    By then others have taken their offsets, and the high watermark passes them.
+    """
+    isolated = {**CUT, "duration": "12s"}
+    crash = {**CRASH, "at": "17s"}  # of the second leader: the first one is next in order
+    slow: dict[str, object] = {
+        "offsets.commit.timeout.ms": 60_000,
+        "broker.session.timeout.ms": 3_000,
+    }
+    schedule = small(isolated, crash, after_faults="12s", config=slow)
+
+    assert play(schedule).violated == []
+
+    def wait_for_leadership(self: DelayedAppends, partition: Partition) -> None:
+        waiting = self._waiting.get(partition.topic_partition)
+        while waiting:
+            error = partition.check_acknowledged(waiting[0].required_offset)
+            if error is None or error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                return
+            delayed = waiting.popleft()
+            delayed.is_done = True
+            delayed.on_completed(error)
+
+    monkeypatch.setattr(DelayedAppends, "check", wait_for_leadership)
+
+    played = play(schedule)
+
+    assert "fencing" in played.violated
+    summaries = [finding.summary for finding in played.report("fencing").findings]
+    assert any("after it had truncated its log" in summary for summary in summaries), summaries
 
 
 # -- processing ----------------------------------------------------------------------------------

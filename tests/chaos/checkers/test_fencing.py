@@ -132,6 +132,101 @@ def test_attempt_within_the_clocks_error_is_not_counted() -> None:
     assert check(rows, CheckContext(clock_error_us=5_000)).seen[OLD_EPOCH_ATTEMPTS] == 0
 
 
+def truncated(rows: Rows, time_s: float, node: str, epoch: int, to: int, end: int) -> None:
+    """`node` cuts its log from `end` to `to`, as the leader of `epoch` demands."""
+    rows.add(
+        time_s,
+        node,
+        TraceKind.LOG_TRUNCATED,
+        partition=OFFSETS_0,
+        leader_epoch=epoch,
+        offset=to,
+        detail={"from_offset": end},
+    )
+
+
+def append_overtaken_by_another_leader(cut_to: int) -> tuple[Rows, int]:
+    """Broker 0 appends at 12 in epoch 0, and follows broker 1 in epoch 1 from `cut_to` on."""
+    rows = Rows()
+    failover(rows, log_end=12)
+    waiting = rows.append_started(8.5, "broker-0", 0, 12, records=2)
+    elected(rows, 8.9, "broker-1", 1)
+    truncated(rows, 9.5, "broker-0", 1, cut_to, 14)
+    return rows, waiting
+
+
+def test_append_acknowledged_after_its_own_broker_truncated_it_is_found() -> None:
+    """Dated to the epoch in which it is acknowledged, it stands: others took its offsets."""
+    rows, waiting = append_overtaken_by_another_leader(cut_to=12)
+    rows.appended(10, "broker-1", 1, 12, records=3)
+    rows.leads(11, "broker-0", 2, 15)
+    rows.append_completed(11.1, "broker-0", 0, 12, waiting)
+    rows.appended(12, "broker-0", 2, 15)
+
+    (finding,) = check(rows).findings
+
+    assert finding.summary == (
+        "__consumer_offsets-0: broker-0 acknowledged an append of epoch 0 at offset 12 after it "
+        "had truncated its log to 12 in epoch 1"
+    )
+    assert [row.kind for row in finding.evidence] == [
+        TraceKind.APPEND_STARTED,
+        TraceKind.LOG_TRUNCATED,
+        TraceKind.APPEND_COMPLETED,
+    ]
+    told = {(row.kind, row.leader_epoch) for row in finding.led_to}
+    assert {(TraceKind.LEADER_ELECTED, 1), (TraceKind.BECAME_LEADER, 1)} <= told
+
+
+def test_truncation_above_an_append_or_one_that_fails_it_breaks_nothing() -> None:
+    """What stands below the cut is kept; what was cut may be answered with an error."""
+    kept, waiting = append_overtaken_by_another_leader(cut_to=14)
+    kept.leads(11, "broker-0", 2, 15)
+    kept.append_completed(11.1, "broker-0", 0, 12, waiting)
+    failed, waiting = append_overtaken_by_another_leader(cut_to=12)
+    failed.append_completed(9.6, "broker-0", 0, 12, waiting, error="NOT_LEADER_OR_FOLLOWER")
+
+    assert check(kept).findings_total == 0
+    assert check(failed).findings_total == 0
+
+
+def test_offsets_that_are_taken_again_after_a_truncation_may_be_acknowledged() -> None:
+    """The append after the cut is another one, and so is one of the broker's next life."""
+    rows, _ = append_overtaken_by_another_leader(cut_to=12)
+    rows.leads(11, "broker-0", 2, 12)
+    rows.appended(11.5, "broker-0", 2, 12, records=2)
+
+    assert check(rows).findings_total == 0
+
+
+def test_lost_append_is_told_with_the_truncation_that_lost_it() -> None:
+    """Which replica truncated, by whose epoch, and who was in sync by then."""
+    rows = Rows()
+    failover(rows, log_end=10)
+    rows.add(
+        8.9,
+        "controller-100",
+        TraceKind.ISR_CHANGED,
+        partition=OFFSETS_0,
+        leader_epoch=1,
+        detail={"isr": [1, 2]},
+    )
+    truncated(rows, 9.5, "broker-0", 1, 10, 12)
+    rows.appended(10, "broker-1", 1, 10)
+
+    (finding,) = check(rows).findings
+
+    assert [row.kind for row in finding.evidence] == [
+        TraceKind.APPEND_STARTED,
+        TraceKind.APPEND_COMPLETED,
+        TraceKind.BECAME_LEADER,
+    ]
+    assert [(row.node, row.kind) for row in finding.led_to] == [
+        ("controller-100", TraceKind.ISR_CHANGED),
+        ("broker-0", TraceKind.LOG_TRUNCATED),
+    ]
+
+
 def test_acknowledged_append_missing_from_the_later_log_is_found() -> None:
     """Planted bug: acknowledged before the high watermark passed, and never replicated."""
     rows = Rows()

@@ -52,8 +52,12 @@ def small(
     group: dict[str, object] | None = None,
     guards: dict[str, bool] | None = None,
     after_faults: str = "8s",
+    config: dict[str, object] | None = None,
 ) -> Experiment:
-    """Return an experiment of three brokers, one topic of two partitions and one group."""
+    """Return an experiment of three brokers, one topic of two partitions and one group.
+
+    Shape: `config` adds settings of the brokers.
+    """
     return experiment(
         cluster={
             "brokers": 3,
@@ -62,6 +66,7 @@ def small(
                 "min.insync.replicas": 2,
                 "group.initial.rebalance.delay.ms": 500,
                 "auto.leader.rebalance.enable": False,
+                **(config or {}),
             },
             "guards": guards or {},
         },
