@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks.sight.player import MutantPlay, PlayedOrder
+from benchmarks.sight.player import STOPS_MAX, MutantPlay, PlayedOrder
 from benchmarks.sight.sampled import SampledMutant
 from benchmarks.sight.sitting import JournalHead
 
@@ -26,7 +26,7 @@ class Sight(StrEnum):
     UNREACHED = "reached by no seed"
     SAME = "reached, every trace is the same"
     DIFFERS = "differs, and nobody minds"
-    ENDLESS = "its run does not end"
+    STOPPED = "its runs are over the bound"
     FOUND = "found"
 
 
@@ -34,8 +34,8 @@ class Fate(msgspec.Struct, frozen=True, kw_only=True):
     """What became of one mutant.
 
     Shape: `reached`, `differs` and `unknown` count seeds, of those that were played with the mutant
-    or would have been: after `found_seed` or `endless_seed` nobody plays it. A place that is
-    `at_import` is reached by every seed. `found_by` are the checkers of `found_seed`.
+    or would have been: after `found_seed`, or too many of `stopped_seeds`, nobody plays it. A place
+    that is `at_import` is reached by every seed. `found_by` are the checkers of `found_seed`.
     Units: `cpu_s` is the CPU time of all seeds to the first finding, the mutant on.
     """
 
@@ -47,7 +47,7 @@ class Fate(msgspec.Struct, frozen=True, kw_only=True):
     first_differs: int | None = None
     unknown: int = 0
     at_import: bool = False
-    endless_seed: int | None = None
+    stopped_seeds: tuple[int, ...] = ()
     found_seed: int | None = None
     found_by: tuple[str, ...] = ()
     what: str = ""
@@ -135,10 +135,11 @@ def _fate(
         return Fate(id=mutant.id, sight=Sight.NOT_SWITCHABLE, what=what)
     reached: list[int] = []
     differs: list[int] = []
+    stopped: list[int] = []
     unknown = 0
     cpu_s = 0.0
-    last: MutantPlay | None = None
-    last_seed = 0
+    finding: MutantPlay | None = None
+    finding_seed: int | None = None
     for order in orders:
         if number in order.sound.reached or number in order.sound.at_import:
             reached.append(order.seed)
@@ -150,29 +151,39 @@ def _fate(
         if played.differs:
             differs.append(order.seed)
         unknown += played.result == "unknown"
-        if played.found_by or played.is_stopped:
-            last, last_seed = played, order.seed
+        if played.is_stopped:
+            stopped.append(order.seed)
+        if played.found_by:
+            finding, finding_seed = played, order.seed
+        if played.found_by or len(stopped) >= STOPS_MAX:
             break
     return Fate(
         id=mutant.id,
-        sight=_sight(reached, differs, last),
+        sight=_sight(reached, differs, stopped, finding),
         reached=len(reached),
         first_reached=reached[0] if reached else None,
         differs=len(differs),
         first_differs=differs[0] if differs else None,
         unknown=unknown,
         at_import=any(number in order.sound.at_import for order in orders[:1]),
-        endless_seed=last_seed if last is not None and last.is_stopped else None,
-        found_seed=last_seed if last is not None and last.found_by else None,
-        found_by=() if last is None else last.found_by,
-        what="" if last is None else last.what,
-        cpu_s=round(cpu_s, 2) if last is not None and last.found_by else None,
+        stopped_seeds=tuple(stopped),
+        found_seed=finding_seed,
+        found_by=() if finding is None else finding.found_by,
+        what="" if finding is None else finding.what,
+        cpu_s=None if finding is None else round(cpu_s, 2),
     )
 
 
-def _sight(reached: Sequence[int], differs: Sequence[int], last: MutantPlay | None) -> Sight:
-    if last is not None:
-        return Sight.FOUND if last.found_by else Sight.ENDLESS
+def _sight(
+    reached: Sequence[int],
+    differs: Sequence[int],
+    stopped: Sequence[int],
+    finding: MutantPlay | None,
+) -> Sight:
+    if finding is not None:
+        return Sight.FOUND
+    if len(stopped) >= STOPS_MAX:
+        return Sight.STOPPED
     if differs:
         return Sight.DIFFERS
     return Sight.SAME if reached else Sight.UNREACHED

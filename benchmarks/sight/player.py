@@ -24,10 +24,12 @@ import msgspec
 from benchmarks.sight import probes
 
 PACKAGES = ("protocol", "partition_log", "coordinator", "cluster", "results_schema", "chaos")
-CPU_SECONDS_MIN, CPU_FACTOR = 60, 50
+CPU_SECONDS_MIN, CPU_FACTOR = 150, 100
 """Bound of a mutated run: seconds, or multiples of the sound run's if that is more.
 
-`explore` has no bound, and would never report such a run."""
+`explore` has none: a run that never ends keeps one of its workers, the others search on."""
+STOPS_MAX = 3
+"""A mutant whose runs were stopped so often is not played again: it would keep every worker."""
 SECONDS_MAX = 2 * 3_600
 """The same for a run that waits for something without using CPU."""
 MEMORY_MAX = 4 * 1024**3
@@ -150,7 +152,7 @@ def main() -> None:
 
 def _play_order(order: Order, space: str, at_import: tuple[int, ...], workers: int) -> PlayedOrder:
     seed = order.seed
-    played, cpu_s = _Child(lambda: _play_sound(space, seed), CPU_SECONDS_MIN * 10).result()
+    played, cpu_s = _Child(lambda: _play_sound(space, seed), CPU_SECONDS_MIN * 4).result()
     if played is None:
         raise RuntimeError(f"seed {seed}: the sound run was stopped after {cpu_s:.0f} s of CPU")
     reached = tuple(number for number in played.reached if number not in at_import)

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from benchmarks.sight.fates import Fate, Sight, SightRecord, read_records
+from benchmarks.sight.player import CPU_FACTOR, CPU_SECONDS_MIN, STOPS_MAX
 from benchmarks.sight.sampled import (
     ROOT,
     SampledMutant,
@@ -28,7 +29,7 @@ FOUND_GOAL = 0.8
 """Of the mutants that unit tests kill and that the search reaches, within 500 seeds."""
 UNREACHED_GOAL = 0.1
 CPU_GOAL_S = 10.0
-HEAD = """# Sight: what the search would see
+HEAD = f"""# Sight: what the search would see
 
 Written by `make soak PART=sight` and `python -m benchmarks.sight page` from the records in
 `benchmarks/sight/records`; do not edit. A sample of small changes (mutants) of five packages is
@@ -42,10 +43,13 @@ found yet. A mutant is
   seed, or is BROKEN (`the lab`). The comparison of the two traces finds nothing: a user has no
   sound run to compare with.
 
-Places that are evaluated at import (constants, defaults) count as reached by every seed. A run over
-60 s of CPU does not end, and nobody reports it: its mutant is not found. CPU is what a user spends
-on all seeds up to the first finding. Mutants whose place is gone, and equivalent ones, stay in
-every denominator. What a mutant changes is the smallest expression or statement; the bugs of
+Places that are evaluated at import (constants, defaults) count as reached by every seed. CPU is
+what a user spends on all seeds up to the first finding. A run over {CPU_SECONDS_MIN} s of CPU
+(or {CPU_FACTOR} times its sound run) is stopped, and finds nothing; after {STOPS_MAX} stops its
+mutant is not played again. Mutants whose place is gone, and equivalent ones, stay in every
+denominator.
+
+What a mutant changes is the smallest expression or statement; the bugs of
 [PLANTED_BUGS.md](PLANTED_BUGS.md) are larger. `python -m benchmarks.sight --help` says how a sample
 is drawn and played.
 """
@@ -53,7 +57,7 @@ _LISTS = (
     (Sight.UNREACHED, "Reached by no seed"),
     (Sight.DIFFERS, "Differs and nobody minds"),
     (Sight.SAME, "Reached, and every trace is the same"),
-    (Sight.ENDLESS, "The run does not end"),
+    (Sight.STOPPED, "The runs are over the bound"),
     (Sight.NOT_SWITCHABLE, "Not reachable by a switch"),
     (Sight.GONE, "The place is gone"),
 )
@@ -279,6 +283,8 @@ def _seen(fate: Fate) -> str:
         parts.append(f"different {fate.differs}, first seed {fate.first_differs}")
     if fate.unknown:
         parts.append(f"UNKNOWN {fate.unknown}")
+    if fate.stopped_seeds:
+        parts.append(f"stopped {len(fate.stopped_seeds)}")
     return "; ".join(parts)
 
 

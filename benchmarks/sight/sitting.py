@@ -9,13 +9,14 @@ import os
 import subprocess
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
 
 from benchmarks.measurement import commit, machine
-from benchmarks.sight.player import Order, PlayedOrder
+from benchmarks.sight.player import STOPS_MAX, Order, PlayedOrder
 from benchmarks.sight.sampled import ROOT, SampledMutant
 from benchmarks.sight.switched_tree import SwitchedTree, build_tree, start_player
 from chaos.exploration.space import load_space
@@ -137,15 +138,15 @@ def sit(
             return True
         absent = {each.id for each in tree.gone} | tree.not_switchable.keys()
         alive = {n for n, each in enumerate(mutants) if each.id not in absent}
-        for order in done:
-            alive -= _settled(order)
+        alive -= settled(done)
         say(f"seeds {left.start} to {left.stop - 1}, {len(alive)} mutants not found yet")
         with start_player(tree, space, workers) as player:
             try:
                 for seed in left:
                     order = _played(player, Order(seed=seed, mutants=tuple(sorted(alive))))
                     journal.append(msgspec.json.encode(order) + b"\n")
-                    alive -= _settled(order)
+                    done.append(order)
+                    alive -= settled(done)
                     say(_line_of(order, mutants, len(alive)))
                     if until():
                         return seed + 1 == seeds
@@ -186,18 +187,17 @@ def _played(player: subprocess.Popen[bytes], order: Order) -> PlayedOrder:
     return msgspec.json.decode(line, type=PlayedOrder)
 
 
-def _settled(order: PlayedOrder) -> set[int]:
-    """Return the mutants that are not played any more: found, or over the bound.
-
-    `explore` would wait for a run that does not end for ever: it would find nothing more.
-    """
-    return {each.mutant for each in order.mutants if each.found_by or each.is_stopped}
+def settled(orders: Sequence[PlayedOrder]) -> set[int]:
+    """Return the mutants that are not played any more: found, or stopped STOPS_MAX times."""
+    plays = [each for order in orders for each in order.mutants]
+    stops = Counter(each.mutant for each in plays if each.is_stopped)
+    return {each.mutant for each in plays if each.found_by or stops[each.mutant] >= STOPS_MAX}
 
 
 def _line_of(order: PlayedOrder, mutants: Sequence[SampledMutant], left: int) -> str:
     cpu_s = order.sound.cpu_s + sum(each.cpu_s for each in order.mutants)
     news = [
-        f"{mutants[each.mutant].id} by {', '.join(each.found_by) or 'nobody: it does not end'}"
+        f"{mutants[each.mutant].id} by {', '.join(each.found_by) or 'nobody: stopped'}"
         for each in order.mutants
         if each.found_by or each.is_stopped
     ]

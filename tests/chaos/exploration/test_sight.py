@@ -36,7 +36,7 @@ from benchmarks.sight.sight_page import (
     score_of,
     sight_page,
 )
-from benchmarks.sight.sitting import Journal, JournalHead, sit
+from benchmarks.sight.sitting import Journal, JournalHead, settled, sit
 from benchmarks.sight.switched_tree import SwitchedTree, build_tree, start_player
 from benchmarks.sight.unit_tests import read_killed, try_unit_tests
 from chaos.exploration.batches import play_seed
@@ -393,6 +393,7 @@ def made_up_record(root: Path, name: str, *, finds_third: bool) -> None:
     """Write a record of six mutants: one of each fate."""
     mutants = made_up_sample(root)[:6]
     by_whom = ("fencing",) if finds_third else ()
+    stopped = replace(mutated(3), is_stopped=True)
     orders = [
         PlayedOrder(
             seed=0,
@@ -400,11 +401,12 @@ def made_up_record(root: Path, name: str, *, finds_third: bool) -> None:
             mutants=(mutated(0, LAB), mutated(1, differs=False), mutated(2)),
         ),
         PlayedOrder(
-            seed=1,
-            sound=sound(1, 2, 3),
-            mutants=(mutated(2, *by_whom, cpu_s=5.0), replace(mutated(3), is_stopped=True)),
+            seed=1, sound=sound(1, 2, 3), mutants=(mutated(2, *by_whom, cpu_s=5.0), stopped)
         ),
+        *(PlayedOrder(seed=seed, sound=sound(3), mutants=(stopped,)) for seed in (2, 3)),
     ]
+    assert settled(orders) == ({0, 2, 3} if finds_third else {0, 3})
+    assert 3 not in settled(orders[:-1])
     head = replace(HEAD, gone=(mutants[5].id,))
     write_record(record_of(name, 1, mutants, head, orders), root / "records")
 
@@ -415,11 +417,11 @@ def test_record_says_how_far_each_mutant_was_seen(made_up: Path) -> None:
     (record,) = read_records(made_up / "records")
 
     assert [each.sight for each in record.fates] == [
-        Sight.FOUND, Sight.SAME, Sight.FOUND, Sight.ENDLESS, Sight.UNREACHED, Sight.GONE,
+        Sight.FOUND, Sight.SAME, Sight.FOUND, Sight.STOPPED, Sight.UNREACHED, Sight.GONE,
     ]  # fmt: skip
     assert [each.cpu_s for each in record.fates[:4]] == [2.0, None, 7.0, None]
     assert record.fates[2].found_by == ("fencing",)
-    assert (record.fates[2].found_seed, record.fates[3].endless_seed) == (1, 1)
+    assert (record.fates[2].found_seed, record.fates[3].stopped_seeds) == (1, (1, 2, 3))
     score = score_of(record.fates, {each.id: True for each in record.fates}, {})
     assert (score.mutants, score.reached, score.found, score.cpu_s) == (6, 4, 2, 4.5)
     assert (score.killed_reached, score.killed_found) == (4, 2)
@@ -447,7 +449,11 @@ def test_page_shows_before_and_after_side_by_side(made_up: Path) -> None:
     (second,) = (each for each in rows if each.startswith(f"| {same} |"))
     assert "| lives |" in second
     assert "Equivalent: Nobody asks." in second
-    for title in ("Reached by no seed (1)", "The run does not end (1)", "The place is gone (1)"):
+    for title in (
+        "Reached by no seed (1)",
+        "The runs are over the bound (1)",
+        "The place is gone (1)",
+    ):
         assert f"### {title}" in rows
 
 
