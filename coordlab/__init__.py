@@ -4,9 +4,9 @@ Reading order: `cli` (which commands there are), `program` (its name, exit codes
 `options` and `parameters` (what several of them
 take), `commands` (one module or one folder each), `views` (what several of them print) and
 `console`; `analysis` (Spark, pages), `report_facts` and `settings_facts` (what a page is told of a
-run), `junit`, `schedules`, `signals`, `output` (streams that nobody reads), `errors` (how a command
-ends); `own_packages` (a check before any import). Compiled modules, if any are built, are found
-from here on.
+run), `seed_names`, `junit`, `schedules`, `signals`, `output` (streams that nobody reads), `errors`
+(how a command ends); `own_packages` (a check before any import). Compiled modules, if any are
+built, are found from here on.
 """
 
 from coordlab.own_packages import require_own_packages

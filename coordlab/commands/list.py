@@ -1,6 +1,7 @@
 """`list`: the experiments that have a name, and past runs, however badly they ended."""
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from chaos.results.run_directory import NotARun, PastRun, scan_runs
 from coordlab.console import print_document, print_lines
 from coordlab.options import json_option, runs_option, with_examples
 from coordlab.report_facts import status_of
+from coordlab.seed_names import group_of_seeds, seed_ranges
 from pipeline.report.facts import Status
 from pipeline.summary.caveats import caveats_of
 from pipeline.summary.figures import RunSummary, duration_text
@@ -40,7 +42,7 @@ _STATUS_STYLES = {"completed": "", "running": "cyan"}
     type=click.IntRange(min=0),
     default=DEFAULT_LIMIT,
     show_default=True,
-    help="Show this many of the newest runs; 0 shows all.",
+    help="Show this many of the newest runs, those of one `run --seeds` as one; 0 shows all.",
 )
 @json_option("experiments, runs, runs_total, unreadable")
 def list_command(runs: Path, limit: int, json: bool) -> int:
@@ -97,7 +99,10 @@ class PastRuns:
 
 
 def find_past_runs(root: Path, *, limit: int | None = None) -> PastRuns:
-    """Return the newest `limit` runs under `root` (None: all), and what could not be read."""
+    """Return the newest `limit` runs under `root` (None: all), and what could not be read.
+
+    Runs of one `run --seeds` count as one.
+    """
     found: list[PastRun] = []
     unreadable: list[str] = []
     for each in scan_runs(root):
@@ -106,12 +111,24 @@ def find_past_runs(root: Path, *, limit: int | None = None) -> PastRuns:
         else:
             unreadable.append(str(each))
     found.sort(key=lambda past: past.manifest.started_at)
-    shown = found if limit is None else found[-limit:]
+    shown = found if limit is None else _newest(found, limit)
     return PastRuns(
         runs=tuple(_listed(past) for past in shown),
         total=len(found),
         unreadable=tuple(unreadable),
     )
+
+
+def _newest(found: Sequence[PastRun], limit: int) -> Sequence[PastRun]:
+    """Return the last runs of `found`, with all that belong to them, as `limit` entries."""
+    entries = dict.fromkeys(_entry_of(past.manifest.run) for past in reversed(found))
+    kept = set(list(entries)[:limit])
+    return [past for past in found if _entry_of(past.manifest.run) in kept]
+
+
+def _entry_of(run: str) -> str:
+    """Return what a run is listed under: its own name, or the group of its `run --seeds`."""
+    return group_of_seeds(run) or run
 
 
 def _listed(past: PastRun) -> ListedRun:
@@ -162,6 +179,9 @@ def print_listing(
         print_lines(console, [f"no runs in {root} yet"])
     else:
         console.print(_runs_table(past.runs, wide=console.width >= _WIDE))
+    if len({_entry_of(run.run) for run in past.runs}) < len(past.runs):
+        said = "a line with several seeds is one `run --seeds`: their directories end in -seed-N"
+        print_lines(console, [said], style="dim")
     older = past.total - len(past.runs)
     if older > 0:
         runs = "1 older run" if older == 1 else f"{older:,} older runs"
@@ -209,17 +229,37 @@ def _runs_table(runs: Sequence[ListedRun], *, wide: bool) -> Table:
     for heading in ("runtime", "seed", "status", "verdict"):
         table.add_column(heading, no_wrap=True)
     table.add_column("commit gap", justify="right", no_wrap=True)
+    entries: dict[str, list[ListedRun]] = {}
     for run in runs:
-        verdict = run.verdict or "-"
-        gap = "" if run.commit_gap_us is None else duration_text(run.commit_gap_us)
+        entries.setdefault(_entry_of(run.run), []).append(run)
+    for entry, of_entry in entries.items():
+        alone = len(of_entry) == 1
+        name = of_entry[0].run if alone else f"{entry}, {len(of_entry)} seeds"
         table.add_row(
-            run.run if wide else run.run.replace("/", "/\n", 1),
-            run.runtime,
-            str(run.seed),
-            Text(run.status, style=_STATUS_STYLES.get(run.status, "yellow")),
-            Text(verdict, style=_VERDICT_STYLES.get(verdict, "dim")).append(
-                f" {_CAVEAT}" if run.caveats else ""
+            name if wide else name.replace("/", "/\n", 1),
+            of_entry[0].runtime,
+            seed_ranges(run.seed for run in of_entry),
+            _counted([run.status for run in of_entry], _STATUS_STYLES, "yellow"),
+            _counted([run.verdict or "-" for run in of_entry], _VERDICT_STYLES, "dim").append(
+                f" {_CAVEAT}" if any(run.caveats for run in of_entry) else ""
             ),
-            gap,
+            _gaps([run.commit_gap_us for run in of_entry if run.commit_gap_us is not None]),
         )
     return table
+
+
+def _counted(words: Sequence[str], styles: Mapping[str, str], style: str) -> Text:
+    """Return a word that all share, or each with how many say it."""
+    counts = Counter(words)
+    if len(counts) == 1:
+        return Text(words[0], style=styles.get(words[0], style))
+    texts = (
+        Text(f"{count} {word}", style=styles.get(word, style)) for word, count in counts.items()
+    )
+    return Text(", ").join(texts)
+
+
+def _gaps(gaps_us: Sequence[int]) -> str:
+    """Return the one commit gap, or the smallest and the largest; "" without any."""
+    ends = [duration_text(gap_us) for gap_us in sorted(gaps_us)]
+    return " to ".join(dict.fromkeys((ends[0], ends[-1]))) if ends else ""

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from coordlab.commands.run.play import Playable, play_into
+from coordlab.seed_names import seed_run_name
 from pipeline.in_memory.summary import summarize_directory
 from pipeline.summary.summary_file import encode_summary
 from results_schema.results import RunOutcome
@@ -26,7 +27,7 @@ class SeedJob:
 
     def name_of(self, seed: int) -> str:
         """Return the name of a seed's directory: names sort as seeds do."""
-        return f"{self.group}-seed-{seed:0{self.digits}}"
+        return seed_run_name(self.group, seed, self.digits)
 
 
 class PlayedSeed(msgspec.Struct, frozen=True, kw_only=True):

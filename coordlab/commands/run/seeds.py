@@ -28,6 +28,7 @@ from coordlab.console import print_document, print_lines, print_path
 from coordlab.junit import write_junit
 from coordlab.program import PROGRAM
 from coordlab.report_facts import facts_of
+from coordlab.seed_names import seeds_pattern
 from coordlab.signals import stop_on_ctrl_c
 from coordlab.views.summary_view import print_notes
 from pipeline.summary.figures import RunSummary
@@ -82,7 +83,7 @@ def run_seeds(options: SeedsOptions, playable: Playable, console: Console) -> in
     if complete and summaries:
         print_seed_figures(console, found.figures(list(summaries.values())), len(summaries))
     print_notes(console, notes_of(playable.experiment))
-    pattern = folder / f"{group}-seed-*"
+    pattern = folder / seeds_pattern(group)
     print_path(console, "run directories", pattern)
     analysed = _analyze(options, found, pattern, console)
     if not complete and (analysed or summaries):

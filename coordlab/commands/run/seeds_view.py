@@ -1,6 +1,6 @@
 """What several seeds came to, on a terminal: verdicts, checks, and each figure with its range."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -10,6 +10,7 @@ from rich.text import Text
 
 from coordlab.commands.run.seed_runs import SeedRun, SeedRuns, SeedState
 from coordlab.console import print_lines
+from coordlab.seed_names import seeds_text
 from pipeline.summary.caveats import caveats_of
 from pipeline.summary.comparison import Comparison, ComparisonRow, Statistic
 from pipeline.summary.comparison_cells import Cell, range_text
@@ -88,7 +89,7 @@ def _print_verdicts(console: Console, found: SeedRuns) -> None:
     for state in SeedState:
         runs = found.of(state)
         if runs and state not in _TOLD:
-            print_lines(console, [f"{state.value}: {_seeds_text(run.seed for run in runs)}"])
+            print_lines(console, [f"{state.value}: {seeds_text(run.seed for run in runs)}"])
     felt = [run for run in found.of(SeedState.PASSED) if caveats_of(run.summary)]
     if felt:
         example = f"in seed {felt[0].seed} {'; '.join(caveats_of(felt[0].summary))}"
@@ -104,20 +105,7 @@ def _print_told(console: Console, state: SeedState, runs: Sequence[SeedRun]) -> 
         console.print(Text(f"  again: {run.replay}"), soft_wrap=True, highlight=False)
     more = runs[_MAX_TOLD:]
     if more:
-        print_lines(console, [f"{state.value} too: {_seeds_text(run.seed for run in more)}"])
-
-
-def _seeds_text(seeds: Iterable[int]) -> str:
-    """Return seeds as `--seeds` takes them, sorted: `seeds 1..5,9`."""
-    runs: list[list[int]] = []
-    for seed in sorted(seeds):
-        if runs and seed == runs[-1][-1] + 1:
-            runs[-1].append(seed)
-        else:
-            runs.append([seed])
-    parts = [f"{run[0]}..{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs]
-    one = len(parts) == 1 and ".." not in parts[0]
-    return f"seed{'' if one else 's'} {','.join(parts)}"
+        print_lines(console, [f"{state.value} too: {seeds_text(run.seed for run in more)}"])
 
 
 def print_seed_figures(console: Console, figures: Comparison, seeds: int) -> None:

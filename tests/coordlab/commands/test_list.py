@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from coordlab.cli import run_cli
+from coordlab.seed_names import seeds_text
 from pipeline.summary.outcomes import Owners
 from pipeline.summary.summary_file import read_summary, write_summary
 from results_schema.results import EXIT_PASS, Verdict
@@ -47,3 +48,39 @@ def test_pass_above_two_owners_is_marked(
     assert ("* passed, and felt two owners at once" in " ".join(shown.split())) is marked
     clause = "two members owned a partition of g at once for 29.00 s"
     assert listed["caveats"] == ([clause] if marked else [])
+
+
+def test_runs_of_several_seeds_are_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twenty seeds would push every other run out of the list; JSON has each of them."""
+    monkeypatch.setenv("COLUMNS", "130")
+    small = (
+        *("run", "coordinator_crash", "--runtime", "virtual", "--runs", str(tmp_path)),
+        *("--no-analyze", "--var", "groups.orders-readers.members=1"),
+        *("--var", "topics.orders.partitions=1", "--var", "faults[0].duration=1s"),
+    )
+    assert run_cli([*small, "--seed", "5"]) == EXIT_PASS
+    assert run_cli([*small, "--seeds", "1..3", "--workers", "1"]) == EXIT_PASS
+    capsys.readouterr()
+
+    assert run_cli(["list", "--runs", str(tmp_path), "--limit", "2"]) == EXIT_PASS
+    shown = capsys.readouterr().out
+    assert run_cli(["list", "--runs", str(tmp_path), "--limit", "1", "--json"]) == EXIT_PASS
+    listed = json.loads(capsys.readouterr().out)
+
+    (line,) = [line for line in shown.splitlines() if "3 seeds" in line]
+    assert line.split()[-4:] == ["virtual", "1..3", "completed", "pass"]
+    assert sum(line.startswith("coordinator_crash/") for line in shown.splitlines()) == 2
+    assert "their directories end in -seed-N" in shown
+    assert "older" not in shown
+    assert [run["seed"] for run in listed["runs"]] == [1, 2, 3]
+    assert listed["runs_total"] == 4
+
+
+@pytest.mark.parametrize(
+    ("seeds", "text"), [([7], "seed 7"), ([2, 1], "seeds 1..2"), ([9, 1, 2, 3], "seeds 1..3,9")]
+)
+def test_seeds_are_told_as_the_command_takes_them(seeds: list[int], text: str) -> None:
+    """Ranges where they follow one another."""
+    assert seeds_text(seeds) == text
