@@ -82,7 +82,8 @@ class CheckReport(msgspec.Struct, frozen=True, kw_only=True):
 
     Shape: `seen` counts what it judged, by its name. `measured` has figures that are no verdict
     (how long two members owned one partition, how often a record was processed again); its names
-    end with their unit, those without one are counts.
+    end with their unit, those without one are counts. `excused` counts the cases in which the
+    promise did not hold, as it may, by the excuse; `note` says which cases.
     """
 
     check: str
@@ -92,6 +93,7 @@ class CheckReport(msgspec.Struct, frozen=True, kw_only=True):
     seen: dict[str, int] = {}
     note: str = ""
     measured: dict[str, int] = {}
+    excused: dict[str, int] = {}
 
 
 class Results(msgspec.Struct, frozen=True, kw_only=True):

@@ -136,7 +136,13 @@ class Checker(ABC):
         )
 
     def report(
-        self, *, judged: int, seen: dict[str, int], note: str = "", inconclusive: bool = False
+        self,
+        *,
+        judged: int,
+        seen: dict[str, int],
+        note: str = "",
+        inconclusive: bool = False,
+        excused: dict[str, int] | None = None,
     ) -> CheckReport:
         """Return the report; `judged` counts the cases in which a violation could have shown."""
         if self.findings_total:
@@ -155,6 +161,7 @@ class Checker(ABC):
             seen=seen,
             note=note,
             measured=self.measured(),
+            excused=excused or {},
         )
 
 

@@ -5,7 +5,13 @@ from typing import Any
 
 import msgspec
 
+from protocol.config import BrokerConfig
 from protocol.trace import TraceRow
+
+COPY_US = 5_000_000
+"""A follower copies what a few minutes of a small cluster wrote well within this time."""
+REQUEST_TIMEOUT_US = 30_000_000
+"""Time in which a broker gives up a request to the controller: Kafka's request.timeout.ms."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +46,8 @@ class GroupExpectation:
 class CheckContext:
     """What the checkers know of the experiment beside its trace.
 
-    Units: `clock_error_us` bounds how far the clocks of two nodes are apart.
+    Units: `clock_error_us` bounds how far the clocks of two nodes are apart. `isr_recovery_us` is
+    the time in which a replica whose broker lives gets into its ISR, see `isr_recovery_us`.
     """
 
     groups: dict[str, GroupExpectation] = field(default_factory=dict)
@@ -48,6 +55,7 @@ class CheckContext:
     transaction_min_isr: int = 1
     liveness_timeout_us: int = 60_000_000
     clock_error_us: int = 0
+    isr_recovery_us: int = 120_000_000
 
 
 def detail_of(row: TraceRow) -> dict[str, Any]:
@@ -56,3 +64,29 @@ def detail_of(row: TraceRow) -> dict[str, Any]:
         return {}
     detail: dict[str, Any] = msgspec.json.decode(row.detail)
     return detail
+
+
+def isr_recovery_us(config: BrokerConfig) -> int:
+    """Return the longest time that a living replica stays out of an ISR with a living leader.
+
+    1. A fetch that waits on a connection which died unnoticed: `replica.socket.timeout.ms`.
+    2. The next attempt: `replica.fetch.backoff.ms`.
+    3. The copy of what it lacks: COPY_US; then the fetch whose answer shows that it caught up:
+       `replica.fetch.wait.max.ms`.
+    4. An AlterPartition that no controller answers: REQUEST_TIMEOUT_US, and once more while the
+       controller is replaced, twice `controller.quorum.fetch.timeout.ms`.
+    5. A dead replica beside it must leave the ISR first where the high watermark waits for it:
+       1.5 times `replica.lag.time.max.ms`, for it is looked at every half of that.
+    """
+    return (
+        (
+            config.replica_socket_timeout_ms
+            + config.replica_fetch_backoff_ms
+            + config.replica_fetch_wait_max_ms
+            + 2 * config.controller_quorum_fetch_timeout_ms
+            + config.replica_lag_time_max_ms * 3 // 2
+        )
+        * 1_000
+        + COPY_US
+        + REQUEST_TIMEOUT_US
+    )

@@ -2,18 +2,25 @@
 
 Where a group is not, the partition of `__consumer_offsets` is asked first: without a replica in
 sync that may lead it, or with too few in sync, nobody promised anything, and the outcome is
-inconclusive. So it is where a partition of a member's own has no leader, where the application is
-too slow for its own settings, where the session of a dead member has not ended, and where every
-member is dead. Members that commit in transactions need the partitions of `__transaction_state` as
-much; and one of those that lost data with its last replica in sync (`lost_data`), or a group's own
-partition that did, may leave a transaction that nobody ever ends: what it covers is never stable
-again, as in Kafka, until an administrator aborts it.
+inconclusive. Too few in sync is an excuse only while too few brokers with a replica have lived for
+the time in which an ISR becomes whole again (`isr_recovery_us`).
+
+The outcome is inconclusive as well where a partition of a member's own has no leader, where the
+application is too slow for its own settings, where the session of a dead member has not ended, and
+where every member is dead. Members that commit in transactions need the partitions of
+`__transaction_state` as much; and one of those that lost data with its last replica in sync
+(`lost_data`), or a group's own partition that did, may leave a transaction that nobody ever ends:
+what it covers is never stable again, as in Kafka, until an administrator aborts it. That excuses a
+group whose members lack only their commits.
+
+Each excuse is counted by its name (`excused`), and told in the note.
 
 A member that the run starts later is expected once it was started. One that was killed and not
 started again is not expected: its group must be Stable without it. Nor is a static member whose
 application ended because a failover had lost its member id (`fenced_members`).
 """
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 from chaos.checkers.base import Checker
@@ -29,6 +36,9 @@ from results_schema.evidence_text import seconds
 from results_schema.results import CheckReport
 
 STABLE = "Stable"
+ID_NEVER_STORED = "member id that was never stored"
+SHORT_WATCH = "not watched for the whole bound"
+NO_COMMIT = "has no commit acknowledged since healing"
 
 
 @dataclass(slots=True)
@@ -51,11 +61,25 @@ class _NotLive:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Excuse:
+    """What kept a group from being live, as it may: the excuse's name, and the case."""
+
+    name: str
+    case: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Judgement:
-    """What the end of the watch shows. Shape: `notes` are the excuses of groups."""
+    """What the end of the watch shows.
+
+    Shape: `notes` are the excuses of groups, `excused` counts them by name, with the consumers that
+    are not expected: these have `absent`.
+    """
 
     not_live: tuple[_NotLive, ...]
     notes: tuple[str, ...]
+    absent: tuple[str, ...]
+    excused: dict[str, int]
     seen: dict[str, int]
 
 
@@ -90,7 +114,8 @@ class Liveness(Checker):
         self._fenced = self.evidence.fenced_members
         self._lost_data = self.evidence.lost_data
         self._partitions: dict[str, tuple[str, tuple[str, ...]]] = {}  # leader, ISR
-        self._may_lead: dict[str, None] = {}  # brokers: unfenced, and not about to stop
+        self._replicas: dict[str, dict[str, None]] = {}  # partition -> brokers ever in its ISR
+        self._may_lead: dict[str, int] = {}  # unfenced brokers that do not stop -> since when
         self._healed: TraceRow | None = None
         self._waited_until_us: int | None = None
         self._judgement: _Judgement | None = None  # when the watch is over
@@ -109,7 +134,7 @@ class Liveness(Checker):
             case TraceKind.LEADER_ELECTED | TraceKind.ISR_CHANGED:
                 self._partition_changed(row)
             case TraceKind.BROKER_UNFENCED:
-                self._may_lead[row.peer or ""] = None
+                self._may_lead[row.peer or ""] = row.time_us
             case TraceKind.BROKER_FENCED | TraceKind.NODE_STOPPING:
                 self._may_lead.pop(row.peer or "", None)
             case TraceKind.NODE_STARTED | TraceKind.NODE_KILLED | TraceKind.NODE_STOPPED:
@@ -168,10 +193,9 @@ class Liveness(Checker):
         if row.kind == TraceKind.LEADER_ELECTED:
             leader = row.peer or ""
         isr = detail_of(row).get("isr", ())
-        self._partitions[row.partition] = (
-            leader,
-            tuple(broker_name(BrokerId(broker)) for broker in isr),
-        )
+        in_sync = tuple(broker_name(BrokerId(broker)) for broker in isr)
+        self._partitions[row.partition] = (leader, in_sync)
+        self._replicas.setdefault(row.partition, {}).update(dict.fromkeys(in_sync))
 
     def _present(self, group_id: str) -> list[str]:
         """Return the consumers whose application runs."""
@@ -200,7 +224,7 @@ class Liveness(Checker):
                 and group.assigned.get(consumer)
                 and consumer not in group.committed
             ):
-                missing.append(f"{consumer} has no commit acknowledged since healing")
+                missing.append(f"{consumer} {NO_COMMIT}")
         return missing
 
     def finish(self) -> CheckReport:
@@ -224,8 +248,9 @@ class Liveness(Checker):
         return self.report(
             judged=len(self.context.groups),
             seen=judgement.seen,
-            note="; ".join(judgement.notes),
+            note="; ".join((*judgement.notes, *judgement.absent)),
             inconclusive=bool(judgement.notes),
+            excused=judgement.excused,
         )
 
     def _judge_groups(self, healed: TraceRow) -> _Judgement:
@@ -236,7 +261,11 @@ class Liveness(Checker):
         watched_until = self._waited_until_us or self._last_us
         notes = []
         not_live = []
+        excused: Counter[str] = Counter()
         slowest = 0
+        absent = self._fenced_consumers()
+        if absent:
+            excused[ID_NEVER_STORED] = len(absent)
         for group_id, expected in self.context.groups.items():
             group = self._groups[group_id]
             if group.live_us is not None and group.live_us <= deadline:
@@ -244,14 +273,21 @@ class Liveness(Checker):
                 continue
             excuse = self._excuse(group_id, expected, watched_until)
             if excuse is not None:
-                notes.append(f"{group_id} is not live, as it may be: {excuse}")
+                notes.append(f"excused: {group_id} is not live: {excuse.case}")
+                excused[excuse.name] += 1
             elif group.live_us is None and watched_until < deadline:
-                notes.append(f"{group_id} was not watched for the whole bound")
+                notes.append(f"excused: {group_id} was not watched for the whole bound")
+                excused[SHORT_WATCH] += 1
             else:
                 not_live.append(self._not_live(group_id, healed))
         return _Judgement(
             not_live=tuple(not_live),
             notes=tuple(notes),
+            absent=tuple(
+                f"excused: {consumer} stopped: a failover lost its member id, which was not stored"
+                for consumer in absent
+            ),
+            excused=dict(excused),
             seen={
                 "groups": len(self.context.groups),
                 "slowest_after_healing_us": slowest,
@@ -259,27 +295,43 @@ class Liveness(Checker):
             },
         )
 
+    def _fenced_consumers(self) -> list[str]:
+        return [
+            consumer
+            for group_id in self.context.groups
+            for consumer in self._presence.present(group_id)
+            if self._fenced.stopped(consumer)
+        ]
+
     def _excuse(
         self, group_id: str, expected: GroupExpectation, watched_until_us: int
-    ) -> str | None:
+    ) -> _Excuse | None:
         """Say why the group could not come back, None if nothing kept it from that."""
-        group, present = self._groups[group_id], self._present(group_id)
-        if expected.consumers and not present:
-            return "all its members are dead"
+        if expected.consumers and not self._present(group_id):
+            return _Excuse(name="all members are dead", case="all its members are dead")
         if expected.application_us >= min(
             expected.max_poll_interval_us, self.context.liveness_timeout_us
         ):
-            return (
-                f"its application may take {seconds(expected.application_us)} between two polls, "
-                f"max.poll.interval.ms is {seconds(expected.max_poll_interval_us)}"
+            return _Excuse(
+                name="application slower than its settings",
+                case=f"its application may take {seconds(expected.application_us)} between two "
+                f"polls, max.poll.interval.ms is {seconds(expected.max_poll_interval_us)}",
             )
         waits_until_us = self._sessions_end_us(group_id)
         if watched_until_us < waits_until_us:
-            return (
-                "its coordinator waits for a member that is no more, whose session may end at "
-                + seconds(waits_until_us)
+            return _Excuse(
+                name="session of a dead member",
+                case="its coordinator waits for a member that is no more, whose session may end "
+                "at " + seconds(waits_until_us),
             )
-        own = [name for consumer in present for name in group.assigned.get(consumer, ())]
+        return self._excuse_of_partitions(group_id, expected, watched_until_us)
+
+    def _excuse_of_partitions(
+        self, group_id: str, expected: GroupExpectation, watched_until_us: int
+    ) -> _Excuse | None:
+        """Return the excuse that the group's partitions or its members' own give it."""
+        assigned = self._groups[group_id].assigned
+        own = [name for consumer in self._present(group_id) for name in assigned.get(consumer, ())]
         coordinators = (expected.offsets_partition, *expected.transaction_partitions)
         for partition in (*coordinators, *own):
             known = self._partitions.get(partition)
@@ -287,22 +339,40 @@ class Liveness(Checker):
                 continue
             if any(broker in self._may_lead for broker in known[1]):
                 return None  # the controller has only to elect it
-            return f"{partition} has no leader"
+            return _Excuse(name="no replica that may lead", case=f"{partition} has no leader")
         for partition in coordinators:
             needed = self.context.min_insync_replicas
             if partition in expected.transaction_partitions:
                 needed = self.context.transaction_min_isr
             known = self._partitions.get(partition)
-            if known is not None and len(known[1]) < needed:
-                return (
-                    f"{partition} has {len(known[1])} replica(s) in sync, under "
-                    f"min.insync.replicas {needed}"
+            if known is None or len(known[1]) >= needed:
+                continue
+            if self._could_be_in_sync(partition, watched_until_us) < needed:
+                return _Excuse(
+                    name="too few replicas in sync",
+                    case=f"{partition} has {len(known[1])} replica(s) in sync, under "
+                    f"min.insync.replicas {needed}",
                 )
-        if expected.transaction_partitions:
+        lacks_commits = all(each.endswith(NO_COMMIT) for each in self._missing(group_id))
+        if expected.transaction_partitions and lacks_commits:
             for partition in coordinators:
                 if self._lost_data.of(partition):
-                    return f"{partition} lost data: it may have left a transaction without its end"
+                    return _Excuse(
+                        name="lost transaction",
+                        case=f"{partition} lost data: it may have left a transaction without its "
+                        "end",
+                    )
         return None
+
+    def _could_be_in_sync(self, partition: str, now_us: int) -> int:
+        """Return how many brokers with a replica have lived long enough to be in its ISR."""
+        healed_us = 0 if self._healed is None else self._healed.time_us
+        latest_us = now_us - self.context.isr_recovery_us
+        return sum(
+            max(since_us, healed_us) <= latest_us
+            for broker, since_us in self._may_lead.items()
+            if broker in self._replicas.get(partition, ())
+        )
 
     def _sessions_end_us(self, group_id: str) -> int:
         """Return until when ids may be in the group that nobody has; 0 if there are none.

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from chaos.checkers.base import Checker, FindingSink
-from chaos.checkers.context import CheckContext, GroupExpectation
+from chaos.checkers.context import CheckContext, GroupExpectation, isr_recovery_us
 from chaos.checkers.durable_commits import DurableCommits
 from chaos.checkers.evidence.board import Evidence
 from chaos.checkers.fencing import Fencing
@@ -123,6 +123,7 @@ def context_of(experiment: Experiment, *, clock_error_us: int = 0) -> CheckConte
         transaction_min_isr=experiment.cluster.config.transaction_state_log_min_isr,
         liveness_timeout_us=microseconds(experiment.run.liveness_timeout),
         clock_error_us=clock_error_us,
+        isr_recovery_us=isr_recovery_us(experiment.cluster.config),
     )
 
 

@@ -50,6 +50,8 @@ class PlayedRun(msgspec.Struct, frozen=True, kw_only=True):
     Shape: `findings` has one of each signature, the earliest; `marks` are names of
     `marks.MARKS`, sorted; `requests` counts those that reached a live node, by the name of their
     API; `events` are the callbacks of the loop (frames, timers, steps of tasks).
+    `excused` counts the cases in which a promise did not hold, as it may, by check and excuse
+    ("liveness: all members are dead").
     Units: `virtual_us` is how long the run took on its own clock, `steady_us` when its steady state
     was reached, None if never. `digest` and `trail` are those of the trace without messages.
     """
@@ -69,6 +71,7 @@ class PlayedRun(msgspec.Struct, frozen=True, kw_only=True):
     rows: int = 0
     virtual_us: int = 0
     steady_us: int | None = None
+    excused: dict[str, int] = {}
 
 
 def play(
@@ -163,6 +166,11 @@ def _played(
         rows=results.rows_seen,
         virtual_us=results.ended_at_us,
         steady_us=results.steady_at_us,
+        excused={
+            f"{check.check}: {excuse}": cases
+            for check in results.checks
+            for excuse, cases in sorted(check.excused.items())
+        },
     )
 
 

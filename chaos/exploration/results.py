@@ -83,7 +83,8 @@ class ExplorationResults(msgspec.Struct, frozen=True, kw_only=True):
 
     Units: `virtual_us` of the runs' own clocks in all; `busy_s` are seconds of processors, all
     interruptions bridged; `elapsed_s` and `runs_per_minute` are of the last session alone.
-    Shape: `runs` counts by result; `lost` are seeds that ended every worker which played them.
+    Shape: `runs` counts by result, `excused` runs by check and excuse; `lost` are seeds that ended
+    every worker which played them.
     """
 
     outcome: RunOutcome
@@ -99,6 +100,7 @@ class ExplorationResults(msgspec.Struct, frozen=True, kw_only=True):
     rechecks: Rechecks
     marks: tuple[ReachedMark, ...]
     marks_unreached: tuple[str, ...]
+    excused: dict[str, int]
     faults_hit: int
     faults_missed: int
     commits: int
@@ -160,6 +162,7 @@ def results_of(
             for mark, meaning in MARKS.items()
         ),
         marks_unreached=unreached(tally),
+        excused=dict(sorted(tally.excused.items())),
         faults_hit=tally.faults_hit,
         faults_missed=tally.faults_missed,
         commits=tally.commits,

@@ -69,6 +69,7 @@ class Tally:
     Shape: `unknown` and `broken` are the reasons with every number as N, each with its seeds;
     `lost` are seeds that ended every worker that tried them, with the reason; `rechecked` counts
     those that were played again, `rechecked_elsewhere` those of them in another process.
+    `excused` counts the runs in which each excuse applied.
     `results` counts runs, BROKEN ones with those that were lost.
     """
 
@@ -81,6 +82,7 @@ class Tally:
         self.broken: dict[str, list[int]] = {}
         self.lost: dict[int, str] = {}
         self.marks: Counter[str] = Counter()
+        self.excused: Counter[str] = Counter()
         self.to_recheck: dict[int, str] = {}
         self.rechecked = 0
         self.rechecked_elsewhere = 0
@@ -128,6 +130,7 @@ class Tally:
         self.done[run.seed] = None
         self.results[run.result] += 1
         self.marks.update(run.marks)
+        self.excused.update(run.excused.keys())
         self.faults_hit += run.faults_hit
         self.faults_missed += run.faults_missed
         self.commits += run.commits

@@ -27,9 +27,12 @@ from cluster.host.host import Host
 from cluster.node_factory import Node, build_node
 from cluster.spec import ClusterSpec, ConsumerSpec, NodeSpec
 from cluster.virtual.runtime import VirtualRuntime
+from coordinator import static_member
 from coordinator.coordinator import GroupCoordinator
 from coordinator.group import Group
 from coordinator.member import Member
+from coordinator.states import GroupState
+from coordinator.storage.store import group_record
 from coordinator.turn import SessionTimer, Turn
 from partition_log.replica import Partition
 from protocol.causes import GroupStateCause
@@ -344,6 +347,46 @@ def test_acknowledgement_of_what_its_broker_has_truncated_is_found(
     assert "fencing" in played.violated
     summaries = [finding.summary for finding in played.report("fencing").findings]
     assert any("after it had truncated its log" in summary for summary in summaries), summaries
+
+
+# -- static members ------------------------------------------------------------------------------
+
+
+def test_static_member_whose_acknowledged_id_is_not_stored_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Planted bug: what a Stable group stores when it gives a static member its new id is the old.
+
+    The next coordinator loads the old id and fences the member for good.
+    """
+    restart: dict[str, object] = {
+        "at": "2s",
+        "fault": "crash",
+        "target": "member(readers, 0)",
+        "duration": "1s",
+    }
+    schedule = small(
+        restart,
+        {**CRASH, "at": "8s"},
+        group=readers(config={"group.instance.id": "member-{index}"}),
+    )
+
+    assert play(schedule).violated == []
+
+    rename = static_member._rename
+
+    def rename_after_the_record_is_built(
+        turn: Turn, group: Group, group_instance_id: str, old_id: str, new_id: str
+    ) -> Member:
+        if group.state is GroupState.STABLE:
+            assignments = {m.member_id: m.assignment for m in group.members.values()}
+            stored = group_record(group, assignments, turn.now_ms, turn.versions)
+            monkeypatch.setattr(static_member, "group_record", lambda *_: stored)
+        return rename(turn, group, group_instance_id, old_id, new_id)
+
+    monkeypatch.setattr(static_member, "_rename", rename_after_the_record_is_built)
+
+    assert play(schedule).violated == ["liveness"]
 
 
 # -- processing ----------------------------------------------------------------------------------

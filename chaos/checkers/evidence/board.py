@@ -59,7 +59,8 @@ class Evidence:
     @cached_property
     def fenced_members(self) -> FencedMembers:
         """Consumers whose application has ended because a failover lost their member ids."""
-        return self._follow(FencedMembers(self._context, self.coordinators), FENCING_KINDS)
+        members = FencedMembers(self._context, self.coordinators, self.lost_data)
+        return self._follow(members, FENCING_KINDS)
 
     @cached_property
     def owners(self) -> Owners:

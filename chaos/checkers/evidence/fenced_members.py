@@ -7,12 +7,18 @@ JoinGroup cannot tell the rightful owner from an impostor (BEHAVIOUR 2.2).
 Corpus: `static_member_whose_new_id_was_never_stored`.
 In a split brain the replaced coordinator has the old id, and fences a member that asks it again.
 Corpus: `static_member_fenced_by_a_replaced_coordinator`.
+
+An id with which its member was Stable is stored: by the generation's assignment, or by the append
+that Kafka awaits before it gives a static member of a Stable group its new id. A coordinator that
+loads the group without that id has lost it, unless its partition lost data (`lost_data`) or it was
+replaced itself by then; who is fenced for that has no excuse.
 """
 
 from dataclasses import dataclass, field
 
 from chaos.checkers.context import CheckContext, detail_of
 from chaos.checkers.evidence.coordinators import CoordinatorView
+from chaos.checkers.evidence.lost_data import LostData
 from protocol.errors import ErrorCode
 from protocol.trace import TraceKind, TraceRow
 
@@ -25,25 +31,31 @@ FENCING_KINDS = frozenset(
     }
 )
 """The rows that FencedMembers must see."""
+_STABLE = "STABLE"
 
 
 @dataclass(slots=True)
 class _Group:
-    """Which ids were given, and which of them some coordinator of the group lacks."""
+    """Ids that were given, and brokers without them. Shape: keys of all three are member ids."""
 
-    added: dict[str, None] = field(default_factory=dict)  # members
-    unknown: dict[str, None] = field(default_factory=dict)  # members that some coordinator lacks
+    added: dict[str, None] = field(default_factory=dict)
+    stable: dict[str, None] = field(default_factory=dict)  # its member was Stable with it
+    lacking: dict[str, dict[str, bool]] = field(default_factory=dict)  # broker -> id was stable
 
 
 class FencedMembers:
     """Follows the ids of members, and who was fenced because a failover had lost theirs.
 
-    `coordinators` is kept up to date by the caller.
+    `coordinators` and `lost_data` are kept up to date by the caller.
     """
 
-    def __init__(self, context: CheckContext, coordinators: CoordinatorView) -> None:
+    def __init__(
+        self, context: CheckContext, coordinators: CoordinatorView, lost_data: LostData
+    ) -> None:
+        self._context = context
         self._groups = {group_id: _Group() for group_id in context.groups}
         self._coordinators = coordinators
+        self._lost_data = lost_data
         self._fenced: dict[str, None] = {}  # consumers whose application has ended
 
     def observe(self, row: TraceRow) -> None:
@@ -60,18 +72,37 @@ class FencedMembers:
         match row.kind:
             case TraceKind.MEMBER_ADDED:
                 group.added[member] = None
-                holders = self._coordinators.holders(row.group or "")
-                if any(broker != row.node for broker in holders):
-                    group.unknown[member] = None
+                for broker in self._coordinators.holders(row.group or ""):
+                    if broker != row.node:
+                        group.lacking.setdefault(member, {})[broker] = False
             case TraceKind.GROUP_LOADED:
                 members = detail_of(row).get("members")
                 if isinstance(members, list):
-                    group.unknown.update((m, None) for m in group.added if m not in members)
+                    self._loaded(group, row.node, members)
             case TraceKind.MEMBER_STATE if row.error == ErrorCode.FENCED_INSTANCE_ID.name:
-                if member in group.unknown:
+                if self._was_lost_as_it_may(group, row.group or "", member):
                     self._fenced[row.node] = None
+            case TraceKind.MEMBER_STATE if detail_of(row).get("to") == _STABLE:
+                group.stable[member] = None
             case _:
                 pass
+
+    def _loaded(self, group: _Group, broker: str, members: list[str]) -> None:
+        for member in group.added:
+            if member in members:
+                group.lacking.get(member, {}).pop(broker, None)
+            else:
+                group.lacking.setdefault(member, {})[broker] = member in group.stable
+
+    def _was_lost_as_it_may(self, group: _Group, group_id: str, member: str) -> bool:
+        """Whether some broker may lack an id: it was not stored, or it is not the coordinator."""
+        lacking = group.lacking.get(member, {})
+        if self._lost_data.of(self._context.groups[group_id].offsets_partition):
+            return bool(lacking)
+        coordinator = self._coordinators.coordinator(group_id)
+        return any(
+            not was_stable or broker != coordinator for broker, was_stable in lacking.items()
+        )
 
     def stopped(self, consumer: str) -> bool:
         """Whether the consumer's application has ended because a failover lost its member id."""

@@ -38,6 +38,13 @@ def print_exploration(
     for unknown in results.unknown[:_MAX_REASONS]:
         said = f"unknown in {counted(unknown.runs, 'run')} ({_seeds(unknown.seeds)})"
         print_lines(console, [f"{said}: {unknown.reason}"], style="yellow")
+    print_lines(
+        console,
+        (
+            f"excused in {counted(runs, 'run')}: {excuse}"
+            for excuse, runs in results.excused.items()
+        ),
+    )
     _print_marks(console, results)
     print_path(console, "exploration", path)
     if results.outcome is RunOutcome.INTERRUPTED or _is_unfinished(manifest, results):

@@ -212,6 +212,124 @@ def test_static_member_whose_id_a_failover_lost_is_not_expected() -> None:
         assert (report.outcome is CheckOutcome.PASS) is lost, report.note
 
 
+def fenced_after_it_was_stable() -> Rows:
+    """A static member is Stable with its new id, which the next coordinator does not load."""
+    rows = healed_group()
+    rows.load_completed(8, "broker-1", 1)
+    rows.add(36, "broker-1", TraceKind.MEMBER_ADDED, group="g", member="new", cause="replaced")
+    rows.member_state(36.5, C0, "STABLE", member="new")
+    return rows
+
+
+def fence_at_the_next_coordinator(rows: Rows) -> CheckReport:
+    rows.group_loaded(42, "broker-2", members=["old", f"{C1}-id"])
+    rows.load_completed(42, "broker-2", 2)
+    rows.member_state(42.5, C0, "UNJOINED", member="new", cause="left", error="FENCED_INSTANCE_ID")
+    rows.committed(43, C1, 1)
+    return check(finish(rows, 110))
+
+
+def test_static_member_that_is_fenced_although_it_was_stable_with_its_id_is_found() -> None:
+    """Planted bug: the new id of a static member in a Stable group is given and not stored."""
+    report = fence_at_the_next_coordinator(fenced_after_it_was_stable())
+
+    assert report.outcome is CheckOutcome.VIOLATED
+    assert report.excused == {}
+
+
+def test_stored_id_that_is_lost_with_the_last_replica_in_sync_is_excused() -> None:
+    """Nobody promises what only a lost disk held."""
+    rows = fenced_after_it_was_stable()
+    alone: dict[str, object] = {"isr": [2], "reason": "?"}
+    rows.add(41, "controller-100", TraceKind.ISR_CHANGED, partition=OFFSETS_0, detail={"isr": [2]})
+    rows.add(41.1, "driver", TraceKind.NODE_KILLED, peer="broker-2", cause="power loss")
+    rows.add(
+        41.9,
+        "controller-100",
+        TraceKind.LEADER_ELECTED,
+        partition=OFFSETS_0,
+        peer="broker-2",
+        leader_epoch=2,
+        detail=alone,
+    )
+
+    report = fence_at_the_next_coordinator(rows)
+
+    assert report.outcome is CheckOutcome.PASS
+    assert report.excused == {"member id that was never stored": 1}
+    assert f"excused: {C0} stopped" in report.note
+
+
+def short_isr(*, unfenced_s: float) -> CheckReport:
+    """The group cannot commit: its partition has one replica in sync, and broker 2 lives."""
+    rows = healed_group()
+    for time_s, isr in ((1, [1, 2]), (30, [1])):
+        rows.add(
+            time_s,
+            "controller-100",
+            TraceKind.LEADER_ELECTED,
+            partition=OFFSETS_0,
+            peer="broker-1",
+            detail={"isr": isr, "reason": "?"},
+        )
+    rows.add(1, "controller-100", TraceKind.BROKER_UNFENCED, peer="broker-1")
+    rows.add(unfenced_s, "controller-100", TraceKind.BROKER_UNFENCED, peer="broker-2")
+    return check(finish(rows, 200))
+
+
+def test_isr_that_never_becomes_whole_though_its_brokers_live_is_no_excuse() -> None:
+    """Planted bug: a leader that takes nobody back. 120 s are enough for any replica."""
+    report = short_isr(unfenced_s=35)
+
+    assert report.outcome is CheckOutcome.VIOLATED
+    assert report.excused == {}
+
+
+def test_isr_is_an_excuse_while_its_broker_has_not_lived_long_enough() -> None:
+    """A replica has to copy what it lacks before it counts."""
+    report = short_isr(unfenced_s=90)
+
+    assert report.outcome is CheckOutcome.INCONCLUSIVE
+    assert report.excused == {"too few replicas in sync": 1}
+    assert "excused: g is not live: __consumer_offsets-0 has 1 replica(s) in sync" in report.note
+
+
+def test_lost_data_of_transactions_does_not_excuse_a_group_that_is_not_stable() -> None:
+    """A transaction without its end holds up offsets, never a rebalance."""
+    for state, outcome in (
+        ("Stable", CheckOutcome.INCONCLUSIVE),
+        ("PreparingRebalance", CheckOutcome.VIOLATED),
+    ):
+        rows = healed_group()
+        changed: dict[str, object] = {"isr": [2], "reason": "?"}
+        rows.add(
+            30, "controller-100", TraceKind.ISR_CHANGED, partition=TRANSACTIONS, detail=changed
+        )
+        rows.add(31, "driver", TraceKind.NODE_KILLED, peer="broker-2", cause="power loss")
+        rows.add(
+            32,
+            "controller-100",
+            TraceKind.LEADER_ELECTED,
+            partition=TRANSACTIONS,
+            peer="broker-2",
+            leader_epoch=2,
+            detail=changed,
+        )
+        rows.add(
+            33,
+            "controller-100",
+            TraceKind.ISR_CHANGED,
+            partition=TRANSACTIONS,
+            detail={"isr": [0, 1, 2]},
+        )
+        if state != "Stable":
+            rows.group_state(41, "broker-1", "Stable", state)
+
+        report = check(finish(rows, 110), transactions=(TRANSACTIONS,))
+
+        assert report.outcome is outcome, report.note
+
+
 @pytest.mark.parametrize("old_coordinator", ["serves", "has unloaded", "is dead"])
 def test_static_member_that_a_replaced_coordinator_fences_is_not_expected(
     old_coordinator: str,

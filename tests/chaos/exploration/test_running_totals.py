@@ -146,3 +146,17 @@ def test_results_say_of_each_finding_where_its_file_is_and_of_each_mark_how_ofte
     assert results.runs == {"pass": 1, "violated": 1, "unknown": 0, "broken": 1}
     assert results.lost == {"9": "killed"}
     assert results.seeds == 3
+
+
+def test_excuses_are_counted_by_the_runs_in_which_they_applied() -> None:
+    """Three members of one run are one run."""
+    fenced, dead = "liveness: member id that was never stored", "liveness: all members are dead"
+    tally = tally_of(
+        PlayedRun(seed=1, result=PlayResult.PASS, excused={fenced: 3}),
+        PlayedRun(seed=2, result=PlayResult.PASS, excused={fenced: 1, dead: 1}),
+        passed(3),
+    )
+    results = results_of(
+        tally, Stop.COUNT, Path("x"), elapsed_s=1.0, runs_per_minute=1.0, workers=1
+    )
+    assert results.excused == {dead: 1, fenced: 2}

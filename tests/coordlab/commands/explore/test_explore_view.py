@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from chaos.exploration.marks.registry import MARKS
-from chaos.exploration.play import PlayResult
+from chaos.exploration.play import PlayedRun, PlayResult
 from chaos.exploration.results import results_of
 from chaos.exploration.running_totals import Tally
 from chaos.exploration.search import SearchProgress, Stop
@@ -39,7 +39,8 @@ def everything() -> Tally:
     """Return a tally of all that can happen to seeds."""
     tally = Tally(100)
     runs = (
-        *map(passed, range(5)),
+        *map(passed, range(4)),
+        PlayedRun(seed=4, result=PlayResult.PASS, excused={"liveness: all members are dead": 2}),
         violated(5, claim="[bold]readers[/] lost an offset"),
         violated(6, claim="[bold]readers[/] lost an offset"),
         violated(7, check="liveness"),
@@ -146,6 +147,7 @@ def test_summary_tells_findings_failures_marks_and_how_to_go_on(width: int) -> N
         "seed 10 ended its worker twice: the worker was killed",
         "seed 1 is not deterministic: digest 0001 by here:1, 0001 by here:2; what differs: result,",
         "unknown in 1 run (8): no steady state within Ns",
+        "excused in 1 run: liveness: all members are dead",
         f"coverage marks reached: 0 of {len(MARKS)}",
         f"never reached: {next(iter(MARKS))} (",
     ):
