@@ -56,6 +56,7 @@ class CheckContext:
     liveness_timeout_us: int = 60_000_000
     clock_error_us: int = 0
     isr_recovery_us: int = 120_000_000
+    group_max_size: int = 2_147_483_647
 
 
 def detail_of(row: TraceRow) -> dict[str, Any]:

@@ -18,6 +18,11 @@ Each excuse is counted by its name (`excused`), and told in the note.
 A member that the run starts later is expected once it was started. One that was killed and not
 started again is not expected: its group must be Stable without it. Nor is a static member whose
 application ended because a failover had lost its member id (`fenced_members`).
+
+A consumer whose application is ended by any other error is a finding of its own, whenever it
+happens, before the steady state too: in Kafka such an error stops a program for good. Settings may
+ask for two: a group that has more consumers than `group.max.size`, and a consumer without a
+committed offset whose `auto.offset.reset` is `none`, which no other setting lets end so.
 """
 
 from collections import Counter
@@ -30,6 +35,8 @@ from chaos.checkers.evidence.coordinators import COORDINATOR_KINDS
 from chaos.checkers.evidence.fenced_members import FENCING_KINDS
 from chaos.checkers.evidence.living_members import PRESENCE_KINDS
 from chaos.checkers.evidence.lost_data import LOSS_KINDS
+from protocol.causes import MemberStateCause
+from protocol.errors import ErrorCode
 from protocol.ids import BrokerId, broker_name
 from protocol.trace import TraceKind, TraceRow
 from results_schema.evidence_text import seconds
@@ -37,7 +44,11 @@ from results_schema.results import CheckReport
 
 STABLE = "Stable"
 ID_NEVER_STORED = "member id that was never stored"
+ENDED_BY_SETTINGS = "application that its settings end"
 SHORT_WATCH = "not watched for the whole bound"
+NO_OFFSET = "NO_OFFSET_FOR_PARTITION"
+"""Error of a consumer whose `auto.offset.reset` is `none`."""
+GROUP_FULL = ErrorCode.GROUP_MAX_SIZE_REACHED.name
 NO_COMMIT = "has no commit acknowledged since healing"
 
 
@@ -89,7 +100,7 @@ class Liveness(Checker):
     name = "liveness"
     promise = (
         "after healing, every group is Stable with all its members within the bound, and every "
-        "member that commits has a commit acknowledged"
+        "member that commits has a commit acknowledged; no error ends a consumer's application"
     )
     kinds = frozenset(
         {
@@ -121,6 +132,8 @@ class Liveness(Checker):
         self._judgement: _Judgement | None = None  # when the watch is over
         self._over = False
         self._last_us = 0
+        self._ended: dict[str, TraceRow] = {}  # consumers whose application ended with an error
+        self._ended_by_settings: dict[str, str] = {}  # of these: error that their settings ask for
 
     def judge(self, row: TraceRow) -> None:
         """Take in a stage, a state or a commit."""
@@ -139,6 +152,9 @@ class Liveness(Checker):
                 self._may_lead.pop(row.peer or "", None)
             case TraceKind.NODE_STARTED | TraceKind.NODE_KILLED | TraceKind.NODE_STOPPED:
                 self._node_changed(row)
+            case TraceKind.MEMBER_STATE if group is not None and row.error is not None:
+                if row.cause == MemberStateCause.LEFT and not self._fenced.stopped(row.node):
+                    self._application_ended(row)
             case TraceKind.PARTITIONS_ASSIGNED if group is not None:
                 group.assigned[row.node] = tuple(detail_of(row).get("partitions", ()))
             case TraceKind.OFFSETS_COMMITTED if group is not None:
@@ -157,6 +173,23 @@ class Liveness(Checker):
         if not self._missing(group_id):
             group.live_us = row.time_us
 
+    def _application_ended(self, row: TraceRow) -> None:
+        """Report a consumer that an error has stopped for good; no group waits for it."""
+        self._ended[row.node] = row
+        group_id = row.group or ""
+        expected = self.context.groups[group_id]
+        is_full = len(expected.consumers) > self.context.group_max_size
+        if row.error == NO_OFFSET or (row.error == GROUP_FULL and is_full):
+            self._ended_by_settings[row.node] = row.error
+            return
+        seen = self._coordinators.state(group_id)
+        self.found(
+            f"{row.node} of {group_id} has stopped for good: {row.error} ended its application",
+            [row] if seen is None else [seen.row, row],
+            group=group_id,
+            partition=expected.offsets_partition,
+        )
+
     def _node_changed(self, row: TraceRow) -> None:
         group_id = self._presence.group_of(row.peer or row.node)
         if group_id is None:
@@ -165,6 +198,7 @@ class Liveness(Checker):
         if row.kind != TraceKind.NODE_STARTED:
             group.last_death_us = row.time_us
         # A new life begins with nothing, and its rows come later.
+        self._ended.pop(node, None)
         group.committed.pop(node, None)
         group.assigned.pop(node, None)
         self._look(group_id, row)
@@ -200,7 +234,11 @@ class Liveness(Checker):
     def _present(self, group_id: str) -> list[str]:
         """Return the consumers whose application runs."""
         present = self._presence.present(group_id)
-        return [consumer for consumer in present if not self._fenced.stopped(consumer)]
+        return [
+            consumer
+            for consumer in present
+            if consumer not in self._ended and not self._fenced.stopped(consumer)
+        ]
 
     def _missing(self, group_id: str) -> list[str]:
         """Return what keeps the group from being live, in words."""
@@ -264,6 +302,8 @@ class Liveness(Checker):
         excused: Counter[str] = Counter()
         slowest = 0
         absent = self._fenced_consumers()
+        if self._ended_by_settings:
+            excused[ENDED_BY_SETTINGS] = len(self._ended_by_settings)
         if absent:
             excused[ID_NEVER_STORED] = len(absent)
         for group_id, expected in self.context.groups.items():
@@ -283,9 +323,16 @@ class Liveness(Checker):
         return _Judgement(
             not_live=tuple(not_live),
             notes=tuple(notes),
-            absent=tuple(
-                f"excused: {consumer} stopped: a failover lost its member id, which was not stored"
-                for consumer in absent
+            absent=(
+                *(
+                    f"excused: {consumer} stopped: a failover lost its member id, which was not "
+                    "stored"
+                    for consumer in absent
+                ),
+                *(
+                    f"excused: {consumer} stopped: its settings ask for {error}"
+                    for consumer, error in self._ended_by_settings.items()
+                ),
             ),
             excused=dict(excused),
             seen={

@@ -124,6 +124,7 @@ def context_of(experiment: Experiment, *, clock_error_us: int = 0) -> CheckConte
         liveness_timeout_us=microseconds(experiment.run.liveness_timeout),
         clock_error_us=clock_error_us,
         isr_recovery_us=isr_recovery_us(experiment.cluster.config),
+        group_max_size=experiment.cluster.config.group_max_size,
     )
 
 

@@ -42,11 +42,12 @@ class FoundGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReasonGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """Runs that say nothing, for one reason."""
+    """Runs that say nothing, for one reason; `allowed` if the space says that it may happen."""
 
     reason: str
     runs: int
     seeds: tuple[int, ...]
+    allowed: bool = False
 
 
 class NotDeterministic(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,9 +121,14 @@ def results_of(
     elapsed_s: float,
     runs_per_minute: float,
     workers: int,
+    may_be_unknown: tuple[str, ...] = (),
 ) -> ExplorationResults:
-    """Return what an exploration in `path` proved."""
-    verdict = _verdict(tally)
+    """Return what an exploration in `path` proved.
+
+    Shape: `may_be_unknown` are beginnings of reasons, see SpaceDefinition.
+    """
+    unknown = _reasons(tally.unknown, may_be_unknown)
+    verdict = _verdict(tally, unknown)
     outcome = _outcome(tally, stop)
     return ExplorationResults(
         outcome=outcome,
@@ -137,7 +143,7 @@ def results_of(
             PlayResult.BROKEN.value: tally.results[PlayResult.BROKEN] + len(tally.lost),
         },
         findings=tuple(_found(group, path) for group in tally.groups.values()),
-        unknown=_reasons(tally.unknown),
+        unknown=unknown,
         broken=_reasons(tally.broken),
         lost={str(seed): why for seed, why in tally.lost.items()},
         rechecks=Rechecks(
@@ -190,9 +196,12 @@ def shrink_command_line(path: Path) -> str:
     return f"{COMMAND} shrink {path}"
 
 
-def _verdict(tally: Tally) -> Verdict:
+def _verdict(tally: Tally, unknown: tuple[ReasonGroup, ...]) -> Verdict:
+    """Return the verdict: a run that proves nothing spoils a pass unless its reason is allowed."""
     if tally.results[PlayResult.VIOLATED]:
         return Verdict.VIOLATED
+    if not all(each.allowed for each in unknown):
+        return Verdict.UNKNOWN
     return Verdict.PASS if tally.results[PlayResult.PASS] else Verdict.UNKNOWN
 
 
@@ -221,9 +230,17 @@ def _found(group: FindingGroup, path: Path) -> FoundGroup:
     )
 
 
-def _reasons(reasons: dict[str, list[int]]) -> tuple[ReasonGroup, ...]:
+def _reasons(
+    reasons: dict[str, list[int]], allowed: tuple[str, ...] = ()
+) -> tuple[ReasonGroup, ...]:
+    """Return the groups of runs by reason: first those that are not allowed, the largest first."""
     groups = [
-        ReasonGroup(reason=reason, runs=len(seeds), seeds=tuple(seeds))
+        ReasonGroup(
+            reason=reason,
+            runs=len(seeds),
+            seeds=tuple(seeds),
+            allowed=bool(allowed) and reason.startswith(allowed),
+        )
         for reason, seeds in reasons.items()
     ]
-    return tuple(sorted(groups, key=lambda each: (-each.runs, each.reason)))
+    return tuple(sorted(groups, key=lambda each: (each.allowed, -each.runs, each.reason)))

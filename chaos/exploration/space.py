@@ -52,6 +52,8 @@ class Space:
     choices: tuple[Choice, ...] = field(repr=False)
     faults: FaultSpace
     minimum: Minimum
+    may_be_unknown: tuple[str, ...] = ()
+    """Beginnings of the reasons for which a run may prove nothing."""
 
 
 def load_space(name_or_path: str, overrides: Sequence[str] = ()) -> Space:
@@ -92,6 +94,7 @@ def load_space(name_or_path: str, overrides: Sequence[str] = ()) -> Space:
         choices=choices,
         faults=definition.faults,
         minimum=definition.minimum,
+        may_be_unknown=definition.may_be_unknown,
     )
 
 

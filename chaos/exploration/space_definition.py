@@ -89,3 +89,5 @@ class SpaceDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """What is broken."""
     minimum: Minimum = Minimum()
     """What each run must have done."""
+    may_be_unknown: tuple[Annotated[str, Meta(min_length=1)], ...] = ()
+    """Reasons for which a run of this space may prove nothing: how each begins, numbers as N."""

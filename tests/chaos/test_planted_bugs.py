@@ -28,6 +28,7 @@ from cluster.node_factory import Node, build_node
 from cluster.spec import ClusterSpec, ConsumerSpec, NodeSpec
 from cluster.virtual.runtime import VirtualRuntime
 from coordinator import static_member
+from coordinator.apis import join_group
 from coordinator.coordinator import GroupCoordinator
 from coordinator.group import Group
 from coordinator.member import Member
@@ -387,6 +388,24 @@ def test_static_member_whose_acknowledged_id_is_not_stored_is_found(
     monkeypatch.setattr(static_member, "_rename", rename_after_the_record_is_built)
 
     assert play(schedule).violated == ["liveness"]
+
+
+def test_member_that_is_turned_away_for_good_is_found_before_the_steady_state(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Planted bug: a group without a limit refuses its second member; nothing else is proven."""
+
+    def accept_one(group: Group, member_id: str, group_max_size: int) -> bool:
+        del group_max_size
+        return member_id in group.members or not group.members
+
+    monkeypatch.setattr(join_group, "_accepts", accept_one)
+
+    played = play(small(CRASH))
+
+    assert played.results.steady_at_us is None
+    assert played.violated == ["liveness"]
+    assert "GROUP_MAX_SIZE_REACHED ended" in played.report("liveness").findings[0].summary
 
 
 # -- processing ----------------------------------------------------------------------------------

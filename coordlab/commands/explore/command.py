@@ -51,7 +51,8 @@ DEFAULT_RECHECK_PERCENT = 5.0
 MAX_WORKERS = 10_000
 LOCAL_RAY = "local"
 EXIT_CODES_OF_A_SEARCH = (
-    "Exit codes: 0 no violation, 1 a promise was violated, 2 unknown (no run proved anything), "
+    "Exit codes: 0 no violation, 1 a promise was violated, 2 unknown (a run proved nothing, "
+    "and the space does not say that it may, or none proved anything), "
     "130 interrupted, 141 nobody reads the output any more, 254 bad arguments or file, 255 the lab "
     "failed in some run, a seed gave two results, or the search could not be recorded."
 )
@@ -243,6 +244,7 @@ def _search(
         elapsed_s=progress.elapsed_s,
         runs_per_minute=progress.runs_per_minute,
         workers=progress.workers,
+        may_be_unknown=space.may_be_unknown,
     )
 
 

@@ -10,6 +10,7 @@ from chaos.checkers.registry import CHECKERS
 from chaos.exploration.results import ExplorationResults, FoundGroup
 from chaos.exploration.store import ExplorationManifest
 from coordlab.junit import Case, Suite, document
+from pipeline.summary.story import counted
 from results_schema.results import RunOutcome, Verdict
 
 SEARCH_CASE = "explore"
@@ -64,12 +65,13 @@ def _case_of_search(results: ExplorationResults) -> Case:
             story="\n".join(reasons),
         )
     if results.verdict is Verdict.UNKNOWN:
-        reasons = [each.reason for each in results.unknown]
+        reasons = [each.reason for each in results.unknown if not each.allowed]
+        runs = sum(each.runs for each in results.unknown if not each.allowed)
         return Case(
             name=SEARCH_CASE,
             kind="error",
             type="unknown",
-            message="no run proved anything",
+            message=f"{counted(runs, 'run')} proved nothing" if runs else "no run proved anything",
             story="\n".join(reasons),
         )
     return Case(name=SEARCH_CASE)

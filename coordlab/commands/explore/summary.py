@@ -28,6 +28,7 @@ def print_exploration(
     """Print everything that an exploration has to say when it ends."""
     console.print()
     _print_verdict(console, manifest, results)
+    _print_unknown(console, results)
     print_lines(console, _figures(results))
     for found in sorted(results.findings, key=lambda each: (-each.runs, each.name))[:_MAX_FINDINGS]:
         _print_finding(console, found)
@@ -35,9 +36,6 @@ def print_exploration(
         more = len(results.findings) - _MAX_FINDINGS
         console.print(f"and {counted(more, 'finding')} more: results.json has them all")
     _print_failures(console, results)
-    for unknown in results.unknown[:_MAX_REASONS]:
-        said = f"unknown in {counted(unknown.runs, 'run')} ({_seeds(unknown.seeds)})"
-        print_lines(console, [f"{said}: {unknown.reason}"], style="yellow")
     print_lines(
         console,
         (
@@ -64,6 +62,18 @@ def _print_verdict(
     what = f"  {counted(results.seeds, 'run')} of {manifest.space} from seed {manifest.first_seed}"
     line = Text(word, style=_STYLES[results.verdict]).append(what, style="")
     console.print(line.append(f": {results.stopped_because}", style=""), soft_wrap=True)
+
+
+def _print_unknown(console: Console, results: ExplorationResults) -> None:
+    """Print the runs that prove nothing: first of all, for nobody looks for them below a PASS."""
+    for unknown in results.unknown[:_MAX_REASONS]:
+        said = f"unknown in {counted(unknown.runs, 'run')} ({_seeds(unknown.seeds)})"
+        if unknown.allowed:
+            said += ", as the space allows"
+        print_lines(console, [f"{said}: {unknown.reason}"], style="yellow")
+    more = len(results.unknown) - _MAX_REASONS
+    if more > 0:
+        print_lines(console, [f"and {counted(more, 'reason')} more: results.json"], style="yellow")
 
 
 def _figures(results: ExplorationResults) -> Iterator[str]:

@@ -260,6 +260,70 @@ def test_stored_id_that_is_lost_with_the_last_replica_in_sync_is_excused() -> No
     assert f"excused: {C0} stopped" in report.note
 
 
+def ended(rows: Rows, time_s: float, error: str) -> None:
+    """The application of C0 ends with an error that its poll threw."""
+    rows.member_state(
+        time_s, C0, "UNJOINED", before="PREPARING_REBALANCE", cause="left", error=error
+    )
+
+
+def test_consumer_that_an_error_stops_for_good_is_found_before_the_steady_state_too() -> None:
+    """The run never comes to healing, and is no mere unknown."""
+    rows = Rows()
+    ended(rows, 3, "INCONSISTENT_GROUP_PROTOCOL")
+
+    report = check(rows)
+
+    assert report.outcome is CheckOutcome.VIOLATED
+    (finding,) = report.findings
+    assert finding.summary == (
+        f"{C0} of g has stopped for good: INCONSISTENT_GROUP_PROTOCOL ended its application"
+    )
+
+
+def test_group_is_judged_without_a_consumer_that_an_error_has_stopped() -> None:
+    """One death is one finding, not that of its group as well."""
+    rows = healed_group()
+    ended(rows, 41, "UNKNOWN_SERVER_ERROR")
+    rows.committed(42, C1, 1)
+
+    assert check(finish(rows, 110)).findings_total == 1
+
+
+def test_consumer_that_has_no_offset_and_must_not_reset_is_excused() -> None:
+    """The application asked for the error: it wants to decide itself where to begin."""
+    rows = healed_group()
+    ended(rows, 41, "NO_OFFSET_FOR_PARTITION")
+    rows.committed(42, C1, 1)
+
+    report = check(finish(rows, 110))
+
+    assert report.outcome is CheckOutcome.PASS
+    assert report.excused == {"application that its settings end": 1}
+    assert f"excused: {C0} stopped: its settings ask for NO_OFFSET_FOR_PARTITION" in report.note
+
+
+def test_consumer_that_is_turned_away_by_a_group_with_room_is_found() -> None:
+    """Two consumers never fill a group of any size."""
+    rows = healed_group()
+    ended(rows, 41, "GROUP_MAX_SIZE_REACHED")
+    rows.committed(42, C1, 1)
+
+    assert check(finish(rows, 110)).findings_total == 1
+
+
+def test_consumer_that_is_asked_to_stop_or_loses_its_generation_is_no_finding() -> None:
+    """It left without an error, or has an answer after which it joins again."""
+    rows = healed_group()
+    rows.member_state(41, C0, "UNJOINED", before="STABLE", cause="error", error="UNKNOWN_MEMBER_ID")
+    rows.member_state(42, C0, "STABLE")
+    rows.committed(42, C0, 1)
+    rows.committed(42, C1, 1)
+    rows.member_state(43, C0, "UNJOINED", before="STABLE", cause="left")
+
+    assert check(finish(rows, 110)).findings_total == 0
+
+
 def short_isr(*, unfenced_s: float) -> CheckReport:
     """The group cannot commit: its partition has one replica in sync, and broker 2 lives."""
     rows = healed_group()

@@ -90,9 +90,9 @@ def test_runs_that_say_nothing_stand_apart_by_their_reasons() -> None:
         (
             tally_of(passed(1), says_nothing(2, PlayResult.UNKNOWN, "no steady state")),
             Stop.COUNT,
-            "pass",
+            "unknown",
             "completed",
-            0,
+            2,
         ),
         (tally_of(passed(1), violated(2)), Stop.INTERRUPTED, "violated", "interrupted", 130),
         (
@@ -160,3 +160,39 @@ def test_excuses_are_counted_by_the_runs_in_which_they_applied() -> None:
         tally, Stop.COUNT, Path("x"), elapsed_s=1.0, runs_per_minute=1.0, workers=1
     )
     assert results.excused == {dead: 1, fenced: 2}
+
+
+@pytest.mark.parametrize(
+    ("allowed", "verdict", "code"),
+    [
+        ((), "unknown", 2),
+        (("no steady state within Ns",), "pass", 0),
+        (("no steady state within Ns: BROKER has no", "another"), "unknown", 2),
+    ],
+)
+def test_run_that_proves_nothing_passes_only_where_the_space_allows_its_reason(
+    allowed: tuple[str, ...], verdict: str, code: int
+) -> None:
+    """The reason is compared as it is grouped: without names and numbers."""
+    reason = "no steady state within 60s: broker-1 is fenced"
+    results = results_of(
+        tally_of(passed(1), says_nothing(2, PlayResult.UNKNOWN, reason)),
+        Stop.COUNT,
+        Path("x"),
+        elapsed_s=1.0,
+        runs_per_minute=1.0,
+        workers=1,
+        may_be_unknown=allowed,
+    )
+    assert (results.verdict, results.exit_code) == (verdict, code)
+    assert [each.allowed for each in results.unknown] == [verdict == "pass"]
+
+
+def test_violation_outweighs_a_run_that_proves_nothing() -> None:
+    """Found is found; what is unknown beside it is still told."""
+    tally = tally_of(violated(1), says_nothing(2, PlayResult.UNKNOWN, "no steady state"))
+    results = results_of(
+        tally, Stop.COUNT, Path("x"), elapsed_s=1.0, runs_per_minute=1.0, workers=1
+    )
+    assert (results.verdict, results.exit_code) == ("violated", 1)
+    assert len(results.unknown) == 1

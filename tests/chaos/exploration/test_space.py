@@ -64,6 +64,15 @@ def test_space_of_ones_own_is_read_from_its_path(tmp_path: Path) -> None:
     assert draw(space, 7).name == "small-7"
 
 
+def test_space_names_the_reasons_for_which_a_run_may_prove_nothing(tmp_path: Path) -> None:
+    """Without them a search in which a run proves nothing does not pass."""
+    reasons = "may_be_unknown: [no steady state within Ns]\ncounts:"
+    assert load_space(written(tmp_path)).may_be_unknown == ()
+    assert load_space(written(tmp_path, ("counts:", reasons))).may_be_unknown == (
+        "no steady state within Ns",
+    )
+
+
 def test_committed_spaces_are_found_by_their_names() -> None:
     """As experiments are: here, in the checkout, or installed."""
     assert {"reference", "standard"} <= set(list_spaces())

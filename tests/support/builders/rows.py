@@ -401,7 +401,7 @@ class Rows:
             group="g",
             member=f"{consumer}-id" if member is None else member,
             generation=generation,
-            cause=cause if error is None else MemberStateCause.ERROR,
+            cause=cause if cause is not None or error is None else MemberStateCause.ERROR,
             error=error,
             detail={"from": before, "to": after},
         )

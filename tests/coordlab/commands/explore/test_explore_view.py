@@ -152,6 +152,8 @@ def test_summary_tells_findings_failures_marks_and_how_to_go_on(width: int) -> N
         f"never reached: {next(iter(MARKS))} (",
     ):
         assert part in said, part
+    first = next(index for index, line in enumerate(lines) if "unknown in 1 run" in line)
+    assert first < next(index for index, line in enumerate(lines) if "5 pass" in line)
     # What is to be copied stands on one line, however narrow the terminal is.
     assert f"  python -m coordlab replay {path}/findings/fencing-1.yaml" in lines
     assert f"  python -m coordlab shrink {path}/findings/fencing-1.yaml" in lines
