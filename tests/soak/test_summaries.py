@@ -1,7 +1,7 @@
-"""The closing summary from memory against the one from Spark's tables, on drawn and real runs.
+"""Summary and tables of runs that are read whole, against Spark's, on drawn and real runs.
 
 Both are computed from the same trace by code that shares nothing but the last step, so each proves
-the other. What is compared are whole summaries, field by field.
+the other. What is compared are whole summaries, field by field, and every row of every table.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,11 +13,15 @@ from pyspark.sql import SparkSession
 from chaos.experiment.loader import load_experiment
 from chaos.exploration.draw.draw import draw
 from chaos.exploration.space import load_space
+from pipeline.all_tables import TABLE_NAMES
+from pipeline.engine.run_files import find_run_files
 from pipeline.in_memory.summary import summarize_rows
+from pipeline.in_memory.trace import TableRow
 from pipeline.run import analyze
 from pipeline.summary.figures import RunSummary
+from pipeline.whole_runs.write import analyze_whole
 from protocol.trace import TraceRow
-from tests.support.builders.trace_builder import write_run
+from tests.support.builders.trace_builder import read_table, write_run
 from tests.support.soak import say
 from tests.support.worlds.acceptance import play_ray, play_virtual
 
@@ -75,9 +79,9 @@ def compared(
     *,
     clock_error_us: int,
 ) -> list[RunSummary]:
-    """Sum runs up by both readers and return the summaries, which must be equal.
+    """Analyse runs by both readers and return the summaries; figures and tables must be equal.
 
-    Raises: AssertionError that names the first run and field that differ.
+    Raises: AssertionError that names the first run, and the field or table that differs.
     """
     written = {
         name: write_run(base / name, rows, clock_error_us=clock_error_us)
@@ -94,7 +98,15 @@ def compared(
         for field in RunSummary.__slots__:
             assert getattr(mine, field) == getattr(sparks, field), f"{sparks.run}: {field}"
         found.append(mine)
+        tables = _tables(sparks.directory)
+        analyze_whole(*find_run_files([sparks.directory]))
+        for name, rows in _tables(sparks.directory).items():
+            assert rows == tables[name], f"{sparks.run}: {name}"
     return found
+
+
+def _tables(run: Path) -> dict[str, list[TableRow]]:
+    return {name: sorted(read_table(run, name), key=repr) for name in TABLE_NAMES}
 
 
 def say_summaries(what: str, summaries: Sequence[RunSummary]) -> None:
@@ -103,6 +115,6 @@ def say_summaries(what: str, summaries: Sequence[RunSummary]) -> None:
     faults = sum(len(summary.faults) for summary in summaries)
     rebalances = sum(fault.rebalance_count for each in summaries for fault in each.faults)
     say(
-        f"**{len(summaries)} {what}**: both readers give the same summary; {events:,} rows, "
+        f"**{len(summaries)} {what}**: both readers give the same summary and tables; {events:,} rows, "
         f"{faults} faults, {rebalances} rebalances"
     )

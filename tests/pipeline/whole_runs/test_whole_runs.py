@@ -67,11 +67,11 @@ def test_random_runs_read_whole_have_the_tables_of_the_transforms(
         assert any(getattr(summary, part) for summary in summaries), part
 
 
-def test_told_and_played_runs_read_whole_have_the_tables_of_the_transforms(
+def test_told_runs_read_whole_have_the_tables_of_the_transforms(
     analysis: Analysis, tmp_path: Path
 ) -> None:
-    """Torn files, rows without a time, no events at all, clocks that differ, 1,000 members."""
-    directories = [*analysis.told.directories.values(), *analysis.played.directories.values()]
+    """Torn files, rows without a time, no events at all, clocks that differ."""
+    directories = list(analysis.told.directories.values())
     summaries = []
     for run in directories:
         copy, summary = _read_whole(run, tmp_path)

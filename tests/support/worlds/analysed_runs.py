@@ -64,22 +64,22 @@ class Analysis:
 
 
 def analyse_together(spark: SparkSession, base: Path) -> Analysis:
-    """Write the stories and random traces, play the runs of the reports, and analyse all in a call.
+    """Write the stories and random traces, play the runs of the reports, and analyse all of them.
 
-    Planning takes Spark longer than the rows of any. None is read whole: what the transforms
-    make is what the tests hold the plain functions against.
+    Stories and random traces go through the transforms, against which the plain functions are held,
+    in one call: planning takes Spark longer than the rows of any. Runs of reports are read whole.
     """
     told = _write_stories(base / "stories")
     random_runs = write_random_runs(base / "random_runs")
-    played = make_runs(base / "played")
     again = told["crash"] / "events" / ".."  # named twice, analysed once
     others = [run.directory for run in random_runs]
-    directories = [*told.values(), again, *others, *played.values()]
-    summaries = analyze(directories, spark=spark, whole_run_rows=0)
+    summaries = analyze([*told.values(), again, *others], spark=spark, whole_run_rows=0)
+    played = make_runs(base / "played")
+    of_played = analyze(list(played.values()), spark=spark)
     return Analysis(
         told=_with_summaries(told, summaries[: len(told)]),
         random=random_runs,
-        played=_with_summaries(played, summaries[-len(played) :]),
+        played=_with_summaries(played, of_played),
     )
 
 
