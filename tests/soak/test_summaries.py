@@ -115,6 +115,6 @@ def say_summaries(what: str, summaries: Sequence[RunSummary]) -> None:
     faults = sum(len(summary.faults) for summary in summaries)
     rebalances = sum(fault.rebalance_count for each in summaries for fault in each.faults)
     say(
-        f"**{len(summaries)} {what}**: both readers give the same summary and tables; {events:,} rows, "
-        f"{faults} faults, {rebalances} rebalances"
+        f"**{len(summaries)} {what}**: both readers give the same summary and tables; "
+        f"{events:,} rows, {faults} faults, {rebalances} rebalances"
     )
