@@ -172,7 +172,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
     return Whole(digests=played(path), results=results_of(path))
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP, signal.SIGKILL])
 def test_search_that_was_ended_goes_on_and_has_the_results_of_one_that_was_not(
     command_line: CommandLine, whole: Whole, number: signal.Signals
 ) -> None:
@@ -187,6 +187,8 @@ def test_search_that_was_ended_goes_on_and_has_the_results_of_one_that_was_not(
     if number is signal.SIGKILL:
         with (path / "batches.jsonl").open("ab") as file:
             file.write(b'{"record":"played","runs":[{"seed":')
+    elif number is signal.SIGHUP:
+        assert (process.returncode, errors) == (141, "")
     else:
         assert process.returncode == 130, output + errors
         assert "INTERRUPTED" in output

@@ -167,6 +167,19 @@ def small_tmpfs(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
         yield lambda size: mounted.enter_context(small_disk(tmp_path / f"tmpfs-{size}", size))
 
 
+def test_folder_that_cannot_be_written_begins_no_run(
+    small_tmpfs: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A volume that is mounted read-only: root may write anywhere else."""
+    folder = small_tmpfs("1m,ro")
+    code = run_cli([*RUN, "--runs", str(folder)])
+    said = capsys.readouterr()
+    (sentence,) = said.err.splitlines()
+    assert (code, said.out) == (254, "")
+    assert sentence.startswith(f"no run directory can be made in {folder}")
+    assert "Read-only file system" in sentence
+
+
 @pytest.mark.parametrize("size", ["64k", "500k"])
 def test_small_tmpfs_begins_no_run(
     size: str, small_tmpfs: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
