@@ -49,7 +49,6 @@ TABLE_COLUMNS: Mapping[str, Mapping[str, str]] = {
         "kind": "string",
         "target": "string",
         "node": "string",
-        "pid": "bigint",
         "injected_us": "bigint",
         "in_force_us": "bigint",
         "in_force_until_us": "bigint",

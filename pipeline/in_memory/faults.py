@@ -25,7 +25,6 @@ def faults_of(trace: Trace) -> list[TableRow]:
                 "kind": said.get("fault"),
                 "target": said.get("target"),
                 "node": row.peer or (nodes[0] if nodes else None),
-                "pid": said.get("pid"),
                 "injected_us": row.time_us,
                 "in_force_us": in_force.time_us if in_force else None,
                 "in_force_until_us": detail_of(healed).get("in_force_until_us") if healed else None,

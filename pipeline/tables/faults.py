@@ -7,7 +7,7 @@ from pipeline.engine.events import detail, of_kind
 from protocol.trace import TraceKind
 from protocol.trace_schema import FaultHealedDetail, FaultInjectedDetail
 
-_FIELDS = ("fault", "target", "pid", "groups", "partitions", "nodes", "from", "to")
+_FIELDS = ("fault", "target", "groups", "partitions", "nodes", "from", "to")
 
 
 def faults(events: DataFrame, runs: DataFrame) -> DataFrame:
@@ -15,14 +15,14 @@ def faults(events: DataFrame, runs: DataFrame) -> DataFrame:
 
     Input grain: one row per event; `runs`. Output grain: one row per run and fault (id).
     Columns: `run`, `fault` (id in the plan), `kind` (crash ...), `target` (the role that was
-    resolved), `node` (what it hit, or the first of several), `pid` (of the process, on Ray);
+    resolved), `node` (what it hit, or the first of several);
     `injected_us`, `in_force_us` (every node concerned has it), `in_force_until_us` (its undoing
     began), `healed_us` (it is undone) and `until_us` (the next fault, or the run's end; those of
     one moment follow each other by id) in microseconds on the run's clock; `groups`, `partitions`:
     the blast radius as the run recorded it; `nodes`: all that it hit; `from_nodes`, `to_nodes`: the
     ends of links that it hit.
     Nulls: `in_force_us`, `in_force_until_us`, `healed_us` if the run broke off before, or did not
-    say; `node`, `pid`, `target` where the fault has none. Lists are empty where nothing was
+    say; `node`, `target` where the fault has none. Lists are empty where nothing was
     recorded; `nodes` then holds `node`.
     """
     first = Window.partitionBy("run", "fault").orderBy("time_us", "seq")
@@ -62,7 +62,6 @@ def faults(events: DataFrame, runs: DataFrame) -> DataFrame:
             F.col("said.fault").alias("kind"),
             F.col("said.target").alias("target"),
             F.coalesce(node, F.col("said.nodes")[0]).alias("node"),
-            F.col("said.pid").alias("pid"),
             F.col("time_us").alias("injected_us"),
             "in_force_us",
             "in_force_until_us",

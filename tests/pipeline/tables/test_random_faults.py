@@ -15,7 +15,7 @@ def test_faults_of_random_runs_are_the_oracles(random_runs: tuple[AnalysedRun, .
     """Faults that miss are none; those of one moment follow each other by id."""
     rows = check_table(random_runs, "faults", faults_of, _KEY)
     assert len(rows) > 60
-    for column in ("in_force_us", "in_force_until_us", "healed_us", "pid"):
+    for column in ("in_force_us", "in_force_until_us", "healed_us"):
         unknown = sum(row[column] is None for row in rows)
         assert 5 < unknown < len(rows) - 5, column
     assert any(len(row["from_nodes"]) > 1 for row in rows)

@@ -192,7 +192,6 @@ def test_faults_carry_their_blast_radius_and_window(analysed: AnalysedRuns) -> N
         "kind": "crash",
         "target": "coordinator-of(group-1)",
         "node": "broker-2",
-        "pid": 4711,
         "injected_us": 12_000_000,
         "healed_us": 30_000_000,
         "until_us": 40_000_000,
