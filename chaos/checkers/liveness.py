@@ -19,6 +19,9 @@ A member that the run starts later is expected once it was started. One that was
 started again is not expected: its group must be Stable without it. Nor is a static member whose
 application ended because a failover had lost its member id (`fenced_members`).
 
+At any time, faults or not, the coordinator of a Stable group removes a member that it has not heard
+of for its session (`session_ends`): a dead member that stays keeps its partitions from everyone.
+
 A consumer whose application is ended by any other error is a finding of its own, whenever it
 happens, before the steady state too: in Kafka such an error stops a program for good. Settings may
 ask for two: a group that has more consumers than `group.max.size`, and a consumer without a
@@ -35,6 +38,7 @@ from chaos.checkers.evidence.coordinators import COORDINATOR_KINDS
 from chaos.checkers.evidence.fenced_members import FENCING_KINDS
 from chaos.checkers.evidence.living_members import PRESENCE_KINDS
 from chaos.checkers.evidence.lost_data import LOSS_KINDS
+from chaos.checkers.evidence.session_ends import SESSION_KINDS, Session, SessionEnds
 from protocol.causes import MemberStateCause
 from protocol.errors import ErrorCode
 from protocol.ids import BrokerId, broker_name
@@ -100,7 +104,8 @@ class Liveness(Checker):
     name = "liveness"
     promise = (
         "after healing, every group is Stable with all its members within the bound, and every "
-        "member that commits has a commit acknowledged; no error ends a consumer's application"
+        "member that commits has a commit acknowledged; a Stable group loses a member that is "
+        "not heard of for its session; no error ends a consumer's application"
     )
     kinds = frozenset(
         {
@@ -111,6 +116,7 @@ class Liveness(Checker):
             *PRESENCE_KINDS,
             *FENCING_KINDS,
             *LOSS_KINDS,
+            *SESSION_KINDS,
             TraceKind.BROKER_FENCED,
             TraceKind.BROKER_UNFENCED,
             TraceKind.NODE_STOPPING,
@@ -124,6 +130,7 @@ class Liveness(Checker):
         self._coordinators = self.evidence.coordinators
         self._fenced = self.evidence.fenced_members
         self._lost_data = self.evidence.lost_data
+        self._session_ends = SessionEnds(context, self._coordinators, self._faults)
         self._partitions: dict[str, tuple[str, tuple[str, ...]]] = {}  # leader, ISR
         self._replicas: dict[str, dict[str, None]] = {}  # partition -> brokers ever in its ISR
         self._may_lead: dict[str, int] = {}  # unfenced brokers that do not stop -> since when
@@ -140,6 +147,10 @@ class Liveness(Checker):
         if self._over:
             return
         self._last_us = row.time_us
+        if row.kind in SESSION_KINDS:
+            self._session_ends.observe(row)
+        for (broker, group_id, member), session in self._session_ends.overdue(row.time_us):
+            self._not_removed(broker, group_id, member, session)
         group = None if row.group is None else self._groups.get(row.group)
         match row.kind:
             case TraceKind.RUN_STAGE:
@@ -188,6 +199,16 @@ class Liveness(Checker):
             [row] if seen is None else [seen.row, row],
             group=group_id,
             partition=expected.offsets_partition,
+        )
+
+    def _not_removed(self, broker: str, group_id: str, member: str, session: Session) -> None:
+        """Report a member that its coordinator keeps beyond its session."""
+        self.found(
+            f"{broker} keeps {member} in {group_id}, of whom it has not heard for longer than its "
+            f"session of {seconds(session.length_us)}",
+            [session.since],
+            group=group_id,
+            partition=self.context.groups[group_id].offsets_partition,
         )
 
     def _node_changed(self, row: TraceRow) -> None:

@@ -27,7 +27,7 @@ from cluster.host.host import Host
 from cluster.node_factory import Node, build_node
 from cluster.spec import ClusterSpec, ConsumerSpec, NodeSpec
 from cluster.virtual.runtime import VirtualRuntime
-from coordinator import static_member
+from coordinator import static_member, timer_handlers
 from coordinator.apis import join_group
 from coordinator.coordinator import GroupCoordinator
 from coordinator.group import Group
@@ -406,6 +406,27 @@ def test_member_that_is_turned_away_for_good_is_found_before_the_steady_state(
     assert played.results.steady_at_us is None
     assert played.violated == ["liveness"]
     assert "GROUP_MAX_SIZE_REACHED ended" in played.report("liveness").findings[0].summary
+
+
+def test_member_that_is_never_expired_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted bug: a session ends and nobody is removed; a join phase does it later."""
+    dead: dict[str, object] = {
+        "at": "2s",
+        "fault": "crash",
+        "target": "member(readers, 0)",
+        "duration": "25s",
+    }
+    schedule = small(dead, group=readers(config={"max.poll.interval.ms": 12_000}))
+
+    assert play(schedule).violated == []
+
+    monkeypatch.setattr(timer_handlers, "_expire_session", lambda *_: None)
+
+    played = play(schedule)
+
+    assert played.violated == ["liveness"]
+    (finding,) = played.report("liveness").findings
+    assert "has not heard for longer than its session of" in finding.summary
 
 
 # -- processing ----------------------------------------------------------------------------------

@@ -207,7 +207,7 @@ def test_static_member_whose_id_a_failover_lost_is_not_expected() -> None:
             rows.load_completed(37.1, "broker-2", 2)
             rows.group_state(42, "broker-2", "CompletingRebalance", "Stable")
 
-        report = check(finish(rows, 101))
+        report = check(finish(rows, 101 if not lost else 85))
 
         assert (report.outcome is CheckOutcome.PASS) is lost, report.note
 
@@ -226,6 +226,8 @@ def fence_at_the_next_coordinator(rows: Rows) -> CheckReport:
     rows.load_completed(42, "broker-2", 2)
     rows.member_state(42.5, C0, "UNJOINED", member="new", cause="left", error="FENCED_INSTANCE_ID")
     rows.committed(43, C1, 1)
+    for member in ("old", f"{C1}-id"):
+        rows.session_restarted(80, "broker-2", member)
     return check(finish(rows, 110))
 
 
@@ -667,3 +669,68 @@ def test_group_that_waits_for_the_session_of_a_dead_member_proves_nothing_yet() 
     assert waiting.outcome is CheckOutcome.INCONCLUSIVE
     assert "whose session may end at 83 s" in waiting.note
     assert rejoining(verifying_s=90).outcome is CheckOutcome.VIOLATED
+
+
+def silent_member(*, until_s: float, heard: str = "Heartbeat") -> Rows:
+    """The coordinator heard of a member at 10 s, whose session is 45 s, and then never again."""
+    rows = Rows()
+    rows.session_restarted(10, "broker-0", "silent", api=heard)
+    rows.session_restarted(until_s - 0.1, "broker-0", "other")
+    rows.session_restarted(until_s, "broker-0", "other")
+    return rows
+
+
+def test_member_that_is_not_heard_of_for_its_session_and_not_removed_is_found() -> None:
+    """Planted bug: a session without a timer. 45 s and 5 s for a busy broker."""
+    assert check(silent_member(until_s=59.9)).findings_total == 0
+
+    (finding,) = check(silent_member(until_s=60.2)).findings
+
+    assert finding.summary == (
+        "broker-0 keeps silent in g, of whom it has not heard for longer than its session of 45 s"
+    )
+    assert [row.member for row in finding.evidence] == ["silent"]
+
+
+@pytest.mark.parametrize(
+    "why",
+    ["removed", "unloaded", "its broker is dead", "its broker stands still", "its disk is slow"],
+)
+def test_session_is_over_with_its_member_or_not_counted_while_its_broker_is_held_up(
+    why: str,
+) -> None:
+    """A timer runs where its broker lives, serves the group and gets on."""
+    rows = Rows()
+    rows.session_restarted(10, "broker-0", "silent")
+    match why:
+        case "removed":
+            rows.add(50, "broker-0", TraceKind.MEMBER_REMOVED, group="g", member="silent")
+        case "unloaded":
+            rows.add(50, "broker-0", TraceKind.UNLOAD_COMPLETED, partition=OFFSETS_0)
+        case "its broker is dead":
+            rows.add(50, "driver", TraceKind.NODE_KILLED, peer="broker-0")
+        case "its broker stands still":
+            rows.add(50, "driver", TraceKind.NODE_PAUSED, peer="broker-0")
+        case _:
+            rows.add(50, "driver", TraceKind.FAULT_INJECTED, peer="broker-0", cause="slow_disk-1")
+    rows.session_restarted(80, "broker-1", "other")
+    rows.session_restarted(81, "broker-1", "other")
+
+    assert check(rows).findings_total == 0
+
+
+@pytest.mark.parametrize("heard", ["JoinGroup", "Heartbeat"])
+def test_member_whose_request_is_parked_is_expired_after_its_answer_only(heard: str) -> None:
+    """A JoinGroup waits as long as its join phase, and leaves no row if its member rejoins."""
+    rows = Rows()
+    rows.group_state(9, "broker-0", "Stable", "PreparingRebalance")
+    rows.session_restarted(10, "broker-0", "silent", api=heard)
+    for time_s in (100, 200):
+        rows.session_restarted(time_s, "broker-0", "other")
+    assert check(rows).findings_total == 0
+
+    rows.group_state(210, "broker-0", "PreparingRebalance", "CompletingRebalance")
+    rows.group_state(211, "broker-0", "CompletingRebalance", "Stable")
+    for time_s in (250, 290, 330):
+        rows.session_restarted(time_s, "broker-0", "other")
+    assert check(rows).findings_total == 1

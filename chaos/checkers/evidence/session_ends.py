@@ -1,0 +1,186 @@
+"""Sessions of members as their coordinators count them: which ought to be over, and are not.
+
+A coordinator gives a member `session.timeout.ms` from each of its requests (SESSION_RESTARTED),
+from the load of its group (GROUP_LOADED), and from each answer that the group's next state gives to
+members that wait. Then the member is removed (MEMBER_REMOVED): it died, was cut off or hangs. One
+that is parked is not expired before its answer, and the JoinGroup of a member that rejoins leaves
+no row of its own: so sessions are judged in a Stable group alone.
+Source: BEHAVIOUR 5.4; Kafka `completeAndScheduleNextHeartbeatExpiration`.
+
+Bound, from the last of these: the session of that member; once more for one whose last request was
+a JoinGroup or SyncGroup (that of a static member in a Stable group waits for an append); and
+SLACK_US, from the end of a pause of its broker on, too. Nothing is asked of a broker while a fault
+holds up its clock or disk.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from heapq import heappop, heappush
+
+from chaos.checkers.context import CheckContext, detail_of
+from chaos.checkers.evidence.coordinators import CoordinatorView
+from chaos.checkers.evidence.faults_in_force import FaultsInForce
+from protocol.api import Api
+from protocol.trace import TraceKind, TraceRow
+
+SESSION_KINDS = frozenset(
+    {
+        TraceKind.SESSION_RESTARTED,
+        TraceKind.GROUP_LOADED,
+        TraceKind.GROUP_STATE,
+        TraceKind.GENERATION_STARTED,
+        TraceKind.MEMBER_REMOVED,
+        TraceKind.LOAD_STARTED,
+        TraceKind.UNLOAD_COMPLETED,
+        TraceKind.NODE_KILLED,
+        TraceKind.NODE_STOPPED,
+        TraceKind.NODE_STOPPING,
+        TraceKind.NODE_PAUSED,
+        TraceKind.NODE_RESUMED,
+    }
+)
+"""The rows that SessionEnds must see."""
+SLACK_US = 5_000_000
+"""What a broker that is busy takes to carry out a timer; measured well below 1 s."""
+MAY_BE_PARKED = frozenset({Api.JOIN_GROUP.label, Api.SYNC_GROUP.label})
+_STABLE = "Stable"
+_ENDS = frozenset({"Empty", "Dead"})
+_LEAVE_TIMERS_ALONE = frozenset(
+    {
+        "crash",
+        "power_loss",
+        "controlled_shutdown",
+        "pause",  # by NODE_PAUSED and NODE_RESUMED
+        "leadership_move",
+        "preferred_leader_election",
+        "remove_members",
+        "delete_group",
+        "delete_offsets",
+        "reset_offsets",
+        "cut",
+        "clog",
+        "slow",
+        "reset",
+    }
+)
+"""Faults that hold up no living broker's clock or disk."""
+
+Key = tuple[str, str, str]
+"""Broker, group and member id."""
+
+
+@dataclass(slots=True)
+class Session:
+    """A member's session at one broker. Units: `until_us` is when it ought to be over."""
+
+    since: TraceRow
+    length_us: int
+    until_us: int
+    may_be_parked: bool = False
+    reported: bool = False
+
+
+class SessionEnds:
+    """Follows every session of the groups of an experiment."""
+
+    def __init__(
+        self, context: CheckContext, coordinators: CoordinatorView, faults: FaultsInForce
+    ) -> None:
+        self._context = context
+        self._coordinators = coordinators
+        self._faults = faults
+        self._sessions: dict[tuple[str, str], dict[str, Session]] = {}  # (broker, group) -> members
+        self._due: list[tuple[int, Key]] = []  # heap; may hold times that were put off since
+        self._paused: dict[str, None] = {}
+
+    def observe(self, row: TraceRow) -> None:
+        """Take in a row of SESSION_KINDS."""
+        at = (row.node, row.group or "")
+        match row.kind:
+            case TraceKind.SESSION_RESTARTED if row.group in self._context.groups:
+                length_us = detail_of(row).get("session_timeout_ms", 0) * 1_000
+                self._begin(at, row.member or "", row, length_us)
+            case TraceKind.GROUP_LOADED if row.group in self._context.groups:
+                self._sessions.pop(at, None)
+                length_us = self._context.groups[row.group].session_timeout_us
+                members = detail_of(row).get("members")
+                for member in members if isinstance(members, list) else ():
+                    self._begin(at, member, row, length_us)
+            case TraceKind.GROUP_STATE if detail_of(row).get("to") in _ENDS:
+                self._sessions.pop(at, None)
+            case TraceKind.GROUP_STATE | TraceKind.GENERATION_STARTED:
+                for session in self._sessions.get(at, {}).values():
+                    session.since = row
+                    self._put_off(session, row.time_us + session.length_us)
+            case TraceKind.MEMBER_REMOVED:
+                self._sessions.get(at, {}).pop(row.member or "", None)
+            case TraceKind.LOAD_STARTED | TraceKind.UNLOAD_COMPLETED:
+                for group_id, expected in self._context.groups.items():
+                    if expected.offsets_partition == row.partition:
+                        self._sessions.pop((row.node, group_id), None)
+            case TraceKind.NODE_PAUSED:
+                self._paused[row.peer or ""] = None
+            case TraceKind.NODE_RESUMED:
+                self._paused.pop(row.peer or "", None)
+                self._resumed(row)
+            case TraceKind.NODE_KILLED | TraceKind.NODE_STOPPED | TraceKind.NODE_STOPPING:
+                gone = row.peer or row.node
+                self._paused.pop(gone, None)
+                for where in [each for each in self._sessions if each[0] == gone]:
+                    del self._sessions[where]
+            case _:
+                pass
+
+    def overdue(self, now_us: int) -> Iterator[tuple[Key, Session]]:
+        """Yield, once each, the sessions that ought to be over by `now_us`, and whose they are."""
+        margin_us = SLACK_US + self._context.clock_error_us
+        while self._due and self._due[0][0] + margin_us < now_us:
+            _, key = heappop(self._due)
+            session = self._sessions.get(key[:2], {}).get(key[2])
+            if session is None or session.reported:
+                continue
+            until_us = self._judged_from_us(key, session, now_us)
+            if until_us + margin_us < now_us:
+                session.reported = True
+                yield key, session
+            else:
+                heappush(self._due, (until_us, key))
+
+    def _judged_from_us(self, key: Key, session: Session, now_us: int) -> int:
+        """Return when the session ought to be over; `now_us` where nothing is asked yet."""
+        broker, group_id, _ = key
+        state = self._coordinators.state_at(broker, group_id)
+        is_stable = state is None or state == _STABLE  # None: no row of its state was seen
+        if not is_stable or broker in self._paused or self._is_held_up(session.since.time_us):
+            return now_us
+        return session.until_us + (session.length_us if session.may_be_parked else 0)
+
+    def _is_held_up(self, since_us: int) -> bool:
+        """Whether a fault since then may have held up a broker's clock or disk."""
+        return any(
+            (began.cause or "").rpartition("-")[0] not in _LEAVE_TIMERS_ALONE
+            for began in self._faults.since(since_us)
+            if began.kind == TraceKind.FAULT_INJECTED
+        )
+
+    def _begin(self, at: tuple[str, str], member: str, row: TraceRow, length_us: int) -> None:
+        members = self._sessions.setdefault(at, {})
+        until_us = row.time_us + length_us
+        if member not in members:
+            heappush(self._due, (until_us, (*at, member)))
+        members[member] = Session(
+            since=row,
+            length_us=length_us,
+            until_us=until_us,
+            may_be_parked=row.api in MAY_BE_PARKED,
+        )
+
+    def _put_off(self, session: Session, until_us: int) -> None:
+        session.until_us = max(session.until_us, until_us)
+
+    def _resumed(self, row: TraceRow) -> None:
+        """A broker that was stopped carries out first what came due meanwhile."""
+        for (broker, _), members in self._sessions.items():
+            if broker == row.peer:
+                for session in members.values():
+                    self._put_off(session, row.time_us)
