@@ -53,6 +53,10 @@ SHORT_WATCH = "not watched for the whole bound"
 NO_OFFSET = "NO_OFFSET_FOR_PARTITION"
 """Error of a consumer whose `auto.offset.reset` is `none`."""
 GROUP_FULL = ErrorCode.GROUP_MAX_SIZE_REACHED.name
+MAX_BLOCKING = 12
+"""Rows of what blocks a group: more would have to be read twice."""
+CARRIED_OUT = frozenset({"CompleteCommit", "CompleteAbort"})
+"""States of a transaction whose markers are written everywhere."""
 NO_COMMIT = "has no commit acknowledged since healing"
 
 
@@ -73,6 +77,7 @@ class _NotLive:
     group_id: str
     summary: str
     evidence: list[TraceRow]
+    causes: list[TraceRow]  # what blocks it: partitions, transactions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +125,9 @@ class Liveness(Checker):
             TraceKind.BROKER_FENCED,
             TraceKind.BROKER_UNFENCED,
             TraceKind.NODE_STOPPING,
+            TraceKind.TXN_COMMIT_PENDING,
+            TraceKind.TRANSACTION_COMPLETED,
+            TraceKind.TRANSACTION_STATE,
         }
     )
 
@@ -132,6 +140,9 @@ class Liveness(Checker):
         self._lost_data = self.evidence.lost_data
         self._session_ends = SessionEnds(context, self._coordinators, self._faults)
         self._partitions: dict[str, tuple[str, tuple[str, ...]]] = {}  # leader, ISR
+        self._partition_rows: dict[str, TraceRow] = {}  # the controller's last of each partition
+        self._pending: dict[tuple[str, int], TraceRow] = {}  # (group, producer): first pending
+        self._transactions: dict[int, TraceRow] = {}  # producer -> its last TRANSACTION_STATE
         self._replicas: dict[str, dict[str, None]] = {}  # partition -> brokers ever in its ISR
         self._may_lead: dict[str, int] = {}  # unfenced brokers that do not stop -> since when
         self._healed: TraceRow | None = None
@@ -159,6 +170,12 @@ class Liveness(Checker):
                 self._partition_changed(row)
             case TraceKind.BROKER_UNFENCED:
                 self._may_lead[row.peer or ""] = row.time_us
+            case TraceKind.TXN_COMMIT_PENDING if group is not None:
+                self._pending.setdefault((row.group or "", _producer_of(row)), row)
+            case TraceKind.TRANSACTION_COMPLETED:
+                self._pending.pop((row.group or "", _producer_of(row)), None)
+            case TraceKind.TRANSACTION_STATE:
+                self._transactions[_producer_of(row)] = row
             case TraceKind.BROKER_FENCED | TraceKind.NODE_STOPPING:
                 self._may_lead.pop(row.peer or "", None)
             case TraceKind.NODE_STARTED | TraceKind.NODE_KILLED | TraceKind.NODE_STOPPED:
@@ -250,6 +267,7 @@ class Liveness(Checker):
         isr = detail_of(row).get("isr", ())
         in_sync = tuple(broker_name(BrokerId(broker)) for broker in isr)
         self._partitions[row.partition] = (leader, in_sync)
+        self._partition_rows[row.partition] = row
         self._replicas.setdefault(row.partition, {}).update(dict.fromkeys(in_sync))
 
     def _present(self, group_id: str) -> list[str]:
@@ -303,6 +321,7 @@ class Liveness(Checker):
                 each.evidence,
                 group=each.group_id,
                 partition=expected.offsets_partition,
+                causes=each.causes,
             )
         return self.report(
             judged=len(self.context.groups),
@@ -477,4 +496,39 @@ class Liveness(Checker):
             summary=f"{group_id} is not live {self.context.liveness_timeout_us / 1e6:g} s after "
             "healing: " + "; ".join(missing[:6]),
             evidence=evidence,
+            causes=self._blocking(group_id),
         )
+
+    def _blocking(self, group_id: str) -> list[TraceRow]:
+        """Return what may block a group: partitions that are not whole, transactions that are open.
+
+        Of a partition without a leader, or with fewer replicas in sync than it ever had, the
+        controller's last row; of a transaction that covers an offset and was not carried out, the
+        first such offset, which is not stable since, and the last state of the transaction. A group
+        that was loaded with the marker leaves no row of it: the state tells, then.
+        """
+        expected, assigned = self.context.groups[group_id], self._groups[group_id].assigned
+        partitions = dict.fromkeys((expected.offsets_partition, *expected.transaction_partitions))
+        for consumer in self._present(group_id):
+            partitions.update(dict.fromkeys(assigned.get(consumer, ())))
+        rows = []
+        for partition in partitions:
+            leader, in_sync = self._partitions.get(partition, ("?", ()))
+            if not leader or len(in_sync) < len(self._replicas.get(partition, ())):
+                rows.append(self._partition_rows[partition])
+        for (of_group, producer_id), pending in self._pending.items():
+            state = self._transactions.get(producer_id)
+            carried_out = (
+                state is not None
+                and state.time_us > pending.time_us
+                and (detail_of(state).get("to") in CARRIED_OUT)
+            )
+            if of_group == group_id and not carried_out:
+                rows += [pending] if state is None else [pending, state]
+        return rows[:MAX_BLOCKING]
+
+
+def _producer_of(row: TraceRow) -> int:
+    """Return the producer that a row of a transaction is about."""
+    producer_id: int = detail_of(row)["producer_id"]
+    return producer_id

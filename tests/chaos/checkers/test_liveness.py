@@ -734,3 +734,69 @@ def test_member_whose_request_is_parked_is_expired_after_its_answer_only(heard: 
     for time_s in (250, 290, 330):
         rows.session_restarted(time_s, "broker-0", "other")
     assert check(rows).findings_total == 1
+
+
+def pending_offset(rows: Rows, time_s: float, producer_id: int) -> None:
+    """A transaction of a producer covers an offset of group `g`."""
+    rows.add(
+        time_s,
+        "broker-1",
+        TraceKind.TXN_COMMIT_PENDING,
+        group="g",
+        partition="t-0",
+        offset=7,
+        detail={"producer_id": producer_id},
+    )
+
+
+def transaction_state(rows: Rows, time_s: float, producer_id: int, state: str) -> None:
+    """The transaction of a producer enters `state`."""
+    rows.add(
+        time_s,
+        "broker-2",
+        TraceKind.TRANSACTION_STATE,
+        partition=TRANSACTIONS,
+        detail={
+            "from": "Ongoing",
+            "to": state,
+            "transactional_id": "?",
+            "producer_id": producer_id,
+            "producer_epoch": 0,
+        },
+    )
+
+
+def test_group_that_is_not_live_tells_which_transaction_and_which_partition_block_it() -> None:
+    """What is not stable since when, and what of it was carried out: that blocks nothing."""
+    rows = healed_group()
+    for producer_id, state in ((1, "PrepareCommit"), (2, "CompleteCommit")):
+        pending_offset(rows, 20, producer_id)
+        transaction_state(rows, 21, producer_id, state)
+    pending_offset(rows, 22, 3)
+    rows.add(
+        23,
+        "broker-1",
+        TraceKind.TRANSACTION_COMPLETED,
+        group="g",
+        detail={"producer_id": 3, "committed": True, "offsets": 1},
+    )
+    for partition, isr in ((OFFSETS_0, [1]), (TRANSACTIONS, [0, 1, 2])):
+        for time_s, in_sync in ((1, [0, 1, 2]), (30, isr)):
+            rows.add(
+                time_s,
+                "controller-100",
+                TraceKind.ISR_CHANGED,
+                partition=partition,
+                detail={"isr": in_sync},
+            )
+    for broker in ("broker-0", "broker-1", "broker-2"):
+        rows.add(2, "controller-100", TraceKind.BROKER_UNFENCED, peer=broker)
+
+    (finding,) = check(finish(rows, 300), transactions=(TRANSACTIONS,)).findings
+
+    told = [(row.kind, row.time_us // 1_000_000) for row in finding.led_to]
+    assert told[3:] == [  # after the brokers that were unfenced
+        (TraceKind.TXN_COMMIT_PENDING, 20),
+        (TraceKind.TRANSACTION_STATE, 21),
+        (TraceKind.ISR_CHANGED, 30),
+    ]
