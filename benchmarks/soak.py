@@ -19,6 +19,7 @@ from benchmarks.recorded_page import replace_section
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "SOAK.md"
 PARTS = {
+    "experiments": ("experiments",),
     "explore": ("explore",),
     "mutants": ("mutants",),
     "sight": ("sight",),

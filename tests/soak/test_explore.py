@@ -1,143 +1,24 @@
-"""Many seeds in virtual time: every experiment, and 20,000 drawn schedules of the standard space.
+"""20,000 drawn schedules of the standard space, in virtual time.
 
-Swarms find what one seed does not. A seed of an experiment draws when its nodes start, and with it
-the phase of every timer; a seed of a space draws everything. All pass, a few are played again
-elsewhere and give the same, and what is done is remembered.
+Swarms find what one seed does not: a seed of a space draws everything. All pass, a few are played
+again elsewhere and give the same, and what is done is remembered.
 """
 
 import json
-import os
 import subprocess
 import sys
-from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import pytest
 
-from chaos.experiment.loader import load_experiment
-from results_schema.results import Verdict
-from tests.support.evenness import p_of_uniform
-from tests.support.soak import KEPT, ROOT, code_id, remembered, say, say_failovers
-from tests.support.worlds.acceptance import VirtualRun, play_virtual
-from tests.support.worlds.failover import Failover, failover_of
+from tests.support.soak import KEPT, ROOT, code_id, say
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(3_500)]
 
-GROUP = "orders-readers"
-SEEDS = {
-    "coordinator_crash": 200,
-    "coordinator_crash_static": 20,
-    "graceful_move": 20,
-    "rolling_restart": 20,
-    "member_crash": 20,
-    "pause_coordinator": 20,
-    "split_network": 20,
-    "split_brain_ownership": 10,
-    "split_brain_generations": 10,
-}
-DETECT_US = (7_000_000, 9_000_000)
-"""Session minus heartbeat interval, and session: any time between is as likely as any other."""
-LIKELY = 0.01
-"""Evenly drawn values have a smaller p once in a hundred times; these seeds never change it."""
 SPACE = "standard"
 DRAWN = 20_000
 TIME_LIMIT = "55m"
 """After it the search ends, and `make soak PART=explore` once more goes on with it."""
-RECHECKED = 2
-"""Of each experiment's seeds, so many are computed again in another process."""
-DIGEST_OF_SEEDS = """
-import json
-import sys
-from tests.soak.test_explore import play
-name = sys.argv[1]
-print(json.dumps({seed: play(name, int(seed)).digest for seed in sys.argv[2:]}))
-"""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExploredSeed:
-    """What is kept of one seed."""
-
-    verdict: str
-    reasons: tuple[str, ...]
-    digest: str
-    virtual_us: int
-    failover: Failover
-
-
-def play(name: str, seed: int) -> VirtualRun:
-    """Run one seed."""
-    return play_virtual(load_experiment(name).experiment, seed=seed, trace_messages=False)
-
-
-def explore(name: str, seed: int) -> ExploredSeed:
-    """Run one seed and keep what is compared and told."""
-    run = play(name, seed)
-    return ExploredSeed(
-        verdict=run.results.verdict,
-        reasons=run.results.reasons,
-        digest=run.digest,
-        virtual_us=run.results.ended_at_us,
-        failover=failover_of(run.rows, run.experiment, GROUP),
-    )
-
-
-@pytest.mark.parametrize("name", SEEDS)
-def test_every_seed_passes_and_a_few_give_the_same_trace_elsewhere(name: str) -> None:
-    """A verdict that depends on luck, or on the process that computed it, is none."""
-    seeds = {
-        seed: remembered("explore", f"{name}-{seed}", ExploredSeed, partial(explore, name, seed))
-        for seed in range(SEEDS[name])
-    }
-    passed = [run for run in seeds.values() if run.verdict == Verdict.PASS]
-    virtual_us = sum(run.virtual_us for run in seeds.values())
-    say(
-        f"**{name}**: {len(passed)} of {len(seeds)} passed, {virtual_us / 1e6:,.0f} virtual seconds"
-    )
-    say_failovers([run.failover for run in seeds.values()])
-
-    assert {seed: run.reasons for seed, run in seeds.items() if run.verdict != Verdict.PASS} == {}
-    assert len({run.digest for run in seeds.values()}) == len(seeds)
-    again = digests_elsewhere(name, list(seeds)[:: len(seeds) // RECHECKED][:RECHECKED])
-    assert again == {str(seed): seeds[int(seed)].digest for seed in again}
-    say(f"{len(again)} of them computed again in a process with another hash seed: equal")
-
-
-def test_detection_fills_the_window_of_a_heartbeat_evenly() -> None:
-    """Brokers heartbeat every 2 s, and nobody dies in step with that: 7 to 9 s, all as likely."""
-    name = "coordinator_crash"
-    detects_us = [
-        remembered(
-            "explore", f"{name}-{seed}", ExploredSeed, partial(explore, name, seed)
-        ).failover.decided_us
-        or 0
-        for seed in range(SEEDS[name])
-    ]
-    even = p_of_uniform(detects_us, *DETECT_US)
-    say(
-        f"**{name}**: detect of {len(detects_us)} seeds {min(detects_us) / 1e6:.2f} to "
-        f"{max(detects_us) / 1e6:.2f} s; evenly drawn from 7 to 9 s: Kolmogorov-Smirnov, "
-        f"p = {even:.2f}"
-    )
-
-    assert min(detects_us) < 7_300_000
-    assert max(detects_us) > 8_700_000
-    assert even > LIKELY
-
-
-def digests_elsewhere(name: str, seeds: list[int]) -> dict[str, str]:
-    """Return the digests of `seeds`, in reverse order, from a process with another hash seed."""
-    done = subprocess.run(
-        [sys.executable, "-c", DIGEST_OF_SEEDS, name, *map(str, reversed(seeds))],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "4242"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    digests: dict[str, str] = json.loads(done.stdout)
-    return digests
 
 
 def test_drawn_schedules_of_the_standard_space_break_no_promise() -> None:
