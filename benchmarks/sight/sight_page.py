@@ -21,6 +21,7 @@ from benchmarks.sight.sampled import (
     read_sample,
     sample_path,
 )
+from benchmarks.sight.sitting import SEEDS
 from benchmarks.sight.unit_tests import Killed, killed_path, read_killed
 
 SIGHT_PAGE = ROOT / "docs" / "SIGHT.md"
@@ -154,9 +155,10 @@ def page_of(
 def _told(record: SightRecord) -> str:
     head = record.head
     others = ", ".join(map(str, head.sound_not_pass))
+    unfinished = "" if head.seeds >= SEEDS else f", **unfinished** of {SEEDS}"
     return (
-        f"* **{head.name}**: commit {head.commit}, {head.seeds} seeds, {head.cpu_s / 3_600:.1f} h "
-        f"of CPU; {head.machine}. "
+        f"* **{head.name}**: commit {head.commit}, {head.seeds} seeds{unfinished}, "
+        f"{head.cpu_s / 3_600:.1f} h of CPU; {head.machine}. "
         + (
             f"Sound runs that were no PASS: seeds {others}."
             if others

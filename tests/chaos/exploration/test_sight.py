@@ -439,6 +439,8 @@ def test_page_shows_before_and_after_side_by_side(made_up: Path) -> None:
     )
     rows = page.splitlines()
 
+    assert page.count("4 seeds, **unfinished** of 500") == 2
+
     assert rows.index(next(each for each in rows if each.startswith("| made_up | before"))) + 1 == (
         rows.index(next(each for each in rows if each.startswith("| made_up | after")))
     )
