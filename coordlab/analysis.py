@@ -57,12 +57,17 @@ def salvage(past: PastRun, console: Console) -> None:
         console.print(f"cut short: {damage}", highlight=False, soft_wrap=True)
 
 
-def sum_up(console: Console, run: Path, results: Results) -> RunSummary | None:
-    """Return the summary of a run without Spark; None if it broke off, or is too large for that."""
+def sum_up(
+    console: Console, run: Path, results: Results, *, max_rows: int | None = None
+) -> RunSummary | None:
+    """Return the summary of a run without Spark; None if it broke off, or is too large for that.
+
+    `max_rows` leaves larger ones to Spark: those who have its tables in a moment need not wait.
+    """
     if results.outcome is not RunOutcome.COMPLETED:
         return None
     try:
-        summary = summarize_directory(run)
+        summary = summarize_directory(run, max_rows=max_rows)
     except KeyboardInterrupt:
         console.print("summary interrupted; the run itself is complete")
         return None

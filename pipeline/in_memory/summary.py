@@ -25,6 +25,8 @@ from protocol.trace import TRACE_COLUMNS, TraceKind, TraceRow
 
 MAX_ROWS = 2_000_000
 """Larger runs are left to Spark's transforms: a row in memory takes 0.9 KB, 100,000 a second."""
+ROWS_AT_ONCE = 500_000
+"""Up to here somebody waits for the figures: a few seconds, where Spark's tables follow anyway."""
 _NAMES = [name for name, _ in TRACE_COLUMNS]
 _TEXTS = [name for name, kind in TRACE_COLUMNS if kind == "string"]
 _KINDS = frozenset(kind.value for kind in TraceKind)
@@ -54,9 +56,14 @@ def collecting_no_cycles() -> Iterator[None]:
             gc.enable()
 
 
-def summarize_directory(directory: Path) -> RunSummary | None:
-    """Return the summary of the run in `directory`; None if it is left to Spark (`rows_of`)."""
+def summarize_directory(directory: Path, *, max_rows: int | None = None) -> RunSummary | None:
+    """Return the summary of the run in `directory`; None if it is left to Spark (`rows_of`).
+
+    `max_rows` leaves runs with more of them to Spark, too.
+    """
     (files,) = find_run_files([directory])
+    if max_rows is not None and files.rows > max_rows:
+        return None
     with collecting_no_cycles():
         found = rows_of(files)
         if found is None:

@@ -36,6 +36,7 @@ from coordlab.program import EXIT_CODES_HELP
 from coordlab.signals import terminate_as_ctrl_c
 from coordlab.views.run_view import run_view
 from coordlab.views.summary_view import print_figures, print_phases, print_verdict, verdict_text
+from pipeline.in_memory.summary import ROWS_AT_ONCE
 from pipeline.summary.caveats import caveats_of
 from pipeline.summary.figures import RunSummary
 from results_schema.results import Results, RunOutcome, Verdict
@@ -227,7 +228,7 @@ def _run(options: RunOptions, console: Console) -> int:
             junit = junit_of_run(directory.manifest, results, directory.path)
             write_junit(options.junit, junit)
         if options.json:
-            summary = sum_up(Console(stderr=True), directory.path, results)
+            summary = sum_up(Console(stderr=True), directory.path, results, max_rows=ROWS_AT_ONCE)
             passed = results.verdict is Verdict.PASS
             document = {
                 "run_directory": str(directory.path),
@@ -268,7 +269,8 @@ def _conclude(
 
     Raises: what made the analysis or the report fail.
     """
-    summary = _sum_up(directory, results, console)
+    rows = ROWS_AT_ONCE if options.analyze and java_notice(directory.path) is None else None
+    summary = _sum_up(directory, results, console, max_rows=rows)
     print_figures(console, directory.manifest, results, summary)
     print_path(console, "run directory", directory.path)
     console.print(Text(f"again: {directory.manifest.replay}"), soft_wrap=True)
@@ -279,7 +281,9 @@ def _conclude(
         _report(directory, console)
 
 
-def _sum_up(directory: RunDirectory, results: Results, console: Console) -> RunSummary | None:
+def _sum_up(
+    directory: RunDirectory, results: Results, console: Console, *, max_rows: int | None
+) -> RunSummary | None:
     """Print the verdict, with what was felt all the same, and return the summary.
 
     While it is made a terminal shows the verdict alone; a summary that fails keeps nobody from it.
@@ -288,7 +292,7 @@ def _sum_up(directory: RunDirectory, results: Results, console: Console) -> RunS
     known = verdict_text(results).append("  summing up the trace", style="dim")
     try:
         with console.status(known) if console.is_terminal else nullcontext():
-            summary = sum_up(console, directory.path, results)
+            summary = sum_up(console, directory.path, results, max_rows=max_rows)
     finally:
         print_verdict(console, directory.manifest, results, summary)
     return summary

@@ -32,3 +32,5 @@ def test_run_with_too_many_rows_is_left_to_spark(
     assert summarize_directory(directory) is None
     monkeypatch.setattr(in_memory, "MAX_ROWS", len(rows))
     assert summarize_directory(directory) is not None
+    assert summarize_directory(directory, max_rows=len(rows) - 1) is None
+    assert summarize_directory(directory, max_rows=len(rows)) is not None
