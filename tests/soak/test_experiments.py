@@ -43,7 +43,7 @@ RECHECKED = 2
 DIGEST_OF_SEEDS = """
 import json
 import sys
-from tests.soak.test_explore import play
+from tests.soak.test_experiments import play
 name = sys.argv[1]
 print(json.dumps({seed: play(name, int(seed)).digest for seed in sys.argv[2:]}))
 """
