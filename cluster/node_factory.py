@@ -1,7 +1,7 @@
 """Nodes by role: how both runtimes build a node on its Host, and what every node offers them."""
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from cluster.broker.node import BrokerNode
 from cluster.client.consumer.node import ConsumerNode
@@ -34,6 +34,14 @@ class Node(Protocol):
 
     def report(self, status: ClusterStatus) -> None:
         """Write what this node knows of the cluster into `status`."""
+
+
+@runtime_checkable
+class SelfChecking(Protocol):
+    """A node that can say whether what it holds agrees with itself: a broker, a controller."""
+
+    def check_invariants(self) -> None:
+        """Check what must hold between two events. Raises: InvariantViolation."""
 
 
 def node_specs(cluster: ClusterSpec) -> tuple[NodeSpec, ...]:

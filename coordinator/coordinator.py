@@ -32,7 +32,7 @@ from coordinator.apis.txn_offset_commit import (
 from coordinator.delayed import cancel_all, restart_session_timer
 from coordinator.errors import UnknownServerError
 from coordinator.group import Group
-from coordinator.invariants import check_shards
+from coordinator.invariants import check_appends, check_shards
 from coordinator.rebalance import RebalanceReason, prepare_rebalance
 from coordinator.replies import answer_parked_sync, fail_parked_join, join_error
 from coordinator.shard import Shard, Shards
@@ -443,6 +443,11 @@ class GroupCoordinator:
         Raises: InvariantViolation.
         """
         check_shards(self._shards, self._shared.in_flight.timers)
+        check_appends(self._shards, self._shared.in_flight.appends)
+
+    def timers(self) -> frozenset[str]:
+        """Return the keys of the timers that were asked for and have not fired."""
+        return frozenset(self._shared.in_flight.timers)
 
     # -- helpers --
 

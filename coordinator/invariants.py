@@ -1,4 +1,4 @@
-"""What always holds of a group and of the shards, checked after every input in tests.
+"""What always holds of a group and of the shards, between two inputs.
 
 Each function raises InvariantViolation with what it found.
 """
@@ -9,8 +9,15 @@ from coordinator.delayed import heartbeat_key
 from coordinator.group import Group
 from coordinator.shard import Shard, Shards
 from coordinator.states import GroupState
-from coordinator.turn import CoordinatorTimer, HeldWriteTimer
+from coordinator.turn import (
+    CoordinatorTimer,
+    HeldWriteTimer,
+    OffsetsAppend,
+    PendingAppend,
+    TransactionalOffsetsAppend,
+)
 from protocol.errors import InvariantViolation
+from protocol.ids import AppendId
 
 
 def check_group(group: Group) -> None:
@@ -80,6 +87,34 @@ def check_shards(shards: Shards, timers: Mapping[str, CoordinatorTimer]) -> None
             "timer_of_live_group",
             f"{key} runs for {timer.group.group_id}, which is not here",
         )
+
+
+def check_appends(shards: Shards, appends: Mapping[AppendId, PendingAppend]) -> None:
+    """A commit that waits for the log is being appended: else its offset stays unstable for ever.
+
+    One of a group that is no longer here concerns nobody.
+    """
+    for group in shards.groups():
+        being_written = {
+            (append.producer_id if isinstance(append, TransactionalOffsetsAppend) else None, name)
+            for append in appends.values()
+            if isinstance(append, OffsetsAppend | TransactionalOffsetsAppend)
+            and append.group is group
+            for name in append.values
+        }
+        for name in group.offsets.being_appended():
+            _require(
+                (None, name) in being_written,
+                "pending_commit_is_written",
+                f"{group.group_id}: a commit of {name} waits, and nothing is being appended",
+            )
+        for producer_id, name in group.offsets.being_appended_in_transactions():
+            _require(
+                (producer_id, name) in being_written,
+                "pending_commit_is_written",
+                f"{group.group_id}: a commit of {name} by producer {producer_id} waits, and "
+                "nothing is being appended",
+            )
 
 
 def _check_counts(group: Group) -> None:

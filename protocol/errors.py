@@ -17,7 +17,7 @@ class IllegalTransition(SimulationError):
 
 
 class InvariantViolation(Exception):
-    """A broken invariant: a finding of an experiment, with its evidence.
+    """A broken invariant: a node does not agree with itself, and the lab is wrong.
 
     Shape: `name` is the invariant's, `evidence` a sentence with the values that break it.
     """

@@ -169,6 +169,12 @@ class BrokerNode:
                 )
             )
 
+    def check_invariants(self) -> None:
+        """Check what must hold between two events. Raises: InvariantViolation."""
+        self._coordination.check_invariants()
+        self._transactions.check_invariants()
+        self._replicas.check_invariants()
+
     def _give_up_controlled_shutdown(self) -> None:
         self._host.log("timed out waiting for the controller to approve controlled shutdown")
         self._heartbeats.end()

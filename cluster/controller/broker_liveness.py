@@ -69,6 +69,10 @@ class BrokerLiveness:
         """Forget the broker: it was fenced, which also ends its controlled shutdown."""
         self._sessions.pop(broker_id, None)
 
+    def tracked(self) -> tuple[BrokerId, ...]:
+        """Return the brokers that have a session."""
+        return tuple(self._sessions)
+
     def silent_us(self, broker_id: BrokerId, now_us: int) -> int | None:
         """Return for how long the broker has been silent, None if it is not tracked."""
         session = self._sessions.get(broker_id)

@@ -14,6 +14,7 @@ from cluster.controller.broker_control import BrokerControl
 from cluster.controller.broker_liveness import BrokerLiveness
 from cluster.controller.decision import Decision
 from cluster.controller.election import elect_preferred_leader
+from cluster.controller.invariants import check_image, check_sessions
 from cluster.controller.metadata_fetches import TIMER_PREFIX as FETCH_TIMER_PREFIX
 from cluster.controller.metadata_fetches import MetadataFetches
 from cluster.controller.metadata_image import MetadataImage, PartitionRegistration
@@ -91,6 +92,8 @@ class ControllerCore:
         )
         self._fetches = MetadataFetches(log, controller_id, self.controller_epoch)
         self._fence_timer_set = False
+        self._checked_up_to = 0
+        """The image's `end_offset` when its invariants were last checked."""
 
     def start(self, now_us: int) -> Result:
         """Replay the log and begin: every unfenced broker in it gets a full session."""
@@ -165,6 +168,16 @@ class ControllerCore:
         else:
             raise SimulationError(f"the controller never set a timer {key!r}")
         return result
+
+    def check_invariants(self) -> None:
+        """Check everything that must hold between two inputs, once it has started.
+
+        Raises: InvariantViolation.
+        """
+        if self._checked_up_to != self.image.end_offset:
+            self._checked_up_to = self.image.end_offset
+            check_image(self.image)
+        check_sessions(self.image, self._liveness.tracked(), is_timer_set=self._fence_timer_set)
 
     # -- decisions of its own --
 

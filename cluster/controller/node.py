@@ -70,6 +70,10 @@ class ControllerNode:
             }
         status.partitions.update(self._partitions)
 
+    def check_invariants(self) -> None:
+        """Check what must hold between two events. Raises: InvariantViolation."""
+        self._core.check_invariants()
+
     def _handle(self, request: IncomingRequest) -> None:
         self._carry_out(
             self._core.handle(request.request_id, request.envelope, self._host.now_us())

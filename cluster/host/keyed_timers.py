@@ -1,9 +1,10 @@
 """Timers named by a key, as the synchronous cores ask for them: the same key replaces its timer."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 
 from cluster.host.host import Host, Timer
 from protocol.effects import CancelTimer, SetTimer
+from protocol.errors import InvariantViolation
 
 
 class KeyedTimers:
@@ -25,6 +26,18 @@ class KeyedTimers:
                     self._timers[key] = self._host.after(delay_us, self._fire, key)
                 case CancelTimer():
                     pass
+
+    def require(self, expected: Set[str]) -> None:
+        """Check that exactly the timers with the keys `expected` are armed.
+
+        Raises: InvariantViolation.
+        """
+        if self._timers.keys() != expected:
+            raise InvariantViolation(
+                "timers_are_armed",
+                f"armed and not known: {sorted(self._timers.keys() - expected)}, known and not "
+                f"armed: {sorted(expected - self._timers.keys())}",
+            )
 
     def _fire(self, key: str) -> None:
         del self._timers[key]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from cluster.host.connections import connection_named_by
 from cluster.links.rules import LinkRule
 from cluster.lives import ADMIN_NODE, LifeAct, NodeBuilder, NodeLife, NodeLives
-from cluster.node_factory import Node, node_specs
+from cluster.node_factory import Node, SelfChecking, node_specs
 from cluster.runtime import ClusterStatus, HitNode, NodeState
 from cluster.spec import ClusterSpec, NodeSpec, role_of
 from cluster.virtual.clock import NodeClock
@@ -17,7 +17,7 @@ from cluster.virtual.host import VirtualHost
 from cluster.virtual.loop import VirtualLoop
 from partition_log.memory_storage import MemoryStorage
 from protocol.causes import KillCause
-from protocol.errors import SimulationError
+from protocol.errors import InvariantViolation, SimulationError
 from protocol.ids import Incarnation, NodeName
 from protocol.trace import TraceEvent, TraceKind
 
@@ -89,6 +89,22 @@ class VirtualLives(NodeLives[VirtualLife]):
             if life.node is not None and status.nodes[name] is not NodeState.PAUSED:
                 life.node.report(status)
         return status
+
+    def check_invariants(self) -> None:
+        """Have every live node that can do it check itself; between two events only.
+
+        Raises: InvariantViolation that names the node.
+        """
+        for name, life in self._lives.items():
+            node = life.node
+            if life.host is not None and isinstance(node, SelfChecking):
+                try:
+                    node.check_invariants()
+                except InvariantViolation as violation:
+                    raise InvariantViolation(
+                        violation.name,
+                        f"{name} incarnation {life.host.incarnation}: {violation.evidence}",
+                    ) from violation
 
     def node(self, name: NodeName) -> Node | None:
         """Return the node that is up under this name, for debugging; None while it is down."""

@@ -39,6 +39,8 @@ MAX_EVENTS_PER_INSTANT = 1_000_000
 """An instant with more events than this never ends: somebody reschedules for now for ever."""
 
 
+NEVER = 2**62
+"""A count of events that no run reaches."""
 COMPACT_ABOVE = 1_000
 """Heap entries that are never worth compacting; above, at twice what the last time left."""
 
@@ -109,6 +111,10 @@ class VirtualLoop(_LoopInterface):
         self._closed = False
         self.events_run = 0
         """Callbacks run so far, cancelled ones included."""
+        self._look: Callable[[], object] | None = None
+        self._look_every = 0
+        self._look_at = NEVER
+        """The count of events from which on the next look is due."""
 
     # -- the lean way in --------------------------------------------------------------------
 
@@ -143,6 +149,14 @@ class VirtualLoop(_LoopInterface):
             heappush(self._heap, (when_us, self._sequence, handle, None))
             if len(self._heap) > self._compact_above:
                 self._compact()
+
+    def look_every(self, events: int, look: Callable[[], object]) -> None:
+        """Call `look` between two callbacks, each time that about `events` more have run.
+
+        It is no event itself. What it raises leaves `run_*`.
+        """
+        self._look, self._look_every = look, events
+        self._look_at = self.events_run + events
 
     def discard(self, context: contextvars.Context) -> None:
         """Forget every ready callback that would run in `context`.
@@ -340,6 +354,9 @@ class VirtualLoop(_LoopInterface):
         next_ready = ready.popleft
         allowed = self._max_events_per_instant
         while not self._stopping:
+            if self.events_run >= self._look_at and self._look is not None:
+                self._look_at = self.events_run + self._look_every
+                self._look()
             if ready:
                 # What these callbacks add runs in the next round: one check a round is enough.
                 count = len(ready)

@@ -32,6 +32,7 @@ from cluster.virtual.network import VirtualNetwork
 from cluster.virtual.starts import drawn_starts, drawn_wait_us
 from cluster.virtual.tripwires import tripwires
 from partition_log.memory_storage import MemoryStorage
+from protocol.errors import InvariantViolation
 from protocol.ids import Incarnation, NodeName
 from protocol.trace import TraceEvent, TraceKind, stamp
 
@@ -55,7 +56,13 @@ class VirtualRuntime(VirtualLives, Runtime):
         copy_messages: bool = False,
         log: LogSink | None = None,
         build: NodeBuilder = build_node,
+        invariants_every: int | None = None,
     ) -> None:
+        """Prepare a cluster.
+
+        With `invariants_every` each node checks itself after about that many events, and before it
+        is stopped; what it finds ends the run as a failure of the lab's.
+        """
         self._seed = seed
         self._run_id = run_id
         self._observers = tuple(observers)
@@ -71,6 +78,10 @@ class VirtualRuntime(VirtualLives, Runtime):
         )
         super().__init__(spec, loop, build=build, new_host=self._host, trace=self.trace)
         self._failures: list[str] = []
+        self._checks_invariants = invariants_every is not None
+        """Whether nodes still check themselves: until the first that does not agree with itself."""
+        if invariants_every is not None:
+            loop.look_every(invariants_every, self._check_invariants_once)
         self._driver_rows = 0
         self._has_stood = False
         """Whether what starts first is to be as if it had run for long."""
@@ -127,6 +138,15 @@ class VirtualRuntime(VirtualLives, Runtime):
                 await self.stop()
                 raise ClusterStartError(f"{name} could not be started: {error!r}") from error
 
+    async def stop(self) -> None:
+        """End every node in an orderly way, once each has checked itself. May be called twice."""
+        try:
+            self._check_invariants_once()
+        except InvariantViolation as violation:
+            self._failures.append(f"at the end: {violation!r}")
+        self._checks_invariants = False
+        await super().stop()
+
     def out_of_step_us(self) -> int:
         """Return a drawn part of the longest period of the members' timers."""
         return drawn_wait_us(self._cluster, self._seed)
@@ -169,6 +189,12 @@ class VirtualRuntime(VirtualLives, Runtime):
     def failures(self) -> tuple[str, ...]:
         """Return the tool's own failures so far."""
         return tuple(self._failures)
+
+    def _check_invariants_once(self) -> None:
+        if self._checks_invariants:
+            self._checks_invariants = False
+            self.check_invariants()
+            self._checks_invariants = True
 
     def _at_once(self) -> list[tuple[int, NodeName]]:
         return [(0, name) for name, life in self._lives.items() if not starts_later(life.spec)]

@@ -101,6 +101,19 @@ class GroupOffsets:
             return True
         return any(partition in pending for pending in self._transactional.values())
 
+    def being_appended(self) -> tuple[TopicPartition, ...]:
+        """Return the partitions of which a commit outside of transactions was prepared."""
+        return tuple(self._pending)
+
+    def being_appended_in_transactions(self) -> tuple[tuple[int, TopicPartition], ...]:
+        """Return (producer id, partition) of commits that the log does not have yet."""
+        return tuple(
+            (producer_id, partition)
+            for producer_id, pending in self._transactional.items()
+            for partition, offset in pending.items()
+            if offset.appended_batch_offset is None
+        )
+
     def prepare(self, partition: TopicPartition, value: OffsetCommitValue) -> None:
         """Remember that `value` is being appended."""
         self._pending[partition] = value

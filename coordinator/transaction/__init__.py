@@ -3,5 +3,5 @@
 Reading order: `states`, `metadata` (one transactional id), `effects`, `transaction_turn` (one input
 being handled), `versions` (errors by version), `producer_ids`, `init_producer_id`,
 `add_partitions`, `end_transaction`, `markers`, `load`, `expiration` (unused transactional ids),
-`transaction_coordinator` (the way in).
+`invariants`, `transaction_coordinator` (the way in).
 """

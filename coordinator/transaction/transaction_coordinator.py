@@ -15,6 +15,7 @@ from coordinator.transaction.effects import TransactionResult
 from coordinator.transaction.end_transaction import abort_timed_out, end_decided, handle_end_txn
 from coordinator.transaction.expiration import expire_transactional_ids
 from coordinator.transaction.init_producer_id import handle_init_producer_id, new_epoch_written
+from coordinator.transaction.invariants import check_transactions
 from coordinator.transaction.load import TransactionLoad
 from coordinator.transaction.markers import (
     begin_markers,
@@ -234,6 +235,17 @@ class TransactionCoordinator:
         """Return a transactional id, to look at: only this package may change it."""
         owned = self._shared.owned.get(self.partition_of(transactional_id))
         return None if owned is None else owned.transactions.get(transactional_id)
+
+    def check_invariants(self) -> None:
+        """Check everything that must hold between two inputs.
+
+        Raises: InvariantViolation.
+        """
+        check_transactions(self._shared)
+
+    def timers(self) -> frozenset[str]:
+        """Return the keys of the timers that were asked for and have not fired."""
+        return frozenset(self._shared.in_flight.timers)
 
     # -- helpers --
 

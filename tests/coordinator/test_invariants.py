@@ -11,8 +11,11 @@ from coordinator.states import GroupState
 from coordinator.turn import GroupTimer, SessionTimer
 from protocol.causes import GroupStateCause
 from protocol.errors import InvariantViolation
-from protocol.ids import RequestId
+from protocol.ids import RequestId, TopicPartition
+from protocol.records.offsets import OffsetCommitValue
 from tests.support.harness.coordinator_harness import CoordinatorHarness
+
+VALUE = OffsetCommitValue(offset=3, commit_timestamp_ms=0)
 
 
 def stable_group() -> Group:
@@ -103,6 +106,27 @@ def test_check_shards_misses_the_timer_of_a_member_that_must_expire_some_day() -
     timers.popitem()
     with pytest.raises(InvariantViolation, match="nothing will ever expire"):
         check_shards(shards, timers)
+
+
+def test_check_appends_misses_the_append_of_a_commit_that_waits() -> None:
+    """Without it the offset would stay unstable, and OffsetFetch would wait, for ever."""
+    h = CoordinatorHarness()
+    h.stable_group()
+    h.holds_appends = True
+    h.group().offsets.prepare(TopicPartition("orders", 0), VALUE)
+    with pytest.raises(InvariantViolation, match="a commit of orders-0 waits"):
+        h.coordinator.check_invariants()
+
+
+def test_check_appends_misses_the_append_of_a_transaction() -> None:
+    """The log has it, or it is on its way."""
+    h = CoordinatorHarness()
+    h.stable_group()
+    group = h.group()
+    h.coordinator._shards.owned[group.partition].add_producer(7, group)
+    group.offsets.prepare_transactional(7, TopicPartition("orders", 0), VALUE)
+    with pytest.raises(InvariantViolation, match="by producer 7 waits"):
+        h.coordinator.check_invariants()
 
 
 def test_check_shards_finds_a_timer_of_a_group_that_is_not_here() -> None:

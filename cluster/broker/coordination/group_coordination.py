@@ -94,6 +94,11 @@ class GroupCoordination:
             self._host.log(f"removed {removed} expired offsets")
         self.carry_out(result)
 
+    def check_invariants(self) -> None:
+        """Check what must hold between two inputs. Raises: InvariantViolation."""
+        self.coordinator.check_invariants()
+        self._timers.require(self.coordinator.timers())
+
     def carry_out(self, result: Result) -> None:
         """Do what the coordinator asks for, and then what that brings about."""
         was_busy, self._is_busy = self._is_busy, True

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable
 
 from partition_log.replica import Partition
-from protocol.errors import ErrorCode
+from protocol.errors import ErrorCode, InvariantViolation
 from protocol.ids import TopicPartition
 
 
@@ -47,6 +47,18 @@ class DelayedAppends:
             waiting.popleft()
             delayed.is_done = True
             delayed.on_completed(error)
+
+    def check_invariants(self) -> None:
+        """Nobody waits for what has come, or cannot come. Raises: InvariantViolation."""
+        for name, waiting in self._waiting.items():
+            for delayed in waiting:
+                error = delayed.partition.check_acknowledged(delayed.required_offset)
+                if error is not None:
+                    raise InvariantViolation(
+                        "append_waits_for_something",
+                        f"{name}: an append below {delayed.required_offset} has {error.name}, and "
+                        "waits",
+                    )
 
     def expire(self, delayed: DelayedAppend) -> None:
         """Give up on one append: its time is over, but its record stays in the log."""

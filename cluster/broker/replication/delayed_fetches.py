@@ -6,6 +6,7 @@ when a partition of theirs changes its leader, and after max_wait_ms.
 
 from cluster.broker.replication.fetch_reader import FetchRead, FetchReader, PartitionKey
 from cluster.host.host import Host, Timer
+from protocol.errors import InvariantViolation
 from protocol.ids import RequestId, TopicPartition
 from protocol.messages.log import FetchRequest
 
@@ -63,6 +64,24 @@ class DelayedFetches:
                 fetch = self._consumers.get(request_id)
                 if fetch is not None:
                     self._try_to_complete(fetch)
+
+    def check_invariants(self) -> None:
+        """Each parked Fetch of a consumer is found by its partitions. Raises: InvariantViolation.
+
+        And a partition leads to none that was answered.
+        """
+        watched = {(request_id, key) for key, ids in self._watchers.items() for request_id in ids}
+        parked = {
+            (request_id, key)
+            for request_id, fetch in self._consumers.items()
+            for key in _keys(fetch.request)
+        }
+        if watched != parked:
+            raise InvariantViolation(
+                "fetch_is_found_by_its_partitions",
+                f"watched and not parked: {sorted(watched - parked)}, parked and not watched: "
+                f"{sorted(parked - watched)}",
+            )
 
     def _try_to_complete(self, fetch: _DelayedFetch) -> None:
         read = self._read(fetch)

@@ -62,6 +62,11 @@ class TransactionCoordination:
         """Hand a request to the coordinator."""
         self.carry_out(self.coordinator.handle(request_id, envelope, self._host.wall_us()))
 
+    def check_invariants(self) -> None:
+        """Check what must hold between two inputs. Raises: InvariantViolation."""
+        self.coordinator.check_invariants()
+        self._timers.require(self.coordinator.timers())
+
     def carry_out(self, result: TransactionResult) -> None:
         """Do what the coordinator asks for, and then what that brings about."""
         was_busy, self._is_busy = self._is_busy, True

@@ -287,6 +287,7 @@ class ControllerLab:
         ]
 
     def _take(self, result: Result) -> None:
+        self.core.check_invariants()
         self.trace.extend(result.trace)
         for timer in result.timers:
             match timer:

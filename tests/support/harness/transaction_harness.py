@@ -266,6 +266,7 @@ class TransactionHarness:
             self._complete(self._acknowledge.pop(0), ErrorCode.NONE)
         while self.markers and not self.holds_markers:
             self.answer_markers()
+        self.coordinator.check_invariants()
 
     def _carry_out(self, result: TransactionResult) -> None:
         for timer in result.timers:

@@ -1,5 +1,7 @@
 """What waits for the high watermark, for bytes, or for a timer."""
 
+import pytest
+
 from cluster.broker.replication.delayed_appends import DelayedAppends
 from cluster.host.keyed_timers import KeyedTimers
 from partition_log.log import PartitionLog
@@ -7,7 +9,7 @@ from partition_log.memory_storage import MemoryLogStorage
 from partition_log.outcomes import ReplicaConfig
 from partition_log.replica import Partition
 from protocol.effects import CancelTimer, SetTimer
-from protocol.errors import ErrorCode
+from protocol.errors import ErrorCode, InvariantViolation
 from protocol.ids import BrokerId, TopicPartition
 from protocol.messages.log import FetchPartition
 from protocol.records.batch import Record
@@ -109,3 +111,15 @@ def test_cancelled_timer_does_not_fire_and_may_be_set_again() -> None:
     timers.apply([SetTimer(key="m", delay_us=100)])
     lab.run_for(1_000)
     assert fired == ["m"]
+
+
+def test_append_that_could_be_answered_and_waits_is_named() -> None:
+    """Whoever moves a high watermark has to look at what waits for it."""
+    partition, appends = leader(), DelayedAppends()
+    appends.park(partition, append(partition), lambda error: None)
+    appends.check_invariants()
+    follower_has(partition, 1)
+    with pytest.raises(InvariantViolation, match="an append below 1 has NONE, and waits"):
+        appends.check_invariants()
+    appends.check(partition)
+    appends.check_invariants()

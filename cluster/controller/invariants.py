@@ -1,0 +1,63 @@
+"""What always holds of a controller's metadata and of what it knows by heartbeats.
+
+Raises InvariantViolation with what was found.
+"""
+
+from collections.abc import Iterable
+
+from cluster.controller.metadata_image import MetadataImage
+from protocol.errors import InvariantViolation
+from protocol.ids import NO_BROKER, BrokerId
+
+
+def check_image(image: MetadataImage) -> None:
+    """An ISR is a non-empty part of the replicas, and a leader is in it and not fenced.
+
+    A fenced broker stands in an ISR only as its last member.
+    """
+    fenced = {broker.broker_id for broker in image.brokers.values() if broker.fenced}
+    for name, partition in image.partitions():
+        isr = partition.isr
+        _require(
+            bool(isr) and len(set(isr)) == len(isr) and set(isr) <= set(partition.replicas),
+            "isr_within_replicas",
+            f"{name}: ISR {isr} of replicas {partition.replicas}",
+        )
+        _require(
+            partition.leader == NO_BROKER or partition.leader in isr,
+            "leader_in_isr",
+            f"{name}: leader {partition.leader}, ISR {isr}",
+        )
+        _require(
+            partition.leader not in fenced,
+            "leader_is_unfenced",
+            f"{name}: leader {partition.leader} is fenced",
+        )
+        _require(
+            len(isr) == 1 or fenced.isdisjoint(isr),
+            "isr_is_unfenced",
+            f"{name}: of ISR {isr}, {sorted(fenced)} are fenced",
+        )
+
+
+def check_sessions(
+    image: MetadataImage, tracked: Iterable[BrokerId], *, is_timer_set: bool
+) -> None:
+    """Each unfenced broker has a session, nobody else has, and a timer waits for its end."""
+    unfenced = {broker.broker_id for broker in image.brokers.values() if not broker.fenced}
+    sessions = set(tracked)
+    _require(
+        unfenced == sessions,
+        "session_of_each_unfenced",
+        f"unfenced are {sorted(unfenced)}, sessions have {sorted(sessions)}",
+    )
+    _require(
+        is_timer_set or not sessions,
+        "session_timer",
+        f"nothing will ever fence {sorted(sessions)}",
+    )
+
+
+def _require(holds: bool, name: str, evidence: str) -> None:
+    if not holds:
+        raise InvariantViolation(name, evidence)

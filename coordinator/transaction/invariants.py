@@ -1,0 +1,102 @@
+"""What always holds of the transactional ids of a broker, between two inputs.
+
+Raises InvariantViolation with what was found.
+"""
+
+from coordinator.transaction.metadata import NO_TIMESTAMP
+from coordinator.transaction.states import TransactionState
+from coordinator.transaction.transaction_turn import (
+    AbortTimer,
+    CompletionTimer,
+    ExpirationTimer,
+    OwnedPartition,
+    PartitionsAdded,
+    TransactionShared,
+)
+from protocol.errors import InvariantViolation
+from protocol.partitioner import partition_for
+
+_COMPLETE = frozenset({TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT})
+
+
+def check_transactions(shared: TransactionShared) -> None:
+    """A partition is owned or loading, its ids are its own, and what is pending is under way.
+
+    Who waits for an answer about several transactions waits for one that is being written.
+    """
+    for partition, owned in shared.owned.items():
+        _require(
+            partition not in shared.loading,
+            "owned_or_loading",
+            f"transaction partition {partition} is owned and loading",
+        )
+        _require(
+            owned.partition == partition,
+            "partition_under_its_number",
+            f"transaction partition {owned.partition} stands as {partition}",
+        )
+        _check_ids(owned, shared)
+    for append_id, pending in shared.in_flight.appends.items():
+        answer = pending.purpose.answer if isinstance(pending.purpose, PartitionsAdded) else None
+        _require(
+            answer is None or answer.missing > 0,
+            "answered_once",
+            f"append {append_id} of {pending.transactional_id} ends, and its request is answered",
+        )
+    if shared.owned:
+        _check_timers(shared)
+
+
+def _check_ids(owned: OwnedPartition, shared: TransactionShared) -> None:
+    under_way = {pending.transactional_id for pending in shared.in_flight.appends.values()}
+    for name, metadata in owned.transactions.items():
+        _require(
+            metadata.transactional_id == name
+            and partition_for(name, shared.num_partitions) == owned.partition,
+            "id_in_its_partition",
+            f"{metadata.transactional_id} stands as {name} in partition {owned.partition}",
+        )
+        completion = shared.completions.get(name)
+        is_completing = (
+            completion is not None and completion.coordinator_epoch == owned.coordinator_epoch
+        )
+        # Where another coordinator's marker was met, nobody here goes on with the completion.
+        _require(
+            metadata.pending_state is None
+            or metadata.pending_state in _COMPLETE
+            or name in under_way,
+            "pending_step_is_written",
+            f"{name} waits to be {metadata.pending_state}, and nothing is being written",
+        )
+        _require(
+            metadata.is_pending or not is_completing,
+            "completion_is_pending",
+            f"{name} is {metadata.state.value}, its markers are being written, nothing is pending",
+        )
+        _require(
+            metadata.state is not TransactionState.ONGOING
+            or metadata.txn_start_timestamp_ms != NO_TIMESTAMP,
+            "ongoing_has_begun",
+            f"{name} is Ongoing since no time: nothing will ever abort it",
+        )
+
+
+def _check_timers(shared: TransactionShared) -> None:
+    timers = shared.in_flight.timers
+    for kind, what in ((AbortTimer, "took too long"), (ExpirationTimer, "nobody uses")):
+        _require(
+            any(isinstance(timer, kind) for timer in timers.values()),
+            "periodic_timer",
+            f"nobody looks any more for transactions that {what}",
+        )
+    for key, timer in timers.items():
+        _require(
+            not isinstance(timer, CompletionTimer) or key.endswith(timer.transactional_id),
+            "timer_under_its_key",
+            f"{key} is about {timer}",
+        )
+
+
+def _require(holds: bool, name: str, evidence: str) -> None:
+    if not holds:
+        raise InvariantViolation(name, evidence)

@@ -1,0 +1,82 @@
+"""The checks of a controller find what they are for: each kind of damage is named."""
+
+from dataclasses import replace
+
+import pytest
+
+from protocol.errors import InvariantViolation
+from protocol.ids import NO_BROKER, BrokerId
+from tests.support.harness.controllers import ControllerLab, cluster_of, topic
+
+
+def lab() -> ControllerLab:
+    """Return a controller of three brokers and a topic of three partitions."""
+    made = ControllerLab(cluster_of(topic()))
+    made.start_brokers(0, 1, 2)
+    return made
+
+
+def damage(made: ControllerLab, **changes: object) -> None:
+    """Change what is registered of the first partition, past the log."""
+    partitions = made.image.topics["orders"]
+    partitions[0] = replace(partitions[0], **changes)  # type: ignore[arg-type]
+    made.core._checked_up_to = 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({"isr": ()}, "isr_within_replicas"),
+        ({"isr": (0, 7)}, "isr_within_replicas"),
+        ({"isr": (0, 0)}, "isr_within_replicas"),
+        ({"isr": (1, 2)}, "leader_in_isr"),
+    ],
+)
+def test_check_image_names_the_damage(changes: dict[str, object], name: str) -> None:
+    """A check that cannot fail proves nothing."""
+    made = lab()
+    made.core.check_invariants()
+    damage(made, **changes)
+    with pytest.raises(InvariantViolation) as raised:
+        made.core.check_invariants()
+    assert raised.value.name == name
+
+
+def test_partition_without_a_leader_is_none_of_it() -> None:
+    """Its last replica in sync may be away."""
+    made = lab()
+    damage(made, isr=(BrokerId(0),), leader=NO_BROKER)
+    made.core.check_invariants()
+
+
+@pytest.mark.parametrize(
+    ("isr", "name"), [((0,), "leader_is_unfenced"), ((1, 0), "isr_is_unfenced")]
+)
+def test_fenced_broker_leads_nothing_and_is_in_sync_with_nobody(
+    isr: tuple[int, ...], name: str
+) -> None:
+    """But as the last member of an ISR that nobody leads."""
+    made = lab()
+    broker = made.image.brokers[BrokerId(0)]
+    made.image.brokers[BrokerId(0)] = replace(broker, fenced=True)
+    for partitions in made.image.topics.values():
+        partitions[:] = [replace(p, isr=(BrokerId(1),), leader=BrokerId(1)) for p in partitions]
+    damage(made, isr=isr, leader=BrokerId(isr[0]))
+    with pytest.raises(InvariantViolation) as raised:
+        made.core.check_invariants()
+    assert raised.value.name == name
+
+
+def test_unfenced_broker_without_a_session_would_never_be_fenced() -> None:
+    """What a controller that takes over must not forget."""
+    made = lab()
+    made.core._liveness.remove(BrokerId(1))
+    with pytest.raises(InvariantViolation, match="session_of_each_unfenced"):
+        made.core.check_invariants()
+
+
+def test_sessions_without_a_timer_would_never_end() -> None:
+    made = lab()
+    made.core._fence_timer_set = False
+    with pytest.raises(InvariantViolation, match=r"nothing will ever fence \[0, 1, 2\]"):
+        made.core.check_invariants()

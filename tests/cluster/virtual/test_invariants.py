@@ -1,0 +1,104 @@
+"""Nodes that check themselves in virtual time: between events, at the end, and without a trace."""
+
+import pytest
+
+from chaos.exploration.play import PlayedRun, PlayResult, play
+from cluster.host.keyed_timers import KeyedTimers
+from cluster.virtual.loop import VirtualLoop
+from coordinator.storage.offsets import CommittedOffset, GroupOffsets
+from protocol.effects import CancelTimer, SetTimer
+from protocol.errors import InvariantViolation
+from protocol.ids import TopicPartition
+from tests.support.harness.virtual_hosts import HostLab
+from tests.support.worlds.planted import readers, small
+
+CRASH: dict[str, object] = {
+    "at": "2s",
+    "fault": "crash",
+    "target": "coordinator-of(readers)",
+    "duration": "5s",
+}
+
+
+def test_look_comes_between_callbacks_each_time_that_so_many_have_run() -> None:
+    """It is no event itself: neither counted nor waited for."""
+    loop = VirtualLoop()
+    seen: list[int] = []
+    loop.look_every(10, lambda: seen.append(loop.events_run))
+    for i in range(35):
+        loop.post_at(1 + i, int)
+    loop.run_until_us(100)
+    assert (seen, loop.events_run) == ([10, 20, 30], 35)
+
+
+def test_what_a_look_raises_leaves_the_run() -> None:
+    loop = VirtualLoop()
+
+    def refuse() -> None:
+        raise InvariantViolation("name", "evidence")
+
+    loop.look_every(1, refuse)
+    loop.post_at(1, int)
+    loop.post_at(2, int)
+    with pytest.raises(InvariantViolation, match="name: evidence"):
+        loop.run_until_us(5)
+    assert loop.now_us() == 1
+
+
+def test_looks_change_nothing_of_a_run() -> None:
+    """The trace is the same, however often the nodes check themselves."""
+    seldom, often = (play(small(CRASH), 1, invariants_every=every) for every in (10**9, 20))
+    assert (often.result, often.digest) == (PlayResult.PASS, seldom.digest)
+    assert often.events == seldom.events
+
+
+def broken_by(monkeypatch: pytest.MonkeyPatch, every: int) -> PlayedRun:
+    """Return a run whose coordinator forgets to take back the slot of a commit that is stored."""
+    sound = GroupOffsets.append_succeeded
+
+    def forgetful(self: GroupOffsets, partition: TopicPartition, stored: CommittedOffset) -> bool:
+        newer = sound(self, partition, stored)
+        self.prepare(partition, stored.value)
+        return newer
+
+    monkeypatch.setattr(GroupOffsets, "append_succeeded", forgetful)
+    return play(small(CRASH, group=readers()), 1, invariants_every=every)
+
+
+@pytest.mark.parametrize("every", [100, 10**9])
+def test_node_that_does_not_agree_with_itself_is_a_failure_of_the_lab(
+    monkeypatch: pytest.MonkeyPatch, every: int
+) -> None:
+    """It is told by node and invariant, at the end too; never as a verdict about Kafka."""
+    played = broken_by(monkeypatch, every)
+    assert (played.result, played.findings) == (PlayResult.BROKEN, ())
+    (reason,) = played.reasons
+    assert "pending_commit_is_written: broker-" in reason
+    assert ("at the end" in reason) == (every == 10**9)
+
+
+def test_timer_that_is_known_and_not_armed_is_named() -> None:
+    """The coordinator believes that somebody will be expired, and nobody will be."""
+    lab = HostLab()
+    timers = KeyedTimers(lab.host("broker-0"), lambda key: None)
+    timers.apply([SetTimer(key="a", delay_us=5), SetTimer(key="b", delay_us=5)])
+    timers.require({"a", "b"})
+    timers.apply([CancelTimer(key="b")])
+    with pytest.raises(InvariantViolation, match=r"known and not armed: \['b', 'c'\]"):
+        timers.require({"a", "b", "c"})
+    with pytest.raises(InvariantViolation, match=r"armed and not known: \['a'\]"):
+        timers.require(set())
+
+
+def test_broker_whose_timers_were_lost_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A coordinator whose order to set a session timer is not carried out."""
+    sound = KeyedTimers.apply
+
+    def deaf(self: KeyedTimers, effects: object) -> None:
+        kept = [e for e in effects if not e.key.startswith("heartbeat")]  # type: ignore[attr-defined]
+        sound(self, kept)
+
+    monkeypatch.setattr(KeyedTimers, "apply", deaf)
+    played = play(small(CRASH), 1)
+    assert played.result is PlayResult.BROKEN
+    assert "timers_are_armed: broker-" in played.reasons[0]

@@ -1,0 +1,97 @@
+"""The checks of transactional ids find what they are for: each kind of damage is named."""
+
+from collections.abc import Callable
+
+import pytest
+
+from coordinator.transaction.load import TransactionLoad
+from coordinator.transaction.metadata import NO_TIMESTAMP
+from coordinator.transaction.states import TransactionState
+from coordinator.transaction.transaction_turn import CompletionTimer
+from protocol.errors import InvariantViolation
+from protocol.messages.transaction import AddOffsetsToTxnRequest
+from tests.support.harness.transaction_harness import TX, TransactionHarness
+
+
+def _loading_too(h: TransactionHarness) -> None:
+    h.coordinator._shared.loading[0] = TransactionLoad(0, 1)
+
+
+def _other_number(h: TransactionHarness) -> None:
+    h.coordinator._shared.owned[0].partition = 3
+
+
+def _other_name(h: TransactionHarness) -> None:
+    transactions = h.coordinator._shared.owned[0].transactions
+    transactions["other"] = transactions.pop(TX)
+
+
+def _pending_for_ever(h: TransactionHarness) -> None:
+    h.metadata().pending_state = TransactionState.ONGOING
+
+
+def _began_never(h: TransactionHarness) -> None:
+    h.metadata().txn_start_timestamp_ms = NO_TIMESTAMP
+
+
+def _nobody_looks(h: TransactionHarness) -> None:
+    del h.coordinator._shared.in_flight.timers["transaction-abort"]
+
+
+def _other_key(h: TransactionHarness) -> None:
+    h.coordinator._shared.in_flight.timers["x"] = CompletionTimer(TX)
+
+
+@pytest.mark.parametrize(
+    ("damage", "name"),
+    [
+        (_loading_too, "owned_or_loading"),
+        (_other_number, "partition_under_its_number"),
+        (_other_name, "id_in_its_partition"),
+        (_pending_for_ever, "pending_step_is_written"),
+        (_began_never, "ongoing_has_begun"),
+        (_nobody_looks, "periodic_timer"),
+        (_other_key, "timer_under_its_key"),
+    ],
+)
+def test_check_transactions_names_the_damage(
+    damage: Callable[[TransactionHarness], None], name: str
+) -> None:
+    """A check that cannot fail proves nothing."""
+    h = TransactionHarness()
+    h.init()
+    h.add_offsets(0)
+    h.coordinator.check_invariants()
+    damage(h)
+    with pytest.raises(InvariantViolation) as raised:
+        h.coordinator.check_invariants()
+    assert raised.value.name == name
+
+
+def test_markers_that_are_being_written_keep_their_id_pending() -> None:
+    """Else a new transaction would begin before the last one has ended."""
+    h = TransactionHarness()
+    h.init()
+    h.add_offsets(0)
+    h.holds_markers = True
+    h.end(0, is_commit=True)
+    h.coordinator.check_invariants()
+    h.metadata().pending_state = None
+    with pytest.raises(InvariantViolation, match="completion_is_pending"):
+        h.coordinator.check_invariants()
+
+
+def test_request_whose_answer_is_out_waits_for_no_append() -> None:
+    """It would be answered twice."""
+    h = TransactionHarness()
+    h.init()
+    h.holds_appends = True
+    h.submit(
+        AddOffsetsToTxnRequest(
+            transactional_id=TX, producer_id=0, producer_epoch=0, group_id="group"
+        )
+    )
+    (pending,) = h.coordinator._shared.in_flight.appends.values()
+    pending.purpose.answer.missing = 0  # type: ignore[union-attr]
+    with pytest.raises(InvariantViolation, match="answered_once"):
+        h.coordinator.check_invariants()
