@@ -24,6 +24,7 @@ PARTS = (
     "coordinator_core",
     "ray_link",
     "report",
+    "shrinking",
     "many_runs",
 )
 LONG_PARTS = ("large_groups", "thousand_runs")

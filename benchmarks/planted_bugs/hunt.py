@@ -1,5 +1,7 @@
 """The search for one planted bug: seeds in order, until one fails with the bug and not without it.
 
+A broken promise is looked for: what a node says of itself is switched off, it cannot be shrunk.
+
 Then a schedule is shrunk, with the bug, and must pass without it: of the first few the one that
 failed after the fewest faults, as a person would choose who has several; if too much is left of it,
 another one. All in this process, where the bug is. Data flow: (PlantedBug, Space) -> draw -> play
@@ -17,13 +19,12 @@ from msgspec.structs import replace
 from benchmarks.planted_bugs.bugs import PlantedBug
 from chaos.checkers.fencing import Fencing
 from chaos.checkers.generations import Generations
-from chaos.checkers.liveness import Liveness
 from chaos.checkers.needless_rebalance import NeedlessRebalance
 from chaos.experiment.structs import Experiment, FaultDefinition, microseconds
 from chaos.exploration.draw.draw import draw
 from chaos.exploration.play import PlayedFinding, PlayedRun, PlayResult, play
 from chaos.exploration.shrink.edits import Sizes
-from chaos.exploration.shrink.shrink import Play, Shrinker
+from chaos.exploration.shrink.shrink import Shrinker
 from chaos.exploration.signature import Signature
 from chaos.exploration.space import Space, base_experiment
 
@@ -37,7 +38,6 @@ TRIES = 3
 FAULTS_MAX = 3
 """How many schedules are shrunk, until one has so few faults left."""
 SHRINK_CPU_S = 28.0
-SHORTER_WAITS = ("20s", "40s")
 TOLD_AT_ONCE = frozenset({Fencing.name, Generations.name, NeedlessRebalance.name})
 NO_LATER_US = 6_000_000
 """What these checks find is told when it happens: a smaller plan that has not shown it so much
@@ -175,7 +175,7 @@ def _catch(
     for seed in range(seeds):
         experiment = draw(space, seed)
         with bug.planted():
-            played = play(experiment, seed)
+            played = play(experiment, seed, invariants_every=None)
         if played.result is not PlayResult.VIOLATED:
             continue
         if soundly(experiment, seed).result is not PlayResult.PASS:
@@ -202,18 +202,18 @@ def shrink_bug(
     other_seeds: int,
 ) -> ShrunkBug:
     """Shrink a schedule that shows `finding` with the bug planted."""
-    waits_in_full = finding.signature.check != Liveness.name
     at_once = finding.signature.check in TOLD_AT_ONCE
     limit_us = finding.time_us + NO_LATER_US if at_once else None
 
     def play_until(candidate: Experiment, at: int, signature: Signature) -> PlayedRun:
-        """Play with the bug; with a shorter bound the sound code may be too slow for it, too."""
         with bug.planted():
-            played = play(candidate, at, stop_at=signature, time_limit_us=limit_us)
-        if waits_in_full or not shows(played, signature):
-            return played
-        soundly = play(candidate, at, stop_at=signature)
-        return soundly if soundly.findings else played
+            return play(
+                candidate,
+                at,
+                stop_at=signature,
+                time_limit_us=limit_us,
+                invariants_every=None,
+            )
 
     began_s = time.process_time()
     shrinker = Shrinker(
@@ -223,12 +223,7 @@ def shrink_bug(
         last_s=began_s + ROBUSTNESS_CPU_S,
         base=base_experiment(space),
     )
-    bound = experiment.run.liveness_timeout
-    experiment = with_shorter_wait(play_until, experiment, seed, finding.signature)
     shrunk = shrinker.shrink(experiment, seed, finding.signature)
-    left = with_wait(shrunk.experiment, bound)
-    if waits_in_full and shows(play_until(left, shrunk.seed, finding.signature), finding.signature):
-        shrunk = replace(shrunk, experiment=left)
     cpu_s = time.process_time() - began_s
     robustness = shrinker.robustness(shrunk, other_seeds)
     return ShrunkBug(
@@ -242,30 +237,6 @@ def shrink_bug(
         robust_tried=robustness.tried,
         passes_without_bug=not play(shrunk.experiment, shrunk.seed).findings,
     )
-
-
-def with_shorter_wait(
-    play_until: Play, experiment: Experiment, seed: int, signature: Signature
-) -> Experiment:
-    """Return `experiment` with the shortest bound of liveness with which it shows the same.
-
-    A group that never comes back is watched for the whole bound: that is what a run then costs.
-    """
-    for bound in SHORTER_WAITS:
-        candidate = with_wait(experiment, bound)
-        if shows(play_until(candidate, seed, signature), signature):
-            return candidate
-    return experiment
-
-
-def with_wait(experiment: Experiment, bound: str) -> Experiment:
-    """Return `experiment` with another bound of liveness."""
-    return replace(experiment, run=replace(experiment.run, liveness_timeout=bound))
-
-
-def shows(played: PlayedRun, signature: Signature) -> bool:
-    """Whether a run has a finding that claims the same."""
-    return any(each.signature.claims_as(signature) for each in played.findings)
 
 
 def fault_text(fault: FaultDefinition) -> str:

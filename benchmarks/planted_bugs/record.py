@@ -26,8 +26,8 @@ one fails with the bug and passes without it: "seeds needed". If more than {FEW_
 come before it failed, up to {SCHEDULES} such seeds are looked for. The one that failed after the
 fewest faults is shrunk, from its earliest finding, for at most {SHRINK_CPU_S:g} s of CPU; if it has
 more than {FAULTS_MAX} faults left, another one, {TRIES} in all. What is left has to pass without
-the bug. While it is shrunk, groups that do not come back are waited for less long, where that shows
-the same; if that they do not is the finding, where the sound code needs no longer, too.
+the bug. While it is shrunk, groups that do not come back are waited for less long; what is left
+shows the same when they are waited for in full.
 Robustness is under how many other network seeds the shrunk plan fails. Rules cite
 [BEHAVIOUR.md](kafka/BEHAVIOUR.md).
 """

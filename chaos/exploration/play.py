@@ -88,7 +88,7 @@ def play(
     time_limit_us: int | None = None,
     tell: FindingSink | None = None,
     plan: Plan | None = None,
-    invariants_every: int = INVARIANTS_EVERY,
+    invariants_every: int | None = INVARIANTS_EVERY,
 ) -> PlayedRun:
     """Run `experiment` in virtual time, messages left out of the trace, and say how it went.
 
@@ -96,7 +96,7 @@ def play(
     with `stop_at` ends soon after the first finding that claims the same, any at `time_limit_us` of
     its clock, and UNKNOWN if nothing was found by then. `plan` stands in for the experiment's own.
     Every node checks itself each time that about `invariants_every` events have run, and at the
-    end: one that does not agree with itself is a failure of the lab.
+    end (None: never): one that does not agree with itself is a failure of the lab.
     Raises: nothing that the run raises: it is BROKEN then, and its reasons say why.
     """
     with collecting_afterwards():
@@ -113,7 +113,7 @@ def _play(
     time_limit_us: int | None,
     tell: FindingSink | None,
     plan: Plan | None,
-    invariants_every: int,
+    invariants_every: int | None,
 ) -> PlayedRun:
     context = context_of(experiment)
     suite = CheckSuite(context, experiment.checks)

@@ -64,6 +64,11 @@ def last_act_us(experiment: Experiment) -> int:
     return max([act.at_us for act in acts_of(plan_of(experiment))] + late, default=0)
 
 
+def with_wait(experiment: Experiment, bound: str) -> Experiment:
+    """Return `experiment` with another bound of liveness."""
+    return replace(experiment, run=replace(experiment.run, liveness_timeout=bound))
+
+
 def is_sound(candidate: Experiment, original: Experiment) -> bool:
     """Whether `candidate` can be run, and its cluster is in no way less wise than `original`'s.
 

@@ -12,9 +12,9 @@ from enum import StrEnum
 
 import msgspec
 
-from chaos.experiment.structs import Experiment
+from chaos.experiment.structs import Experiment, microseconds
 from chaos.exploration.play import PlayedFinding, PlayedRun, PlayResult
-from chaos.exploration.shrink.edits import Sizes, is_sound, moved, sizes_of
+from chaos.exploration.shrink.edits import Sizes, is_sound, moved, sizes_of, with_wait
 from chaos.exploration.shrink.passes import FAULTS, STRUCTURE, ShrinkPass, cut_off, wording
 from chaos.exploration.signature import Signature
 
@@ -26,6 +26,9 @@ SHIFTS_US = (350_000, 750_000, 1_100_000, 1_600_000)
 """By so much later, and each under a network seed of its own, a plan has to go on failing that only
 says the same more simply. In virtual time a steady state is always reached at the same phase of all
 heartbeats; on a real cluster it is not."""
+SHORTER_WAITS = ("20s", "40s")
+"""Bounds of liveness to try instead of a longer one: a group that never comes back is waited for as
+long as its bound says, and that is then what a run costs. What is left is confirmed in full."""
 MAX_RUNS = 600
 MAX_ROUNDS = 6
 
@@ -116,6 +119,8 @@ class Shrinker:
         self._runs = 0
         self._does = ""
         self._tried: dict[bytes, int] = {}  # candidate that did not fail -> seeds it was given
+        self._waits: tuple[str, ...] = ()
+        """Shorter bounds of liveness that may do, the one in use first; none: the experiment's."""
 
     def shrink(self, experiment: Experiment, seed: int, signature: Signature) -> Shrunk:
         """Return the smallest schedule found that fails as `experiment` does under `seed`.
@@ -135,9 +140,11 @@ class Shrinker:
         if finding is None:
             raise DoesNotFail(played_text(played))
         self._finding = finding
+        self._confirmed = (experiment, seed, finding)
         self._sure: tuple[tuple[int, int], ...] = ()  # network seed, how much later
         end = ShrinkEnd.SMALLEST
         try:
+            self._shorten_wait(played)
             if played.steady_us is not None:
                 self._run_pass(cut_off(finding.time_us - played.steady_us), seeds=1)
             self._rounds()
@@ -145,6 +152,7 @@ class Shrinker:
             end = enough.end
         except KeyboardInterrupt:
             end = ShrinkEnd.INTERRUPTED
+        self._end_in_full(may_run=end is not ShrinkEnd.INTERRUPTED)
         return Shrunk(
             experiment=self._best,
             seed=self._seed,
@@ -215,7 +223,51 @@ class Shrinker:
             while True:
                 candidate = steps.send(self._accepts(candidate, seeds))
         except StopIteration:
+            self._confirm()
+
+    # -- how long a group is waited for --
+
+    def _shorten_wait(self, played: PlayedRun) -> None:
+        """Wait less long from now on, if `played` waited long and the same shows then."""
+        bound_us = microseconds(self._original.run.liveness_timeout)
+        waits = [wait for wait in SHORTER_WAITS if microseconds(wait) < bound_us]
+        over_us = (played.steady_us or 0) + self._before.horizon_us
+        if not waits or played.virtual_us - over_us <= microseconds(waits[0]):
             return
+        self._does = "waiting less long"
+        for number, wait in enumerate(waits):
+            if self._judge(with_wait(self._best, wait), self._seed) is not None:
+                self._waits = tuple(waits[number:])
+                return
+
+    def _confirm(self) -> None:
+        """See that the best fails when it is waited for in full, too.
+
+        If it does not, it was only slow: the search goes on from the last one that did, and waits
+        longer.
+        """
+        if self._best == self._confirmed[0]:
+            return
+        if self._waits:
+            finding = self._judge(self._best, self._seed, in_full=True)
+            if finding is None:
+                self._best, self._seed, self._finding = self._confirmed
+                self._waits = self._waits[1:]
+                return
+            self._finding = finding
+        self._confirmed = (self._best, self._seed, self._finding)
+
+    def _end_in_full(self, *, may_run: bool) -> None:
+        """Go back to the last one that was confirmed, unless the best can be confirmed at once."""
+        if self._waits and may_run and self._best != self._confirmed[0]:
+            finding = self._finding_of(self._best, self._seed, in_full=True)
+            if finding is not None:
+                self._confirmed = (self._best, self._seed, finding)
+        if self._waits:
+            self._best, self._seed, self._finding = self._confirmed
+        self._waits = ()
+
+    # -- what a run says --
 
     def _accepts(self, candidate: Experiment, seeds: int) -> bool:
         """Take `candidate` for the best if it fails under one of so many seeds; say whether."""
@@ -241,7 +293,9 @@ class Shrinker:
             for seed, shift_us in self._sure
         )
 
-    def _judge(self, candidate: Experiment, seed: int) -> PlayedFinding | None:
+    def _judge(
+        self, candidate: Experiment, seed: int, *, in_full: bool = False
+    ) -> PlayedFinding | None:
         """Return the finding that was looked for. Raises: _Enough, KeyboardInterrupt."""
         if self._stop_requested():
             raise _Enough(ShrinkEnd.INTERRUPTED)
@@ -249,9 +303,13 @@ class Shrinker:
             raise _Enough(ShrinkEnd.RUNS)
         if self._now_s() >= self._deadline_s:
             raise _Enough(ShrinkEnd.TIME)
-        return self._finding_of(candidate, seed)
+        return self._finding_of(candidate, seed, in_full=in_full)
 
-    def _finding_of(self, candidate: Experiment, seed: int) -> PlayedFinding | None:
+    def _finding_of(
+        self, candidate: Experiment, seed: int, *, in_full: bool = False
+    ) -> PlayedFinding | None:
+        if self._waits and not in_full:
+            candidate = with_wait(candidate, self._waits[0])
         played = self._play(candidate, seed, self._signature)
         if played.result is PlayResult.INTERRUPTED:
             raise KeyboardInterrupt

@@ -13,6 +13,7 @@ from benchmarks.planted_bugs.record import PAGE, is_found, page
 from chaos.experiment.structs import Experiment
 from chaos.exploration.play import PlayedFinding, PlayedRun, PlayResult, play
 from chaos.exploration.shrink.edits import sizes_of
+from chaos.exploration.shrink.shrink import ShrinkEnd, Shrinker
 from chaos.exploration.signature import Signature
 from chaos.exploration.space import Space, load_space
 from cluster.broker.coordination.appends import CoordinatorAppends
@@ -89,7 +90,7 @@ def test_shortest_schedules_of_the_first_few_are_shrunk(
     def drawn_with(_: Space, seed: int) -> Experiment:
         return replace(drawn, faults=drawn.faults[:1] * faults.get(seed, 50))
 
-    def played(_: Experiment, seed: int) -> PlayedRun:
+    def played(_: Experiment, seed: int, **__: object) -> PlayedRun:
         if seed in faults and planted:
             return PlayedRun(seed=seed, result=PlayResult.VIOLATED, findings=(finding,))
         return PlayedRun(seed=seed, result=PlayResult.PASS)
@@ -141,6 +142,30 @@ def test_run_after_a_planted_bug_has_the_digest_of_the_run_before() -> None:
         with_bug = play(experiment, 3).digest
     assert play(experiment, 3).digest == before
     assert with_bug != before
+
+
+@pytest.mark.slow
+def test_a_group_that_never_comes_back_in_a_long_plan_is_shrunk_in_few_runs() -> None:
+    """Of 74 faults at most 5 are left after 60 runs: seconds, because nobody waits two minutes."""
+    experiment = drawn_schedule("seventy_four_faults")
+    bug = BUGS["unfence_elects_nobody"]
+    runs: list[PlayedRun] = []
+
+    def play_with_bug(candidate: Experiment, seed: int, signature: Signature) -> PlayedRun:
+        with bug.planted():
+            runs.append(play(candidate, seed, stop_at=signature, invariants_every=None))
+        return runs[-1]
+
+    anything = Signature(check="liveness", claim="")
+    finding = min(play_with_bug(experiment, 614, anything).findings, key=lambda f: f.time_us)
+    shrinker = Shrinker(play_with_bug, now_s=lambda: 0.0, deadline_s=1.0, last_s=1.0, max_runs=60)
+    shrunk = shrinker.shrink(experiment, 614, finding.signature)
+
+    assert (shrunk.before.faults, shrunk.end) == (74, ShrinkEnd.RUNS)
+    assert shrunk.after.faults <= 5
+    assert shrunk.experiment.run == experiment.run
+    # Waited for in full, as the file says, a run takes 110 s on average.
+    assert sum(run.virtual_us for run in runs) < 80_000_000 * len(runs)
 
 
 def test_list_of_bugs_is_the_one_that_was_written_down_first() -> None:

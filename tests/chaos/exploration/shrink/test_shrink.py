@@ -19,6 +19,7 @@ from chaos.experiment.structs import (
     microseconds,
 )
 from chaos.exploration.play import PlayedFinding, PlayedRun, PlayResult
+from chaos.exploration.shrink.edits import sizes_of
 from chaos.exploration.shrink.shrink import (
     FEW_SEEDS,
     NETWORK_SEEDS,
@@ -129,6 +130,26 @@ def shrunk(
         base=base,
     )
     return shrinker.shrink(whole, seed, LOST)
+
+
+class SlowPlay(FakePlay):
+    """A run that lasts as long as its bound of liveness says; it fails where `fails` does."""
+
+    def __call__(self, experiment: Experiment, seed: int, signature: Signature) -> PlayedRun:
+        """Return the run, which ends with its bound."""
+        played = super().__call__(experiment, seed, signature)
+        bound_us = microseconds(experiment.run.liveness_timeout)
+        return replace(played, virtual_us=STEADY_US + horizon_us(experiment) + bound_us)
+
+
+def horizon_us(experiment: Experiment) -> int:
+    """Return when an experiment is healed, from the steady state on."""
+    return sizes_of(experiment).horizon_us
+
+
+def waits(play: FakePlay) -> list[str]:
+    """Return the bounds of liveness of what was played."""
+    return [played.run.liveness_timeout for played, _ in play.played]
 
 
 def faults_named(experiment: Experiment, name: str) -> list[FaultDefinition]:
@@ -470,6 +491,57 @@ def test_time_is_limited_by_the_clock_that_was_given() -> None:
 
     assert found.end is ShrinkEnd.TIME
     assert len(play.played) == 6
+
+
+def test_a_group_that_never_comes_back_is_waited_for_less_long() -> None:
+    """What is left is confirmed in full after each pass that changed it, and keeps its bound."""
+    whole = experiment(fault("2s"), fault("9s", "pause"), fault("15s"))
+    play = SlowPlay(lambda candidate, _: bool(faults_named(candidate, "pause")))
+    left = shrunk(play, whole)
+
+    bound = whole.run.liveness_timeout
+    assert bound == "60s"
+    assert [each.fault for each in left.experiment.faults] == ["pause"]
+    assert left.experiment.run.liveness_timeout == bound
+    assert waits(play)[:3] == [bound, "20s", "20s"]
+    assert 0 < waits(play)[1:].count(bound) < 20 < waits(play).count("20s")
+    assert play.played[-1][0].run.liveness_timeout in ("20s", bound)
+
+
+def test_what_was_only_slow_is_waited_for_longer_and_not_taken() -> None:
+    """One fault alone is over after half a minute, which a short wait takes for never."""
+
+    def fails(candidate: Experiment, _: int) -> bool:
+        wait_us = microseconds(candidate.run.liveness_timeout)
+        return len(candidate.faults) >= 2 or wait_us < 30_000_000
+
+    play = SlowPlay(fails)
+    left = shrunk(play, experiment(fault("2s"), fault("9s", "pause"), fault("15s")))
+
+    assert len(left.experiment.faults) == 2
+    assert set(waits(play)) == {"20s", "40s", "60s"}
+    assert left.finding is not None
+    assert fails(left.experiment, 0)
+
+
+def test_when_the_runs_are_used_up_what_is_left_is_confirmed_all_the_same() -> None:
+    def fails(candidate: Experiment, _: int) -> bool:
+        return len(candidate.faults) >= 2 or microseconds(candidate.run.liveness_timeout) < 100e6
+
+    for limit in range(2, 30):
+        play = SlowPlay(fails)
+        left = shrunk(play, experiment(fault("2s"), fault("9s"), fault("15s")), max_runs=limit)
+        assert fails(left.experiment, 0), limit
+        assert len(play.played) <= limit + 1
+
+
+def test_a_short_bound_of_its_own_is_not_shortened() -> None:
+    whole = experiment(fault("2s"), fault("9s", "pause"))
+    whole = replace(whole, run=replace(whole.run, liveness_timeout="20s"))
+    play = SlowPlay(lambda candidate, _: bool(faults_named(candidate, "pause")))
+    shrunk(play, whole)
+    assert set(waits(play)) <= {"20s", "60s"}  # the default of that setting is tried, too
+    assert waits(play)[:4] == ["20s"] * 4
 
 
 def test_an_interrupt_leaves_the_best_so_far() -> None:

@@ -1,0 +1,70 @@
+"""How much CPU it takes to shrink a long plan whose groups never come back.
+
+The plan is tests/schedules/seventy_four_faults.yaml, played with a planted bug. The baseline is the
+whole plan played once: what every candidate would cost that is no shorter and is waited for in
+full.
+"""
+
+import time
+from pathlib import Path
+
+from benchmarks.measurement import Measurement
+from benchmarks.planted_bugs.bugs import BUGS
+from chaos.experiment.loader import load_experiment
+from chaos.experiment.structs import Experiment
+from chaos.exploration.play import PlayedRun, play
+from chaos.exploration.shrink.shrink import Shrinker, ShrinkProgress
+from chaos.exploration.signature import Signature
+
+ROOT = Path(__file__).resolve().parent.parent
+SCHEDULE = ROOT / "tests" / "schedules" / "seventy_four_faults.yaml"
+SEED = 614
+BUG = "unfence_elects_nobody"
+FAULTS_GOAL = 5
+CPU_GOAL_S = 60.0
+ANYTHING = Signature(check="liveness", claim="")
+
+
+def run() -> tuple[Measurement, ...]:
+    """Shrink the plan, and say when at most FAULTS_GOAL faults were left."""
+    experiment = load_experiment(str(SCHEDULE)).experiment
+
+    def play_with_bug(candidate: Experiment, seed: int, signature: Signature) -> PlayedRun:
+        with BUGS[BUG].planted():
+            return play(candidate, seed, stop_at=signature, invariants_every=None)
+
+    began_s = time.process_time()
+    played = play_with_bug(experiment, SEED, ANYTHING)
+    whole_s = time.process_time() - began_s
+    finding = min(played.findings, key=lambda each: each.time_us)
+    began_s = time.process_time()
+    few: list[tuple[float, int]] = []
+
+    def progress(now: ShrinkProgress) -> None:
+        if not few and now.after.faults <= FAULTS_GOAL:
+            few.append((time.process_time() - began_s, now.runs))
+
+    shrinker = Shrinker(
+        play_with_bug,
+        now_s=time.process_time,
+        deadline_s=began_s + CPU_GOAL_S,
+        last_s=began_s + CPU_GOAL_S,
+        progress=progress,
+    )
+    shrunk = shrinker.shrink(experiment, SEED, finding.signature)
+    cpu_s = time.process_time() - began_s
+    took_s, runs = few[0] if few else (cpu_s, shrunk.runs)
+    return (
+        Measurement(
+            name=f"CPU until {shrunk.before.faults} faults are at most {FAULTS_GOAL}",
+            value=took_s,
+            unit="s",
+            baseline=whole_s,
+            baseline_name="the whole plan once",
+            ratio=took_s / whole_s,
+            goal=f"at most {CPU_GOAL_S:g} s",
+            met=bool(few) and took_s <= CPU_GOAL_S,
+            note=f"{runs} runs; {shrunk.after.faults} faults after {cpu_s:.0f} s and {shrunk.runs} "
+            f"runs ({shrunk.end})",
+        ),
+    )
