@@ -1,6 +1,6 @@
 """Benchmarks: each prints a ratio to a baseline measured in the same run.
 
 Reading order: `measurement` (what each returns), `profiles`; `virtual_loop`, `virtual_seconds`,
-`coordinator_core`, `ray_link`, `exploration`, `compiled`, `large_groups`, `report`, `many_runs`,
-`thousand_runs` (one benchmark each); `soak`, `recorded_page`, `planted_bugs`, `sight`.
+`coordinator_core`, `ray_link`, `exploration`, `compiled`, `large_groups`, `report`, `shrinking`,
+`many_runs`, `thousand_runs` (one benchmark each); `soak`, `recorded_page`, `planted_bugs`, `sight`.
 """
