@@ -2,5 +2,6 @@
 
 Reading order: `measurement` (what each returns), `profiles`; `virtual_loop`, `virtual_seconds`,
 `coordinator_core`, `ray_link`, `exploration`, `compiled`, `large_groups`, `report`, `shrinking`,
-`many_runs`, `thousand_runs` (one benchmark each); `soak`, `recorded_page`, `planted_bugs`, `sight`.
+`effort`, `many_runs`, `thousand_runs` (one benchmark each); `soak`, `recorded_page`,
+`planted_bugs`, `sight`.
 """

@@ -25,6 +25,7 @@ PARTS = (
     "ray_link",
     "report",
     "shrinking",
+    "effort",
     "many_runs",
 )
 LONG_PARTS = ("large_groups", "thousand_runs")

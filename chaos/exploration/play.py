@@ -13,6 +13,7 @@ from chaos.checkers.base import FindingSink
 from chaos.checkers.liveness import Liveness
 from chaos.checkers.registry import CheckSuite, context_of
 from chaos.experiment.structs import Experiment, to_cluster_spec
+from chaos.exploration.effort import Effort
 from chaos.exploration.gc_pause import collecting_afterwards
 from chaos.exploration.marks.registry import CoverageMarks
 from chaos.exploration.signature import Signature, signature_of
@@ -56,7 +57,7 @@ class PlayedRun(msgspec.Struct, frozen=True, kw_only=True):
     `marks.MARKS`, sorted; `requests` counts those that reached a live node, by the name of their
     API; `events` are the callbacks of the loop (frames, timers, steps of tasks).
     `excused` counts the cases in which a promise did not hold, as it may, by check and excuse
-    ("liveness: all members are dead").
+    ("liveness: all members are dead"). `effort` counts what `effort.Effort` does.
     Units: `virtual_us` is how long the run took on its own clock, `steady_us` when its steady state
     was reached, None if never. `digest` and `trail` are those of the trace without messages.
     """
@@ -77,6 +78,7 @@ class PlayedRun(msgspec.Struct, frozen=True, kw_only=True):
     virtual_us: int = 0
     steady_us: int | None = None
     excused: dict[str, int] = {}
+    effort: dict[str, int] = {}
 
 
 def play(
@@ -119,12 +121,13 @@ def _play(
     suite = CheckSuite(context, experiment.checks)
     digest = TraceDigest()
     marks = CoverageMarks(context, suite.evidence)
+    effort = Effort()
     runtime = VirtualRuntime(
         to_cluster_spec(experiment),
         seed=seed,
         run_id="explore",
         # Marks ask for what was true before a row; the suite gives the row to the shared evidence.
-        observers=(marks.observe, suite.observe, digest, *observers),
+        observers=(marks.observe, suite.observe, digest, effort.observe, *observers),
         trace_messages=False,
         invariants_every=invariants_every,
     )
@@ -144,7 +147,7 @@ def _play(
     if tell is not None:
         for finding in results.findings:
             tell(finding)
-    return _played(seed, results, digest, marks.reached(), runtime)
+    return _played(seed, results, digest, marks.reached(), runtime, effort)
 
 
 def _played(
@@ -153,6 +156,7 @@ def _played(
     digest: TraceDigest,
     marks: tuple[str, ...],
     runtime: VirtualRuntime,
+    effort: Effort,
 ) -> PlayedRun:
     findings: dict[Signature, PlayedFinding] = {}
     for finding in results.findings:
@@ -183,6 +187,7 @@ def _played(
             for check in results.checks
             for excuse, cases in sorted(check.excused.items())
         },
+        effort=effort.counts(),
     )
 
 

@@ -4,6 +4,7 @@ A verdict is about the cluster. Runs in which the lab failed, and seeds that gav
 told apart from it: they make the exit code that of an internal error, never a verdict.
 """
 
+from collections import Counter
 from pathlib import Path
 
 import msgspec
@@ -79,13 +80,22 @@ class ReachedMark(msgspec.Struct, frozen=True, kw_only=True):
     runs: int
 
 
+class EffortOfRuns(msgspec.Struct, frozen=True, kw_only=True):
+    """How much of something the runs needed: the median run, nine in ten, the most, and all."""
+
+    p50: int
+    p90: int
+    max: int
+    sum: int
+
+
 class ExplorationResults(msgspec.Struct, frozen=True, kw_only=True):
     """results.json of an exploration.
 
     Units: `virtual_us` of the runs' own clocks in all; `busy_s` are seconds of processors, all
     interruptions bridged; `elapsed_s` and `runs_per_minute` are of the last session alone.
-    Shape: `runs` counts by result, `excused` runs by check and excuse; `lost` are seeds that ended
-    every worker which played them.
+    Shape: `runs` counts by result, `excused` runs by check and excuse, `effort` is by what is
+    counted; `lost` are seeds that ended every worker which played them.
     """
 
     outcome: RunOutcome
@@ -102,6 +112,7 @@ class ExplorationResults(msgspec.Struct, frozen=True, kw_only=True):
     marks: tuple[ReachedMark, ...]
     marks_unreached: tuple[str, ...]
     excused: dict[str, int]
+    effort: dict[str, EffortOfRuns] = {}
     faults_hit: int
     faults_missed: int
     commits: int
@@ -169,6 +180,7 @@ def results_of(
         ),
         marks_unreached=unreached(tally),
         excused=dict(sorted(tally.excused.items())),
+        effort={name: _effort_of(runs) for name, runs in tally.effort.items()},
         faults_hit=tally.faults_hit,
         faults_missed=tally.faults_missed,
         commits=tally.commits,
@@ -244,3 +256,14 @@ def _reasons(
         for reason, seeds in reasons.items()
     ]
     return tuple(sorted(groups, key=lambda each: (each.allowed, -each.runs, each.reason)))
+
+
+def _effort_of(runs: Counter[int]) -> EffortOfRuns:
+    """Return the distribution of a count: `runs` has how many runs needed so much."""
+    each = sorted(runs.elements())
+    return EffortOfRuns(
+        p50=each[(len(each) - 1) // 2],
+        p90=each[(len(each) - 1) * 9 // 10],
+        max=each[-1],
+        sum=sum(each),
+    )

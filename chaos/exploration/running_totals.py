@@ -69,7 +69,8 @@ class Tally:
     Shape: `unknown` and `broken` are the reasons with every number as N, each with its seeds;
     `lost` are seeds that ended every worker that tried them, with the reason; `rechecked` counts
     those that were played again, `rechecked_elsewhere` those of them in another process.
-    `excused` counts the runs in which each excuse applied.
+    `excused` counts the runs in which each excuse applied, `effort` those that needed so much, by
+    what is counted.
     `results` counts runs, BROKEN ones with those that were lost.
     """
 
@@ -83,6 +84,7 @@ class Tally:
         self.lost: dict[int, str] = {}
         self.marks: Counter[str] = Counter()
         self.excused: Counter[str] = Counter()
+        self.effort: dict[str, Counter[int]] = {}
         self.to_recheck: dict[int, str] = {}
         self.rechecked = 0
         self.rechecked_elsewhere = 0
@@ -131,6 +133,8 @@ class Tally:
         self.results[run.result] += 1
         self.marks.update(run.marks)
         self.excused.update(run.excused.keys())
+        for name, count in run.effort.items():
+            self.effort.setdefault(name, Counter())[count] += 1
         self.faults_hit += run.faults_hit
         self.faults_missed += run.faults_missed
         self.commits += run.commits

@@ -43,6 +43,7 @@ def print_exploration(
             for excuse, runs in results.excused.items()
         ),
     )
+    _print_effort(console, results)
     _print_marks(console, results)
     print_path(console, "exploration", path)
     if results.outcome is RunOutcome.INTERRUPTED or _is_unfinished(manifest, results):
@@ -114,6 +115,17 @@ def _print_finding(console: Console, found: FoundGroup) -> None:
     print_lines(console, lines)
     for command in (found.replay, found.shrink):
         console.print(Text(f"  {command}"), soft_wrap=True)
+
+
+def _print_effort(console: Console, results: ExplorationResults) -> None:
+    """Print what a run needed. No violation: it is there to be compared with another version's."""
+    told = (
+        f"{name.replace('_', ' ')} {each.p50}, {each.p90}, {each.max}"
+        for name, each in results.effort.items()
+        if each.sum
+    )
+    if text := "; ".join(told):
+        console.print(Text(f"a run needed (median, p90, max): {text}"))
 
 
 def _print_failures(console: Console, results: ExplorationResults) -> None:

@@ -1,0 +1,135 @@
+"""What explored runs needed, against the recorded distribution: waste is a regression.
+
+Seeds 0 to 99 of explorations/standard.yaml are played; each count (rebalances, truncations ...,
+requests by API) is added up and set beside the recorded sum. The same seeds are the same plans, so
+the runs are compared one by one: a count has grown if it is more than GROWN times the recorded one
+and the mean difference lies more than SURE standard errors above zero.
+
+`python -m benchmarks.effort --record` writes a new record, after a change that is meant to change
+what runs need, or that changes the space.
+"""
+
+import argparse
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from benchmarks.measurement import Measurement, commit
+from chaos.exploration.batches import play_seed
+from chaos.exploration.play import PlayedRun, PlayResult
+from chaos.exploration.space import load_space
+
+SEEDS = 100
+GROWN = 1.03
+SURE = 3.0
+RECORD = Path(__file__).with_name("effort_recorded.json")
+SPACE = "standard"
+
+
+class Recorded(msgspec.Struct, frozen=True, kw_only=True):
+    """The record. Shape: `counts` has one number for each seed from 0 on, by what is counted."""
+
+    commit: str
+    counts: dict[str, list[int]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One count, now and as recorded; `errors` is the mean difference in standard errors."""
+
+    name: str
+    now: int
+    recorded: int
+    errors: float
+
+    @property
+    def has_grown(self) -> bool:
+        """Whether it is a regression."""
+        return self.now > GROWN * self.recorded and self.errors > SURE
+
+
+def counts_of(runs: Sequence[PlayedRun]) -> dict[str, list[int]]:
+    """Return what each run needed, by what is counted."""
+    names = sorted({name for run in runs for name in (*run.effort, *_requests(run))})
+    return {
+        name: [({**run.effort, **_requests(run)}).get(name, 0) for run in runs] for name in names
+    }
+
+
+def compare(
+    now: Mapping[str, Sequence[int]], recorded: Mapping[str, Sequence[int]]
+) -> list[Change]:
+    """Return how each count changed, those that grew most surely first."""
+    return sorted(
+        (
+            _change(name, now.get(name, [0] * SEEDS), recorded.get(name, [0] * SEEDS))
+            for name in now.keys() | recorded.keys()
+        ),
+        key=lambda change: (-change.errors, change.name),
+    )
+
+
+def run() -> tuple[Measurement, ...]:
+    """Play the seeds and compare."""
+    recorded = msgspec.json.decode(RECORD.read_bytes(), type=Recorded)
+    changes = compare(counts_of(_played()), recorded.counts)
+    grown = [change.name for change in changes if change.has_grown]
+    worst = max(changes, key=lambda change: change.now / max(change.recorded, 1))
+    for change in changes:
+        ratio = change.now / change.recorded if change.recorded else math.nan
+        print(
+            f"{change.name:32} {change.now:>9,} recorded {change.recorded:>9,}  "
+            f"ratio {ratio:5.3f}  {change.errors:+6.1f} standard errors"
+        )
+    return (
+        Measurement(
+            name=f"counts that have grown in {SEEDS} runs",
+            value=float(len(grown)),
+            unit="counts",
+            baseline=float(len(changes)),
+            baseline_name=f"all, recorded at {recorded.commit}",
+            ratio=len(grown) / len(changes),
+            goal="none",
+            met=not grown,
+            note=", ".join(grown) or f"largest ratio: {worst.name}",
+        ),
+    )
+
+
+def _requests(run: PlayedRun) -> dict[str, int]:
+    return {f"requests {api}": count for api, count in run.requests.items()}
+
+
+def _change(name: str, now: Sequence[int], recorded: Sequence[int]) -> Change:
+    differences = [new - old for new, old in zip(now, recorded, strict=True)]
+    mean = statistics.fmean(differences)
+    error = statistics.stdev(differences) / math.sqrt(len(differences))
+    errors = 0.0 if mean == 0 else mean / error if error else math.copysign(math.inf, mean)
+    return Change(name=name, now=sum(now), recorded=sum(recorded), errors=errors)
+
+
+def _played() -> list[PlayedRun]:
+    space = load_space(SPACE)
+    runs = [play_seed(space, seed) for seed in range(SEEDS)]
+    failed = [run.seed for run in runs if run.result is not PlayResult.PASS]
+    if failed:
+        raise RuntimeError(f"seeds {failed} of {SPACE} do not pass: nothing is compared")
+    return runs
+
+
+def main() -> None:
+    """Write a new record."""
+    parser = argparse.ArgumentParser(description="Records what explored runs need.")
+    parser.add_argument("--record", action="store_true", required=True, help="write a new record")
+    parser.parse_args()
+    record = Recorded(commit=commit(), counts=counts_of(_played()))
+    RECORD.write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=0) + b"\n")
+    print(f"recorded {len(record.counts)} counts of {SEEDS} runs")
+
+
+if __name__ == "__main__":
+    main()

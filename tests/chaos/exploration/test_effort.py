@@ -1,0 +1,87 @@
+"""What a run needed is counted; and growth that is no chance is told from chance."""
+
+import pytest
+
+from benchmarks.effort import SEEDS, compare, counts_of
+from chaos.exploration.effort import UNUSED, Effort
+from chaos.exploration.play import PlayedRun, PlayResult, play
+from protocol.trace import TraceEvent, TraceKind, TraceRow, stamp
+from tests.support.worlds.planted import small
+
+CRASH: dict[str, object] = {
+    "at": "2s",
+    "fault": "crash",
+    "target": "coordinator-of(readers)",
+    "duration": "5s",
+}
+
+
+def row(kind: TraceKind, generation: int | None = None, *, node: str = "broker-0") -> TraceRow:
+    """Return a row of a coordinator."""
+    event = TraceEvent(kind=kind, group="readers", generation=generation)
+    return stamp(event, run="r", time_us=0, node_time_us=0, seq=0, node=node, incarnation=0)
+
+
+def counted(*rows: TraceRow) -> dict[str, int]:
+    """Return what the rows tell of."""
+    effort = Effort()
+    for each in rows:
+        effort.observe(each)
+    return {name: count for name, count in effort.counts().items() if count}
+
+
+def test_rows_are_counted_by_what_they_tell() -> None:
+    assert counted(
+        row(TraceKind.REBALANCE_STARTED),
+        row(TraceKind.REBALANCE_STARTED),
+        row(TraceKind.LOG_TRUNCATED),
+        row(TraceKind.COMMIT_STORED),
+    ) == {"rebalances": 2, "truncations": 1}
+
+
+def test_generation_whose_assignment_was_never_stored_is_unused() -> None:
+    """By its own coordinator: the other side of a split brain may begin one of the same number."""
+    assert counted(
+        row(TraceKind.GENERATION_STARTED, 1),
+        row(TraceKind.GENERATION_STARTED, 2),
+        row(TraceKind.GENERATION_STARTED, 2, node="broker-1"),
+        row(TraceKind.ASSIGNMENT_STORED, 1),
+        row(TraceKind.ASSIGNMENT_STORED, 2, node="broker-1"),
+    ) == {UNUSED: 1}
+
+
+def test_a_crash_of_the_coordinator_costs_an_election_and_a_load() -> None:
+    played = play(small(CRASH), 1)
+    assert played.result is PlayResult.PASS
+    assert played.effort["leaders_elected"] > 0
+    assert played.effort["loads"] > 0
+    assert played.effort["coordinators_lost"] > 0
+
+
+def test_counts_of_runs_have_requests_too_and_a_zero_where_there_were_none() -> None:
+    runs = [
+        PlayedRun(seed=0, result=PlayResult.PASS, effort={"loads": 1}, requests={"Fetch": 7}),
+        PlayedRun(seed=1, result=PlayResult.PASS, effort={"loads": 0}),
+    ]
+    assert counts_of(runs) == {"loads": [1, 0], "requests Fetch": [7, 0]}
+
+
+@pytest.mark.parametrize(
+    ("now", "has_grown"),
+    [
+        ([10] * SEEDS, False),
+        ([11] * SEEDS, True),  # each run needs one more
+        ([10, 10, 10, 11] * (SEEDS // 4), False),  # sure, and two in a hundred: let it be
+        ([60, *[10] * (SEEDS - 1)], False),  # one run needs five times as much: chance
+        ([9] * SEEDS, False),
+    ],
+)
+def test_growth_is_a_regression_if_it_is_large_and_sure(now: list[int], has_grown: bool) -> None:
+    (change,) = compare({"truncations": now}, {"truncations": [10] * SEEDS})
+    assert change.has_grown is has_grown
+    assert (change.now, change.recorded) == (sum(now), 10 * SEEDS)
+
+
+def test_what_never_happened_before_is_compared_with_none() -> None:
+    (change,) = compare({"produces_failed": [2, 3] * (SEEDS // 2)}, {})
+    assert (change.recorded, change.has_grown) == (0, True)
