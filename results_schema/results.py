@@ -102,6 +102,8 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
     Units: times are microseconds of the run's clock. `reasons` say why a verdict is unknown or the
     tool failed; `steady_at_us` is None if the steady state was never reached. The run's clock was
     `time_scale` times faster than a real one: what hardware takes looks as much longer.
+    `exit_code` is the run's own, by outcome and verdict: 130 of one that a closed pipe interrupted,
+    though the command whose output it was ends with 141.
     """
 
     outcome: RunOutcome

@@ -9,7 +9,7 @@ import pytest
 
 from chaos.results.run_directory import PastRun, list_runs
 from results_schema.manifest import RunStatus
-from results_schema.results import RunOutcome, Verdict
+from results_schema.results import EXIT_INTERRUPTED, RunOutcome, Verdict
 from tests.support.harness.command_line import COMMAND_TIMEOUT_S, CommandLine
 from tests.support.harness.terminal import TerminalCommand
 
@@ -43,6 +43,7 @@ def check_healed_and_stopped(past: PastRun) -> None:
     results = past.results()
     assert results is not None
     assert (results.outcome, results.verdict) == (RunOutcome.INTERRUPTED, Verdict.UNKNOWN)
+    assert results.exit_code == EXIT_INTERRUPTED  # the run's own; the command ends with 141
     assert [entry.fault_id for entry in past.journal() if entry.in_force] == []
     assert "stage stopping" in (past.path / "log.txt").read_text()
 
