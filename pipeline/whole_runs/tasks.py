@@ -46,23 +46,25 @@ def analyze_by_run(
     # Large ones at half of the processors: what two of them hold is all that a laptop can spare.
     small = [run for run in runs if run.rows <= LARGE_ROWS]
     large = [run for run in runs if run.rows > LARGE_ROWS]
-    at_once = max(1, context.defaultParallelism // 2)
 
     def run_jobs() -> dict[str, RunSummary | _Refused | None]:
         context.setJobGroup(tag, "whole runs")
         context.addJobTag(tag)
         context.setInterruptOnCancel(True)
+        at_once = max(1, context.defaultParallelism // 2)
         found: dict[str, RunSummary | _Refused | None] = {}
         for together, slices in ((small, len(small)), (large, min(at_once, len(large)))):
             if together:
                 found |= dict(context.parallelize(together, slices).map(_task).collect())
         return found
 
-    with ThreadPoolExecutor(1, thread_name_prefix="coordlab-runs") as pool:
+    # Two threads speak to the JVM, this one does not: a Ctrl-C in the middle of a call would close
+    # the connection, and be told with a traceback.
+    with ThreadPoolExecutor(2, thread_name_prefix="coordlab-runs") as pool:
         future = pool.submit(run_jobs)
         try:
             while not wait([future], timeout=LOOK_AGAIN_S).done:
-                told(_tasks_done(context, tag))
+                told(pool.submit(_tasks_done, context, tag).result())
             found = future.result()
         except BaseException:
             stop_jobs([future], context, tag)
