@@ -522,17 +522,21 @@ def _group_loaded(turn: Turn, group: Group) -> None:
 
     Source: Kafka `onGroupLoaded`.
     """
+    detail: dict[str, object] = {
+        "state": group.state.value,
+        "members": list(group.members),
+        "offsets": len(group.offsets),
+    }
+    pending = group.offsets.producers()
+    if pending:
+        detail["pending"] = list(pending)
     turn.trace(
         TraceEvent(
             kind=TraceKind.GROUP_LOADED,
             group=group.group_id,
             partition=str(offsets_partition(group.partition)),
             generation=group.generation_id,
-            detail={
-                "state": group.state.value,
-                "members": list(group.members),
-                "offsets": len(group.offsets),
-            },
+            detail=detail,
         )
     )
     if len(group.members) > turn.config.group_max_size:

@@ -65,7 +65,7 @@ class RunStageDetail(Detail):
     """Detail of RUN_STAGE."""
 
     stage: str
-    """starting, steady, faults, healing, liveness, verifying or stopping."""
+    """starting, steady, faults, healing, liveness, recovery, verifying or stopping."""
     timeout_us: int | None = None
     """Longest duration of the stage, microseconds."""
 
@@ -293,6 +293,8 @@ class GroupLoadedDetail(Detail):
     """Member ids."""
     offsets: int
     """Number of committed offsets."""
+    pending: tuple[int, ...] = ()
+    """Producer ids of open transactions that commit offsets."""
 
 
 class TransitionDetail(Detail, rename={"from_": "from"}):
@@ -363,6 +365,8 @@ class TransactionsLoadedDetail(Detail):
     """Records read."""
     transactional_ids: int
     """Transactional ids of the partition."""
+    open: dict[str, str] = {}
+    """State of each transactional id whose transaction is open, or waits for markers."""
 
 
 class TransactionStateDetail(TransitionDetail):

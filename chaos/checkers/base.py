@@ -62,6 +62,13 @@ class Checker(ABC):
         """Return the figures so far that are no verdict; see CheckReport."""
         return {}
 
+    def unsettled(self, now_us: int) -> tuple[str, ...]:
+        """Return what the promise still waits for, in words; nothing once a bound is over.
+
+        A run with a `recovery_timeout` goes on as long as there is anything.
+        """
+        return ()
+
     def found(
         self,
         summary: str,

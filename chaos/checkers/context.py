@@ -21,11 +21,11 @@ class GroupExpectation:
     Shape: `consumers` are node names, `late` those of them that the run starts itself: they count
     from their NODE_STARTED on. `offsets_partition` is printed as in the trace, and so are
     `transaction_partitions`, those of its members' transactional ids, if they commit in
-    transactions.
-    Units: the longest of any member, but for `max_poll_interval_us`, the shortest, and for
-    `eviction_us`: the shortest time after which a coordinator may drop a silent member, of
-    session.timeout.ms and max.poll.interval.ms. `application_us` is what the application takes
-    between two polls, if the first returns as many records as it may.
+    transactions; `partitions` are those of its topics.
+    Units: the longest of any member, but for `max_poll_interval_us`, the shortest (the longest is
+    `rebalance_timeout_us`), and for `eviction_us`: the shortest time after which a coordinator may
+    drop a silent member, of session.timeout.ms and max.poll.interval.ms. `application_us` is what
+    the application takes between two polls, if the first returns as many records as it may.
     """
 
     consumers: tuple[str, ...]
@@ -40,6 +40,8 @@ class GroupExpectation:
     retry_backoff_max_us: int = 1_000_000
     application_us: int = 50_000
     transaction_partitions: tuple[str, ...] = ()
+    partitions: tuple[str, ...] = ()
+    rebalance_timeout_us: int = 300_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +49,10 @@ class CheckContext:
     """What the checkers know of the experiment beside its trace.
 
     Units: `clock_error_us` bounds how far the clocks of two nodes are apart. `isr_recovery_us` is
-    the time in which a replica whose broker lives gets into its ISR, see `isr_recovery_us`.
+    the time in which a replica whose broker lives gets into its ISR, see `isr_recovery_us`;
+    `leader_balance_us` the interval in which preferred leaders are elected, None for never;
+    `recovery_timeout_us` how long the run waits for what recovers after the groups do. The timeout
+    of a transaction is the longest of any member.
     """
 
     groups: dict[str, GroupExpectation] = field(default_factory=dict)
@@ -57,6 +62,10 @@ class CheckContext:
     clock_error_us: int = 0
     isr_recovery_us: int = 120_000_000
     group_max_size: int = 2_147_483_647
+    leader_balance_us: int | None = None
+    recovery_timeout_us: int = 0
+    transaction_timeout_us: int = 60_000_000
+    transaction_cleanup_us: int = 10_000_000
 
 
 def detail_of(row: TraceRow) -> dict[str, Any]:

@@ -38,10 +38,11 @@ from chaos.checkers.evidence.coordinators import COORDINATOR_KINDS
 from chaos.checkers.evidence.fenced_members import FENCING_KINDS
 from chaos.checkers.evidence.living_members import PRESENCE_KINDS
 from chaos.checkers.evidence.lost_data import LOSS_KINDS
+from chaos.checkers.evidence.open_transactions import OPEN_KINDS
+from chaos.checkers.evidence.replicas import REPLICA_KINDS
 from chaos.checkers.evidence.session_ends import SESSION_KINDS, Session, SessionEnds
 from protocol.causes import MemberStateCause
 from protocol.errors import ErrorCode
-from protocol.ids import BrokerId, broker_name
 from protocol.trace import TraceKind, TraceRow
 from results_schema.evidence_text import seconds
 from results_schema.results import CheckReport
@@ -121,13 +122,9 @@ class Liveness(Checker):
             *PRESENCE_KINDS,
             *FENCING_KINDS,
             *LOSS_KINDS,
+            *REPLICA_KINDS,
             *SESSION_KINDS,
-            TraceKind.BROKER_FENCED,
-            TraceKind.BROKER_UNFENCED,
-            TraceKind.NODE_STOPPING,
-            TraceKind.TXN_COMMIT_PENDING,
-            TraceKind.TRANSACTION_COMPLETED,
-            TraceKind.TRANSACTION_STATE,
+            *OPEN_KINDS,
         }
     )
 
@@ -138,13 +135,9 @@ class Liveness(Checker):
         self._coordinators = self.evidence.coordinators
         self._fenced = self.evidence.fenced_members
         self._lost_data = self.evidence.lost_data
+        self._replicas = self.evidence.replicas
+        self._transactions = self.evidence.open_transactions
         self._session_ends = SessionEnds(context, self._coordinators, self._faults)
-        self._partitions: dict[str, tuple[str, tuple[str, ...]]] = {}  # leader, ISR
-        self._partition_rows: dict[str, TraceRow] = {}  # the controller's last of each partition
-        self._pending: dict[tuple[str, int], TraceRow] = {}  # (group, producer): first pending
-        self._transactions: dict[int, TraceRow] = {}  # producer -> its last TRANSACTION_STATE
-        self._replicas: dict[str, dict[str, None]] = {}  # partition -> brokers ever in its ISR
-        self._may_lead: dict[str, int] = {}  # unfenced brokers that do not stop -> since when
         self._healed: TraceRow | None = None
         self._waited_until_us: int | None = None
         self._judgement: _Judgement | None = None  # when the watch is over
@@ -166,18 +159,6 @@ class Liveness(Checker):
         match row.kind:
             case TraceKind.RUN_STAGE:
                 self._stage(row)
-            case TraceKind.LEADER_ELECTED | TraceKind.ISR_CHANGED:
-                self._partition_changed(row)
-            case TraceKind.BROKER_UNFENCED:
-                self._may_lead[row.peer or ""] = row.time_us
-            case TraceKind.TXN_COMMIT_PENDING if group is not None:
-                self._pending.setdefault((row.group or "", _producer_of(row)), row)
-            case TraceKind.TRANSACTION_COMPLETED:
-                self._pending.pop((row.group or "", _producer_of(row)), None)
-            case TraceKind.TRANSACTION_STATE:
-                self._transactions[_producer_of(row)] = row
-            case TraceKind.BROKER_FENCED | TraceKind.NODE_STOPPING:
-                self._may_lead.pop(row.peer or "", None)
             case TraceKind.NODE_STARTED | TraceKind.NODE_KILLED | TraceKind.NODE_STOPPED:
                 self._node_changed(row)
             case TraceKind.MEMBER_STATE if group is not None and row.error is not None:
@@ -257,18 +238,6 @@ class Liveness(Checker):
                     self._judgement = self._judge_groups(self._healed)
             case _:
                 pass
-
-    def _partition_changed(self, row: TraceRow) -> None:
-        if row.partition is None:
-            return
-        leader = self._partitions.get(row.partition, ("?", ()))[0]
-        if row.kind == TraceKind.LEADER_ELECTED:
-            leader = row.peer or ""
-        isr = detail_of(row).get("isr", ())
-        in_sync = tuple(broker_name(BrokerId(broker)) for broker in isr)
-        self._partitions[row.partition] = (leader, in_sync)
-        self._partition_rows[row.partition] = row
-        self._replicas.setdefault(row.partition, {}).update(dict.fromkeys(in_sync))
 
     def _present(self, group_id: str) -> list[str]:
         """Return the consumers whose application runs."""
@@ -421,23 +390,23 @@ class Liveness(Checker):
         own = [name for consumer in self._present(group_id) for name in assigned.get(consumer, ())]
         coordinators = (expected.offsets_partition, *expected.transaction_partitions)
         for partition in (*coordinators, *own):
-            known = self._partitions.get(partition)
-            if known is None or known[0]:
+            known = self._replicas.of(partition)
+            if known is None or known.leader:
                 continue
-            if any(broker in self._may_lead for broker in known[1]):
+            if any(broker in self._replicas.may_lead for broker in known.in_sync):
                 return None  # the controller has only to elect it
             return _Excuse(name="no replica that may lead", case=f"{partition} has no leader")
         for partition in coordinators:
             needed = self.context.min_insync_replicas
             if partition in expected.transaction_partitions:
                 needed = self.context.transaction_min_isr
-            known = self._partitions.get(partition)
-            if known is None or len(known[1]) >= needed:
+            known = self._replicas.of(partition)
+            if known is None or len(known.in_sync) >= needed:
                 continue
             if self._could_be_in_sync(partition, watched_until_us) < needed:
                 return _Excuse(
                     name="too few replicas in sync",
-                    case=f"{partition} has {len(known[1])} replica(s) in sync, under "
+                    case=f"{partition} has {len(known.in_sync)} replica(s) in sync, under "
                     f"min.insync.replicas {needed}",
                 )
         lacks_commits = all(each.endswith(NO_COMMIT) for each in self._missing(group_id))
@@ -455,10 +424,11 @@ class Liveness(Checker):
         """Return how many brokers with a replica have lived long enough to be in its ISR."""
         healed_us = 0 if self._healed is None else self._healed.time_us
         latest_us = now_us - self.context.isr_recovery_us
+        known = self._replicas.of(partition)
         return sum(
             max(since_us, healed_us) <= latest_us
-            for broker, since_us in self._may_lead.items()
-            if broker in self._replicas.get(partition, ())
+            for broker, since_us in self._replicas.may_lead.items()
+            if known is not None and broker in known.replicas
         )
 
     def _sessions_end_us(self, group_id: str) -> int:
@@ -513,11 +483,11 @@ class Liveness(Checker):
             partitions.update(dict.fromkeys(assigned.get(consumer, ())))
         rows = []
         for partition in partitions:
-            leader, in_sync = self._partitions.get(partition, ("?", ()))
-            if not leader or len(in_sync) < len(self._replicas.get(partition, ())):
-                rows.append(self._partition_rows[partition])
-        for (of_group, producer_id), pending in self._pending.items():
-            state = self._transactions.get(producer_id)
+            known = self._replicas.of(partition)
+            if known is not None and (not known.leader or len(known.in_sync) < len(known.replicas)):
+                rows.append(known.row)
+        for (of_group, producer_id), pending in self._transactions.unstable.items():
+            state = self._transactions.last_state(producer_id)
             carried_out = (
                 state is not None
                 and state.time_us > pending.time_us
@@ -526,9 +496,3 @@ class Liveness(Checker):
             if of_group == group_id and not carried_out:
                 rows += [pending] if state is None else [pending, state]
         return rows[:MAX_BLOCKING]
-
-
-def _producer_of(row: TraceRow) -> int:
-    """Return the producer that a row of a transaction is about."""
-    producer_id: int = detail_of(row)["producer_id"]
-    return producer_id

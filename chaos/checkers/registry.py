@@ -16,6 +16,8 @@ from chaos.checkers.liveness import Liveness
 from chaos.checkers.needless_rebalance import NeedlessRebalance
 from chaos.checkers.ownership import Ownership
 from chaos.checkers.processing import Processing
+from chaos.checkers.readers import Readers
+from chaos.checkers.recovery import Recovery
 from chaos.experiment.structs import Experiment, group_partition, microseconds, to_cluster_spec
 from cluster.spec import ConsumerSpec
 from protocol.ids import offsets_partition, transaction_partition
@@ -33,6 +35,8 @@ CHECKERS: dict[str, type[Checker]] = {
         Generations,
         Ownership,
         Liveness,
+        Recovery,
+        Readers,
         NeedlessRebalance,
         Processing,
     )
@@ -91,6 +95,10 @@ class CheckSuite:
         """Return the number of findings so far."""
         return sum(checker.findings_total for checker in self.checkers)
 
+    def unsettled(self, now_us: int) -> list[str]:
+        """Return what the promises still wait for, in words."""
+        return [what for checker in self.checkers for what in checker.unsettled(now_us)]
+
     def measured(self) -> dict[str, dict[str, int]]:
         """Return what each checker has measured so far, by its name; see CheckReport."""
         return {
@@ -104,6 +112,7 @@ class CheckSuite:
 
 def context_of(experiment: Experiment, *, clock_error_us: int = 0) -> CheckContext:
     """Return what the checkers may know of `experiment`."""
+    config = experiment.cluster.config
     consumers: dict[str, list[ConsumerSpec]] = {group_id: [] for group_id in experiment.groups}
     for consumer in to_cluster_spec(experiment).consumers:
         consumers[consumer.group_id].append(consumer)
@@ -113,18 +122,33 @@ def context_of(experiment: Experiment, *, clock_error_us: int = 0) -> CheckConte
                 consumers[group_id],
                 str(offsets_partition(group_partition(experiment, group_id))),
                 commits=group.commits,
+                partitions=tuple(
+                    f"{topic}-{index}"
+                    for topic in group.topics
+                    for index in range(experiment.topics[topic].partitions)
+                ),
                 transaction_partitions=_transaction_partitions(
                     experiment, consumers[group_id] if group.transactional else ()
                 ),
             )
             for group_id, group in experiment.groups.items()
         },
-        min_insync_replicas=experiment.cluster.config.min_insync_replicas,
-        transaction_min_isr=experiment.cluster.config.transaction_state_log_min_isr,
+        min_insync_replicas=config.min_insync_replicas,
+        transaction_min_isr=config.transaction_state_log_min_isr,
         liveness_timeout_us=microseconds(experiment.run.liveness_timeout),
         clock_error_us=clock_error_us,
-        isr_recovery_us=isr_recovery_us(experiment.cluster.config),
-        group_max_size=experiment.cluster.config.group_max_size,
+        isr_recovery_us=isr_recovery_us(config),
+        group_max_size=config.group_max_size,
+        leader_balance_us=config.leader_imbalance_check_interval_seconds * 1_000_000
+        if config.auto_leader_rebalance_enable
+        else None,
+        recovery_timeout_us=microseconds(experiment.run.recovery_timeout),
+        transaction_timeout_us=max(
+            (group.transaction_timeout_ms * MS for group in experiment.groups.values()), default=0
+        ),
+        transaction_cleanup_us=(
+            config.transaction_abort_timed_out_transaction_cleanup_interval_ms * MS
+        ),
     )
 
 
@@ -142,6 +166,7 @@ def _expectation(
     partition: str,
     *,
     commits: bool,
+    partitions: tuple[str, ...],
     transaction_partitions: tuple[str, ...],
 ) -> GroupExpectation:
     """Return what to expect of a group; one without consumers has Kafka's defaults."""
@@ -153,6 +178,7 @@ def _expectation(
         commits=commits,
         late=late,
         transaction_partitions=transaction_partitions,
+        partitions=partitions,
     )
     if not consumers:
         return expected
@@ -166,6 +192,7 @@ def _expectation(
         )
         * MS,
         max_poll_interval_us=min(config.max_poll_interval_ms for config in configs) * MS,
+        rebalance_timeout_us=max(config.max_poll_interval_ms for config in configs) * MS,
         request_timeout_us=max(config.request_timeout_ms for config in configs) * MS,
         retry_backoff_max_us=max(config.retry_backoff_max_ms for config in configs) * MS,
         application_us=max(

@@ -264,6 +264,9 @@ class RunDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """How long the cluster is watched after the last fault was injected or undone."""
     liveness_timeout: Duration = "60s"
     """How long all groups may take to be Stable again after everything was healed."""
+    recovery_timeout: Duration = "0s"
+    """How long the run then goes on, at most, until every ISR is whole, preferred leaders lead, no
+    transaction waits for its end and every partition is read again; 0s: it ends with the groups."""
 
 
 class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -34,6 +34,10 @@ class LiveChecks:
         """Judge by time only beyond `clock_error_us`."""
         self._suite.allow_clock_error(clock_error_us)
 
+    def unsettled(self, now_us: int) -> list[str] | None:
+        """Return what the promises still wait for, None where that is not known any more."""
+        return None if self.trouble is not None else self._suite.unsettled(now_us)
+
     def advance(self, now_us: int) -> None:
         """Judge the rows that have come since the last call."""
         if self.trouble is not None:

@@ -1,8 +1,9 @@
-"""Runs an experiment: steady state, faults by the plan, healing, liveness, verification, verdict.
+"""Runs an experiment: its stages one after another, and the verdict.
 
-Knows only `Runtime`: the same code drives virtual time and Ray. Whatever happens on the way, an
-error or a Ctrl-C too, everything that was broken is healed and the cluster is stopped. Data flow:
-(experiment, plan) -> Runtime; trace rows -> CheckSuite -> Results; every change -> RunDirectory.
+Steady state, faults by the plan, healing, liveness, recovery, verification. Knows only `Runtime`:
+the same code drives virtual time and Ray. Whatever happens on the way, an error or a Ctrl-C too,
+everything that was broken is healed and the cluster is stopped. Data flow: (experiment, plan) ->
+Runtime; trace rows -> CheckSuite -> Results; every change -> RunDirectory.
 """
 
 from bisect import insort
@@ -38,6 +39,7 @@ STAGES = (
     "faults",
     "healing",
     "liveness",
+    "recovery",
     "verifying",
     "stopping",
 )
@@ -164,7 +166,8 @@ class ExperimentRun:
             await self._reach_steady_state()
             await self._inject_faults()
             await self._heal_everything()
-            await self._wait_for_liveness()
+            if await self._wait_for_liveness():
+                await self._wait_for_recovery()
             if self._verifies:
                 await self._verify()
         except _GiveUp as reason:
@@ -225,10 +228,10 @@ class ExperimentRun:
         self._enter("healing")
         await self._injector.heal_everything(self._plan)
 
-    async def _wait_for_liveness(self) -> None:
+    async def _wait_for_liveness(self) -> bool:
         """Wait, within the bound, until every group is well and every member committed again.
 
-        Whether that it did not come is a violation, the liveness checker says.
+        Returns: whether it came. Whether that it did not is a violation, the checker says.
         """
         status = await self._look()
         self._commits_at_healing = {
@@ -243,6 +246,25 @@ class ExperimentRun:
         )
         if missing:
             self._log(f"not live: {summarize(missing)}")
+        return not missing
+
+    async def _wait_for_recovery(self) -> None:
+        """Go on until no promise waits for anything, for `recovery_timeout` at most."""
+        timeout_us = microseconds(self._experiment.run.recovery_timeout)
+        if timeout_us == 0:
+            return
+        self._enter("recovery", timeout_us=timeout_us)
+        missing = await self._wait(lambda _status: self._unsettled(), timeout_us)
+        if missing:
+            self._log(f"not waited for any longer: {summarize(missing)}")
+
+    def _unsettled(self) -> list[str]:
+        """Return what the promises wait for, as far as anybody has judged the trace."""
+        now_us = self._runtime.now_us()
+        if self._read_trace is None:
+            return self._suite.unsettled(now_us)
+        known = None if self._live_checks is None else self._live_checks.unsettled(now_us)
+        return ["the trace is not judged while the run goes on"] if known is None else known
 
     async def _verify(self) -> None:
         self._enter("verifying")

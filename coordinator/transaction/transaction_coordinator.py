@@ -227,6 +227,16 @@ class TransactionCoordinator:
         owned = self._shared.owned.get(partition)
         return 0 if owned is None else len(owned.transactions)
 
+    def open_transactions(self, partition: int) -> dict[str, TransactionState]:
+        """Return the state of each id of `partition` whose transaction is not carried out yet."""
+        owned = self._shared.owned.get(partition)
+        known = {} if owned is None else owned.transactions
+        return {
+            transactional_id: metadata.state
+            for transactional_id, metadata in known.items()
+            if metadata.state is TransactionState.ONGOING or metadata.state in PREPARED
+        }
+
     def partition_of(self, transactional_id: str) -> int:
         """Return the partition of a transactional id."""
         return partition_for(transactional_id, self._shared.num_partitions)

@@ -19,8 +19,11 @@ from chaos.checkers.evidence.faults_in_force import FAULT_KINDS, FaultsInForce
 from chaos.checkers.evidence.fenced_members import FENCING_KINDS, FencedMembers
 from chaos.checkers.evidence.living_members import PRESENCE_KINDS, Presence
 from chaos.checkers.evidence.lost_data import LOSS_KINDS, LostData
+from chaos.checkers.evidence.open_transactions import OPEN_KINDS, OpenTransactions
 from chaos.checkers.evidence.owners import OWNER_KINDS, Owners
+from chaos.checkers.evidence.replicas import REPLICA_KINDS, Replicas
 from chaos.checkers.evidence.turning_points import TURNING_KINDS, TurningPoints
+from chaos.checkers.evidence.undisturbed import DISTURBING_KINDS, Undisturbed
 from protocol.trace import TraceKind, TraceRow
 
 
@@ -63,6 +66,11 @@ class Evidence:
         return self._follow(members, FENCING_KINDS)
 
     @cached_property
+    def open_transactions(self) -> OpenTransactions:
+        """Transactions and offsets that wait for their end."""
+        return self._follow(OpenTransactions(self._context), OPEN_KINDS)
+
+    @cached_property
     def owners(self) -> Owners:
         """Owners of partitions."""
         return self._follow(Owners(), OWNER_KINDS)
@@ -78,9 +86,20 @@ class Evidence:
         return self._follow(LostData(), LOSS_KINDS)
 
     @cached_property
+    def replicas(self) -> Replicas:
+        """Leaders and ISRs of partitions, and the brokers that may lead."""
+        return self._follow(Replicas(), REPLICA_KINDS)
+
+    @cached_property
     def turning_points(self) -> TurningPoints:
         """What may have led to a finding."""
         return self._follow(TurningPoints(), TURNING_KINDS)
+
+    @cached_property
+    def undisturbed(self) -> Undisturbed:
+        """Since when nothing disturbs a group."""
+        undisturbed = Undisturbed(self._context, self.faults, self.replicas)
+        return self._follow(undisturbed, DISTURBING_KINDS)
 
     def _follow(self, part: P, kinds: frozenset[TraceKind]) -> P:
         """Feed a part from now on with the rows that it must see."""

@@ -26,6 +26,8 @@ FAULT_KINDS = frozenset(
 )
 """The rows that FaultsInForce must see."""
 KEPT_FAULTS = 64
+OF_PROCESSES = frozenset({"crash", "power_loss", "pause"})
+"""Faults that end or stop processes, and do nothing else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +50,8 @@ class FaultsInForce:
         self._brokers: dict[str, None] = {}  # those whose unfencing is traced
         self._unregistered: dict[str, None] = {}  # brokers whose new life has not registered yet
         self._changed_us = 0  # when a fault last began or ended
+        self._of_members: dict[tuple[str, str], None] = {}  # of _active: end or stop only consumers
+        self._cluster_changed_us = 0  # when one last began or ended that is none of these
         self.was_quiet_since_us: int | None = 0
         """What `quiet_since_us` was before the last row of FAULT_KINDS."""
 
@@ -55,6 +59,12 @@ class FaultsInForce:
     def quiet_since_us(self) -> int | None:
         """Since when no fault has been in force, None while one is."""
         return None if self._active else self._changed_us
+
+    @property
+    def cluster_quiet_since_us(self) -> int | None:
+        """The same, apart from faults that end or stop consumers and do nothing else."""
+        has_others = len(self._active) > len(self._of_members)
+        return None if has_others else self._cluster_changed_us
 
     def observe(self, row: TraceRow) -> None:
         """Take in a row of FAULT_KINDS."""
@@ -97,6 +107,10 @@ class FaultsInForce:
                 return
         self._active.setdefault(key, row)
         self._changed_us = row.time_us
+        if self._is_of_members(row):
+            self._of_members[key] = None
+        else:
+            self._cluster_changed_us = row.time_us
 
     def since(self, time_us: int) -> list[TraceRow]:
         """Return the beginnings of the faults that were in force at `time_us` or after it."""
@@ -105,13 +119,28 @@ class FaultsInForce:
 
     def _end(self, key: tuple[str, str], row: TraceRow) -> None:
         began = self._active.pop(key, None)
-        if began is not None:
-            self._ended(began, row.time_us)
+        if began is None:
+            return
+        was_of_members = key in self._of_members
+        self._of_members.pop(key, None)
+        self._ended(began, row.time_us, was_of_members=was_of_members)
 
-    def _ended(self, began: TraceRow, ended_us: int) -> None:
+    def _is_of_members(self, row: TraceRow) -> bool:
+        """Whether a fault ends or stops consumers, and does nothing else."""
+        if row.kind == TraceKind.NODE_PAUSED:
+            return row.peer in self._consumers
+        detail = detail_of(row)
+        nodes = detail.get("nodes") or ([row.peer] if row.peer else [])
+        return detail.get("fault") in OF_PROCESSES and all(
+            node in self._consumers for node in nodes
+        )
+
+    def _ended(self, began: TraceRow, ended_us: int, *, was_of_members: bool = False) -> None:
         self._past.append(PastFault(began=began, ended_us=ended_us))
         del self._past[:-KEPT_FAULTS]
         self._changed_us = ended_us
+        if not was_of_members:
+            self._cluster_changed_us = ended_us
 
 
 def is_momentary(row: TraceRow) -> bool:

@@ -44,6 +44,15 @@ class Owners:
         """Return the partitions of an owner."""
         return self._owned.get(owner, ("", ()))[1]
 
+    def partitions_of(self, node: str) -> list[tuple[str, str]]:
+        """Return group and partition of everything that a node's processes own."""
+        return [
+            (group, partition)
+            for (owner, _), (group, partitions) in self._owned.items()
+            if owner == node
+            for partition in partitions
+        ]
+
     def observe(self, row: TraceRow) -> None:
         """Take in a row of OWNER_KINDS."""
         owner = (row.node, row.incarnation)

@@ -81,15 +81,19 @@ class TransactionTasks:
         if error is not None:
             self._host.log(f"load of {partition.topic_partition} stopped early: {error}")
         self._coordination.carry_out(coordinator.finish_load(index, self._host.wall_us()))
+        detail: dict[str, object] = {
+            "records": read.records,
+            "transactional_ids": coordinator.count(index),
+        }
+        still_open = coordinator.open_transactions(index)
+        if still_open:
+            detail["open"] = {name: state.value for name, state in still_open.items()}
         self._host.trace(
             TraceEvent(
                 kind=TraceKind.TRANSACTIONS_LOADED,
                 partition=str(partition.topic_partition),
                 leader_epoch=epoch,
                 offset=read.position,
-                detail={
-                    "records": read.records,
-                    "transactional_ids": coordinator.count(index),
-                },
+                detail=detail,
             )
         )

@@ -144,7 +144,8 @@ class ConsumerMember:
                 f"({reason.text or reason.cause}), "
                 f"allowed from {', '.join(VALID_PREVIOUS_STATES[target])}"
             )
-        if before is target:
+        ended_the_application = reason.cause == MemberStateCause.LEFT and reason.error is not None
+        if before is target and not ended_the_application:
             return
         self.state = target
         generation = self.generation if traced_as is None else traced_as

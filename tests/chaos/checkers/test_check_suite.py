@@ -30,6 +30,8 @@ def test_seven_checkers_are_in_every_suite() -> None:
         "generations",
         "ownership",
         "liveness",
+        "recovery",
+        "readers",
         "needless_rebalance",
         "processing",
     ]

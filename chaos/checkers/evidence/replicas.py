@@ -1,0 +1,91 @@
+"""Leaders, ISRs and replicas of all partitions, as the controller decided them.
+
+A replica is who was ever in a partition's ISR: at first that is its whole assignment, in order, the
+preferred leader first.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from chaos.checkers.context import detail_of
+from protocol.ids import BrokerId, broker_name
+from protocol.trace import TraceKind, TraceRow
+
+REPLICA_KINDS = frozenset(
+    {
+        TraceKind.LEADER_ELECTED,
+        TraceKind.ISR_CHANGED,
+        TraceKind.BROKER_FENCED,
+        TraceKind.BROKER_UNFENCED,
+        TraceKind.NODE_STOPPING,
+    }
+)
+"""The rows that Replicas must see."""
+UNKNOWN_LEADER = "?"
+
+
+@dataclass(slots=True, kw_only=True)
+class SeenPartition:
+    """What the controller said last of a partition.
+
+    Shape: `leader` is "" for none, UNKNOWN_LEADER before its election was seen; `replicas` in the
+    order of the assignment; `row` is the last row about it.
+    """
+
+    leader: str
+    in_sync: tuple[str, ...]
+    replicas: tuple[str, ...]
+    row: TraceRow
+
+    @property
+    def preferred(self) -> str:
+        """The replica that leads where all is well."""
+        return self.replicas[0] if self.replicas else ""
+
+
+class Replicas:
+    """Follows every partition, and the brokers that may lead one."""
+
+    def __init__(self) -> None:
+        self._partitions: dict[str, SeenPartition] = {}
+        self._may_lead: dict[str, int] = {}
+
+    @property
+    def partitions(self) -> Mapping[str, SeenPartition]:
+        """Every partition that was seen, by its printed name."""
+        return self._partitions
+
+    @property
+    def may_lead(self) -> Mapping[str, int]:
+        """Unfenced brokers that do not stop, and since when they are: microseconds."""
+        return self._may_lead
+
+    def of(self, partition: str) -> SeenPartition | None:
+        """Return what is known of a partition, None for nothing."""
+        return self._partitions.get(partition)
+
+    def observe(self, row: TraceRow) -> None:
+        """Take in a row of REPLICA_KINDS."""
+        match row.kind:
+            case TraceKind.LEADER_ELECTED | TraceKind.ISR_CHANGED if row.partition is not None:
+                self._changed(row, row.partition)
+            case TraceKind.BROKER_UNFENCED:
+                self._may_lead[row.peer or ""] = row.time_us
+            case TraceKind.BROKER_FENCED | TraceKind.NODE_STOPPING:
+                self._may_lead.pop(row.peer or "", None)
+            case _:
+                pass
+
+    def _changed(self, row: TraceRow, partition: str) -> None:
+        known = self._partitions.get(partition)
+        leader = UNKNOWN_LEADER if known is None else known.leader
+        if row.kind == TraceKind.LEADER_ELECTED:
+            leader = row.peer or ""
+        in_sync = tuple(broker_name(BrokerId(each)) for each in detail_of(row).get("isr", ()))
+        before = () if known is None else known.replicas
+        self._partitions[partition] = SeenPartition(
+            leader=leader,
+            in_sync=in_sync,
+            replicas=tuple(dict.fromkeys((*before, *in_sync))),
+            row=row,
+        )

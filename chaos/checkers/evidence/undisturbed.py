@@ -1,0 +1,125 @@
+"""Since when nothing has disturbed a group, beside what its members do by themselves.
+
+What disturbs it: a fault in force, unless it only ends or stops consumers; the beginning, end, stop
+or going on of one of its members; a load of its partition; another leader or ISR of a partition
+that its coordinators need, or too few of them in sync. A group without a living member that is not
+stopped is disturbed as long as it has none.
+"""
+
+from dataclasses import dataclass, field
+
+from chaos.checkers.context import CheckContext
+from chaos.checkers.evidence.faults_in_force import FAULT_KINDS, FaultsInForce
+from chaos.checkers.evidence.replicas import REPLICA_KINDS, Replicas
+from protocol.causes import MemberStateCause
+from protocol.trace import TraceKind, TraceRow
+
+DISTURBING_KINDS = frozenset(
+    {
+        *FAULT_KINDS,
+        *REPLICA_KINDS,
+        TraceKind.NODE_STOPPED,
+        TraceKind.MEMBER_STATE,
+        TraceKind.LOAD_COMPLETED,
+        TraceKind.UNLOAD_COMPLETED,
+        TraceKind.GROUP_LOADED,
+    }
+)
+"""The rows that Undisturbed must see."""
+
+
+@dataclass(slots=True)
+class _Group:
+    """What is known of a group. Units: `changed_us` is when its own things last changed."""
+
+    coordinators: tuple[str, ...]
+    alive: dict[str, None] = field(default_factory=dict)
+    stopped: dict[str, None] = field(default_factory=dict)  # of these: with SIGSTOP
+    changed_us: int = 0
+
+
+class Undisturbed:
+    """Follows what disturbs each group. `faults` and `replicas` are kept up to date by others."""
+
+    def __init__(self, context: CheckContext, faults: FaultsInForce, replicas: Replicas) -> None:
+        self._context = context
+        self._faults = faults
+        self._replicas = replicas
+        self._group_of = {
+            consumer: group_id
+            for group_id, expected in context.groups.items()
+            for consumer in expected.consumers
+        }
+        self._groups = {
+            group_id: _Group(
+                coordinators=(expected.offsets_partition, *expected.transaction_partitions),
+                alive=dict.fromkeys(
+                    each for each in expected.consumers if each not in expected.late
+                ),
+            )
+            for group_id, expected in context.groups.items()
+        }
+
+    def since_us(self, group_id: str) -> int | None:
+        """Return since when a group is undisturbed, None while it is not."""
+        quiet_us = self._faults.cluster_quiet_since_us
+        group = self._groups[group_id]
+        if quiet_us is None or len(group.alive) == len(group.stopped):
+            return None
+        if not all(self._serves(partition) for partition in group.coordinators):
+            return None
+        return max(quiet_us, group.changed_us)
+
+    def reads(self, consumer: str) -> bool:
+        """Whether a consumer lives and is not stopped."""
+        group = self._groups[self._group_of[consumer]]
+        return consumer in group.alive and consumer not in group.stopped
+
+    def observe(self, row: TraceRow) -> None:
+        """Take in a row of DISTURBING_KINDS."""
+        node = row.peer or row.node
+        match row.kind:
+            case TraceKind.NODE_STARTED | TraceKind.NODE_KILLED | TraceKind.NODE_STOPPED:
+                self._lived_or_died(node, row, lives=row.kind == TraceKind.NODE_STARTED)
+            case TraceKind.MEMBER_STATE:
+                if row.cause == MemberStateCause.LEFT:
+                    self._lived_or_died(row.node, row, lives=False)
+            case TraceKind.NODE_PAUSED | TraceKind.NODE_RESUMED if node in self._group_of:
+                group = self._groups[self._group_of[node]]
+                group.changed_us = row.time_us
+                if row.kind == TraceKind.NODE_PAUSED and node in group.alive:
+                    group.stopped[node] = None
+                else:
+                    group.stopped.pop(node, None)
+            case TraceKind.GROUP_LOADED if row.group in self._groups:
+                self._groups[row.group].changed_us = row.time_us
+            case _ if row.partition is not None:
+                for group in self._groups.values():
+                    if row.partition in group.coordinators:
+                        group.changed_us = row.time_us
+            case _:
+                pass
+
+    def _lived_or_died(self, node: str, row: TraceRow, *, lives: bool) -> None:
+        if node not in self._group_of:
+            return
+        group = self._groups[self._group_of[node]]
+        group.changed_us = row.time_us
+        group.stopped.pop(node, None)
+        if lives:
+            group.alive[node] = None
+        else:
+            group.alive.pop(node, None)
+
+    def _serves(self, partition: str) -> bool:
+        """Whether a partition has a leader and enough replicas in sync, as far as is known."""
+        known = self._replicas.of(partition)
+        if known is None:
+            return True
+        is_of_offsets = partition.startswith("__consumer_offsets-")
+        needed = (
+            self._context.min_insync_replicas
+            if is_of_offsets
+            else self._context.transaction_min_isr
+        )
+        return known.leader != "" and len(known.in_sync) >= needed

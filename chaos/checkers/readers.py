@@ -1,0 +1,321 @@
+"""Readers: where members live, every partition of their group has one that reads it.
+
+A partition has a reader while a member owns it whose process runs. What nobody reads is judged in
+the time in which nothing disturbs the group (`undisturbed`), from the steady state on: after the
+death of a member too, while it is dead.
+
+1. A partition without a reader gets one within: the session of the one that had it; a request that
+   the members may wait for in vain (`request.timeout.ms`); and two rebalances, each of the longest
+   `max.poll.interval.ms` and the 5 s that a consumer gives a JoinGroup beyond it, for who missed
+   the first demands the second; one heartbeat and one poll, and SLACK_US.
+2. A reader gets on where there is something to read: within two requests, one poll and SLACK_US of
+   the acknowledgement of a record, its last step or its assignment, whichever came last; those who
+   commit in transactions may have to wait for the end of a dead member's as well. Asked of
+   partitions that have all of their replicas in sync: of others, nobody may see what was written.
+
+A run with a `recovery_timeout` goes on until each partition has a reader, and each that something
+was written to since healing was read since then.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from chaos.checkers.base import Checker
+from chaos.checkers.consumed import decode_consumed
+from chaos.checkers.context import CheckContext, GroupExpectation, detail_of
+from chaos.checkers.evidence.board import Evidence
+from chaos.checkers.evidence.owners import OWNER_KINDS
+from chaos.checkers.evidence.undisturbed import DISTURBING_KINDS
+from protocol.causes import MemberStateCause
+from protocol.trace import TraceKind, TraceRow
+from results_schema.evidence_text import seconds
+from results_schema.results import CheckReport
+
+JOIN_EXTRA_US = 5_000_000
+"""What a consumer gives a JoinGroup beyond its rebalance timeout (Kafka AbstractCoordinator)."""
+SLACK_US = 10_000_000
+"""Appends, loads, retries and searches for a coordinator in a healthy cluster."""
+_PROCESSES = frozenset(
+    {
+        TraceKind.NODE_STARTED,
+        TraceKind.NODE_KILLED,
+        TraceKind.NODE_STOPPED,
+        TraceKind.NODE_PAUSED,
+        TraceKind.NODE_RESUMED,
+    }
+)
+_PROGRESS = (
+    TraceKind.RECORDS_PRODUCED,
+    TraceKind.RECORDS_CONSUMED,
+    TraceKind.POSITION_RESET,
+    TraceKind.TOPIC_DELETED,
+    TraceKind.RUN_STAGE,
+)
+
+
+@dataclass(slots=True)
+class _Read:
+    """One partition, as one group reads it."""
+
+    lost: TraceRow | None = None  # since when it has no reader
+    reached: int = 0
+    unread: TraceRow | None = None  # the first record that waits, or the last step before it
+    read_since_healing: bool = False
+    reported: bool = False
+
+
+class Readers(Checker):
+    """Every partition of a group with living members is owned, and read."""
+
+    name = "readers"
+    promise = (
+        "while members of a group live and nothing disturbs it, every partition of its topics has "
+        "a reader within the session of the last and two rebalances, and what is written is read"
+    )
+    kinds = frozenset({*OWNER_KINDS, *DISTURBING_KINDS, *_PROGRESS})
+
+    def __init__(self, context: CheckContext, evidence: Evidence | None = None) -> None:
+        super().__init__(context, evidence)
+        self._owners = self.evidence.owners
+        self._replicas = self.evidence.replicas
+        self._undisturbed = self.evidence.undisturbed
+        self._reads = {  # group -> partition
+            group_id: {partition: _Read() for partition in expected.partitions}
+            for group_id, expected in context.groups.items()
+            if expected.consumers
+        }
+        self._quiet_us: dict[str, int | None] = dict.fromkeys(context.groups)
+        self._written: dict[str, int] = {}  # partition -> end of what was acknowledged
+        self._began = False
+        self._healed = False
+        self._over = False
+        self._gaps = 0
+        self._longest_us = 0
+
+    def judge(self, row: TraceRow) -> None:
+        """Take in who owns what, what was read, and what disturbs."""
+        if self._over:
+            return
+        match row.kind:
+            case TraceKind.RECORDS_PRODUCED:
+                self._produced(row)
+                return
+            case TraceKind.RECORDS_CONSUMED:
+                self._read_on(row, decode_consumed(row.detail or b"").last + 1, has_read=True)
+                return
+            case TraceKind.POSITION_RESET:
+                self._read_on(row, row.offset or 0, has_read=False)
+                return
+            case TraceKind.RUN_STAGE:
+                self._stage(row)
+                return
+            case _:
+                pass
+        if row.kind == TraceKind.MEMBER_STATE and row.cause != MemberStateCause.LEFT:
+            return
+        # Up to here the time was as quiet as it was before this row.
+        if row.kind in DISTURBING_KINDS:
+            self._look_at_all(row)
+        if row.kind in OWNER_KINDS or row.kind in _PROCESSES:
+            self._owners_changed(row)
+        if row.kind in (TraceKind.LEADER_ELECTED, TraceKind.ISR_CHANGED):
+            self._partition_changed(row)
+        if row.kind == TraceKind.TOPIC_DELETED:
+            self._deleted(row)
+
+    # -- who owns -----------------------------------------------------------------------------
+
+    def _owners_changed(self, row: TraceRow) -> None:
+        """Look at what the row took away or gave."""
+        node = row.peer or row.node if row.kind in _PROCESSES else row.node
+        touched = [(group, partition) for group, partition, _ in self._owners.ended]
+        for group_id, partition in dict.fromkeys((*touched, *self._owners.partitions_of(node))):
+            read = self._reads.get(group_id, {}).get(partition)
+            if read is None:
+                continue
+            if self._has_reader(group_id, partition):
+                self._found_a_reader(group_id, read, row)
+            elif read.lost is None and self._began:
+                read.lost = row
+
+    def _has_reader(self, group_id: str, partition: str) -> bool:
+        owners = self._owners.of(group_id, partition)
+        return any(self._undisturbed.reads(node) for node, _ in owners)
+
+    def _found_a_reader(self, group_id: str, read: _Read, row: TraceRow) -> None:
+        if read.lost is None:
+            return
+        quiet_us = self._quiet_us[group_id]
+        self._gaps += 1
+        if quiet_us is not None:
+            lasted_us = row.time_us - max(read.lost.time_us, quiet_us)
+            self._longest_us = max(self._longest_us, lasted_us)
+        read.lost = None
+        read.reported = False
+        if read.unread is not None:
+            read.unread = row
+
+    def _look_at_all(self, row: TraceRow, *, is_last: bool = False) -> None:
+        """Judge every wait of the groups that this row disturbs, by what was true before it."""
+        for group_id, reads in self._reads.items():
+            quiet_us = self._quiet_us[group_id]
+            now_quiet_us = self._undisturbed.since_us(group_id)
+            if now_quiet_us == quiet_us and not is_last:
+                continue
+            self._quiet_us[group_id] = now_quiet_us
+            if quiet_us is None or not self._began:
+                continue
+            for partition, read in reads.items():
+                if not read.reported:
+                    self._judge_partition(group_id, partition, read, quiet_us, row)
+
+    def _judge_partition(
+        self, group_id: str, partition: str, read: _Read, quiet_us: int, now: TraceRow
+    ) -> None:
+        expected = self.context.groups[group_id]
+        if expected.application_us >= expected.max_poll_interval_us:
+            return  # too slow for its own settings
+        margin_us = self.context.clock_error_us
+        if read.lost is not None:
+            since_us = max(read.lost.time_us, quiet_us)
+            bound_us = _reader_bound_us(expected)
+            what = f"{partition} of {group_id} has had no reader"
+            evidence = [read.lost, now]
+        elif read.unread is not None and self._is_whole(partition):
+            since_us = max(read.unread.time_us, quiet_us)
+            bound_us = self._reading_bound_us(expected)
+            what = f"{partition}: nobody in {group_id} has read on from {read.reached}"
+            evidence = [*self._owners.of(group_id, partition).values(), read.unread, now]
+        else:
+            return
+        lasted_us = now.time_us - since_us
+        if lasted_us <= bound_us + margin_us:
+            return
+        read.reported = True
+        self.found(
+            f"{what} for {seconds(lasted_us)}, undisturbed; it may take {seconds(bound_us)}",
+            evidence,
+            group=group_id,
+            partition=partition,
+        )
+
+    def _reading_bound_us(self, expected: GroupExpectation) -> int:
+        bound_us = 2 * expected.request_timeout_us + expected.application_us + SLACK_US
+        if expected.transaction_partitions:
+            bound_us += self.context.transaction_timeout_us
+            bound_us += 2 * self.context.transaction_cleanup_us
+        return bound_us
+
+    # -- what is read -------------------------------------------------------------------------
+
+    def _produced(self, row: TraceRow) -> None:
+        partition = row.partition or ""
+        end = (row.offset or 0) + detail_of(row).get("count", 1)
+        self._written[partition] = max(end, self._written.get(partition, 0))
+        for reads in self._reads.values():
+            read = reads.get(partition)
+            if read is not None and read.unread is None and end > read.reached:
+                read.unread = row
+
+    def _read_on(self, row: TraceRow, offset: int, *, has_read: bool) -> None:
+        read = self._reads.get(row.group or "", {}).get(row.partition or "")
+        if read is None:
+            return
+        read.reached = offset
+        read.read_since_healing = read.read_since_healing or (self._healed and has_read)
+        read.reported = False
+        waits = self._written.get(row.partition or "", 0) > offset
+        read.unread = row if waits else None
+
+    def _partition_changed(self, row: TraceRow) -> None:
+        """What was acknowledged may be gone with the leader, or not to be seen yet."""
+        partition = row.partition or ""
+        if row.kind == TraceKind.LEADER_ELECTED:
+            self._written.pop(partition, None)
+        for reads in self._reads.values():
+            read = reads.get(partition)
+            if read is None:
+                continue
+            if row.kind == TraceKind.LEADER_ELECTED:
+                read.unread = None
+            elif read.unread is not None:
+                read.unread = row
+
+    def _is_whole(self, partition: str) -> bool:
+        known = self._replicas.of(partition)
+        return known is None or (known.leader != "" and len(known.in_sync) == len(known.replicas))
+
+    def _deleted(self, row: TraceRow) -> None:
+        topic = detail_of(row).get("topic")
+        for reads in self._reads.values():
+            for partition in [each for each in reads if each.rpartition("-")[0] == topic]:
+                del reads[partition]
+
+    # -- the run ------------------------------------------------------------------------------
+
+    def _stage(self, row: TraceRow) -> None:
+        match detail_of(row).get("stage"):
+            case "steady":
+                self._began = True
+                self._look_at_all(row)
+                for group_id, partition, read in self._all():
+                    if not self._has_reader(group_id, partition):
+                        read.lost = row
+            case "liveness":
+                self._look_at_all(row)
+                self._healed = True
+            case "stopping":
+                self._look_at_all(row, is_last=True)
+                self._over = True
+            case _:
+                pass
+
+    def _all(self) -> Iterator[tuple[str, str, _Read]]:
+        for group_id, reads in self._reads.items():
+            for partition, read in reads.items():
+                yield group_id, partition, read
+
+    def unsettled(self, now_us: int) -> tuple[str, ...]:
+        """Return the partitions that have no reader, or of which nothing was read since healing."""
+        if not self._healed or self._over:
+            return ()
+        waiting = []
+        for group_id, partition, read in self._all():
+            expected = self.context.groups[group_id]
+            quiet_us = self._undisturbed.since_us(group_id)
+            if quiet_us is None or read.reported:
+                continue
+            if read.lost is not None:
+                until_us = max(read.lost.time_us, quiet_us) + _reader_bound_us(expected)
+                if now_us <= until_us + self.context.clock_error_us:
+                    waiting.append(f"{partition} of {group_id} has no reader")
+            elif read.unread is not None and not read.read_since_healing:
+                until_us = max(read.unread.time_us, quiet_us) + self._reading_bound_us(expected)
+                if now_us <= until_us + self.context.clock_error_us:
+                    waiting.append(f"{group_id} has not read {partition} since healing")
+        return tuple(waiting)
+
+    def finish(self) -> CheckReport:
+        """Report."""
+        partitions = sum(map(len, self._reads.values()))
+        return self.report(
+            judged=partitions if self._began else 0,
+            seen={
+                "partitions": partitions,
+                "times_without_a_reader": self._gaps,
+                "longest_undisturbed_us": self._longest_us,
+            },
+            note="" if self._began else "the run never came to its steady state",
+        )
+
+
+def _reader_bound_us(expected: GroupExpectation) -> int:
+    """Return the longest time without a reader, see 1 above."""
+    return (
+        expected.session_timeout_us
+        + expected.request_timeout_us
+        + 2 * (expected.rebalance_timeout_us + JOIN_EXTRA_US)
+        + expected.heartbeat_interval_us
+        + expected.application_us
+        + SLACK_US
+    )

@@ -1,0 +1,185 @@
+"""The readers checker finds partitions that nobody reads although somebody could."""
+
+from chaos.checkers.context import CheckContext, GroupExpectation
+from chaos.checkers.readers import Readers
+from protocol.trace import TraceKind
+from results_schema.results import CheckOutcome, CheckReport
+from tests.support.builders.rows import OFFSETS_0, Rows
+
+C0, C1 = "consumer-g-0", "consumer-g-1"
+BOUND_S = 10 + 5 + 2 * (20 + 5) + 3 + 1 + 10
+READING_S = 2 * 5 + 1 + 10
+
+
+def checker() -> Readers:
+    return Readers(
+        CheckContext(
+            groups={
+                "g": GroupExpectation(
+                    consumers=(C0, C1),
+                    offsets_partition=OFFSETS_0,
+                    commits=True,
+                    partitions=("t-0", "t-1"),
+                    session_timeout_us=10_000_000,
+                    request_timeout_us=5_000_000,
+                    rebalance_timeout_us=20_000_000,
+                    max_poll_interval_us=20_000_000,
+                    application_us=1_000_000,
+                )
+            }
+        )
+    )
+
+
+def check(rows: Rows) -> CheckReport:
+    readers = checker()
+    for row in rows.rows:
+        readers.observe(row)
+    return readers.finish()
+
+
+def group() -> Rows:
+    """Two members, a partition each, in a steady state from 10 s on."""
+    rows = Rows()
+    rows.assigned(5, C0, names=["t-0"])
+    rows.assigned(5, C1, names=["t-1"])
+    rows.stage(10, "steady")
+    return rows
+
+
+def killed(rows: Rows, time_s: float, node: str) -> None:
+    rows.fault(time_s, node, nodes=[node])
+    rows.add(time_s, "driver", TraceKind.NODE_KILLED, peer=node, cause="crash")
+
+
+def produced(rows: Rows, time_s: float, offset: int) -> None:
+    rows.add(
+        time_s,
+        "producer-0",
+        TraceKind.RECORDS_PRODUCED,
+        partition="t-0",
+        offset=offset,
+        detail={"count": 1},
+    )
+
+
+def end(rows: Rows, time_s: float) -> Rows:
+    rows.stage(time_s, "stopping")
+    return rows
+
+
+def test_partitions_of_a_dead_member_get_another_reader() -> None:
+    """The ordinary case, while the fault is in force."""
+    rows = group()
+    killed(rows, 20, C1)
+    rows.given_up(31, C0)
+    rows.assigned(32, C0, names=["t-0", "t-1"], generation=2)
+
+    report = check(end(rows, 300))
+
+    assert report.outcome is CheckOutcome.PASS
+    assert report.seen["longest_undisturbed_us"] == 12_000_000
+
+
+def test_partitions_that_stay_with_a_dead_member_are_found() -> None:
+    """Planted bug: a member that died keeps its partitions, or they are given to nobody."""
+    rows = group()
+    killed(rows, 20, C1)
+    rows.given_up(31, C0)
+    rows.assigned(32, C0, names=["t-0"], generation=2)
+
+    report = check(end(rows, 20 + BOUND_S + 1))
+
+    assert report.outcome is CheckOutcome.VIOLATED
+    assert "t-1 of g has had no reader for 80 s" in report.findings[0].summary
+    assert (report.findings[0].group, report.findings[0].partition) == ("g", "t-1")
+
+
+def test_time_before_the_bound_is_the_groups() -> None:
+    """Sessions and rebalances take what they may."""
+    rows = group()
+    killed(rows, 20, C1)
+
+    assert not check(end(rows, 20 + BOUND_S - 1)).findings
+
+
+def test_gap_that_ended_too_late_is_found_at_the_next_change() -> None:
+    """It is no better for having ended."""
+    rows = group()
+    killed(rows, 20, C1)
+    rows.add(20 + BOUND_S + 5, C1, TraceKind.NODE_STARTED, incarnation=1, detail={})
+
+    assert check(end(rows, 300)).outcome is CheckOutcome.VIOLATED
+
+
+def test_fault_of_the_cluster_begins_the_time_anew() -> None:
+    """A broker that dies meanwhile excuses the group until it is back, and the bound after it."""
+    rows = group()
+    killed(rows, 20, C1)
+    rows.fault(60, "broker-0", fault="cut", nodes=["broker-0"])
+    rows.healed(120, "broker-0", fault="cut")
+
+    assert not check(end(rows, 120 + BOUND_S - 1)).findings
+
+
+def test_group_without_a_living_member_is_not_asked() -> None:
+    """Nobody could read."""
+    rows = group()
+    killed(rows, 20, C1)
+    rows.add(20, "driver", TraceKind.NODE_KILLED, peer=C0, cause="crash")
+
+    assert not check(end(rows, 400)).findings
+
+
+def test_stopped_member_reads_nothing() -> None:
+    """Planted bug: a member under SIGSTOP keeps its partitions beyond its session."""
+    rows = group()
+    rows.add(20, "driver", TraceKind.NODE_PAUSED, peer=C1)
+
+    report = check(end(rows, 20 + BOUND_S + 1))
+
+    assert "t-1 of g has had no reader" in report.findings[0].summary
+
+
+def test_reader_that_does_not_get_on_is_found() -> None:
+    """Planted bug: a fetch session that forgets a partition."""
+    rows = group()
+    produced(rows, 20, 0)
+
+    report = check(end(rows, 20 + READING_S + 1))
+
+    assert "t-0: nobody in g has read on from 0 for 22 s" in report.findings[0].summary
+
+
+def test_reader_that_gets_on_passes() -> None:
+    """Every step begins the time anew, and what is read waits for nobody."""
+    rows = group()
+    produced(rows, 20, 0)
+    produced(rows, 21, 1)
+    rows.consumed(35, C0, 0, 0)
+    rows.consumed(50, C0, 1, 1)
+
+    assert check(end(rows, 200)).outcome is CheckOutcome.PASS
+
+
+def test_run_waits_for_a_reader_and_for_a_first_step() -> None:
+    """With a recovery_timeout: from healing until each partition was read, or its time is over."""
+    rows = group()
+    rows.given_up(30, C1)
+    rows.stage(40, "liveness")
+    produced(rows, 41, 0)
+    readers = checker()
+    for row in rows.rows:
+        readers.observe(row)
+    assert readers.unsettled(42_000_000) == (
+        "g has not read t-0 since healing",
+        "t-1 of g has no reader",
+    )
+    assert readers.unsettled(300_000_000) == ()
+
+    more = Rows()
+    more.consumed(43, C0, 0, 0)
+    more.assigned(44, C1, names=["t-1"], generation=2)
+    for row in more.rows:
+        readers.observe(row)
+    assert readers.unsettled(45_000_000) == ()

@@ -1,0 +1,318 @@
+"""The recovery checker finds what does not come back, and waits for what has its time."""
+
+import pytest
+
+from chaos.checkers.context import CheckContext, GroupExpectation
+from chaos.checkers.recovery import ANSWER_US, Recovery
+from protocol.trace import TraceKind
+from results_schema.results import CheckOutcome, CheckReport
+from tests.support.builders.rows import OFFSETS_0, Rows
+
+T0 = "t-0"
+TXN = "__transaction_state-0"
+
+
+def checker(*, balance_s: int | None = None, recovery_s: int = 120) -> Recovery:
+    return Recovery(
+        CheckContext(
+            groups={
+                "g": GroupExpectation(
+                    consumers=("consumer-g-0",),
+                    offsets_partition=OFFSETS_0,
+                    commits=True,
+                    transaction_partitions=(TXN,),
+                )
+            },
+            isr_recovery_us=30_000_000,
+            leader_balance_us=None if balance_s is None else balance_s * 1_000_000,
+            recovery_timeout_us=recovery_s * 1_000_000,
+            transaction_timeout_us=10_000_000,
+            transaction_cleanup_us=1_000_000,
+        )
+    )
+
+
+def check(rows: Rows, recovery: Recovery | None = None) -> CheckReport:
+    recovery = checker() if recovery is None else recovery
+    for row in rows.rows:
+        recovery.observe(row)
+    return recovery.finish()
+
+
+def elected(
+    rows: Rows, time_s: float, partition: str, leader: int | None, isr: list[int], epoch: int = 0
+) -> None:
+    rows.add(
+        time_s,
+        "controller-0",
+        TraceKind.LEADER_ELECTED,
+        partition=partition,
+        peer="" if leader is None else f"broker-{leader}",
+        leader_epoch=epoch,
+        detail={"isr": isr},
+    )
+
+
+def isr(rows: Rows, time_s: float, partition: str, brokers: list[int]) -> None:
+    rows.add(
+        time_s, "controller-0", TraceKind.ISR_CHANGED, partition=partition, detail={"isr": brokers}
+    )
+
+
+def cluster() -> Rows:
+    """Three unfenced brokers; t-0 on all of them, led by broker-0."""
+    rows = Rows()
+    for broker in range(3):
+        rows.add(0.1, "controller-0", TraceKind.BROKER_UNFENCED, peer=f"broker-{broker}")
+    elected(rows, 1, T0, 0, [0, 1, 2])
+    return rows
+
+
+def end(rows: Rows, time_s: float) -> Rows:
+    rows.stage(time_s, "verifying")
+    rows.stage(time_s, "stopping")
+    return rows
+
+
+def test_isr_that_is_whole_in_time_passes() -> None:
+    """The ordinary end, and what it took."""
+    rows = cluster()
+    isr(rows, 20, T0, [0, 1])
+    rows.stage(40, "liveness")
+    isr(rows, 43, T0, [0, 1, 2])
+
+    report = check(end(rows, 50))
+
+    assert report.outcome is CheckOutcome.PASS
+    assert report.seen["slowest_isr_after_healing_us"] == 3_000_000
+
+
+def test_replica_that_stays_out_of_the_isr_is_found() -> None:
+    """Planted bug: a leader that never asks to expand its ISR."""
+    rows = cluster()
+    isr(rows, 20, T0, [0, 1])
+    rows.stage(40, "liveness")
+
+    report = check(end(rows, 71))
+
+    assert report.outcome is CheckOutcome.VIOLATED
+    assert "t-0 is not whole: broker-2 could be in sync, and is not" in report.findings[0].summary
+    assert report.findings[0].partition == T0
+
+
+def test_replica_that_comes_back_too_late_is_found() -> None:
+    """The bound is part of the promise."""
+    rows = cluster()
+    isr(rows, 20, T0, [0, 1])
+    rows.stage(40, "liveness")
+    isr(rows, 72, T0, [0, 1, 2])
+
+    assert check(end(rows, 73)).outcome is CheckOutcome.VIOLATED
+
+
+def test_run_that_ends_within_the_bound_judges_nothing() -> None:
+    """Who stops early has no verdict, and is told so."""
+    rows = cluster()
+    isr(rows, 20, T0, [0, 1])
+    rows.stage(40, "liveness")
+
+    report = check(end(rows, 50))
+
+    assert report.outcome is CheckOutcome.NOTHING_SEEN
+    assert report.seen["not_watched"] == 1
+
+
+def test_replica_whose_broker_stays_fenced_is_not_expected() -> None:
+    """A dead broker is nobody's fault after healing either."""
+    rows = cluster()
+    isr(rows, 20, T0, [0, 1])
+    rows.add(20, "controller-0", TraceKind.BROKER_FENCED, peer="broker-2")
+    rows.stage(40, "liveness")
+
+    assert check(end(rows, 200)).outcome is CheckOutcome.NOTHING_SEEN
+
+
+def test_time_runs_from_the_unfencing_of_the_replica() -> None:
+    """A broker that is back late has its whole time."""
+    rows = cluster()
+    isr(rows, 20, T0, [0, 1])
+    rows.add(20, "controller-0", TraceKind.BROKER_FENCED, peer="broker-2")
+    rows.stage(40, "liveness")
+    rows.add(60, "controller-0", TraceKind.BROKER_UNFENCED, peer="broker-2")
+
+    recovery = checker()
+    for row in rows.rows:
+        recovery.observe(row)
+    assert recovery.unsettled(89_000_000) == ("t-0 is not whole",)
+    assert recovery.unsettled(91_000_000) == ()
+    assert check(end(rows, 89)).outcome is CheckOutcome.NOTHING_SEEN
+
+
+def test_partition_without_a_leader_is_found() -> None:
+    """Planted bug: nobody elects a leader when a member of the ISR is back."""
+    rows = cluster()
+    elected(rows, 20, T0, None, [1], epoch=1)
+    rows.stage(40, "liveness")
+
+    report = check(end(rows, 71))
+
+    assert "it has no leader, although broker-1 could lead" in report.findings[0].summary
+
+
+@pytest.mark.parametrize(("recovery_s", "outcome"), [(120, "violated"), (30, "nothing_seen")])
+def test_preferred_leader_that_does_not_return_is_found(recovery_s: int, outcome: str) -> None:
+    """Planted bug: a balance timer that is never set again. A short run cannot say."""
+    rows = cluster()
+    elected(rows, 20, T0, 1, [0, 1, 2], epoch=1)
+    rows.stage(40, "liveness")
+
+    report = check(end(rows, 90), checker(balance_s=5, recovery_s=recovery_s))
+
+    assert report.outcome == CheckOutcome[outcome.upper()]
+    if report.findings:
+        assert "led by broker-1, and its preferred leader broker-0" in report.findings[0].summary
+
+
+def test_preferred_leader_that_returns_passes() -> None:
+    """As `auto.leader.rebalance.enable` asks."""
+    rows = cluster()
+    elected(rows, 20, T0, 1, [0, 1, 2], epoch=1)
+    rows.stage(40, "liveness")
+    elected(rows, 44, T0, 0, [0, 1, 2], epoch=2)
+
+    assert check(end(rows, 90), checker(balance_s=5)).outcome is CheckOutcome.PASS
+
+
+def transaction(rows: Rows, time_s: float, state: str, *, before: str = "Empty") -> None:
+    rows.add(
+        time_s,
+        "broker-1",
+        TraceKind.TRANSACTION_STATE,
+        partition=TXN,
+        detail={
+            "from": before,
+            "to": state,
+            "transactional_id": "consumer-g-0",
+            "producer_id": 7,
+            "producer_epoch": 0,
+        },
+    )
+
+
+@pytest.mark.parametrize(
+    ("state", "bound_s"),
+    [("Ongoing", 10 + 2 + 2 * ANSWER_US / 1e6), ("PrepareCommit", 2 * ANSWER_US / 1e6)],
+)
+def test_transaction_that_nobody_ends_is_found(state: str, bound_s: float) -> None:
+    """Planted bug: a timed-out transaction is never aborted, or its markers are never written."""
+    rows = cluster()
+    transaction(rows, 20, state)
+    rows.stage(40, "liveness")
+
+    assert check(end(rows, 40 + bound_s + 1)).outcome is CheckOutcome.VIOLATED
+
+
+def test_transaction_that_ends_is_forgotten() -> None:
+    """Nothing is left to wait for."""
+    rows = cluster()
+    transaction(rows, 20, "Ongoing")
+    rows.stage(40, "liveness")
+    transaction(rows, 50, "PrepareAbort", before="Ongoing")
+    transaction(rows, 51, "CompleteAbort", before="PrepareAbort")
+
+    assert not check(end(rows, 300)).findings
+
+
+def test_transaction_that_began_after_healing_holds_nobody_up() -> None:
+    """Members go on with transactions as long as they live: a run does not wait for the last."""
+    rows = cluster()
+    rows.stage(40, "liveness")
+    transaction(rows, 50, "Ongoing")
+    recovery = checker()
+    for row in rows.rows:
+        recovery.observe(row)
+
+    assert recovery.unsettled(51_000_000) == ()
+
+
+def test_load_decides_which_transactions_are_open() -> None:
+    """What a coordinator did before it died may never have been written."""
+    rows = cluster()
+    transaction(rows, 20, "Ongoing")
+    rows.add(
+        30,
+        "broker-2",
+        TraceKind.TRANSACTIONS_LOADED,
+        partition=TXN,
+        detail={"records": 1, "transactional_ids": 1},
+    )
+    rows.stage(40, "liveness")
+
+    assert not check(end(rows, 300)).findings
+
+
+def test_transaction_that_a_load_found_prepared_is_found() -> None:
+    """Planted bug: a new coordinator does not send the markers of the old one's decision."""
+    rows = cluster()
+    rows.add(
+        30,
+        "broker-2",
+        TraceKind.TRANSACTIONS_LOADED,
+        partition=TXN,
+        detail={"records": 1, "transactional_ids": 1, "open": {"consumer-g-0": "PrepareCommit"}},
+    )
+    rows.stage(40, "liveness")
+
+    report = check(end(rows, 120))
+
+    assert "its transaction is PrepareCommit" in report.findings[0].summary
+
+
+def pending(rows: Rows, time_s: float) -> None:
+    rows.add(
+        time_s,
+        "broker-0",
+        TraceKind.TXN_COMMIT_PENDING,
+        group="g",
+        partition=T0,
+        offset=3,
+        detail={"producer_id": 7},
+    )
+
+
+def test_offset_that_stays_unstable_is_found() -> None:
+    """Planted bug: a marker that does not reach the group."""
+    rows = cluster()
+    transaction(rows, 19, "Ongoing")
+    pending(rows, 20)
+    transaction(rows, 21, "PrepareCommit", before="Ongoing")
+    transaction(rows, 22, "CompleteCommit", before="PrepareCommit")
+    rows.stage(40, "liveness")
+
+    report = check(end(rows, 111))
+
+    assert "g has offsets of producer 7 that are not stable" in report.findings[0].summary
+    assert report.findings[0].group == "g"
+
+
+def test_offset_that_a_load_found_stable_is_not_waited_for() -> None:
+    """A group that is loaded with its marker leaves no row of its end."""
+    rows = cluster()
+    pending(rows, 20)
+    transaction(rows, 21, "CompleteCommit", before="PrepareCommit")
+    rows.load_started(30, "broker-1", 2)
+    rows.group_loaded(30.1, "broker-1")
+    rows.stage(40, "liveness")
+
+    assert not check(end(rows, 300)).findings
+
+
+def test_run_that_never_heals_judges_nothing() -> None:
+    """Interrupted in the middle."""
+    rows = cluster()
+    isr(rows, 20, T0, [0])
+
+    report = check(end(rows, 300))
+
+    assert report.outcome is CheckOutcome.NOTHING_SEEN
+    assert report.note == "the run never came to healing"
