@@ -29,6 +29,7 @@ class TraceKind(StrEnum):
     REQUEST_FAILED = "request_failed"
     REQUEST_RECEIVED = "request_received"
     RESPONSE_SENT = "response_sent"
+    RESPONSE_LOST = "response_lost"
     CONNECTION_REFUSED = "connection_refused"
     BROKER_REGISTERED = "broker_registered"
     BROKER_FENCED = "broker_fenced"

@@ -525,6 +525,14 @@ TRACE_SECTIONS: Mapping[str, Mapping[TraceKind, KindSchema]] = {
         TraceKind.RESPONSE_SENT: _kind(
             "A server answers.", "api", "correlation_id", "error", peer="the client"
         ),
+        TraceKind.RESPONSE_LOST: _kind(
+            "A fault resets a connection in the place of the response to a request that was "
+            "carried out.",
+            "api",
+            "correlation_id",
+            "error",
+            peer="the client",
+        ),
         TraceKind.CONNECTION_REFUSED: _kind(
             "A server refuses a connection, or a process a link.",
             peer="the client, if a node asked",

@@ -15,7 +15,7 @@ from chaos.checkers.registry import CHECKERS
 from chaos.experiment.struct_walk import fields_of, struct_types, summary_of
 from chaos.experiment.structs import Duration, Experiment, FaultDefinition
 from chaos.faults.base import FaultKind, NoArgs
-from chaos.faults.links import API_NAMES
+from chaos.faults.links import API_NAMES, ERROR_NAMES
 from chaos.faults.registry import FAULT_KINDS
 from chaos.targets.registry import TARGET_KINDS
 from cluster.host.connection_purposes import PURPOSES
@@ -120,6 +120,8 @@ def _restrict(defs: dict[str, Schema]) -> None:
             properties["purposes"]["items"] = _one_of(PURPOSES)
         if "apis" in properties:
             properties["apis"]["items"] = {"enum": list(API_NAMES)}
+        if "errors" in properties:
+            properties["errors"]["items"] = {"enum": list(ERROR_NAMES)}
     _restrict_faults(defs)
 
 

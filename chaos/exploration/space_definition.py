@@ -50,6 +50,9 @@ class FaultSpace(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     empty_disks: Share = 0.0
     """How many of the brokers that are killed, or lose power, lose their disk as well."""
 
+    lost: Share = 0.0
+    """How many seeds lose a broker, or members, for good: as many as the rest can do without."""
+
 
 class Minimum(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a run must have done to count as one: less work would make the search look fast.

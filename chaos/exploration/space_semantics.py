@@ -24,6 +24,7 @@ from chaos.exploration.draw.choices import Choice, copy_of, option_problems, put
 from chaos.exploration.draw.patterns import PATTERNS
 from chaos.exploration.draw.timeouts import TIMEOUTS
 from chaos.exploration.space_definition import FaultSpace, SpaceDefinition
+from chaos.faults.processes import NodeLoss
 from chaos.faults.registry import FAULT_KINDS
 
 MAX_PAIRS = 20
@@ -51,6 +52,12 @@ def space_errors(
 def _fault_errors(faults: FaultSpace) -> Iterator[Problem]:
     for kind in faults.kinds:
         yield from check_known("fault", kind, FAULT_KINDS, f"faults.kinds.{kind}")
+        if kind == NodeLoss.name:
+            yield problem(
+                f"faults.kinds.{kind}",
+                "would leave partitions without a leader, and groups without a member",
+                expected="`faults.lost`, which loses only what the rest can do without",
+            )
     for pattern in faults.patterns:
         yield from check_known("pattern", pattern, PATTERNS, f"faults.patterns.{pattern}")
     if not faults.kinds and not faults.patterns:

@@ -29,11 +29,13 @@ class FaultTools:
     """What faults act with.
 
     Units: `kill_at_us`, of an undoing, is when a node that is still stopping is killed.
+    Shape: `lost` are the nodes that never start again; a fault that loses one enters it.
     """
 
     runtime: Runtime
     links: LinkTable
     kill_at_us: int = 0
+    lost: dict[NodeName, None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,9 +7,10 @@ them.
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 
 from chaos.experiment.problems import Problem, near_miss, one_of
 from chaos.experiment.rules.semantic_checks import problem, too_long
@@ -39,11 +40,13 @@ from cluster.links import rules as link_rules
 from cluster.links.rules import LinkEffect, Selector
 from cluster.runtime import NodeState
 from protocol.api import Api
+from protocol.errors import ErrorCode
 from protocol.ids import NodeName, controller_name
 from results_schema.journal import BlastRadius, nodes_shown
 from results_schema.manifest import PlannedFault
 
 API_NAMES = tuple(api.label for api in Api)
+ERROR_NAMES = tuple(code.name for code in ErrorCode)
 _ALWAYS_ONE_NODE = frozenset({*BROKER_TARGETS, *CONTROLLER_TARGETS, *MEMBER_TARGETS}) - {
     "any-broker"  # drawn anew for each end
 }
@@ -77,6 +80,19 @@ class SlowArgs(LinkArgs, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """up to so much more, drawn evenly"""
 
 
+class ResponseLossArgs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which responses, and how many."""
+
+    apis: tuple[str, ...]
+    """the responses to these requests"""
+    errors: tuple[str, ...] = ()
+    """only responses with one of these errors, `NONE` for success; default: all"""
+    responses: Annotated[int, Meta(ge=1)] = 1
+    """so many at each server"""
+    purposes: tuple[str, ...] = ()
+    """only on connections of these purposes; default: all"""
+
+
 class LinkFault(FaultKind):
     """A fault of the links between two sets of nodes."""
 
@@ -97,6 +113,7 @@ class LinkFault(FaultKind):
         for field, what, known in (
             ("purposes", "purpose", tuple(PURPOSES)),
             ("apis", "API", API_NAMES),
+            ("errors", "error", ERROR_NAMES),
         ):
             for index, word in enumerate(fault.args.get(field, ())):
                 if word not in known:
@@ -227,6 +244,52 @@ class SlowLinks(_RuleFault):
         return link_rules.Slow(
             delay_us=microseconds(args.delay), jitter_us=microseconds(args.jitter)
         )
+
+
+class ResponseLoss(LinkFault):
+    """A request is carried out, and its connection ends before the response has left."""
+
+    name = "response_loss"
+    doc = (
+        "Resets a connection in the place of a response: the server has carried the request out, "
+        "and its client cannot know. It happens to the first `responses` of `apis` at each server "
+        "among the two ends, and only while the fault lasts."
+    )
+    args_type = ResponseLossArgs
+
+    def check(self, fault: FaultDefinition, experiment: Experiment) -> Iterator[Problem]:
+        """Refuse a list of APIs that is empty."""
+        yield from super().check(fault, experiment)
+        if not fault.args.get("apis"):
+            yield problem("args.apis", "names no API", expected="at least one", found="`[]`")
+
+    async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Aim | Miss:
+        """Add a rule for each direction: either end may have the server."""
+        args = msgspec.convert(planned.args, ResponseLossArgs)
+        effect = link_rules.LoseResponses(count=args.responses, errors=args.errors)
+        ways = (("there", aim.nodes, aim.to_nodes), ("back", aim.to_nodes, aim.nodes))
+        rules = [
+            rule(
+                planned.fault_id,
+                way,
+                Selector(
+                    sources=sources,
+                    destinations=destinations,
+                    purposes=args.purposes,
+                    apis=args.apis,
+                ),
+                effect,
+            )
+            for way, sources, destinations in ways
+        ]
+        await tools.links.add(planned.fault_id, rules)
+        return aim
+
+    async def heal(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> str | None:
+        """Withdraw the fault's rules."""
+        del aim
+        await tools.links.withdraw(planned.fault_id)
+        return None
 
 
 class ResetConnections(LinkFault):

@@ -154,6 +154,35 @@ class ControlledShutdown(ProcessFault):
         return replace(aim, process=await tools.runtime.shut_down(aim.nodes[0]))
 
 
+class NodeLoss(ProcessFault):
+    """A node that never comes back."""
+
+    name = "node_loss"
+    doc = (
+        "Kills the process as `kill -9` does, and nothing starts it again, not even at the end: "
+        "the cluster, or the group, is smaller from then on. Momentary."
+    )
+    targets = (*BROKER_TARGETS, *MEMBER_TARGETS)
+    momentary = True
+
+    def check(self, fault: FaultDefinition, experiment: Experiment) -> Iterator[Problem]:
+        """Refuse to lose the only broker."""
+        role = (split_target(fault.target or "") or ("", ""))[0]
+        if role in BROKER_TARGETS and experiment.cluster.brokers == 1:
+            yield problem(
+                "target",
+                "is the only broker: nothing would be left",
+                expected="a cluster of at least 2 brokers, or a member",
+                found=f"`{fault.target}`",
+            )
+
+    async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Aim | Miss:
+        """Kill the node's process. No other fault has it down, so that none starts it again."""
+        del planned
+        tools.lost[aim.nodes[0]] = None
+        return replace(aim, process=await tools.runtime.crash(aim.nodes[0]))
+
+
 class Pause(ProcessFault):
     """SIGSTOP."""
 

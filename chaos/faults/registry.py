@@ -7,8 +7,8 @@ and the generated documentation follow from it.
 from chaos.faults.base import FaultKind
 from chaos.faults.groups import DeleteGroup, DeleteOffsets, RemoveMembers, ResetOffsets
 from chaos.faults.leadership import LeadershipMove, PreferredLeaderElection
-from chaos.faults.links import ClogLinks, CutLinks, ResetConnections, SlowLinks
-from chaos.faults.processes import ControlledShutdown, Crash, Pause, PowerLoss
+from chaos.faults.links import ClogLinks, CutLinks, ResetConnections, ResponseLoss, SlowLinks
+from chaos.faults.processes import ControlledShutdown, Crash, NodeLoss, Pause, PowerLoss
 
 FAULT_KINDS: dict[str, FaultKind] = {
     kind.name: kind
@@ -17,6 +17,7 @@ FAULT_KINDS: dict[str, FaultKind] = {
         PowerLoss(),
         ControlledShutdown(),
         Pause(),
+        NodeLoss(),
         LeadershipMove(),
         PreferredLeaderElection(),
         RemoveMembers(),
@@ -27,5 +28,6 @@ FAULT_KINDS: dict[str, FaultKind] = {
         ClogLinks(),
         SlowLinks(),
         ResetConnections(),
+        ResponseLoss(),
     )
 }

@@ -4,9 +4,11 @@ Each function says what is missing, in words, and nothing when the condition hol
 is the progress of a wait and the reason of a wait in vain.
 """
 
+from collections.abc import Collection
+
 from chaos.experiment.structs import Experiment, consumer_name, group_partition, internal_topics
 from cluster.runtime import ClusterStatus
-from protocol.ids import TopicPartition, offsets_partition
+from protocol.ids import NodeName, TopicPartition, offsets_partition
 
 STABLE = "Stable"
 _MEMBER_STABLE = "STABLE"
@@ -17,7 +19,7 @@ def missing_for_steady_state(experiment: Experiment, status: ClusterStatus) -> l
 
     Steady: every partition has a leader and its full ISR, every group is Stable with all its
     members, and each member that commits has had a commit acknowledged. Members that join late are
-    not waited for.
+    not waited for, nor is a group that has no other ones.
     """
     members = {group_id: group.members for group_id, group in experiment.groups.items()}
     missing = missing_partitions(experiment, status, full_isr=True)
@@ -26,18 +28,22 @@ def missing_for_steady_state(experiment: Experiment, status: ClusterStatus) -> l
 
 
 def missing_for_liveness(
-    experiment: Experiment, status: ClusterStatus, commits_before: dict[str, int]
+    experiment: Experiment,
+    status: ClusterStatus,
+    commits_before: dict[str, int],
+    *,
+    lost: Collection[NodeName] = (),
 ) -> list[str]:
     """Return what keeps the cluster from being well again after healing.
 
     Shape: `commits_before` holds each member's acknowledged commits at healing, by node name; each
     must have had one more since. Late members have joined by then, and members that were killed
-    are back.
+    are back, but for those that are `lost`.
     """
     members = {group_id: group.members_total for group_id, group in experiment.groups.items()}
     missing = missing_partitions(experiment, status, full_isr=False)
-    missing += missing_groups(experiment, status, members)
-    return missing + missing_commits(experiment, status, members, commits_before)
+    missing += missing_groups(experiment, status, members, lost=lost)
+    return missing + missing_commits(experiment, status, members, commits_before, lost=lost)
 
 
 def missing_partitions(
@@ -61,14 +67,23 @@ def missing_partitions(
 
 
 def missing_groups(
-    experiment: Experiment, status: ClusterStatus, members: dict[str, int]
+    experiment: Experiment,
+    status: ClusterStatus,
+    members: dict[str, int],
+    *,
+    lost: Collection[NodeName] = (),
 ) -> list[str]:
     """Return the groups that are not Stable, with all members, at their one coordinator.
 
-    Shape: `members` says by group how many there should be, by index from 0.
+    Shape: `members` says by group how many there should be, by index from 0; those of them that
+    are `lost` are not expected. A group whose members all come later is not asked for.
     """
     missing = []
-    for group_id, expected in members.items():
+    for group_id, total in members.items():
+        names = [name for name in _members_of(group_id, total) if name not in lost]
+        expected = len(names)
+        if not names and experiment.groups[group_id].members_total:
+            continue
         partition = offsets_partition(group_partition(experiment, group_id))
         leader = status.partitions.get(partition)
         at_leader = [
@@ -84,8 +99,7 @@ def missing_groups(
             missing.append(f"group {group_id} is {group.state}")
         elif len(group.members) != expected:
             missing.append(f"group {group_id} has {len(group.members)} of {expected} members")
-        for index in range(expected):
-            name = consumer_name(group_id, index)
+        for name in names:
             member = status.members.get(name)
             if member is None:
                 missing.append(f"{name} does not answer")
@@ -99,25 +113,31 @@ def missing_commits(
     status: ClusterStatus,
     members: dict[str, int],
     commits_before: dict[str, int],
+    *,
+    lost: Collection[NodeName] = (),
 ) -> list[str]:
     """Return the members that commit and have had none acknowledged beyond `commits_before`.
 
-    A member that owns no partition has nothing to commit.
+    A member that owns no partition has nothing to commit; one that is `lost` is not asked for.
     """
     missing = []
     for group_id, definition in experiment.groups.items():
         if not definition.commits:
             continue
-        for index in range(members[group_id]):
-            name = consumer_name(group_id, index)
+        for name in _members_of(group_id, members[group_id]):
             member = status.members.get(name)
             if (
                 member is not None
+                and name not in lost
                 and member.assigned
                 and member.commits_acknowledged <= commits_before.get(name, 0)
             ):
                 missing.append(f"{name} has no commit acknowledged")
     return missing
+
+
+def _members_of(group_id: str, total: int) -> list[NodeName]:
+    return [consumer_name(group_id, index) for index in range(total)]
 
 
 def summarize(missing: list[str], limit: int = 4) -> str:

@@ -16,6 +16,7 @@ from chaos.targets.base import Miss, Situation
 from chaos.targets.members import all_members
 from cluster.host.randomness import stream
 from cluster.runtime import ClusterStatus, Runtime
+from protocol.ids import NodeName
 from protocol.trace import TraceEvent, TraceKind
 from results_schema.journal import FaultOutcome, JournalEntry, LinkEnds
 from results_schema.manifest import Plan, PlannedFault
@@ -145,6 +146,11 @@ class FaultInjector:
         )
         self._journal.changed()
         self._log(f"{planned.fault_id} healed by {by}" + ("" if note is None else f": {note}"))
+
+    @property
+    def lost_nodes(self) -> tuple[NodeName, ...]:
+        """The nodes that never come back."""
+        return tuple(self._tools.lost)
 
     @property
     def anything_left(self) -> bool:

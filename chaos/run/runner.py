@@ -241,7 +241,12 @@ class ExperimentRun:
         timeout_us = microseconds(self._experiment.run.liveness_timeout)
         self._enter("liveness", timeout_us=timeout_us)
         missing = await self._wait(
-            lambda status: missing_for_liveness(self._experiment, status, self._commits_at_healing),
+            lambda status: missing_for_liveness(
+                self._experiment,
+                status,
+                self._commits_at_healing,
+                lost=self._injector.lost_nodes,
+            ),
             timeout_us,
         )
         if missing:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
 from cluster.host.connections import Endpoint
-from cluster.host.frames import CloseFrame, Frame, ResetFrame
+from cluster.host.frames import CloseFrame, Frame, ResetFrame, ResponseFrame
 from cluster.host.host import Connection, Host, HostDead
 from cluster.host.incoming_request import IncomingRequest
 from cluster.host.randomness import stream
@@ -25,9 +25,9 @@ from cluster.links.gate import LinkGate
 from cluster.links.rules import LinkRule
 from cluster.runtime import NodeTaskFailed
 from partition_log.storage import Storage
-from protocol.api import AnyResponse
+from protocol.api import API_OF_RESPONSE, AnyResponse, error_of
 from protocol.ids import Incarnation, NodeName, RequestId
-from protocol.trace import TraceEvent, TraceRow, stamp
+from protocol.trace import TraceEvent, TraceKind, TraceRow, stamp
 
 
 class KeptTimer(Protocol):
@@ -241,6 +241,7 @@ class BaseHost(Host):
                 after=self.after,
                 transmit=self._transmit,
                 deliver=self._deliver,
+                lost=self._response_lost,
                 rng_for=self._rng_for_rule,
             )
         gate.set_rules(rules)
@@ -259,6 +260,18 @@ class BaseHost(Host):
         else:
             for close in closes:
                 self._deliver(close)
+
+    def _response_lost(self, frame: ResponseFrame) -> None:
+        envelope = frame.envelope
+        self.trace(
+            TraceEvent(
+                kind=TraceKind.RESPONSE_LOST,
+                peer=frame.destination,
+                api=API_OF_RESPONSE[type(envelope.body)].label,
+                correlation_id=envelope.correlation_id,
+                error=error_of(envelope.body),
+            )
+        )
 
     def _rng_for_rule(self, rule_id: str) -> random.Random:
         return stream(self._seed, "slow", rule_id, self.name, self.incarnation)

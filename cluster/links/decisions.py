@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from cluster.host.frames import Frame, OpenFrame, RequestFrame, ResponseFrame
-from cluster.links.rules import Clog, Cut, LinkRule, Slow
-from protocol.api import API_OF_RESPONSE
+from cluster.links.rules import Clog, Cut, LinkRule, LoseResponses, Slow
+from protocol.api import API_OF_RESPONSE, error_of
 from protocol.ids import NodeName
 
 
@@ -33,9 +33,16 @@ class Hold:
     is_cut: bool
 
 
-Verdict = Pass | Deliver | Hold
+@dataclass(frozen=True, slots=True)
+class Lose:
+    """It is a response that never leaves: its connection is reset instead."""
+
+
+VerdictOfWaiting = Pass | Deliver | Hold
+Verdict = VerdictOfWaiting | Lose
 
 PASS = Pass()
+LOSE = Lose()
 HOLD_CUT = Hold(is_cut=True)
 HOLD_CLOG = Hold(is_cut=False)
 
@@ -57,6 +64,8 @@ class Judge:
         self._rngs: dict[str, random.Random] = {}
         self._rules: dict[NodeName, list[LinkRule]] = {}
         """Rules by peer, in the order in which they are asked; peers without one are missing."""
+        self._lost: dict[str, int] = {}
+        """Responses that each LoseResponses rule, by its id, has lost here."""
 
     @property
     def has_rules(self) -> bool:
@@ -81,21 +90,46 @@ class Judge:
         names purposes.
         """
         for rule in self._rules.get(peer, ()):
-            if _selects(rule, purpose, frame):
-                return self._effect(rule)
+            if not _selects(rule, purpose, frame):
+                continue
+            effect = rule.effect
+            if not isinstance(effect, LoseResponses):
+                return self._what_holds(rule.rule_id, effect)
+            if self._is_lost(rule.rule_id, effect, frame):
+                return LOSE
         return PASS
 
-    def _effect(self, rule: LinkRule) -> Verdict:
-        match rule.effect:
+    def verdict_of_waiting(
+        self, peer: NodeName, purpose: str | None, frame: Frame
+    ) -> VerdictOfWaiting:
+        """Judge a frame again that other rules have held: a response that was sent is not lost."""
+        for rule in self._rules.get(peer, ()):
+            effect = rule.effect
+            if not isinstance(effect, LoseResponses) and _selects(rule, purpose, frame):
+                return self._what_holds(rule.rule_id, effect)
+        return PASS
+
+    def _is_lost(self, rule_id: str, effect: LoseResponses, frame: Frame) -> bool:
+        """Whether the rule loses this frame; then it has one response less to lose."""
+        if not self._is_sender or not isinstance(frame, ResponseFrame):
+            return False
+        if effect.errors and error_of(frame.envelope.body) not in effect.errors:
+            return False
+        lost = self._lost.get(rule_id, 0)
+        if lost >= effect.count:
+            return False
+        self._lost[rule_id] = lost + 1
+        return True
+
+    def _what_holds(self, rule_id: str, effect: Cut | Clog | Slow) -> VerdictOfWaiting:
+        match effect:
             case Cut():
                 return HOLD_CUT
             case Clog():
                 return HOLD_CLOG
             case Slow():
                 # The sender's end has delayed it; that this rule won is final here too.
-                return (
-                    Deliver(self._draw_us(rule.rule_id, rule.effect)) if self._is_sender else PASS
-                )
+                return Deliver(self._draw_us(rule_id, effect)) if self._is_sender else PASS
 
     def _draw_us(self, rule_id: str, slow: Slow) -> int:
         rng = self._rngs.get(rule_id)

@@ -41,14 +41,16 @@ from cluster.host.frames import (
     OpenFrame,
     RequestFrame,
     ResetFrame,
+    ResponseFrame,
 )
 from cluster.links.decisions import (
     Deliver,
     Hold,
     Judge,
+    Lose,
     Pass,
     RngFor,
-    Verdict,
+    VerdictOfWaiting,
     purpose_named_by,
 )
 from cluster.links.rules import LinkRule
@@ -107,11 +109,13 @@ class _Direction:
         *,
         after: After,
         forward: Callable[[ConnectionEnd, Frame], None],
+        lose: Callable[[ConnectionEnd, Frame], None],
     ) -> None:
         self.judge = judge
         self._connections = connections
         self._after = after
         self._forward = forward
+        self._lose = lose
         self._streams: dict[ConnectionEnd, deque[_Waiting]] = {}
         """Invariant: no stream is empty."""
         self._next_sequence = 0
@@ -136,6 +140,9 @@ class _Direction:
                 self.closed(end)
                 stream = self._streams.get(end)
         verdict = self.judge.verdict(end.peer, purpose, frame)
+        if isinstance(verdict, Lose):
+            self._lose(end, frame)
+            return
         if stream is None:
             if isinstance(verdict, Pass):
                 self._forward(end, frame)
@@ -153,7 +160,9 @@ class _Direction:
         for end, stream in self._streams.items():
             for waiting in stream:
                 if waiting.state is _State.HELD:
-                    verdict = self.judge.verdict(end.peer, waiting.purpose, waiting.frame)
+                    verdict = self.judge.verdict_of_waiting(
+                        end.peer, waiting.purpose, waiting.frame
+                    )
                     self._carry_out(verdict, end, waiting)
 
     def release(self) -> None:
@@ -199,7 +208,7 @@ class _Direction:
         stream = self._streams.get(end)
         return stream is not None and isinstance(stream[0].frame, OpenFrame)
 
-    def _carry_out(self, verdict: Verdict, end: ConnectionEnd, waiting: _Waiting) -> None:
+    def _carry_out(self, verdict: VerdictOfWaiting, end: ConnectionEnd, waiting: _Waiting) -> None:
         match verdict:
             case Pass():
                 waiting.state = _State.READY
@@ -228,7 +237,8 @@ class LinkGate:
     """Both directions of one host incarnation's links, under the link rules.
 
     `transmit` puts a frame on the network, `deliver` gives one to the endpoint; both do nothing
-    once the incarnation is over. `rng_for` gives the random stream of a rule.
+    once the incarnation is over. `lost` hears of each response that a rule has lost. `rng_for`
+    gives the random stream of a rule.
     """
 
     is_idle: bool
@@ -242,23 +252,27 @@ class LinkGate:
         after: After,
         transmit: Callable[[Frame], None],
         deliver: Callable[[Frame], None],
+        lost: Callable[[ResponseFrame], None],
         rng_for: RngFor,
     ) -> None:
         self._connections = connections
         self._after = after
         self._transmit = transmit
         self._deliver = deliver
+        self._lost = lost
         self._sent = _Direction(
             Judge(node, is_sender=True, rng_for=rng_for),
             connections,
             after=after,
             forward=self._forward_sent,
+            lose=self._lose_response,
         )
         self._received = _Direction(
             Judge(node, is_sender=False, rng_for=rng_for),
             connections,
             after=after,
             forward=self._forward_received,
+            lose=self._lose_response,
         )
         self.is_idle = True
 
@@ -340,6 +354,34 @@ class LinkGate:
             for frame in self._sent.waiting_first()
             if isinstance(frame, OpenedFrame)
         )
+
+    def _lose_response(self, end: ConnectionEnd, frame: Frame) -> None:
+        """Reset the connection of a response that leaves; what waits on it is lost as well.
+
+        The endpoint is in the middle of its reply: it hears of the end one turn later.
+        """
+        if not isinstance(frame, ResponseFrame):
+            raise SimulationError(f"only responses are lost, got {type(frame).__name__}")
+        self._sent.forget(end)
+        self._received.forget(end)
+        self._lost(frame)
+        reason = "the connection was reset"
+        client_hears = CloseFrame(
+            source=frame.source,
+            destination=frame.destination,
+            connection_id=frame.connection_id,
+            by_client=False,
+            reason=reason,
+        )
+        server_hears = CloseFrame(
+            source=frame.destination,
+            destination=frame.source,
+            connection_id=frame.connection_id,
+            by_client=True,
+            reason=reason,
+        )
+        self._transmit(client_hears)
+        self._after(0, partial(self._deliver, server_hears))
 
     def _becomes_idle(self) -> bool:
         self.is_idle = self._sent.is_idle and self._received.is_idle

@@ -45,7 +45,18 @@ class Slow(msgspec.Struct, frozen=True, kw_only=True, tag="slow"):
     jitter_us: int = 0
 
 
-LinkEffect = Cut | Clog | Slow
+class LoseResponses(msgspec.Struct, frozen=True, kw_only=True, tag="lose_responses"):
+    """A server carries requests out, and their connections are reset before it can answer.
+
+    It happens to `count` responses at each server's host, by incarnation. `errors` are names of
+    Kafka's errors, "NONE" among them: only responses with one of them; empty means every one.
+    """
+
+    count: int = 1
+    errors: tuple[str, ...] = ()
+
+
+LinkEffect = Cut | Clog | Slow | LoseResponses
 
 
 class LinkRule(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,6 +16,8 @@ MAY_DRAW = {
     "tests/acceptance/test_standard_space.py": "searches, and expects that nothing is found",
     "tests/architecture/test_schedules.py": "has the names of the drawing functions",
     "tests/chaos/exploration/draw/test_draw.py": "tests the drawing",
+    "tests/chaos/exploration/draw/test_losses.py": "tests the drawing of nodes that are lost",
+    "tests/chaos/exploration/draw/test_what_is_met.py": "tests what the drawn patterns meet",
     "tests/chaos/exploration/test_exploring_page.py": "tests that the page's space can be drawn",
     "tests/chaos/exploration/test_reference.py": "tests the space `reference` and its minimum",
     "tests/chaos/exploration/test_sight.py": "compares the packages with their rewritten copy",

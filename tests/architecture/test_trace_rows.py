@@ -23,6 +23,7 @@ RUNS = {
     "corpus/power_loss_of_the_last_replica_in_sync": 42,
     "corpus/late_notice_of_an_older_leadership": 3,
     "schedules/moves_resets_and_deleted_offsets": 2,
+    "schedules/lost_responses_and_lost_nodes": 1,
 }
 """Schedules and the seeds of their runs: between them every kind of fault."""
 RARE = {

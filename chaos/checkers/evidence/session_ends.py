@@ -61,6 +61,8 @@ _LEAVE_TIMERS_ALONE = frozenset(
         "clog",
         "slow",
         "reset",
+        "response_loss",
+        "node_loss",
     }
 )
 """Faults that hold up no living broker's clock or disk."""

@@ -149,7 +149,7 @@ def _near_instance(written: str) -> str | None:
 def group_warnings(experiment: Experiment, group: GroupDefinition, path: str) -> Iterator[Problem]:
     """Yield what is unwise about a group."""
     config, broker = group.config, experiment.cluster.config
-    if group.members == 0:
+    if group.members_total == 0:
         yield problem(f"{path}.members", "nobody ever joins this group", found="0")
     most = max((experiment.topics[topic].partitions for topic in group.topics), default=0)
     if group.members > most:

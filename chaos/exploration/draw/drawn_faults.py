@@ -10,11 +10,14 @@ from typing import Any, TypeVar, get_args
 
 from chaos.experiment.structs import Experiment, FaultDefinition, microseconds
 from chaos.exploration.draw.fault_draw import MS, Hand
+from chaos.exploration.draw.losses import draw_losses
 from chaos.exploration.draw.patterns import PATTERNS
+from chaos.exploration.draw.response_losses import draw_response_loss
 from chaos.exploration.space_definition import FaultSpace
 from chaos.faults.base import BROKER_TARGETS, FaultKind
 from chaos.faults.groups import ResetOffsetsArgs, TopicArgs
 from chaos.faults.leadership import MoveArgs
+from chaos.faults.links import ResponseLoss
 from chaos.faults.processes import DiskArgs
 from chaos.faults.registry import FAULT_KINDS
 from chaos.targets.partitions import parse_partition, replicas_at_start
@@ -79,6 +82,7 @@ def draw_faults(
         else:
             faults += _single(hand, FAULT_KINDS[name])
         index += 1
+    faults += draw_losses(space, experiment, seed)
     return tuple(sorted(faults, key=lambda fault: microseconds(fault.at)))
 
 
@@ -97,6 +101,8 @@ def _kept(space: FaultSpace, seed: int) -> dict[str, int]:
 
 
 def _single(hand: Hand, kind: FaultKind) -> tuple[FaultDefinition, ...]:
+    if kind.name == ResponseLoss.name:
+        return (draw_response_loss(hand),)
     if kind.has_ends:
         return (_of_links(hand, kind),)
     target = hand.target(kind.targets)
@@ -116,7 +122,7 @@ def _single(hand: Hand, kind: FaultKind) -> tuple[FaultDefinition, ...]:
 def _args(hand: Hand, kind: FaultKind, target: str) -> dict[str, Any]:
     role, argument = split_target(target) or ("", "")
     if kind.args_type is DiskArgs and role in BROKER_TARGETS:
-        return {"disk": "empty"} if hand.chance("disk", hand.space.empty_disks) else {}
+        return hand.disk()
     if kind.args_type is MoveArgs and role == "leader-of" and hand.chance("to", 0.3):
         partition = parse_partition(argument)
         if partition is not None:

@@ -6,6 +6,7 @@ A stream for each purpose of each fault: what one question draws never shifts th
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
+from typing import Any
 
 from chaos.experiment.structs import Experiment, FaultDefinition, internal_topics, microseconds
 from chaos.exploration.draw.timeouts import timeout_ms
@@ -135,6 +136,20 @@ class Hand:
         around_ms = int(timeout_ms(timeout, self.experiment, group or self.group()) * factor)
         return max(1, min(around_ms, microseconds(self.space.longest) // MS))
 
+    def gap_ms(self, purpose: str, longest_ms: int) -> int:
+        """Draw a gap between a round trip's 1 ms and `longest_ms`: every order of size alike."""
+        rng = self.rng(purpose)
+        size = rng.randrange(max(1, longest_ms).bit_length())
+        return min(longest_ms, rng.randrange(1 << size, 2 << size))
+
+    def restart_ms(self, purpose: str = "restart") -> int:
+        """Draw how long a process is away that is started again at once: 100 ms to 3 s."""
+        return self.rng(purpose).choice((100, 300, 1_000, 3_000))
+
+    def disk(self, purpose: str = "disk") -> dict[str, Any]:
+        """Draw the disk that a killed broker starts again on, as an argument of its fault."""
+        return {"disk": "empty"} if self.chance(purpose, self.space.empty_disks) else {}
+
     def duration(self) -> str | None:
         """Draw how long the fault lasts; None: until everything is healed."""
         unhealed = self.chance("unhealed", self.space.unhealed)
@@ -147,6 +162,7 @@ class Hand:
         *,
         after_ms: int = 0,
         lasts_ms: int | None = None,
+        args: dict[str, Any] | None = None,
     ) -> FaultDefinition:
         """Return a fault of a target so long after this one's time."""
         return FaultDefinition(
@@ -154,6 +170,7 @@ class Hand:
             fault=kind,
             target=target,
             duration=None if lasts_ms is None else length_text(lasts_ms),
+            args=args or {},
         )
 
     def link_fault(
@@ -165,6 +182,7 @@ class Hand:
         after_ms: int = 0,
         lasts_ms: int,
         one_way: bool = False,
+        args: dict[str, Any] | None = None,
     ) -> FaultDefinition:
         """Return a fault of the links between two ends so long after this one's time."""
         return FaultDefinition(
@@ -173,7 +191,7 @@ class Hand:
             from_=from_,
             to=to,
             duration=length_text(lasts_ms),
-            args={"direction": "one_way"} if one_way else {},
+            args={**(args or {}), **({"direction": "one_way"} if one_way else {})},
         )
 
 

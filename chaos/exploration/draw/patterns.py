@@ -7,6 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from chaos.experiment.structs import FaultDefinition
+from chaos.exploration.draw.close_patterns import (
+    quick_restart,
+    response_lost_in_a_failover,
+    response_lost_in_a_rebalance,
+    slow_follower,
+    static_restart_in_a_rebalance,
+    twice_on_one_role,
+)
 from chaos.exploration.draw.fault_draw import Hand
 
 Faults = tuple[FaultDefinition, ...]
@@ -292,6 +300,36 @@ PATTERNS: dict[str, Pattern] = {
             name="follower_behind",
             doc="a coordinator is lost while a follower cannot hear it",
             draw=_follower_behind,
+        ),
+        Pattern(
+            name="quick_restart",
+            doc="a process is killed and started again within 3 s, up to three times in a row",
+            draw=quick_restart,
+        ),
+        Pattern(
+            name="twice_on_one_role",
+            doc="two things are done to who plays one role, a round trip to a timeout apart",
+            draw=twice_on_one_role,
+        ),
+        Pattern(
+            name="static_restart_in_a_rebalance",
+            doc="a static member restarts while the assignment of its group is out",
+            draw=static_restart_in_a_rebalance,
+        ),
+        Pattern(
+            name="slow_follower",
+            doc="a follower is about as slow as the ISR allows while the ISR changes",
+            draw=slow_follower,
+        ),
+        Pattern(
+            name="response_lost_in_a_rebalance",
+            doc="a response that a member needs is lost while its group rebalances",
+            draw=response_lost_in_a_rebalance,
+        ),
+        Pattern(
+            name="response_lost_in_a_failover",
+            doc="a response is lost while a coordinator dies or moves",
+            draw=response_lost_in_a_failover,
         ),
     )
 }

@@ -2,6 +2,7 @@
 
 from chaos.exploration.marks.base import Condition, MarkList
 from chaos.exploration.marks.seen_cluster import SeenCluster
+from protocol.api import Api
 from protocol.causes import (
     CoordinatorUnknownCause,
     DeletionCause,
@@ -73,6 +74,15 @@ _MARK_OF_VALUE = {
     ),
 }
 
+_LOST_RESPONSES = (
+    (Api.JOIN_GROUP, ErrorCode.MEMBER_ID_REQUIRED),
+    (Api.JOIN_GROUP, ErrorCode.NONE),
+    (Api.SYNC_GROUP, ErrorCode.NONE),
+    (Api.ALTER_PARTITION, ErrorCode.NONE),
+    (Api.INIT_PRODUCER_ID, ErrorCode.NONE),
+)
+"""Responses whose loss leaves behind what the retry meets: an API, and the response's error."""
+
 COLUMN_VALUES = MarkList()
 
 
@@ -83,6 +93,23 @@ def _has(column: str, value: str) -> Condition:
 
     return condition
 
+
+def _is_lost(api: Api, error: ErrorCode) -> Condition:
+    def condition(seen: SeenCluster, row: TraceRow) -> bool:
+        del seen
+        return row.api == api.label and row.error == error.name
+
+    return condition
+
+
+for _api, _error in _LOST_RESPONSES:
+    _of = "" if _error is ErrorCode.NONE else f"_{_error.name}"
+    _what = "a success" if _error is ErrorCode.NONE else _error.name
+    COLUMN_VALUES.add(
+        f"lost_{_api.label}{_of}",
+        f"a response to {_api.label}, {_what}, was lost with its connection",
+        TraceKind.RESPONSE_LOST,
+    )(_is_lost(_api, _error))
 
 for (_kind, _column, _value), (_name, _meaning) in _MARK_OF_VALUE.items():
     COLUMN_VALUES.add(_name, _meaning, _kind)(_has(_column, _value))

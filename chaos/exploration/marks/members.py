@@ -85,6 +85,31 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     )
 
 
+@mark(
+    "static_member_replaced_in_sync_phase",
+    "a static member came back under a new member id while an assignment was out",
+    TraceKind.MEMBER_ADDED,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    return (
+        row.cause == RemovalCause.STATIC_MEMBER_REPLACED
+        and seen.coordinators.state_at(row.node, row.group or "") == "CompletingRebalance"
+    )
+
+
+@mark(
+    "first_generation_among_faults",
+    "a group's first generation began while a broker or the controller was dead or paused",
+    TraceKind.GENERATION_STARTED,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    return (
+        row.generation == 1
+        and row.group not in seen.deleted
+        and any(not node.startswith("consumer-") for node in (*seen.killed, *seen.paused))
+    )
+
+
 @mark("emptied", "a group lost its last member", TraceKind.GROUP_STATE)
 def _(seen: SeenCluster, row: TraceRow) -> bool:
     del seen

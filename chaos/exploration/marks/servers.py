@@ -83,6 +83,20 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
 
 
 @mark(
+    "living_follower_left_the_isr",
+    "a follower that lived, and that nobody had fenced, was too slow for the ISR",
+    TraceKind.ISR_CHANGED,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    now = detail_of(row).isr
+    return _is_offsets(row) and any(
+        broker not in now and not seen.is_out(name) and name not in seen.fenced
+        for broker in seen.isr.get(row.partition or "", ())
+        if (name := f"{BROKER}{broker}")
+    )
+
+
+@mark(
     "no_leader",
     "an offsets partition had no replica that could lead it",
     TraceKind.LEADER_ELECTED,

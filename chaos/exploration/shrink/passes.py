@@ -267,7 +267,7 @@ def _only(args: dict[str, T]) -> Callable[[Sequence[str]], dict[str, T]]:
     return lambda kept: subset(args, kept)
 
 
-_GENTLER = {"power_loss": ("crash",), "lost_disk": ("power_loss", "crash")}
+_GENTLER = {"node_loss": ("crash",), "power_loss": ("crash",), "lost_disk": ("power_loss", "crash")}
 
 
 def _gentler(fault: FaultDefinition, experiment: Experiment) -> Iterator[FaultDefinition]:

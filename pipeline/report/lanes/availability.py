@@ -51,6 +51,7 @@ _MORE_COUNTS = (
 )
 _LEADER_WAS = {
     "crash": "was killed",
+    "node_loss": "was killed",
     "power_loss": "lost its power",
     "controlled_shutdown": "was shut down",
     "pause": "was paused",

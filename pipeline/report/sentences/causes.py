@@ -31,7 +31,7 @@ _MOST = 0.8
 _TOLD = 2
 """Up to so many kinds of rebalances are told one by one."""
 _FENCING = "broker.session.timeout.ms"
-_SILENT = frozenset({"crash", "power_loss", "pause", "cut"})
+_SILENT = frozenset({"crash", "node_loss", "power_loss", "pause", "cut"})
 """Faults that the controller notices by missing heartbeats only."""
 
 

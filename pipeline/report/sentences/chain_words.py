@@ -33,6 +33,7 @@ _NEARLY_ALL = 0.8
 """A phase that took this part of the whole is named alone."""
 _GONE = {
     "crash": "that {node} was gone",
+    "node_loss": "that {node} was gone",
     "power_loss": "that {node} was gone",
     "pause": "that {node} no longer sent heartbeats",
     "cut": "that {node} no longer reached it",

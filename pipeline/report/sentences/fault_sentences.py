@@ -75,6 +75,8 @@ def _happened(fault: JournalEntry, injected_us: int, run: ReportInput) -> Markup
         case "controlled_shutdown":
             again = _again(fault, run)
             return fill_sentence("{} was shut down (controlled shutdown) {}{}.", who, when, again)
+        case "node_loss":
+            return fill_sentence("{} was killed {} and never started again.", who, when)
         case "pause":
             return fill_sentence("{} was stopped (SIGSTOP) {}{}.", who, lasted, for_long)
         case "leadership_move":
@@ -111,6 +113,13 @@ def _happened(fault: JournalEntry, injected_us: int, run: ReportInput) -> Markup
         case "slow":
             return fill_sentence(
                 "The links between {} and {} were slow {}{}.", *ends, lasted, for_long
+            )
+        case "response_loss":
+            return fill_sentence(
+                "Connections between {} and {} were reset in the place of a response {}{}.",
+                *ends,
+                lasted,
+                for_long,
             )
         case "reset":
             return fill_sentence("The connections between {} and {} were reset {}.", *ends, when)

@@ -20,7 +20,7 @@ _LONG_US = 1_000_000
 """From here on a gap is explained: it is longer than any usual pause between batches."""
 _SOON_US = 1_000_000
 """What follows a moment within this time is taken to follow from it."""
-_HELD_UP = frozenset({"cut", "crash", "power_loss", "pause"})
+_HELD_UP = frozenset({"cut", "crash", "node_loss", "power_loss", "pause"})
 
 
 def why_not_consumed(run: ReportInput) -> Markup | None:

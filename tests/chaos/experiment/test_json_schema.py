@@ -274,6 +274,14 @@ ONE_OF_EACH = (
     {"at": "1s", "fault": "clog", "from": ["members(orders-readers)"], "to": "brokers"},
     {"at": "1s", "fault": "slow", "from": "brokers", "to": "clients", "args": {"delay": "2ms"}},
     {"at": "1s", "fault": "reset", "from": "clients", "to": "brokers", "every": "9s", "repeat": 3},
+    {"at": "1s", "fault": "node_loss", "target": "member(orders-readers, 1)"},
+    {
+        "at": "1s",
+        "fault": "response_loss",
+        "from": "brokers",
+        "to": "clients",
+        "args": {"apis": ["JoinGroup"], "errors": ["MEMBER_ID_REQUIRED"], "responses": 2},
+    },
 )
 
 

@@ -95,6 +95,12 @@ def test_unknown_name_is_told_with_what_was_probably_meant() -> None:
             "kinds: {crahs: 1",
             "faults.kinds.crahs: unknown fault `crahs`",
         ),
+        (
+            "kinds: {crash: 1",
+            "kinds: {node_loss: 1",
+            "faults.kinds.node_loss: would leave partitions without a leader, and groups without "
+            "a member; expected `faults.lost`",
+        ),
         ("kinds: {crash: 1", "kinds: {crash: 0", "faults.kinds.crash: is not allowed"),
         (
             "kinds: {crash: 1, cut: 2}",

@@ -4,7 +4,17 @@ from typing import Any
 
 import pytest
 
-from cluster.links.rules import Clog, Cut, LinkEffect, LinkRule, Selector, Slow
+from chaos.experiment.structs import FaultDefinition
+from chaos.faults.links import ResponseLoss
+from cluster.links.rules import (
+    Clog,
+    Cut,
+    LinkEffect,
+    LinkRule,
+    LoseResponses,
+    Selector,
+    Slow,
+)
 from cluster.runtime import NodeState
 from protocol.ids import NodeName, broker_name
 from protocol.trace import TraceKind
@@ -216,3 +226,57 @@ def test_blast_radius_of_a_controller_is_that_of_the_other_end() -> None:
 
     assert radius.groups == ("readers",)
     assert "orders-0" in radius.partitions
+
+
+def test_response_loss_is_a_rule_for_each_direction() -> None:
+    """The server may be at either end; the rule is about responses alone."""
+    run = Injecting(
+        fault(
+            "response_loss",
+            "coordinator-of(readers)",
+            "members(readers)",
+            apis=["JoinGroup"],
+            errors=["MEMBER_ID_REQUIRED"],
+            responses=2,
+        )
+    )
+
+    assert run.inject().outcome is FaultOutcome.HIT
+
+    members = names("consumer-readers-0", "consumer-readers-1")
+    there, back = run.runtime.rules
+    assert there.effect == LoseResponses(count=2, errors=("MEMBER_ID_REQUIRED",)) == back.effect
+    assert there.selector == Selector(
+        sources=names("broker-0"), destinations=members, apis=("JoinGroup",)
+    )
+    assert (back.selector.sources, back.selector.destinations) == (members, names("broker-0"))
+    run.heal()
+    assert run.runtime.rules == ()
+
+
+@pytest.mark.parametrize(
+    ("args", "path", "said"),
+    [
+        ({"apis": []}, "args.apis", "names no API"),
+        ({"apis": ["JoinGroups"]}, "args.apis[0]", "unknown API `JoinGroups`"),
+        (
+            {"apis": ["JoinGroup"], "errors": ["MEMBER_ID_REQIRED"]},
+            "args.errors[0]",
+            "unknown error `MEMBER_ID_REQIRED`",
+        ),
+    ],
+)
+def test_response_loss_of_nothing_that_exists_is_refused(
+    args: dict[str, Any], path: str, said: str
+) -> None:
+    definition = FaultDefinition(
+        at="1s",
+        fault="response_loss",
+        from_="coordinator-of(readers)",
+        to="clients",
+        args=args,
+    )
+
+    (wrong,) = ResponseLoss().check(definition, experiment())
+
+    assert (wrong.path, wrong.message) == (path, said)

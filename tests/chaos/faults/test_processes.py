@@ -148,3 +148,25 @@ def test_fault_that_the_runtime_cannot_do_is_a_failure_of_the_tool() -> None:
     with pytest.raises(ToolFailed, match="crash-0 could not be injected: no such process"):
         run.inject()
     assert run.entry().outcome is FaultOutcome.FAILED
+
+
+@pytest.mark.parametrize(
+    ("target", "node"), [("broker(1)", "broker-1"), ("member(readers, 1)", "consumer-readers-1")]
+)
+def test_lost_node_is_killed_and_never_started_again(target: str, node: str) -> None:
+    """Not by its own fault, nor by one that had it down before, nor when everything is healed."""
+    run = Injecting(
+        {"at": "1s", "fault": "pause", "target": target, "duration": "9s"},
+        {"at": "2s", "fault": "node_loss", "target": target},
+        {"at": "3s", "fault": "crash", "target": target, "duration": "9s"},
+    )
+
+    run.inject(0)
+    run.heal(0)
+    run.inject(1)
+    assert run.inject(2).error == f"{node} is down"
+    run.heal_everything()
+
+    assert run.runtime.acts == [f"pause {node}", f"resume {node}", f"crash {node}"]
+    assert run.injector.lost_nodes == (NodeName(node),)
+    assert not run.injector.anything_left

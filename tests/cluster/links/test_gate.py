@@ -3,11 +3,11 @@
 import pytest
 
 from cluster.host.connections import ConnectionEnd
-from cluster.host.frames import CloseFrame, Frame, OpenedFrame, ResetFrame
+from cluster.host.frames import CloseFrame, Frame, OpenedFrame, ResetFrame, ResponseFrame
 from cluster.host.randomness import stream
 from cluster.links.decisions import api_of
 from cluster.links.gate import MAX_HELD_PER_CONNECTION, LinkGate
-from cluster.links.rules import Clog, Cut, LinkEffect, LinkRule, Slow
+from cluster.links.rules import Clog, Cut, LinkEffect, LinkRule, LoseResponses, Slow
 from cluster.virtual.loop import VirtualLoop
 from protocol.errors import SimulationError
 from protocol.ids import Incarnation, NodeName
@@ -36,12 +36,14 @@ class GateLab:
         self.order: list[str] = []
         self.purposes: dict[ConnectionEnd, str] = {}
         self.lost: tuple[CloseFrame, ...] = ()
+        self.lost_responses: list[ResponseFrame] = []
         self.gate = LinkGate(
             A,
             self,
             after=lambda delay_us, fn: self.loop.call_at_us(self.loop.now_us() + delay_us, fn),
             transmit=self._transmit,
             deliver=self._deliver,
+            lost=self.lost_responses.append,
             rng_for=lambda rule_id: stream(1, rule_id),
         )
 
@@ -437,3 +439,86 @@ def test_a_slow_link_draws_once_a_frame_from_a_stream_of_its_rule() -> None:
         assert frame not in lab.left
         lab.run_for(1)
         assert frame in lab.left
+
+
+# -- responses that are lost -----------------------------------------------------------------------
+
+
+def test_response_is_lost_with_its_connection_once() -> None:
+    """Both ends hear of a reset, the server one turn after its reply; the next one passes."""
+    lab = GateLab()
+    lab.gate.set_rules([both_ways(LoseResponses())])
+    lost = response(1, source=A, destination=B)
+    lab.gate.send(lost)
+    assert lab.lost_responses == [lost]
+    assert lab.left == [
+        CloseFrame(
+            source=A,
+            destination=B,
+            connection_id=1,
+            by_client=False,
+            reason="the connection was reset",
+        )
+    ]
+    assert lab.heard == []
+    lab.run_for()
+    (heard,) = lab.heard
+    assert isinstance(heard, CloseFrame)
+    assert (heard.source, heard.connection_id, heard.by_client) == (B, 1, True)
+    second = response(2, connection=2, source=A, destination=B)
+    lab.gate.send(second)
+    assert lab.left[1:] == [second]
+
+
+def test_only_responses_of_the_named_apis_and_errors_are_lost_and_only_where_they_leave() -> None:
+    """A request, a response that arrives, and another error are no such responses."""
+    lab = GateLab()
+    lab.gate.set_rules(
+        [both_ways(LoseResponses(errors=("UNKNOWN_MEMBER_ID",)), apis=("Heartbeat",))]
+    )
+    passing: list[Frame] = [
+        request(1),
+        response(2, source=A, destination=B),
+        response(3, source=A, destination=B, find=True),
+    ]
+    for frame in passing:
+        lab.gate.send(frame)
+    lab.gate.receive(response(4))
+    assert (lab.left, lab.heard, lab.lost_responses) == (passing, [response(4)], [])
+    lab.gate.set_rules([both_ways(LoseResponses(errors=("NONE",)), apis=("Heartbeat",))])
+    lab.gate.send(response(5, source=A, destination=B))
+    assert len(lab.lost_responses) == 1
+
+
+def test_other_rules_do_not_make_a_lost_response_count_anew() -> None:
+    """Every fault that begins or ends tells all rules again."""
+    lab = GateLab()
+    losing = both_ways(LoseResponses(count=2))
+    lab.gate.set_rules([losing])
+    lab.gate.send(response(1, source=A, destination=B))
+    lab.gate.set_rules([rule(Slow(delay_us=5), sources=(A,), destinations=(C,)), losing])
+    lab.gate.send(response(2, connection=2, source=A, destination=B))
+    lab.gate.send(response(3, connection=3, source=A, destination=B))
+    assert len(lab.lost_responses) == 2
+
+
+def test_response_that_was_held_is_not_lost_and_what_waits_before_a_lost_one_is() -> None:
+    """A response is lost as it leaves the server; a reset takes the whole stream with it."""
+    lab = GateLab()
+    held = response(1, source=A, destination=B)
+    lab.gate.set_rules([both_ways(Cut(), apis=("Heartbeat",))])
+    lab.gate.send(held)
+    lab.gate.set_rules([both_ways(LoseResponses())])
+    lab.run_for()
+    assert (lab.left, lab.lost_responses) == ([held], [])
+    lab.gate.set_rules(
+        [
+            both_ways(Cut(), apis=("FindCoordinator",)),
+            both_ways(LoseResponses(), apis=("Heartbeat",)),
+        ]
+    )
+    lab.gate.send(response(2, source=A, destination=B, find=True))
+    lab.gate.send(response(3, source=A, destination=B))
+    lab.gate.set_rules([])
+    lab.run_for(SECOND_US)
+    assert [type(frame) for frame in lab.left[1:]] == [CloseFrame]

@@ -63,6 +63,7 @@ class Pair:
         """By sender and connection."""
         self.heard: dict[tuple[NodeName, int], list[Frame]] = {}
         self.closed: dict[tuple[NodeName, int], None] = {}
+        self.lost: list[Frame] = []
         self.gates = {
             node: LinkGate(
                 node,
@@ -70,6 +71,7 @@ class Pair:
                 after=lambda delay_us, fn: self.loop.call_at_us(self.loop.now_us() + delay_us, fn),
                 transmit=self._transmit,
                 deliver=self._heard,
+                lost=self.lost.append,
                 rng_for=random.Random,
             )
             for node in (A, B)

@@ -8,7 +8,7 @@ import pytest
 
 from cluster.client.admin.orders import elect_preferred_leaders, move_leader
 from cluster.host.host import Disconnected, RequestTimedOut
-from cluster.links.rules import Cut, LinkEffect, Slow
+from cluster.links.rules import Cut, Slow
 from cluster.runtime import ClusterStatus, NodeState, NodeTaskFailed, UnknownNode
 from cluster.virtual.runtime import VirtualRuntime
 from protocol.api import AnyResponse
@@ -296,7 +296,7 @@ def test_a_paused_node_writes_no_row_until_it_goes_on() -> None:
 
 @pytest.mark.parametrize("effect", [Cut(), Slow(delay_us=20 * SECOND_US)])
 def test_a_node_that_starts_later_has_the_rules_from_its_first_frame_on(
-    effect: LinkEffect,
+    effect: Cut | Slow,
 ) -> None:
     """Rules are for every incarnation, until they are withdrawn; a slow link is the sender's."""
     run = Run()

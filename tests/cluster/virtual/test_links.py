@@ -4,7 +4,7 @@ import pytest
 
 from cluster.host.frames import ResetFrame
 from cluster.host.host import Connection, Disconnected, RequestTimedOut
-from cluster.links.rules import Clog, Cut, LinkEffect, LinkRule, Slow
+from cluster.links.rules import Clog, Cut, LinkEffect, LinkRule, LoseResponses, Slow
 from protocol.api import AnyRequest, AnyResponse
 from protocol.ids import NodeName
 from protocol.messages.discovery import FindCoordinatorRequest
@@ -383,3 +383,22 @@ def test_a_failure_behind_a_gate_is_reported_once() -> None:
     lab.run_for(LATENCY_US)
     assert [(what, str(error)) for what, error in lab.failures] == [("client: callback", "a bug")]
     assert not [row for row in lab.rows if row.kind == TraceKind.TASK_FAILED]
+
+
+def test_request_is_carried_out_and_its_response_lost_with_the_connection() -> None:
+    """The client cannot know that the server has acted; its next connection works."""
+    world = World()
+    lab, client = world.lab, world.client
+    lab.set_rules(to_client(LoseResponses(), apis=("Heartbeat",)))
+    client.send(world.connection, "a")
+    lab.run_for(2 * LATENCY_US)
+    assert world.server.served_groups == ["a"]
+    assert client.outcomes == [("a", "Disconnected")]
+    assert world.connection.is_closed
+    (lost,) = [row for row in lab.rows if row.kind == TraceKind.RESPONSE_LOST]
+    assert (lost.node, lost.peer, lost.api, lost.error) == (SERVER, CLIENT, "Heartbeat", "NONE")
+    again = client.connect()
+    client.send(again, "b")
+    lab.run_for(4 * LATENCY_US)
+    assert client.outcomes[1:] == [("b", "ok")]
+    assert lab.failures == []

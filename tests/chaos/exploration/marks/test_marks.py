@@ -30,6 +30,24 @@ Told = tuple[str, TraceKind, Columns]
 # -- rows -----------------------------------------------------------------------------------------
 
 
+def isr_changed(*isr: int) -> Told:
+    columns: Columns = {"partition": OFFSETS_0, "leader_epoch": 0, "detail": {"isr": list(isr)}}
+    return (CONTROLLER, TraceKind.ISR_CHANGED, columns)
+
+
+def lost_response(api: str, error: str) -> Told:
+    return (B0, TraceKind.RESPONSE_LOST, {"peer": C0, "api": api, "error": error})
+
+
+def replaced(member: str) -> Told:
+    columns: Columns = {"group": "g", "member": member}
+    return (
+        B0,
+        TraceKind.MEMBER_ADDED,
+        {**columns, "cause": RemovalCause.STATIC_MEMBER_REPLACED},
+    )
+
+
 def elected(leader: str, epoch: int, isr: tuple[int, ...] = (0, 1, 2)) -> Told:
     detail: dict[str, object] = {"isr": list(isr), "reason": "told"}
     return (
@@ -357,6 +375,17 @@ STORIES: dict[str, tuple[Told, ...]] = {
             {"group": "g", "member": "m1", "cause": RemovalCause.STATIC_MEMBER_REPLACED},
         ),
     ),
+    "static_member_replaced_in_sync_phase": (
+        state(B0, "PreparingRebalance", "CompletingRebalance"),
+        replaced("m1"),
+    ),
+    "first_generation_among_faults": (driver(KILLED, B1), generation(B0, 1)),
+    "living_follower_left_the_isr": (*FIRST, isr_changed(0, 1)),
+    "lost_JoinGroup_MEMBER_ID_REQUIRED": (lost_response("JoinGroup", "MEMBER_ID_REQUIRED"),),
+    "lost_JoinGroup": (lost_response("JoinGroup", "NONE"),),
+    "lost_SyncGroup": (lost_response("SyncGroup", "NONE"),),
+    "lost_AlterPartition": (lost_response("AlterPartition", "NONE"),),
+    "lost_InitProducerId": (lost_response("InitProducerId", "NONE"),),
     "emptied": (state(B0, "PreparingRebalance", "Empty"),),
     "stale_coordinator_named": (*MOVED, client(C0, TraceKind.COORDINATOR_FOUND, peer=B0)),
     "silent_coordinator_doubted": (
@@ -479,6 +508,20 @@ NEARLY: dict[str, tuple[Told, ...]] = {
         controller(TraceKind.BROKER_FENCED, B0),
         (B0, TraceKind.NODE_STARTED, {}),
     ),
+    "static_member_replaced_in_sync_phase": (
+        state(B0, "CompletingRebalance", "Stable"),
+        replaced("m1"),
+    ),
+    "first_generation_among_faults": (driver(KILLED, C1), generation(B0, 1)),
+    "living_follower_left_the_isr": (
+        *FIRST,
+        driver(KILLED, B2),
+        isr_changed(0, 1),
+        controller(TraceKind.BROKER_FENCED, B1),
+        isr_changed(0),
+    ),
+    "lost_JoinGroup": (lost_response("JoinGroup", "MEMBER_ID_REQUIRED"),),
+    "lost_SyncGroup": (lost_response("SyncGroup", "REBALANCE_IN_PROGRESS"),),
     "group_deleted": (state(B0, "Empty", "Dead"),),
     "group_deleted_in_a_transaction": (pending(B0), completed(B0), deleted_group(B0)),
     "deleted_group_came_back": (state(B0, "Empty", "Dead"), generation(B0, 1)),

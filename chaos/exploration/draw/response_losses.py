@@ -1,0 +1,81 @@
+"""Responses that are lost: which of them, between whom.
+
+Each is one whose request does something at the server that a retry meets again.
+"""
+
+from typing import Any
+
+from chaos.experiment.structs import FaultDefinition
+from chaos.exploration.draw.fault_draw import Hand
+from protocol.api import Api
+from protocol.errors import ErrorCode
+
+_NONE = ErrorCode.NONE.name
+_MEMBER_ID_REQUIRED = ErrorCode.MEMBER_ID_REQUIRED.name
+_Response = tuple[Api, tuple[str, ...]]
+"""An API, and the errors of its responses that are lost; none named: every one."""
+_OF_A_REBALANCE: tuple[_Response, ...] = (
+    (Api.JOIN_GROUP, (_MEMBER_ID_REQUIRED,)),
+    (Api.JOIN_GROUP, (_NONE,)),
+    (Api.SYNC_GROUP, (_NONE,)),
+)
+_OF_MEMBERS: tuple[_Response, ...] = (
+    *_OF_A_REBALANCE,
+    (Api.OFFSET_COMMIT, ()),
+    (Api.LEAVE_GROUP, ()),
+    (Api.HEARTBEAT, ()),
+    (Api.OFFSET_FETCH, ()),
+)
+_OF_TRANSACTIONS: tuple[_Response, ...] = (
+    (Api.INIT_PRODUCER_ID, ()),
+    (Api.ADD_OFFSETS_TO_TXN, ()),
+    (Api.TXN_OFFSET_COMMIT, ()),
+    (Api.END_TXN, ()),
+)
+_OF_THE_CONTROLLER: tuple[_Response, ...] = (
+    (Api.ALTER_PARTITION, ()),
+    (Api.ALTER_PARTITION, ()),
+    (Api.BROKER_HEARTBEAT, ()),
+    (Api.BROKER_REGISTRATION, ()),
+    (Api.ALLOCATE_PRODUCER_IDS, ()),
+)
+_OF_BROKERS: tuple[_Response, ...] = ((Api.FETCH, ()), (Api.WRITE_TXN_MARKERS, ()))
+_COUNTS = (1, 1, 1, 2, 5)
+_LEAST_MS = 2_000
+"""A loss that is over before its API was asked loses nothing."""
+
+
+def draw_response_loss(hand: Hand) -> FaultDefinition:
+    """Return the loss of a response between clients, brokers and the controller."""
+    rng = hand.rng("response")
+    between = rng.choices(("members", "controller", "brokers"), (5, 3, 1))[0]
+    if between == "controller":
+        return _loss(hand, rng.choice(_OF_THE_CONTROLLER), "brokers", "controller")
+    if between == "brokers":
+        return _loss(hand, rng.choice(_OF_BROKERS), "brokers", "brokers")
+    group = hand.group()
+    if hand.experiment.groups[group].transactional and rng.random() < 0.5:
+        return _loss(hand, rng.choice(_OF_TRANSACTIONS), "brokers", f"members({group})")
+    return _loss(hand, rng.choice(_OF_MEMBERS), hand.coordinator(), f"members({group})")
+
+
+def loss_in_a_rebalance(hand: Hand) -> FaultDefinition:
+    """Return the loss of a response without which a member has no assignment."""
+    rng = hand.rng("response")
+    group = hand.group()
+    if hand.experiment.groups[group].transactional and rng.random() < 0.3:
+        return _loss(hand, (Api.INIT_PRODUCER_ID, ()), "brokers", f"members({group})")
+    return _loss(hand, rng.choice(_OF_A_REBALANCE), "brokers", f"members({group})")
+
+
+def _loss(hand: Hand, response: _Response, from_: str, to: str) -> FaultDefinition:
+    api, errors = response
+    args: dict[str, Any] = {"apis": [api.label]}
+    if errors:
+        args["errors"] = list(errors)
+    count = hand.rng("count").choice(_COUNTS)
+    if count > 1:
+        args["responses"] = count
+    return hand.link_fault(
+        "response_loss", from_, to, lasts_ms=max(_LEAST_MS, hand.length_ms("loss")), args=args
+    )

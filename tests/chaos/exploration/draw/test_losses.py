@@ -1,0 +1,84 @@
+"""Nodes that a seed loses for good: as many as the rest can do without, and no more."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from chaos.experiment.structs import Experiment, FaultDefinition
+from chaos.exploration.draw.draw import draw
+from chaos.exploration.draw.losses import draw_losses, may_lose_a_broker
+from chaos.exploration.space import load_space
+from chaos.targets.registry import split_target
+from tests.support.builders.experiments import experiment
+
+SEEDS = 200
+
+
+def all_losses(of: Experiment) -> Iterator[tuple[FaultDefinition, ...]]:
+    faults = msgspec.structs.replace(load_space("standard").faults, lost=1.0)
+    for seed in range(SEEDS):
+        yield draw_losses(faults, of, seed)
+
+
+def roles(losses: tuple[FaultDefinition, ...]) -> list[str]:
+    return [(split_target(loss.target or "") or ("", ""))[0] for loss in losses]
+
+
+def test_at_most_one_broker_is_lost_and_one_first_member_of_each_group_stays() -> None:
+    """Late members may never come, or come late: they do not count."""
+    group = {"topics": ["orders"], "commit_interval_ms": 200}
+    of = experiment(
+        groups={
+            "readers": {"members": 3, **group},
+            "alone": {"members": 1, **group},
+            "late": {"members": 0, "late_members": [{"at": "1s", "members": 2}], **group},
+        }
+    )
+    drawn = list(all_losses(of))
+
+    assert all(loss.fault == "node_loss" for losses in drawn for loss in losses)
+    assert {roles(losses).count("broker") for losses in drawn} == {0, 1}
+    members = [roles(losses).count("member") for losses in drawn]
+    assert set(members) == {0, 1, 2}
+    assert {
+        loss.target for losses in drawn for loss in losses if "member" in (loss.target or "")
+    } == {f"member(readers, {index})" for index in range(3)}
+
+
+@pytest.mark.parametrize(
+    ("offsets_replicas", "topic_replicas", "may"), [(3, 3, True), (2, 3, False), (3, 2, False)]
+)
+def test_broker_is_lost_only_where_every_partition_has_a_replica_to_spare(
+    offsets_replicas: int, topic_replicas: int, may: bool
+) -> None:
+    """min.insync.replicas is 2 here."""
+    of = experiment(
+        cluster={
+            "brokers": 3,
+            "config": {
+                "offsets.topic.num.partitions": 2,
+                "offsets.topic.replication.factor": offsets_replicas,
+                "min.insync.replicas": 2,
+            },
+        },
+        topics={"orders": {"partitions": 2, "replication.factor": topic_replicas}},
+    )
+
+    assert may_lose_a_broker(of) is may
+    assert any("broker" in roles(losses) for losses in all_losses(of)) is may
+
+
+def test_space_says_how_many_of_its_seeds_lose_nodes() -> None:
+    """None by default: a finding that needs a smaller cluster should be asked for."""
+    space = load_space("standard")
+    losing = sum(
+        any(fault.fault == "node_loss" for fault in draw(space, seed).faults)
+        for seed in range(SEEDS)
+    )
+    assert 0.3 * space.faults.lost < losing / SEEDS <= space.faults.lost * 1.5
+    none = replace(space, faults=msgspec.structs.replace(space.faults, lost=0.0))
+    assert not any(
+        fault.fault == "node_loss" for seed in range(SEEDS) for fault in draw(none, seed).faults
+    )

@@ -1,0 +1,82 @@
+"""What is drawn is met: each pattern alone brings runs into the situation that it is named for."""
+
+from dataclasses import replace
+from functools import cache
+
+import msgspec
+import pytest
+
+from chaos.exploration.draw.draw import draw
+from chaos.exploration.play import PlayedRun, PlayResult, play
+from chaos.exploration.space import Space, load_space
+
+pytestmark = pytest.mark.slow
+
+SEEDS = 10
+
+
+@cache
+def standard() -> Space:
+    return load_space("standard")
+
+
+def played_with(pattern: str) -> list[PlayedRun]:
+    """Play seeds in which one pattern follows the other."""
+    faults = msgspec.structs.replace(
+        standard().faults,
+        kinds={},
+        patterns={pattern: 1},
+        kept=1.0,
+        gaps=("5s",),
+        lost=0.0,
+    )
+    space = replace(standard(), faults=faults)
+    return [play(draw(space, seed), seed) for seed in range(SEEDS)]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "marks"),
+    [
+        ("quick_restart", ("restarted_before_fenced",)),
+        ("twice_on_one_role", ("moved_twice_in_a_session",)),
+        ("static_restart_in_a_rebalance", ("static_member_replaced_in_sync_phase",)),
+        ("slow_follower", ("living_follower_left_the_isr", "lost_AlterPartition")),
+        (
+            "response_lost_in_a_rebalance",
+            ("lost_JoinGroup", "lost_JoinGroup_MEMBER_ID_REQUIRED", "lost_SyncGroup"),
+        ),
+        ("response_lost_in_a_failover", ("lost_AlterPartition",)),
+    ],
+)
+def test_pattern_brings_runs_into_the_situation_of_its_name(
+    pattern: str, marks: tuple[str, ...]
+) -> None:
+    """In one run in ten at least; and whatever it does, no promise is broken."""
+    runs = played_with(pattern)
+    share = {mark: sum(mark in run.marks for run in runs) / SEEDS for mark in marks}
+    assert min(share.values()) >= 1 / SEEDS, share
+    assert {run.result for run in runs} <= {PlayResult.PASS, PlayResult.UNKNOWN}, [
+        (run.seed, run.findings or run.reasons) for run in runs
+    ]
+
+
+def test_runs_that_lose_nodes_are_live_with_what_is_left() -> None:
+    """The end waits for the smaller cluster, not in vain for the one that was."""
+    faults = msgspec.structs.replace(
+        standard().faults, kinds={"leadership_move": 1}, patterns={}, kept=1.0, lost=1.0
+    )
+    space = replace(standard(), faults=faults)
+    runs = [play(draw(space, seed), seed) for seed in range(SEEDS)]
+    steady_s = [(run.steady_us or 0) / 1e6 for run in runs]
+    ends_s = [run.virtual_us / 1e6 for run in runs]
+
+    assert [run.result for run in runs] == [PlayResult.PASS] * SEEDS, [
+        (run.seed, run.findings or run.reasons) for run in runs
+    ]
+    # 30 s of faults; a waiting in vain would take the 120 s of liveness_timeout more.
+    late = [
+        run.seed
+        for run, steady, end in zip(runs, steady_s, ends_s, strict=True)
+        if end - steady > 30 + 90
+    ]
+    assert len(late) <= 1, late

@@ -1,0 +1,64 @@
+"""What a steady and a live cluster lack: groups without members, and members that are lost."""
+
+from dataclasses import replace
+
+from chaos.experiment.structs import Experiment
+from chaos.run.conditions import missing_for_liveness, missing_for_steady_state
+from cluster.runtime import ClusterStatus, NodeState
+from protocol.ids import NodeName
+from tests.support.builders.experiments import experiment
+from tests.support.harness.fake_runtime import FakeRuntime
+
+FIRST, SECOND = NodeName("consumer-readers-0"), NodeName("consumer-readers-1")
+
+
+def status_of(runtime: FakeRuntime) -> ClusterStatus:
+    async def look() -> ClusterStatus:
+        return await runtime.status()
+
+    return runtime.run(look())
+
+
+def test_lost_member_is_not_waited_for_and_any_other_dead_one_is() -> None:
+    runtime = FakeRuntime(experiment())
+    runtime.nodes[SECOND] = NodeState.DOWN
+    status = status_of(runtime)
+    (group,) = status.groups["readers"]
+    alone = replace(group, members=group.members[:1])
+    status = replace(status, groups={"readers": [alone]})
+
+    assert missing_for_liveness(experiment(), status, {}, lost=(SECOND,)) == []
+    assert "consumer-readers-1 does not answer" in missing_for_liveness(experiment(), status, {})
+    assert "consumer-readers-1 does not answer" in missing_for_liveness(
+        experiment(), status, {}, lost=(FIRST,)
+    )
+
+
+def test_group_that_keeps_the_id_of_a_lost_member_is_not_live() -> None:
+    """Its session has to end: until then it owns partitions."""
+    status = status_of(FakeRuntime(experiment()))
+
+    assert "group readers has 2 of 1 members" in missing_for_liveness(
+        experiment(), status, {}, lost=(SECOND,)
+    )
+
+
+def from_nothing() -> Experiment:
+    """A group whose members all join while the run goes on."""
+    readers = {
+        "members": 0,
+        "topics": ["orders"],
+        "late_members": [{"at": "1s", "members": 2}],
+        "commit_interval_ms": 200,
+        "config": {"enable.auto.commit": False},
+    }
+    return experiment(groups={"readers": readers})
+
+
+def test_group_whose_members_all_join_late_is_missed_at_the_end_only() -> None:
+    """Nobody has to know a group that nobody is in."""
+    runtime = FakeRuntime(from_nothing())
+    status = status_of(runtime)
+
+    assert missing_for_steady_state(from_nothing(), status) == []
+    assert "consumer-readers-0 does not answer" in missing_for_liveness(from_nothing(), status, {})

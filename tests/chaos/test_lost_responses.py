@@ -1,0 +1,33 @@
+"""Responses that are lost one by one, and nodes that never come back, in one run of a cluster."""
+
+from pathlib import Path
+
+import pytest
+
+from chaos.experiment.loader import load_experiment
+from chaos.exploration.play import PlayResult, play
+from protocol.trace import TraceKind, TraceRow
+
+SCHEDULE = Path(__file__).parents[1] / "schedules" / "lost_responses_and_lost_nodes.yaml"
+LOST_AT_US = 30_000_000
+"""When the last node is lost, after the steady state."""
+
+
+@pytest.mark.slow
+def test_requests_are_carried_out_once_and_asked_again_and_the_rest_goes_on() -> None:
+    """Three faults lose one response each; the end waits for the smaller cluster only."""
+    rows: list[TraceRow] = []
+    run = play(load_experiment(str(SCHEDULE)).experiment, 1, observers=(rows.append,))
+
+    lost = [(row.api, row.error) for row in rows if row.kind == TraceKind.RESPONSE_LOST]
+    assert lost == [
+        ("JoinGroup", "MEMBER_ID_REQUIRED"),
+        ("SyncGroup", "NONE"),
+        ("AlterPartition", "NONE"),
+    ]
+    assert (run.result, run.faults_missed) == (PlayResult.PASS, 0)
+    started = [row.node for row in rows if row.kind == TraceKind.NODE_STARTED]
+    assert started.count("broker-3") == started.count("consumer-readers-2") == 1
+    assert started.count("consumer-readers-1") == 3
+    assert run.steady_us is not None
+    assert run.virtual_us - run.steady_us < LOST_AT_US + 15_000_000
