@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from cluster.host.host import Host
+from cluster.host.host import Host, WaitingRequest
 from cluster.links.rules import LinkRule
 from cluster.spec import ClusterSpec
 from protocol.errors import SimulationError
@@ -51,7 +51,10 @@ class GroupStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberStatus:
-    """A consumer as it sees itself. `state` is Kafka's MemberState name."""
+    """A consumer as it sees itself. `state` is Kafka's MemberState name.
+
+    Shape: `waiting` are the requests that it has no answer to.
+    """
 
     group_id: str
     member_id: str
@@ -61,6 +64,7 @@ class MemberStatus:
     assigned: tuple[TopicPartition, ...]
     records_consumed: int
     commits_acknowledged: int
+    waiting: tuple[WaitingRequest, ...] = ()
 
 
 class NodeState(StrEnum):

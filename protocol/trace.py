@@ -17,6 +17,7 @@ class TraceKind(StrEnum):
     FAULT_IN_FORCE = "fault_in_force"
     FAULT_MISSED = "fault_missed"
     FAULT_HEALED = "fault_healed"
+    REQUEST_WAITING = "request_waiting"
     NODE_STARTED = "node_started"
     NODE_STOPPED = "node_stopped"
     NODE_KILLED = "node_killed"

@@ -118,6 +118,15 @@ class FaultHealedDetail(FaultDetail):
     """Moment before the undoing began, microseconds on the run's clock."""
 
 
+class RequestWaitingDetail(Detail):
+    """Detail of REQUEST_WAITING."""
+
+    consumer: str
+    """Node that waits."""
+    waited_us: int
+    """How long it has waited, microseconds."""
+
+
 # -- nodes ----------------------------------------------------------------------------------------
 
 
@@ -483,6 +492,14 @@ TRACE_SECTIONS: Mapping[str, Mapping[TraceKind, KindSchema]] = {
             peer="first node hit",
             cause="fault id",
             detail=FaultHealedDetail,
+        ),
+        TraceKind.REQUEST_WAITING: _kind(
+            "A member's request has no answer when the wait for its group is given up.",
+            "group",
+            "member",
+            "api",
+            peer="server asked",
+            detail=RequestWaitingDetail,
         ),
     },
     "a node's life": {

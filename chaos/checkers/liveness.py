@@ -54,6 +54,8 @@ SHORT_WATCH = "not watched for the whole bound"
 NO_OFFSET = "NO_OFFSET_FOR_PARTITION"
 """Error of a consumer whose `auto.offset.reset` is `none`."""
 GROUP_FULL = ErrorCode.GROUP_MAX_SIZE_REACHED.name
+WAITS_LONG_US = 1_000_000
+"""A request that waits for longer is told: a Fetch waits for half of it where nothing is new."""
 MAX_BLOCKING = 12
 """Rows of what blocks a group: more would have to be read twice."""
 CARRIED_OUT = frozenset({"CompleteCommit", "CompleteAbort"})
@@ -69,6 +71,7 @@ class _Group:
     assigned: dict[str, tuple[str, ...]] = field(default_factory=dict)  # consumer -> partitions
     last_death_us: int = 0
     live_us: int | None = None  # when it was live again
+    waiting: list[TraceRow] = field(default_factory=list)  # requests without an answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +128,7 @@ class Liveness(Checker):
             *REPLICA_KINDS,
             *SESSION_KINDS,
             *OPEN_KINDS,
+            TraceKind.REQUEST_WAITING,
         }
     )
 
@@ -166,6 +170,9 @@ class Liveness(Checker):
                     self._application_ended(row)
             case TraceKind.PARTITIONS_ASSIGNED if group is not None:
                 group.assigned[row.node] = tuple(detail_of(row).get("partitions", ()))
+            case TraceKind.REQUEST_WAITING if group is not None:
+                if detail_of(row).get("waited_us", 0) >= WAITS_LONG_US:
+                    group.waiting.append(row)
             case TraceKind.OFFSETS_COMMITTED if group is not None:
                 if self._healed is not None:
                     group.committed.setdefault(row.node, row)
@@ -470,12 +477,13 @@ class Liveness(Checker):
         )
 
     def _blocking(self, group_id: str) -> list[TraceRow]:
-        """Return what may block a group: partitions that are not whole, transactions that are open.
+        """Return what may block a group: requests, partitions, transactions.
 
-        Of a partition without a leader, or with fewer replicas in sync than it ever had, the
-        controller's last row; of a transaction that covers an offset and was not carried out, the
-        first such offset, which is not stable since, and the last state of the transaction. A group
-        that was loaded with the marker leaves no row of it: the state tells, then.
+        Of its members the requests that have long had no answer. Of a partition without a leader,
+        or with fewer replicas in sync than it ever had, the controller's last row. Of a transaction
+        that covers an offset and was not carried out, the first such offset, which is not stable
+        since, and the last state of the transaction: a group that was loaded with the marker leaves
+        no row of it, and the state tells, then.
         """
         expected, assigned = self.context.groups[group_id], self._groups[group_id].assigned
         partitions = dict.fromkeys((expected.offsets_partition, *expected.transaction_partitions))
@@ -495,4 +503,4 @@ class Liveness(Checker):
             )
             if of_group == group_id and not carried_out:
                 rows += [pending] if state is None else [pending, state]
-        return rows[:MAX_BLOCKING]
+        return [*self._groups[group_id].waiting, *rows][:MAX_BLOCKING]

@@ -6,6 +6,7 @@ A new checker is one module and one line in `CHECKERS`.
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from chaos.checkers.answers import Answers
 from chaos.checkers.base import Checker, FindingSink
 from chaos.checkers.context import CheckContext, GroupExpectation, isr_recovery_us
 from chaos.checkers.durable_commits import DurableCommits
@@ -37,6 +38,7 @@ CHECKERS: dict[str, type[Checker]] = {
         Liveness,
         Recovery,
         Readers,
+        Answers,
         NeedlessRebalance,
         Processing,
     )

@@ -251,7 +251,23 @@ class ExperimentRun:
         )
         if missing:
             self._log(f"not live: {summarize(missing)}")
+            self._tell_who_waits()
         return not missing
+
+    def _tell_who_waits(self) -> None:
+        """Write every request that a member has no answer to: a finding may name it."""
+        for name, member in (self._status or ClusterStatus()).members.items():
+            for request in member.waiting:
+                self._runtime.trace(
+                    TraceEvent(
+                        kind=TraceKind.REQUEST_WAITING,
+                        group=member.group_id,
+                        member=member.member_id or None,
+                        api=request.api,
+                        peer=request.peer,
+                        detail={"consumer": name, "waited_us": request.waited_us},
+                    )
+                )
 
     async def _wait_for_recovery(self) -> None:
         """Go on until no promise waits for anything, for `recovery_timeout` at most."""

@@ -18,6 +18,7 @@ from cluster.host.host import (
     RequestTimedOut,
     ResponseCallback,
     Timer,
+    WaitingRequest,
 )
 from cluster.host.message_trace import client_event
 from protocol.api import API_OF_REQUEST, AnyRequest, AnyResponse, error_of
@@ -36,15 +37,20 @@ class ConnectionState(Enum):
 
 
 class InFlightRequest:
-    """A request that has no answer yet. `deadline_us` is on the host's clock."""
+    """A request that has no answer yet. Units: both times are on the host's clock."""
 
-    __slots__ = ("deadline_us", "envelope", "on_response")
+    __slots__ = ("deadline_us", "envelope", "on_response", "sent_us")
 
     def __init__(
-        self, envelope: RequestEnvelope, on_response: ResponseCallback, deadline_us: int
+        self,
+        envelope: RequestEnvelope,
+        on_response: ResponseCallback,
+        sent_us: int,
+        deadline_us: int,
     ) -> None:
         self.envelope = envelope
         self.on_response = on_response
+        self.sent_us = sent_us
         self.deadline_us = deadline_us
 
 
@@ -104,6 +110,14 @@ class ClientConnection(Connection):
         """Number of requests sent and not yet answered."""
         return len(self._requests)
 
+    def waiting(self) -> tuple[WaitingRequest, ...]:
+        """Return the requests that are sent and not yet answered, oldest first."""
+        now_us = self._host.now_us()
+        return tuple(
+            WaitingRequest(self.peer, each.envelope.api_key.label, now_us - each.sent_us)
+            for each in self._requests.values()
+        )
+
     def send(
         self,
         request: AnyRequest,
@@ -125,8 +139,9 @@ class ClientConnection(Connection):
         )
         if host.traces_messages:
             self._trace(TraceKind.REQUEST_SENT, envelope)
-        deadline_us = host.now_us() + timeout_us
-        entry = InFlightRequest(envelope, on_response, deadline_us)
+        now_us = host.now_us()
+        deadline_us = now_us + timeout_us
+        entry = InFlightRequest(envelope, on_response, now_us, deadline_us)
         if self._state is ConnectionState.CLOSED:
             host.after(0, self._fail, entry, Disconnected(f"connection to {self.peer} is closed"))
             return

@@ -10,7 +10,7 @@ import random
 from abc import ABC, abstractmethod
 from asyncio import Future
 from collections.abc import Callable, Coroutine
-from typing import Any, Protocol, TypeVar, TypeVarTuple
+from typing import Any, NamedTuple, Protocol, TypeVar, TypeVarTuple
 
 from cluster.host.incoming_request import IncomingRequest
 from partition_log.storage import Storage
@@ -44,6 +44,14 @@ class Timer(Protocol):
 ResponseCallback = Callable[[AnyResponse | Disconnected | RequestTimedOut], None]
 
 
+class WaitingRequest(NamedTuple):
+    """A request without an answer: the server asked, its API, and for how long: microseconds."""
+
+    peer: NodeName
+    api: str
+    waited_us: int
+
+
 class Connection(ABC):
     """A client's connection to one server for one purpose: FIFO, one request served at a time.
 
@@ -70,6 +78,10 @@ class Connection(ABC):
     @abstractmethod
     def in_flight(self) -> int:
         """Number of requests sent and not yet answered."""
+
+    @abstractmethod
+    def waiting(self) -> tuple["WaitingRequest", ...]:
+        """Return the requests that are sent and not yet answered, oldest first."""
 
     @abstractmethod
     def send(

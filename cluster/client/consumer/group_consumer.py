@@ -28,7 +28,7 @@ from cluster.client.net.metadata import Metadata
 from cluster.client.net.network_client import NetworkClient
 from cluster.client.net.retries import MS, retry_backoff
 from cluster.client.producer.transactional_producer import TransactionalProducer
-from cluster.host.host import Host
+from cluster.host.host import Host, WaitingRequest
 from cluster.spec import ClusterSpec
 from protocol.causes import MemberStateCause
 from protocol.config import ConsumerConfig
@@ -189,6 +189,10 @@ class GroupConsumer:
         records = await self._poll(deadline_us, idle_until_us, poll_ends_us)
         self._heartbeat.poll_left()
         return records
+
+    def waiting_requests(self) -> tuple[WaitingRequest, ...]:
+        """Return the requests that no server has answered yet."""
+        return self._network.waiting()
 
     def commit_async(self) -> RequestFuture[None]:
         """Commit every position, once."""

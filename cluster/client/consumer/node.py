@@ -71,6 +71,7 @@ class ConsumerNode:
             assigned=tuple(consumer.subscription.assigned),
             records_consumed=self._records_consumed,
             commits_acknowledged=consumer.commits.acknowledged,
+            waiting=consumer.waiting_requests(),
         )
 
     async def on_partitions_revoked(self) -> None:

@@ -15,7 +15,13 @@ from typing import NamedTuple, TypeVar
 from cluster.client.net.errors import error_from_network
 from cluster.client.net.futures import RequestFuture
 from cluster.client.net.retries import ExponentialBackoff
-from cluster.host.host import Connection, Disconnected, Host, RequestTimedOut
+from cluster.host.host import (
+    Connection,
+    Disconnected,
+    Host,
+    RequestTimedOut,
+    WaitingRequest,
+)
 from protocol.api import AnyRequest, AnyResponse
 from protocol.config import ConsumerConfig, ProducerConfig
 from protocol.errors import SimulationError
@@ -181,6 +187,15 @@ class NetworkClient:
         if connecting is not None:
             return connecting
         return None if can_connect is None else can_connect[1]
+
+    def waiting(self) -> tuple[WaitingRequest, ...]:
+        """Return the requests that have no answer, of all connections."""
+        return tuple(
+            request
+            for state in self._states.values()
+            if state.connection is not None and state.connection.in_flight
+            for request in state.connection.waiting()
+        )
 
     def close(self) -> None:
         """Close every connection."""

@@ -800,3 +800,24 @@ def test_group_that_is_not_live_tells_which_transaction_and_which_partition_bloc
         (TraceKind.TRANSACTION_STATE, 21),
         (TraceKind.ISR_CHANGED, 30),
     ]
+
+
+def test_story_names_the_request_that_waits() -> None:
+    """Which one, where, and for how long; a Fetch waits half a second and means nothing."""
+    rows = healed_group()
+    rows.committed(40.2, C0, 1)
+    for api, waited_us in (("JoinGroup", 30_000_000), ("Fetch", 400_000)):
+        rows.add(
+            100,
+            "driver",
+            TraceKind.REQUEST_WAITING,
+            group="g",
+            api=api,
+            peer="broker-1",
+            detail={"consumer": C1, "waited_us": waited_us},
+        )
+
+    (finding,) = check(finish(rows, 101)).findings
+
+    waiting = [row.api for row in finding.led_to if row.kind == TraceKind.REQUEST_WAITING]
+    assert waiting == ["JoinGroup"]

@@ -5,11 +5,13 @@ from typing import NoReturn
 
 import pytest
 
+from chaos.checkers.context import detail_of
 from chaos.checkers.registry import CheckSuite, context_of
 from chaos.experiment.structs import FIRST_CONTROLLER_ID, Experiment
 from chaos.results.run_directory import RunDirectory, create_run_directory, open_run
 from chaos.run.plan import plan_of
 from chaos.run.runner import ExperimentRun, Progress
+from cluster.host.host import WaitingRequest
 from cluster.runtime import HitNode, NodeState
 from protocol.ids import BrokerId, NodeName, Offset, TopicPartition, broker_name, controller_name
 from protocol.trace import TraceEvent, TraceKind, TraceRow
@@ -94,6 +96,55 @@ def test_run_goes_through_its_stages_and_heals_by_plan() -> None:
     assert results.verdict is Verdict.UNKNOWN
     assert results.reasons == ("no check saw anything to judge",)  # the fake cluster traces nothing
     assert results.exit_code == 2
+
+
+def test_run_goes_on_after_liveness_until_no_promise_waits() -> None:
+    """With a recovery_timeout, and for no longer than that."""
+    for settles_s, ends_s in ((3, 3), (100, 20)):
+        run = Run(experiment(run={"recovery_timeout": "20s"}))
+        waits = run.suite.unsettled
+
+        def unsettled(now_us: int, run: Run = run, settles_s: int = settles_s) -> list[str]:
+            (stage,) = [
+                row
+                for row in run.of_kind(TraceKind.RUN_STAGE)
+                if detail_of(row)["stage"] == "recovery"
+            ]
+            is_settled = now_us - stage.time_us >= settles_s * 1_000_000
+            return [] if is_settled else ["t-0 is not whole"]
+
+        run.suite.unsettled = unsettled  # type: ignore[method-assign]
+        run.execute()
+
+        assert waits(0) == []
+        began, ended = (
+            next(
+                row.time_us
+                for row in run.of_kind(TraceKind.RUN_STAGE)
+                if detail_of(row)["stage"] == name
+            )
+            for name in ("recovery", "verifying")
+        )
+        assert ended - began == ends_s * 1_000_000
+        awaited = [each for each in run.progress if each.stage == "recovery" and each.waiting_for]
+        assert {each.waiting_for for each in awaited} == {("t-0 is not whole",)}
+
+
+def test_requests_without_an_answer_are_told_where_a_group_does_not_come_back() -> None:
+    """A finding may then name which request waits where."""
+    run = Run()
+    run.runtime.waiting = (WaitingRequest(NodeName("broker-1"), "JoinGroup", 5_000_000),)
+    run.execute()
+    assert not run.of_kind(TraceKind.REQUEST_WAITING)
+
+    run = Run()
+    run.runtime.waiting = (WaitingRequest(NodeName("broker-1"), "JoinGroup", 5_000_000),)
+    run.runtime.commits_stand_still = True
+    run.execute()
+
+    first = run.of_kind(TraceKind.REQUEST_WAITING)[0]
+    assert (first.group, first.api, first.peer) == ("readers", "JoinGroup", "broker-1")
+    assert detail_of(first) == {"consumer": "consumer-readers-0", "waited_us": 5_000_000}
 
 
 def test_fault_is_traced_with_what_it_hit_and_its_blast_radius() -> None:

@@ -16,7 +16,7 @@ from chaos.experiment.structs import (
     to_cluster_spec,
 )
 from cluster.client.admin.orders import fetch_committed_offsets
-from cluster.host.host import Host
+from cluster.host.host import Host, WaitingRequest
 from cluster.links.rules import LinkRule
 from cluster.lives import LifeAct
 from cluster.runtime import (
@@ -81,6 +81,7 @@ class FakeRuntime(Runtime):
         self.group_state = "Stable"
         self.nobody_joined = False
         self.commits_stand_still = False
+        self.waiting: tuple[WaitingRequest, ...] = ()  # of every member
         self.first_commit = 1
         self.committed: dict[TopicPartition, Offset] | None = None
         """None: every partition has offset 7."""
@@ -183,6 +184,7 @@ class FakeRuntime(Runtime):
                 records_consumed=(self.time_us - self._started_at_us.get(name, 0)) // 100_000,
                 commits_acknowledged=self.first_commit
                 + (0 if self.commits_stand_still else self.time_us // 200_000),
+                waiting=self.waiting,
             )
 
     def _change(self, node: NodeName, act: LifeAct, to: NodeState, words: str) -> HitNode:

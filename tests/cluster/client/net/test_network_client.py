@@ -7,6 +7,7 @@ from cluster.client.net.errors import DISCONNECTED, TIMED_OUT
 from cluster.client.net.futures import RequestFuture
 from cluster.client.net.network_client import KnownNode, NetworkClient
 from cluster.host.connection_purposes import GENERAL
+from cluster.host.host import WaitingRequest
 from protocol.config import ConsumerConfig
 from protocol.ids import NodeName
 from protocol.messages.group import HeartbeatResponse
@@ -49,6 +50,19 @@ def test_least_loaded_node_prefers_connected_and_idle_over_busy_and_unconnected(
     ask(network, SERVERS[1])
     lab.run_for(10_000)
     assert picks(network) == [SERVERS[1]]
+
+
+def test_requests_without_an_answer_are_known() -> None:
+    """Who was asked what, and for how long: a finding names them."""
+    lab = HostLab()
+    for name in SERVERS:
+        EchoServer(lab.host(name), parked_groups=("parked",))
+    network = client(lab)
+    ask(network, SERVERS[0], "parked")
+    ask(network, SERVERS[1])
+    lab.run_for(10_000)
+
+    assert network.waiting() == (WaitingRequest(SERVERS[0], "Heartbeat", 10_000),)
 
 
 def test_least_loaded_node_prefers_fewest_in_flight_over_an_unconnected_one() -> None:

@@ -1,0 +1,90 @@
+"""Answers: while nothing is broken, a server answers before who asked gives up.
+
+Judged are requests of the members of groups that end with TIMED_OUT. A JoinGroup may take the
+member's `max.poll.interval.ms` and JOIN_EXTRA_US, any other request `request.timeout.ms`. Such a
+request was sent while nothing was broken, over a connection that no fault had broken, if the time
+without a fault is at least twice as long: whatever was lost before it had timed out by then, and
+its connection was closed. Where the answer waits for an append (APPENDING), every replica must have
+had the time to get into its ISR again besides (`isr_recovery_us`).
+"""
+
+from chaos.checkers.base import Checker
+from chaos.checkers.context import CheckContext, GroupExpectation
+from chaos.checkers.evidence.board import Evidence
+from chaos.checkers.evidence.faults_in_force import FAULT_KINDS
+from protocol.api import Api
+from protocol.trace import TraceKind, TraceRow
+from results_schema.evidence_text import seconds
+from results_schema.results import CheckReport
+
+JOIN_EXTRA_US = 5_000_000
+"""What a consumer gives a JoinGroup beyond its rebalance timeout (Kafka AbstractCoordinator)."""
+TIMED_OUT = "TIMED_OUT"
+APPENDING = frozenset(
+    api.label
+    for api in (
+        Api.JOIN_GROUP,
+        Api.SYNC_GROUP,
+        Api.OFFSET_COMMIT,
+        Api.TXN_OFFSET_COMMIT,
+        Api.INIT_PRODUCER_ID,
+        Api.ADD_OFFSETS_TO_TXN,
+        Api.END_TXN,
+    )
+)
+"""Requests whose answer may wait for an append that the ISR has to copy."""
+
+
+class Answers(Checker):
+    """No request of a member times out while nothing is broken."""
+
+    name = "answers"
+    promise = "a request that a member sends while nothing is broken is answered before its timeout"
+    kinds = frozenset({TraceKind.REQUEST_FAILED, TraceKind.RUN_STAGE, *FAULT_KINDS})
+
+    def __init__(self, context: CheckContext, evidence: Evidence | None = None) -> None:
+        super().__init__(context, evidence)
+        self._group_of = {
+            consumer: group_id
+            for group_id, expected in context.groups.items()
+            for consumer in expected.consumers
+        }
+        self._timed_out = 0
+        self._stages = 0
+
+    def judge(self, row: TraceRow) -> None:
+        """Judge a request that timed out."""
+        if row.kind == TraceKind.RUN_STAGE:
+            self._stages += 1
+            return
+        group_id = self._group_of.get(row.node)
+        if row.kind != TraceKind.REQUEST_FAILED or row.error != TIMED_OUT or group_id is None:
+            return
+        self._timed_out += 1
+        timeout_us = _timeout_us(self.context.groups[group_id], row.api)
+        quiet_since_us = self._faults.quiet_since_us
+        if quiet_since_us is None:
+            return
+        needed_us = 2 * timeout_us + self.context.clock_error_us
+        if row.api in APPENDING:
+            needed_us += self.context.isr_recovery_us
+        if row.time_us - quiet_since_us <= needed_us:
+            return
+        self.found(
+            f"{row.peer} has not answered {row.api} of {row.node} within {seconds(timeout_us)}, "
+            f"although nothing has been broken for {seconds(row.time_us - quiet_since_us)}",
+            [row],
+            group=group_id,
+            partition=self.context.groups[group_id].offsets_partition,
+        )
+
+    def finish(self) -> CheckReport:
+        """Report. A run of which nothing was seen is no proof."""
+        return self.report(judged=self._stages, seen={"requests_timed_out": self._timed_out})
+
+
+def _timeout_us(expected: GroupExpectation, api: str | None) -> int:
+    """Return how long a member waits for an answer."""
+    if api == Api.JOIN_GROUP.label:
+        return max(expected.request_timeout_us, expected.rebalance_timeout_us + JOIN_EXTRA_US)
+    return expected.request_timeout_us

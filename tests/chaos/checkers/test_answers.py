@@ -1,0 +1,89 @@
+"""The answers checker finds requests that nobody answers although nothing is broken."""
+
+import pytest
+
+from chaos.checkers.answers import Answers
+from chaos.checkers.context import CheckContext, GroupExpectation
+from protocol.trace import TraceKind
+from results_schema.results import CheckOutcome, CheckReport
+from tests.support.builders.rows import OFFSETS_0, Rows
+
+C0 = "consumer-g-0"
+
+
+def check(rows: Rows) -> CheckReport:
+    checker = Answers(
+        CheckContext(
+            groups={
+                "g": GroupExpectation(
+                    consumers=(C0,),
+                    offsets_partition=OFFSETS_0,
+                    commits=True,
+                    request_timeout_us=5_000_000,
+                    rebalance_timeout_us=20_000_000,
+                )
+            },
+            isr_recovery_us=30_000_000,
+        )
+    )
+    for row in rows.rows:
+        checker.observe(row)
+    return checker.finish()
+
+
+def after_a_fault() -> Rows:
+    """A link is cut at 20 s and healed at 30 s."""
+    rows = Rows()
+    rows.stage(10, "steady")
+    rows.fault(20, "broker-0", fault="cut", nodes=["broker-0"])
+    rows.healed(30, "broker-0", fault="cut")
+    return rows
+
+
+def timed_out(rows: Rows, time_s: float, api: str, *, node: str = C0) -> None:
+    rows.add(
+        time_s,
+        node,
+        TraceKind.REQUEST_FAILED,
+        peer="broker-0",
+        api=api,
+        correlation_id=1,
+        group="g",
+        error="TIMED_OUT",
+    )
+
+
+@pytest.mark.parametrize(
+    ("api", "bound_s"),
+    [("Heartbeat", 10), ("Fetch", 10), ("OffsetCommit", 10 + 30), ("JoinGroup", 50 + 30)],
+)
+def test_request_that_times_out_although_nothing_is_broken_is_found(
+    api: str, bound_s: float
+) -> None:
+    """Planted bug: a request that is parked and never answered."""
+    late, in_time = after_a_fault(), after_a_fault()
+    timed_out(late, 30 + bound_s + 0.1, api)
+    timed_out(in_time, 30 + bound_s - 0.1, api)
+
+    assert f"broker-0 has not answered {api} of {C0}" in check(late).findings[0].summary
+    assert check(in_time).outcome is CheckOutcome.PASS
+
+
+def test_request_may_time_out_while_something_is_broken() -> None:
+    """Nobody promises an answer then."""
+    rows = after_a_fault()
+    rows.fault(60, "broker-1", fault="crash", nodes=["broker-1"])
+    timed_out(rows, 200, "Heartbeat")
+
+    report = check(rows)
+
+    assert report.outcome is CheckOutcome.PASS
+    assert report.seen == {"requests_timed_out": 1}
+
+
+def test_only_members_are_judged() -> None:
+    """How long others wait is not known here."""
+    rows = after_a_fault()
+    timed_out(rows, 200, "Fetch", node="producer-0")
+
+    assert not check(rows).findings
