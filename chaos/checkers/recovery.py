@@ -304,6 +304,8 @@ class Recovery(Checker):
             note = "the run never came to healing"
         elif self._not_watched:
             note = f"{self._not_watched} not whole at the end of the run, within their time"
+        elif not self._judged:
+            note = "all was whole when everything was healed"
         return self.report(
             judged=self._judged,
             seen={

@@ -21,12 +21,15 @@ FAULT_KINDS = frozenset(
         TraceKind.NODE_PAUSED,
         TraceKind.NODE_RESUMED,
         TraceKind.BROKER_REGISTERED,
+        TraceKind.BROKER_FENCED,
         TraceKind.BROKER_UNFENCED,
     }
 )
 """The rows that FaultsInForce must see."""
 KEPT_FAULTS = 64
-OF_PROCESSES = frozenset({"crash", "power_loss", "pause"})
+ENDING = frozenset({"crash", "power_loss"})
+"""Faults that end processes, and do nothing else."""
+OF_PROCESSES = frozenset({*ENDING, "pause"})
 """Faults that end or stop processes, and do nothing else."""
 
 
@@ -50,8 +53,8 @@ class FaultsInForce:
         self._brokers: dict[str, None] = {}  # those whose unfencing is traced
         self._unregistered: dict[str, None] = {}  # brokers whose new life has not registered yet
         self._changed_us = 0  # when a fault last began or ended
-        self._of_members: dict[tuple[str, str], None] = {}  # of _active: end or stop only consumers
-        self._cluster_changed_us = 0  # when one last began or ended that is none of these
+        self._settled: dict[tuple[str, str], None] = {}  # of _active: they disturb no cluster
+        self._cluster_changed_us = 0  # when one last began, ended or settled that does
         self.was_quiet_since_us: int | None = 0
         """What `quiet_since_us` was before the last row of FAULT_KINDS."""
 
@@ -62,8 +65,11 @@ class FaultsInForce:
 
     @property
     def cluster_quiet_since_us(self) -> int | None:
-        """The same, apart from faults that end or stop consumers and do nothing else."""
-        has_others = len(self._active) > len(self._of_members)
+        """Since when no fault has disturbed the servers, None while one does.
+
+        Faults that only end or stop consumers do not, nor does a dead broker once it is fenced.
+        """
+        has_others = len(self._active) > len(self._settled)
         return None if has_others else self._cluster_changed_us
 
     def observe(self, row: TraceRow) -> None:
@@ -99,6 +105,9 @@ class FaultsInForce:
                 return
             case TraceKind.BROKER_UNFENCED if peer in self._unregistered:
                 return
+            case TraceKind.BROKER_FENCED:
+                self._fenced(row)
+                return
             case TraceKind.BROKER_UNFENCED:
                 self._brokers[peer] = None
                 self._end(("down", peer), row)
@@ -108,8 +117,9 @@ class FaultsInForce:
         self._active.setdefault(key, row)
         self._changed_us = row.time_us
         if self._is_of_members(row):
-            self._of_members[key] = None
+            self._settled[key] = None
         else:
+            self._settled.pop(key, None)  # a broker that was fenced comes back
             self._cluster_changed_us = row.time_us
 
     def since(self, time_us: int) -> list[TraceRow]:
@@ -121,9 +131,22 @@ class FaultsInForce:
         began = self._active.pop(key, None)
         if began is None:
             return
-        was_of_members = key in self._of_members
-        self._of_members.pop(key, None)
+        was_of_members = key in self._settled and self._is_of_members(began)
+        self._settled.pop(key, None)
         self._ended(began, row.time_us, was_of_members=was_of_members)
+
+    def _fenced(self, row: TraceRow) -> None:
+        """A broker is out of the cluster: while it is dead, nobody waits for it any more."""
+        if ("down", row.peer or "") not in self._active:
+            return
+        for key, began in self._active.items():
+            detail = detail_of(began)
+            is_its_end = key == ("down", row.peer) or (
+                detail.get("fault") in ENDING and detail.get("nodes") == [row.peer]
+            )
+            if is_its_end and key not in self._settled:
+                self._settled[key] = None
+                self._cluster_changed_us = row.time_us
 
     def _is_of_members(self, row: TraceRow) -> bool:
         """Whether a fault ends or stops consumers, and does nothing else."""

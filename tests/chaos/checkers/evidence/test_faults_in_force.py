@@ -1,0 +1,74 @@
+"""Which faults disturb whom, and until when."""
+
+from chaos.checkers.context import CheckContext, GroupExpectation
+from chaos.checkers.evidence.faults_in_force import FAULT_KINDS, FaultsInForce
+from protocol.trace import TraceKind
+from tests.support.builders.rows import OFFSETS_0, Rows
+
+C0 = "consumer-g-0"
+
+
+def faults_after(rows: Rows) -> FaultsInForce:
+    faults = FaultsInForce(
+        CheckContext(
+            groups={
+                "g": GroupExpectation(consumers=(C0,), offsets_partition=OFFSETS_0, commits=True)
+            }
+        )
+    )
+    for row in rows.rows:
+        if row.kind in FAULT_KINDS:
+            faults.observe(row)
+    return faults
+
+
+def killed(time_s: float, node: str) -> Rows:
+    rows = Rows()
+    rows.add(1, "controller-100", TraceKind.BROKER_UNFENCED, peer="broker-1")
+    rows.fault(time_s, node, nodes=[node])
+    rows.add(time_s, "driver", TraceKind.NODE_KILLED, peer=node, cause="crash")
+    return rows
+
+
+def test_end_of_a_member_disturbs_its_group_alone() -> None:
+    """The servers go on; who is about to judge a group knows its members."""
+    rows = killed(20, C0)
+    assert faults_after(rows).quiet_since_us is None
+    assert faults_after(rows).cluster_quiet_since_us == 0
+
+    rows.healed(30, C0)
+    assert faults_after(rows).quiet_since_us == 30_000_000
+    assert faults_after(rows).cluster_quiet_since_us == 0
+
+
+def test_dead_broker_disturbs_until_it_is_fenced_and_again_when_it_is_back() -> None:
+    """From its fencing on everybody knows that it is not there."""
+    rows = killed(20, "broker-1")
+    assert faults_after(rows).cluster_quiet_since_us is None
+
+    rows.add(29, "controller-100", TraceKind.BROKER_FENCED, peer="broker-1")
+    assert faults_after(rows).cluster_quiet_since_us == 29_000_000
+    assert faults_after(rows).quiet_since_us is None
+
+    rows.healed(40, "broker-1")
+    rows.add(40, "broker-1", TraceKind.NODE_STARTED, incarnation=1, detail={})
+    rows.add(41, "controller-100", TraceKind.BROKER_REGISTERED, peer="broker-1")
+    rows.add(42, "controller-100", TraceKind.BROKER_UNFENCED, peer="broker-1")
+    assert faults_after(rows).cluster_quiet_since_us == 42_000_000
+
+
+def test_stopped_broker_disturbs_even_when_it_is_fenced() -> None:
+    """It may still believe that it leads."""
+    rows = Rows()
+    rows.add(20, "driver", TraceKind.NODE_PAUSED, peer="broker-1")
+    rows.add(29, "controller-100", TraceKind.BROKER_FENCED, peer="broker-1")
+
+    assert faults_after(rows).cluster_quiet_since_us is None
+
+
+def test_fault_of_links_disturbs_whomever_it_hits() -> None:
+    """Also where it is about a consumer."""
+    rows = Rows()
+    rows.fault(20, C0, fault="cut", nodes=[C0])
+
+    assert faults_after(rows).cluster_quiet_since_us is None
