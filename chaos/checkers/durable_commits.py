@@ -30,10 +30,12 @@ written: nothing is promised of it any more. That is why no append may be acknow
 than min.insync.replicas are in sync (`enough_replicas`), whether or not anything is lost then.
 
 A fetch answered by a coordinator that another had already replaced may be stale, as in Kafka
-(BEHAVIOUR 6.5): it is counted, and proves nothing. A value that nobody is known to have committed
+(BEHAVIOUR 6.5): it is counted, and proves nothing. So is a commit that Kafka itself forgets until
+the next load (`forgotten_commits`). A value that nobody is known to have committed
 is held back for a request timeout: its committer may not have given up yet.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -47,6 +49,7 @@ from chaos.checkers.evidence.commit_registers import (
     replaces,
 )
 from chaos.checkers.evidence.enough_replicas import REPLICAS_KINDS, EnoughReplicas
+from chaos.checkers.evidence.forgotten_commits import FORGETTING_KINDS, ForgottenCommits
 from chaos.checkers.evidence.lost_data import LOSS_KINDS
 from chaos.checkers.evidence.transaction_ends import END_KINDS, TransactionEnds, WrongEnd
 from protocol.api import Api
@@ -65,6 +68,8 @@ HEALED_STAGE = "liveness"
 VERIFYING_STAGE = "verifying"
 """The stage from which on every fetch is a verification: what was acknowledged before it counts."""
 
+FORGOTTEN = "transactional commit that Kafka forgets until the next load"
+LATE_END = "end of a transaction that came behind a load"
 _LEADERSHIP = frozenset({TraceKind.BECAME_LEADER, TraceKind.LOAD_COMPLETED})
 _NO_OFFSET = -1
 _NEVER_SENT = "COMMIT_FAILED"  # the client's own: it was in no generation to commit in
@@ -114,6 +119,7 @@ class DurableCommits(Checker):
             *LOSS_KINDS,
             *REPLICAS_KINDS,
             *END_KINDS,
+            *FORGETTING_KINDS,
             TraceKind.NODE_STOPPED,
             *_LEADERSHIP,
         }
@@ -133,6 +139,8 @@ class DurableCommits(Checker):
         self._suspicions: list[_Suspicion] = []
         self._lost_data = self.evidence.lost_data
         self._enough_replicas = EnoughReplicas()
+        self._forgotten = ForgottenCommits(context)
+        self._excused: Counter[str] = Counter()
         self._transaction_ends = TransactionEnds(context.clock_error_us, self._lost_data)
         self._on_too_few: dict[tuple[str, str], None] = {}  # partition and broker, told once
         self._forgiven = 0
@@ -162,9 +170,12 @@ class DurableCommits(Checker):
             self._forgive(row.partition or "", row.time_us)
         if row.kind in REPLICAS_KINDS:
             self._count_replicas(row, row.partition or "")
+        if row.kind in FORGETTING_KINDS:
+            self._forgotten.observe(row)
         if row.kind in END_KINDS:
             self._tell_of_ends(self._transaction_ends.observe(row))
-            return
+            if row.kind != TraceKind.LOAD_COMPLETED:
+                return
         match row.kind:
             case TraceKind.RUN_STAGE:
                 stage = detail_of(row).get("stage")
@@ -205,6 +216,10 @@ class DurableCommits(Checker):
     def _tell_of_ends(self, ends: Iterable[WrongEnd]) -> None:
         for end in ends:
             self.found(end.summary, end.evidence, group=end.evidence[-1].group)
+        for since in self._transaction_ends.late:
+            self._forgotten.forget(since.group or "", since.time_us)
+            self._excused[LATE_END] += 1
+        self._transaction_ends.late.clear()
 
     def _count_replicas(self, row: TraceRow, partition: str) -> None:
         too_few = self._enough_replicas.observe(row, self.context.min_insync_replicas)
@@ -447,6 +462,9 @@ class DurableCommits(Checker):
         if register.reported is lost.row:
             return
         register.reported = lost.row
+        if self._forgotten.has_forgotten(group, lost.earliest_us, lost.latest_us):
+            self._excused[FORGOTTEN] += 1
+            return
         expected = self.context.groups.get(group)
         moves = [] if expected is None else self._leaders.get(expected.offsets_partition, [])
         stored = [
@@ -513,4 +531,6 @@ class DurableCommits(Checker):
             )
         elif not judged:
             note = "nothing was fetched after a commit was acknowledged"
-        return self.report(judged=judged, seen=dict(self._seen), note=note)
+        return self.report(
+            judged=judged, seen=dict(self._seen), note=note, excused=dict(self._excused)
+        )

@@ -7,6 +7,10 @@ loads what another decided and could not write down leaves no row, and nothing i
 where the marker may be another transaction's: once the decision is carried out everywhere (a group
 that was loaded with its marker leaves no row), and when the log of transactions lost its last
 replica in sync with its data (`lost_data`) and is back at an older decision.
+
+An end may come late, as in Kafka (`forgotten_commits`): it is then the end of the transaction
+before, which was carried out before this one committed anything here, has not ended in the group
+yet, and was decided so; and the coordinator has completed a load since that decision.
 """
 
 from collections import deque
@@ -22,6 +26,7 @@ END_KINDS = frozenset(
         TraceKind.TRANSACTION_STATE,
         TraceKind.TXN_COMMIT_PENDING,
         TraceKind.TRANSACTION_COMPLETED,
+        TraceKind.LOAD_COMPLETED,
     }
 )
 """The rows that TransactionEnds must see."""
@@ -40,11 +45,17 @@ class WrongEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _End:
-    """The end of a transaction in a group. Shape: `since` took its first offset."""
+    """The end of a transaction in a group.
+
+    Shape: `since` took its first offset. Units: `ended_us` is when the producer's transaction
+    before ended in the group, `loaded_us` when the broker had last loaded a partition by then.
+    """
 
     row: TraceRow
     since: TraceRow
     producer_id: int
+    ended_us: int
+    loaded_us: int
 
 
 class TransactionEnds:
@@ -61,9 +72,16 @@ class TransactionEnds:
         self._carried_out_us: dict[int, int] = {}  # by producer id: the last decision that was
         self._since: dict[tuple[str, int], TraceRow] = {}  # (group, producer id)
         self._ends: deque[_End] = deque()  # not judged yet
+        self._loaded_us: dict[str, int] = {}  # broker -> its last load
+        self._ended_us: dict[tuple[str, int], int] = {}  # (group, producer id): the last end
+        self.late: list[TraceRow] = []
+        """First offsets of transactions that ended with what another's late end said."""
 
     def observe(self, row: TraceRow) -> Iterator[WrongEnd]:
         """Take in a row of END_KINDS; yield what is known to be wrong from here."""
+        if row.kind == TraceKind.LOAD_COMPLETED:
+            self._loaded_us[row.node] = row.time_us
+            return
         detail = detail_of(row)
         producer_id = detail["producer_id"]
         match row.kind:
@@ -75,9 +93,21 @@ class TransactionEnds:
             case TraceKind.TXN_COMMIT_PENDING:
                 self._since.setdefault((row.group or "", producer_id), row)
             case TraceKind.TRANSACTION_COMPLETED:
-                since = self._since.pop((row.group or "", producer_id), None)
-                if since is not None and not self._is_over(since, row, producer_id):
-                    self._ends.append(_End(row=row, since=since, producer_id=producer_id))
+                key = (row.group or "", producer_id)
+                since = self._since.pop(key, None)
+                ended_us = self._ended_us.get(key, -1)
+                self._ended_us[key] = row.time_us
+                if since is None or self._is_over(since, row, producer_id):
+                    return
+                self._ends.append(
+                    _End(
+                        row=row,
+                        since=since,
+                        producer_id=producer_id,
+                        ended_us=ended_us,
+                        loaded_us=self._loaded_us.get(row.node, -1),
+                    )
+                )
             case _:
                 pass
         # The decision came before, and may be told after it where clocks differ.
@@ -107,12 +137,28 @@ class TransactionEnds:
                 continue
             if any(self._is_lost(row) for row in decided):
                 continue
+            if self._is_of_the_one_before(end, wanted):
+                self.late.append(end.since)
+                continue
             did, should = ("counted", "aborted") if is_commit else ("forgot", "committed")
             yield WrongEnd(
                 summary=f"{end.row.group}: {end.row.node} {did} the offsets of a transaction of "
                 f"producer {end.producer_id}, which was {should}",
                 evidence=[end.since, *decided, end.row],
             )
+
+    def _is_of_the_one_before(self, end: _End, wanted: str) -> bool:
+        """Whether an end is that of the transaction before, late."""
+        since_us = end.since.time_us
+        before = [row for row in self._decisions.get(end.producer_id, ()) if row.time_us < since_us]
+        if not before:
+            return False
+        decision = before[-1]
+        return (
+            detail_of(decision)["to"] == wanted
+            and end.ended_us < decision.time_us
+            and decision.time_us <= end.loaded_us
+        )
 
     def _is_lost(self, decision: TraceRow) -> bool:
         """Whether a decision may be gone, and the log be back at one before."""

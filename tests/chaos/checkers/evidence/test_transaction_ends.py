@@ -192,3 +192,38 @@ def test_decision_that_was_lost_with_the_last_replica_in_sync_binds_nobody(
     completed(rows, 10, committed=True)
 
     assert check(rows).findings_total == findings
+
+
+def late_end(rows: Rows, *, loaded_s: float, committed: bool = False) -> Rows:
+    """A transaction was aborted and carried out; the next one ends in the group as that one."""
+    decided(rows, 10, ABORT)
+    decided(rows, 10.1, "CompleteAbort")
+    rows.load_completed(loaded_s, "broker-0", 3)
+    pending(rows, 11)
+    decided(rows, 11.1, COMMIT)
+    completed(rows, 11.2, committed=committed)
+    return rows
+
+
+def test_end_that_comes_behind_a_load_is_that_of_the_transaction_before() -> None:
+    """Kafka does so: the thread that carries out ends is the one that loads."""
+    report = check(late_end(Rows(), loaded_s=10.5))
+
+    assert not report.findings
+    assert report.excused == {"end of a transaction that came behind a load": 1}
+
+
+def test_wrong_end_without_a_load_has_no_excuse() -> None:
+    """Planted bug: ends are mixed up although nothing held one of them up."""
+    report = check(late_end(Rows(), loaded_s=9))
+
+    assert "broker-0 forgot the offsets of a transaction" in report.findings[0].summary
+
+
+def test_wrong_end_after_the_one_before_had_ended_has_no_excuse() -> None:
+    """Then there is no end that could come late."""
+    rows = Rows()
+    pending(rows, 9)
+    completed(rows, 10.05, committed=False)
+
+    assert check(late_end(rows, loaded_s=10.5)).findings

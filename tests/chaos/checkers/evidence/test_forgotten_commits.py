@@ -1,0 +1,86 @@
+"""Which acknowledged commits Kafka itself forgets, and which it must not."""
+
+from chaos.checkers.context import CheckContext, GroupExpectation
+from chaos.checkers.durable_commits import FORGOTTEN, DurableCommits
+from protocol.trace import TraceKind
+from results_schema.results import CheckReport
+from tests.support.builders.rows import OFFSETS_0, Rows
+
+C0 = "consumer-g-0"
+
+
+def state(rows: Rows, time_s: float, before: str, to: str) -> None:
+    rows.add(
+        time_s,
+        "broker-2",
+        TraceKind.TRANSACTION_STATE,
+        partition="__transaction_state-0",
+        detail={"transactional_id": C0, "producer_id": 0, "from": before, "to": to},
+    )
+
+
+def lost_commit(*, failed_s: float | None, node: str = "broker-0", ends: bool = False) -> Rows:
+    """Offset 5 is committed in a transaction, acknowledged, and a fetch returns 3 afterwards."""
+    rows = Rows()
+    rows.assigned(1, C0)
+    rows.committed(2, C0, 3)
+    state(rows, 10, "Empty", "Ongoing")
+    if failed_s is not None:
+        rows.append_completed(failed_s, node, 0, 20, 1, error="REQUEST_TIMED_OUT")
+    rows.add(
+        12,
+        "broker-0",
+        TraceKind.TXN_COMMIT_PENDING,
+        group="g",
+        partition="t-0",
+        offset=5,
+        detail={"producer_id": 0},
+    )
+    state(rows, 13, "Ongoing", "PrepareCommit")
+    rows.committed(13.01, C0, 5)
+    if ends:
+        rows.add(
+            13.02,
+            "broker-0",
+            TraceKind.TRANSACTION_COMPLETED,
+            group="g",
+            detail={"producer_id": 0, "committed": True, "offsets": 1},
+        )
+    state(rows, 13.1, "PrepareCommit", "CompleteCommit")
+    rows.assigned(14, C0)
+    rows.fetched(14.1, C0, 3)
+    return rows
+
+
+def check(rows: Rows) -> CheckReport:
+    group = GroupExpectation(consumers=(C0,), offsets_partition=OFFSETS_0, commits=True)
+    checker = DurableCommits(CheckContext(groups={"g": group}))
+    for row in rows.rows:
+        checker.observe(row)
+    return checker.finish()
+
+
+def test_commit_whose_slot_a_failed_append_emptied_is_excused() -> None:
+    """Kafka removes what is pending, whichever attempt failed."""
+    report = check(lost_commit(failed_s=11))
+
+    assert not report.findings
+    assert report.excused == {FORGOTTEN: 1}
+
+
+def test_lost_commit_without_a_failed_append_in_its_transaction_is_found() -> None:
+    """Planted bug: a marker that counts nothing."""
+    for failed_s in (None, 9.0):
+        assert (
+            "offset 5 was acknowledged" in check(lost_commit(failed_s=failed_s)).findings[0].summary
+        )
+
+
+def test_failed_append_of_another_broker_excuses_nothing() -> None:
+    """It emptied nobody's slot here."""
+    assert check(lost_commit(failed_s=11, node="broker-1")).findings
+
+
+def test_commit_that_ended_in_the_group_is_no_forgotten_one() -> None:
+    """Its slot was there when the marker came."""
+    assert check(lost_commit(failed_s=11, ends=True)).findings
