@@ -411,6 +411,9 @@ class RecordsConsumedDetail(CountDetail):
 
     last: int
     """Offset of the last record."""
+    work_us: int | None = None
+    """Work of the application on these records and on others of the same poll before them, in
+    microseconds; absent: none."""
 
 
 class ViolationDetail(Detail):

@@ -5,6 +5,7 @@ from itertools import pairwise
 
 from pipeline.in_memory.coordinator_tenures import coordinator_tenures_of
 from pipeline.in_memory.failovers import Failover, failovers_of
+from pipeline.in_memory.processing import begun_us
 from pipeline.in_memory.trace import TableRow, Trace, detail_of, once_per_trace
 from protocol.trace import TraceKind, TraceRow
 
@@ -154,7 +155,10 @@ def _asks_for_commit(row: TraceRow) -> bool:
 
 
 def _processing_gaps(trace: Trace) -> dict[tuple[str, str], list[_Gap]]:
-    """Return the gaps between the batches that each group consumed of each partition."""
+    """Return the gaps between the batches that each group worked on, of each partition.
+
+    Of two members at once the one that is done later may have begun earlier.
+    """
     batches: dict[tuple[str, str], list[TraceRow]] = {}
     for row in trace.of(TraceKind.RECORDS_CONSUMED):
         batches.setdefault((str(row.group), str(row.partition)), []).append(row)
@@ -167,9 +171,15 @@ def _processing_gaps(trace: Trace) -> dict[tuple[str, str], list[_Gap]]:
             if row.partition == partition
             and (row.offset or 0) + int(detail_of(row)["count"]) - 1 > reached
         ]
-        times = sorted({row.time_us for row in rows})
-        gaps = [_Gap(before_us=before, after_us=after) for before, after in pairwise(times)]
+        begun: dict[int, int] = {}
+        for row in rows:
+            begun[row.time_us] = min(begun_us(row), begun.get(row.time_us, row.time_us))
         since_us = min(unread, default=None)
-        gaps.append(_Gap(before_us=times[-1], after_us=None, since_us=since_us))
+        gaps = [_Gap(before_us=max(begun), after_us=None, since_us=since_us)]
+        next_us = begun[max(begun)]
+        for _, at_us in pairwise(sorted(begun, reverse=True)):
+            gaps.append(_Gap(before_us=at_us, after_us=max(at_us, next_us)))
+            next_us = min(next_us, begun[at_us])
+        gaps.reverse()
         found[group, partition] = gaps
     return found

@@ -9,7 +9,7 @@ from itertools import groupby
 
 from pipeline.in_memory.faults import faults_of
 from pipeline.in_memory.ownership import ownership_of
-from pipeline.in_memory.processing import processing_of
+from pipeline.in_memory.processing import begun_us, processing_of
 from pipeline.in_memory.rebalances import rebalances_of
 from pipeline.in_memory.runs import runs_of
 from pipeline.in_memory.trace import MEMBER_KINDS, TableRow, Trace, detail_of, once_per_trace
@@ -30,11 +30,14 @@ _Place = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Level:
-    """What waited from a moment on. `processed`: the row that led to it was a batch."""
+    """What waited from a moment on.
+
+    `begun_us`: when work on the batch began that led to it; None: records were produced.
+    """
 
     at_us: int
     lag: int
-    processed: bool
+    begun_us: int | None
 
 
 @once_per_trace
@@ -129,28 +132,30 @@ def _levels(trace: Trace) -> dict[_Place, list[_Level]]:
         consumed.setdefault((str(row.group), str(row.partition)), []).append(row)
     for place in _owners(trace):
         consumed.setdefault(place, [])
-    produced: dict[str, list[tuple[int, bool, int]]] = {}
+    produced: dict[str, list[tuple[int, bool, int, int | None]]] = {}
     for row in trace.of(TraceKind.RECORDS_PRODUCED):
         ends = (row.offset or 0) + int(detail_of(row)["count"])
-        produced.setdefault(str(row.partition), []).append((row.time_us, False, ends))
+        produced.setdefault(str(row.partition), []).append((row.time_us, False, ends, None))
     found = {}
     for place, rows in consumed.items():
-        steps = [(row.time_us, True, int(detail_of(row)["last"]) + 1) for row in rows]
+        steps = [
+            (row.time_us, True, int(detail_of(row)["last"]) + 1, begun_us(row)) for row in rows
+        ]
         reached, processed = 0, 0
         levels = []
-        for at_us, is_batch, ends in sorted([*produced.get(place[1], []), *steps]):
+        for at_us, is_batch, ends, since_us in sorted([*produced.get(place[1], []), *steps]):
             if is_batch:
                 processed = max(processed, ends)
             else:
                 reached = max(reached, ends)
             lag = max(0, reached - processed)
-            levels.append(_Level(at_us=at_us, lag=lag, processed=is_batch))
+            levels.append(_Level(at_us=at_us, lag=lag, begun_us=since_us))
         found[place] = levels
     return found
 
 
 def _waited_us(trace: Trace, levels: Sequence[_Level]) -> int:
-    """Return for how long records waited and nobody processed any, in waits that are felt."""
+    """Return for how long records waited and nobody worked on any, in waits that are felt."""
     start_us, waited_us = _start_us(trace), 0
     for from_us, to_us in _waits(levels, trace.end_us):
         length_us = min(to_us, trace.end_us) - max(from_us, start_us)
@@ -159,17 +164,23 @@ def _waited_us(trace: Trace, levels: Sequence[_Level]) -> int:
 
 
 def _waits(levels: Sequence[_Level], end_us: int) -> Iterator[tuple[int, int]]:
-    """Yield from when to when records waited for the next batch that was processed."""
-    since_us: int | None = None
-    for level in levels:
-        if level.processed:
-            if since_us is not None:
-                yield since_us, level.at_us
-            since_us = None
-        if since_us is None and level.lag > 0:
-            since_us = level.at_us
-    if since_us is not None:
-        yield since_us, end_us
+    """Yield from when to when records waited for work on the next batch; to may lie before from.
+
+    Of two members at once the one that is done later may have begun earlier.
+    """
+    nexts: list[int | None] = []
+    begun_us: int | None = None
+    for level in reversed(levels):
+        nexts.append(begun_us)
+        if level.begun_us is not None:
+            begun_us = level.begun_us if begun_us is None else min(begun_us, level.begun_us)
+    is_waiting = False
+    for level, next_us in zip(levels, reversed(nexts), strict=True):
+        if level.begun_us is not None:
+            is_waiting = False
+        if level.lag > 0 and not is_waiting:
+            is_waiting = True
+            yield level.at_us, end_us if next_us is None else next_us
 
 
 def _peak(levels: Sequence[_Level], start_us: int, since_us: int, end_us: int) -> TableRow:

@@ -35,6 +35,11 @@ def processing_of(trace: Trace) -> list[TableRow]:
     return [row | {"shared": len(shared.get(key, ()))} for key, row in found.items()]
 
 
+def begun_us(row: TraceRow) -> int:
+    """Return when the work on a batch began: it is over when its row is written."""
+    return row.time_us - int(detail_of(row).get("work_us", 0))
+
+
 def _shared(trace: Trace) -> dict[tuple[str, str, str], set[int]]:
     """Return the offsets that a member and another owner of the partition both processed."""
     found: dict[tuple[str, str, str], set[int]] = {}

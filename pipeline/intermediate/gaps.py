@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from pipeline.engine.events import of_kind
+from pipeline.intermediate.repeats import begun_us
 from protocol.api import Api
 from protocol.trace import TraceKind
 
@@ -63,8 +64,9 @@ def commit_gaps(events: DataFrame) -> DataFrame:
 def processing_gaps(events: DataFrame) -> DataFrame:
     """Return the time between batches of records consumed from each partition.
 
-    Output grain: one row per run, group, partition and moment at which a member consumed a batch.
-    Columns: as in `commit_gaps`, where `subject` is the partition and `pending_us` when the first
+    Output grain: one row per run, group, partition and moment at which a member was done with a
+    batch. Columns: as in `commit_gaps`, where `subject` is the partition, `after_us` when work on
+    the next batch began (`before_us`, if it had begun already) and `pending_us` when the first
     record was produced that nobody consumed; `after_peer` is missing.
     """
     key = ("run", "group", "subject")
@@ -74,6 +76,7 @@ def processing_gaps(events: DataFrame) -> DataFrame:
         "group",
         partition,
         F.col("time_us").alias("before_us"),
+        begun_us().alias("begun_us"),
         F.coalesce("span.last", "offset").alias("last"),
     )
     produced = of_kind(events, TraceKind.RECORDS_PRODUCED).select(
@@ -89,8 +92,10 @@ def processing_gaps(events: DataFrame) -> DataFrame:
         .groupBy(*key)
         .agg(F.min("produced_us").alias("waiting_us"))
     )
-    after = F.lead("before_us").over(Window.partitionBy(*key).orderBy("before_us"))
-    moments = consumed.select(*key, "before_us").distinct()
+    later = Window.partitionBy(*key).orderBy("before_us").rowsBetween(1, Window.unboundedFollowing)
+    after = F.greatest("before_us", F.min("begun_us").over(later))
+    after = F.when(F.min("begun_us").over(later).isNotNull(), after)
+    moments = consumed.groupBy(*key, "before_us").agg(F.min("begun_us").alias("begun_us"))
     return moments.join(waiting, list(key), "left").select(
         *key,
         "before_us",

@@ -1,6 +1,6 @@
 """Records that a group processed more than once. No table of its own."""
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from pipeline.engine.events import of_kind
@@ -13,8 +13,9 @@ def batches(events: DataFrame) -> DataFrame:
     """List the batches that members processed.
 
     Output grain: one row per run, group, partition and batch processed by any member. Columns:
-    `run`, `group`, `partition`, `consumer` (node), `first`, `last` (offsets), `records`, `at_us`
-    (processed by then, microseconds on the run's clock), `incarnation`, `seq`. Nulls: none.
+    `run`, `group`, `partition`, `consumer` (node), `first`, `last` (offsets), `records`,
+    `begun_us`, `at_us` (processed from and by then, microseconds on the run's clock),
+    `incarnation`, `seq`. Nulls: none.
     """
     last = F.coalesce("span.last", "offset")
     return (
@@ -26,11 +27,17 @@ def batches(events: DataFrame) -> DataFrame:
             F.col("offset").alias("first"),
             last.alias("last"),
             F.coalesce("span.count", last - F.col("offset") + 1).alias("records"),
+            begun_us().alias("begun_us"),
             F.col("time_us").alias("at_us"),
             "incarnation",
             "seq",
         )
     )
+
+
+def begun_us() -> Column:
+    """Return when the work on a batch began: it is over when its row is written."""
+    return F.col("time_us") - F.coalesce("span.work_us", F.lit(0))
 
 
 def repeated_records(events: DataFrame) -> DataFrame:

@@ -70,12 +70,13 @@ def telling_rows(rows: DataFrame) -> DataFrame:
     """Keep the bad rows of a trace, and of the others those that a table reads by themselves.
 
     Input grain: one row per traced event, bad rows included (`events.read_events`). Output grain:
-    the same. Columns: those of the input; `span`: how many records a row is about (`count`) and the
-    offset of the `last`, as its `detail` says. Nulls: `span` of other kinds, and its fields where
-    the detail lacks them.
+    the same. Columns: those of the input; `span`: how many records a row is about (`count`), the
+    offset of the `last` and the application's `work_us` on them, as its `detail` says. Nulls:
+    `span` of other kinds, and its fields where the detail lacks them.
     """
     silent = _is_any_of(NO_TABLES_KINDS) | (_is_any_of(MESSAGE_KINDS) & ~_certainly(is_listed()))
-    span = F.when(_is_any_of(_SPAN_KINDS), detail("count", "last", of=RecordsConsumedDetail))
+    fields = detail("count", "last", "work_us", of=RecordsConsumedDetail)
+    span = F.when(_is_any_of(_SPAN_KINDS), fields)
     return rows.where(F.col("bad").isNotNull() | ~silent).withColumn("span", span)
 
 

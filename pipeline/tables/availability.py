@@ -22,7 +22,7 @@ def availability(
       one after it) acknowledged after its load. Otherwise the longest such time around or after the
       fault.
     - `partition` (of a data topic, per group): the longest time around or after the fault in which
-      nobody in the group consumed from it.
+      nobody in the group worked on a record of it.
     - `group`: the longest time after the fault in which no broker was the group's active
       coordinator; 0 with both moments at the fault if there always was one.
     "Around or after" begins before the next fault that affects the group, and is over by then
@@ -33,10 +33,10 @@ def availability(
     Input grain: one row per event; `runs`; `coordinator_tenures`; one row per fault and group.
     Output grain: one row per run, fault, subject kind, group and subject.
     Columns: `run`, `fault`, `subject_kind`, `group`, `subject` (the consumer's node, the data
-    partition, or the group), `gap_us`; `before_us`, `after_us`: last before and first after, in
-    microseconds on the run's clock. Nulls: `after_us` and `gap_us` if it never came back before the
-    run ended; a subject without any activity around the fault has no row, nor has a group that had
-    no coordinator before it.
+    partition, or the group), `gap_us`; `before_us`, `after_us`: last before and first after (of a
+    partition: a batch was done, work on the next began), in microseconds on the run's clock.
+    Nulls: `after_us` and `gap_us` if it never came back before the run ended; a subject without any
+    activity around the fault has no row, nor has a group that had no coordinator before it.
     """
     found = (
         _commits(commit_gaps(events), failovers, runs)

@@ -39,11 +39,11 @@ def felt_partitions(
     row per run, group and data partition that a member owned or processed a record of.
     Columns: `run`, `group`, `partition`; `from_us`, `to_us`: the time that is measured, on the
     run's clock; `unowned_us`: microseconds of it without an owner, from the first one on;
-    `waited_us`: microseconds in which records that producers had acknowledged waited and nobody
-    processed any, where that lasted a second or longer; `repeated`: processings of records that
-    the group had processed before, in the whole run; `lag_usual`: the most records that waited
-    before the first fault, `lag_peak`: after it; `lag_peak_us`: when; `lag_over_us`: microseconds
-    from then until no more waited than was usual.
+    `waited_us`: microseconds in which records that producers had acknowledged waited and no member
+    worked on any, where that lasted a second or longer; `repeated`: processings of records that the
+    group had processed before, in the whole run; `lag_usual`: the most records that waited before
+    the first fault, `lag_peak`: after it; `lag_peak_us`: when; `lag_over_us`: microseconds from
+    then until no more waited than was usual.
     Nulls: `unowned_us` of a partition that nobody ever owned; `lag_peak_us` if never more waited
     than was usual, `lag_over_us` if that lasted until the end.
     """
@@ -163,19 +163,25 @@ def _levels(events: DataFrame, places: DataFrame) -> DataFrame:
     """One row per partition and batch that was produced or processed: what waited after it.
 
     Columns: those of `places`, `at_us`, `processed`: whether it is a batch that was processed,
-    `lag`: records acknowledged to producers above the last one that the group processed; `nth`:
-    how many batches were processed by then.
+    `begun_us`: when work on such a batch began (null: it is none), `lag`: records acknowledged
+    to producers above the last one that the group processed; `nth`: how many batches were
+    processed by then.
     """
     count = detail("count", of=CountDetail).getField("count")
     produced = of_kind(events, TraceKind.RECORDS_PRODUCED).select(
         "run",
         "partition",
         F.col("time_us").alias("at_us"),
+        F.lit(None).cast("long").alias("begun_us"),
         F.lit(False).alias("processed"),
         (F.coalesce("offset", F.lit(0)) + F.coalesce(count, F.lit(1))).alias("ends"),
     )
     consumed = batches(events).select(
-        *_PLACE, "at_us", F.lit(True).alias("processed"), (F.col("last") + 1).alias("ends")
+        *_PLACE,
+        "at_us",
+        "begun_us",
+        F.lit(True).alias("processed"),
+        (F.col("last") + 1).alias("ends"),
     )
     steps = (
         produced.join(places.select(*_PLACE), ["run", "partition"])
@@ -197,14 +203,15 @@ def _levels(events: DataFrame, places: DataFrame) -> DataFrame:
 
 
 def _waited(levels: DataFrame) -> DataFrame:
-    """One row per partition: its waits for the next batch, those that are felt."""
+    """One row per partition: its waits for work on the next batch, those that are felt."""
     each = [*_PLACE, "nth"]
     begun = levels.groupBy(*each, "start_us", "end_us").agg(
         F.min(F.when(F.col("lag") > 0, F.col("at_us"))).alias("from_us"),
-        F.min("at_us").alias("batch_us"),
+        F.min("begun_us").alias("begun_us"),
     )
-    then = Window.partitionBy(*_PLACE).orderBy("nth")
-    to_us = F.coalesce(F.lead("batch_us").over(then), F.col("end_us"))
+    # Of two members at once the one that is done later may have begun earlier.
+    later = Window.partitionBy(*_PLACE).orderBy("nth").rowsBetween(1, Window.unboundedFollowing)
+    to_us = F.coalesce(F.min("begun_us").over(later), F.col("end_us"))
     length_us = F.least(to_us, F.col("end_us")) - F.greatest("from_us", "start_us")
     return (
         begun.withColumn("length_us", length_us)

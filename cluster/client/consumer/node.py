@@ -116,9 +116,14 @@ class ConsumerNode:
             self._poll_began_us += polls * self._poll_timeout_us
 
     async def _process(self, records: list[ConsumedRange]) -> None:
+        processed = 0
         for consumed in records:
+            detail: dict[str, object] = {"count": consumed.count, "last": consumed.last}
+            processed += consumed.count
             if self._spec.process_us:
                 await self._host.sleep(self._spec.process_us * consumed.count)
+                # Not the time since the poll: a pause of the process is no work.
+                detail["work_us"] = self._spec.process_us * processed
             self._records_consumed += consumed.count
             self._host.trace(
                 TraceEvent(
@@ -127,7 +132,7 @@ class ConsumerNode:
                     member=self._consumer.owner_id,
                     partition=str(consumed.partition),
                     offset=consumed.first,
-                    detail={"count": consumed.count, "last": consumed.last},
+                    detail=detail,
                 )
             )
 

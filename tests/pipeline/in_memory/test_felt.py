@@ -58,6 +58,37 @@ def test_wait_counts_from_a_second_on_and_then_as_a_whole(
     assert found["waited_us"] == waited_us
 
 
+WORK = """
+3 producer-0 records_produced partition=t-0 offset=0 count=40
+"""
+
+
+@pytest.mark.parametrize(
+    ("batches", "waited_us"),
+    [
+        ((("6.2", 0, 3_200_000), ("7.5", 32, 1_300_000)), 0),  # a busy member, from 3 to 7.5
+        ((("6.2", 0, 1_200_000), ("7.5", 32, 1_300_000)), 2_000_000),
+        ((("6.2", 0, 3_200_000), ("7.5", 32, 0)), 1_300_000),
+        # The second member had begun before the first was done.
+        ((("5", 0, 2_000_000), ("9", 32, 4_500_000)), 0),
+        # The third member had begun before the second.
+        ((("4", 0, 1_000_000), ("7", 8, 500_000), ("9", 32, 4_000_000)), 1_000_000),
+    ],
+)
+def test_work_on_a_batch_is_no_wait(
+    batches: tuple[tuple[str, int, int], ...], waited_us: int
+) -> None:
+    found = partition(
+        WORK
+        + "".join(
+            f"{at_s} consumer-a records_consumed group=g member=a-1 partition=t-0 "
+            f"offset={offset} count=8 last={offset + 7} work_us={work_us}\n"
+            for at_s, offset, work_us in batches
+        )
+    )
+    assert found["waited_us"] == waited_us
+
+
 def test_without_records_nothing_waits_however_long_nobody_processes() -> None:
     found = partition("""
     3 producer-0 records_produced partition=t-0 offset=0 count=5

@@ -251,7 +251,7 @@ class ClientLab:
         self.live = tuple(range(brokers))
         """Brokers that Metadata names."""
         self._incarnations = 0
-        self._clients: list[VirtualHost] = []
+        self.clients: list[VirtualHost] = []
         self.cluster = ClusterSpec(
             controllers=(ControllerSpec(node_id=100),),
             brokers=tuple(BrokerSpec(broker_id=i) for i in range(brokers)),
@@ -281,12 +281,12 @@ class ClientLab:
     def client_host(self, name: str) -> VirtualHost:
         """Return a host for a client."""
         host = self.hosts.host(name)
-        self._clients.append(host)
+        self.clients.append(host)
         return host
 
     def dispose(self) -> None:
         """Free the coroutines of the clients."""
-        for host in self._clients:
+        for host in self.clients:
             host.retire()
             host.dispose()
 

@@ -378,6 +378,9 @@ class Consumers:
         if last < first:
             return
         self._positions[consumer.group, partition] = last + 1
+        detail: dict[str, object] = {"count": last - first + 1, "last": last}
+        if world.chance(0.5):
+            detail["work_us"] = world.rng.randint(1, 3_000_000)
         world.add(
             consumer.name,
             TraceKind.RECORDS_CONSUMED,
@@ -385,7 +388,7 @@ class Consumers:
             member=consumer.member,
             partition=partition,
             offset=first,
-            detail={"count": last - first + 1, "last": last},
+            detail=detail,
         )
 
     def _commit(self, consumer: Consumer) -> None:

@@ -187,4 +187,29 @@ def test_records_are_counted_when_they_are_processed(make_lab: LabMaker) -> None
     lab.run_for(900 * MS)
     assert ranges(lab) == []
     lab.run_for(300 * MS)
-    assert len(ranges(lab)) == 1
+    assert ranges(lab) == [("t-0", 0, '{"count":10,"last":9,"work_us":1000000}')]
+
+
+def test_work_counts_from_the_poll_that_gave_the_records(make_lab: LabMaker) -> None:
+    """The application has the second partition's records while it works on the first one's."""
+    lab = make_lab(1, partitions=2)
+    lab.high_watermark = 10
+    lab.consumer(process_us=10 * MS)
+    lab.run_for(900 * MS)
+    assert ranges(lab)[:2] == [
+        ("t-0", 0, '{"count":10,"last":9,"work_us":100000}'),
+        ("t-1", 0, '{"count":10,"last":9,"work_us":200000}'),
+    ]
+
+
+def test_pause_is_no_work(make_lab: LabMaker) -> None:
+    """A member that stands still in the middle of a batch does not work on it then."""
+    lab = make_lab(1, partitions=1)
+    lab.high_watermark = 10
+    lab.consumer(process_us=100 * MS)
+    lab.run_for(900 * MS)
+    lab.clients[0].pause()
+    lab.run_for(5 * SECOND)
+    lab.clients[0].resume()
+    lab.run_for(300 * MS)
+    assert ranges(lab) == [("t-0", 0, '{"count":10,"last":9,"work_us":1000000}')]

@@ -1,0 +1,47 @@
+"""Processing gaps, on traces short enough to be measured by hand."""
+
+import pytest
+
+from pipeline.in_memory.availability import availability_of
+from pipeline.in_memory.trace import Trace
+from tests.support.builders.trace_builder import parse_trace
+
+CRASH = """
+1 run run_stage stage=steady
+20 run run_stage stage=stopping
+0.5 consumer-a partitions_assigned group=g member=a-1 generation=1 partitions=t-0,
+5 run fault_injected peer=broker-0 cause=crash-0 fault=crash target=broker(0) groups=g,
+"""
+
+
+def gap(text: str) -> tuple[int, int | None, int | None]:
+    """Return before, after and length of the only partition's gap."""
+    rows = availability_of(Trace(parse_trace(CRASH + text)))
+    (row,) = (row for row in rows if row["subject_kind"] == "partition")
+    return row["before_us"], row["after_us"], row["gap_us"]
+
+
+def batch(at_s: float, offset: int, work_us: int, consumer: str = "consumer-a") -> str:
+    """A batch of eight records."""
+    return (
+        f"{at_s} {consumer} records_consumed group=g member=a-1 partition=t-0 "
+        f"offset={offset} count=8 last={offset + 7} work_us={work_us}\n"
+    )
+
+
+def test_processing_gap_ends_where_work_on_the_next_batch_begins() -> None:
+    trace = batch(4, 0, 500_000) + batch(9, 8, 3_000_000) + batch(10, 16, 500_000)
+    assert gap(trace) == (4_000_000, 6_000_000, 2_000_000)
+
+
+def test_partition_without_a_moment_without_work_has_no_gap() -> None:
+    trace = batch(4, 0, 500_000) + batch(7, 8, 3_000_000) + batch(9, 16, 2_000_000)
+    assert gap(trace) == (7_000_000, 7_000_000, 0)
+
+
+@pytest.mark.parametrize("first_work_us", [200_000, 2_000_000])
+def test_of_two_members_the_later_one_may_have_begun_earlier(first_work_us: int) -> None:
+    trace = (
+        batch(4, 0, 500_000) + batch(8, 8, first_work_us) + batch(10, 16, 4_500_000, "consumer-b")
+    )
+    assert gap(trace) == (4_000_000, 5_500_000, 1_500_000)
