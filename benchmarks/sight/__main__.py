@@ -8,7 +8,8 @@ import time
 from functools import partial
 from pathlib import Path
 
-from benchmarks.sight.fates import FIRST, record_of, write_record
+from benchmarks.sight.fates import record_of
+from benchmarks.sight.records import FIRST, read_record, write_record
 from benchmarks.sight.sampled import (
     SampledMutant,
     draw_sample,
@@ -79,6 +80,7 @@ def _play(arguments: argparse.Namespace) -> None:
         seeds=arguments.seeds,
         space=arguments.space,
         workers=arguments.workers,
+        record=read_record(arguments.name, arguments.sample),
         until=lambda: minutes is not None and time.monotonic() - began_s > 60 * minutes,
         say=_say,
     )

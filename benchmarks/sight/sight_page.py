@@ -11,8 +11,8 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks.sight.fates import Fate, Sight, SightRecord, read_records
 from benchmarks.sight.player import CPU_FACTOR, CPU_SECONDS_MIN, STOPS_MAX
+from benchmarks.sight.records import Fate, Sight, SightRecord, read_records
 from benchmarks.sight.sampled import (
     ROOT,
     SampledMutant,

@@ -17,6 +17,7 @@ import msgspec
 
 from benchmarks.measurement import commit, machine
 from benchmarks.sight.player import STOPS_MAX, Order, PlayedOrder
+from benchmarks.sight.records import SightRecord
 from benchmarks.sight.sampled import ROOT, SampledMutant
 from benchmarks.sight.switched_tree import SwitchedTree, build_tree, start_player
 from chaos.exploration.space import load_space
@@ -33,7 +34,8 @@ class JournalHead(msgspec.Struct, frozen=True, kw_only=True):
 
     Shape: `code` is the digest of the packages, `machinery` that of what rewrites and plays them,
     `sample` and `space` those of the two files. `commit` and `machine` are for people. `gone` and
-    `not_switchable` are mutants that are not in the tree.
+    `not_switchable` are mutants that are not in the tree. `base` is the record that the journal
+    goes on with: its first seed is the one after those.
     """
 
     code: str
@@ -45,6 +47,12 @@ class JournalHead(msgspec.Struct, frozen=True, kw_only=True):
     machine: str
     gone: tuple[str, ...] = ()
     not_switchable: dict[str, str] = {}
+    base: SightRecord | None = None
+
+    @property
+    def seeds_before(self) -> int:
+        """How many seeds were played before the journal begins."""
+        return 0 if self.base is None else self.base.head.seeds
 
     @property
     def decisive(self) -> dict[str, str]:
@@ -75,7 +83,9 @@ class Journal:
         head = msgspec.json.decode(first, type=JournalHead)
         return head, [msgspec.json.decode(line, type=PlayedOrder) for line in rest]
 
-    def begin(self, head: JournalHead, say: Callable[[str], None]) -> list[PlayedOrder]:
+    def begin(
+        self, head: JournalHead, say: Callable[[str], None]
+    ) -> tuple[JournalHead, list[PlayedOrder]]:
         """Go on with the journal if it belongs to `head`, else put it aside and begin a new one."""
         known = self.read()
         if known is not None:
@@ -84,7 +94,7 @@ class Journal:
             ]
             if not changed:
                 self._drop_torn_line()
-                return known[1]
+                return known
             aside = self.path.with_name(
                 f"{self.path.stem}-until-{known[0].commit}-{time.time_ns()}{self.path.suffix}"
             )
@@ -95,7 +105,7 @@ class Journal:
             )
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.path.write_bytes(msgspec.json.encode(head) + b"\n")
-        return []
+        return head, []
 
     def append(self, line: bytes) -> None:
         """Write one seed last."""
@@ -123,22 +133,29 @@ def sit(
     space: str = SPACE,
     workers: int = 1,
     until: Callable[[], bool] = lambda: False,
+    record: SightRecord | None = None,
     say: Callable[[str], None] = print,
 ) -> bool:
     """Play what is left of the seeds 0 to `seeds` - 1; return whether all are done.
 
+    A journal that begins goes on with `record`, if that is of the same code, sample and space.
     `until` is asked after each seed whether the sitting is over.
     Raises: RuntimeError if the player ended.
     """
     with tempfile.TemporaryDirectory(prefix="sight-") as folder:
         tree = build_tree(Path(folder), mutants)
-        done = journal.begin(head_of(tree, space), say)
-        left = range(len(done), seeds)
+        head = head_of(tree, space)
+        if record is not None and record.head.origin == head.decisive:
+            head = msgspec.structs.replace(head, base=record)
+        head, done = journal.begin(head, say)
+        left = range(head.seeds_before + len(done), seeds)
         if not left:
             return True
         absent = {each.id for each in tree.gone} | tree.not_switchable.keys()
         alive = {n for n, each in enumerate(mutants) if each.id not in absent}
         alive -= settled(done)
+        if head.base is not None:
+            alive -= {number for number, fate in enumerate(head.base.fates) if fate.is_settled}
         say(f"seeds {left.start} to {left.stop - 1}, {len(alive)} mutants not found yet")
         with start_player(tree, space, workers) as player:
             try:

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from benchmarks.sight.__main__ import write_journal_record
-from benchmarks.sight.fates import FIRST, SightRecord, read_records
+from benchmarks.sight.records import FIRST, SightRecord, read_records
 from benchmarks.sight.sampled import SAMPLES, read_sample, sample_path
 from benchmarks.sight.sight_page import (
     CPU_GOAL_S,

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from benchmarks.sight import probes, sampled
-from benchmarks.sight.fates import Sight, read_records, record_of, write_record
+from benchmarks.sight.fates import record_of
 from benchmarks.sight.player import (
     LAB,
     MutantPlay,
@@ -18,6 +18,7 @@ from benchmarks.sight.player import (
     SoundPlay,
     mutant_play,
 )
+from benchmarks.sight.records import Sight, read_record, read_records, write_record
 from benchmarks.sight.rewriting import switched_source
 from benchmarks.sight.sampled import (
     SampledMutant,
@@ -374,14 +375,18 @@ def test_journal_of_other_code_is_put_aside_and_that_is_told(tmp_path: Path) -> 
     """Only then: whatever else changes, what is done stays."""
     journal = Journal(tmp_path / "journal.jsonl")
     said: list[str] = []
-    assert journal.begin(HEAD, said.append) == []
+    assert journal.begin(HEAD, said.append) == (HEAD, [])
     order = PlayedOrder(seed=0, sound=sound(1), mutants=())
     journal.append(msgspec.json.encode(order) + b"\n")
     journal.append(b'{"seed":1,"sou')
-    assert journal.begin(replace(HEAD, commit="other", machine="there"), said.append) == [order]
+    assert journal.begin(replace(HEAD, commit="other", machine="there"), said.append) == (
+        HEAD,
+        [order],
+    )
     assert said == []
 
-    assert journal.begin(replace(HEAD, code="0ther"), said.append) == []
+    other = replace(HEAD, code="0ther")
+    assert journal.begin(other, said.append) == (other, [])
     assert len(said) == 1
     assert "1 seeds" in said[0]
     assert "the code" in said[0]
@@ -426,6 +431,29 @@ def test_record_says_how_far_each_mutant_was_seen(made_up: Path) -> None:
     assert (score.mutants, score.reached, score.found, score.cpu_s) == (6, 4, 2, 4.5)
     assert (score.killed_reached, score.killed_found) == (4, 2)
     assert score_of(record.fates, {}, {}).killed_reached is None
+
+
+def test_record_in_two_parts_is_the_record_of_all_seeds(made_up: Path) -> None:
+    """A sitting goes on where the record of the one before ends; its journal may be gone."""
+    mutants = made_up_sample(made_up)[:6]
+    stopped = replace(mutated(3), is_stopped=True)
+    orders = [
+        PlayedOrder(seed=0, sound=sound(0, 2, 3), mutants=(mutated(0, LAB), mutated(2), stopped)),
+        PlayedOrder(seed=1, sound=sound(1, 2, 3), mutants=(mutated(1, differs=False), stopped)),
+        PlayedOrder(seed=2, sound=sound(1, 2, 3), mutants=(mutated(2, "fencing"), stopped)),
+        PlayedOrder(seed=3, sound=sound(1, 2, 3), mutants=(mutated(1), mutated(3, LAB))),
+    ]
+    whole = record_of("after", 1, mutants, HEAD, orders)
+    for cut in range(5):
+        first = record_of("after", 1, mutants, HEAD, orders[:cut])
+        path = write_record(first, made_up / "records")
+        read = read_record("after", 1, made_up / "records")
+        assert read == first, path
+        goes_on = replace(HEAD, base=read)
+        assert goes_on.seeds_before == cut
+        assert record_of("after", 1, mutants, goes_on, orders[cut:]) == whole
+    assert whole.fates[3].stopped_seeds == (0, 1, 2)
+    assert read_record("before", 1, made_up / "records") is None
 
 
 def test_page_shows_before_and_after_side_by_side(made_up: Path) -> None:

@@ -1,0 +1,113 @@
+"""Records: what a search saw of each mutant of a sample, and all that a next sitting needs.
+
+A record says how many seeds it holds; a sitting of the same code goes on after them. Data flow:
+`fates` -> SightRecord -> records/<name>-sample-<n>.jsonl -> `sitting`, `sight_page`.
+"""
+
+from enum import StrEnum
+from pathlib import Path
+
+import msgspec
+
+from benchmarks.sight.player import STOPS_MAX
+
+RECORDS = Path(__file__).with_name("records")
+FIRST = "before"
+"""The record that others are compared with."""
+
+
+class Sight(StrEnum):
+    """How far a search saw a mutant; the last that applies."""
+
+    GONE = "its place is gone"
+    NOT_SWITCHABLE = "its place cannot be a switch"
+    UNREACHED = "reached by no seed"
+    SAME = "reached, every trace is the same"
+    DIFFERS = "differs, and nobody minds"
+    STOPPED = "its runs are over the bound"
+    FOUND = "found"
+
+
+class Fate(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one mutant.
+
+    Shape: `reached`, `differs` and `unknown` count seeds, of those that were played with the mutant
+    or would have been: after `found_seed`, or too many of `stopped_seeds`, nobody plays it. A place
+    that is `at_import` is reached by every seed. `found_by` are the checkers of `found_seed`.
+    Units: `cpu_s` is the CPU time of all seeds to the first finding, the mutant on; `spent_s` that
+    of all seeds that count for it so far.
+    """
+
+    id: str
+    sight: Sight
+    reached: int = 0
+    first_reached: int | None = None
+    differs: int = 0
+    first_differs: int | None = None
+    unknown: int = 0
+    at_import: bool = False
+    stopped_seeds: tuple[int, ...] = ()
+    found_seed: int | None = None
+    found_by: tuple[str, ...] = ()
+    what: str = ""
+    cpu_s: float | None = None
+    spent_s: float = 0.0
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is not played any more."""
+        return self.found_seed is not None or len(self.stopped_seeds) >= STOPS_MAX
+
+
+class RecordHead(msgspec.Struct, frozen=True, kw_only=True):
+    """First line of a record's file.
+
+    Units: `cpu_s` is the CPU time of all runs. Shape: `sound_not_pass` are seeds whose sound run
+    was no PASS; `origin` is what another sitting must have the same, to go on.
+    """
+
+    name: str
+    sample: int
+    commit: str
+    code: str
+    machine: str
+    seeds: int
+    cpu_s: float
+    sound_not_pass: tuple[int, ...] = ()
+    origin: dict[str, str] = {}
+
+
+class SightRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What one version of the code saw of one sample."""
+
+    head: RecordHead
+    fates: tuple[Fate, ...]
+
+
+def write_record(record: SightRecord, folder: Path = RECORDS) -> Path:
+    """Write a record, a line for each mutant; return its file."""
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{record.head.name}-sample-{record.head.sample}.jsonl"
+    lines = [msgspec.json.encode(each) for each in (record.head, *record.fates)]
+    path.write_bytes(b"\n".join(lines) + b"\n")
+    return path
+
+
+def read_record(name: str, sample: int, folder: Path = RECORDS) -> SightRecord | None:
+    """Return one record, None if there is none."""
+    path = folder / f"{name}-sample-{sample}.jsonl"
+    return _read(path) if path.exists() else None
+
+
+def read_records(folder: Path = RECORDS) -> tuple[SightRecord, ...]:
+    """Return every record: by sample, the first one of each before the others by their names."""
+    records = map(_read, folder.glob("*.jsonl"))
+    return tuple(sorted(records, key=lambda r: (r.head.sample, r.head.name != FIRST, r.head.name)))
+
+
+def _read(path: Path) -> SightRecord:
+    first, *rest = path.read_bytes().splitlines()
+    return SightRecord(
+        head=msgspec.json.decode(first, type=RecordHead),
+        fates=tuple(msgspec.json.decode(line, type=Fate) for line in rest),
+    )
