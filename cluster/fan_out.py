@@ -1,8 +1,8 @@
 """Work that is shared out to workers: what a caller sees, and the worker of this very process.
 
-Work is a list of numbers (seeds); its answer is bytes. Who gives it out knows which worker did it,
-so that the same can be asked of another. Nothing is retried here. Ray's workers are in
-`cluster.ray.tasks`, processes of this machine in `cluster.worker_processes`.
+Work is a list of items, each a number (a seed) or several; its answer is bytes. Who gives it out
+knows which worker did it, so that the same can be asked of another. Nothing is retried here. Ray's
+workers are in `cluster.ray.tasks`, processes of this machine in `cluster.worker_processes`.
 """
 
 import os
@@ -15,7 +15,15 @@ from typing import NewType, Protocol
 
 WorkerName = NewType("WorkerName", str)
 """A worker by its machine and process, e.g. `10.0.0.3:4711`: two lives of a worker are two."""
-Work = Callable[[tuple[int, ...]], bytes]
+Item = int | tuple[int, ...]
+"""A number, or a number behind those that it comes from: a seed's lineage."""
+Items = tuple[Item, ...]
+Work = Callable[[Items], bytes]
+
+
+def number_of(item: Item) -> int:
+    """Return an item's own number."""
+    return item if isinstance(item, int) else item[-1]
 
 
 class WorkersFailed(Exception):
@@ -27,7 +35,7 @@ class Finished:
     """A worker did some of what it was given. Units: `busy_s` are seconds of a processor."""
 
     worker: WorkerName
-    items: tuple[int, ...]
+    items: Items
     answer: bytes
     busy_s: float
 
@@ -37,7 +45,7 @@ class Died:
     """A worker ended without an answer, or was ended because none came. Another takes its place."""
 
     worker: WorkerName
-    items: tuple[int, ...]
+    items: Items
     why: str
 
 
@@ -60,7 +68,7 @@ class Workers(Protocol):
     def coming(self) -> int:
         """Return how many are being started and may be waited for, if only they can do the work."""
 
-    def give(self, worker: WorkerName, items: tuple[int, ...]) -> None:
+    def give(self, worker: WorkerName, items: Items) -> None:
         """Give work to an idle worker. Shape: `items` is not empty."""
 
     def wait(self, timeout_s: float) -> list[Finished | Died]:
@@ -72,7 +80,7 @@ def name_of_this_process(machine: str | None = None) -> WorkerName:
     return WorkerName(f"{machine or socket.gethostname()}:{os.getpid()}")
 
 
-def do_timed(work: Work, items: tuple[int, ...]) -> tuple[bytes, float]:
+def do_timed(work: Work, items: Items) -> tuple[bytes, float]:
     """Do some work; return its answer and the processor's seconds that it took."""
     began = time.process_time()
     answer = work(items)
@@ -87,7 +95,7 @@ class ThisProcess:
     def __init__(self, work: Work) -> None:
         self._work = work
         self._name = name_of_this_process()
-        self._given: deque[int] = deque()
+        self._given: deque[Item] = deque()
 
     def __enter__(self) -> "ThisProcess":
         """Begin."""
@@ -105,7 +113,7 @@ class ThisProcess:
         """Return none."""
         return 0
 
-    def give(self, worker: WorkerName, items: tuple[int, ...]) -> None:
+    def give(self, worker: WorkerName, items: Items) -> None:
         """Take work."""
         self._given.extend(items)
 

@@ -16,6 +16,7 @@ from multiprocessing.context import SpawnProcess
 from cluster.fan_out import (
     Died,
     Finished,
+    Items,
     Work,
     WorkerName,
     do_timed,
@@ -33,9 +34,9 @@ class _Hired:
     """One process. `items` is what it was given last, None while it is idle."""
 
     process: SpawnProcess
-    connection: "Connection[tuple[int, ...], _Answer]"
+    connection: "Connection[Items, _Answer]"
     name: WorkerName
-    items: tuple[int, ...] | None = field(default=None)
+    items: Items | None = field(default=None)
 
 
 class WorkerProcesses:
@@ -75,7 +76,7 @@ class WorkerProcesses:
         """Return none: work is given to a process while it starts."""
         return 0
 
-    def give(self, worker: WorkerName, items: tuple[int, ...]) -> None:
+    def give(self, worker: WorkerName, items: Items) -> None:
         """Give work to an idle worker."""
         hired = next(each for each in self._hired if each.name == worker)
         hired.items = items
@@ -110,7 +111,7 @@ class WorkerProcesses:
         hired.items = None
         return Finished(worker=hired.name, items=items, answer=answer, busy_s=busy_s)
 
-    def _replace(self, hired: _Hired, items: tuple[int, ...]) -> Died:
+    def _replace(self, hired: _Hired, items: Items) -> Died:
         hired.process.join(_END_S)
         hired.connection.close()
         self._hired[self._hired.index(hired)] = self._hire()
@@ -144,7 +145,7 @@ def _ending(exitcode: int | None) -> str:
     return f"it ended with exit code {exitcode}"
 
 
-def _serve(connection: "Connection[_Answer, tuple[int, ...]]", work: Work) -> None:
+def _serve(connection: "Connection[_Answer, Items]", work: Work) -> None:
     """Do what comes, until the other side is gone. A Ctrl-C reaches the work and nothing else."""
     os.setsid()
     die_with_parent()

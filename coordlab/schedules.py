@@ -9,7 +9,7 @@ import click
 from chaos.experiment.loader import load_experiment
 from chaos.experiment.problems import ExperimentError, Problem
 from chaos.experiment.structs import Experiment
-from chaos.exploration.draw.draw import draw
+from chaos.exploration.guided.lineage import grow, lineage_of_text
 from chaos.exploration.space import load_space
 from chaos.results.replay_stamp import ReplayStamp, differences
 from coordlab.options import DEFAULT_SPACE
@@ -57,13 +57,17 @@ class Schedule:
 def named_schedule(word: str, space: str) -> Schedule:
     """Return the schedule that `word` names: a seed of `space`, or an experiment file.
 
+    A mutated seed is written with those that it comes from, `12-400-4711`.
+
     An ordinary experiment, without `replay`, has seed 0, as with `run`.
     Raises: ExperimentError.
     """
-    if word.isdecimal():
+    lineage = lineage_of_text(word)
+    if lineage is not None:
+        grown = grow(load_space(space), lineage)
         return Schedule(
-            experiment=draw(load_space(space), int(word)),
-            seed=int(word),
+            experiment=grown.experiment,
+            seed=grown.network_seed,
             words=(word,) if space == DEFAULT_SPACE else (word, "--space", space),
         )
     loaded = load_experiment(word)

@@ -5,6 +5,6 @@ replayed, shrunk, read by people and run on Ray as it stands.
 
 Reading order: `space_definition`, `space_semantics`, `space`; `draw` (seeds become schedules),
 `play` (one run), `marks`, `effort`, `signature` (when two findings are the same), `required_work`,
-`gc_pause`; `batches`, `running_totals`, `store`, `search`, `results`; `finding_files`,
-`replay_file`, `nearest_passing`; `shrink`.
+`gc_pause`; `guided` (plans that are kept and mutated); `batches`, `running_totals`, `store`,
+`search`, `results`; `finding_files`, `replay_file`, `nearest_passing`; `shrink`.
 """

@@ -1,12 +1,13 @@
 """A finding as a file: the drawn schedule that shows it, as an experiment that can be replayed.
 
-Data flow: FindingGroup -> draw again -> experiment_text -> findings/<check>-<n>.yaml.
+Data flow: FindingGroup -> grow again -> experiment_text -> findings/<check>-<n>.yaml.
 """
 
 import msgspec
 
 from chaos.experiment.dump import experiment_text
-from chaos.exploration.draw.draw import draw
+from chaos.exploration.guided.lineage import grow, lineage_text
+from chaos.exploration.play import PlayedRun
 from chaos.exploration.replay_file import stamp_of
 from chaos.exploration.running_totals import FindingGroup
 from chaos.exploration.space import Space
@@ -15,8 +16,11 @@ from chaos.exploration.space import Space
 def finding_text(group: FindingGroup, space: Space, commit: str | None) -> str:
     """Return the file of a finding's example; `commit` is that of the code."""
     run, finding = group.example, group.finding
-    experiment = draw(space, run.seed)
-    stamp = msgspec.structs.replace(stamp_of(experiment, run, finding=finding), commit=commit)
+    grown = grow(space, run.lineage or (run.seed,))
+    experiment = grown.experiment
+    stamp = msgspec.structs.replace(
+        stamp_of(experiment, run, finding=finding), commit=commit, seed=grown.network_seed
+    )
     experiment = msgspec.structs.replace(experiment, replay=stamp)
     return experiment_text(experiment, comment=_comment(group, space))
 
@@ -24,7 +28,7 @@ def finding_text(group: FindingGroup, space: Space, commit: str | None) -> str:
 def _comment(group: FindingGroup, space: Space) -> str:
     story = ", then ".join(group.signature.story)
     lines = [
-        f"Found by `coordlab explore {space.name}`, seed {group.example.seed}, at "
+        f"Found by `coordlab explore {space.name}`, seed {name_of_run(group.example)}, at "
         f"{group.finding.time_us / 1e6:.3f} s:",
         f"{group.signature.check}: {group.finding.summary}",
         *([f"story: {story}"] if story else []),
@@ -32,3 +36,8 @@ def _comment(group: FindingGroup, space: Space) -> str:
         "Make it small:  python -m coordlab shrink FILE",
     ]
     return "\n".join(lines)
+
+
+def name_of_run(run: PlayedRun) -> str:
+    """Return a run's seed, of a mutated one with those that it comes from."""
+    return lineage_text(run.lineage or (run.seed,))

@@ -58,6 +58,7 @@ class PlayedRun(msgspec.Struct, frozen=True, kw_only=True):
     API; `events` are the callbacks of the loop (frames, timers, steps of tasks).
     `excused` counts the cases in which a promise did not hold, as it may, by check and excuse
     ("liveness: all members are dead"). `effort` counts what `effort.Effort` does.
+    `lineage` is that of a mutated seed, from the seed that was drawn to its own; empty: drawn.
     Units: `virtual_us` is how long the run took on its own clock, `steady_us` when its steady state
     was reached, None if never. `digest` and `trail` are those of the trace without messages.
     """
@@ -79,6 +80,7 @@ class PlayedRun(msgspec.Struct, frozen=True, kw_only=True):
     steady_us: int | None = None
     excused: dict[str, int] = {}
     effort: dict[str, int] = {}
+    lineage: tuple[int, ...] = ()
 
 
 def play(

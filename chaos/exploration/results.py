@@ -9,6 +9,9 @@ from pathlib import Path
 
 import msgspec
 
+from chaos.exploration.guided.guidance import Guidance
+from chaos.exploration.guided.lineage import lineage_text
+from chaos.exploration.guided.report import GuidedSearch, guided_search
 from chaos.exploration.marks.registry import MARKS
 from chaos.exploration.play import PlayResult
 from chaos.exploration.running_totals import FindingGroup, Tally
@@ -95,7 +98,8 @@ class ExplorationResults(msgspec.Struct, frozen=True, kw_only=True):
     Units: `virtual_us` of the runs' own clocks in all; `busy_s` are seconds of processors, all
     interruptions bridged; `elapsed_s` and `runs_per_minute` are of the last session alone.
     Shape: `runs` counts by result, `excused` runs by check and excuse, `effort` is by what is
-    counted; `lost` are seeds that ended every worker which played them.
+    counted; `lost` are seeds that ended every worker which played them. `lineages` has each mutated
+    seed that is named here as `replay` takes it.
     """
 
     outcome: RunOutcome
@@ -113,6 +117,8 @@ class ExplorationResults(msgspec.Struct, frozen=True, kw_only=True):
     marks_unreached: tuple[str, ...]
     excused: dict[str, int]
     effort: dict[str, EffortOfRuns] = {}
+    guided: GuidedSearch | None = None
+    lineages: dict[str, str] = {}
     faults_hit: int
     faults_missed: int
     commits: int
@@ -133,10 +139,12 @@ def results_of(
     runs_per_minute: float,
     workers: int,
     may_be_unknown: tuple[str, ...] = (),
+    guidance: Guidance | None = None,
 ) -> ExplorationResults:
     """Return what an exploration in `path` proved.
 
-    Shape: `may_be_unknown` are beginnings of reasons, see SpaceDefinition.
+    Shape: `may_be_unknown` are beginnings of reasons, see SpaceDefinition; `guidance` is the
+    search's, None where no seed could be mutated.
     """
     unknown = _reasons(tally.unknown, may_be_unknown)
     verdict = _verdict(tally, unknown)
@@ -181,6 +189,8 @@ def results_of(
         marks_unreached=unreached(tally),
         excused=dict(sorted(tally.excused.items())),
         effort={name: _effort_of(runs) for name, runs in tally.effort.items()},
+        guided=None if guidance is None else guided_search(guidance),
+        lineages={} if guidance is None else _lineages(tally, guidance),
         faults_hit=tally.faults_hit,
         faults_missed=tally.faults_missed,
         commits=tally.commits,
@@ -191,6 +201,22 @@ def results_of(
         runs_per_minute=round(runs_per_minute, 1),
         workers=workers,
     )
+
+
+def _lineages(tally: Tally, guidance: Guidance) -> dict[str, str]:
+    """Return the mutated ones among the seeds that results name, each with its lineage."""
+    named = [seed for group in tally.groups.values() for seed in group.seeds]
+    named += [
+        seed
+        for seeds in (*tally.unknown.values(), *tally.broken.values(), list(tally.lost))
+        for seed in seeds
+    ]
+    named += [different.seed for different in tally.differences]
+    return {
+        str(seed): lineage_text(lineage)
+        for seed in sorted(dict.fromkeys(named))
+        if len(lineage := guidance.lineage(seed)) > 1
+    }
 
 
 def unreached(tally: Tally) -> tuple[str, ...]:

@@ -11,10 +11,11 @@ from enum import StrEnum
 from itertools import count as count_from
 
 from chaos.exploration.batches import decode_runs
+from chaos.exploration.guided.guidance import Guidance
 from chaos.exploration.play import PlayedRun, PlayResult
 from chaos.exploration.running_totals import FindingGroup, Tally
 from chaos.exploration.store import ExplorationRecord, Lost, PlayedAgain, PlayedSeeds
-from cluster.fan_out import Died, Finished, WorkerName, Workers
+from cluster.fan_out import Died, Finished, Items, WorkerName, Workers, number_of
 
 POLL_S = 0.25
 """How long a worker is waited for before clock, display and Ctrl-C get their turn."""
@@ -86,9 +87,11 @@ class Search:
         stop_requested: Callable[[], bool] = lambda: False,
         observer: Callable[[SearchProgress], None] = lambda progress: None,
         on_group: Callable[[FindingGroup], None] = lambda group: None,
+        guidance: Guidance | None = None,
     ) -> None:
         """Prepare a search.
 
+        `guidance` has taken what `tally` has, and says which seeds are mutated: none without it.
         `write` makes a record last; `on_group` hears of a finding that is new or has a better
         example; `stop_requested` is asked between two steps.
         """
@@ -100,6 +103,7 @@ class Search:
         self._stop_requested = stop_requested
         self._observer = observer
         self._on_group = on_group
+        self._guidance = guidance or Guidance(0.0)
         self._began = clock()
         self._runs_before = tally.runs
         self._seeds = self._seeds_to_play()
@@ -107,6 +111,7 @@ class Search:
         self._playing: dict[WorkerName, dict[int, None]] = {}
         self._replaying: dict[WorkerName, dict[int, None]] = {}
         self._alone: list[int] = []  # seeds of a worker that died: each goes once more, alone
+        self._unfinished: list[int] = []  # seeds whose runs were interrupted
         self._suspects: dict[int, None] = {}
         self._recheck_failed: dict[int, None] = {}
         self._stop: Stop | None = None
@@ -179,10 +184,10 @@ class Search:
             again = self._seeds_to_play_again(worker)
             if again:
                 self._replaying[worker] = dict.fromkeys(again)
-                self._workers.give(worker, again)
+                self._workers.give(worker, self._items(again))
             elif self._stop is None and (seeds := self._next_batch()):
                 self._playing[worker] = dict.fromkeys(seeds)
-                self._workers.give(worker, seeds)
+                self._workers.give(worker, self._items(seeds))
         if any(self._playing.values()) or any(self._replaying.values()):
             return True
         return bool(self._waiting_to_be_played_again() and self._workers.coming())
@@ -216,13 +221,24 @@ class Search:
             and not any(self._replaying.values())
         )
 
+    def _items(self, seeds: tuple[int, ...]) -> Items:
+        return tuple(self._guidance.item(seed) for seed in seeds)
+
     def _next_batch(self) -> tuple[int, ...]:
+        """Return the seeds to play next; none while those before them decide what they play."""
         if self._alone:
             return (self._alone.pop(),)
         seeds: list[int] = []
-        while self._next is not None and len(seeds) < self._batch_size():
+        while (
+            self._next is not None
+            and len(seeds) < self._batch_size()
+            and self._guidance.is_ready(self._next)
+        ):
             seeds.append(self._next)
             self._next = next(self._seeds, None)
+        if not seeds and self._next is not None and not any(self._playing.values()):
+            # Later seeds wait for a block that has a run missing: it has to be played after all.
+            seeds, self._unfinished = self._unfinished, []
         return tuple(seeds)
 
     def _batch_size(self) -> int:
@@ -248,12 +264,16 @@ class Search:
             given.clear()
             self._take_death(left, event.why, again=again)
             return
-        for seed in event.items:
-            given.pop(seed, None)
+        for item in event.items:
+            given.pop(number_of(item), None)
         # A worker that Ctrl-C hit, too: the run says nothing, and is played when it is resumed.
         runs = tuple(
             run for run in decode_runs(event.answer) if run.result is not PlayResult.INTERRUPTED
         )
+        if not again:
+            kept = {run.seed for run in runs}
+            numbers = (number_of(item) for item in event.items)
+            self._unfinished += [seed for seed in numbers if seed not in kept]
         if runs:
             self._record(_record_of(event, runs, again=again))
 
@@ -277,6 +297,7 @@ class Search:
 
     def _record(self, record: ExplorationRecord) -> None:
         self._write(record)
+        self._guidance.take(record)
         for group in self._tally.take(record):
             self._on_group(group)
 

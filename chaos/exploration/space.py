@@ -52,6 +52,8 @@ class Space:
     choices: tuple[Choice, ...] = field(repr=False)
     faults: FaultSpace
     minimum: Minimum
+    mutated: float = 0.0
+    """How many seeds of a search change a plan that is kept, 0 to 1."""
     may_be_unknown: tuple[str, ...] = ()
     """Beginnings of the reasons for which a run may prove nothing."""
 
@@ -94,6 +96,7 @@ def load_space(name_or_path: str, overrides: Sequence[str] = ()) -> Space:
         choices=choices,
         faults=definition.faults,
         minimum=definition.minimum,
+        mutated=definition.mutated,
         may_be_unknown=definition.may_be_unknown,
     )
 

@@ -90,6 +90,8 @@ class SpaceDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Settings that are drawn together, because they must fit: a name, and its sets of values."""
     faults: FaultSpace
     """What is broken."""
+    mutated: Share = 0.25
+    """How many seeds change a plan that reached something rare, instead of drawing one."""
     minimum: Minimum = Minimum()
     """What each run must have done."""
     may_be_unknown: tuple[Annotated[str, Meta(min_length=1)], ...] = ()

@@ -59,6 +59,7 @@ class ExplorationManifest(msgspec.Struct, frozen=True, kw_only=True):
     first_seed: int
     count: int | None = None
     recheck_percent: float
+    mutated_percent: float = 0.0
     overrides: tuple[str, ...] = ()
     code: str
     commit: str | None = None
@@ -178,6 +179,7 @@ def create_exploration(
     first_seed: int,
     count: int | None,
     recheck_percent: float,
+    mutated_percent: float = 0.0,
     overrides: tuple[str, ...] = (),
 ) -> ExplorationStore:
     """Make the directory of a new exploration and point `latest` to it.
@@ -199,6 +201,7 @@ def create_exploration(
         first_seed=first_seed,
         count=count,
         recheck_percent=recheck_percent,
+        mutated_percent=mutated_percent,
         overrides=overrides,
         code=code_version(),
         commit=git_commit(),

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from cluster.fan_out import Died, Finished, Work, WorkerName, WorkersFailed, do_timed
+from cluster.fan_out import Died, Finished, Items, Work, WorkerName, WorkersFailed, do_timed
 from cluster.fan_out import name_of_this_process as own_name
 from cluster.ray.actors import LOCAL, RayUnavailable, connect_ray, disconnect_ray
 from cluster.realtime.machine_processes import die_with_parent
@@ -44,7 +44,7 @@ class _Worker:
         self._check()
         return own_name(ray.util.get_node_ip_address())
 
-    def do(self, items: tuple[int, ...]) -> tuple[bytes, float]:
+    def do(self, items: Items) -> tuple[bytes, float]:
         """Do some work."""
         return do_timed(self._work, items)
 
@@ -60,7 +60,7 @@ class _Hired:
         self.call = call
         self.since = since
         self.name: WorkerName | None = None
-        self.items: tuple[int, ...] = ()
+        self.items: Items = ()
 
 
 class RayWorkers:
@@ -133,7 +133,7 @@ class RayWorkers:
             for worker in self._workers
         )
 
-    def give(self, worker: WorkerName, items: tuple[int, ...]) -> None:
+    def give(self, worker: WorkerName, items: Items) -> None:
         """Give work to an idle worker."""
         hired = next(each for each in self._workers if each.name == worker)
         hired.items = items

@@ -18,6 +18,8 @@ MAY_DRAW = {
     "tests/chaos/exploration/draw/test_draw.py": "tests the drawing",
     "tests/chaos/exploration/draw/test_losses.py": "tests the drawing of nodes that are lost",
     "tests/chaos/exploration/draw/test_what_is_met.py": "tests what the drawn patterns meet",
+    "tests/chaos/exploration/guided/test_mutated_findings.py": "plays a mutated seed and its file",
+    "tests/chaos/exploration/guided/test_mutation.py": "tests what is made of a drawn plan",
     "tests/chaos/exploration/test_exploring_page.py": "tests that the page's space can be drawn",
     "tests/chaos/exploration/test_reference.py": "tests the space `reference` and its minimum",
     "tests/chaos/exploration/test_sight.py": "compares the packages with their rewritten copy",

@@ -1,9 +1,9 @@
 """Work in this process: an item at a time, so that a Ctrl-C need not wait for a whole batch."""
 
-from cluster.fan_out import Finished, ThisProcess, name_of_this_process
+from cluster.fan_out import Finished, Items, ThisProcess, name_of_this_process
 
 
-def text_of(items: tuple[int, ...]) -> bytes:
+def text_of(items: Items) -> bytes:
     """Return the items as text."""
     return repr(items).encode()
 

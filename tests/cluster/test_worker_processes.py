@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from cluster.fan_out import Died, Finished
+from cluster.fan_out import Died, Finished, Items
 from cluster.worker_processes import WorkerProcesses
 from tests.support.harness.ray_work import DEADLY, events_of, work
 
 pytestmark = pytest.mark.slow
 
 
-def wait_for_interrupt(begun: Path, items: tuple[int, ...]) -> bytes:
+def wait_for_interrupt(begun: Path, items: Items) -> bytes:
     """Make the file `begun`, and answer when a Ctrl-C comes."""
     try:
         begun.touch()

@@ -4,6 +4,9 @@ Data flow: (Space, seed) -> document -> Experiment with an explicit plan, which 
 that was read from a file.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 import msgspec
 
 from chaos.experiment.loader import inherit_settings
@@ -16,17 +19,16 @@ from chaos.exploration.draw.drawn_faults import draw_faults
 from chaos.exploration.space import Space
 from cluster.host.randomness import stream
 
+OptionKey = tuple[str, str | int | None]
+"""A choice by its place in the space's file, and what its star stands for, None without one."""
+
 
 def draw(space: Space, seed: int) -> Experiment:
     """Return the experiment that `seed` means in `space`; the same in every process.
 
     Raises: ExperimentError if it could not be run, which `load_space` nearly rules out.
     """
-    document = copy_of(space.base)
-    taken = _choose(space, document, seed)
-    inherit_settings(document)
-    _name(document, space, seed)
-    experiment = msgspec.convert(document.plain(), Experiment)
+    experiment, taken = draw_cluster(space, seed)
     experiment = msgspec.structs.replace(
         experiment, faults=draw_faults(space.faults, experiment, seed)
     )
@@ -46,13 +48,36 @@ def draw(space: Space, seed: int) -> Experiment:
     return experiment
 
 
-def _choose(space: Space, document: Item, seed: int) -> dict[str, str]:
+def draw_cluster(
+    space: Space,
+    seed: int,
+    options: Mapping[OptionKey, int] = MappingProxyType({}),
+    *,
+    name_seed: int | None = None,
+) -> tuple[Experiment, dict[str, str]]:
+    """Return what a seed draws but its faults, and where each path's value is from.
+
+    Shape: a choice in `options` takes the option of that index instead of the one drawn. The
+    experiment is called by `name_seed`, by `seed` without it. It is not checked.
+    """
+    document = copy_of(space.base)
+    taken = _choose(space, document, seed, options)
+    inherit_settings(document)
+    _name(document, space, seed if name_seed is None else name_seed)
+    return msgspec.convert(document.plain(), Experiment), taken
+
+
+def _choose(
+    space: Space, document: Item, seed: int, options: Mapping[OptionKey, int]
+) -> dict[str, str]:
     """Put what the seed draws into `document`; return where each path's value is from."""
     taken = {}
     for choice in space.choices:
         for key in keys_of(choice, document):
-            rng = stream(seed, "choice", choice.where, *(() if key is None else (key,)))
-            index = rng.randrange(len(choice.options))
+            index = options.get((choice.where, key))
+            if index is None:
+                rng = stream(seed, "choice", choice.where, *(() if key is None else (key,)))
+                index = rng.randrange(len(choice.options))
             put_option(document, choice, index, key=key)
             for spot in choice.spots:
                 taken[spot.path if key is None else spot.path.replace("*", str(key), 1)] = (

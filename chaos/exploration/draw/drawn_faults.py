@@ -76,14 +76,18 @@ def draw_faults(
         if at_ms >= window_ms:
             break
         hand = Hand(experiment=experiment, space=space, seed=seed, index=index, at_ms=at_ms)
-        name = hand.rng("kind").choices(list(weights), list(weights.values()))[0]
-        if name in PATTERNS:
-            faults += PATTERNS[name].draw(hand)
-        else:
-            faults += _single(hand, FAULT_KINDS[name])
+        faults += draw_one(hand, weights)
         index += 1
     faults += draw_losses(space, experiment, seed)
     return tuple(sorted(faults, key=lambda fault: microseconds(fault.at)))
+
+
+def draw_one(hand: Hand, weights: dict[str, int]) -> tuple[FaultDefinition, ...]:
+    """Return a fault, or the faults of a pattern, whichever is drawn by their weights."""
+    name = hand.rng("kind").choices(list(weights), list(weights.values()))[0]
+    if name in PATTERNS:
+        return PATTERNS[name].draw(hand)
+    return _single(hand, FAULT_KINDS[name])
 
 
 def _kept(space: FaultSpace, seed: int) -> dict[str, int]:

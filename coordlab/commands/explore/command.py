@@ -15,6 +15,7 @@ from rich.console import Console
 
 from chaos.exploration.batches import check_code, play_seeds
 from chaos.exploration.finding_files import finding_text
+from chaos.exploration.guided.guidance import Guidance
 from chaos.exploration.results import ExplorationResults, results_of
 from chaos.exploration.running_totals import FindingGroup, Tally
 from chaos.exploration.search import Limits, Search
@@ -74,6 +75,7 @@ class ExploreOptions:
     workers: int | None
     batch: int | None
     recheck: float | None
+    mutated: float | None
     var: tuple[str, ...]
     ray_address: str
     explorations: Path
@@ -143,6 +145,13 @@ class ExploreOptions:
     help="Play so many of the seeds a second time, in another process, and compare; default "
     f"{DEFAULT_RECHECK_PERCENT:g}.",
 )
+@click.option(
+    "--mutated",
+    type=click.FloatRange(min=0, max=100),
+    metavar="PERCENT",
+    help="Change a plan that reached something rare, instead of drawing one, in so many of the "
+    "seeds; default what the space says.",
+)
 @var_option
 @ray_address_option
 @click.option(
@@ -173,8 +182,10 @@ def explore_command(options: ExploreOptions) -> int:
     if options.resume is not None:
         store.drop_torn_line()
     tally = Tally(manifest.recheck_percent)
+    guidance = Guidance(manifest.mutated_percent / 100, manifest.first_seed)
     for record in store.records():
         tally.take(record)
+        guidance.take(record)
     limits = Limits(
         first_seed=manifest.first_seed,
         count=manifest.count if options.count is None else options.count,
@@ -189,7 +200,7 @@ def explore_command(options: ExploreOptions) -> int:
 
     for group in tally.groups.values():
         write_finding(group)
-    results = _search(options, store, space, tally, limits, write_finding, console)
+    results = _search(options, store, space, tally, guidance, limits, write_finding, console)
     store.write_results(results)
     if options.junit is not None:
         write_junit(options.junit, junit_of_exploration(manifest, results, store.path))
@@ -210,6 +221,7 @@ def _search(
     store: ExplorationStore,
     space: Space,
     tally: Tally,
+    guidance: Guidance,
     limits: Limits,
     write_finding: Callable[[FindingGroup], None],
     console: Console,
@@ -229,6 +241,7 @@ def _search(
             stop_requested=stop_requested,
             observer=view,
             on_group=write_finding,
+            guidance=guidance,
         )
         try:
             stop = search.run()
@@ -245,6 +258,7 @@ def _search(
         runs_per_minute=progress.runs_per_minute,
         workers=progress.workers,
         may_be_unknown=space.may_be_unknown,
+        guidance=guidance,
     )
 
 
@@ -254,12 +268,15 @@ def _store(options: ExploreOptions) -> ExplorationStore:
     Raises: ExperimentError, NotAnExploration, CannotResume.
     """
     if options.resume is None:
+        space = load_space(options.space or DEFAULT_SPACE, options.var)
+        mutated = 100 * space.mutated if options.mutated is None else options.mutated
         return create_exploration(
             options.explorations,
-            load_space(options.space or DEFAULT_SPACE, options.var),
+            space,
             first_seed=options.first_seed or 0,
             count=_new_count(options),
             recheck_percent=DEFAULT_RECHECK_PERCENT if options.recheck is None else options.recheck,
+            mutated_percent=mutated,
             overrides=options.var,
         )
     store = open_exploration(options.resume)
@@ -268,6 +285,7 @@ def _store(options: ExploreOptions) -> ExplorationStore:
         ("space", options.space, manifest.space),
         ("--first-seed", options.first_seed, manifest.first_seed),
         ("--recheck", options.recheck, manifest.recheck_percent),
+        ("--mutated", options.mutated, manifest.mutated_percent),
         ("--var", options.var or None, manifest.overrides),
     ):
         if asked is not None and asked != has:

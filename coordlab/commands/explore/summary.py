@@ -20,6 +20,7 @@ _STYLES = {
 _MAX_FINDINGS = 20
 _MAX_SEEDS = 12
 _MAX_REASONS = 8
+_MAX_RARE = 8
 
 
 def print_exploration(
@@ -31,7 +32,7 @@ def print_exploration(
     _print_unknown(console, results)
     print_lines(console, _figures(results))
     for found in sorted(results.findings, key=lambda each: (-each.runs, each.name))[:_MAX_FINDINGS]:
-        _print_finding(console, found)
+        _print_finding(console, found, results)
     if len(results.findings) > _MAX_FINDINGS:
         more = len(results.findings) - _MAX_FINDINGS
         console.print(f"and {counted(more, 'finding')} more: results.json has them all")
@@ -45,6 +46,7 @@ def print_exploration(
     )
     _print_effort(console, results)
     _print_marks(console, results)
+    _print_guided(console, results)
     print_path(console, "exploration", path)
     if results.outcome is RunOutcome.INTERRUPTED or _is_unfinished(manifest, results):
         # On one line: to be copied.
@@ -68,7 +70,7 @@ def _print_verdict(
 def _print_unknown(console: Console, results: ExplorationResults) -> None:
     """Print the runs that prove nothing: first of all, for nobody looks for them below a PASS."""
     for unknown in results.unknown[:_MAX_REASONS]:
-        said = f"unknown in {counted(unknown.runs, 'run')} ({_seeds(unknown.seeds)})"
+        said = f"unknown in {counted(unknown.runs, 'run')} ({_seeds(unknown.seeds, results)})"
         if unknown.allowed:
             said += ", as the space allows"
         print_lines(console, [f"{said}: {unknown.reason}"], style="yellow")
@@ -100,14 +102,14 @@ def _rechecks_line(rechecks: Rechecks) -> str:
     return said
 
 
-def _print_finding(console: Console, found: FoundGroup) -> None:
+def _print_finding(console: Console, found: FoundGroup, results: ExplorationResults) -> None:
     console.print()
     head = Text(found.name, style="bold red")
-    head.append(f"  {counted(found.runs, 'run')}, seeds {_seeds(found.seeds)}", style="")
+    head.append(f"  {counted(found.runs, 'run')}, seeds {_seeds(found.seeds, results)}", style="")
     console.print(head, soft_wrap=True)
     lines = [
         f"  {found.summary}",
-        f"  seed {found.example_seed}, {counted(found.example_faults, 'fault')}, "
+        f"  seed {_seed(found.example_seed, results)}, {counted(found.example_faults, 'fault')}, "
         f"at {clock_seconds(found.time_us)}",
     ]
     if found.story:
@@ -130,13 +132,17 @@ def _print_effort(console: Console, results: ExplorationResults) -> None:
 
 def _print_failures(console: Console, results: ExplorationResults) -> None:
     lines = [
-        f"in {counted(broken.runs, 'run')} ({_seeds(broken.seeds)}): {broken.reason}"
+        f"in {counted(broken.runs, 'run')} ({_seeds(broken.seeds, results)}): {broken.reason}"
         for broken in results.broken[:_MAX_REASONS]
     ]
-    lines += [f"seed {seed} ended its worker twice: {why}" for seed, why in results.lost.items()]
     lines += [
-        f"seed {each.seed} is not deterministic: digest {each.digest} by {each.worker}, "
-        f"{each.digest_again} by {each.worker_again}; what differs: {', '.join(each.fields)}"
+        f"seed {results.lineages.get(seed, seed)} ended its worker twice: {why}"
+        for seed, why in results.lost.items()
+    ]
+    lines += [
+        f"seed {_seed(each.seed, results)} is not deterministic: digest {each.digest} by "
+        f"{each.worker}, {each.digest_again} by {each.worker_again}; what differs: "
+        f"{', '.join(each.fields)}"
         for each in results.rechecks.different
     ]
     if lines:
@@ -159,11 +165,61 @@ def _print_marks(console: Console, results: ExplorationResults) -> None:
     )
 
 
+def _print_guided(console: Console, results: ExplorationResults) -> None:
+    """Print the rare marks and pairs, and what mutated plans had to do with them."""
+    guided = results.guided
+    if guided is None:
+        return
+    rare = (
+        f"  rare: {each.mark}, {counted(each.runs, 'run')}{_of_mutated(each.mutated_runs)}"
+        for each in guided.rare_marks[:_MAX_RARE]
+    )
+    print_lines(console, rare)
+    print_lines(
+        console,
+        [
+            f"pairs of marks reached: {guided.pairs_reached:,}; {guided.rare_pairs_in_all:,} are "
+            "rare though neither mark is"
+        ],
+    )
+    pairs = (
+        f"  rare: {' with '.join(each.marks)}, {counted(each.runs, 'run')}"
+        f"{_of_mutated(each.mutated_runs)}"
+        for each in guided.rare_pairs[:_MAX_RARE]
+    )
+    print_lines(console, pairs)
+    if not guided.mutated_runs:
+        return
+    print_lines(
+        console,
+        [
+            f"{counted(guided.mutated_runs, 'run')} of plans mutated from "
+            f"{counted(guided.parents, 'plan')}, {guided.plans:,} kept now; new marks and pairs in "
+            "each: "
+            f"{guided.first_by_mutated_runs / guided.mutated_runs:.2f} mutated, "
+            f"{guided.first_by_drawn_runs / max(1, guided.drawn_runs_since):.2f} drawn meanwhile"
+        ],
+    )
+    print_lines(
+        console,
+        (f"  reached by mutated plans alone: {mark}" for mark in guided.marks_by_mutation_alone),
+    )
+
+
+def _of_mutated(runs: int) -> str:
+    return f" ({runs:,} mutated)" if runs else ""
+
+
 def _is_unfinished(manifest: ExplorationManifest, results: ExplorationResults) -> bool:
     return manifest.count is None or results.seeds < manifest.count
 
 
-def _seeds(seeds: tuple[int, ...]) -> str:
-    shown = ", ".join(str(seed) for seed in seeds[:_MAX_SEEDS])
+def _seeds(seeds: tuple[int, ...], results: ExplorationResults) -> str:
+    """Return seeds as `replay` takes them: a mutated one with those that it comes from."""
+    shown = ", ".join(_seed(seed, results) for seed in seeds[:_MAX_SEEDS])
     more = len(seeds) - _MAX_SEEDS
     return shown + (f" and {more:,} more" if more > 0 else "")
+
+
+def _seed(seed: int, results: ExplorationResults) -> str:
+    return results.lineages.get(str(seed), str(seed))

@@ -122,7 +122,8 @@ def replay_command(options: ReplayOptions) -> int:
     """Play a schedule in virtual time again and compare its trace, byte for byte.
 
     FILE is an experiment file that `explore` or `shrink` wrote; any other is played with seed 0,
-    with nothing to compare. SEED is drawn from a space. The run is written as `run` writes it.
+    with nothing to compare. SEED is drawn from a space, `12-400-4711` is mutated seed 4711. The run
+    is written as `run` writes it.
     """
     looks = options.until_us is not None or options.break_at_us is not None
     if options.until_us is not None and options.break_at_us is not None:

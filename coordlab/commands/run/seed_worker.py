@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from cluster.fan_out import Items, number_of
 from coordlab.commands.run.play import Playable, play_into
 from coordlab.seed_names import seed_run_name
 from pipeline.in_memory.summary import summarize_directory
@@ -43,10 +44,10 @@ class PlayedSeed(msgspec.Struct, frozen=True, kw_only=True):
     failure: str | None = None
 
 
-def play_seed(job: SeedJob, seeds: tuple[int, ...]) -> bytes:
-    """Play the one seed in `seeds`. Raises: nothing that the run raises."""
-    (seed,) = seeds
-    return msgspec.msgpack.encode(_played(job, seed))
+def play_seed(job: SeedJob, items: Items) -> bytes:
+    """Play the one seed in `items`. Raises: nothing that the run raises."""
+    (item,) = items
+    return msgspec.msgpack.encode(_played(job, number_of(item)))
 
 
 def decode_seed(answer: bytes) -> PlayedSeed:

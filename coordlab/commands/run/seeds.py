@@ -17,7 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from chaos.experiment.notes import notes_of
 from chaos.results.run_directory import NotARun, PastRun, open_run, timestamp
-from cluster.fan_out import Died, Finished
+from cluster.fan_out import Died, Finished, number_of
 from cluster.worker_processes import WorkerProcesses
 from coordlab.analysis import analyze_runs, java_notice, write_comparison, write_run_report
 from coordlab.commands.run.play import Playable
@@ -137,7 +137,7 @@ def _play(
                 workers.give(worker, (seed,))
                 playing.add(seed)
         for event in workers.wait(_POLL_S):
-            (seed,) = event.items
+            seed = number_of(event.items[0])
             playing.discard(seed)
             runs[seed] = _seed_run(runs[seed], event, job, interrupted=interrupted)
             show(runs[seed])

@@ -9,7 +9,7 @@ import msgspec
 
 from chaos.exploration.play import PlayedFinding, PlayedRun, PlayResult
 from chaos.exploration.signature import Signature
-from cluster.fan_out import Died, Finished, WorkerName
+from cluster.fan_out import Died, Finished, Item, Items, WorkerName, number_of
 
 Play = Callable[[int], PlayedRun]
 
@@ -53,7 +53,7 @@ class ScriptedWorkers:
 
     Shape: `given` has what every worker was given, in order; `deadly` has seeds with the number of
     workers that each still ends. `play_again` is how a seed is played when it was played before.
-    The last of them is up after `late` waits.
+    The last of them is up after `late` waits. `play_item` plays lineages as well.
     """
 
     def __init__(
@@ -65,17 +65,19 @@ class ScriptedWorkers:
         play_again: Play | None = None,
         on_wait: Callable[[], None] = lambda: None,
         late: int = 0,
+        play_item: Callable[[Item], PlayedRun] | None = None,
     ) -> None:
         self.size = size
         self.late = late
-        self.given: list[tuple[WorkerName, tuple[int, ...]]] = []
+        self.given: list[tuple[WorkerName, Items]] = []
         self._play = play
+        self._play_item = play_item
         self._play_again = play_again or play
         self._deadly = dict(deadly or {})
         self._on_wait = on_wait
         self._lives = size
         self._names = [WorkerName(f"worker:{number}") for number in range(size)]
-        self._busy: dict[WorkerName, tuple[int, ...]] = {}
+        self._busy: dict[WorkerName, Items] = {}
         self._played: dict[int, None] = {}
 
     def __enter__(self) -> "ScriptedWorkers":
@@ -94,7 +96,7 @@ class ScriptedWorkers:
         """Return whether the last is still being started."""
         return int(self.late > 0)
 
-    def give(self, worker: WorkerName, items: tuple[int, ...]) -> None:
+    def give(self, worker: WorkerName, items: Items) -> None:
         """Take work."""
         if worker in self._busy or worker not in self._names:
             raise ValueError(f"{worker} is not idle")
@@ -109,20 +111,21 @@ class ScriptedWorkers:
             return []
         worker = next(iter(self._busy))
         items = self._busy.pop(worker)
-        killer = next((seed for seed in items if self._deadly.get(seed, 0) > 0), None)
+        seeds = tuple(map(number_of, items))
+        killer = next((seed for seed in seeds if self._deadly.get(seed, 0) > 0), None)
         if killer is not None:
             self._deadly[killer] -= 1
             self._names[self._names.index(worker)] = WorkerName(f"worker:{self._lives}")
             self._lives += 1
             return [Died(worker=worker, items=items, why="killed")]
         runs = []
-        for seed in items:
+        for item, seed in zip(items, seeds, strict=True):
             play = self._play_again if seed in self._played else self._play
             self._played[seed] = None
-            runs.append(play(seed))
+            runs.append(play(seed) if self._play_item is None else self._play_item(item))
         answer = msgspec.msgpack.encode(runs)
         return [Finished(worker=worker, items=items, answer=answer, busy_s=0.25 * len(items))]
 
     def seeds_of(self, worker: str) -> list[int]:
         """Return the seeds that a worker was given, in order."""
-        return [seed for name, items in self.given if name == worker for seed in items]
+        return [number_of(item) for name, items in self.given if name == worker for item in items]

@@ -4,12 +4,12 @@ import os
 from collections.abc import Callable
 from signal import SIGKILL
 
-from cluster.fan_out import Died, Finished, Workers
+from cluster.fan_out import Died, Finished, Items, Workers
 
 DEADLY, FAILING = 13, 14
 
 
-def work(items: tuple[int, ...]) -> bytes:
+def work(items: Items) -> bytes:
     """Answer with the process; die or fail at some numbers."""
     if DEADLY in items:
         os.kill(os.getpid(), SIGKILL)

@@ -1,0 +1,85 @@
+"""The corpus: of each mark and each pair of marks the smallest plans that reached it."""
+
+from dataclasses import dataclass
+from itertools import combinations
+
+from chaos.exploration.guided.coverage import Coverage, Pair
+from chaos.exploration.guided.lineage import MAX_GENERATIONS, Lineage
+from cluster.host.randomness import stream
+
+PLANS_EACH = 3
+"""Plans kept for one mark or pair: more than one, for one may be a dead end."""
+SELDOM = 0.1
+RAREST_MARKS = 10
+RAREST_PAIRS = 100
+"""Marks and pairs that a parent is chosen for: so many of the rarest. A mark that a run in ten
+reaches is common; below that the rarest are wanted, however rare they are in this space."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSeen:
+    """What the corpus asks of a run. `lineage` ends with its own seed; `marks` are sorted."""
+
+    lineage: Lineage
+    marks: tuple[str, ...]
+    faults: int
+    passed: bool
+
+    @property
+    def is_mutated(self) -> bool:
+        """Whether its plan was mutated."""
+        return len(self.lineage) > 1
+
+
+class Corpus:
+    """Plans by the marks and pairs of marks that they reached.
+
+    A run that broke a promise is not kept: its plan is a finding, with a file of its own.
+    """
+
+    def __init__(self) -> None:
+        self.coverage = Coverage()
+        self._plans: dict[str | Pair, list[RunSeen]] = {}
+
+    def take(self, run: RunSeen) -> None:
+        """Take in the next run, in the order of seeds."""
+        self.coverage.take(run.marks, mutated=run.is_mutated)
+        if not run.passed or len(run.lineage) > MAX_GENERATIONS:
+            return
+        all_reached: list[str | Pair] = [*run.marks, *combinations(run.marks, 2)]
+        for reached in all_reached:
+            plans = self._plans.setdefault(reached, [])
+            if len(plans) < PLANS_EACH:
+                plans.append(run)
+            elif run.faults < (largest := max(plans, key=_size)).faults:
+                plans[plans.index(largest)] = run
+
+    def rare(self) -> tuple[list[str], list[Pair]]:
+        """Return the rare marks and pairs that have a plan, the rarest first."""
+        marks = [mark for mark in self.coverage.rare_marks(SELDOM) if mark in self._plans]
+        pairs = [pair for pair in self.coverage.rare_pairs() if pair in self._plans]
+        return marks[:RAREST_MARKS], pairs[:RAREST_PAIRS]
+
+    def plans(self) -> list[Lineage]:
+        """Return the plans that are kept for something rare, each once, in order."""
+        marks, pairs = self.rare()
+        all_rare: list[str | Pair] = [*marks, *pairs]
+        kept = [plan.lineage for reached in all_rare for plan in self._plans[reached]]
+        return sorted(dict.fromkeys(kept))
+
+    def parent_for(self, seed: int, rare: tuple[list[str], list[Pair]]) -> Lineage | None:
+        """Return the plan that `seed` changes; None where nothing rare was reached yet.
+
+        Shape: `rare` is what `rare()` returns: asked once for many seeds.
+        """
+        marks, pairs = rare
+        if not marks and not pairs:
+            return None
+        rng = stream(seed, "parent")
+        of_marks = bool(marks) and (not pairs or rng.random() < 0.5)
+        reached: str | Pair = rng.choice(marks) if of_marks else rng.choice(pairs)
+        return rng.choice(self._plans[reached]).lineage
+
+
+def _size(run: RunSeen) -> tuple[int, int]:
+    return (run.faults, run.lineage[-1])

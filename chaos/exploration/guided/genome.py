@@ -1,0 +1,44 @@
+"""A genome: the options, the faults and the network seed that make one experiment of a space."""
+
+from dataclasses import dataclass, field, replace
+
+import msgspec
+
+from chaos.experiment.rules.all_rules import errors
+from chaos.experiment.structs import Experiment, FaultDefinition
+from chaos.exploration.draw.draw import OptionKey, draw, draw_cluster
+from chaos.exploration.space import Space
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Genome:
+    """What an experiment is made of.
+
+    Shape: `seed` draws every setting but those of `options`, which have the index of the option
+    taken; `network_seed` is the seed that the experiment is run with.
+    """
+
+    seed: int
+    faults: tuple[FaultDefinition, ...]
+    network_seed: int
+    options: dict[OptionKey, int] = field(default_factory=dict)
+
+    def with_faults(self, faults: list[FaultDefinition]) -> "Genome":
+        """Return the genome with other faults."""
+        return replace(self, faults=tuple(faults))
+
+
+def drawn_genome(space: Space, seed: int) -> Genome:
+    """Return the genome that `seed` draws. Raises: ExperimentError, see `draw`."""
+    return Genome(seed=seed, faults=draw(space, seed).faults, network_seed=seed)
+
+
+def experiment_of(space: Space, genome: Genome, name_seed: int) -> Experiment:
+    """Return a genome's experiment, called by `name_seed`; it may be one that cannot be run."""
+    cluster, _ = draw_cluster(space, genome.seed, genome.options, name_seed=name_seed)
+    return msgspec.structs.replace(cluster, faults=genome.faults)
+
+
+def can_be_run(experiment: Experiment) -> bool:
+    """Return whether an experiment is one that the loader would accept."""
+    return next(iter(errors(experiment)), None) is None

@@ -1,0 +1,54 @@
+"""Lineages: a mutated seed with the seeds that it comes from, and the experiment they make.
+
+Written `12-400-4711`: seed 12 drew the plan, 400 changed it, 4711 changed that. A bare seed is a
+lineage of one.
+"""
+
+import re
+from dataclasses import dataclass
+
+from chaos.experiment.structs import Experiment
+from chaos.exploration.draw.draw import draw
+from chaos.exploration.guided.genome import drawn_genome, experiment_of
+from chaos.exploration.guided.mutation import mutate
+from chaos.exploration.space import Space
+
+Lineage = tuple[int, ...]
+"""Seeds, oldest first; the last is the run's own."""
+MAX_GENERATIONS = 8
+"""A plan so many mutations from its draw is mutated no further: each costs some milliseconds."""
+_WRITTEN = re.compile(r"\d+(-\d+)*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grown:
+    """An experiment, and the seed that it is run with."""
+
+    experiment: Experiment
+    network_seed: int
+
+
+def grow(space: Space, lineage: Lineage) -> Grown:
+    """Return what a lineage means in `space`; the same in every process.
+
+    Raises: ExperimentError if its first seed draws what cannot be run.
+    """
+    seed = lineage[-1]
+    if len(lineage) == 1:
+        return Grown(experiment=draw(space, seed), network_seed=seed)
+    genome = drawn_genome(space, lineage[0])
+    for mutant in lineage[1:]:
+        genome = mutate(space, genome, mutant)
+    return Grown(experiment=experiment_of(space, genome, seed), network_seed=genome.network_seed)
+
+
+def lineage_text(lineage: Lineage) -> str:
+    """Return a lineage as it is written on a command line."""
+    return "-".join(map(str, lineage))
+
+
+def lineage_of_text(text: str) -> Lineage | None:
+    """Return the lineage that is written so; None if it is none."""
+    if _WRITTEN.fullmatch(text) is None:
+        return None
+    return tuple(map(int, text.split("-")))

@@ -1,0 +1,195 @@
+"""One mutation of a genome: a few small changes of its faults, seldom of a setting.
+
+Most of a plan stays, so that most of what made the run rare stays. Data flow: (Space, Genome, seed)
+-> Genome. Everything is drawn from the mutant's own seed.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from random import Random
+
+from msgspec.structs import replace as replace_struct
+
+from chaos.experiment.structs import Experiment, FaultDefinition, microseconds
+from chaos.exploration.draw.choices import FirstOf, keys_of
+from chaos.exploration.draw.drawn_faults import MAX_FAULTS, draw_one
+from chaos.exploration.draw.fault_draw import MS, Hand, length_text
+from chaos.exploration.guided.genome import Genome, can_be_run, experiment_of
+from chaos.exploration.space import Space
+from chaos.faults.processes import NodeLoss
+from cluster.host.randomness import stream
+
+ATTEMPTS = 8
+"""Mutations tried until one can be run; then the parent is played under another network seed."""
+STEPS = (1, 1, 2, 3, 5)
+SAME_NETWORK = 0.5
+"""How many mutants keep their parent's network seed, and so its run up to the first change."""
+MOST_SHIFTED_MS = 5_000
+MOST_APART_MS = 3_000
+"""The longest gap between two faults that a mutation has meet."""
+_FIRST_ADDED = 1_000
+"""Index of the first fault that a mutation draws: none of a plan's own is so late."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Step:
+    """What one change draws with. `number` tells the steps of one mutation apart."""
+
+    space: Space
+    experiment: Experiment
+    seed: int
+    number: int
+    rng: Random
+
+    def hand(self, at_ms: int) -> Hand:
+        """Return the draw of a fault at a time."""
+        return Hand(
+            experiment=self.experiment,
+            space=self.space.faults,
+            seed=self.seed,
+            index=_FIRST_ADDED + self.number,
+            at_ms=at_ms,
+        )
+
+    def gap_ms(self, longest_ms: int) -> int:
+        """Draw a gap of any order of size, before or after."""
+        gap_ms = self.hand(0).gap_ms("mutation", longest_ms)
+        return gap_ms if self.rng.random() < 0.5 else -gap_ms
+
+    def within_window(self, at_ms: int) -> int:
+        """Return the nearest time at which a fault may begin."""
+        return max(1, min(at_ms, microseconds(self.space.faults.window) // MS - 1))
+
+
+_Change = Callable[[_Step, Genome], Genome]
+
+
+def mutate(space: Space, parent: Genome, seed: int) -> Genome:
+    """Return the genome that `seed` makes of its parent; its experiment can be run."""
+    own = stream(seed, "mutant")
+    network_seed = parent.network_seed if own.random() < SAME_NETWORK else seed
+    for attempt in range(ATTEMPTS):
+        rng = stream(seed, "mutation", attempt)
+        genome = replace(parent, network_seed=network_seed)
+        for number in range(rng.choice(STEPS)):
+            step = _Step(
+                space=space,
+                experiment=experiment_of(space, genome, seed),
+                seed=seed,
+                number=attempt * len(STEPS) * 2 + number,
+                rng=rng,
+            )
+            genome = rng.choices(_CHANGES, _WEIGHTS)[0](step, genome)
+        if genome != parent and can_be_run(experiment_of(space, genome, seed)):
+            return genome
+    return replace(parent, network_seed=seed)
+
+
+def _shift(step: _Step, genome: Genome) -> Genome:
+    """Move one fault by up to some seconds."""
+    faults = list(genome.faults)
+    if not faults:
+        return genome
+    place = step.rng.randrange(len(faults))
+    at_ms = _at_ms(faults[place]) + step.gap_ms(MOST_SHIFTED_MS)
+    faults[place] = _moved(step, faults[place], at_ms)
+    return genome.with_faults(_sorted(faults))
+
+
+def _meet(step: _Step, genome: Genome) -> Genome:
+    """Move one fault next to where another one begins or ends."""
+    faults = list(genome.faults)
+    if len(faults) < 2:
+        return genome
+    place, other = step.rng.sample(range(len(faults)), 2)
+    at_ms = _at_ms(faults[other])
+    lasts = faults[other].duration
+    if lasts is not None and step.rng.random() < 0.5:
+        at_ms += microseconds(lasts) // MS
+    faults[place] = _moved(step, faults[place], at_ms + step.gap_ms(MOST_APART_MS))
+    return genome.with_faults(_sorted(faults))
+
+
+def _lengthen(step: _Step, genome: Genome) -> Genome:
+    """Give one fault that lasts another length."""
+    faults = list(genome.faults)
+    lasting = [place for place, fault in enumerate(faults) if fault.duration is not None]
+    if not lasting:
+        return genome
+    place = step.rng.choice(lasting)
+    hand = step.hand(0)
+    length_ms = hand.restart_ms() if step.rng.random() < 0.3 else hand.length_ms()
+    faults[place] = replace_struct(faults[place], duration=length_text(length_ms))
+    return genome.with_faults(faults)
+
+
+def _drop(step: _Step, genome: Genome) -> Genome:
+    """Leave one fault out."""
+    faults = list(genome.faults)
+    if faults:
+        del faults[step.rng.randrange(len(faults))]
+    return genome.with_faults(faults)
+
+
+def _repeat(step: _Step, genome: Genome) -> Genome:
+    """Do one fault once more."""
+    faults = list(genome.faults)
+    if not faults or len(faults) >= MAX_FAULTS:
+        return genome
+    fault = step.rng.choice(faults)
+    after_ms = abs(step.gap_ms(MOST_SHIFTED_MS))
+    return genome.with_faults(_sorted([*faults, _moved(step, fault, _at_ms(fault) + after_ms)]))
+
+
+def _add(step: _Step, genome: Genome) -> Genome:
+    """Draw a fault or a pattern next to a fault of the plan."""
+    faults = list(genome.faults)
+    if len(faults) >= MAX_FAULTS:
+        return genome
+    near_ms = _at_ms(step.rng.choice(faults)) if faults else 0
+    at_ms = step.within_window(near_ms + step.gap_ms(MOST_APART_MS))
+    space = step.space.faults
+    more = draw_one(step.hand(at_ms), {**space.kinds, **space.patterns})
+    return genome.with_faults(_sorted([*faults, *more]))
+
+
+def _set(step: _Step, genome: Genome) -> Genome:
+    """Take another option of one choice; not where nodes are lost, which had to be affordable."""
+    if any(fault.fault == NodeLoss.name for fault in genome.faults):
+        return genome
+    choices = [
+        choice
+        for choice in step.space.choices
+        if len(choice.options) > 1 and not isinstance(choice.options[0][0], FirstOf)
+    ]
+    if not choices:
+        return genome
+    choice = step.rng.choice(choices)
+    key = step.rng.choice(keys_of(choice, step.space.base))
+    options = {**genome.options, (choice.where, key): step.rng.randrange(len(choice.options))}
+    return replace(genome, options=options)
+
+
+_TABLE: tuple[tuple[_Change, int], ...] = (
+    (_shift, 3),
+    (_meet, 3),
+    (_lengthen, 3),
+    (_drop, 2),
+    (_repeat, 2),
+    (_add, 3),
+    (_set, 2),
+)
+_CHANGES = [change for change, _ in _TABLE]
+_WEIGHTS = [weight for _, weight in _TABLE]
+
+
+def _at_ms(fault: FaultDefinition) -> int:
+    return microseconds(fault.at) // MS
+
+
+def _moved(step: _Step, fault: FaultDefinition, at_ms: int) -> FaultDefinition:
+    return replace_struct(fault, at=length_text(step.within_window(at_ms)))
+
+
+def _sorted(faults: list[FaultDefinition]) -> list[FaultDefinition]:
+    return sorted(faults, key=_at_ms)

@@ -1,0 +1,105 @@
+"""What the guided part of a search came to: its figures for results.json and the summary."""
+
+import msgspec
+
+from chaos.exploration.guided.corpus import Corpus, RunSeen
+from chaos.exploration.guided.coverage import Coverage
+from chaos.exploration.guided.guidance import Guidance
+
+MAX_PAIRS = 50
+"""Rare pairs that results.json names, the rarest of them."""
+
+
+class RareMark(msgspec.Struct, frozen=True, kw_only=True):
+    """A mark that few runs reached: how many, and how many of these were mutated."""
+
+    mark: str
+    runs: int
+    mutated_runs: int
+
+
+class RarePair(msgspec.Struct, frozen=True, kw_only=True):
+    """Two marks, neither of them rare, that few runs reached both."""
+
+    marks: tuple[str, str]
+    runs: int
+    mutated_runs: int
+
+
+class GuidedSearch(msgspec.Struct, frozen=True, kw_only=True):
+    """What was drawn, what was mutated, and what either reached.
+
+    Shape: `parents` counts the plans that were mutated, `plans` those that the corpus would choose
+    from now; `pairs_reached` counts all pairs of marks. `first_by_drawn_runs` and
+    `first_by_mutated_runs` count the marks and pairs that a run was the first to reach, in the
+    order of seeds, from the first mutated seed on; drawn runs from there on are
+    `drawn_runs_since`.
+    """
+
+    drawn_runs: int
+    mutated_runs: int
+    plans: int
+    parents: int
+    pairs_reached: int
+    rare_pairs_in_all: int
+    drawn_runs_since: int
+    first_by_drawn_runs: int
+    first_by_mutated_runs: int
+    marks_by_mutation_alone: tuple[str, ...]
+    rare_marks: tuple[RareMark, ...]
+    rare_pairs: tuple[RarePair, ...]
+
+
+def guided_search(guidance: Guidance) -> GuidedSearch:
+    """Return what an exploration's runs came to."""
+    corpus = Corpus()
+    runs = guidance.runs()
+    first_mutated = next((index for index, run in enumerate(runs) if run.is_mutated), len(runs))
+    first_by_drawn, first_by_mutated = 0, 0
+    for index, run in enumerate(runs):
+        new = _take(corpus, run)
+        if run.is_mutated:
+            first_by_mutated += new
+        elif index >= first_mutated:
+            first_by_drawn += new
+    coverage = corpus.coverage
+    pairs = coverage.rare_pairs()
+    since = sum(not run.is_mutated for run in runs[first_mutated:])
+    return GuidedSearch(
+        drawn_runs=coverage.runs - coverage.mutated_runs,
+        mutated_runs=coverage.mutated_runs,
+        plans=len(corpus.plans()),
+        parents=len({run.lineage[:-1] for run in runs if run.is_mutated}),
+        pairs_reached=len(coverage.pairs),
+        rare_pairs_in_all=len(pairs),
+        drawn_runs_since=since,
+        first_by_drawn_runs=first_by_drawn,
+        first_by_mutated_runs=first_by_mutated,
+        marks_by_mutation_alone=_by_mutation_alone(coverage),
+        rare_marks=tuple(
+            RareMark(
+                mark=mark, runs=coverage.marks[mark], mutated_runs=coverage.mutated_marks[mark]
+            )
+            for mark in coverage.rare_marks()
+        ),
+        rare_pairs=tuple(
+            RarePair(
+                marks=pair, runs=coverage.pairs[pair], mutated_runs=coverage.mutated_pairs[pair]
+            )
+            for pair in pairs[:MAX_PAIRS]
+        ),
+    )
+
+
+def _take(corpus: Corpus, run: RunSeen) -> int:
+    before = len(corpus.coverage.marks) + len(corpus.coverage.pairs)
+    corpus.take(run)
+    return len(corpus.coverage.marks) + len(corpus.coverage.pairs) - before
+
+
+def _by_mutation_alone(coverage: Coverage) -> tuple[str, ...]:
+    return tuple(
+        sorted(
+            mark for mark, runs in coverage.marks.items() if coverage.mutated_marks[mark] == runs
+        )
+    )

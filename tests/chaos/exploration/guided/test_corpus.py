@@ -1,0 +1,75 @@
+"""The corpus: which plans are kept, for which marks and pairs, and what is rare."""
+
+from collections.abc import Iterator
+
+from chaos.exploration.guided.corpus import PLANS_EACH, RAREST_MARKS, Corpus, RunSeen
+from chaos.exploration.guided.coverage import Coverage
+from chaos.exploration.guided.lineage import MAX_GENERATIONS
+
+
+def run(*lineage: int, marks: str = "", faults: int = 5, passed: bool = True) -> RunSeen:
+    """Return a run that reached the marks, named by letters."""
+    return RunSeen(lineage=lineage, marks=tuple(sorted(marks)), faults=faults, passed=passed)
+
+
+def common(seeds: range, marks: str = "xy") -> Iterator[RunSeen]:
+    for seed in seeds:
+        yield run(seed, marks=marks)
+
+
+def test_pair_is_rare_if_its_marks_are_common_and_seldom_meet() -> None:
+    """A pair of a rare mark is told by the mark; one of two common ones nothing else tells."""
+    coverage = Coverage()
+    for index in range(300):
+        coverage.take(("a",) if index % 2 else ("b",), mutated=False)
+    coverage.take(("a", "b"), mutated=True)
+    coverage.take(("a", "r"), mutated=True)
+
+    assert coverage.rare_marks() == ["r"]
+    assert coverage.rare_pairs() == [("a", "b")]
+    assert (coverage.mutated_pairs["a", "b"], coverage.mutated_marks["a"]) == (1, 2)
+
+
+def test_smallest_plans_of_a_rare_mark_are_kept() -> None:
+    """What is small is quick to run, and its change is likelier to matter."""
+    corpus = Corpus()
+    for seen in common(range(200)):
+        corpus.take(seen)
+    for seed, faults in ((300, 9), (301, 4), (302, 7), (303, 2), (304, 8)):
+        corpus.take(run(seed, marks="r", faults=faults))
+
+    assert corpus.plans() == [(301,), (302,), (303,)]
+    assert len(corpus.plans()) == PLANS_EACH
+    parents = {corpus.parent_for(seed, corpus.rare()) for seed in range(50)}
+    assert parents == {(301,), (302,), (303,)}
+
+
+def test_run_that_broke_a_promise_or_is_of_the_last_generation_is_no_parent() -> None:
+    """The first is a finding with a file of its own; the second would take ever longer to grow."""
+    corpus = Corpus()
+    for seen in common(range(100)):
+        corpus.take(seen)
+    corpus.take(run(200, marks="r", passed=False))
+    corpus.take(run(*range(201, 202 + MAX_GENERATIONS), marks="s"))
+
+    assert corpus.rare() == ([], [])
+    assert corpus.parent_for(7, corpus.rare()) is None
+
+
+def test_parent_is_chosen_for_the_rarest_marks_and_for_pairs_alike() -> None:
+    corpus = Corpus()
+    for seen in common(range(400), "x"):
+        corpus.take(seen)
+    for seen in common(range(400, 800), "y"):
+        corpus.take(seen)
+    corpus.take(run(900, marks="xy"))
+    for index in range(RAREST_MARKS + 5):
+        for again in range(1 + index):
+            corpus.take(run(1_000 + 100 * index + again, marks=f"{index:c}"[0] + "x"))
+
+    marks, pairs = corpus.rare()
+    assert len(marks) == RAREST_MARKS
+    assert pairs == [("x", "y")]
+    chosen = [corpus.parent_for(seed, (marks, pairs)) for seed in range(300)]
+    assert 0.3 < chosen.count((900,)) / len(chosen) < 0.7
+    assert len(set(chosen)) > RAREST_MARKS

@@ -1,0 +1,225 @@
+"""Guided search: the same plans whatever plays them, and rare situations sooner than by drawing."""
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import msgspec
+import pytest
+import yaml
+
+from chaos.experiment.structs import Experiment, microseconds
+from chaos.exploration.guided.guidance import BLOCK, Guidance
+from chaos.exploration.guided.lineage import grow
+from chaos.exploration.guided.report import guided_search
+from chaos.exploration.play import PlayedRun, PlayResult
+from chaos.exploration.running_totals import Tally
+from chaos.exploration.search import Limits, Search, Stop
+from chaos.exploration.space import Space, load_space
+from chaos.exploration.store import ExplorationRecord, Lost, PlayedSeeds
+from cluster.fan_out import Item, number_of
+from tests.support.harness.fan_out import ScriptedWorkers
+
+SMALL = {
+    "version": 1,
+    "name": "small",
+    "question": "Do faults meet?",
+    "experiment": {
+        "cluster": {"brokers": 3, "config": {"group.min.session.timeout.ms": 1000}},
+        "topics": {"orders": {"partitions": 2, "replication.factor": 3}},
+        "groups": {"readers": {"members": 2, "topics": ["orders"]}},
+        "producers": [{"topic": "orders", "records_per_second": 2}],
+    },
+    "settings": {"cluster.brokers": [3, 4]},
+    "faults": {
+        "kinds": {"crash": 1, "pause": 1, "cut": 1},
+        "gaps": ["6s"],
+        "durations": ["500ms", "5s"],
+    },
+}
+MEETINGS = {2: "two_meet", 3: "three_meet", 4: "four_meet", 5: "five_meet"}
+MEETING_US = 300_000
+"""Faults meet that begin within so long."""
+
+
+@pytest.fixture(scope="module")
+def space(tmp_path_factory: pytest.TempPathFactory) -> Space:
+    path: Path = tmp_path_factory.mktemp("space") / "small.yaml"
+    path.write_text(yaml.safe_dump(SMALL))
+    return load_space(str(path))
+
+
+def marks_of(experiment: Experiment) -> tuple[str, ...]:
+    """Return marks that hang on the plan alone: how many faults begin together at most."""
+    begins = [microseconds(fault.at) for fault in experiment.faults]
+    together = max(
+        (sum(0 <= other - begin < MEETING_US for other in begins) for begin in begins), default=0
+    )
+    marks = [name for count, name in MEETINGS.items() if together >= count]
+    kinds = {f"has_{fault.fault}" for fault in experiment.faults}
+    return tuple(sorted((*marks, *kinds)))
+
+
+def player(space: Space) -> Callable[[Item], PlayedRun]:
+    """Return what plays an item without a cluster: its marks are those of its plan."""
+
+    @cache
+    def play(item: Item) -> PlayedRun:
+        lineage = (item,) if isinstance(item, int) else item
+        grown = grow(space, lineage)
+        return PlayedRun(
+            seed=lineage[-1],
+            result=PlayResult.PASS,
+            marks=marks_of(grown.experiment),
+            faults_hit=len(grown.experiment.faults),
+            digest=msgspec.json.encode(grown.experiment).hex()[-64:],
+            lineage=lineage if len(lineage) > 1 else (),
+        )
+
+    return play
+
+
+class Explored:
+    """A whole search over scripted workers."""
+
+    def __init__(
+        self,
+        space: Space,
+        count: int,
+        *,
+        share: float = 0.5,
+        block: int = 20,
+        size: int = 2,
+        batch: int | None = 3,
+        before: tuple[ExplorationRecord, ...] = (),
+        stop_after_runs: int | None = None,
+        deadly: dict[int, int] | None = None,
+    ) -> None:
+        self.written: list[ExplorationRecord] = []
+        self.tally = Tally(10)
+        self.guidance = Guidance(share, 0, block=block)
+        for record in before:
+            self.tally.take(record)
+            self.guidance.take(record)
+        self.workers = ScriptedWorkers(size=size, play_item=player(space), deadly=deadly)
+        search = Search(
+            self.tally,
+            self.workers,
+            Limits(count=count, batch=batch),
+            clock=lambda: 0.0,
+            write=self.written.append,
+            guidance=self.guidance,
+            stop_requested=lambda: (
+                stop_after_runs is not None and self.tally.runs >= stop_after_runs
+            ),
+        )
+        self.stop = search.run()
+
+    def plans(self) -> dict[int, tuple[tuple[int, ...], str]]:
+        """Return lineage and plan of every seed that was played."""
+        return {
+            run.seed: (run.lineage, run.digest)
+            for record in self.written
+            if isinstance(record, PlayedSeeds)
+            for run in record.runs
+        }
+
+
+def test_plans_do_not_hang_on_workers_and_batches(space: Space) -> None:
+    """With three workers blocks overlap; a block's plans come from whole blocks all the same."""
+    alone = Explored(space, 120, size=1, batch=1)
+    together = Explored(space, 120, size=3, batch=7)
+
+    assert alone.plans() == together.plans()
+    mutated = [seed for seed, (lineage, _) in alone.plans().items() if lineage]
+    assert 20 < len(mutated) < 70
+    assert min(mutated) >= 40  # the first two blocks have nothing to learn from
+
+
+def test_resumed_search_plays_what_an_uninterrupted_one_does(space: Space) -> None:
+    """In the middle of a block, with seeds of two blocks missing here and there."""
+    whole = Explored(space, 120)
+    begun = Explored(space, 120, stop_after_runs=71)
+    rest = Explored(space, 120, before=tuple(begun.written))
+
+    assert begun.stop is Stop.INTERRUPTED
+    assert rest.stop is Stop.COUNT
+    assert {**begun.plans(), **rest.plans()} == whole.plans()
+    assert not set(begun.plans()) & set(rest.plans())
+
+
+def test_longer_search_begins_with_the_same_plans(space: Space) -> None:
+    """`--count` may be raised later."""
+    short, long = Explored(space, 70).plans(), Explored(space, 120).plans()
+    assert {seed: plan for seed, plan in long.items() if seed < 70} == short
+
+
+def test_seed_that_ends_its_workers_does_not_stop_the_blocks_behind_it(space: Space) -> None:
+    """It counts as done: nothing is learnt from it."""
+    explored = Explored(space, 120, deadly={7: 2}, batch=1)
+    assert explored.stop is Stop.COUNT
+    assert any(isinstance(record, Lost) for record in explored.written)
+    assert len(explored.plans()) == 119
+
+
+def test_mutated_seed_is_played_again_as_the_same_plan(space: Space) -> None:
+    """A recheck needs the lineage, not only the seed."""
+    explored = Explored(space, 120)
+    assert explored.tally.rechecked == 12
+    assert explored.tally.differences == []
+    again = [
+        item
+        for _, items in explored.workers.given
+        for item in items
+        if number_of(item) % 10 == 9 and not isinstance(item, int)
+    ]
+    assert len(again) > len(set(again))
+
+
+def test_without_a_share_every_seed_is_drawn(space: Space) -> None:
+    explored = Explored(space, 60, share=0.0)
+    assert all(isinstance(item, int) for _, items in explored.workers.given for item in items)
+    assert guided_search(explored.guidance).mutated_runs == 0
+
+
+def test_block_waits_for_the_one_before_the_last_only() -> None:
+    guidance = Guidance(0.5, 1_000)
+
+    def played(seeds: range) -> PlayedSeeds:
+        runs = tuple(PlayedRun(seed=seed, result=PlayResult.PASS) for seed in seeds)
+        return PlayedSeeds(worker="w", busy_s=1.0, runs=runs)
+
+    second, third = 1_000 + BLOCK, 1_000 + 2 * BLOCK
+    assert guidance.is_ready(third - 1)
+    guidance.take(played(range(second, third)))
+    guidance.take(played(range(1_000, second - 1)))
+    assert not guidance.is_ready(third)
+    guidance.take(played(range(second - 1, second)))
+    assert guidance.is_ready(third)
+
+
+def test_mutation_reaches_a_rare_situation_sooner_than_drawing(space: Space) -> None:
+    """Five faults at once: a plan in which four meet is one change away from it."""
+    count = 600
+
+    def first_with(mark: str, share: float) -> int:
+        explored = Explored(space, count, share=share, block=50, batch=10)
+        runs = sorted(explored.guidance.runs(), key=lambda run: run.lineage[-1])
+        return next((run.lineage[-1] for run in runs if mark in run.marks), count)
+
+    guided, drawn = first_with("five_meet", 0.5), first_with("five_meet", 0.0)
+    assert guided < count
+    assert guided * 2 <= drawn, (guided, drawn)
+
+
+def test_report_tells_what_mutation_reached_alone(space: Space) -> None:
+    """Rare marks by the runs that reached them, and how many of those were mutated."""
+    explored = Explored(space, 600, block=50, batch=10)
+    report = guided_search(explored.guidance)
+
+    assert report.drawn_runs + report.mutated_runs == 600
+    assert 100 < report.mutated_runs < 400
+    assert 1 < report.parents < report.mutated_runs
+    assert "five_meet" in report.marks_by_mutation_alone
+    assert all(each.mutated_runs <= each.runs for each in report.rare_marks)
+    assert report.first_by_mutated_runs > 0

@@ -1,0 +1,121 @@
+"""Mutations: small, runnable, drawn from the mutant's own seed, and the same everywhere."""
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from functools import cache
+from hashlib import sha256
+
+import msgspec
+
+from chaos.experiment.rules.all_rules import errors
+from chaos.exploration.draw.draw import draw
+from chaos.exploration.guided.genome import Genome, drawn_genome, experiment_of
+from chaos.exploration.guided.lineage import grow, lineage_of_text, lineage_text
+from chaos.exploration.guided.mutation import SAME_NETWORK, mutate
+from chaos.exploration.space import Space, load_space
+
+PARENT = 3
+MUTANTS = range(1_000, 1_150)
+DIGESTS = """
+import json
+from tests.chaos.exploration.guided.test_mutation import digests
+print(json.dumps(digests()))
+"""
+
+
+@cache
+def standard() -> Space:
+    return load_space("standard")
+
+
+@cache
+def mutants() -> tuple[Genome, ...]:
+    parent = drawn_genome(standard(), PARENT)
+    return tuple(mutate(standard(), parent, seed) for seed in MUTANTS)
+
+
+def digests() -> list[str]:
+    """Return the digest of what a few lineages mean."""
+    lineages = [(0, 400), (1, 400), (2, 401, 402, 403)]
+    return [
+        sha256(msgspec.json.encode(grow(standard(), lineage).experiment)).hexdigest()
+        for lineage in lineages
+    ]
+
+
+def test_lineage_means_the_same_in_another_process() -> None:
+    """A worker grows what the search gave it by its seeds alone."""
+    said = subprocess.run(
+        [sys.executable, "-c", DIGESTS],
+        env={**os.environ, "PYTHONHASHSEED": "4711"},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert json.loads(said) == digests()
+    assert len(set(digests())) == 3
+
+
+def test_seed_alone_is_what_it_draws() -> None:
+    grown = grow(standard(), (PARENT,))
+    assert (grown.experiment, grown.network_seed) == (draw(standard(), PARENT), PARENT)
+
+
+def test_every_mutant_can_be_run_and_is_called_by_its_own_seed() -> None:
+    for seed, genome in zip(MUTANTS, mutants(), strict=True):
+        experiment = experiment_of(standard(), genome, seed)
+        assert list(errors(experiment)) == []
+        assert experiment.name == f"standard-{seed}"
+
+
+def test_mutant_keeps_most_of_its_parent() -> None:
+    """What made a run rare is still there in most of them; and something is always different."""
+    parent = drawn_genome(standard(), PARENT)
+    own = Counter(msgspec.json.encode(fault) for fault in parent.faults)
+    kept = []
+    for genome in mutants():
+        assert genome.seed == parent.seed
+        assert genome != parent
+        theirs = Counter(msgspec.json.encode(fault) for fault in genome.faults)
+        kept.append((own & theirs).total() / own.total())
+    assert sorted(kept)[len(kept) // 2] >= 0.8
+    plans = {msgspec.json.encode(genome.faults) for genome in mutants()}
+    assert len(plans) > len(mutants()) / 2
+
+
+def test_mutants_move_lengthen_drop_repeat_and_add_faults_and_change_settings() -> None:
+    parent = drawn_genome(standard(), PARENT)
+    own = len(parent.faults)
+    sizes = {len(genome.faults) for genome in mutants()}
+    assert min(sizes) < own < max(sizes)
+    assert any(genome.options for genome in mutants())
+    same_size = [genome for genome in mutants() if len(genome.faults) == own]
+    assert any(
+        [fault.at for fault in genome.faults] != [fault.at for fault in parent.faults]
+        for genome in same_size
+    )
+    lengths = Counter(fault.duration for fault in parent.faults)
+    assert any(
+        Counter(fault.duration for fault in genome.faults) != lengths for genome in same_size
+    )
+
+
+def test_half_of_the_mutants_keep_their_parents_network() -> None:
+    """Up to its first change such a run goes as its parent's: the rare moment comes again."""
+    same = sum(genome.network_seed == PARENT for genome in mutants())
+    others = sum(
+        genome.network_seed == seed for seed, genome in zip(MUTANTS, mutants(), strict=True)
+    )
+    assert same + others == len(mutants())
+    assert abs(same / len(mutants()) - SAME_NETWORK) < 0.15
+
+
+def test_lineage_is_written_as_its_seeds() -> None:
+    assert lineage_text((12, 400, 4711)) == "12-400-4711"
+    assert lineage_of_text("12-400-4711") == (12, 400, 4711)
+    assert lineage_of_text("4711") == (4711,)
+    assert lineage_of_text("crash-0") is None
+    assert lineage_of_text("12-") is None
