@@ -18,6 +18,8 @@ class TraceKind(StrEnum):
     FAULT_MISSED = "fault_missed"
     FAULT_HEALED = "fault_healed"
     REQUEST_WAITING = "request_waiting"
+    STEADY_STATE_MISSED = "steady_state_missed"
+    OFFSETS_UNREADABLE = "offsets_unreadable"
     NODE_STARTED = "node_started"
     NODE_STOPPED = "node_stopped"
     NODE_KILLED = "node_killed"

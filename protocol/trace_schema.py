@@ -118,6 +118,15 @@ class FaultHealedDetail(FaultDetail):
     """Moment before the undoing began, microseconds on the run's clock."""
 
 
+class SteadyStateMissedDetail(Detail):
+    """Detail of STEADY_STATE_MISSED."""
+
+    waited_us: int
+    """How long the run has waited, microseconds."""
+    missing: tuple[str, ...]
+    """What the steady state lacks, in words."""
+
+
 class RequestWaitingDetail(Detail):
     """Detail of REQUEST_WAITING."""
 
@@ -495,6 +504,15 @@ TRACE_SECTIONS: Mapping[str, Mapping[TraceKind, KindSchema]] = {
             peer="first node hit",
             cause="fault id",
             detail=FaultHealedDetail,
+        ),
+        TraceKind.STEADY_STATE_MISSED: _kind(
+            "The steady state has not come in its time, before anything was broken.",
+            detail=SteadyStateMissedDetail,
+        ),
+        TraceKind.OFFSETS_UNREADABLE: _kind(
+            "The run has not read a group's committed offsets at its end.",
+            "group",
+            "cause_text",
         ),
         TraceKind.REQUEST_WAITING: _kind(
             "A member's request has no answer when the wait for its group is given up.",

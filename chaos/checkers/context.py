@@ -52,7 +52,8 @@ class CheckContext:
     the time in which a replica whose broker lives gets into its ISR, see `isr_recovery_us`;
     `leader_balance_us` the interval in which preferred leaders are elected, None for never;
     `recovery_timeout_us` how long the run waits for what recovers after the groups do. The timeout
-    of a transaction is the longest of any member.
+    of a transaction is the longest of any member. `start_bound_us` is the time in which a cluster
+    comes to its steady state, None where time is real: a machine may be slow.
     """
 
     groups: dict[str, GroupExpectation] = field(default_factory=dict)
@@ -63,6 +64,7 @@ class CheckContext:
     isr_recovery_us: int = 120_000_000
     group_max_size: int = 2_147_483_647
     leader_balance_us: int | None = None
+    start_bound_us: int | None = None
     recovery_timeout_us: int = 0
     transaction_timeout_us: int = 60_000_000
     transaction_cleanup_us: int = 10_000_000

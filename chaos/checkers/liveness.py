@@ -22,6 +22,9 @@ application ended because a failover had lost its member id (`fenced_members`).
 At any time, faults or not, the coordinator of a Stable group removes a member that it has not heard
 of for its session (`session_ends`): a dead member that stays keeps its partitions from everyone.
 
+In virtual time a cluster in which nothing was broken comes to its steady state within a bound, too
+(`start_bound_us`). And once a group is live again, an administrator can read its offsets.
+
 A consumer whose application is ended by any other error is a finding of its own, whenever it
 happens, before the steady state too: in Kafka such an error stops a program for good. Settings may
 ask for two: a group that has more consumers than `group.max.size`, and a consumer without a
@@ -114,7 +117,8 @@ class Liveness(Checker):
     promise = (
         "after healing, every group is Stable with all its members within the bound, and every "
         "member that commits has a commit acknowledged; a Stable group loses a member that is "
-        "not heard of for its session; no error ends a consumer's application"
+        "not heard of for its session; no error ends a consumer's application; and a cluster that "
+        "nobody has broken comes to its steady state"
     )
     kinds = frozenset(
         {
@@ -129,6 +133,8 @@ class Liveness(Checker):
             *SESSION_KINDS,
             *OPEN_KINDS,
             TraceKind.REQUEST_WAITING,
+            TraceKind.STEADY_STATE_MISSED,
+            TraceKind.OFFSETS_UNREADABLE,
         }
     )
 
@@ -170,6 +176,10 @@ class Liveness(Checker):
                     self._application_ended(row)
             case TraceKind.PARTITIONS_ASSIGNED if group is not None:
                 group.assigned[row.node] = tuple(detail_of(row).get("partitions", ()))
+            case TraceKind.STEADY_STATE_MISSED:
+                self._never_steady(row)
+            case TraceKind.OFFSETS_UNREADABLE if group is not None:
+                self._unreadable(row)
             case TraceKind.REQUEST_WAITING if group is not None:
                 if detail_of(row).get("waited_us", 0) >= WAITS_LONG_US:
                     group.waiting.append(row)
@@ -202,6 +212,33 @@ class Liveness(Checker):
         self.found(
             f"{row.node} of {group_id} has stopped for good: {row.error} ended its application",
             [row] if seen is None else [seen.row, row],
+            group=group_id,
+            partition=expected.offsets_partition,
+        )
+
+    def _never_steady(self, row: TraceRow) -> None:
+        """Report a cluster that does not come to its steady state although nothing was broken."""
+        detail, bound_us = detail_of(row), self.context.start_bound_us
+        waited_us = detail.get("waited_us", 0)
+        if bound_us is None or waited_us < bound_us:
+            return
+        self.found(
+            f"no steady state {seconds(waited_us)} after the start, although nothing was broken: "
+            + "; ".join(detail.get("missing", ())[:6]),
+            [row],
+        )
+
+    def _unreadable(self, row: TraceRow) -> None:
+        """Report offsets that an administrator cannot read of a group that is live again."""
+        group_id = row.group or ""
+        expected = self.context.groups[group_id]
+        if self._healed is None or self._groups[group_id].live_us is None:
+            return
+        if self._excuse_of_partitions(group_id, expected, row.time_us) is not None:
+            return
+        self.found(
+            f"nobody can read the committed offsets of {group_id}, which is live again",
+            [self._healed, row],
             group=group_id,
             partition=expected.offsets_partition,
         )

@@ -27,6 +27,11 @@ from protocol.trace import TraceRow
 from results_schema.results import CheckReport
 
 MS = 1_000
+START_US = 20_000_000
+"""What a cluster takes to its steady state with no latency and no loads; measured below 8 s."""
+ROUND_TRIPS = 50
+RECORD_BYTES = 64
+"""Bytes of a commit in the log, rounded up."""
 
 CHECKERS: dict[str, type[Checker]] = {
     checker.name: checker
@@ -112,7 +117,9 @@ class CheckSuite:
         return tuple(checker.finish() for checker in self.checkers)
 
 
-def context_of(experiment: Experiment, *, clock_error_us: int = 0) -> CheckContext:
+def context_of(
+    experiment: Experiment, *, clock_error_us: int = 0, in_virtual_time: bool = False
+) -> CheckContext:
     """Return what the checkers may know of `experiment`."""
     config = experiment.cluster.config
     consumers: dict[str, list[ConsumerSpec]] = {group_id: [] for group_id in experiment.groups}
@@ -139,6 +146,7 @@ def context_of(experiment: Experiment, *, clock_error_us: int = 0) -> CheckConte
         transaction_min_isr=config.transaction_state_log_min_isr,
         liveness_timeout_us=microseconds(experiment.run.liveness_timeout),
         clock_error_us=clock_error_us,
+        start_bound_us=start_bound_us(experiment) if in_virtual_time else None,
         isr_recovery_us=isr_recovery_us(config),
         group_max_size=config.group_max_size,
         leader_balance_us=config.leader_imbalance_check_interval_seconds * 1_000_000
@@ -152,6 +160,44 @@ def context_of(experiment: Experiment, *, clock_error_us: int = 0) -> CheckConte
             config.transaction_abort_timed_out_transaction_cleanup_interval_ms * MS
         ),
     )
+
+
+def start_bound_us(experiment: Experiment) -> int | None:
+    """Return the longest time in virtual time from the start to the steady state.
+
+    None: it need not come, because a partition of `__consumer_offsets` cannot be loaded.
+
+    1. Registration, elections, lookups and appends, with their first attempts in vain: START_US,
+       and as many times the longest way of a message as there may be round trips one after another.
+    2. The loads of one broker after another, and of every record that stands in the log.
+    3. `group.initial.rebalance.delay.ms`, and three rebalances of members that come apart: each is
+       learnt with a heartbeat, and begun at the next poll.
+    """
+    if any(each.unreadable for each in experiment.offsets_log):
+        return None
+    cluster = experiment.cluster
+    costs, config = cluster.costs, cluster.config
+    partitions = config.offsets_topic_num_partitions + config.transaction_state_log_num_partitions
+    record_ns = costs.load_ns_per_record + RECORD_BYTES * costs.load_ns_per_byte
+    records = sum(each.commit_records for each in experiment.offsets_log)
+    consumers = to_cluster_spec(experiment).consumers
+    return (
+        START_US
+        + ROUND_TRIPS * (cluster.links.base_us + cluster.links.jitter_us + cluster.links.tail_us)
+        + partitions * costs.load_fixed_us
+        + records * record_ns // 1_000
+        + config.group_initial_rebalance_delay_ms * MS
+        + 3 * max((_learnt_and_begun_us(each) for each in consumers), default=0)
+    )
+
+
+def _learnt_and_begun_us(consumer: ConsumerSpec) -> int:
+    return consumer.config.heartbeat_interval_ms * MS + _application_us(consumer)
+
+
+def _application_us(consumer: ConsumerSpec) -> int:
+    """Return what the application takes between two polls that return all that they may."""
+    return consumer.poll_timeout_ms * MS + consumer.config.max_poll_records * consumer.process_us
 
 
 def _transaction_partitions(
@@ -197,8 +243,5 @@ def _expectation(
         rebalance_timeout_us=max(config.max_poll_interval_ms for config in configs) * MS,
         request_timeout_us=max(config.request_timeout_ms for config in configs) * MS,
         retry_backoff_max_us=max(config.retry_backoff_max_ms for config in configs) * MS,
-        application_us=max(
-            consumer.poll_timeout_ms * MS + consumer.config.max_poll_records * consumer.process_us
-            for consumer in consumers
-        ),
+        application_us=max(map(_application_us, consumers)),
     )

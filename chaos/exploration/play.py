@@ -119,7 +119,7 @@ def _play(
     plan: Plan | None,
     invariants_every: int | None,
 ) -> PlayedRun:
-    context = context_of(experiment)
+    context = context_of(experiment, in_virtual_time=True)
     suite = CheckSuite(context, experiment.checks)
     digest = TraceDigest()
     marks = CoverageMarks(context, suite.evidence)

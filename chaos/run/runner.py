@@ -193,6 +193,8 @@ class ExperimentRun:
             microseconds(timeout),
         )
         if missing:
+            detail = {"waited_us": microseconds(timeout), "missing": missing}
+            self._runtime.trace(TraceEvent(kind=TraceKind.STEADY_STATE_MISSED, detail=detail))
             raise _GiveUp(f"no steady state within {timeout}: {summarize(missing)}")
 
     async def _inject_faults(self) -> None:

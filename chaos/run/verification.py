@@ -4,6 +4,7 @@ from chaos.experiment.structs import Experiment
 from cluster.client.admin.orders import fetch_committed_offsets
 from cluster.runtime import Runtime
 from protocol.ids import TopicPartition
+from protocol.trace import TraceEvent, TraceKind
 
 
 async def read_committed_offsets(experiment: Experiment, runtime: Runtime) -> list[str]:
@@ -24,4 +25,7 @@ async def read_committed_offsets(experiment: Experiment, runtime: Runtime) -> li
             await runtime.ask_as_admin(fetch_committed_offsets, group_id, partitions)
         except TimeoutError as error:
             failures.append(f"the offsets of {group_id} could not be read: {error}")
+            runtime.trace(
+                TraceEvent(kind=TraceKind.OFFSETS_UNREADABLE, group=group_id, cause_text=str(error))
+            )
     return failures

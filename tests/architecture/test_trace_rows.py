@@ -29,7 +29,9 @@ RUNS = {
 RARE = {
     TraceKind.LOAD_FAILED: "needs a java switch",
     TraceKind.LOG_CLEANED: "needs a run of minutes",
+    TraceKind.OFFSETS_UNREADABLE: "needs a group whose offsets nobody can read",
     TraceKind.PRODUCE_FAILED: "needs delivery.timeout.ms to pass",
+    TraceKind.STEADY_STATE_MISSED: "needs a cluster that never comes to its steady state",
     TraceKind.TOPIC_DELETED: "no fault deletes a topic",
     TraceKind.UNLOAD_IGNORED: "needs a broker that hears of an old epoch late",
     TraceKind.VIOLATION: "needs a promise that is broken",

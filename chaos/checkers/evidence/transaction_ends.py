@@ -49,6 +49,7 @@ class _End:
 
     Shape: `since` took its first offset. Units: `ended_us` is when the producer's transaction
     before ended in the group, `loaded_us` when the broker had last loaded a partition by then.
+    `is_over`: the transaction of `since` had been carried out before, and the end may be another's.
     """
 
     row: TraceRow
@@ -56,6 +57,7 @@ class _End:
     producer_id: int
     ended_us: int
     loaded_us: int
+    is_over: bool
 
 
 class TransactionEnds:
@@ -97,7 +99,7 @@ class TransactionEnds:
                 since = self._since.pop(key, None)
                 ended_us = self._ended_us.get(key, -1)
                 self._ended_us[key] = row.time_us
-                if since is None or self._is_over(since, row, producer_id):
+                if since is None:
                     return
                 self._ends.append(
                     _End(
@@ -106,6 +108,7 @@ class TransactionEnds:
                         producer_id=producer_id,
                         ended_us=ended_us,
                         loaded_us=self._loaded_us.get(row.node, -1),
+                        is_over=self._is_over(since, row, producer_id),
                     )
                 )
             case _:
@@ -139,6 +142,8 @@ class TransactionEnds:
                 continue
             if self._is_of_the_one_before(end, wanted):
                 self.late.append(end.since)
+                continue
+            if end.is_over:
                 continue
             did, should = ("counted", "aborted") if is_commit else ("forgot", "committed")
             yield WrongEnd(

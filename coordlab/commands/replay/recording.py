@@ -72,7 +72,7 @@ class Recorder:
         self._trace = RunTrace(directory)
         self._rows: deque[TraceRow] = deque(maxlen=LAST_ROWS)
         self._progress: Progress | None = None
-        self._suite = CheckSuite(context_of(experiment), experiment.checks)
+        self._suite = CheckSuite(context_of(experiment, in_virtual_time=True), experiment.checks)
         self._is_over = False
         self._reached = False
         self._runtime = VirtualRuntime(

@@ -86,7 +86,8 @@ def play_into(
     Raises: NotRecorded if its directory does not; it was healed and stopped all the same.
     """
     experiment = playable.experiment
-    suite = CheckSuite(context_of(experiment), experiment.checks)
+    context = context_of(experiment, in_virtual_time=playable.runtime == VIRTUAL)
+    suite = CheckSuite(context, experiment.checks)
     digest = TraceDigest()
     trace = RunTrace(directory)
     observers: list[RowObserver] = [suite.observe, trace]

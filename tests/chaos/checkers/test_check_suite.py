@@ -136,3 +136,21 @@ def test_every_consumer_of_the_cluster_is_expected() -> None:
 
     assert known.consumers == tuple(each.name for each in to_cluster_spec(made).consumers)
     assert known.late == ()
+
+
+def test_only_in_virtual_time_a_cluster_must_start_within_a_bound() -> None:
+    """A machine may be slow; and what cannot be loaded need not come."""
+    of = experiment()
+    bound_us = context_of(of, in_virtual_time=True).start_bound_us
+
+    assert bound_us is not None
+    assert 20_000_000 < bound_us < 60_000_000
+    assert context_of(of).start_bound_us is None
+
+    slow = experiment(cluster={"costs": {"load_fixed_us": 1_000_000}})
+    assert (context_of(slow, in_virtual_time=True).start_bound_us or 0) > bound_us + 50_000_000
+
+    unreadable = experiment(
+        offsets_log=[{"group": "readers", "commit_records": 1, "unreadable": True}]
+    )
+    assert context_of(unreadable, in_virtual_time=True).start_bound_us is None

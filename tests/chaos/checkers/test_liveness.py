@@ -821,3 +821,45 @@ def test_story_names_the_request_that_waits() -> None:
 
     waiting = [row.api for row in finding.led_to if row.kind == TraceKind.REQUEST_WAITING]
     assert waiting == ["JoinGroup"]
+
+
+@pytest.mark.parametrize(("bound_s", "is_found"), [(30, True), (90, False), (None, False)])
+def test_cluster_that_never_comes_to_its_steady_state_is_found(
+    bound_s: int | None, is_found: bool
+) -> None:
+    """Planted bug: a group that nobody ever joins. Where time is real, a machine may be slow."""
+    rows = Rows()
+    rows.add(
+        60,
+        "driver",
+        TraceKind.STEADY_STATE_MISSED,
+        detail={"waited_us": 60_000_000, "missing": ["group g is Empty"]},
+    )
+    checker = Liveness(
+        CheckContext(start_bound_us=None if bound_s is None else bound_s * 1_000_000)
+    )
+    for row in rows.rows:
+        checker.observe(row)
+
+    report = checker.finish()
+
+    assert bool(report.findings) == is_found
+    if is_found:
+        assert "although nothing was broken: group g is Empty" in report.findings[0].summary
+
+
+@pytest.mark.parametrize("comes_back", [True, False])
+def test_offsets_that_nobody_can_read_of_a_live_group_are_found(comes_back: bool) -> None:
+    """Planted bug: a coordinator that never answers an OffsetFetch."""
+    rows = healed_group()
+    if comes_back:
+        rows.committed(40.2, C0, 1)
+        rows.committed(40.3, C1, 1)
+    rows.stage(100, "verifying")
+    rows.add(101, "driver", TraceKind.OFFSETS_UNREADABLE, group="g", cause_text="no answer")
+    rows.stage(102, "stopping")
+
+    told = [finding.summary for finding in check(rows).findings]
+
+    assert len(told) == 1
+    assert told[0].startswith("nobody can read the committed offsets of g") == comes_back

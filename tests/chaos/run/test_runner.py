@@ -15,6 +15,7 @@ from cluster.host.host import WaitingRequest
 from cluster.runtime import HitNode, NodeState
 from protocol.ids import BrokerId, NodeName, Offset, TopicPartition, broker_name, controller_name
 from protocol.trace import TraceEvent, TraceKind, TraceRow
+from protocol.trace_schema import nonconformity
 from results_schema.journal import FaultOutcome
 from results_schema.manifest import RunStatus
 from results_schema.results import CheckOutcome, Results, RunOutcome, Verdict
@@ -144,6 +145,7 @@ def test_requests_without_an_answer_are_told_where_a_group_does_not_come_back() 
 
     first = run.of_kind(TraceKind.REQUEST_WAITING)[0]
     assert (first.group, first.api, first.peer) == ("readers", "JoinGroup", "broker-1")
+    assert nonconformity(first) is None
     assert detail_of(first) == {"consumer": "consumer-readers-0", "waited_us": 5_000_000}
 
 
@@ -258,6 +260,9 @@ def test_group_that_nobody_joins_makes_the_run_unknown() -> None:
     assert results.reasons == (
         "no steady state within 60s: group readers: its coordinator does not know it",
     )
+    (missed,) = run.of_kind(TraceKind.STEADY_STATE_MISSED)
+    assert nonconformity(missed) is None
+    assert detail_of(missed)["waited_us"] == 60_000_000
     assert results.steady_at_us is None
     assert results.faults[0].outcome is FaultOutcome.PLANNED
     assert run.runtime.stopped

@@ -213,6 +213,22 @@ def test_end_that_comes_behind_a_load_is_that_of_the_transaction_before() -> Non
     assert report.excused == {"end of a transaction that came behind a load": 1}
 
 
+def test_late_end_may_come_when_the_next_transaction_is_carried_out_too() -> None:
+    """What that one committed is forgotten all the same: its own end finds nothing."""
+    rows = Rows()
+    decided(rows, 10, ABORT)
+    decided(rows, 10.1, "CompleteAbort")
+    pending(rows, 11)
+    decided(rows, 11.1, COMMIT)
+    decided(rows, 11.2, "CompleteCommit")
+    rows.load_completed(18, "broker-0", 3)
+    completed(rows, 18, committed=False)
+
+    report = check(rows)
+
+    assert report.excused == {"end of a transaction that came behind a load": 1}
+
+
 def test_wrong_end_without_a_load_has_no_excuse() -> None:
     """Planted bug: ends are mixed up although nothing held one of them up."""
     report = check(late_end(Rows(), loaded_s=9))
