@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from chaos.results.recording import RunDisk
 from chaos.results.run_directory import EVENTS_FILE, TRACE_FOLDER, PastRun
 from cluster.trace.salvage import salvage_trace
+from coordlab.program import called_as
 from coordlab.report_facts import facts_of
 from pipeline.engine.java import JavaProblem, find_java
 from pipeline.in_memory.summary import summarize_directory
@@ -35,7 +36,7 @@ def java_notice(run: Path) -> str | None:
         return None
     return (
         f"Not analysed: Spark needs Java and found {java.found}.\n{java.advice}\n"
-        f"Then: python -m coordlab analyze {run}"
+        f"Then: {called_as()} analyze {run}"
     )
 
 

@@ -9,7 +9,7 @@ from importlib import import_module
 
 import click
 
-from coordlab.program import EXIT_CODES_HELP, PROGRAM
+from coordlab.program import EXIT_CODES_HELP, called_as
 from results_schema.results import EXIT_BAD_ARGUMENTS, EXIT_INTERRUPTED, EXIT_PASS
 
 HELP_WIDTH = 100
@@ -99,7 +99,7 @@ def load_command(name: str) -> click.Command:
 def run_cli(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code; every error ends here, printed once."""
     try:
-        code = app.main(list(arguments), prog_name=PROGRAM, standalone_mode=False)
+        code = app.main(list(arguments), prog_name=called_as(), standalone_mode=False)
     except click.ClickException as error:
         error.show()
         return EXIT_BAD_ARGUMENTS

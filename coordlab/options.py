@@ -12,8 +12,17 @@ from typing import Any, TypeVar
 
 import click
 
-from chaos.results.run_directory import DEFAULT_ROOT, NotARun, PastRun, list_runs, open_run
-from coordlab.program import PROGRAM
+from chaos.experiment.problems import near_miss
+from chaos.results.run_directory import (
+    DEFAULT_ROOT,
+    NotARun,
+    PastRun,
+    list_runs,
+    open_run,
+    run_names,
+)
+from coordlab.program import called_as
+from coordlab.seed_names import seed_directories
 
 DEFAULT_SPACE = "standard"
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -49,7 +58,7 @@ past_runs_argument = click.argument(
 
 
 def with_examples(*examples: str) -> type[click.Command]:
-    """Return a kind of command whose help ends with examples: command lines after PROGRAM."""
+    """Return a kind of command whose help ends with examples: command lines after the program."""
 
     class CommandWithExamples(click.Command):
         """A command whose help ends with examples."""
@@ -79,7 +88,7 @@ def group_with_examples(*examples: str) -> type[click.Group]:
 def _write_examples(formatter: click.HelpFormatter, examples: Sequence[str]) -> None:
     with formatter.section("Examples"):
         for example in examples:
-            formatter.write(f"{' ' * formatter.current_indent}{PROGRAM} {example}\n")
+            formatter.write(f"{' ' * formatter.current_indent}{called_as()} {example}\n")
 
 
 def space_option(seed: str = "a seed") -> Callable[[Command], Command]:
@@ -127,20 +136,49 @@ def as_one(
     return decorate
 
 
-def named_runs(paths: Sequence[Path], root: Path) -> tuple[PastRun, ...]:
-    """Return the runs at `paths`, each once and in that order; of none, the latest below `root`.
+def named_runs(names: Sequence[Path], root: Path) -> tuple[PastRun, ...]:
+    """Return the runs of `names`, each once and in that order; of none, the latest below `root`.
 
     Raises: NotARun.
     """
-    if not paths:
+    if not names:
         return (latest_run(root),)
-    named = {past.path.resolve(): past for past in map(open_run, paths)}
-    return tuple(named.values())
+    found = [past for name in names for past in find_runs(name, root)]
+    return tuple({past.path.resolve(): past for past in found}.values())
+
+
+def find_runs(name: Path, root: Path) -> tuple[PastRun, ...]:
+    """Return the run that a directory or, below `root`, a name of `list` means.
+
+    A name that several seeds share means all of them.
+    Raises: NotARun, with the name that was probably meant.
+    """
+    for path in (name, root / name):
+        if path.is_dir():
+            return (open_run(path),)
+        seeds = seed_directories(path)
+        if seeds:
+            return tuple(open_run(each) for each in seeds)
+    known = [*map(str, run_names(root)), *(str(root / run) for run in run_names(root))]
+    near = near_miss(str(name), known)
+    raise NotARun(
+        f"{name} is no directory and no run in {root}; "
+        + (f"did you mean `{near}`? " if near else "")
+        + f"`{called_as()} list --runs {root}` shows them"
+    )
+
+
+def find_run(name: Path, root: Path) -> PastRun:
+    """Return the one run that `name` means. Raises: NotARun if there is none, or several."""
+    found = find_runs(name, root)
+    if len(found) > 1:
+        raise NotARun(f"{name} has {len(found)} seeds: name one, such as {found[0].path}")
+    return found[0]
 
 
 def latest_run(root: Path) -> PastRun:
     """Return the run that began last. Raises: NotARun if there is none."""
     past = list(list_runs(root))
     if not past:
-        raise NotARun(f"there is no run in {root}; `python -m coordlab run EXPERIMENT` makes one")
+        raise NotARun(f"there is no run in {root}; `{called_as()} run EXPERIMENT` makes one")
     return max(past, key=lambda each: each.manifest.started_at)

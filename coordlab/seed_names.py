@@ -1,6 +1,7 @@
 """Names of the directories of one `run --seeds`: what they have in common, and the seed."""
 
 from collections.abc import Iterable
+from pathlib import Path
 
 _SEED = "-seed-"
 
@@ -21,9 +22,21 @@ def group_of_seeds(name: str) -> str | None:
     return group if found and seed.isdecimal() else None
 
 
+def seed_directories(group: Path) -> list[Path]:
+    """Return the directories of a group of seeds, named by what they have in common."""
+    if not group.parent.is_dir():
+        return []
+    beside = (path for path in group.parent.iterdir() if path.is_dir() and not path.is_symlink())
+    return sorted(path for path in beside if group_of_seeds(path.name) == group.name)
+
+
 def seeds_text(seeds: Iterable[int]) -> str:
     """Return seeds in words, sorted: `seed 7`, `seeds 1..5,9`."""
-    ranges = seed_ranges(seeds)
+    return seeds_words(seed_ranges(seeds))
+
+
+def seeds_words(ranges: str) -> str:
+    """Return `ranges` of `seed_ranges` with the word before them: `seed 7`, `seeds 1..5,9`."""
     return f"{'seed' if ranges.isdecimal() else 'seeds'} {ranges}"
 
 

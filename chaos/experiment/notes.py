@@ -22,7 +22,7 @@ def _idle_members(experiment: Experiment) -> Iterator[str]:
     ]
     if idle:
         yield (
-            f"members of {', '.join(idle)} do no work (process_us: 0), so that they catch up with "
-            "any stop at once: in a deploy a dynamic group then looks better than a static one, "
-            "where at half load it is three times worse"
+            f"members of {', '.join(idle)} do no work (process_us: 0): no rebalance waits for a "
+            "busy member and nothing lags, so that figures of rebalances and of lag are a best "
+            "case; set process_us to what your application takes for a record"
         )

@@ -92,6 +92,14 @@ def microseconds(duration: str) -> int:
     return int(match[1]) * _UNIT_US[match[2]]
 
 
+def duration_of(time_us: int) -> str:
+    """Return a length of time as a file has it: in the largest unit that fits, up to seconds."""
+    for unit in ("s", "ms"):
+        if time_us % _UNIT_US[unit] == 0:
+            return f"{time_us // _UNIT_US[unit]}{unit}"
+    return f"{time_us}us"
+
+
 class ClusterDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The servers, and what they run on."""
 

@@ -38,10 +38,15 @@ def stamp_of(
         python=python_version(),
         result=played.result.value,
         digest=played.digest,
-        finding=None if about is None else f"{about.signature.check}: {about.summary}",
+        finding=None if about is None else finding_line(about),
         trail=played.trail,
         schedule=schedule_digest(experiment),
     )
+
+
+def finding_line(finding: PlayedFinding) -> str:
+    """Return a finding as a stamp has it: its check and what it says."""
+    return f"{finding.signature.check}: {finding.summary}"
 
 
 def schedule_digest(experiment: Experiment) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from chaos.experiment.structs import Experiment
+from chaos.experiment.structs import Experiment, duration_of
 from cluster.checkout import PACKAGE_ROOT
 from cluster.compiled import CompiledState, compiled_state
 from results_schema.manifest import Manifest
@@ -48,7 +48,7 @@ def run_command_line(
     for override in overrides:
         words += ["--var", override]
     if time_limit_us is not None:
-        words += ["--time-limit", f"{time_limit_us}us"]
+        words += ["--time-limit", duration_of(time_limit_us)]
     if time_scale != 1.0:
         words += ["--time-scale", f"{time_scale:g}"]
     if not trace:

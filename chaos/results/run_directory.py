@@ -287,6 +287,12 @@ def scan_runs(root: Path = DEFAULT_ROOT) -> Iterator[PastRun | NotARun]:
                 yield error
 
 
+def run_names(root: Path = DEFAULT_ROOT) -> list[Path]:
+    """Return the names of what lies under `root` as runs do, `<experiment>/<timestamp>`, sorted."""
+    experiments = (each for each in _folders(root) if each.name != EXPLORATIONS)
+    return [run.relative_to(root) for experiment in experiments for run in _folders(experiment)]
+
+
 def _folders(parent: Path) -> list[Path]:
     """Return the folders in `parent`, no links and nothing hidden, in order of names."""
     if not parent.is_dir():

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from chaos.exploration.nearest_passing import nearest_passing
 from chaos.exploration.play import PlayedRun, PlayResult, play
-from chaos.results.run_directory import EVENTS_FILE, NotARun, open_run
+from chaos.results.run_directory import EVENTS_FILE, NotARun
 from chaos.results.trace_diff import (
     NodeParting,
     Parting,
@@ -27,7 +27,14 @@ from chaos.results.trace_diff import (
 )
 from cluster.trace.parquet import TraceOutdated, read_parquet
 from coordlab.console import clock, print_document, print_lines, row_words
-from coordlab.options import as_one, json_option, space_option, with_examples
+from coordlab.options import (
+    as_one,
+    find_run,
+    json_option,
+    runs_option,
+    space_option,
+    with_examples,
+)
 from coordlab.schedules import Schedule, named_schedule
 from coordlab.signals import terminate_as_ctrl_c
 from protocol.trace import MESSAGE_KINDS, TraceRow
@@ -48,6 +55,7 @@ class DiffOptions:
     other: str | None
     against_passing: bool
     space: str
+    runs: Path
     messages: bool
     before: int
     after: int
@@ -102,6 +110,7 @@ class TraceDifference:
     "network seed, else with faults left out.",
 )
 @space_option()
+@runs_option
 @click.option("--messages", is_flag=True, help="Compare messages too, of two run directories.")
 @click.option("--before", type=_ROWS, default=8, show_default=True, help="Rows shown before.")
 @click.option("--after", type=_ROWS, default=8, show_default=True, help="Rows shown behind.")
@@ -141,7 +150,7 @@ def compare_sides(one: Side, other: Side, *, before: int, after: int) -> TraceDi
 def _sides(options: DiffOptions) -> tuple[Side, Side] | None:
     if options.other is not None:
         return _side(options.one, options), _side(options.other, options)
-    if Path(options.one).is_dir():
+    if _is_run(options.one):
         raise click.UsageError("--against-passing plays schedules: name a file or a seed")
     schedule = named_schedule(options.one, options.space)
     failed, side = _played(schedule.name, schedule)
@@ -165,12 +174,12 @@ def _sides(options: DiffOptions) -> tuple[Side, Side] | None:
 
 
 def _side(word: str, options: DiffOptions) -> Side:
-    if not Path(word).is_dir():
+    if not _is_run(word):
         if options.messages:
             raise click.UsageError("--messages: only run directories hold messages")
         schedule = named_schedule(word, options.space)
         return _played(schedule.name, schedule)[1]
-    past = open_run(Path(word))
+    past = find_run(Path(word), options.runs)
     path = past.events / EVENTS_FILE
     if not path.exists():
         raise NotARun(f"{past.path} has no trace: {path.name} is missing")
@@ -185,6 +194,11 @@ def _side(word: str, options: DiffOptions) -> Side:
         result=None if results is None else results.verdict.value,
         claim="" if results is None else _first_claim(_findings(results)),
     )
+
+
+def _is_run(word: str) -> bool:
+    """Return whether a word names a run: a directory, or what `list` shows."""
+    return Path(word).is_dir() or ("/" in word and not word.endswith((".yaml", ".yml")))
 
 
 def _findings(results: Results) -> Iterable[_Claim]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import click
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
@@ -15,7 +15,7 @@ from chaos.results.run_directory import NotARun, PastRun, scan_runs
 from coordlab.console import print_document, print_lines
 from coordlab.options import json_option, runs_option, with_examples
 from coordlab.report_facts import status_of
-from coordlab.seed_names import group_of_seeds, seed_ranges
+from coordlab.seed_names import group_of_seeds, seed_ranges, seeds_words
 from pipeline.report.facts import Status
 from pipeline.summary.caveats import caveats_of
 from pipeline.summary.figures import RunSummary, duration_text
@@ -25,8 +25,8 @@ from results_schema.results import EXIT_PASS, Verdict
 DEFAULT_LIMIT = 20
 COMMIT_GAP = "commit gap"
 """The measure that a list shows: what a group felt of a fault."""
-_WIDE = 110
-"""Least width at which a run's name fits beside the other columns."""
+_COLUMNS = ("runtime", "seed", "status", "verdict", COMMIT_GAP)
+_UNBOUNDED = 10_000
 _CAVEAT = "*"
 _VERDICT_STYLES = {"pass": "green", "violated": "red", "unknown": "yellow"}
 _STATUS_STYLES = {"completed": "", "running": "cyan"}
@@ -178,9 +178,12 @@ def print_listing(
     if not past.total:
         print_lines(console, [f"no runs in {root} yet"])
     else:
-        console.print(_runs_table(past.runs, wide=console.width >= _WIDE))
+        _print_runs(console, past.runs)
     if len({_entry_of(run.run) for run in past.runs}) < len(past.runs):
-        said = "a line with several seeds is one `run --seeds`: their directories end in -seed-N"
+        said = (
+            "a run with several seeds is one `run --seeds`: its name means all of them, and their "
+            "directories end in -seed-N"
+        )
         print_lines(console, [said], style="dim")
     older = past.total - len(past.runs)
     if older > 0:
@@ -223,29 +226,43 @@ def _experiments_table(experiments: Sequence[ListedExperiment]) -> Table:
     return table
 
 
-def _runs_table(runs: Sequence[ListedRun], *, wide: bool) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("run", style="bold", no_wrap=wide)
-    for heading in ("runtime", "seed", "status", "verdict"):
-        table.add_column(heading, no_wrap=True)
-    table.add_column("commit gap", justify="right", no_wrap=True)
+def _print_runs(console: Console, runs: Sequence[ListedRun]) -> None:
+    """Print a line for each entry; two where a name and the columns do not fit beside each other.
+
+    A name is never cut: it is there to be copied.
+    """
     entries: dict[str, list[ListedRun]] = {}
     for run in runs:
         entries.setdefault(_entry_of(run.run), []).append(run)
-    for entry, of_entry in entries.items():
-        alone = len(of_entry) == 1
-        name = of_entry[0].run if alone else f"{entry}, {len(of_entry)} seeds"
-        table.add_row(
-            name if wide else name.replace("/", "/\n", 1),
-            of_entry[0].runtime,
-            seed_ranges(run.seed for run in of_entry),
-            _counted([run.status for run in of_entry], _STATUS_STYLES, "yellow"),
-            _counted([run.verdict or "-" for run in of_entry], _VERDICT_STYLES, "dim").append(
-                f" {_CAVEAT}" if any(run.caveats for run in of_entry) else ""
-            ),
-            _gaps([run.commit_gap_us for run in of_entry if run.commit_gap_us is not None]),
-        )
-    return table
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for heading in ("run", *_COLUMNS):
+        justify: JustifyMethod = "right" if heading == COMMIT_GAP else "left"
+        table.add_column(heading, no_wrap=True, justify=justify)
+    cells = {name: _cells(of_entry) for name, of_entry in entries.items()}
+    for name, columns in cells.items():
+        table.add_row(Text(name, style="bold"), *columns)
+    unbounded = console.options.update(max_width=_UNBOUNDED)
+    if console.measure(table, options=unbounded).maximum <= console.width:
+        console.print(table)
+        return
+    for name, columns in cells.items():
+        console.print(Text(name, style="bold"), soft_wrap=True)
+        runtime, seeds, status, verdict, gap = columns
+        words = ("  ", runtime, f", {seeds_words(seeds.plain)}: ", status, ", ", verdict)
+        told = Text.assemble(*words, f", {COMMIT_GAP} {gap}" if gap else "")
+        console.print(told, soft_wrap=True)
+
+
+def _cells(runs: Sequence[ListedRun]) -> tuple[Text, ...]:
+    """Return the cells of _COLUMNS of the runs of one entry."""
+    verdicts = _counted([run.verdict or "-" for run in runs], _VERDICT_STYLES, "dim")
+    return (
+        Text(runs[0].runtime),
+        Text(seed_ranges(run.seed for run in runs)),
+        _counted([run.status for run in runs], _STATUS_STYLES, "yellow"),
+        verdicts.append(f" {_CAVEAT}" if any(run.caveats for run in runs) else ""),
+        Text(_gaps([run.commit_gap_us for run in runs if run.commit_gap_us is not None])),
+    )
 
 
 def _counted(words: Sequence[str], styles: Mapping[str, str], style: str) -> Text:

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from chaos.checkers.registry import CHECKERS
 from chaos.exploration.play import PlayedFinding, PlayedRun, PlayResult, play
+from chaos.exploration.replay_file import finding_line
 from chaos.exploration.shrink.edits import Sizes
 from chaos.exploration.shrink.shrink import (
     Robustness,
@@ -33,9 +34,11 @@ from chaos.exploration.shrink.shrunk_file import (
     sizes_text,
 )
 from chaos.exploration.space import base_experiment, load_space
+from chaos.results.replay_stamp import ReplayStamp
 from coordlab.console import print_document, print_lines, print_path
 from coordlab.options import as_one, space_option, with_examples
 from coordlab.parameters import DurationParam, OneOf
+from coordlab.program import called_as
 from coordlab.schedules import Schedule, named_schedule
 from coordlab.signals import stop_on_ctrl_c
 from coordlab.views.live import LiveView
@@ -95,7 +98,8 @@ class _Document(msgspec.Struct, frozen=True, kw_only=True):
     "--check",
     type=OneOf(tuple(CHECKERS)),
     metavar="NAME",
-    help="Keep the violation of this check; default: the earliest.",
+    help="Keep the violation of this check; default: the one that a finding's file is about, else "
+    "the earliest.",
 )
 @click.option(
     "-o",
@@ -137,7 +141,7 @@ def shrink_command(options: ShrinkOptions) -> int:
     origin, output = _origin(schedule), _output(options, schedule)
     with stop_on_ctrl_c() as stop_requested:
         played = play(schedule.experiment, schedule.seed)
-        finding = _finding(played, options.check)
+        finding = finding_to_keep(played, options.check, schedule.stamp)
         if finding is None or stop_requested():
             return _not_shrunk(options, origin, played, console, stopped=stop_requested())
         limit_s = options.time_limit_us / 1e6
@@ -206,10 +210,24 @@ def _origin(schedule: Schedule) -> str:
     return f"{schedule.path} with seed {schedule.seed}"
 
 
-def _finding(played: PlayedRun, check: str | None) -> PlayedFinding | None:
-    """Return the earliest finding, or the earliest of one check."""
+def finding_to_keep(
+    played: PlayedRun, check: str | None, stamp: ReplayStamp | None
+) -> PlayedFinding | None:
+    """Return the finding that the file is about, of `check` if one is asked for; else the earliest.
+
+    Other code than the file's may find the same in other words.
+    """
+    about = "" if stamp is None else stamp.finding or ""
     found = [each for each in played.findings if check in {None, each.signature.check}]
-    return min(found, key=lambda each: each.time_us, default=None)
+    return min(
+        found,
+        key=lambda each: (
+            finding_line(each) != about,
+            each.signature.check != about.partition(":")[0],
+            each.time_us,
+        ),
+        default=None,
+    )
 
 
 def _not_shrunk(
@@ -246,7 +264,7 @@ def _tell(
     if robustness.tried:
         print_lines(console, [robustness_text(robustness)])
     print_path(console, "file", output)
-    again = f"python -m coordlab run {output} --runtime virtual"
+    again = f"{called_as()} run {output} --runtime virtual"
     console.print(Text(f"again: {again}"), soft_wrap=True)
 
 

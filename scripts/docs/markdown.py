@@ -6,6 +6,8 @@ from typing import Any
 import msgspec
 
 Schema = Mapping[str, Any]  # Any: JSON
+_DURATION = "5s"
+"""An example that every duration has."""
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -32,7 +34,7 @@ def values_text(entry: Schema) -> str:
         return " or ".join(said)
     if "enum" in entry:
         return ", ".join(f"`{shown(value)}`" for value in entry["enum"])
-    if entry.get("examples") and entry.get("type") == "string":
+    if entry.get("type") == "string" and _DURATION in entry.get("examples", ()):
         return "duration"
     return _typed(entry)
 

@@ -19,6 +19,7 @@ from chaos.experiment.structs import (
     OneOrMany,
     ProducerDefinition,
     TopicDefinition,
+    duration_of,
     microseconds,
 )
 from chaos.run.plan import acts_of, ends_of, plan_of
@@ -214,7 +215,7 @@ def moved(experiment: Experiment, earlier_us: int, indices: Sequence[int]) -> Ex
     for index in indices:
         fault = experiment.faults[index]
         at_us = max(0, microseconds(fault.at) - earlier_us)
-        experiment = with_fault(experiment, index, replace(fault, at=duration(at_us)))
+        experiment = with_fault(experiment, index, replace(fault, at=duration_of(at_us)))
     return experiment
 
 
@@ -226,11 +227,3 @@ def with_brokers(experiment: Experiment, brokers: int) -> Experiment:
 def subset(values: Mapping[str, T], names: Sequence[str]) -> dict[str, T]:
     """Return what `names` hold of `values`, in the old order."""
     return {name: value for name, value in values.items() if name in names}
-
-
-def duration(time_us: int) -> str:
-    """Return a length of time as a file has it: in the largest unit that fits, up to seconds."""
-    for unit, size_us in (("s", 1_000_000), ("ms", 1_000)):
-        if time_us % size_us == 0:
-            return f"{time_us // size_us}{unit}"
-    return f"{time_us}us"

@@ -11,9 +11,8 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from chaos.experiment.structs import Experiment, FaultDefinition, microseconds
+from chaos.experiment.structs import Experiment, FaultDefinition, duration_of, microseconds
 from chaos.exploration.shrink.edits import (
-    duration,
     fitted,
     moved,
     subset,
@@ -190,7 +189,7 @@ def _sooner(current: Experiment) -> Steps:
     for name, group in current.groups.items():
         for index, late in enumerate(group.late_members):
             sooner = below(microseconds(late.at))
-            current = yield from least(current, sooner, late_field(name, index, "at", duration))
+            current = yield from least(current, sooner, late_field(name, index, "at", duration_of))
 
 
 def _beginning_at(order: Sequence[int]) -> Callable[[Experiment, int], Experiment]:
@@ -211,13 +210,13 @@ def _shorter(current: Experiment) -> Steps:
     """Shorten what lasts, and what is watched after it; not to what is just long enough."""
     for index, fault in enumerate(current.faults):
         if fault.duration is not None:
-            edit = fault_field(index, "duration", duration)
+            edit = fault_field(index, "duration", duration_of)
             current = yield from least_with_room(current, microseconds(fault.duration), edit)
     yield from least_with_room(current, microseconds(current.run.after_faults), _watched_for)
 
 
 def _watched_for(current: Experiment, after_us: int) -> Experiment:
-    return replace(current, run=replace(current.run, after_faults=duration(after_us)))
+    return replace(current, run=replace(current.run, after_faults=duration_of(after_us)))
 
 
 def _settings(base: Experiment | None) -> ShrinkPass:
@@ -317,7 +316,7 @@ def _roundings(time_us: int) -> Iterator[str]:
             return
         below_us = time_us // step_us * step_us
         nearest = sorted((below_us, below_us + step_us), key=lambda each: abs(each - time_us))
-        yield from (duration(each_us) for each_us in nearest if each_us > 0)
+        yield from (duration_of(each_us) for each_us in nearest if each_us > 0)
 
 
 _GROUPS = ShrinkPass(does="leaving out groups and producers", steps=_fewer_groups)

@@ -44,7 +44,7 @@ from coordlab.options import (
     with_examples,
 )
 from coordlab.parameters import DurationParam
-from coordlab.program import PROGRAM
+from coordlab.program import called_as
 from coordlab.signals import stop_on_ctrl_c
 
 DEFAULT_COUNT = 1_000
@@ -247,7 +247,7 @@ def _search(
             stop = search.run()
         except WorkersFailed as error:
             raise WorkersFailed(
-                f"{error}. What was finished is kept: {PROGRAM} explore --resume {store.path}"
+                f"{error}. What was finished is kept: {called_as()} explore --resume {store.path}"
             ) from error
         progress = search.progress()
     return results_of(

@@ -9,6 +9,7 @@ from rich.text import Text
 from chaos.exploration.results import ExplorationResults, FoundGroup, Rechecks
 from chaos.exploration.store import ExplorationManifest
 from coordlab.console import clock_seconds, print_lines, print_path
+from coordlab.program import called_as, to_paste
 from pipeline.summary.story import counted
 from results_schema.results import RunOutcome, Verdict
 
@@ -50,7 +51,7 @@ def print_exploration(
     print_path(console, "exploration", path)
     if results.outcome is RunOutcome.INTERRUPTED or _is_unfinished(manifest, results):
         # On one line: to be copied.
-        again = f"to go on: python -m coordlab explore --resume {path}"
+        again = f"to go on: {called_as()} explore --resume {path}"
         console.print(Text(again), soft_wrap=True)
 
 
@@ -87,9 +88,14 @@ def _figures(results: ExplorationResults) -> Iterator[str]:
     yield (
         f"{counted(results.faults_hit, 'fault')} hit, {results.faults_missed:,} hit nothing; "
         f"{counted(results.commits, 'commit')} acknowledged; "
-        f"{results.virtual_us / 3.6e9:,.1f} hours of the runs' own time"
+        f"{_virtual_time(results.virtual_us)} of the runs' own time"
     )
     yield _rechecks_line(results.rechecks)
+
+
+def _virtual_time(time_us: int) -> str:
+    hours = time_us / 3.6e9
+    return f"{hours:,.1f} hours" if hours >= 1 else f"{time_us / 6e7:,.1f} minutes"
 
 
 def _rechecks_line(rechecks: Rechecks) -> str:
@@ -105,7 +111,8 @@ def _rechecks_line(rechecks: Rechecks) -> str:
 def _print_finding(console: Console, found: FoundGroup, results: ExplorationResults) -> None:
     console.print()
     head = Text(found.name, style="bold red")
-    head.append(f"  {counted(found.runs, 'run')}, seeds {_seeds(found.seeds, results)}", style="")
+    seeds = "seed" if len(found.seeds) == 1 else "seeds"
+    head.append(f"  {counted(found.runs, 'run')}, {seeds} {_seeds(found.seeds, results)}", style="")
     console.print(head, soft_wrap=True)
     lines = [
         f"  {found.summary}",
@@ -116,7 +123,7 @@ def _print_finding(console: Console, found: FoundGroup, results: ExplorationResu
         lines.append(f"  story: {', then '.join(found.story)}")
     print_lines(console, lines)
     for command in (found.replay, found.shrink):
-        console.print(Text(f"  {command}"), soft_wrap=True)
+        console.print(Text(f"  {to_paste(command)}"), soft_wrap=True)
 
 
 def _print_effort(console: Console, results: ExplorationResults) -> None:

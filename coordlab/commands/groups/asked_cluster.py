@@ -18,7 +18,7 @@ from chaos.checkers.registry import CheckSuite, context_of
 from chaos.experiment.structs import Experiment, to_cluster_spec
 from chaos.exploration.gc_pause import collecting_afterwards
 from chaos.results.manifest import experiment_of
-from chaos.results.run_directory import TRACE_FOLDER, NotARun, PastRun, list_runs, open_run
+from chaos.results.run_directory import TRACE_FOLDER, NotARun, PastRun, list_runs
 from chaos.run.plan import plan_of
 from chaos.run.runner import ExperimentRun
 from cluster.client.admin.admin_client import AdminClient
@@ -28,6 +28,7 @@ from cluster.spec import ClusterSpec
 from cluster.trace.files import FrameReader, merge_rows
 from cluster.virtual.runtime import VirtualRuntime
 from coordlab.console import clock
+from coordlab.options import find_run
 from coordlab.schedules import Schedule, named_schedule
 from pipeline.in_memory.rebalances import RebalanceLog
 from protocol.ids import BrokerId
@@ -214,7 +215,7 @@ def running_cluster(run: Path | None, runs: Path) -> RunningCluster:
     Raises: NotARun, saying what there is instead.
     """
     if run is not None:
-        return RunningCluster(open_run(run))
+        return RunningCluster(find_run(run, runs))
     running = [
         past
         for past in list_runs(runs)
@@ -222,8 +223,9 @@ def running_cluster(run: Path | None, runs: Path) -> RunningCluster:
     ]
     if not running:
         raise NotARun(
-            f"no run in {runs} is running on Ray on this machine: start one, name one with --run, "
-            "or ask a moment of a run in virtual time: --replay FILE --at 31.5s"
+            f"none of the runs in {runs} goes on now on Ray on this machine: start one in another "
+            "terminal, name one with --run, or ask a moment of a run in virtual time: --replay "
+            "split_brain_generations --at 60s"
         )
     return RunningCluster(max(running, key=lambda past: past.manifest.started_at))
 

@@ -25,7 +25,7 @@ from chaos.faults.registry import FAULT_KINDS
 from coordlab.options import with_examples
 from coordlab.own_packages import package_root
 from coordlab.parameters import OneOf
-from coordlab.program import PROGRAM
+from coordlab.program import called_as
 from results_schema.results import EXIT_PASS
 
 DEFAULT_NAME = "my_experiment"
@@ -99,9 +99,9 @@ def init_command(name: str, fault: str | None, source: str | None, force: bool) 
     console = Console()
     console.print(f"wrote {escape(str(new.path))}; next:", highlight=False, soft_wrap=True)
     for line in (
-        f"edit it, then   {PROGRAM} validate {new.run_as}",
-        f"virtual time:   {PROGRAM} run {new.run_as} --runtime virtual --seed 1",
-        f"on Ray:         {PROGRAM} run {new.run_as}",
+        f"edit it, then   {called_as()} validate {new.run_as}",
+        f"virtual time:   {called_as()} run {new.run_as} --runtime virtual --seed 1",
+        f"on Ray:         {called_as()} run {new.run_as}",
     ):
         console.print(f"  {escape(line)}", highlight=False, soft_wrap=True)
     return EXIT_PASS

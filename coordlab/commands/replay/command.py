@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 from rich.console import Console
+from rich.text import Text
 
 from chaos.exploration.play import PlayedRun, PlayResult, play
 from chaos.exploration.replay_file import replay_text, schedule_digest
@@ -32,6 +33,7 @@ from coordlab.options import (
     with_examples,
 )
 from coordlab.parameters import RunTimeParam
+from coordlab.program import called_as
 from coordlab.schedules import Schedule, named_schedule
 from coordlab.signals import terminate_as_ctrl_c
 from coordlab.views.summary_view import print_summary
@@ -285,7 +287,8 @@ def _print_compared_so_far(console: Console, stamp: ReplayStamp, recording: Reco
 def _conclude(options: ReplayOptions, directory: RunDirectory, console: Console) -> None:
     print_path(console, "run directory", directory.path)
     if not options.report:
-        print_lines(console, [f"its report: python -m coordlab report {directory.path}"])
+        again = f"its report: {called_as()} report {directory.path}"
+        console.print(Text(again), soft_wrap=True)
         return
     notice = java_notice(directory.path)
     if notice is not None:

@@ -32,7 +32,7 @@ from coordlab.options import (
     with_examples,
 )
 from coordlab.parameters import MAX_TIME_SCALE, DurationParam, OneOf, Seeds, TimeScale
-from coordlab.program import EXIT_CODES_HELP
+from coordlab.program import EXIT_CODES_HELP, called_as, to_paste
 from coordlab.signals import terminate_as_ctrl_c
 from coordlab.views.run_view import run_view
 from coordlab.views.summary_view import print_figures, print_phases, print_verdict, verdict_text
@@ -273,7 +273,7 @@ def _conclude(
     summary = _sum_up(directory, results, console, max_rows=rows)
     print_figures(console, directory.manifest, results, summary)
     print_path(console, "run directory", directory.path)
-    console.print(Text(f"again: {directory.manifest.replay}"), soft_wrap=True)
+    console.print(Text(f"again: {to_paste(directory.manifest.replay)}"), soft_wrap=True)
     analysed = _analyze(options, directory, results, console)
     if analysed is not None and summary is None:
         print_phases(console, analysed)
@@ -305,7 +305,7 @@ def _report(directory: RunDirectory, console: Console) -> None:
         _say_not_written(console, directory, "report", error)
         return
     except KeyboardInterrupt:
-        console.print(f"report interrupted: python -m coordlab report {directory.path}")
+        console.print(f"report interrupted: {called_as()} report {directory.path}")
         return
     print_path(console, "report", path)
 
@@ -327,7 +327,7 @@ def _analyze(
     if not options.analyze or options.json or results.outcome is RunOutcome.INTERNAL_ERROR:
         return None
     if results.outcome is RunOutcome.INTERRUPTED:
-        console.print(f"to analyse it: python -m coordlab analyze {directory.path}", soft_wrap=True)
+        console.print(f"to analyse it: {called_as()} analyze {directory.path}", soft_wrap=True)
         return None
     notice = java_notice(directory.path)
     if notice is not None:
@@ -351,7 +351,7 @@ def _say_not_written(
     console.print(
         Text(
             f"{path} cannot be written: {error.strerror or error}; the run itself is recorded. "
-            f"Then: python -m coordlab {command} {directory.path}"
+            f"Then: {called_as()} {command} {directory.path}"
         ),
         soft_wrap=True,
     )

@@ -26,7 +26,7 @@ from coordlab.commands.run.seed_worker import PlayedSeed, SeedJob, decode_seed, 
 from coordlab.commands.run.seeds_view import print_seed_figures, print_seed_runs
 from coordlab.console import print_document, print_lines, print_path
 from coordlab.junit import write_junit
-from coordlab.program import PROGRAM
+from coordlab.program import called_as
 from coordlab.report_facts import facts_of
 from coordlab.seed_names import seeds_pattern
 from coordlab.signals import stop_on_ctrl_c
@@ -226,7 +226,7 @@ def _analyze(
     if not options.analyze or not past:
         return None
     if found.interrupted:
-        print_lines(console, [f"to analyse them: {PROGRAM} analyze {pattern}"])
+        print_lines(console, [f"to analyse them: {called_as()} analyze {pattern}"])
         return None
     notice = java_notice(pattern)
     if notice is not None:
@@ -259,4 +259,4 @@ def _write_pages(
             pairs = [(facts_of(past[seed]), summary) for seed, summary in summaries.items()]
             print_path(console, "comparison of all seeds", write_comparison(pairs, page))
     except KeyboardInterrupt:
-        console.print(f"report interrupted: {PROGRAM} report {page.parent}", soft_wrap=True)
+        console.print(f"report interrupted: {called_as()} report {page.parent}", soft_wrap=True)

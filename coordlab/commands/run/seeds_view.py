@@ -10,6 +10,7 @@ from rich.text import Text
 
 from coordlab.commands.run.seed_runs import SeedRun, SeedRuns, SeedState
 from coordlab.console import print_lines
+from coordlab.program import to_paste
 from coordlab.seed_names import seeds_text
 from pipeline.summary.caveats import caveats_of
 from pipeline.summary.comparison import Comparison, ComparisonRow, Statistic
@@ -102,7 +103,7 @@ def _print_told(console: Console, state: SeedState, runs: Sequence[SeedRun]) -> 
         why = f": {run.why}" if run.why else ""
         print_lines(console, [f"seed {run.seed} {state.value}{why}"], style=_STYLES[state])
         # On one line: a broken command can be neither clicked nor copied.
-        console.print(Text(f"  again: {run.replay}"), soft_wrap=True, highlight=False)
+        console.print(Text(f"  again: {to_paste(run.replay)}"), soft_wrap=True, highlight=False)
     more = runs[_MAX_TOLD:]
     if more:
         print_lines(console, [f"{state.value} too: {seeds_text(run.seed for run in more)}"])

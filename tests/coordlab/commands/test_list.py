@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from chaos.results.run_directory import NotARun
 from coordlab.cli import run_cli
+from coordlab.options import find_run, named_runs
 from coordlab.seed_names import seeds_text
 from pipeline.summary.outcomes import Owners
 from pipeline.summary.summary_file import read_summary, write_summary
@@ -69,10 +71,12 @@ def test_runs_of_several_seeds_are_one_line(
     assert run_cli(["list", "--runs", str(tmp_path), "--limit", "1", "--json"]) == EXIT_PASS
     listed = json.loads(capsys.readouterr().out)
 
-    (line,) = [line for line in shown.splitlines() if "3 seeds" in line]
-    assert line.split()[-4:] == ["virtual", "1..3", "completed", "pass"]
+    (line,) = [line for line in shown.splitlines() if "1..3" in line]
+    name, *cells = line.split()
+    assert cells == ["virtual", "1..3", "completed", "pass"]
     assert sum(line.startswith("coordinator_crash/") for line in shown.splitlines()) == 2
     assert "their directories end in -seed-N" in shown
+    assert [run.manifest.seed for run in named_runs([Path(name)], tmp_path)] == [1, 2, 3]
     assert "older" not in shown
     assert [run["seed"] for run in listed["runs"]] == [1, 2, 3]
     assert listed["runs_total"] == 4
@@ -84,3 +88,35 @@ def test_runs_of_several_seeds_are_one_line(
 def test_seeds_are_told_as_the_command_takes_them(seeds: list[int], text: str) -> None:
     """Ranges where they follow one another."""
     assert seeds_text(seeds) == text
+
+
+def test_name_of_a_run_is_never_cut(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is there to be copied; at 80 columns the rest stands on a line of its own."""
+    name = analysed_run(tmp_path, verdict=Verdict.PASS).path.relative_to(tmp_path)
+    shown = {}
+    for width in ("40", "80", "200"):
+        monkeypatch.setenv("COLUMNS", width)
+        assert run_cli(["list", "--runs", str(tmp_path)]) == EXIT_PASS
+        shown[width] = capsys.readouterr().out
+        assert str(name) in shown[width]
+    assert f"\n{name}\n  virtual, seed 7: completed, pass" in shown["40"]
+    (line,) = [line for line in shown["200"].splitlines() if line.startswith(str(name))]
+    assert line.split()[1:5] == ["virtual", "7", "completed", "pass"]
+
+
+def test_name_that_a_list_shows_means_its_run(tmp_path: Path) -> None:
+    """Also its directory, and an experiment, which means its latest run."""
+    path = analysed_run(tmp_path, verdict=Verdict.PASS).path
+    name = path.relative_to(tmp_path)
+    for each in (name, path, name.parent):
+        assert find_run(each, tmp_path).path == path.resolve()
+
+
+def test_name_of_no_run_gets_what_was_meant_and_where_to_look(tmp_path: Path) -> None:
+    path = analysed_run(tmp_path, verdict=Verdict.PASS).path
+    name = path.relative_to(tmp_path)
+    with pytest.raises(NotARun, match=f"did you mean `{name}`") as wrong:
+        find_run(Path(str(name)[:-1]), tmp_path)
+    assert f"list --runs {tmp_path}` shows them" in str(wrong.value)

@@ -12,11 +12,13 @@ from rich.console import Console
 
 from chaos.experiment.dump import experiment_text
 from chaos.experiment.loader import load_experiment
-from chaos.exploration.play import PlayResult, play
+from chaos.exploration.play import PlayedFinding, PlayedRun, PlayResult, play
 from chaos.exploration.shrink.edits import Sizes
 from chaos.exploration.shrink.shrink import ShrinkProgress
+from chaos.exploration.signature import Signature
+from chaos.results.replay_stamp import ReplayStamp
 from coordlab.cli import run_cli
-from coordlab.commands.shrink import shrink_view
+from coordlab.commands.shrink import finding_to_keep, shrink_view
 from results_schema.results import EXIT_BAD_ARGUMENTS, EXIT_INTERRUPTED, EXIT_PASS, EXIT_UNKNOWN
 from tests.support.worlds.planted import readers, small
 
@@ -127,6 +129,39 @@ def test_ctrl_c_writes_the_best_so_far(tmp_path: Path) -> None:
     assert "interrupted" in rest
     written = load_experiment(str(path.with_suffix(".shrunk.yaml"))).experiment
     assert len(written.faults) <= 3
+
+
+FENCING = PlayedFinding(
+    signature=Signature(check="fencing", claim="x"), summary="an append of an old leader", time_us=1
+)
+LOST = PlayedFinding(
+    signature=Signature(check="durable_commits", claim="x"), summary="offset 7 is lost", time_us=2
+)
+LOST_TOO = PlayedFinding(
+    signature=Signature(check="durable_commits", claim="y"), summary="offset 9 is lost", time_us=3
+)
+
+
+@pytest.mark.parametrize(
+    ("check", "about", "kept"),
+    [
+        (None, None, FENCING),
+        (None, "durable_commits: offset 9 is lost", LOST_TOO),
+        (None, "durable_commits: as other code put it", LOST),
+        (None, "liveness: not seen by this code", FENCING),
+        ("fencing", "durable_commits: offset 9 is lost", FENCING),
+        ("liveness", None, None),
+    ],
+)
+def test_finding_of_the_file_is_kept_before_an_earlier_one(
+    check: str | None, about: str | None, kept: PlayedFinding | None
+) -> None:
+    """The file of a finding is shrunk for it, though the same run broke another promise before."""
+    played = PlayedRun(seed=7, result=PlayResult.VIOLATED, findings=(LOST_TOO, LOST, FENCING))
+    stamp = ReplayStamp(
+        seed=7, code="ab", python="3.11", result="violated", digest="cd", finding=about
+    )
+    assert finding_to_keep(played, check, stamp) == kept
 
 
 SIZES = Sizes(

@@ -1,0 +1,59 @@
+"""How the program was called: what is printed to be pasted begins the same way."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from coordlab.program import PROGRAM, called_as, to_paste
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def called(
+    monkeypatch: pytest.MonkeyPatch, typed: list[str], *, script: str, on_path: str | None = None
+) -> str:
+    """Return how it was called, by the words that were typed and what they started."""
+    monkeypatch.setattr("sys.orig_argv", typed)
+    monkeypatch.setattr("sys.argv", [script])
+    monkeypatch.setattr("shutil.which", lambda _: on_path)
+    return called_as()
+
+
+def test_module_is_called_by_the_interpreter_that_was_typed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    typed = [".venv/bin/python", "-m", "coordlab", "run", "x"]
+    assert called(monkeypatch, typed, script="/x/coordlab/__main__.py") == (
+        ".venv/bin/python -m coordlab"
+    )
+    assert to_paste(f"{PROGRAM} run x") == ".venv/bin/python -m coordlab run x"
+
+
+@pytest.mark.parametrize(
+    ("on_path", "expected"),
+    [
+        ("/v/bin/coordlab", "coordlab"),
+        ("/w/bin/coordlab", "/v/bin/coordlab"),
+        (None, "/v/bin/coordlab"),
+    ],
+)
+def test_script_is_called_by_its_name_where_the_path_has_it(
+    monkeypatch: pytest.MonkeyPatch, on_path: str | None, expected: str
+) -> None:
+    typed = ["/v/bin/python", "/v/bin/coordlab", "run"]
+    assert called(monkeypatch, typed, script="/v/bin/coordlab", on_path=on_path) == expected
+
+
+def test_other_callers_get_the_name_of_the_documents(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert called(monkeypatch, ["pytest"], script="/v/bin/pytest") == PROGRAM
+    assert to_paste("ls") == "ls"
+
+
+def test_help_names_the_call_that_was_typed() -> None:
+    words = [sys.executable, "-m", "coordlab"]
+    helped = subprocess.run(
+        [*words, "list", "--help"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert f"{' '.join(words)} list --json" in helped.stdout
