@@ -1,13 +1,22 @@
 """Coverage marks of coordinators: leadership moves, loads, unloads, and two of them at once."""
 
+from itertools import pairwise
+
 import msgspec
 
 from chaos.exploration.marks.base import MarkList
-from chaos.exploration.marks.seen_cluster import SUCCEEDED, SeenCluster, detail_of
+from chaos.exploration.marks.seen_cluster import (
+    MAX_KEPT_ELECTIONS,
+    SUCCEEDED,
+    SeenCluster,
+    detail_of,
+)
 from protocol.causes import GroupStateCause, IgnoredCause, RemovalCause
 from protocol.trace import TraceKind, TraceRow
 
-A_WAIT_US = 1_000
+A_LONG_WAIT_US = 1_000_000
+SOON_AFTER_A_LOAD_US = 1_000_000
+"""Before most members have noticed that their coordinator is another one."""
 
 
 class _Waited(msgspec.Struct):
@@ -23,12 +32,6 @@ mark = COORDINATORS.add
 
 
 # -- leadership moves -----------------------------------------------------------------------------
-
-
-@mark("leader_elected_again", "an offsets partition got another leader", TraceKind.LEADER_ELECTED)
-def _(seen: SeenCluster, row: TraceRow) -> bool:
-    before = seen.election(row.partition)
-    return before is not None and bool(row.peer) and row.peer != before.peer
 
 
 @mark(
@@ -73,18 +76,18 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
 
 
 @mark(
-    "moved_twice_in_a_session",
-    "a coordinator moved twice within one session timeout",
+    "moved_three_times_in_a_session",
+    "a coordinator moved three times within one session timeout",
     TraceKind.LEADER_ELECTED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
-    before = seen.election(row.partition)
-    return (
-        before is not None
-        and len(seen.elections[row.partition or ""]) > 1
-        and row.peer != before.peer
-        and row.time_us - before.time_us < seen.session_us(row.partition)
-    )
+    elections = seen.elections.get(row.partition or "")
+    if elections is None or len(elections) < MAX_KEPT_ELECTIONS:
+        return False
+    leaders = [*(election.peer for election in elections), row.peer]
+    return all(one != next_one for one, next_one in pairwise(leaders)) and row.time_us - elections[
+        1
+    ].time_us < seen.session_us(row.partition)
 
 
 @mark(
@@ -128,10 +131,14 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     return known is not None and (row.offset or 0) > known
 
 
-@mark("load_waited", "a load waited for the task before it", TraceKind.LOAD_STARTED)
+@mark(
+    "load_waited_long",
+    "a load waited for the tasks before it for a second",
+    TraceKind.LOAD_STARTED,
+)
 def _(seen: SeenCluster, row: TraceRow) -> bool:
     del seen
-    return row.detail is not None and _decode_wait(row.detail).wait_us >= A_WAIT_US
+    return row.detail is not None and _decode_wait(row.detail).wait_us >= A_LONG_WAIT_US
 
 
 @mark(
@@ -251,12 +258,17 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
 
 
 @mark(
-    "zombie_appended",
-    "a coordinator appended after another leader had been elected",
+    "zombie_appended_late",
+    "a coordinator appended a session timeout after another leader had been elected",
     TraceKind.APPEND_STARTED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
-    return seen.is_deposed(row.node, row.partition, row.leader_epoch)
+    newest = seen.election(row.partition)
+    return (
+        newest is not None
+        and seen.is_deposed(row.node, row.partition, row.leader_epoch)
+        and row.time_us - newest.time_us >= seen.session_us(row.partition)
+    )
 
 
 @mark(
@@ -283,8 +295,8 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
 
 
 @mark(
-    "rebalance_after_load",
-    "a rebalance began within a session timeout of its coordinator's load",
+    "rebalance_soon_after_load",
+    "a rebalance began within a second of its coordinator's load",
     TraceKind.REBALANCE_STARTED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
@@ -293,7 +305,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     return (
         load is not None
         and seen.coordinators.loaded(row.node, row.group or "") is not None
-        and row.time_us - load.time_us < seen.session_us(partition)
+        and row.time_us - load.time_us <= SOON_AFTER_A_LOAD_US
     )
 
 

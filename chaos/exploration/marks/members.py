@@ -110,23 +110,20 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     )
 
 
-@mark("emptied", "a group lost its last member", TraceKind.GROUP_STATE)
-def _(seen: SeenCluster, row: TraceRow) -> bool:
-    del seen
-    return detail_of(row).to == "Empty"
-
-
 # -- finding the coordinator ----------------------------------------------------------------------
 
 
 @mark(
-    "stale_coordinator_named",
-    "a broker named a coordinator that led no more",
+    "coordinator_named_two_elections_late",
+    "a broker named a coordinator after whom two others had been elected",
     TraceKind.COORDINATOR_FOUND,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
-    newest = _coordinator(seen, row.group)
-    return newest is not None and newest != row.peer
+    elections = seen.elections.get(seen.partition_of(row.group))
+    if elections is None:
+        return False
+    *older, before, newest = [None, None, *(election.peer for election in elections)]
+    return row.peer in older and row.peer not in (before, newest)
 
 
 def _coordinator(seen: SeenCluster, group: str | None) -> str | None:
@@ -161,12 +158,14 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
 
 
 @mark(
-    "committed_in_join_phase",
-    "a commit was stored while a join phase was open",
+    "committed_by_the_dead_in_join_phase",
+    "a join phase was open, and a commit of a member was stored that was dead or paused by then",
     TraceKind.COMMIT_STORED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
-    return seen.coordinators.state_at(row.node, row.group or "") == "PreparingRebalance"
+    return seen.coordinators.state_at(
+        row.node, row.group or ""
+    ) == "PreparingRebalance" and seen.is_out(seen.nodes.get(row.member or ""))
 
 
 @mark(

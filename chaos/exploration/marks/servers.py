@@ -120,12 +120,19 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
 
 
 @mark(
-    "fenced_while_running",
-    "a broker was fenced that ran on and served",
+    "coordinator_fenced_while_running",
+    "a coordinator was fenced that ran on and served its groups",
     TraceKind.BROKER_FENCED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
-    return not seen.is_out(row.peer) and detail_of(row).reason == FencingCause.SESSION_ENDED
+    return (
+        not seen.is_out(row.peer)
+        and detail_of(row).reason == FencingCause.SESSION_ENDED
+        and any(
+            seen.coordinators.served_since(row.peer or "", partition) is not None
+            for partition in seen.groups_in
+        )
+    )
 
 
 @mark(

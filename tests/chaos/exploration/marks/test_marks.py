@@ -232,12 +232,11 @@ def assigned(node: str, peer: str = B0, *partitions: str) -> Told:
     )
 
 
-def commit(kind: TraceKind, node: str, offset: int, error: str | None = None) -> Told:
-    return (
-        node,
-        kind,
-        {"group": "g", "partition": "t-0", "offset": offset, "error": error, "peer": B0},
-    )
+def commit(
+    kind: TraceKind, node: str, offset: int, error: str | None = None, member: str | None = None
+) -> Told:
+    columns: Columns = {"group": "g", "partition": "t-0", "offset": offset, "error": error}
+    return (node, kind, {**columns, "member": member, "peer": B0})
 
 
 def driver(kind: TraceKind, peer: str) -> Told:
@@ -260,9 +259,10 @@ FIRST: tuple[Told, ...] = (elected(B0, 0), leads(B0, 0), loaded(B0, 0))
 """Broker 0 leads and coordinates in epoch 0."""
 MOVED: tuple[Told, ...] = (*FIRST, elected(B1, 1))
 """Broker 1 was elected in epoch 1; broker 0 has not heard of it."""
+A_SESSION: tuple[Told, ...] = tuple(high_watermark(B2, end) for end in range(10))
+"""Rows of ten seconds, a session timeout, that mean nothing here."""
 
 STORIES: dict[str, tuple[Told, ...]] = {
-    "leader_elected_again": (*FIRST, elected(B1, 1)),
     "elected_in_join_phase": (
         *FIRST,
         state(B0, "Stable", "PreparingRebalance"),
@@ -275,11 +275,11 @@ STORIES: dict[str, tuple[Told, ...]] = {
     ),
     "append_in_flight_at_election": (*FIRST, append(B0, 0, 0), elected(B1, 1)),
     "elected_while_loading": (*MOVED, loading(B1, 1), elected(B2, 2)),
-    "moved_twice_in_a_session": (*MOVED, elected(B2, 2)),
+    "moved_three_times_in_a_session": (*MOVED, elected(B2, 2), elected(B0, 3)),
     "leader_came_back": (*MOVED, elected(B0, 2)),
     "loaded_with_append_pending": (*FIRST, append(B0, 0, 0), loaded(B1, 1)),
     "loaded_above_high_watermark": (*FIRST, high_watermark(B1, 4), loaded(B1, 1, 5)),
-    "load_waited": (*FIRST, loading(B1, 1, wait_us=5_000)),
+    "load_waited_long": (*FIRST, loading(B1, 1, wait_us=1_500_000)),
     "stale_load_refused": (ignored(TraceKind.LOAD_IGNORED, B0, 1, STALE),),
     "stale_unload_refused": (ignored(TraceKind.UNLOAD_IGNORED, B0, 1, STALE),),
     "led_again_without_unload": (
@@ -304,14 +304,14 @@ STORIES: dict[str, tuple[Told, ...]] = {
     "two_coordinators": (*MOVED, loaded(B1, 1)),
     "assigned_beside_old_coordinator": (*MOVED, loaded(B1, 1), assigned(C0, B1, "t-0")),
     "committed_beside_old_coordinator": (*MOVED, loaded(B1, 1), commit(STORED, B1, 7)),
-    "zombie_appended": (*MOVED, append(B0, 0, 3)),
+    "zombie_appended_late": (*MOVED, *A_SESSION, append(B0, 0, 3)),
     "zombie_acknowledged_nothing": (
         *MOVED,
         append(B0, 0, 3),
         answered(B0, 0, 3, "REQUEST_TIMED_OUT"),
     ),
     "zombie_rebalanced": (*MOVED, rebalance(B0)),
-    "rebalance_after_load": (*MOVED, group_loaded(B1, 1), loaded(B1, 1), rebalance(B1)),
+    "rebalance_soon_after_load": (*MOVED, group_loaded(B1, 1), loaded(B1, 1), rebalance(B1)),
     "expired_after_load": (group_loaded(B1, 1, "m0"), removed("m0", node=B1)),
     "assignment_not_stored": (rebalance(B0, RebalanceCause.ASSIGNMENT_NOT_STORED),),
     "log_truncated": (*MOVED, truncated(B0, 3)),
@@ -332,7 +332,7 @@ STORIES: dict[str, tuple[Told, ...]] = {
     ),
     "no_leader": (*FIRST, elected("", 1)),
     "leader_after_none": (*FIRST, elected("", 1), elected(B0, 2)),
-    "fenced_while_running": (controller(TraceKind.BROKER_FENCED, B0),),
+    "coordinator_fenced_while_running": (*FIRST, controller(TraceKind.BROKER_FENCED, B0)),
     "woke_up_deposed": (
         *FIRST,
         driver(PAUSED, B0),
@@ -386,8 +386,11 @@ STORIES: dict[str, tuple[Told, ...]] = {
     "lost_SyncGroup": (lost_response("SyncGroup", "NONE"),),
     "lost_AlterPartition": (lost_response("AlterPartition", "NONE"),),
     "lost_InitProducerId": (lost_response("InitProducerId", "NONE"),),
-    "emptied": (state(B0, "PreparingRebalance", "Empty"),),
-    "stale_coordinator_named": (*MOVED, client(C0, TraceKind.COORDINATOR_FOUND, peer=B0)),
+    "coordinator_named_two_elections_late": (
+        *MOVED,
+        elected(B2, 2),
+        client(C0, TraceKind.COORDINATOR_FOUND, peer=B0),
+    ),
     "silent_coordinator_doubted": (
         client(
             C0,
@@ -399,9 +402,11 @@ STORIES: dict[str, tuple[Told, ...]] = {
         (C0, TraceKind.PARTITIONS_LOST, {"group": "g", "detail": {"partitions": ["t-0"]}}),
     ),
     "two_owners": (assigned(C0, B0, "t-0"), assigned(C1, B0, "t-0")),
-    "committed_in_join_phase": (
+    "committed_by_the_dead_in_join_phase": (
+        member_state(C0, "m0", "STABLE"),
         state(B0, "Stable", "PreparingRebalance"),
-        commit(STORED, B0, 5),
+        driver(KILLED, C0),
+        commit(STORED, B0, 5, member="m0"),
     ),
     "timed_out_commit_came_true": (
         commit(FAILED, C0, 5, "TIMED_OUT"),
@@ -471,7 +476,25 @@ def test_mark_is_reached_by_the_last_row_of_its_story(name: str) -> None:
 
 
 NEARLY: dict[str, tuple[Told, ...]] = {
-    "leader_elected_again": (*FIRST, elected(B0, 1)),
+    "moved_three_times_in_a_session": (*MOVED, elected(B2, 2), elected(B2, 3)),
+    "load_waited_long": (*FIRST, loading(B1, 1, wait_us=500_000)),
+    "rebalance_soon_after_load": (
+        *MOVED,
+        group_loaded(B1, 1),
+        loaded(B1, 1),
+        high_watermark(B2, 1),
+        rebalance(B1),
+    ),
+    "coordinator_named_two_elections_late": (
+        *MOVED,
+        client(C0, TraceKind.COORDINATOR_FOUND, peer=B0),
+    ),
+    "committed_by_the_dead_in_join_phase": (
+        member_state(C0, "m0", "STABLE"),
+        state(B0, "Stable", "PreparingRebalance"),
+        driver(KILLED, C1),
+        commit(STORED, B0, 5, member="m0"),
+    ),
     "elected_in_join_phase": (
         *FIRST,
         state(B0, "Stable", "PreparingRebalance"),
@@ -495,14 +518,19 @@ NEARLY: dict[str, tuple[Told, ...]] = {
         (B0, TraceKind.UNLOAD_COMPLETED, {"partition": OFFSETS_0, "leader_epoch": 1}),
         loaded(B1, 1),
     ),
-    "zombie_appended": (*MOVED, append(B1, 1, 3)),
+    "zombie_appended_late": (*MOVED, append(B0, 0, 3), *A_SESSION, append(B1, 1, 3)),
     "zombie_acknowledged_nothing": (
         *FIRST,
         append(B0, 0, 3),
         elected(B1, 1),
         answered(B0, 0, 3, "NOT_LEADER_OR_FOLLOWER"),
     ),
-    "fenced_while_running": (driver(PAUSED, B0), controller(TraceKind.BROKER_FENCED, B0)),
+    "coordinator_fenced_while_running": (
+        *FIRST,
+        controller(TraceKind.BROKER_FENCED, B1),
+        driver(PAUSED, B0),
+        controller(TraceKind.BROKER_FENCED, B0),
+    ),
     "restarted_before_fenced": (
         driver(KILLED, B0),
         controller(TraceKind.BROKER_FENCED, B0),
