@@ -18,6 +18,7 @@ _OF_A_REBALANCE: tuple[_Response, ...] = (
     (Api.JOIN_GROUP, (_MEMBER_ID_REQUIRED,)),
     (Api.JOIN_GROUP, (_NONE,)),
     (Api.SYNC_GROUP, (_NONE,)),
+    (Api.SYNC_GROUP, (_NONE,)),
 )
 _OF_MEMBERS: tuple[_Response, ...] = (
     *_OF_A_REBALANCE,
@@ -42,7 +43,9 @@ _OF_THE_CONTROLLER: tuple[_Response, ...] = (
 _OF_BROKERS: tuple[_Response, ...] = ((Api.FETCH, ()), (Api.WRITE_TXN_MARKERS, ()))
 _COUNTS = (1, 1, 1, 2, 5)
 _LEAST_MS = 2_000
-"""A loss that is over before its API was asked loses nothing."""
+_REBALANCE_MS = 10_000
+"""A loss that is over before its API was asked loses nothing: so long it lasts at least, and where
+a rebalance has to come first."""
 
 
 def draw_response_loss(hand: Hand) -> FaultDefinition:
@@ -64,11 +67,15 @@ def loss_in_a_rebalance(hand: Hand) -> FaultDefinition:
     rng = hand.rng("response")
     group = hand.group()
     if hand.experiment.groups[group].transactional and rng.random() < 0.3:
-        return _loss(hand, (Api.INIT_PRODUCER_ID, ()), "brokers", f"members({group})")
-    return _loss(hand, rng.choice(_OF_A_REBALANCE), "brokers", f"members({group})")
+        response: _Response = (Api.INIT_PRODUCER_ID, ())
+    else:
+        response = rng.choice(_OF_A_REBALANCE)
+    return _loss(hand, response, "brokers", f"members({group})", least_ms=_REBALANCE_MS)
 
 
-def _loss(hand: Hand, response: _Response, from_: str, to: str) -> FaultDefinition:
+def _loss(
+    hand: Hand, response: _Response, from_: str, to: str, *, least_ms: int = _LEAST_MS
+) -> FaultDefinition:
     api, errors = response
     args: dict[str, Any] = {"apis": [api.label]}
     if errors:
@@ -77,5 +84,5 @@ def _loss(hand: Hand, response: _Response, from_: str, to: str) -> FaultDefiniti
     if count > 1:
         args["responses"] = count
     return hand.link_fault(
-        "response_loss", from_, to, lasts_ms=max(_LEAST_MS, hand.length_ms("loss")), args=args
+        "response_loss", from_, to, lasts_ms=max(least_ms, hand.length_ms("loss")), args=args
     )

@@ -7,7 +7,7 @@ import pytest
 
 from cluster.host.host import Disconnected
 from cluster.links.reset import LinkReset
-from cluster.links.rules import Clog, Cut, LinkRule, Selector, Slow
+from cluster.links.rules import Clog, Cut, LinkRule, LoseResponses, Selector, Slow
 from cluster.realtime.host import RealHost
 from protocol.messages.group import HeartbeatResponse
 from tests.support.harness.process_lab import (
@@ -290,5 +290,25 @@ def test_death_of_a_client_whose_goodbye_is_held_is_heard_when_it_is_healed(
         lab.set_rules(())
         await a_while()
         assert server.host.peers() == ()
+
+    in_lab(tmp_path, body)
+
+
+@placements
+def test_request_is_served_and_its_response_lost_with_the_connection(
+    tmp_path: Path, client_process: str
+) -> None:
+    """The client hears of the end alone; another connection is answered."""
+
+    async def body(lab: Lab) -> None:
+        server, client = await pair(lab, client_process)
+        connection = connect(client)
+        await beat(connection)
+        lab.set_rules((LinkRule(rule_id="lost", selector=FROM_SERVER, effect=LoseResponses()),))
+        with pytest.raises(Disconnected):
+            await beat(connection, 1)
+        assert server.served == [0, 1]
+        assert connection.is_closed
+        assert await beat(connect(client), 2) == HeartbeatResponse()
 
     in_lab(tmp_path, body)
