@@ -5,7 +5,7 @@ Data flow: name or path -> YAML with lines (`yaml_document`) -> `--var` (`overri
 """
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,9 +16,10 @@ from chaos.experiment.overrides import apply_overrides
 from chaos.experiment.problems import MAX_LISTED, ExperimentError, Problem, in_order, near_miss
 from chaos.experiment.rules.all_rules import errors, warnings
 from chaos.experiment.schema_errors import shape_problems
+from chaos.experiment.shape_repair import repair
 from chaos.experiment.struct_walk import resolve_path
 from chaos.experiment.structs import Experiment
-from chaos.experiment.yaml_document import Item, read_document
+from chaos.experiment.yaml_document import Item, item_of, read_document
 from cluster.checkout import PACKAGE_ROOT
 
 EXPERIMENTS = "experiments"
@@ -59,7 +60,11 @@ def load_experiment(name_or_path: str, overrides: Sequence[str] = ()) -> LoadedE
     path = find_experiment(name_or_path)
     file = path_from_here(path)
     root = read_document(path, file)
-    experiment = experiment_in(root, file, overrides)
+    try:
+        experiment = experiment_in(root, file, overrides)
+    except ExperimentError as error:
+        beside = _errors_beside(root, file)
+        raise ExperimentError(in_order([*error.problems, *beside])) from error
     found = placed(errors(experiment), root, file)
     if found:
         raise ExperimentError(found)
@@ -85,6 +90,17 @@ def experiment_in(root: Item, file: str, overrides: Sequence[str] = ()) -> Exper
         raise ExperimentError(in_order(problems))
     inherit_settings(root)
     return msgspec.convert(root.plain(), Experiment)
+
+
+def _errors_beside(root: Item, file: str) -> list[Problem]:
+    """Return what else is wrong in a document whose shape is: what can be judged all the same."""
+    mended = repair(root.plain(), Experiment)
+    if mended is None:
+        return []
+    document = item_of(mended.document)
+    inherit_settings(document)
+    found = errors(msgspec.convert(document.plain(), Experiment))
+    return placed((problem for problem in found if mended.judges(problem)), root, file)
 
 
 def search_path(folder: str = EXPERIMENTS) -> tuple[Path, ...]:
@@ -124,7 +140,7 @@ def find_file(name_or_path: str, folder: str, what: str) -> Path:
         path = Path(name_or_path)
         if path.is_file():
             return path
-        raise ExperimentError([_no_file(name_or_path, path)])
+        raise ExperimentError([_no_file(name_or_path, path, files_by_name(folder))])
     known = files_by_name(folder)
     if name_or_path in known:
         return known[name_or_path]
@@ -144,8 +160,8 @@ def find_file(name_or_path: str, folder: str, what: str) -> Path:
     )
 
 
-def _no_file(written: str, path: Path) -> Problem:
-    """Return why `path` is no file, with the one that was probably meant."""
+def _no_file(written: str, path: Path, known: Collection[str]) -> Problem:
+    """Return why `path` is no file, with the one that was probably meant: a name, or beside it."""
     if path.is_dir():
         inside = ", ".join(f"`{file}`" for file in _files(path)[:MAX_LISTED])
         expected = f"a file, such as {inside}" if inside else "a file"
@@ -154,6 +170,8 @@ def _no_file(written: str, path: Path) -> Problem:
         )
     near = near_miss(path.stem, [other.stem for other in _files(path.parent)])
     suggestion = None if near is None else str(path.with_name(near + (path.suffix or ".yaml")))
+    if path.stem in known:
+        suggestion = path.stem
     return Problem(
         file=written, line=None, path="", message="there is no such file", near_miss=suggestion
     )

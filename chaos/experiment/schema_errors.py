@@ -5,6 +5,7 @@ the structs, whose errors jsonschema finds with their paths -> `Problem`s in our
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeGuard
 
@@ -37,6 +38,37 @@ def shape_problems(
         unplaced = Problem(file=file, line=item.line, path=path, message=str(refused))
         return in_order(found.values()) or [unplaced]
     return []
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShapeError:
+    """One place of a document that its struct does not allow.
+
+    Shape: `steps` lead to it; of a key that `is_unknown`, `meant` is what it was probably meant to
+    be; `choices` are the values that are allowed where there are only some.
+    """
+
+    steps: tuple[str | int, ...]
+    is_unknown: bool = False
+    meant: str | None = None
+    choices: tuple[object, ...] = ()
+
+
+def shape_errors(document: object, struct: type[msgspec.Struct]) -> list[ShapeError]:
+    """Return each place of a plain document that `struct` does not allow."""
+    try:
+        msgspec.convert(document, struct)
+    except (msgspec.ValidationError, TypeError):
+        return [_shape_error(error) for error in _validator(struct).iter_errors(document)]
+    return []
+
+
+def _shape_error(error: _Untyped) -> ShapeError:
+    steps = tuple(error.absolute_path)
+    if error.validator != _UNKNOWN:
+        return ShapeError(steps=steps, choices=tuple(error.schema.get("enum", ())))
+    meant = _meant(steps[-1], error.schema["properties"], error.instance)
+    return ShapeError(steps=steps, is_unknown=True, meant=meant)
 
 
 def describe(schema: _Schema) -> str:

@@ -703,3 +703,42 @@ def test_override_that_is_the_end_of_no_path_suggests_none(write: Write) -> None
     """What stands nowhere in an experiment is not guessed at."""
     (unknown,) = problems(write(VALID), "no.such.setting.ms=9000")
     assert unknown.near_miss is None
+
+
+def test_bad_value_hides_no_problem_of_another_place(write: Write) -> None:
+    """Types and names are told at once, by their lines."""
+    text = VALID.replace("[orders]", "[order]").replace("fault: crash", "fault: crush")
+    text = text.replace("coordinator-of(readers)", "coordinator-of(reader)")
+    text = text.replace("duration: 25s", "duration: 25x")
+    assert [(each.path, each.near_miss) for each in problems(write(text))] == [
+        ("groups.readers.topics[0]", "orders"),
+        ("faults[0].fault", "crash"),
+        ("faults[0].target", "coordinator-of(readers)"),
+        ("faults[0].duration", None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "path"),
+    [
+        ("  - at: 5s", "  - at: 5", "faults[0].at"),  # required: a stand-in is judged by nobody
+        ("topics:\n", "topcs:\n", "topcs"),  # taken for `topics`, or every group lacked its topics
+        (
+            "session.timeout.ms: 45000",
+            "heartbeat.interval.ms: 50000\n      session.timeout.ms: 2m",
+            "groups.readers.config.session.timeout.ms",
+        ),
+        ("    fault: crash\n", "", "faults[0].fault"),
+    ],
+)
+def test_what_stands_in_for_a_bad_value_has_no_problem_of_its_own(
+    write: Write, old: str, new: str, path: str
+) -> None:
+    assert old in VALID
+    assert only_problem(write(VALID.replace(old, new))).path == path
+
+
+def test_file_of_a_name_that_is_known_is_what_was_meant(write: Write) -> None:
+    """`init payments` writes into the folder in which names are looked up."""
+    write(VALID)
+    assert only_problem("coordinator_crash.yaml").near_miss == "coordinator_crash"
