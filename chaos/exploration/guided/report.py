@@ -1,9 +1,11 @@
 """What the guided part of a search came to: its figures for results.json and the summary."""
 
+from itertools import combinations
+
 import msgspec
 
 from chaos.exploration.guided.corpus import Corpus, RunSeen
-from chaos.exploration.guided.coverage import Coverage
+from chaos.exploration.guided.coverage import Coverage, Pair
 from chaos.exploration.guided.guidance import Guidance
 
 MAX_PAIRS = 50
@@ -32,8 +34,8 @@ class GuidedSearch(msgspec.Struct, frozen=True, kw_only=True):
     Shape: `parents` counts the plans that were mutated, `plans` those that the corpus would choose
     from now; `pairs_reached` counts all pairs of marks. `first_by_drawn_runs` and
     `first_by_mutated_runs` count the marks and pairs that a run was the first to reach, in the
-    order of seeds, from the first mutated seed on; drawn runs from there on are
-    `drawn_runs_since`.
+    order of seeds, `rare_in_drawn_runs` and `rare_in_mutated_runs` how often a run reached one that
+    is rare; all from the first mutated seed on, as `drawn_runs_since` counts drawn runs.
     """
 
     drawn_runs: int
@@ -45,6 +47,8 @@ class GuidedSearch(msgspec.Struct, frozen=True, kw_only=True):
     drawn_runs_since: int
     first_by_drawn_runs: int
     first_by_mutated_runs: int
+    rare_in_drawn_runs: int
+    rare_in_mutated_runs: int
     marks_by_mutation_alone: tuple[str, ...]
     rare_marks: tuple[RareMark, ...]
     rare_pairs: tuple[RarePair, ...]
@@ -64,7 +68,8 @@ def guided_search(guidance: Guidance) -> GuidedSearch:
             first_by_drawn += new
     coverage = corpus.coverage
     pairs = coverage.rare_pairs()
-    since = sum(not run.is_mutated for run in runs[first_mutated:])
+    rare: set[str | Pair] = {*coverage.rare_marks(), *pairs}
+    since = [run for run in runs[first_mutated:] if not run.is_mutated]
     return GuidedSearch(
         drawn_runs=coverage.runs - coverage.mutated_runs,
         mutated_runs=coverage.mutated_runs,
@@ -72,9 +77,11 @@ def guided_search(guidance: Guidance) -> GuidedSearch:
         parents=len({run.lineage[:-1] for run in runs if run.is_mutated}),
         pairs_reached=len(coverage.pairs),
         rare_pairs_in_all=len(pairs),
-        drawn_runs_since=since,
+        drawn_runs_since=len(since),
         first_by_drawn_runs=first_by_drawn,
         first_by_mutated_runs=first_by_mutated,
+        rare_in_drawn_runs=_rare_in(since, rare),
+        rare_in_mutated_runs=_rare_in([run for run in runs if run.is_mutated], rare),
         marks_by_mutation_alone=_by_mutation_alone(coverage),
         rare_marks=tuple(
             RareMark(
@@ -95,6 +102,14 @@ def _take(corpus: Corpus, run: RunSeen) -> int:
     before = len(corpus.coverage.marks) + len(corpus.coverage.pairs)
     corpus.take(run)
     return len(corpus.coverage.marks) + len(corpus.coverage.pairs) - before
+
+
+def _rare_in(runs: list[RunSeen], rare: set[str | Pair]) -> int:
+    """Return how many rare marks and pairs the runs reached, each counted in each run."""
+    return sum(
+        sum(reached in rare for reached in (*run.marks, *combinations(run.marks, 2)))
+        for run in runs
+    )
 
 
 def _by_mutation_alone(coverage: Coverage) -> tuple[str, ...]:

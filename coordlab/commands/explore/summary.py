@@ -6,6 +6,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from chaos.exploration.guided.report import GuidedSearch
 from chaos.exploration.results import ExplorationResults, FoundGroup, Rechecks
 from chaos.exploration.store import ExplorationManifest
 from coordlab.console import clock_seconds, print_lines, print_path
@@ -197,19 +198,24 @@ def _print_guided(console: Console, results: ExplorationResults) -> None:
     print_lines(console, pairs)
     if not guided.mutated_runs:
         return
-    print_lines(
-        console,
-        [
-            f"{counted(guided.mutated_runs, 'run')} of plans mutated from "
-            f"{counted(guided.parents, 'plan')}, {guided.plans:,} kept now; new marks and pairs in "
-            "each: "
-            f"{guided.first_by_mutated_runs / guided.mutated_runs:.2f} mutated, "
-            f"{guided.first_by_drawn_runs / max(1, guided.drawn_runs_since):.2f} drawn meanwhile"
-        ],
-    )
+    print_lines(console, _worth_of_mutation(guided))
     print_lines(
         console,
         (f"  reached by mutated plans alone: {mark}" for mark in guided.marks_by_mutation_alone),
+    )
+
+
+def _worth_of_mutation(guided: GuidedSearch) -> Iterator[str]:
+    mutated, drawn = guided.mutated_runs, max(1, guided.drawn_runs_since)
+    yield (
+        f"{counted(mutated, 'run')} of plans mutated from {counted(guided.parents, 'plan')}; "
+        f"{counted(guided.plans, 'plan')} kept now"
+    )
+    yield (
+        f"  rare marks and pairs in each: {guided.rare_in_mutated_runs / mutated:.2f} mutated, "
+        f"{guided.rare_in_drawn_runs / drawn:.2f} drawn meanwhile; new ones: "
+        f"{guided.first_by_mutated_runs / mutated:.2f} mutated, "
+        f"{guided.first_by_drawn_runs / drawn:.2f} drawn"
     )
 
 

@@ -223,3 +223,31 @@ def test_report_tells_what_mutation_reached_alone(space: Space) -> None:
     assert "five_meet" in report.marks_by_mutation_alone
     assert all(each.mutated_runs <= each.runs for each in report.rare_marks)
     assert report.first_by_mutated_runs > 0
+
+
+def test_report_counts_rare_situations_in_mutated_and_drawn_runs_apart() -> None:
+    """From the first mutated seed on: what was drawn before had nothing beside it."""
+
+    def run(seed: int, *marks: str, parent: int | None = None) -> PlayedRun:
+        lineage = () if parent is None else (parent, seed)
+        return PlayedRun(
+            seed=seed, result=PlayResult.PASS, marks=tuple(sorted(marks)), lineage=lineage
+        )
+
+    runs = [run(seed, "a" if seed % 2 else "b") for seed in range(300)]
+    runs += [
+        run(300, "a", "b"),
+        run(301, "a", "rare", parent=300),
+        run(302, "a", "b", parent=300),
+        run(303, "b"),
+        run(304, "rare"),
+    ]
+    guidance = Guidance(0.5)
+    guidance.take(PlayedSeeds(worker="w", busy_s=1.0, runs=tuple(runs)))
+    report = guided_search(guidance)
+
+    assert [each.mark for each in report.rare_marks] == ["rare"]
+    assert [each.marks for each in report.rare_pairs] == [("a", "b")]
+    assert (report.rare_in_mutated_runs, report.mutated_runs) == (2, 2)
+    assert (report.rare_in_drawn_runs, report.drawn_runs_since) == (1, 2)
+    assert (report.parents, report.first_by_drawn_runs) == (1, 0)

@@ -3,9 +3,11 @@
 import io
 from pathlib import Path
 
+import msgspec
 import pytest
 from rich.console import Console
 
+from chaos.exploration.guided.guidance import Guidance
 from chaos.exploration.marks.registry import MARKS
 from chaos.exploration.play import PlayedRun, PlayResult
 from chaos.exploration.results import results_of
@@ -171,3 +173,38 @@ def test_summary_of_a_finished_search_says_nothing_of_going_on() -> None:
     assert "PASS  1,000 runs of standard from seed 0: every seed was played" in out.getvalue()
     assert "to go on" not in out.getvalue()
     assert "coordlab itself failed" not in out.getvalue()
+
+
+def test_summary_tells_rare_situations_and_names_mutated_seeds_as_replay_takes_them() -> None:
+    """A bare seed would draw another plan than the one that was played."""
+    mark, other = list(MARKS)[:2]
+    common = [
+        msgspec.structs.replace(passed(seed), marks=(min(mark, other),)) for seed in range(200)
+    ]
+    rare = msgspec.structs.replace(passed(200), marks=(max(mark, other),), lineage=(12, 200))
+    found = msgspec.structs.replace(violated(201), lineage=(12, 200, 201))
+    record = PlayedSeeds(worker="here:1", busy_s=2.0, runs=(*common, rare, found))
+    tally, guidance = Tally(0), Guidance(0.25)
+    tally.take(record)
+    guidance.take(record)
+
+    console, out = printed(200)
+    results = results_of(
+        tally,
+        Stop.COUNT,
+        Path("x"),
+        elapsed_s=60.0,
+        runs_per_minute=200.0,
+        workers=2,
+        guidance=guidance,
+    )
+    print_exploration(console, Path("x"), MANIFEST, results)
+    said = " ".join(out.getvalue().split())
+    for part in (
+        "fencing-1 1 run, seed 12-200-201",
+        f"rare: {max(mark, other)}, 1 run (1 mutated)",
+        "2 runs of plans mutated from 2 plans; 1 plan kept now",
+        "rare marks and pairs in each: 0.50 mutated, 0.00 drawn meanwhile",
+        f"reached by mutated plans alone: {max(mark, other)}",
+    ):
+        assert part in said, (part, said)
