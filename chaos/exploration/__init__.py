@@ -4,7 +4,8 @@ A drawn schedule is an ordinary `Experiment` with an explicit plan and a seed: w
 replayed, shrunk, read by people and run on Ray as it stands.
 
 Reading order: `space_definition`, `space_semantics`, `space`; `draw` (seeds become schedules),
-`play` (one run), `marks`, `effort`, `signature` (when two findings are the same), `required_work`,
-`gc_pause`; `guided` (plans that are kept and mutated); `batches`, `running_totals`, `store`,
-`search`, `results`; `finding_files`, `replay_file`, `nearest_passing`; `shrink`.
+`play` (one run), `cpu_limit`, `marks`, `effort`, `signature` (when two findings are the same),
+`required_work`, `gc_pause`; `guided` (plans that are kept and mutated); `batches`,
+`running_totals`, `store`, `search`, `results`; `finding_files`, `replay_file`, `nearest_passing`;
+`shrink`.
 """

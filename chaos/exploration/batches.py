@@ -6,6 +6,7 @@ function of its arguments, so that it does not matter which process does it, and
 
 import msgspec
 
+from chaos.exploration.cpu_limit import RunNeverEnds, limited_cpu
 from chaos.exploration.gc_pause import collecting_between_runs
 from chaos.exploration.guided.lineage import grow
 from chaos.exploration.play import (
@@ -65,11 +66,16 @@ def play_seed(space: Space, item: Item) -> PlayedRun:
         reason = f"the seed could not be drawn: {type(error).__name__}: {error}"
         return PlayedRun(seed=seed, result=PlayResult.BROKEN, reasons=(reason,), lineage=kept)
     looks_closely = seed % CLOSE_LOOK_EVERY == 0
-    run = play(
-        grown.experiment,
-        grown.network_seed,
-        invariants_every=INVARIANTS_DENSELY if looks_closely else INVARIANTS_EVERY,
-    )
+    try:
+        with limited_cpu():
+            run = play(
+                grown.experiment,
+                grown.network_seed,
+                invariants_every=INVARIANTS_DENSELY if looks_closely else INVARIANTS_EVERY,
+            )
+    except RunNeverEnds as error:
+        reason = f"{type(error).__name__}: {error}"
+        run = PlayedRun(seed=seed, result=PlayResult.BROKEN, reasons=(reason,))
     return msgspec.structs.replace(run, seed=seed, lineage=kept)
 
 

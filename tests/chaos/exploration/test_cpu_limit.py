@@ -1,0 +1,58 @@
+"""A run that never ends is a failure of the lab, and its worker plays the next seed."""
+
+import signal
+import threading
+
+import pytest
+
+from chaos.exploration import batches
+from chaos.exploration.cpu_limit import RunNeverEnds, limited_cpu
+from chaos.exploration.play import PlayedRun, PlayResult
+from chaos.exploration.space import load_space
+
+
+def never_ends() -> None:
+    """Keep every failure to itself, as a careless node would."""
+    while True:
+        try:
+            sum(range(1_000))
+        except Exception:
+            continue
+
+
+def test_what_never_ends_is_ended() -> None:
+    before = signal.getsignal(signal.SIGPROF)
+    with pytest.raises(RunNeverEnds, match=r"not ended after 0\.05 s of CPU"), limited_cpu(0.05):
+        never_ends()
+
+    assert signal.getsignal(signal.SIGPROF) == before
+    assert signal.getitimer(signal.ITIMER_PROF) == (0.0, 0.0)
+
+
+def test_seed_whose_run_never_ends_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    def play(*_args: object, **_options: object) -> PlayedRun:
+        never_ends()
+        raise AssertionError
+
+    monkeypatch.setattr(batches, "play", play)
+    monkeypatch.setattr(batches, "limited_cpu", lambda: limited_cpu(0.05))
+
+    run = batches.play_seed(load_space("standard"), 7)
+
+    assert (run.seed, run.result) == (7, PlayResult.BROKEN)
+    assert run.reasons == ("RunNeverEnds: it has not ended after 0.05 s of CPU",)
+
+
+def test_other_threads_are_not_bounded() -> None:
+    """No signal arrives there."""
+    ended = []
+
+    def work() -> None:
+        with limited_cpu(0.01):
+            ended.append(sum(range(1_000_000)))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+
+    assert ended
