@@ -1,15 +1,18 @@
 """Answers: while nothing is broken, a server answers before who asked gives up.
 
-Judged are requests of the members of groups that end with TIMED_OUT. A JoinGroup may take the
-member's `max.poll.interval.ms` and JOIN_EXTRA_US, any other request `request.timeout.ms`. Such a
-request was sent while nothing was broken, over a connection that no fault had broken, if the time
-without a fault is at least twice as long: whatever was lost before it had timed out by then, and
-its connection was closed. Where the answer waits for an append (APPENDING), every replica must have
-had the time to get into its ISR again besides (`isr_recovery_us`).
+Judged are requests of the members of groups and of brokers that end with TIMED_OUT. A JoinGroup may
+take the member's `max.poll.interval.ms` and JOIN_EXTRA_US, any other request of a member
+`request.timeout.ms`; a broker's Fetch of metadata `controller.quorum.fetch.timeout.ms`, that of a
+follower `replica.socket.timeout.ms`, any other request of it REQUEST_TIMEOUT_US. Such a request was
+sent while nothing was broken, over a connection that no fault had broken, if the time without a
+fault is at least twice as long: whatever was lost before it had timed out by then, and its
+connection was closed. A Fetch of a broker whose timeout is not twice its wait is not judged: it may
+time out where nothing is new. Where the answer waits for an append (APPENDING), every replica must
+have had the time to get into its ISR again besides (`isr_recovery_us`).
 """
 
 from chaos.checkers.base import Checker
-from chaos.checkers.context import CheckContext, GroupExpectation
+from chaos.checkers.context import REQUEST_TIMEOUT_US, CheckContext, GroupExpectation
 from chaos.checkers.evidence.board import Evidence
 from chaos.checkers.evidence.faults_in_force import FAULT_KINDS
 from protocol.api import Api
@@ -36,7 +39,7 @@ APPENDING = frozenset(
 
 
 class Answers(Checker):
-    """No request of a member times out while nothing is broken."""
+    """No request of a member or a broker times out while nothing is broken."""
 
     name = "answers"
     promise = "a request that a member sends while nothing is broken is answered before its timeout"
@@ -57,11 +60,18 @@ class Answers(Checker):
         if row.kind == TraceKind.RUN_STAGE:
             self._stages += 1
             return
+        if row.kind != TraceKind.REQUEST_FAILED or row.error != TIMED_OUT:
+            return
         group_id = self._group_of.get(row.node)
-        if row.kind != TraceKind.REQUEST_FAILED or row.error != TIMED_OUT or group_id is None:
+        if group_id is not None:
+            timeout_us = _timeout_us(self.context.groups[group_id], row.api)
+        elif row.node.startswith("broker-"):
+            timeout_us = self.context.broker_timeouts_us.get(row.cause or "", REQUEST_TIMEOUT_US)
+            if timeout_us < 2 * self.context.broker_waits_us.get(row.cause or "", 0):
+                return
+        else:
             return
         self._timed_out += 1
-        timeout_us = _timeout_us(self.context.groups[group_id], row.api)
         quiet_since_us = self._faults.quiet_since_us
         if quiet_since_us is None:
             return
@@ -75,7 +85,7 @@ class Answers(Checker):
             f"although nothing has been broken for {seconds(row.time_us - quiet_since_us)}",
             [row],
             group=group_id,
-            partition=self.context.groups[group_id].offsets_partition,
+            partition=None if group_id is None else self.context.groups[group_id].offsets_partition,
         )
 
     def finish(self) -> CheckReport:

@@ -45,6 +45,19 @@ class GroupExpectation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerExpectation:
+    """What a checker may expect of one producer.
+
+    Units: `period_us` is the time between two records, with linger.ms.
+    """
+
+    name: str
+    topic: str
+    period_us: int
+    request_timeout_us: int = 30_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CheckContext:
     """What the checkers know of the experiment beside its trace.
 
@@ -53,7 +66,10 @@ class CheckContext:
     `leader_balance_us` the interval in which preferred leaders are elected, None for never;
     `recovery_timeout_us` how long the run waits for what recovers after the groups do. The timeout
     of a transaction is the longest of any member. `start_bound_us` is the time in which a cluster
-    comes to its steady state, None where time is real: a machine may be slow.
+    comes to its steady state, None where time is real: a machine may be slow. `broker_timeouts_us`
+    are those of a broker's requests by the purpose of their connection, where another than
+    REQUEST_TIMEOUT_US, `broker_waits_us` how long such a request lets its server wait.
+    Shape: `in_virtual_time` every row of every node is there, and in the order of the run.
     """
 
     groups: dict[str, GroupExpectation] = field(default_factory=dict)
@@ -65,6 +81,10 @@ class CheckContext:
     group_max_size: int = 2_147_483_647
     leader_balance_us: int | None = None
     start_bound_us: int | None = None
+    in_virtual_time: bool = False
+    broker_timeouts_us: dict[str, int] = field(default_factory=dict)
+    broker_waits_us: dict[str, int] = field(default_factory=dict)
+    producers: tuple[ProducerExpectation, ...] = ()
     recovery_timeout_us: int = 0
     transaction_timeout_us: int = 60_000_000
     transaction_cleanup_us: int = 10_000_000

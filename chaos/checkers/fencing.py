@@ -15,7 +15,9 @@ What a broker has cut off its own log is gone there, whatever its later epochs h
 offsets the same process truncated is never acknowledged. By epochs alone the next append, which
 takes the offsets again, would hide the loss.
 
-Nor does a broker load or unload a partition as of an older epoch than it knew (`late_notices`).
+Nor does a broker load or unload a partition as of an older epoch than it knew (`late_notices`), nor
+lead one in an epoch that the controller did not give it. (The latter in virtual time alone, where
+no row is missing.)
 
 A run in which no old leader tried to append has not put fencing to the test, and does not pass the
 check. So attempts are counted: appends of an older epoch that were begun, or still waited for their
@@ -96,7 +98,8 @@ class Fencing(Checker):
         "under the older one; no broker acknowledges an append whose offsets it truncated; this "
         "fences appends to __consumer_offsets, that is commits and "
         "assignments: what members process is never fenced; and no broker loads or unloads a "
-        "partition of it as of an older epoch than it knew"
+        "partition of it as of an older epoch than it knew, or leads one in an epoch that the "
+        "controller did not give it"
     )
     kinds = frozenset(
         {
@@ -147,6 +150,8 @@ class Fencing(Checker):
         epoch = self._epochs.setdefault(row.partition, {}).setdefault(row.leader_epoch, _Epoch())
         append = (row.node, row.incarnation, row.partition, row.correlation_id)
         life = (row.node, row.incarnation, row.partition)
+        if row.kind == TraceKind.BECAME_LEADER and self.context.in_virtual_time:
+            self._was_elected(row, row.partition)
         if row.kind == TraceKind.BECAME_LEADER:
             self._leads[life] = row.leader_epoch
             self._became_leader(epoch, row)
@@ -170,6 +175,17 @@ class Fencing(Checker):
                 self._append_acknowledged(epochs.setdefault(under, _Epoch()), started, row)
                 if len(epochs) > 1:
                     self._announce(row.partition, of_epoch=under)
+
+    def _was_elected(self, row: TraceRow, partition: str) -> None:
+        """Report a leader that the controller never elected."""
+        elections = self._elections.get(partition, [])
+        if not any((e.peer, e.leader_epoch) == (row.node, row.leader_epoch) for e in elections):
+            self.found(
+                f"{partition}: {row.node} leads it in epoch {row.leader_epoch}, which the "
+                "controller did not give it",
+                [*elections[-1:], row],
+                partition=partition,
+            )
 
     def _noticed(self, row: TraceRow) -> None:
         overtaken = self._late_notices.observe(row)

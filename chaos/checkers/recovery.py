@@ -14,11 +14,13 @@ Judged from healing on. Each wait runs from the last row that begins it anew, an
    lost on a connection that nobody knows to be dead.
 4. An offset that a transaction committed is stable, or forgotten, in the same time after the
    transaction's end was decided.
+5. A producer has a record acknowledged: in the time between two records, two of its requests and
+   SLACK_US, where every partition of its topic has all of its replicas in sync.
 
-3 and 4 are judged while every partition is whole, as 1 means it, and not of a partition that lost
-data with its last replica (`lost_data`): a transaction may have lost its end with it. Nothing is
-judged that the end of the run cuts short; a run with a `recovery_timeout` goes on until nothing is
-left to wait for.
+3, 4 and 5 are judged while every partition is whole, as 1 means it, and not of a partition that
+lost data with its last replica (`lost_data`): a transaction may have lost its end with it. Nothing
+is judged that the end of the run cuts short; a run with a `recovery_timeout` goes on until nothing
+is left to wait for.
 """
 
 from collections.abc import Iterator
@@ -36,6 +38,8 @@ from results_schema.results import CheckReport
 
 ANSWER_US = REQUEST_TIMEOUT_US + 5_000_000
 """Time in which a request between servers is answered, or given up and sent again."""
+SLACK_US = 10_000_000
+"""Lookups, retries and new connections in a healthy cluster."""
 HEALED_STAGE = "liveness"
 
 
@@ -68,9 +72,18 @@ class Recovery(Checker):
     promise = (
         "after healing, every partition has a leader and every living replica in its ISR, "
         "preferred leaders lead where they are asked to, and no transaction and no offset of one "
-        "waits for its end, each within the time that the settings allow"
+        "waits for its end, and producers have records acknowledged, each within the time that "
+        "the settings allow"
     )
-    kinds = frozenset({TraceKind.RUN_STAGE, *REPLICA_KINDS, *OPEN_KINDS, *LOSS_KINDS})
+    kinds = frozenset(
+        {
+            TraceKind.RUN_STAGE,
+            TraceKind.RECORDS_PRODUCED,
+            *REPLICA_KINDS,
+            *OPEN_KINDS,
+            *LOSS_KINDS,
+        }
+    )
 
     def __init__(self, context: CheckContext, evidence: Evidence | None = None) -> None:
         super().__init__(context, evidence)
@@ -82,6 +95,7 @@ class Recovery(Checker):
         self._whole_since_us = 0  # when the last partition became whole
         self._lacking: dict[str, _Wait] = {}  # partitions that are not whole
         self._elsewhere: dict[str, _Wait] = {}  # partitions that the preferred leader does not lead
+        self._silent = {each.name: each for each in context.producers}  # since healing
         self._judged = 0
         self._not_watched = 0
         self._slowest_us = 0
@@ -100,6 +114,9 @@ class Recovery(Checker):
                     self._look(partition, row)
             elif stage == "stopping":
                 self._end(row.time_us)
+        elif row.kind == TraceKind.RECORDS_PRODUCED:
+            if self._healed is not None:
+                self._silent.pop(row.node, None)
         elif self._healed is not None and row.kind in REPLICA_KINDS:
             if row.partition is not None:
                 self._look(row.partition, row)
@@ -227,6 +244,7 @@ class Recovery(Checker):
         if not self._lacking:
             yield from self._unended()
             yield from self._unstable_offsets()
+            yield from self._silent_producers()
 
     def _from_us(self, *rows: TraceRow | None) -> int:
         """Return since when something could end: all is healed and whole, and the rows are past."""
@@ -274,6 +292,25 @@ class Recovery(Checker):
                 evidence=(row, state),
                 group=group_id,
                 partition=expected.offsets_partition,
+            )
+
+    def _silent_producers(self) -> Iterator[_Open]:
+        if self._healed is None:
+            return
+        for each in self._silent.values():
+            of_topic = [
+                known
+                for name, known in self._replicas.partitions.items()
+                if name.rpartition("-")[0] == each.topic
+            ]
+            if any(len(known.in_sync) < len(known.replicas) for known in of_topic):
+                continue
+            bound_us = each.period_us + 2 * each.request_timeout_us + SLACK_US
+            yield _Open(
+                until_us=self._from_us() + bound_us,
+                name=f"{each.name} has had nothing acknowledged since healing",
+                what=f"{each.name} has had no record of {each.topic} acknowledged",
+                evidence=(),
             )
 
     # -- the end ------------------------------------------------------------------------------

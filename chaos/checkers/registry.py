@@ -8,7 +8,12 @@ from dataclasses import replace
 
 from chaos.checkers.answers import Answers
 from chaos.checkers.base import Checker, FindingSink
-from chaos.checkers.context import CheckContext, GroupExpectation, isr_recovery_us
+from chaos.checkers.context import (
+    CheckContext,
+    GroupExpectation,
+    ProducerExpectation,
+    isr_recovery_us,
+)
 from chaos.checkers.durable_commits import DurableCommits
 from chaos.checkers.evidence.board import Evidence
 from chaos.checkers.fencing import Fencing
@@ -20,6 +25,8 @@ from chaos.checkers.processing import Processing
 from chaos.checkers.readers import Readers
 from chaos.checkers.recovery import Recovery
 from chaos.experiment.structs import Experiment, group_partition, microseconds, to_cluster_spec
+from cluster.broker.control.metadata_fetcher import MAX_WAIT_MS as METADATA_WAIT_MS
+from cluster.host.connection_purposes import METADATA, REPLICA_FETCHER
 from cluster.spec import ConsumerSpec
 from protocol.ids import offsets_partition, transaction_partition
 from protocol.partitioner import partition_for
@@ -123,7 +130,8 @@ def context_of(
     """Return what the checkers may know of `experiment`."""
     config = experiment.cluster.config
     consumers: dict[str, list[ConsumerSpec]] = {group_id: [] for group_id in experiment.groups}
-    for consumer in to_cluster_spec(experiment).consumers:
+    spec = to_cluster_spec(experiment)
+    for consumer in spec.consumers:
         consumers[consumer.group_id].append(consumer)
     return CheckContext(
         groups={
@@ -147,6 +155,25 @@ def context_of(
         liveness_timeout_us=microseconds(experiment.run.liveness_timeout),
         clock_error_us=clock_error_us,
         start_bound_us=start_bound_us(experiment) if in_virtual_time else None,
+        in_virtual_time=in_virtual_time,
+        broker_timeouts_us={
+            METADATA: config.controller_quorum_fetch_timeout_ms * MS,
+            REPLICA_FETCHER: config.replica_socket_timeout_ms * MS,
+        },
+        broker_waits_us={
+            METADATA: METADATA_WAIT_MS * MS,
+            REPLICA_FETCHER: config.replica_fetch_wait_max_ms * MS,
+        },
+        producers=tuple(
+            ProducerExpectation(
+                name=producer.name,
+                topic=producer.topic,
+                period_us=round((1_000 * MS) / producer.records_per_second)
+                + producer.config.linger_ms * MS,
+                request_timeout_us=producer.config.request_timeout_ms * MS,
+            )
+            for producer in spec.producers
+        ),
         isr_recovery_us=isr_recovery_us(config),
         group_max_size=config.group_max_size,
         leader_balance_us=config.leader_imbalance_check_interval_seconds * 1_000_000

@@ -37,7 +37,10 @@ _CARRIED_OUT = ("CompleteCommit", "CompleteAbort")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrongEnd:
-    """A group did not do what was decided. Shape: `evidence` holds the decisions and the end."""
+    """A group did not do what was decided, or could not know whose end it is.
+
+    Shape: `evidence` holds the decisions and the end.
+    """
 
     summary: str
     evidence: list[TraceRow]
@@ -76,6 +79,9 @@ class TransactionEnds:
         self._ends: deque[_End] = deque()  # not judged yet
         self._loaded_us: dict[str, int] = {}  # broker -> its last load
         self._ended_us: dict[tuple[str, int], int] = {}  # (group, producer id): the last end
+        self._given: dict[
+            int, TraceRow
+        ] = {}  # producer id -> the first row of its transactional id
         self.late: list[TraceRow] = []
         """First offsets of transactions that ended with what another's late end said."""
 
@@ -86,6 +92,15 @@ class TransactionEnds:
             return
         detail = detail_of(row)
         producer_id = detail["producer_id"]
+        if row.kind == TraceKind.TRANSACTION_STATE:
+            first = self._given.setdefault(producer_id, row)
+            if detail_of(first)["transactional_id"] != detail["transactional_id"]:
+                self._given[producer_id] = row
+                yield WrongEnd(
+                    summary=f"producer id {producer_id} was given to two transactional ids: whose "
+                    "transaction ends, nobody can tell",
+                    evidence=[first, row],
+                )
         match row.kind:
             case TraceKind.TRANSACTION_STATE if detail["to"] in (_COMMIT, _ABORT):
                 known = self._decisions.setdefault(producer_id, deque(maxlen=MAX_KEPT_DECISIONS))

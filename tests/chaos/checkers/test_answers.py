@@ -24,6 +24,8 @@ def check(rows: Rows) -> CheckReport:
                 )
             },
             isr_recovery_us=30_000_000,
+            broker_timeouts_us={"metadata": 2_000_000, "replica-fetcher": 900_000},
+            broker_waits_us={"metadata": 500_000, "replica-fetcher": 500_000},
         )
     )
     for row in rows.rows:
@@ -40,7 +42,9 @@ def after_a_fault() -> Rows:
     return rows
 
 
-def timed_out(rows: Rows, time_s: float, api: str, *, node: str = C0) -> None:
+def timed_out(
+    rows: Rows, time_s: float, api: str, *, node: str = C0, cause: str | None = None
+) -> None:
     rows.add(
         time_s,
         node,
@@ -48,6 +52,7 @@ def timed_out(rows: Rows, time_s: float, api: str, *, node: str = C0) -> None:
         peer="broker-0",
         api=api,
         correlation_id=1,
+        cause=cause,
         group="g",
         error="TIMED_OUT",
     )
@@ -81,8 +86,19 @@ def test_request_may_time_out_while_something_is_broken() -> None:
     assert report.seen == {"requests_timed_out": 1}
 
 
-def test_only_members_are_judged() -> None:
-    """How long others wait is not known here."""
+@pytest.mark.parametrize(
+    ("purpose", "late_s"), [("metadata", 4.1), ("replica-fetcher", None), ("heartbeat", 60.1)]
+)
+def test_request_of_a_broker_is_judged_by_its_purpose(purpose: str, late_s: float | None) -> None:
+    """Planted bug: a Fetch of metadata that is parked and forgotten."""
+    for after_s, is_late in ((late_s or 100, late_s is not None), (3.9, False)):
+        rows = after_a_fault()
+        timed_out(rows, 30 + after_s, "Fetch", node="broker-1", cause=purpose)
+        assert bool(check(rows).findings) == is_late
+
+
+def test_others_are_not_judged() -> None:
+    """How long they wait is not known here."""
     rows = after_a_fault()
     timed_out(rows, 200, "Fetch", node="producer-0")
 

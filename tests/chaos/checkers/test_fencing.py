@@ -401,3 +401,33 @@ def test_loads_and_unloads_in_the_order_of_epochs_pass() -> None:
     rows.add(6, "broker-0", unloaded, incarnation=1, partition=OFFSETS_0, leader_epoch=1)
 
     assert check(rows).findings_total == 0
+
+
+@pytest.mark.parametrize(
+    ("elected", "epoch", "is_found"),
+    [("broker-1", 1, False), ("broker-2", 1, True), ("broker-1", 2, True), (None, 0, True)],
+)
+def test_leader_that_the_controller_did_not_elect_is_found(
+    elected: str | None, epoch: int, is_found: bool
+) -> None:
+    """Planted bug: a broker that leads what it was not given. Only where no row is missing."""
+    rows = Rows()
+    if elected is not None:
+        rows.add(
+            1,
+            "controller-100",
+            TraceKind.LEADER_ELECTED,
+            partition=OFFSETS_0,
+            leader_epoch=epoch,
+            peer=elected,
+            detail={"isr": [1, 2], "reason": "test"},
+        )
+    rows.leads(2, "broker-1", 1, 0)
+
+    assert not check(rows).findings
+    found = check(rows, CheckContext(in_virtual_time=True)).findings
+    assert bool(found) == is_found
+    if is_found:
+        assert (
+            "broker-1 leads it in epoch 1, which the controller did not give it" in found[0].summary
+        )

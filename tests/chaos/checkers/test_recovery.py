@@ -2,7 +2,7 @@
 
 import pytest
 
-from chaos.checkers.context import CheckContext, GroupExpectation
+from chaos.checkers.context import CheckContext, GroupExpectation, ProducerExpectation
 from chaos.checkers.recovery import ANSWER_US, Recovery
 from protocol.trace import TraceKind
 from results_schema.results import CheckOutcome, CheckReport
@@ -12,7 +12,9 @@ T0 = "t-0"
 TXN = "__transaction_state-0"
 
 
-def checker(*, balance_s: int | None = None, recovery_s: int = 120) -> Recovery:
+def checker(
+    *, balance_s: int | None = None, recovery_s: int = 120, with_producer: bool = False
+) -> Recovery:
     return Recovery(
         CheckContext(
             groups={
@@ -26,6 +28,13 @@ def checker(*, balance_s: int | None = None, recovery_s: int = 120) -> Recovery:
             isr_recovery_us=30_000_000,
             leader_balance_us=None if balance_s is None else balance_s * 1_000_000,
             recovery_timeout_us=recovery_s * 1_000_000,
+            producers=(
+                ProducerExpectation(
+                    name="producer-0", topic="t", period_us=1_000_000, request_timeout_us=5_000_000
+                ),
+            )
+            if with_producer
+            else (),
             transaction_timeout_us=10_000_000,
             transaction_cleanup_us=1_000_000,
         )
@@ -316,3 +325,33 @@ def test_run_that_never_heals_judges_nothing() -> None:
 
     assert report.outcome is CheckOutcome.NOTHING_SEEN
     assert report.note == "the run never came to healing"
+
+
+@pytest.mark.parametrize(
+    ("acknowledged", "is_whole", "is_found"),
+    [(False, True, True), (True, True, False), (False, False, False)],
+)
+def test_producer_of_which_nothing_is_acknowledged_is_found(
+    acknowledged: bool, is_whole: bool, is_found: bool
+) -> None:
+    """Planted bug: a producer that never sends again. A topic that is not whole excuses it."""
+    rows = cluster()
+    rows.stage(40, "liveness")
+    if not is_whole:
+        rows.add(41, "controller-0", TraceKind.BROKER_FENCED, peer="broker-2")
+        isr(rows, 41, T0, [0, 1])
+    if acknowledged:
+        rows.add(
+            45,
+            "producer-0",
+            TraceKind.RECORDS_PRODUCED,
+            partition=T0,
+            offset=1,
+            detail={"count": 1},
+        )
+
+    report = check(end(rows, 40 + 1 + 10 + 10 + 1), checker(with_producer=True))
+
+    assert bool(report.findings) == is_found
+    if is_found:
+        assert "producer-0 has had no record of t acknowledged" in report.findings[0].summary

@@ -243,3 +243,25 @@ def test_wrong_end_after_the_one_before_had_ended_has_no_excuse() -> None:
     completed(rows, 10.05, committed=False)
 
     assert check(late_end(rows, loaded_s=10.5)).findings
+
+
+def test_producer_id_that_was_given_twice_is_found() -> None:
+    """Planted bug: blocks of producer ids that overlap."""
+    rows = Rows()
+    decided(rows, 10, COMMIT)
+    rows.add(
+        11,
+        "broker-1",
+        TraceKind.TRANSACTION_STATE,
+        partition="__transaction_state-1",
+        detail={
+            "transactional_id": "consumer-g-1",
+            "producer_id": 0,
+            "from": "Empty",
+            "to": "Ongoing",
+        },
+    )
+
+    (finding,) = check(rows).findings
+
+    assert "producer id 0 was given to two transactional ids" in finding.summary
