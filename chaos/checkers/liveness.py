@@ -323,7 +323,7 @@ class Liveness(Checker):
             return self.report(
                 judged=0,
                 seen={"groups": 0},
-                note="the run never came to healing",
+                note="the run was over before it could be judged after healing",
                 inconclusive=True,
             )
         judgement = self._judgement or self._judge_groups(self._healed)

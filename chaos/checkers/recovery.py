@@ -338,7 +338,7 @@ class Recovery(Checker):
             self._end(self._last_us)
         note = ""
         if self._healed is None:
-            note = "the run never came to healing"
+            note = "the run was over before it could be judged after healing"
         elif self._not_watched:
             note = f"{self._not_watched} not whole at the end of the run, within their time"
         elif not self._judged:

@@ -15,7 +15,7 @@ from coordlab.console import clock_seconds, print_lines
 from coordlab.views.check_view import print_checks
 from pipeline.summary.caveats import caveats_of, pass_text
 from pipeline.summary.felt import Felt
-from pipeline.summary.figures import HEADER, Chain, FaultSummary, RunSummary
+from pipeline.summary.figures import HEADER, Chain, FaultSummary, RunSummary, same_gaps
 from pipeline.summary.outcomes import listed
 from pipeline.summary.story import (
     CHAIN_HEADINGS,
@@ -60,6 +60,8 @@ _FAULT_COLUMNS = {
     "commit gap": "commit gap",
 }
 """Headings of the table of many faults, and the measures in it."""
+_GAPS = ("commit gap", "processing gap")
+"""Gaps into which several faults may fall."""
 _SUBJECTS = {"member": "per member", "partition": "per partition", "group": "per group"}
 """Whose a gap is."""
 
@@ -166,8 +168,19 @@ def _print_fault_table(console: Console, faults: Sequence[FaultSummary]) -> None
         console.print(_fault_table(faults[:_MAX_FAULTS_TOLD]))
     said = "longest of each; kept: members with the same id and generation after it"
     print_lines(console, [said], style="dim")
+    print_lines(console, _same_gap_lines(faults[:_MAX_FAULTS_TOLD]))
     if len(faults) > _MAX_FAULTS_TOLD:
         print_lines(console, [f"and {len(faults) - _MAX_FAULTS_TOLD:,} more: table figures"])
+
+
+def _same_gap_lines(faults: Sequence[FaultSummary]) -> Iterator[str]:
+    """Yield which faults fell into a gap that an earlier one's figures show already."""
+    for measure in _GAPS:
+        by_first: dict[str, list[str]] = {}
+        for fault, first in same_gaps(faults, measure).items():
+            by_first.setdefault(first, []).append(fault)
+        for first, later in by_first.items():
+            yield f"the {measure} after {listed(later)} is the one after {first}"
 
 
 def _fault_line(fault: FaultSummary) -> str:
@@ -231,6 +244,7 @@ def _print_felt(console: Console, summary: RunSummary) -> None:
     for fault in in_full:
         narrow = console.width < _NARROW
         console.print(_phase_table(fault, "gap", felt_after(fault), narrow=narrow))
+    print_lines(console, _same_gap_lines(in_full))
     if summary.felt is not None:
         _print_felt_in_all(console, summary.felt)
 

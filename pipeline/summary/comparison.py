@@ -203,12 +203,17 @@ class _Table:
         yield self._row(None, "run", "commits that failed", "count", _if_complete(runs, errors))
 
     def _felt_rows(self) -> Iterator[ComparisonRow]:
-        """Yield what was felt over all partitions; what no run felt anything of is left out."""
+        """Yield what was felt over all partitions.
+
+        What no run felt anything of is left out, unless a 0 is asked for, too.
+        """
         bounds = [run.clock_error_us for run in self.summaries]
         groups = [None if run.felt is None else run.felt.in_all for run in self.summaries]
         for measure in FELT_MEASURES:
             spreads = [None if each is None else each.spreads.get(measure.name) for each in groups]
-            if not any(spread is not None and spread.says_something for spread in spreads):
+            known = [spread for spread in spreads if spread is not None]
+            as_zero = self.in_full and measure.if_zero and known
+            if not as_zero and not any(spread.says_something for spread in known):
                 continue
             statistics: tuple[tuple[Statistic, Callable[[Spread], int | None]], ...] = (
                 ("p50", lambda spread: spread.p50),

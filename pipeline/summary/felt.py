@@ -17,20 +17,32 @@ class FeltMeasure:
     """One figure of a partition: a column of `felt_partitions`.
 
     `is_time`: microseconds, otherwise a count. `adds_up`: a sum over partitions says something.
+    `if_zero`: a 0 is an answer, too, where figures of several seeds are put together.
     """
 
     name: str
     column: str
     is_time: bool
     adds_up: bool
+    if_zero: bool = False
 
 
 FELT_MEASURES = (
     FeltMeasure(name="without an owner", column="unowned_us", is_time=True, adds_up=True),
     FeltMeasure(
-        name="no processing despite records", column="waited_us", is_time=True, adds_up=True
+        name="no processing despite records",
+        column="waited_us",
+        is_time=True,
+        adds_up=True,
+        if_zero=True,
     ),
-    FeltMeasure(name="records processed again", column="repeated", is_time=False, adds_up=True),
+    FeltMeasure(
+        name="records processed again",
+        column="repeated",
+        is_time=False,
+        adds_up=True,
+        if_zero=True,
+    ),
     FeltMeasure(
         name="records waiting at the peak", column="lag_peak", is_time=False, adds_up=False
     ),

@@ -3,7 +3,7 @@
 Knows neither Spark nor the terminal: `summary` fills these, the command line shows them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -280,6 +280,22 @@ def find_worst(summary: RunSummary, measure: str) -> Worst | None:
         and (distribution.samples or distribution.missing)
     ]
     return max(found, key=_badness, default=None)
+
+
+def same_gaps(faults: Sequence[FaultSummary], measure: str) -> dict[str, str]:
+    """Return the faults into whose longest gap an earlier one fell as well, with that one's id.
+
+    Gaps of one length to the microsecond are one.
+    """
+    first: dict[int, str] = {}
+    found = {}
+    for fault in faults:
+        gap = fault.distribution(measure)
+        if gap is not None and gap.maximum:
+            earlier = first.setdefault(gap.maximum, fault.fault)
+            if earlier != fault.fault:
+                found[fault.fault] = earlier
+    return found
 
 
 def _badness(found: Worst) -> tuple[bool, int]:

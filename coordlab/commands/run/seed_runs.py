@@ -95,7 +95,7 @@ class SeedRun:
             more = sum(check.findings_total for check in self.results.checks) - 1
             first = f"{findings[0].check}: {findings[0].summary}" if findings else "no finding kept"
             return f"{first} (and {more:,} more)" if more > 0 else first
-        return "; ".join(self.results.reasons)
+        return "; ".join(why for why in self.results.reasons if why != self.state.value)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,6 +234,7 @@ def _figure_documents(row: ComparisonRow) -> Iterator[dict[str, object]]:
         if cell is not None and cell.median is not None:
             yield {
                 "fault": row.fault,
+                "section": row.group,
                 "group": row.group,
                 "figure": row.name,
                 "statistic": row.statistic or None,

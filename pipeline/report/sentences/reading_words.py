@@ -58,6 +58,9 @@ def _led(rows: Sequence[Row], fault: JournalEntry, run: ReportInput) -> Iterator
     longest = duration_text(max(row["gap_us"] for row in rows))
     were = "was" if len(subjects) == 1 else "were"
     begins = fill_sentence("{} (up to {}) {} led by {}", and_list(subjects), longest, were, broker)
+    if fault.fault == "pause":
+        yield _paused(rows, fault, run, begins)
+        return
     if fault.fault != "cut":
         yield fill_sentence("{}: nobody could fetch them until another broker led them.", begins)
         return
@@ -82,6 +85,36 @@ def _led(rows: Sequence[Row], fault: JournalEntry, run: ReportInput) -> Iterator
     )
 
 
+def _paused(rows: Sequence[Row], fault: JournalEntry, run: ReportInput, begins: Markup) -> Markup:
+    """Tell what kept clients from the new leader: the stopped one breaks no connection."""
+    resumed_us = fault.healed_at_us
+    if resumed_us is None or not all(row["after_us"] >= resumed_us for row in rows):
+        return fill_sentence(
+            "{}: requests to it were not answered, until clients turned to another leader.", begins
+        )
+    fenced_us = min(_decided(fault, run), default=resumed_us)
+    unaware = Markup("")
+    if fenced_us < resumed_us:
+        unaware = fill_sentence(
+            "; that the controller had fenced it {} they could not know", at_moment(fenced_us)
+        )
+    return fill_sentence(
+        "{}: producers and members had asked it, and waited for its answers until it went on {}{}.",
+        begins,
+        at_moment(resumed_us),
+        unaware,
+    )
+
+
+def _decided(fault: JournalEntry, run: ReportInput) -> list[int]:
+    """Return when the controller gave partitions of offsets to others because of a fault."""
+    return [
+        row["decided_us"]
+        for row in run.tables.rows("broker_phases")
+        if row["fault"] == fault.fault_id and row["decided_us"] is not None
+    ]
+
+
 def _new_owners(rows: Sequence[Row], run: ReportInput) -> tuple[tuple[str, ...], int] | None:
     """Return who was given each of the partitions just before its gap ended, and when first."""
     found: list[Row] = []
@@ -104,11 +137,7 @@ def _new_owners(rows: Sequence[Row], run: ReportInput) -> tuple[tuple[str, ...],
 
 def _others(rows: Sequence[Row], fault: JournalEntry, run: ReportInput) -> Iterator[Markup]:
     """Tell what partitions waited for that other brokers led."""
-    decided = [
-        row["decided_us"]
-        for row in run.tables.rows("broker_phases")
-        if row["fault"] == fault.fault_id and row["decided_us"] is not None
-    ]
+    decided = _decided(fault, run)
     if not rows or not decided:
         return
     fenced_us, last_us = min(decided), max(row["after_us"] for row in rows)

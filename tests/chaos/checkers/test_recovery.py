@@ -324,7 +324,7 @@ def test_run_that_never_heals_judges_nothing() -> None:
     report = check(end(rows, 300))
 
     assert report.outcome is CheckOutcome.NOTHING_SEEN
-    assert report.note == "the run never came to healing"
+    assert report.note == "the run was over before it could be judged after healing"
 
 
 @pytest.mark.parametrize(

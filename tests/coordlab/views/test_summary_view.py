@@ -9,7 +9,14 @@ from rich.console import Console
 
 from coordlab.views.summary_view import print_phases, print_summary
 from pipeline.summary.felt import Felt, FeltGroup, Spread
-from pipeline.summary.figures import MEASURES, Chain, Distribution, FaultSummary, RunSummary
+from pipeline.summary.figures import (
+    MEASURES,
+    Chain,
+    Distribution,
+    FaultSummary,
+    RunSummary,
+    same_gaps,
+)
 from pipeline.summary.outcomes import (
     CommitErrors,
     Coordinators,
@@ -299,7 +306,23 @@ def test_many_faults_are_a_line_each() -> None:
     lines = page(run_summary(*faults)).splitlines()
     row = "11.250 s broker-2 158 us 51.2 ms 6.74 ms 691 ms 0 6/6"
     assert [" ".join(line.split()) for line in lines].count(row) == 3
-    assert len(lines) == 6
+    assert " ".join("".join(lines[-2:]).split()) == (
+        "the commit gap after controlled_shutdown-1 and 2 is the one after controlled_shutdown-0"
+    )
+    assert len(lines) == 8
+
+
+def test_gap_into_which_several_faults_fell_is_said_to_be_one() -> None:
+    """Five crashes in one gap are not five gaps of its length."""
+    faults = [
+        fault_summary(f"crash-{nth}", values={"commit gap": gap_us, "processing gap": 1_000 * nth})
+        for nth, gap_us in enumerate((300_000, 154_450_000, 154_450_000, 154_450_000, 0))
+    ]
+    assert same_gaps(faults, "commit gap") == {"crash-2": "crash-1", "crash-3": "crash-1"}
+    assert same_gaps(faults, "processing gap") == {}
+    assert "the commit gap after crash-2 and 3 is the one after crash-1" in page(
+        run_summary(*faults)
+    )
 
 
 @pytest.mark.parametrize("chain", ["broker", "client", "gap"])

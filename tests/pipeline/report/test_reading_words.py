@@ -88,6 +88,26 @@ def test_cut_off_leader_without_new_owners_is_given_no_end() -> None:
     assert "given them" not in told
 
 
+PAUSED = {"fault": "pause", "links": None, "in_force_until_us": 30 * S}
+
+
+def test_clients_of_a_paused_leader_wait_until_it_goes_on() -> None:
+    """It breaks no connection: another leader is elected long before anybody asks it."""
+    told = _why([OWNED], **PAUSED, healed_at_us=64 * S)
+    assert told is not None
+    assert (
+        "orders-2 (up to 54.00 s) was led by broker-2: producers and members had asked it, and "
+        "waited for its answers until it went on at 64.000 s; that the controller had fenced it at "
+        "17.790 s they could not know."
+    ) in told
+
+
+def test_clients_that_give_a_paused_leader_up_turn_to_another() -> None:
+    told = _why([OWNED], **PAUSED, healed_at_us=80 * S)
+    assert told is not None
+    assert "requests to it were not answered, until clients turned to another leader." in told
+
+
 def test_gap_of_a_fault_that_holds_up_no_leader_is_not_explained() -> None:
     """A leadership move stops nobody: its gap has another cause."""
     assert _why([OWNED], fault="leadership_move") is None

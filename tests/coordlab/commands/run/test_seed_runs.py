@@ -11,6 +11,7 @@ from rich.console import Console
 from chaos.results.run_directory import PastRun
 from coordlab.commands.run.seed_runs import SeedRun, SeedRuns, SeedState
 from coordlab.commands.run.seeds_view import print_seed_figures, print_seed_runs
+from pipeline.summary.felt import Felt, FeltGroup, Spread
 from pipeline.summary.figures import RunSummary
 from results_schema.results import CheckOutcome, CheckReport, Finding, RunOutcome, Verdict
 from tests.support.builders.past_runs import past_run, results
@@ -126,6 +127,35 @@ def test_each_figure_is_a_median_with_its_range() -> None:
     assert max(map(len, shown.splitlines())) <= 80
 
 
+def test_figure_that_is_zero_in_all_seeds_is_an_answer() -> None:
+    """Whether records wait or are processed again is asked: a row that is missing says nothing."""
+    zero = Spread(samples=2, missing=0, p50=0, p90=None, maximum=0, total=0)
+    names = ("without an owner", "no processing despite records", "records processed again")
+    group = FeltGroup(
+        partitions=2,
+        rebalances=0,
+        moved=0,
+        came_back=0,
+        sent_away=0,
+        spreads=dict.fromkeys(names, zero),
+    )
+    felt = Felt(in_all=group, groups={"g": group})
+    seeds = [
+        replace(run, summary=replace(run.summary, felt=felt))
+        for run in (seed_run(1), seed_run(2))
+        if run.summary is not None
+    ]
+    lines = [" ".join(line.split()) for line in printed(runs(*seeds)).splitlines()]
+    assert "no processing despite records 0 0 0" in lines
+    assert "records processed again 0 0 0" in lines
+    assert not any(line.startswith("without an owner") for line in lines)
+
+
+def test_interrupted_seed_says_so_once() -> None:
+    run = seed_run(6, outcome=RunOutcome.INTERRUPTED, reasons=("interrupted",))
+    assert run.why == ""
+
+
 def test_run_to_look_at_is_the_first_violated_one() -> None:
     found = runs(seed_run(1), VIOLATED, seed_run(6, Verdict.VIOLATED))
     chosen = found.chosen({})
@@ -165,6 +195,7 @@ def test_document_has_figures_and_every_seed(tmp_path: Path) -> None:
     )
     assert detect == {
         "fault": "crash",
+        "section": "broker",
         "group": "broker",
         "figure": "detect",
         "statistic": "max",
