@@ -90,7 +90,7 @@ class SpaceDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Settings that are drawn together, because they must fit: a name, and its sets of values."""
     faults: FaultSpace
     """What is broken."""
-    mutated: Share = 0.25
+    mutated: Share = 0.4
     """How many seeds change a plan that reached something rare, instead of drawing one."""
     minimum: Minimum = Minimum()
     """What each run must have done."""

@@ -224,6 +224,20 @@ def test_exploration_can_be_made_longer(command_line: CommandLine) -> None:
     assert sorted(played(path)) == [40, 41, 42]
 
 
+def test_exploration_goes_on_with_the_share_of_mutated_seeds_that_it_began_with(
+    command_line: CommandLine,
+) -> None:
+    command_line.run("explore", "reference", *HERE, "--count", "1", "--mutated", "30")
+    path = latest(command_line, "reference")
+    assert open_exploration(path).manifest.mutated_percent == 30
+
+    refused = command_line.run("explore", "--resume", str(path), *HERE, "--mutated", "10")
+
+    assert refused.returncode == 254
+    assert "was begun with --mutated 30.0, and goes on with it; got 10.0" in refused.stderr
+    assert results_of(path)["guided"]["mutated_runs"] == 0  # nothing is known yet
+
+
 def test_exploration_is_not_gone_on_with_when_its_space_changed(command_line: CommandLine) -> None:
     space = unguarded(command_line)
     command_line.run("explore", space, *HERE, "--count", "1")

@@ -49,6 +49,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (("explore", "refrence"), "did you mean `reference`?"),
         (("explore", "reference", "--count", "0"), "--count"),
         (("explore", "reference", "--recheck", "101"), "--recheck"),
+        (("explore", "reference", "--mutated", "101"), "--mutated"),
         (("explore", "reference", "--time-limit", "5"), "such as `90s` or `5m`, got `5`"),
         (("explore", "--resume", "nowhere"), "nowhere holds no exploration"),
         (("explore", "reference", "more"), "more"),

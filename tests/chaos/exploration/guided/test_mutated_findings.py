@@ -1,17 +1,22 @@
 """What a mutated seed found can be played again: by its file, and by its lineage."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from chaos.experiment.loader import load_experiment
-from chaos.exploration.batches import play_seed
+from chaos.exploration.batches import play_seed, play_seeds
 from chaos.exploration.finding_files import finding_text
+from chaos.exploration.guided.guidance import Guidance
 from chaos.exploration.guided.lineage import grow
-from chaos.exploration.play import PlayedFinding, play
-from chaos.exploration.running_totals import FindingGroup
+from chaos.exploration.play import PlayedFinding, PlayedRun, play
+from chaos.exploration.running_totals import FindingGroup, Tally
+from chaos.exploration.search import Limits, Search
 from chaos.exploration.signature import Signature
 from chaos.exploration.space import load_space
+from chaos.exploration.store import ExplorationRecord, PlayedSeeds
+from cluster.fan_out import ThisProcess
 from coordlab.schedules import named_schedule
 
 LINEAGE = (1, 7, 5)
@@ -42,3 +47,35 @@ def test_lineage_on_the_command_line_is_the_mutated_schedule() -> None:
 
     assert (schedule.experiment, schedule.seed) == (grown.experiment, grown.network_seed)
     assert schedule.name == "1-7-5 --space reference"
+
+
+@pytest.mark.slow
+def test_mutated_runs_of_a_cluster_are_the_same_in_one_go_and_in_two() -> None:
+    """Small blocks, so that few runs are enough; some of them are played twice as well."""
+    space = load_space("reference")
+
+    def search(count: int, before: list[ExplorationRecord]) -> list[ExplorationRecord]:
+        tally, guidance = Tally(20), Guidance(0.9, block=3)
+        for record in before:
+            tally.take(record)
+            guidance.take(record)
+        written = [*before]
+        Search(
+            tally,
+            ThisProcess(partial(play_seeds, space)),
+            Limits(count=count),
+            clock=lambda: 0.0,
+            write=written.append,
+            guidance=guidance,
+        ).run()
+        assert (tally.differences, tally.broken, tally.runs) == ([], {}, count)
+        return written
+
+    def runs_in(records: list[ExplorationRecord]) -> dict[int, PlayedRun]:
+        played = [each for each in records if isinstance(each, PlayedSeeds)]
+        return {run.seed: run for record in played for run in record.runs}
+
+    whole = runs_in(search(14, []))
+    assert runs_in(search(14, search(8, []))) == whole
+    mutated = [run for run in whole.values() if run.lineage]
+    assert len(mutated) > 3
