@@ -31,6 +31,17 @@ def apply_overrides(root: Item, overrides: Sequence[str]) -> list[Problem]:
                 )
             )
             continue
+        if not text.strip():
+            problems.append(
+                Problem(
+                    file="--var",
+                    line=None,
+                    path=dotted,
+                    message="has no value",
+                    expected="one, or `null` for nothing",
+                )
+            )
+            continue
         steps = resolve_path(dotted, root, Experiment)
         if isinstance(steps, Problem):
             problems.append(steps)

@@ -62,5 +62,6 @@ def analyze_command(
         print_phases(console, summary)
         print_path(console, "tables", summary.directory / "tables")
     if len(past) > 1:
-        print_comparison(console, compare_side_by_side(list(zip(facts, summaries, strict=True))))
+        comparison = compare_side_by_side(list(zip(facts, summaries, strict=True)))
+        print_comparison(console, comparison, (run.manifest.runtime for run in facts))
     return EXIT_PASS

@@ -91,7 +91,7 @@ def report_command(
         for path in pages:
             print_path(console, "report", path)
         if comparison is not None:
-            print_comparison(console, comparison)
+            print_comparison(console, comparison, (each.manifest.runtime for each in past))
             print_path(console, "comparison", page)
     if show and not webbrowser.open(page.resolve().as_uri()):
         console.print(f"no browser was found: open {page}", highlight=False, soft_wrap=True)

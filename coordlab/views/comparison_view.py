@@ -4,7 +4,7 @@ Columns have letters, so that they stay narrow; what they stand for is told abov
 beside one another, the table goes on below with the next ones.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from coordlab.console import print_lines
-from pipeline.summary.comparison import Comparison, ComparisonRow
+from pipeline.summary.comparison import Comparison, ComparisonRow, comparison_notes
 from pipeline.summary.comparison_cells import NOTABLE_PERCENT, NOTABLE_US
 from pipeline.summary.figures import duration_text
 from pipeline.summary.story import GROUP_HEADINGS
@@ -25,8 +25,13 @@ _MAX_FAULTS_IN_FULL = 2
 _MAX_RUNS_NAMED = 3
 
 
-def print_comparison(console: Console, comparison: Comparison) -> None:
-    """Print what the columns are, then a table for each fault and one for the whole runs."""
+def print_comparison(
+    console: Console, comparison: Comparison, runtimes: Iterable[str] = ()
+) -> None:
+    """Print what the columns are, then a table for each fault and one for the whole runs.
+
+    `runtimes` are those of the runs.
+    """
     letters = [_letters(place) for place in range(len(comparison.columns))]
     console.print()
     print_lines(console, ["compared:"], style="bold")
@@ -48,12 +53,16 @@ def print_comparison(console: Console, comparison: Comparison) -> None:
     if any(row.differs for row in comparison.rows):
         said = (
             f"{_MARK} differs in effect: {NOTABLE_PERCENT} % apart, and times by "
-            f"{duration_text(NOTABLE_US)} at least"
+            f"{duration_text(NOTABLE_US)} at least, or missing ({_MISSING}) in one of them"
         )
         print_lines(console, [said], style="dim")
     if any(len(column.runs) > 1 for column in comparison.columns):
         said = "of several runs: the median over runs, in brackets the range"
         print_lines(console, [said], style="dim")
+    if any(row.statistic == "sum" and row.unit == "us" for row in comparison.rows):
+        print_lines(console, ["sums over partitions are partition-seconds"], style="dim")
+    notes = comparison_notes(comparison, runtimes)
+    print_lines(console, (f"note: {note}" for note in notes), style="cyan")
 
 
 def _print_block(

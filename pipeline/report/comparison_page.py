@@ -4,7 +4,7 @@ Each run's own report is linked by its relative path, so that the folder can be 
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
@@ -17,19 +17,26 @@ from pipeline.report.facts import RunFacts
 from pipeline.report.page import Page, render
 from pipeline.report.run_names import column_names, settings_that_differ
 from pipeline.report.sections.headline import Headline
-from pipeline.summary.comparison import Comparison, ComparisonRow, compare_runs
+from pipeline.summary.comparison import (
+    Comparison,
+    ComparisonRow,
+    compare_runs,
+    comparison_notes,
+)
 from pipeline.summary.comparison_cells import NOTABLE_PERCENT, NOTABLE_US
-from pipeline.summary.figures import RunSummary, duration_text
+from pipeline.summary.figures import MEASURES, RunSummary, duration_text
+from pipeline.summary.story import as_title, counted
 from results_schema.results import Verdict
 
-_GROUPS = {
-    "broker": "broker chain",
-    "client": "client chain",
-    "gap": "felt",
-    "outcome": "outcome",
-    "felt": "felt in all",
+_WHOSE = {
+    "broker": "offsets partition",
+    "client": "member",
+    "outcome": "run",
+    "felt": "partition of data",
     "run": "run",
 }
+"""Whose figures the groups of a comparison have, but for gaps."""
+_SUBJECTS = {measure.name: measure.subject_kind or "" for measure in MEASURES}
 MAX_RUNS_LISTED = 300
 MAX_SETTINGS = 200
 _DIFFERS = "\N{BLACK DIAMOND} "
@@ -58,7 +65,7 @@ def comparison_html(runs: Runs, output: Path) -> str:
         verdicts=[run.ended_as for run in facts],
     )
     sections = [
-        _figures_section(comparison),
+        _figures_section(comparison, [run.manifest.runtime for run in facts]),
         _settings_section(comparison, runs),
         _runs_section(runs, comparison, output.parent),
     ]
@@ -76,19 +83,25 @@ def _headline(facts: Sequence[RunFacts], comparison: Comparison) -> Headline:
     experiments = list(dict.fromkeys(run.manifest.experiment for run in facts))
     title = experiments[0] if len(experiments) == 1 else f"{len(experiments)} experiments"
     violated = sum(run.verdict is Verdict.VIOLATED for run in facts)
-    different = sum(row.differs for row in comparison.rows)
     return Headline(
         verdict=f"{len(facts)} RUNS",
         tone="bad" if violated else "plain",
         kicker="comparison of runs",
         title=title,
-        lead=f"{len(facts)} runs in {len(comparison.columns)} columns. {different} of "
-        f"{len(comparison.rows)} figures differ; {violated or 'none'} of the runs "
-        "broke a promise.",
+        lead=f"{_extent(facts, comparison)} {violated or 'none'} of the runs broke a promise.",
     )
 
 
-def _figures_section(comparison: Comparison) -> Section:
+def _extent(facts: Sequence[RunFacts], comparison: Comparison) -> str:
+    """Return how many runs and figures there are, and how many differ; one column cannot differ."""
+    figures, columns = len(comparison.rows), len(comparison.columns)
+    if columns == 1:
+        return f"{counted(len(facts), 'run')}, {figures} figures;"
+    different = sum(row.differs for row in comparison.rows)
+    return f"{len(facts)} runs in {columns} columns. {different} of {figures} figures differ;"
+
+
+def _figures_section(comparison: Comparison, runtimes: Iterable[str]) -> Section:
     parts: list[Part] = []
     chart = _chart(comparison)
     if chart is not None:
@@ -100,11 +113,15 @@ def _figures_section(comparison: Comparison) -> Section:
     several = any(len(column.runs) > 1 for column in comparison.columns)
     lead = (
         f"{_DIFFERS}marks what differs in effect: figures that are {NOTABLE_PERCENT} % apart, "
-        f"times also by {duration_text(NOTABLE_US)} and by the clocks' error. A dash is a figure "
-        "that the run does not have. Faults are lined up by kind and order."
+        f"times also by {duration_text(NOTABLE_US)} and by the clocks' error, and figures that one "
+        "of the columns lacks, a dash. Faults are lined up by kind and order. A p50 and a max are "
+        "over the members, partitions or groups of one run; a sum over partitions is in "
+        "partition-seconds."
     )
     if several:
         lead += " Columns of several runs show the median over runs and, in brackets, the range."
+    for note in comparison_notes(comparison, runtimes):
+        lead += f" {as_title(note)}."
     return Section(id="figures", title="Side by side", lead=lead, parts=tuple(parts))
 
 
@@ -128,20 +145,28 @@ def _chart(comparison: Comparison) -> Chart | None:
 def _table(fault: str | None, rows: Sequence[ComparisonRow], comparison: Comparison) -> TextTable:
     titles = _unique([column.title for column in comparison.columns])
     found: list[tuple[Cell, ...]] = [
-        (f"{_DIFFERS if row.differs else ''}{row.label}", _GROUPS[row.group], *row.texts)
-        for row in rows
+        (f"{_DIFFERS if row.differs else ''}{row.label}", _whose(row), *row.texts) for row in rows
     ]
     return TextTable(
-        headings=("figure", "of", *titles),
+        headings=("figure", "per", *titles),
         rows=tuple(found),
         caption="The runs as a whole" if fault is None else f"After the fault: {fault}",
         numeric=tuple(titles),
     )
 
 
+def _whose(row: ComparisonRow) -> str:
+    """Return whose figure it is: over all of these a run's median and maximum are taken."""
+    if row.group == "gap":
+        return _SUBJECTS[row.name]
+    if row.group == "felt" and not row.statistic:
+        return "run"
+    return _WHOSE[row.group]
+
+
 def _unique(titles: Sequence[str]) -> list[str]:
     """Return headings that are told apart: a table names its columns by them."""
-    return [title if title not in {"figure", "of"} else f"{title} (run)" for title in titles]
+    return [title if title not in {"figure", "per"} else f"{title} (run)" for title in titles]
 
 
 def _settings_section(comparison: Comparison, runs: Runs) -> Section | None:

@@ -87,6 +87,24 @@ class Comparison:
         return tuple(dict.fromkeys(row.fault for row in self.rows if row.fault is not None))
 
 
+def comparison_notes(comparison: Comparison, runtimes: Iterable[str]) -> tuple[str, ...]:
+    """Return what keeps columns from being compared figure by figure, a sentence each."""
+    names = tuple(dict.fromkeys(runtimes))
+    several = len(comparison.columns) > 1
+    said = []
+    if len(names) > 1:
+        said.append(
+            f"runs on {' and '.join(names)} stand beside each other: times in virtual time are the "
+            "model's, those on ray are this machine's"
+        )
+    if several and any(len(column.runs) == 1 for column in comparison.columns):
+        said.append(
+            "a column of one run is one throw: what differs may be chance; `run --seeds 1..20` "
+            "gives medians and ranges"
+        )
+    return tuple(said)
+
+
 def compare_runs(
     summaries: Sequence[RunSummary],
     *,
@@ -198,9 +216,9 @@ class _Table:
         )
         for name, values in lengths:
             yield _never_for_zero(self._row(None, "run", name, "us", values, statistic="max"))
-        yield from self._felt_rows()
         errors = [sum(each.commits for each in run.commit_errors) for run in runs]
         yield self._row(None, "run", "commits that failed", "count", _if_complete(runs, errors))
+        yield from self._felt_rows()
 
     def _felt_rows(self) -> Iterator[ComparisonRow]:
         """Yield what was felt over all partitions.

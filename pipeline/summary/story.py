@@ -52,7 +52,7 @@ GROUP_HEADINGS: dict[str, str] = {
     "gap": f"{FELT} after the fault",
     "outcome": "rebalances and members",
     "felt": f"{FELT} over the whole run",
-    "run": "the run as a whole",
+    "run": "verdict, overlaps and failed commits",
 }
 """What stands above the groups of figures of a comparison, by `ComparisonRow.group`."""
 

@@ -176,6 +176,6 @@ def group_warnings(experiment: Experiment, group: GroupDefinition, path: str) ->
         yield problem(
             f"{path}.config.enable.auto.commit",
             "members commit by themselves and by Kafka's auto-commit",
-            expected="false beside commit_interval_ms",
+            expected="one of the two: false beside commit_interval_ms, or commit_interval_ms: null",
             found="true" if config != ConsumerConfig() else "true, the default",
         )

@@ -742,3 +742,17 @@ def test_file_of_a_name_that_is_known_is_what_was_meant(write: Write) -> None:
     """`init payments` writes into the folder in which names are looked up."""
     write(VALID)
     assert only_problem("coordinator_crash.yaml").near_miss == "coordinator_crash"
+
+
+@pytest.mark.parametrize("value", ["", " "])
+def test_override_without_a_value_is_refused(write: Write, value: str) -> None:
+    """YAML reads it as null: a slip would turn commits off."""
+    key = "groups.readers.commit_interval_ms"
+    found = only_problem(write(VALID), f"{key}={value}")
+    assert (found.file, found.path, found.message) == ("--var", key, "has no value")
+    assert (
+        load_experiment(write(VALID), (f"{key}=null",))
+        .experiment.groups["readers"]
+        .commit_interval_ms
+        is None
+    )

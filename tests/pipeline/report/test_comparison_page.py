@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.report.comparison_page import build_comparison
+from pipeline.report.comparison_page import build_comparison, comparison_html
 from pipeline.report.facts import RunFacts, SettingFact
 from pipeline.report.run_names import column_names, settings_that_differ
 from pipeline.summary.figures import RunSummary
@@ -88,8 +88,26 @@ def test_page_compares_figures_and_settings_and_links_the_runs_reports(tmp_path:
     for said in ("8.00 s", "17.00 s", "detect p50", TIMEOUT, "comparison-figures", "x/2"):
         assert said in html
     assert html.count("\N{BLACK DIAMOND} detect") == 2
+    assert "2 runs in 2 columns." in html
+    assert "A column of one run is one throw" in html
+    assert "a sum over partitions is in partition-seconds" in html
     ours = re.sub(r"<script.*?</script>", "", html, flags=re.S)  # Vega's text holds URLs
     assert not re.search(r"(src|href)=[\"']?(https?:|//)", ours)
+
+
+def test_page_of_one_column_speaks_of_no_difference(tmp_path: Path) -> None:
+    """Seeds of one experiment share a column: nothing can differ from it."""
+    names = [f"x/{nth}" for nth in range(10)]
+    runs = [
+        (facts(name, seed=nth), summary(name, tmp_path / name, 8 * S))
+        for nth, name in enumerate(names)
+    ]
+
+    html = comparison_html(runs, tmp_path / "page.html")
+
+    assert "10 runs, " in html
+    assert "figures differ" not in html
+    assert "one throw" not in html
 
 
 def test_comparison_of_nothing_is_refused(tmp_path: Path) -> None:

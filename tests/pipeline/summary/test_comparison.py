@@ -4,7 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.summary.comparison import MAX_COLUMNS, Comparison, ComparisonRow, compare_runs
+from pipeline.summary.comparison import (
+    MAX_COLUMNS,
+    Comparison,
+    ComparisonRow,
+    compare_runs,
+    comparison_notes,
+)
 from pipeline.summary.comparison_cells import MAX_VALUES, cell_of, range_text
 from pipeline.summary.figures import FaultSummary
 from pipeline.summary.outcomes import Owners
@@ -102,6 +108,19 @@ def test_runs_without_a_common_kind_of_fault_are_lined_up_by_order() -> None:
     found = compare_runs([summary_of("x/1", crash(8 * S)), summary_of("y/1", pause)])
     assert found.faults == ("fault",)
     assert row(found, "detect p50", "fault").texts == ("8.00 s", "9.00 s")
+
+
+def test_columns_of_single_runs_or_of_two_runtimes_are_noted() -> None:
+    """One throw beside another shows what chance does, and a model's time is no machine's."""
+    runs = [summary_of(f"x/{nth}", crash(8 * S)) for nth in range(4)]
+    single = compare_runs(runs[:2])
+    (note,) = comparison_notes(single, ["ray", "ray"])
+    assert note.startswith("a column of one run is one throw")
+    mixed = comparison_notes(single, ["ray", "virtual"])
+    assert mixed[0].startswith("runs on ray and virtual stand beside each other")
+    several = compare_runs(runs, names=["a", "a", "b", "b"])
+    assert comparison_notes(several, ["ray"] * 4) == ()
+    assert comparison_notes(compare_runs(runs, names=["a"] * 4), ["ray"] * 4) == ()
 
 
 def test_runs_of_one_name_share_a_column_with_median_and_range() -> None:
