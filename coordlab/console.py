@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
-from rich.console import Console
+from rich.console import Console, RenderableType
+from rich.segment import Segment, Segments
 from rich.text import Text
 
 from protocol.trace import TraceRow
@@ -50,8 +51,24 @@ def print_lines(console: Console, lines: Iterable[str], *, style: str = "") -> N
 
 
 def print_path(console: Console, what: str, path: Path) -> None:
-    """Print where something lies, on one line: a broken one can be neither clicked nor copied."""
-    console.print(Text(f"{what}: {path}"), soft_wrap=True)
+    """Print where something lies, from here on if it lies here.
+
+    On one line: a broken one can be neither clicked nor copied.
+    """
+    here = Path.cwd()
+    shown = path.relative_to(here) if path.is_relative_to(here) else path
+    console.print(Text(f"{what}: {shown}"), soft_wrap=True)
+
+
+def print_table(console: Console, table: RenderableType) -> None:
+    """Print a table, or several beside one another, without the blanks behind its last column."""
+    for line in console.render_lines(table, pad=False):
+        while line and not line[-1].text.strip():
+            line.pop()
+        if line:
+            last = line.pop()
+            line.append(Segment(last.text.rstrip(), last.style, last.control))
+        console.print(Segments([*line, Segment.line()]), end="")
 
 
 def print_document(console: Console, document: object, *, indented: bool = False) -> None:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from chaos.experiment.loader import ListedExperiment, list_experiments
 from chaos.results.run_directory import NotARun, PastRun, scan_runs
-from coordlab.console import print_document, print_lines
+from coordlab.console import print_document, print_lines, print_table
 from coordlab.options import json_option, runs_option, with_examples
 from coordlab.report_facts import status_of
 from coordlab.seed_names import group_of_seeds, seed_ranges, seeds_words
@@ -173,7 +173,7 @@ def print_listing(
     console: Console, experiments: Sequence[ListedExperiment], past: PastRuns, root: Path
 ) -> None:
     """Print the experiments, then the runs below `root`, the newest last."""
-    console.print(_experiments_table(experiments))
+    print_table(console, _experiments_table(experiments))
     console.print()
     if not past.total:
         print_lines(console, [f"no runs in {root} yet"])
@@ -194,6 +194,9 @@ def print_listing(
             f"{_CAVEAT} passed, and felt two owners at once, no owner, or records processed again: "
             "its report says it"
         )
+        print_lines(console, [said], style="dim")
+    if any(run.commit_gap_us is not None for run in past.runs):
+        said = f"{COMMIT_GAP}: the longest of any member, of runs that were analysed"
         print_lines(console, [said], style="dim")
     problems = [run.problem for run in past.runs if run.problem is not None]
     print_lines(console, (f"set aside: {why}" for why in (*problems, *past.unreadable)))
@@ -243,7 +246,7 @@ def _print_runs(console: Console, runs: Sequence[ListedRun]) -> None:
         table.add_row(Text(name, style="bold"), *columns)
     unbounded = console.options.update(max_width=_UNBOUNDED)
     if console.measure(table, options=unbounded).maximum <= console.width:
-        console.print(table)
+        print_table(console, table)
         return
     for name, columns in cells.items():
         console.print(Text(name, style="bold"), soft_wrap=True)

@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from coordlab.console import print_lines
+from coordlab.console import print_lines, print_table
 from pipeline.summary.story import check_figures
 from results_schema.evidence_text import tell
 from results_schema.results import CheckOutcome, CheckReport
@@ -32,7 +32,7 @@ def print_checks(console: Console, checks: tuple[CheckReport, ...]) -> None:
         for check in checks:
             print_lines(console, _lines_of(check), style=_CHECK_STYLES[check.outcome])
     else:
-        console.print(_table_of(checks))
+        print_table(console, _table_of(checks))
     for check in checks:
         _print_findings(console, check)
 

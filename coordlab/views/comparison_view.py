@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from coordlab.console import print_lines
+from coordlab.console import print_lines, print_table
 from pipeline.summary.comparison import Comparison, ComparisonRow, comparison_notes
 from pipeline.summary.comparison_cells import NOTABLE_PERCENT, NOTABLE_US
 from pipeline.summary.figures import duration_text
@@ -82,7 +82,7 @@ def _print_block(
             mark = Text(_MARK if row.differs else "", style="bold yellow")
             texts = (row.texts[place] or _MISSING for place in places)
             table.add_row(mark, row.label, *texts, style="" if row.differs else "dim")
-        console.print(table)
+        print_table(console, table)
 
 
 def _with_groups(rows: Sequence[ComparisonRow]) -> Iterator[tuple[ComparisonRow, str | None]]:

@@ -11,10 +11,10 @@ from rich.text import Text
 
 from chaos.experiment.notes import notes_of
 from chaos.results.manifest import experiment_of
-from coordlab.console import clock_seconds, print_lines
+from coordlab.console import clock_seconds, print_lines, print_table
 from coordlab.views.check_view import print_checks
 from pipeline.summary.caveats import caveats_of, pass_text
-from pipeline.summary.felt import Felt
+from pipeline.summary.felt import LAG_OVER, Felt
 from pipeline.summary.figures import HEADER, Chain, FaultSummary, RunSummary, same_gaps
 from pipeline.summary.outcomes import listed
 from pipeline.summary.story import (
@@ -24,6 +24,7 @@ from pipeline.summary.story import (
     NOTHING_FELT,
     Statement,
     coordinators_statement,
+    counted,
     errors_text,
     felt_after,
     felt_rows,
@@ -149,7 +150,7 @@ def _print_phases_of(console: Console, fault: FaultSummary) -> None:
         if fault.rows(chain)
     ]
     if tables:
-        console.print(Columns(tables, padding=(0, 4)))
+        print_table(console, Columns(tables, padding=(0, 4)))
     if not fault.partitions_moved:
         console.print("no coordinator moved")
     noticed = noticed_text(fault)
@@ -165,7 +166,7 @@ def _print_fault_table(console: Console, faults: Sequence[FaultSummary]) -> None
         for fault in faults[:_MAX_FAULTS_TOLD]:
             print_lines(console, [_fault_line(fault)])
     else:
-        console.print(_fault_table(faults[:_MAX_FAULTS_TOLD]))
+        print_table(console, _fault_table(faults[:_MAX_FAULTS_TOLD]))
     said = "longest of each; kept: members with the same id and generation after it"
     print_lines(console, [said], style="dim")
     print_lines(console, _same_gap_lines(faults[:_MAX_FAULTS_TOLD]))
@@ -243,7 +244,7 @@ def _print_felt(console: Console, summary: RunSummary) -> None:
     console.print(Text(FELT, style="bold"))
     for fault in in_full:
         narrow = console.width < _NARROW
-        console.print(_phase_table(fault, "gap", felt_after(fault), narrow=narrow))
+        print_table(console, _phase_table(fault, "gap", felt_after(fault), narrow=narrow))
     print_lines(console, _same_gap_lines(in_full))
     if summary.felt is not None:
         _print_felt_in_all(console, summary.felt)
@@ -263,9 +264,13 @@ def _print_felt_in_all(console: Console, felt: Felt) -> None:
             table.add_column(heading, justify="right")
         for name, cells in rows:
             table.add_row(name, *(cells[heading] for heading in headings))
-        console.print(table)
+        print_table(console, table)
     else:
         print_lines(console, [NOTHING_FELT])
+    lag = felt.in_all.spreads.get(LAG_OVER)
+    if lag is not None and lag.missing:
+        late = counted(lag.missing, "partition")
+        print_lines(console, [f"{late} had not come back to the usual lag when the run ended"])
     shown = list(felt.groups.items())[:MAX_BLOCKS]
     print_lines(console, (felt_text(group, counts) for group, counts in shown))
     if len(felt.groups) > len(shown):

@@ -27,6 +27,7 @@ class FeltMeasure:
     if_zero: bool = False
 
 
+LAG_OVER = "from the peak to the usual lag"
 FELT_MEASURES = (
     FeltMeasure(name="without an owner", column="unowned_us", is_time=True, adds_up=True),
     FeltMeasure(
@@ -46,9 +47,7 @@ FELT_MEASURES = (
     FeltMeasure(
         name="records waiting at the peak", column="lag_peak", is_time=False, adds_up=False
     ),
-    FeltMeasure(
-        name="from the peak to the usual lag", column="lag_over_us", is_time=True, adds_up=False
-    ),
+    FeltMeasure(name=LAG_OVER, column="lag_over_us", is_time=True, adds_up=False),
 )
 """In the order in which they are shown."""
 

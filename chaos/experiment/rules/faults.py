@@ -77,7 +77,8 @@ def _short_member_crash(
     if microseconds(fault.duration) < session_ms * 1_000:
         yield problem(
             path,
-            "it joins again, under a new member id, before its old one expires: two rebalances",
+            "it joins again, under a new member id, before its old one expires: all members wait "
+            "until then, in one long rebalance",
             expected=f"more than session.timeout.ms ({session_ms} ms)",
             found=f"`{fault.duration}`",
         )

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from cluster.compiled import CompiledState, compiled_state
 from coordlab.commands.doctor.machine import ThisMachine
-from coordlab.console import print_document, print_lines
+from coordlab.console import print_document, print_lines, print_table
 from coordlab.options import json_option, with_examples
 from coordlab.parameters import OneOf
 from pipeline.engine.java import JavaProblem, find_java
@@ -333,7 +333,7 @@ def print_examination(console: Console, checks: Sequence[HealthCheck]) -> None:
     table.add_column("found")
     for check in checks:
         table.add_row(_mark(check), check.name, Text(check.found))
-    console.print(table)
+    print_table(console, table)
     missing = [check for check in checks if not check.ok]
     for check in missing:
         console.print()

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from coordlab.commands.run.seed_runs import SeedRun, SeedRuns, SeedState
-from coordlab.console import print_lines
+from coordlab.console import print_lines, print_table
 from coordlab.program import to_paste
 from coordlab.seed_names import seeds_text
 from pipeline.summary.caveats import caveats_of
@@ -72,7 +72,7 @@ def print_seed_runs(console: Console, found: SeedRuns) -> None:
     for check, of_check in counts.items():
         cells = (str(of_check[outcome] or "") for outcome in _CHECK_COLUMNS.values())
         table.add_row(check.replace("_", " "), *cells)
-    console.print(table)
+    print_table(console, table)
 
 
 def _print_verdicts(console: Console, found: SeedRuns) -> None:
@@ -140,7 +140,7 @@ def _print_group(console: Console, group: str, rows: Sequence[ComparisonRow], se
     for statistics in (_statistics(console, rows, seeds), ("",)):
         lines = list(_lines(rows, statistics, seeds))
         if lines:
-            console.print(_table(statistics, lines))
+            print_table(console, _table(statistics, lines))
 
 
 def _table(statistics: Sequence[str], lines: Sequence[_Line]) -> Table:

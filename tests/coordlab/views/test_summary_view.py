@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from coordlab.views.summary_view import print_phases, print_summary
-from pipeline.summary.felt import Felt, FeltGroup, Spread
+from pipeline.summary.felt import LAG_OVER, Felt, FeltGroup, Spread
 from pipeline.summary.figures import (
     MEASURES,
     Chain,
@@ -454,6 +454,17 @@ def test_what_was_felt_is_one_section_of_two_parts() -> None:
         "g: no rebalance; no partition changed its owner",
     ]
     assert "load wait" not in page(run_summary(fault)), "a row of nothing but 0 us is noise"
+
+
+def test_partitions_that_lag_to_the_end_are_told_in_words() -> None:
+    """A run that ends too early looks like one that recovered."""
+    spread = Spread(samples=4, missing=2, p50=S, p90=None, maximum=2 * S, total=None)
+    group = FeltGroup(
+        partitions=6, rebalances=0, moved=0, came_back=0, sent_away=0, spreads={LAG_OVER: spread}
+    )
+    felt = Felt(in_all=group, groups={"g": group})
+    shown = page(replace(run_summary(), felt=felt))
+    assert "2 partitions had not come back to the usual lag when the run ended" in shown
 
 
 def test_check_tells_what_it_saw_and_how_long_it_lasted() -> None:

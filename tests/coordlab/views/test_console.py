@@ -1,0 +1,46 @@
+"""What every command prints alike: tables and paths."""
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from coordlab.console import print_path, print_table
+
+
+def printed(*, colour: bool = False) -> tuple[Console, io.StringIO]:
+    """A console of 40 columns and what it writes to."""
+    file = io.StringIO()
+    return Console(file=file, width=40, force_terminal=colour, no_color=not colour), file
+
+
+def two_columns() -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("name")
+    table.add_column("much longer heading")
+    table.add_row(Text("a", style="bold"), "1")
+    table.add_row("b", "")
+    return table
+
+
+def test_table_ends_its_lines_without_blanks() -> None:
+    console, file = printed()
+    print_table(console, two_columns())
+    assert file.getvalue() == "name  much longer heading\na     1\nb\n"
+
+
+def test_table_keeps_its_styles() -> None:
+    console, file = printed(colour=True)
+    print_table(console, two_columns())
+    assert "\x1b[1ma" in file.getvalue()
+
+
+def test_path_is_told_from_here_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    console, file = printed()
+    print_path(console, "report", tmp_path / "runs" / "report.html")
+    print_path(console, "report", Path("/elsewhere/report.html"))
+    assert file.getvalue() == "report: runs/report.html\nreport: /elsewhere/report.html\n"
