@@ -158,14 +158,12 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
 
 
 @mark(
-    "committed_by_the_dead_in_join_phase",
-    "a join phase was open, and a commit of a member was stored that was dead or paused by then",
+    "commit_of_the_dead_stored",
+    "a commit was stored whose member was dead or paused by then",
     TraceKind.COMMIT_STORED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
-    return seen.coordinators.state_at(
-        row.node, row.group or ""
-    ) == "PreparingRebalance" and seen.is_out(seen.nodes.get(row.member or ""))
+    return seen.is_out(seen.nodes.get(row.member or ""))
 
 
 @mark(

@@ -38,7 +38,7 @@ def played_with(pattern: str) -> list[PlayedRun]:
     ("pattern", "marks"),
     [
         ("quick_restart", ("restarted_before_fenced",)),
-        ("twice_on_one_role", ("moved_twice_in_a_session",)),
+        ("twice_on_one_role", ("leader_came_back",)),
         ("static_restart_in_a_rebalance", ("static_member_replaced_in_sync_phase",)),
         ("slow_follower", ("living_follower_left_the_isr", "lost_AlterPartition")),
         (
@@ -51,13 +51,11 @@ def played_with(pattern: str) -> list[PlayedRun]:
 def test_pattern_brings_runs_into_the_situation_of_its_name(
     pattern: str, marks: tuple[str, ...]
 ) -> None:
-    """In one run in ten at least; and whatever it does, no promise is broken."""
+    """In one run in ten at least. Whether a promise is broken, the searches ask."""
     runs = played_with(pattern)
     share = {mark: sum(mark in run.marks for run in runs) / SEEDS for mark in marks}
     assert min(share.values()) >= 1 / SEEDS, share
-    assert {run.result for run in runs} <= {PlayResult.PASS, PlayResult.UNKNOWN}, [
-        (run.seed, run.findings or run.reasons) for run in runs
-    ]
+    assert [run.reasons for run in runs if run.result is PlayResult.BROKEN] == []
 
 
 def test_runs_that_lose_nodes_are_live_with_what_is_left() -> None:

@@ -402,9 +402,8 @@ STORIES: dict[str, tuple[Told, ...]] = {
         (C0, TraceKind.PARTITIONS_LOST, {"group": "g", "detail": {"partitions": ["t-0"]}}),
     ),
     "two_owners": (assigned(C0, B0, "t-0"), assigned(C1, B0, "t-0")),
-    "committed_by_the_dead_in_join_phase": (
+    "commit_of_the_dead_stored": (
         member_state(C0, "m0", "STABLE"),
-        state(B0, "Stable", "PreparingRebalance"),
         driver(KILLED, C0),
         commit(STORED, B0, 5, member="m0"),
     ),
@@ -489,9 +488,8 @@ NEARLY: dict[str, tuple[Told, ...]] = {
         *MOVED,
         client(C0, TraceKind.COORDINATOR_FOUND, peer=B0),
     ),
-    "committed_by_the_dead_in_join_phase": (
+    "commit_of_the_dead_stored": (
         member_state(C0, "m0", "STABLE"),
-        state(B0, "Stable", "PreparingRebalance"),
         driver(KILLED, C1),
         commit(STORED, B0, 5, member="m0"),
     ),
