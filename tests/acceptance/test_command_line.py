@@ -78,9 +78,10 @@ def edited(command_line: CommandLine, before: str, after: str) -> str:
             "    fault: crash",
             "    fault: crahs",
             "faults[0].fault: unknown fault `crahs`; expected one of `crash`, `power_loss`, "
-            "`controlled_shutdown`, `pause`, `leadership_move`, `preferred_leader_election`, "
-            "`remove_members`, `delete_group`, `delete_offsets`, `reset_offsets`, "
-            "`cut`, `clog`, `slow`, `reset`; did you mean `crash`?",
+            "`controlled_shutdown`, `pause`, `node_loss`, `leadership_move`, "
+            "`preferred_leader_election`, `remove_members`, `delete_group`, `delete_offsets`, "
+            "`reset_offsets`, `cut`, `clog`, `slow`, `reset`, `response_loss`; "
+            "did you mean `crash`?",
         ),
         (
             "    target: coordinator-of(orders-readers)",
@@ -356,7 +357,7 @@ def test_help_of_every_command_is_there_and_needs_no_ray(
     """Ray takes seconds to import. One process for all of them; the first as a user asks."""
     first = command_line.run("run", "--help")
     assert first.returncode == 0
-    assert first.stdout.startswith("Usage: python -m coordlab run")
+    assert first.stdout.startswith(f"Usage: {sys.executable} -m coordlab run")
     done = subprocess.run(
         [sys.executable, "-c", EVERY_HELP],
         cwd=command_line.folder,

@@ -7,6 +7,7 @@ so that a few seeds find something; every run takes a fraction of a second.
 import json
 import os
 import signal
+import sys
 import time
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
@@ -142,7 +143,7 @@ def test_search_stops_after_the_first_finding(command_line: CommandLine) -> None
     results = results_of(latest(command_line))
     assert results["stopped_because"] == "enough was found"
     assert results["seeds"] <= FOUND_BY
-    assert "to go on: python -m coordlab explore --resume " in done.stdout
+    assert f"to go on: {sys.executable} -m coordlab explore --resume " in done.stdout
 
 
 def test_search_ends_at_its_time_limit(command_line: CommandLine) -> None:

@@ -5,6 +5,7 @@ Every command is a process in an empty folder; the runs are in virtual time and 
 
 import json
 import os
+import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from signal import SIGINT, SIGKILL
@@ -126,7 +127,8 @@ def test_ctrl_c_ends_the_workers_and_says_what_is_finished(command_line: Command
     assert process.returncode == 130
     assert "INTERRUPTED  coordinator_crash on virtual, 9 seeds: " in output
     assert "passed: seeds 1" in output.replace("seed 1", "seeds 1")
-    assert "to analyse them: python -m coordlab analyze runs/coordinator_crash/" in output
+    told = f"to analyse them: {sys.executable} -m coordlab analyze runs/coordinator_crash/"
+    assert told in output
     assert "Traceback" not in errors
     statuses = {run.manifest.status for run in command_line.runs()}
     assert statuses <= {RunStatus.COMPLETED, RunStatus.INTERRUPTED}

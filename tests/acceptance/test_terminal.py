@@ -1,6 +1,7 @@
 """Runs as a person sees them: on a terminal, on one that can do nothing, and through a pipe."""
 
 import re
+import sys
 from pathlib import Path
 from signal import SIGINT
 
@@ -43,7 +44,7 @@ def test_run_without_colours_moves_the_cursor_and_colours_nothing(tmp_path: Path
     assert command.finish() == 0
     assert HIDE in command.screen
     assert COLOUR.search(command.screen) is None
-    assert "(stage 3 of 7)" in command.screen
+    assert "(stage 3 of 8)" in command.screen
 
 
 def test_run_on_a_dumb_terminal_writes_lines(tmp_path: Path) -> None:
@@ -93,4 +94,5 @@ def test_interrupted_exploration_gives_the_terminal_back(tmp_path: Path) -> None
     assert command.screen.count(HIDE) == command.screen.count(SHOW) == 1
     rest = without_control(command.screen[command.screen.rindex(SHOW) :])
     assert "INTERRUPTED, PASS so far" in rest
-    assert "to go on: python -m coordlab explore --resume runs/explorations/reference/" in rest
+    go_on = f"to go on: {sys.executable} -m coordlab explore --resume runs/explorations/reference/"
+    assert go_on in rest

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.text import Text
 
 from chaos.experiment.notes import notes_of
 from chaos.results.run_directory import NotARun, PastRun, open_run, timestamp
@@ -226,7 +227,8 @@ def _analyze(
     if not options.analyze or not past:
         return None
     if found.interrupted:
-        print_lines(console, [f"to analyse them: {called_as()} analyze {pattern}"])
+        again = f"to analyse them: {called_as()} analyze {pattern}"
+        console.print(Text(again), soft_wrap=True)
         return None
     notice = java_notice(pattern)
     if notice is not None:
