@@ -6,7 +6,7 @@ import click
 from rich.console import Console
 from rich.markup import escape
 
-from chaos.experiment.loader import load_experiment
+from chaos.experiment.loader import load_experiment, path_from_here
 from chaos.experiment.problems import ExperimentError, Problem
 from coordlab.console import print_document
 from coordlab.options import json_option, var_option, with_examples
@@ -61,7 +61,7 @@ def _judge(name: str, var: tuple[str, ...]) -> _Judged:
     except ExperimentError as error:
         return _Judged(file=name, ok=False, name=None, problems=error.problems)
     return _Judged(
-        file=str(loaded.path),
+        file=path_from_here(loaded.path),
         ok=True,
         name=loaded.experiment.name,
         warnings=loaded.warnings,
