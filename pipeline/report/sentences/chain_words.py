@@ -253,8 +253,8 @@ _GAPS = (
     ("commit gap", "a member's acknowledged commit", "its next one: the longest around the fault"),
     (
         "processing gap",
-        "a batch of a partition, consumed by anybody in the group",
-        "its next one: the longest around the fault",
+        "a batch of a partition processed by anybody in the group",
+        "work on its next one begins: the longest around the fault",
     ),
     (
         "no coordinator",

@@ -9,6 +9,9 @@ from tests.support.random_worlds.random_trace import random_run
 _NEVER_RANDOM = {
     # Of no table: nothing is lost by their absence.
     TraceKind.RESPONSE_LOST,
+    TraceKind.REQUEST_WAITING,
+    TraceKind.STEADY_STATE_MISSED,
+    TraceKind.OFFSETS_UNREADABLE,
     TraceKind.CONNECTION_REFUSED,
     TraceKind.BROKER_REGISTERED,
     TraceKind.BROKER_FENCED,
