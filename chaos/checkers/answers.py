@@ -9,6 +9,9 @@ fault is at least twice as long: whatever was lost before it had timed out by th
 connection was closed. A Fetch of a broker whose timeout is not twice its wait is not judged: it may
 time out where nothing is new. Where the answer waits for an append (APPENDING), every replica must
 have had the time to get into its ISR again besides (`isr_recovery_us`).
+
+Nor does a server answer UNKNOWN_SERVER_ERROR, at any time: it says that a handler failed, and no
+more. (Such an answer is in every trace, also where messages are left out.)
 """
 
 from chaos.checkers.base import Checker
@@ -16,6 +19,7 @@ from chaos.checkers.context import REQUEST_TIMEOUT_US, CheckContext, GroupExpect
 from chaos.checkers.evidence.board import Evidence
 from chaos.checkers.evidence.faults_in_force import FAULT_KINDS
 from protocol.api import Api
+from protocol.errors import ErrorCode
 from protocol.trace import TraceKind, TraceRow
 from results_schema.evidence_text import seconds
 from results_schema.results import CheckReport
@@ -23,6 +27,7 @@ from results_schema.results import CheckReport
 JOIN_EXTRA_US = 5_000_000
 """What a consumer gives a JoinGroup beyond its rebalance timeout (Kafka AbstractCoordinator)."""
 TIMED_OUT = "TIMED_OUT"
+UNKNOWN_SERVER_ERROR = ErrorCode.UNKNOWN_SERVER_ERROR.name
 APPENDING = frozenset(
     api.label
     for api in (
@@ -42,8 +47,18 @@ class Answers(Checker):
     """No request of a member or a broker times out while nothing is broken."""
 
     name = "answers"
-    promise = "a request that a member sends while nothing is broken is answered before its timeout"
-    kinds = frozenset({TraceKind.REQUEST_FAILED, TraceKind.RUN_STAGE, *FAULT_KINDS})
+    promise = (
+        "a request that a member or a broker sends while nothing is broken is answered before its "
+        "timeout, and no server answers UNKNOWN_SERVER_ERROR"
+    )
+    kinds = frozenset(
+        {
+            TraceKind.REQUEST_FAILED,
+            TraceKind.RESPONSE_SENT,
+            TraceKind.RUN_STAGE,
+            *FAULT_KINDS,
+        }
+    )
 
     def __init__(self, context: CheckContext, evidence: Evidence | None = None) -> None:
         super().__init__(context, evidence)
@@ -52,6 +67,7 @@ class Answers(Checker):
             for group_id, expected in context.groups.items()
             for consumer in expected.consumers
         }
+        self._failed: dict[tuple[str, str], None] = {}  # server and API, told once
         self._timed_out = 0
         self._stages = 0
 
@@ -59,6 +75,10 @@ class Answers(Checker):
         """Judge a request that timed out."""
         if row.kind == TraceKind.RUN_STAGE:
             self._stages += 1
+            return
+        if row.kind == TraceKind.RESPONSE_SENT:
+            if row.error == UNKNOWN_SERVER_ERROR:
+                self._does_not_know(row)
             return
         if row.kind != TraceKind.REQUEST_FAILED or row.error != TIMED_OUT:
             return
@@ -87,6 +107,14 @@ class Answers(Checker):
             group=group_id,
             partition=None if group_id is None else self.context.groups[group_id].offsets_partition,
         )
+
+    def _does_not_know(self, row: TraceRow) -> None:
+        """Report an answer that says nothing but that the server failed; one of each kind."""
+        if (case := (row.node, row.api or "")) in self._failed:
+            self.findings_total += 1
+            return
+        self._failed[case] = None
+        self.found(f"{row.node} answers {row.api} with {UNKNOWN_SERVER_ERROR}", [row])
 
     def finish(self) -> CheckReport:
         """Report. A run of which nothing was seen is no proof."""

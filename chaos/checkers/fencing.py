@@ -16,8 +16,8 @@ offsets the same process truncated is never acknowledged. By epochs alone the ne
 takes the offsets again, would hide the loss.
 
 Nor does a broker load or unload a partition as of an older epoch than it knew (`late_notices`), nor
-lead one in an epoch that the controller did not give it. (The latter in virtual time alone, where
-no row is missing.)
+lead one in an epoch that the controller did not give it, or before it was unfenced. (The latter two
+in virtual time alone, where no row is missing.)
 
 A run in which no old leader tried to append has not put fencing to the test, and does not pass the
 check. So attempts are counted: appends of an older epoch that were begun, or still waited for their
@@ -104,6 +104,7 @@ class Fencing(Checker):
     kinds = frozenset(
         {
             *NOTICE_KINDS,
+            TraceKind.BROKER_UNFENCED,
             TraceKind.LEADER_ELECTED,
             TraceKind.ISR_CHANGED,
             TraceKind.BECAME_LEADER,
@@ -124,6 +125,7 @@ class Fencing(Checker):
         self._leads: dict[tuple[str, int, str], int] = {}  # life and partition -> newest epoch
         self._lost_data = self.evidence.lost_data
         self._late_notices = LateNotices()
+        self._unfenced: dict[str, None] = {}  # brokers that were, at any time
         self._attempts: dict[tuple[str, int, str, int | None], None] = {}  # by a deposed leader
         self._cut: dict[tuple[str, int, str, int | None], TraceRow] = {}  # begun, truncated since
         self._cuts: dict[str, deque[_Cut]] = {}  # partition -> truncations, the newest last
@@ -133,6 +135,9 @@ class Fencing(Checker):
         """Take in an election, a leadership change or an append of an offsets partition."""
         if row.kind in NOTICE_KINDS:
             self._noticed(row)
+            return
+        if row.kind == TraceKind.BROKER_UNFENCED:
+            self._unfenced[row.peer or ""] = None
             return
         if row.partition is None or not row.partition.startswith(f"{CONSUMER_OFFSETS}-"):
             return
@@ -179,7 +184,13 @@ class Fencing(Checker):
     def _was_elected(self, row: TraceRow, partition: str) -> None:
         """Report a leader that the controller never elected."""
         elections = self._elections.get(partition, [])
-        if not any((e.peer, e.leader_epoch) == (row.node, row.leader_epoch) for e in elections):
+        if row.node not in self._unfenced:
+            self.found(
+                f"{partition}: {row.node} leads it, which the controller has never unfenced",
+                [*elections[-1:], row],
+                partition=partition,
+            )
+        elif not any((e.peer, e.leader_epoch) == (row.node, row.leader_epoch) for e in elections):
             self.found(
                 f"{partition}: {row.node} leads it in epoch {row.leader_epoch}, which the "
                 "controller did not give it",

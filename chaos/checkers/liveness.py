@@ -153,6 +153,7 @@ class Liveness(Checker):
         self._judgement: _Judgement | None = None  # when the watch is over
         self._over = False
         self._last_us = 0
+        self._kept_by_nothing: dict[str, None] = {}  # members whose commits restart no session
         self._ended: dict[str, TraceRow] = {}  # consumers whose application ended with an error
         self._ended_by_settings: dict[str, str] = {}  # of these: error that their settings ask for
 
@@ -163,6 +164,9 @@ class Liveness(Checker):
         self._last_us = row.time_us
         if row.kind in SESSION_KINDS:
             self._session_ends.observe(row)
+        if row.kind == TraceKind.COMMIT_STORED:
+            self._commit_stored(row)
+            return
         for (broker, group_id, member), session in self._session_ends.overdue(row.time_us):
             self._not_removed(broker, group_id, member, session)
         group = None if row.group is None else self._groups.get(row.group)
@@ -241,6 +245,20 @@ class Liveness(Checker):
             [self._healed, row],
             group=group_id,
             partition=expected.offsets_partition,
+        )
+
+    def _commit_stored(self, row: TraceRow) -> None:
+        """Report a member whose commits count and do not keep it in its group; once each."""
+        member = row.member or ""
+        if member in self._kept_by_nothing or not self._session_ends.restarts_nothing(row):
+            return
+        self._kept_by_nothing[member] = None
+        self.found(
+            f"{row.node} stores commits of {member} in {row.group}, and none has restarted its "
+            "session",
+            [row],
+            group=row.group,
+            partition=self.context.groups[row.group or ""].offsets_partition,
         )
 
     def _not_removed(self, broker: str, group_id: str, member: str, session: Session) -> None:

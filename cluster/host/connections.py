@@ -25,9 +25,11 @@ from cluster.host.incoming_request import IncomingRequest
 from cluster.host.message_trace import server_event
 from protocol.api import AnyResponse, error_of
 from protocol.envelope import RequestEnvelope, ResponseEnvelope
-from protocol.errors import SimulationError
+from protocol.errors import ErrorCode, SimulationError
 from protocol.ids import Incarnation, NodeName, RequestId
 from protocol.trace import TraceEvent, TraceKind
+
+UNKNOWN_SERVER_ERROR = ErrorCode.UNKNOWN_SERVER_ERROR.name
 
 
 class ConnectionEnd(NamedTuple):
@@ -122,14 +124,11 @@ class Endpoint:
         if connection is None:
             return
         host = self.host
-        if host.traces_messages:
+        error = error_of(response)
+        # What no server should say is told where messages are left out, too.
+        if host.traces_messages or error == UNKNOWN_SERVER_ERROR:
             host.trace(
-                server_event(
-                    TraceKind.RESPONSE_SENT,
-                    envelope,
-                    peer=connection.peer,
-                    error=error_of(response),
-                )
+                server_event(TraceKind.RESPONSE_SENT, envelope, peer=connection.peer, error=error)
             )
         self.send_frame(
             ResponseFrame(

@@ -7,6 +7,9 @@ that is parked is not expired before its answer, and the JoinGroup of a member t
 no row of its own: so sessions are judged in a Stable group alone.
 Source: BEHAVIOUR 5.4; Kafka `completeAndScheduleNextHeartbeatExpiration`.
 
+A commit that was accepted restarts the session, too: a member whose commits count (COMMIT_STORED)
+has had it restarted by an OffsetCommit.
+
 Bound, from the last of these: the session of that member; once more for one whose last request was
 a JoinGroup or SyncGroup (that of a static member in a Stable group waits for an append); and
 SLACK_US, from the end of a pause of its broker on, too. Nothing is asked of a broker while a fault
@@ -26,6 +29,7 @@ from protocol.trace import TraceKind, TraceRow
 SESSION_KINDS = frozenset(
     {
         TraceKind.SESSION_RESTARTED,
+        TraceKind.COMMIT_STORED,
         TraceKind.GROUP_LOADED,
         TraceKind.GROUP_STATE,
         TraceKind.GENERATION_STARTED,
@@ -94,10 +98,13 @@ class SessionEnds:
         self._sessions: dict[tuple[str, str], dict[str, Session]] = {}  # (broker, group) -> members
         self._due: list[tuple[int, Key]] = []  # heap; may hold times that were put off since
         self._paused: dict[str, None] = {}
+        self._committing: dict[tuple[str, str, str], None] = {}  # restarted by an OffsetCommit
 
     def observe(self, row: TraceRow) -> None:
         """Take in a row of SESSION_KINDS."""
         at = (row.node, row.group or "")
+        if row.kind == TraceKind.SESSION_RESTARTED and row.api == Api.OFFSET_COMMIT.label:
+            self._committing[(*at, row.member or "")] = None
         match row.kind:
             case TraceKind.SESSION_RESTARTED if row.group in self._context.groups:
                 length_us = detail_of(row).get("session_timeout_ms", 0) * 1_000
@@ -132,6 +139,18 @@ class SessionEnds:
                     del self._sessions[where]
             case _:
                 pass
+
+    def restarts_nothing(self, row: TraceRow) -> bool:
+        """Whether a COMMIT_STORED is of a member whose commits do not restart its session.
+
+        Only of one that the coordinator has heard of since it knows the group: an append that was
+        begun before counts afterwards. Those of transactions and of administrators name nobody.
+        """
+        key = (row.node, row.group or "", row.member or "")
+        session = self._sessions.get(key[:2], {}).get(key[2])
+        if session is None or row.correlation_id is None:
+            return False
+        return session.since.kind == TraceKind.SESSION_RESTARTED and key not in self._committing
 
     def overdue(self, now_us: int) -> Iterator[tuple[Key, Session]]:
         """Yield, once each, the sessions that ought to be over by `now_us`, and whose they are."""

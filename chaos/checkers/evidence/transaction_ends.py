@@ -94,6 +94,12 @@ class TransactionEnds:
         producer_id = detail["producer_id"]
         if row.kind == TraceKind.TRANSACTION_STATE:
             first = self._given.setdefault(producer_id, row)
+            if first is row and producer_id < 0:
+                yield WrongEnd(
+                    summary=f"{detail['transactional_id']} has the producer id {producer_id}, "
+                    "which is none",
+                    evidence=[row],
+                )
             if detail_of(first)["transactional_id"] != detail["transactional_id"]:
                 self._given[producer_id] = row
                 yield WrongEnd(

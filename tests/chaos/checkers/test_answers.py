@@ -103,3 +103,25 @@ def test_others_are_not_judged() -> None:
     timed_out(rows, 200, "Fetch", node="producer-0")
 
     assert not check(rows).findings
+
+
+def test_answer_that_says_only_that_the_server_failed_is_found() -> None:
+    """Planted bug: a handler that throws. One finding for each server and API, all are counted."""
+    rows = Rows()
+    for time_s, error in ((1, "NONE"), (2, "UNKNOWN_SERVER_ERROR"), (3, "UNKNOWN_SERVER_ERROR")):
+        rows.add(
+            time_s,
+            "broker-0",
+            TraceKind.RESPONSE_SENT,
+            api="Fetch",
+            correlation_id=time_s,
+            peer=C0,
+            error=error,
+        )
+
+    report = check(rows)
+
+    assert [each.summary for each in report.findings] == [
+        "broker-0 answers Fetch with UNKNOWN_SERVER_ERROR"
+    ]
+    assert report.findings_total == 2

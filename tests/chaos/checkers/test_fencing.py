@@ -412,6 +412,7 @@ def test_leader_that_the_controller_did_not_elect_is_found(
 ) -> None:
     """Planted bug: a broker that leads what it was not given. Only where no row is missing."""
     rows = Rows()
+    rows.add(0.5, "controller-100", TraceKind.BROKER_UNFENCED, peer="broker-1")
     if elected is not None:
         rows.add(
             1,
@@ -431,3 +432,13 @@ def test_leader_that_the_controller_did_not_elect_is_found(
         assert (
             "broker-1 leads it in epoch 1, which the controller did not give it" in found[0].summary
         )
+
+
+def test_leader_that_was_never_unfenced_is_found() -> None:
+    """Planted bug: a controller that elects whom it has not let in."""
+    rows = Rows()
+    rows.leads(2, "broker-1", 1, 0)
+
+    (finding,) = check(rows, CheckContext(in_virtual_time=True)).findings
+
+    assert "broker-1 leads it, which the controller has never unfenced" in finding.summary

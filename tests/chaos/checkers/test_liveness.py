@@ -863,3 +863,22 @@ def test_offsets_that_nobody_can_read_of_a_live_group_are_found(comes_back: bool
 
     assert len(told) == 1
     assert told[0].startswith("nobody can read the committed offsets of g") == comes_back
+
+
+@pytest.mark.parametrize(("api", "is_found"), [("Heartbeat", True), ("OffsetCommit", False)])
+def test_commits_that_do_not_restart_a_session_are_found(api: str, is_found: bool) -> None:
+    """Planted bug: a coordinator that takes commits and counts heartbeats alone."""
+    rows = healed_group()
+    rows.session_restarted(41, "broker-1", f"{C0}-id", api=api)
+    rows.session_restarted(41.1, "broker-1", f"{C0}-id")
+    for time_s in (42, 43):
+        rows.commit_stored(time_s, "broker-1", f"{C0}-id", 1, 7)
+    rows.committed(43.2, C0, 1)
+    rows.committed(43.3, C1, 1)
+
+    report = check(finish(rows, 44))
+
+    assert bool(report.findings) == is_found
+    if is_found:
+        assert "and none has restarted its session" in report.findings[0].summary
+        assert len(report.findings) == 1

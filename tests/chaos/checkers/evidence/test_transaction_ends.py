@@ -265,3 +265,11 @@ def test_producer_id_that_was_given_twice_is_found() -> None:
     (finding,) = check(rows).findings
 
     assert "producer id 0 was given to two transactional ids" in finding.summary
+
+
+def test_producer_id_that_is_none_is_found() -> None:
+    """Planted bug: blocks of producer ids that are counted down."""
+    rows = Rows()
+    decided(rows, 10, COMMIT, producer_id=-7)
+
+    assert "has the producer id -7, which is none" in check(rows).findings[0].summary
