@@ -130,12 +130,12 @@ def _print_finding(console: Console, found: FoundGroup, results: ExplorationResu
 def _print_effort(console: Console, results: ExplorationResults) -> None:
     """Print what a run needed. No violation: it is there to be compared with another version's."""
     told = (
-        f"{name.replace('_', ' ')} {each.p50}, {each.p90}, {each.max}"
+        f"{name.replace('_', ' ').replace('isr', 'ISR')} {each.p50}, {each.p90}, {each.max}"
         for name, each in results.effort.items()
         if each.sum
     )
     if text := "; ".join(told):
-        console.print(Text(f"a run needed (median, p90, max): {text}"))
+        print_lines(console, [f"a run needed (median, p90, max): {text}"])
 
 
 def _print_failures(console: Console, results: ExplorationResults) -> None:
