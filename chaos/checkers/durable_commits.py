@@ -30,7 +30,8 @@ written: nothing is promised of it any more. That is why no append may be acknow
 than min.insync.replicas are in sync (`enough_replicas`), whether or not anything is lost then.
 
 A fetch answered by a coordinator that another had already replaced may be stale, as in Kafka
-(BEHAVIOUR 6.5): it is counted, and proves nothing. So is a commit that Kafka itself forgets until
+(BEHAVIOUR 6.5), or one that lost its log while it loaded it (`half_loads`): it is counted, and
+proves nothing. So is a commit that Kafka itself forgets until
 the next load (`forgotten_commits`). A value that nobody is known to have committed
 is held back for a request timeout: its committer may not have given up yet.
 """
@@ -138,6 +139,7 @@ class DurableCommits(Checker):
         self._ended_us: dict[str, list[int]] = {}  # broker -> the ends of its processes
         self._suspicions: list[_Suspicion] = []
         self._lost_data = self.evidence.lost_data
+        self._half_loads = self.evidence.half_loads
         self._enough_replicas = EnoughReplicas()
         self._forgotten = ForgottenCommits(context)
         self._excused: Counter[str] = Counter()
@@ -216,8 +218,8 @@ class DurableCommits(Checker):
     def _tell_of_ends(self, ends: Iterable[WrongEnd]) -> None:
         for end in ends:
             self.found(end.summary, end.evidence, group=end.evidence[-1].group)
-        for since in self._transaction_ends.late:
-            self._forgotten.forget(since.group or "", since.time_us)
+        for since, late in self._transaction_ends.late:
+            self._forgotten.forget(since.group or "", since.member, since.time_us, late.time_us)
             self._excused[LATE_END] += 1
         self._transaction_ends.late.clear()
 
@@ -441,8 +443,11 @@ class DurableCommits(Checker):
             and other.leader_epoch is not None
         ]
         newest = max(known, key=lambda other: other.leader_epoch or 0, default=None)
-        if newest is None or newest.node == row.peer:
+        if newest is None:
             return False
+        if newest.node == row.peer:
+            partition = newest.partition or ""
+            return self._half_loads.answers_from_half(newest.node, partition)
         learning_since_us = max(newest.time_us, self._healed_us)
         if (
             row.cause == OffsetFetchCause.VERIFICATION
@@ -462,7 +467,7 @@ class DurableCommits(Checker):
         if register.reported is lost.row:
             return
         register.reported = lost.row
-        if self._forgotten.has_forgotten(group, lost.earliest_us, lost.latest_us):
+        if self._forgotten.has_forgotten(group, lost.row.member, lost.earliest_us, lost.latest_us):
             self._excused[FORGOTTEN] += 1
             return
         expected = self.context.groups.get(group)

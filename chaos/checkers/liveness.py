@@ -6,8 +6,9 @@ inconclusive. Too few in sync is an excuse only while too few brokers with a rep
 the time in which an ISR becomes whole again (`isr_recovery_us`).
 
 The outcome is inconclusive as well where a partition of a member's own has no leader, where the
-application is too slow for its own settings, where the session of a dead member has not ended, and
-where every member is dead. Members that commit in transactions need the partitions of
+application is too slow for its own settings, where the session of a dead member has not ended, or
+too late for its partitions to be read and committed since (`_settling_us`), and where every member
+is dead. Members that commit in transactions need the partitions of
 `__transaction_state` as much; and one of those that lost data with its last replica in sync
 (`lost_data`), or a group's own partition that did, may leave a transaction that nobody ever ends:
 what it covers is never stable again, as in Kafka, until an administrator aborts it. That excuses a
@@ -44,7 +45,7 @@ from chaos.checkers.evidence.lost_data import LOSS_KINDS
 from chaos.checkers.evidence.open_transactions import OPEN_KINDS
 from chaos.checkers.evidence.replicas import REPLICA_KINDS
 from chaos.checkers.evidence.session_ends import SESSION_KINDS, Session, SessionEnds
-from protocol.causes import MemberStateCause
+from protocol.causes import MemberStateCause, RemovalCause
 from protocol.errors import ErrorCode
 from protocol.trace import TraceKind, TraceRow
 from results_schema.evidence_text import seconds
@@ -57,6 +58,7 @@ SHORT_WATCH = "not watched for the whole bound"
 NO_OFFSET = "NO_OFFSET_FOR_PARTITION"
 """Error of a consumer whose `auto.offset.reset` is `none`."""
 GROUP_FULL = ErrorCode.GROUP_MAX_SIZE_REACHED.name
+SETTLING_SLACK_US = 10_000_000
 WAITS_LONG_US = 1_000_000
 """A request that waits for longer is told: a Fetch waits for half of it where nothing is new."""
 MAX_BLOCKING = 12
@@ -73,6 +75,7 @@ class _Group:
     committed: dict[str, TraceRow] = field(default_factory=dict)  # since healing
     assigned: dict[str, tuple[str, ...]] = field(default_factory=dict)  # consumer -> partitions
     last_death_us: int = 0
+    last_expiry_us: int = 0  # since healing, of a member id that nobody has
     live_us: int | None = None  # when it was live again
     waiting: list[TraceRow] = field(default_factory=list)  # requests without an answer
 
@@ -178,6 +181,10 @@ class Liveness(Checker):
             case TraceKind.MEMBER_STATE if group is not None and row.error is not None:
                 if row.cause == MemberStateCause.LEFT and not self._fenced.stopped(row.node):
                     self._application_ended(row)
+            case TraceKind.MEMBER_REMOVED if group is not None:
+                is_expiry = self._healed is not None and row.cause == RemovalCause.SESSION_EXPIRY
+                if is_expiry and row.member not in self._own_ids(row.group or ""):
+                    group.last_expiry_us = row.time_us
             case TraceKind.PARTITIONS_ASSIGNED if group is not None:
                 group.assigned[row.node] = tuple(detail_of(row).get("partitions", ()))
             case TraceKind.STEADY_STATE_MISSED:
@@ -436,6 +443,13 @@ class Liveness(Checker):
                 f"polls, max.poll.interval.ms is {seconds(expected.max_poll_interval_us)}",
             )
         waits_until_us = self._sessions_end_us(group_id)
+        settled_us = self._groups[group_id].last_expiry_us + self._settling_us(expected)
+        if self._groups[group_id].last_expiry_us and watched_until_us < settled_us:
+            return _Excuse(
+                name="session of a dead member",
+                case="the session of a member that is no more has only just ended, and its "
+                "partitions may be read and committed by " + seconds(settled_us),
+            )
         if watched_until_us < waits_until_us:
             return _Excuse(
                 name="session of a dead member",
@@ -501,11 +515,7 @@ class Liveness(Checker):
         """
         known = self._coordinators.members(group_id)
         group = self._groups[group_id]
-        own = {
-            row.member
-            for consumer in self.context.groups[group_id].consumers
-            if (row := self._presence.state_row(consumer)) is not None
-        }
+        own = self._own_ids(group_id)
         if known is None or all(member in own for member in known):
             return 0
         coordinator = self._coordinators.coordinator(group_id)
@@ -513,6 +523,22 @@ class Liveness(Checker):
         began_us = max(group.last_death_us, 0 if load is None else load.time_us)
         expected = self.context.groups[group_id]
         return began_us + expected.session_timeout_us + expected.heartbeat_interval_us
+
+    def _own_ids(self, group_id: str) -> set[str | None]:
+        """Return the member ids that its living consumers have."""
+        return {
+            row.member
+            for consumer in self.context.groups[group_id].consumers
+            if (row := self._presence.state_row(consumer)) is not None
+        }
+
+    @staticmethod
+    def _settling_us(expected: GroupExpectation) -> int:
+        """Return the time from a new generation to a commit of every member.
+
+        They learn of it with a heartbeat, and two polls may return as much as they can.
+        """
+        return expected.heartbeat_interval_us + 2 * expected.application_us + SETTLING_SLACK_US
 
     def _not_live(self, group_id: str, healed: TraceRow) -> _NotLive:
         missing = self._missing(group_id) or ["it came back, but too late"]

@@ -17,6 +17,7 @@ from chaos.checkers.context import CheckContext
 from chaos.checkers.evidence.coordinators import COORDINATOR_KINDS, CoordinatorView
 from chaos.checkers.evidence.faults_in_force import FAULT_KINDS, FaultsInForce
 from chaos.checkers.evidence.fenced_members import FENCING_KINDS, FencedMembers
+from chaos.checkers.evidence.half_loads import HALF_LOAD_KINDS, HalfLoads
 from chaos.checkers.evidence.living_members import PRESENCE_KINDS, Presence
 from chaos.checkers.evidence.lost_data import LOSS_KINDS, LostData
 from chaos.checkers.evidence.open_transactions import OPEN_KINDS, OpenTransactions
@@ -79,6 +80,11 @@ class Evidence:
     def faults(self) -> FaultsInForce:
         """Faults in force, and those that are over."""
         return self._follow(FaultsInForce(self._context), FAULT_KINDS)
+
+    @cached_property
+    def half_loads(self) -> HalfLoads:
+        """Coordinators that lost their log while they loaded it."""
+        return self._follow(HalfLoads(), HALF_LOAD_KINDS)
 
     @cached_property
     def lost_data(self) -> LostData:

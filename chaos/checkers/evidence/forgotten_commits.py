@@ -5,8 +5,8 @@
    acknowledged, and the marker finds nothing (Kafka `GroupMetadata.failPendingTxnOffsetCommit`).
    Corpus: `failed_append_empties_the_slot_of_the_next_attempt`.
 2. What a marker says is carried out by the one thread that loads partitions, while its request is
-   answered at once. Behind a load it comes when the producer's next transaction has committed
-   offsets, and ends that one in the group (Kafka `scheduleHandleTxnCompletion`).
+   answered at once. Behind a load it comes when the producer's next transactions have committed
+   offsets, and ends them too in the group (Kafka `scheduleHandleTxnCompletion`).
    Corpus: `end_of_a_transaction_that_comes_behind_a_load`.
 
 The log has the commit in both cases, and the next load of the group shows it. Nothing else excuses
@@ -39,22 +39,26 @@ class _Producer:
 
 
 class ForgottenCommits:
-    """Knows at which moments a group forgot what a transaction had committed."""
+    """Knows when a group forgot what a member had committed in transactions."""
 
     def __init__(self, context: CheckContext) -> None:
         self._context = context
         self._producers: dict[int, _Producer] = {}
         self._pending: dict[tuple[str, int], TraceRow] = {}  # (group, producer id)
         self._failed: dict[tuple[str, str], int] = {}  # (broker, partition): last failed append
-        self._moments: dict[str, list[int]] = {}  # group -> within the commits it forgot
+        self._times: dict[tuple[str, str | None], list[tuple[int, int]]] = {}
 
-    def forget(self, group: str, moment_us: int) -> None:
-        """Take in that a group has forgotten the commit that was under way at `moment_us`."""
-        self._moments.setdefault(group, []).append(moment_us)
+    def forget(self, group: str, member: str | None, from_us: int, to_us: int) -> None:
+        """Take in that a group has forgotten what a member committed from `from_us` to `to_us`."""
+        self._times.setdefault((group, member), []).append((from_us, to_us))
 
-    def has_forgotten(self, group: str, sent_us: int, answered_us: int) -> bool:
-        """Whether the group has forgotten a commit that was under way in this time."""
-        return any(sent_us <= moment <= answered_us for moment in self._moments.get(group, ()))
+    def has_forgotten(self, group: str, member: str | None, sent_us: int, answered_us: int) -> bool:
+        """Whether the group has forgotten a commit that was under way in this time.
+
+        A group that was loaded meanwhile does not know whose commits its transactions hold.
+        """
+        times = (*self._times.get((group, member), ()), *self._times.get((group, None), ()))
+        return any(sent_us <= to_us and from_us <= answered_us for from_us, to_us in times)
 
     def observe(self, row: TraceRow) -> None:
         """Take in a row of FORGETTING_KINDS."""
@@ -94,4 +98,4 @@ class ForgottenCommits:
             return
         failed_us = self._failed.get((pending.node, expected.offsets_partition), -1)
         if transaction.began_us <= failed_us <= transaction.decided_us:
-            self.forget(group, transaction.decided_us)
+            self.forget(group, pending.member, transaction.decided_us, transaction.decided_us)

@@ -82,8 +82,8 @@ class TransactionEnds:
         self._given: dict[
             int, TraceRow
         ] = {}  # producer id -> the first row of its transactional id
-        self.late: list[TraceRow] = []
-        """First offsets of transactions that ended with what another's late end said."""
+        self.late: list[tuple[TraceRow, TraceRow]] = []
+        """Late ends, each behind the first offset that went with it though not its own."""
 
     def observe(self, row: TraceRow) -> Iterator[WrongEnd]:
         """Take in a row of END_KINDS; yield what is known to be wrong from here."""
@@ -162,7 +162,7 @@ class TransactionEnds:
             if any(self._is_lost(row) for row in decided):
                 continue
             if self._is_of_the_one_before(end, wanted):
-                self.late.append(end.since)
+                self.late.append((end.since, end.row))
                 continue
             if end.is_over:
                 continue

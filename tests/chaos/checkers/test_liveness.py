@@ -882,3 +882,21 @@ def test_commits_that_do_not_restart_a_session_are_found(api: str, is_found: boo
     if is_found:
         assert "and none has restarted its session" in report.findings[0].summary
         assert len(report.findings) == 1
+
+
+@pytest.mark.parametrize(
+    ("member", "removed_s", "is_excused"),
+    [("gone-id", 95, True), ("gone-id", 70, False), (f"{C1}-id", 95, False)],
+)
+def test_group_that_has_just_lost_a_dead_member_has_time_to_settle(
+    member: str, removed_s: float, is_excused: bool
+) -> None:
+    """A long session ends late in the bound; one of a member that lives excuses nothing."""
+    rows = healed_group()
+    rows.member_removed(removed_s, "broker-1", member, "session expiry")
+    rows.committed(96, C0, 1)
+
+    report = check(finish(rows, 100))
+
+    assert bool(report.findings) != is_excused
+    assert report.excused == ({"session of a dead member": 1} if is_excused else {})

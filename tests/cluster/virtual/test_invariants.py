@@ -71,7 +71,9 @@ def test_node_that_does_not_agree_with_itself_is_a_failure_of_the_lab(
 ) -> None:
     """It is told by node and invariant, at the end too; never as a verdict about Kafka."""
     played = broken_by(monkeypatch, every)
-    assert (played.result, played.findings) == (PlayResult.BROKEN, ())
+    assert played.result is PlayResult.BROKEN
+    found = [finding.signature.check for finding in played.findings]
+    assert found == (["liveness"] if every == 10**9 else [])  # its offsets cannot be read, besides
     (reason,) = played.reasons
     assert "pending_commit_is_written: broker-" in reason
     assert ("at the end" in reason) == (every == 10**9)

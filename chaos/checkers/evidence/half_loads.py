@@ -1,0 +1,43 @@
+"""Coordinators that answer from half of the log, because they lost it while they loaded it.
+
+A broker that is told in the middle of a load that it leads no longer reads no further, and what it
+could read counts as loaded: until its unload has its turn, behind the loads of other partitions, it
+answers for groups whose last records it has not seen (Kafka `doLoadGroupsAndOffsets`, and one
+thread for all loads and unloads). Corpus: `coordinator_that_lost_its_log_while_it_loaded_it`.
+"""
+
+from protocol.trace import TraceKind, TraceRow
+
+HALF_LOAD_KINDS = frozenset(
+    {TraceKind.BECAME_LEADER, TraceKind.LEADER_ELECTED, TraceKind.LOAD_COMPLETED}
+)
+"""The rows that HalfLoads must see."""
+
+
+class HalfLoads:
+    """Follows how far each broker has loaded each partition, and whether it still leads it."""
+
+    def __init__(self) -> None:
+        self._log_ends: dict[tuple[str, str], TraceRow] = {}  # (broker, partition): BECAME_LEADER
+        self._loads: dict[tuple[str, str], TraceRow] = {}
+        self._epochs: dict[str, int] = {}  # partition -> the controller's newest leader epoch
+
+    def observe(self, row: TraceRow) -> None:
+        """Take in a row of HALF_LOAD_KINDS."""
+        partition = row.partition or ""
+        match row.kind:
+            case TraceKind.BECAME_LEADER:
+                self._log_ends[row.node, partition] = row
+            case TraceKind.LOAD_COMPLETED:
+                self._loads[row.node, partition] = row
+            case _:
+                self._epochs[partition] = max(row.leader_epoch or 0, self._epochs.get(partition, 0))
+
+    def answers_from_half(self, broker: str, partition: str) -> bool:
+        """Whether a broker has loaded less than it led, and leads it no longer."""
+        load = self._loads.get((broker, partition))
+        led = self._log_ends.get((broker, partition))
+        if load is None or led is None or load.leader_epoch != led.leader_epoch:
+            return False
+        was_replaced = self._epochs.get(partition, 0) > (load.leader_epoch or 0)
+        return was_replaced and (load.offset or 0) < (led.offset or 0)
