@@ -3,7 +3,8 @@
 A broker that is told in the middle of a load that it leads no longer reads no further, and what it
 could read counts as loaded: until its unload has its turn, behind the loads of other partitions, it
 answers for groups whose last records it has not seen (Kafka `doLoadGroupsAndOffsets`, and one
-thread for all loads and unloads). Corpus: `coordinator_that_lost_its_log_while_it_loaded_it`.
+thread for all loads and unloads). The first load of an epoch counts: who loads it once more, though
+it leads no longer, has no excuse. Corpus: `coordinator_that_lost_its_log_while_it_loaded_it`.
 """
 
 from protocol.trace import TraceKind, TraceRow
@@ -29,7 +30,9 @@ class HalfLoads:
             case TraceKind.BECAME_LEADER:
                 self._log_ends[row.node, partition] = row
             case TraceKind.LOAD_COMPLETED:
-                self._loads[row.node, partition] = row
+                known = self._loads.get((row.node, partition))
+                if known is None or known.leader_epoch != row.leader_epoch:
+                    self._loads[row.node, partition] = row
             case _:
                 self._epochs[partition] = max(row.leader_epoch or 0, self._epochs.get(partition, 0))
 
