@@ -1,4 +1,4 @@
-"""200 seeds of the standard space with every guard on: nothing is found, and each seed is one run.
+"""120 seeds of the standard space with every guard on: nothing is found, and each seed is one run.
 
 What this finds is a bug of ours, a checker that asks for more than Kafka promises, or a space that
 draws what Kafka does not survive; `make soak PART=explore` goes on to 20,000 seeds.
@@ -26,7 +26,7 @@ pytestmark = [
     pytest.mark.xdist_group("standard space"),
 ]
 
-SEEDS = 200
+SEEDS = 120
 RECHECK_PERCENT = 5
 MET = {
     "commit_failed_COORDINATOR_LOAD_IN_PROGRESS": 0.05,
