@@ -1,7 +1,7 @@
 """Answers: while nothing is broken, a server answers before who asked gives up.
 
 Judged are requests of the members of groups and of brokers that end with TIMED_OUT. A JoinGroup may
-take the member's `max.poll.interval.ms` and JOIN_EXTRA_US, any other request of a member
+take the member's `max.poll.interval.ms` and JOIN_GROUP_EXTRA_MS, any other request of a member
 `request.timeout.ms`; a broker's Fetch of metadata `controller.quorum.fetch.timeout.ms`, that of a
 follower `replica.socket.timeout.ms`, any other request of it REQUEST_TIMEOUT_US. Such a request was
 sent while nothing was broken, over a connection that no fault had broken, if the time without a
@@ -27,8 +27,6 @@ from protocol.trace import TraceKind, TraceRow
 from results_schema.evidence_text import seconds
 from results_schema.results import CheckReport
 
-JOIN_EXTRA_US = 5_000_000
-"""What a consumer gives a JoinGroup beyond its rebalance timeout (Kafka AbstractCoordinator)."""
 TIMED_OUT = "TIMED_OUT"
 UNKNOWN_SERVER_ERROR = ErrorCode.UNKNOWN_SERVER_ERROR.name
 APPENDING = frozenset(
@@ -129,5 +127,5 @@ class Answers(Checker):
 def _timeout_us(expected: GroupExpectation, api: str | None) -> int:
     """Return how long a member waits for an answer."""
     if api == Api.JOIN_GROUP.label:
-        return max(expected.request_timeout_us, expected.rebalance_timeout_us + JOIN_EXTRA_US)
+        return max(expected.request_timeout_us, expected.join_us)
     return expected.request_timeout_us

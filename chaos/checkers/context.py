@@ -5,11 +5,15 @@ from typing import Any
 
 import msgspec
 
+from cluster.client.consumer.membership import JOIN_GROUP_EXTRA_MS
 from protocol.config import BrokerConfig
+from protocol.ids import TRANSACTION_STATE
 from protocol.trace import TraceRow
 
 COPY_US = 5_000_000
 """A follower copies what a few minutes of a small cluster wrote well within this time."""
+HEALED_STAGE = "liveness"
+"""The stage from which on everything is healed, and every broker can be reached again."""
 REQUEST_TIMEOUT_US = 30_000_000
 """Time in which a broker gives up a request to the controller: Kafka's request.timeout.ms."""
 
@@ -42,6 +46,11 @@ class GroupExpectation:
     transaction_partitions: tuple[str, ...] = ()
     partitions: tuple[str, ...] = ()
     rebalance_timeout_us: int = 300_000_000
+
+    @property
+    def join_us(self) -> int:
+        """How long a member waits for the answer to a JoinGroup, request.timeout.ms aside."""
+        return self.rebalance_timeout_us + JOIN_GROUP_EXTRA_MS * 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +97,11 @@ class CheckContext:
     recovery_timeout_us: int = 0
     transaction_timeout_us: int = 60_000_000
     transaction_cleanup_us: int = 10_000_000
+
+    def least_in_sync(self, partition: str) -> int:
+        """Return min.insync.replicas of a partition that a coordinator writes to."""
+        is_of_transactions = partition.startswith(f"{TRANSACTION_STATE}-")
+        return self.transaction_min_isr if is_of_transactions else self.min_insync_replicas
 
 
 def detail_of(row: TraceRow) -> dict[str, Any]:

@@ -30,10 +30,10 @@ written: nothing is promised of it any more. That is why no append may be acknow
 than min.insync.replicas are in sync (`enough_replicas`), whether or not anything is lost then.
 
 A fetch answered by a coordinator that another had already replaced may be stale, as in Kafka
-(BEHAVIOUR 6.5), or one that lost its log while it loaded it (`half_loads`): it is counted, and
-proves nothing. So is a commit that Kafka itself forgets until
-the next load (`forgotten_commits`). A value that nobody is known to have committed
-is held back for a request timeout: its committer may not have given up yet.
+(BEHAVIOUR 6.5), and so may that of one that lost its log while it loaded it (`half_loads`): it is
+counted, and proves nothing. Nor does the loss of a commit that Kafka itself forgets until the next
+load (`forgotten_commits`). A value that nobody is known to have committed is held back for a
+request timeout: its committer may not have given up yet.
 """
 
 from collections import Counter
@@ -41,7 +41,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from chaos.checkers.base import Checker
-from chaos.checkers.context import CheckContext, detail_of
+from chaos.checkers.context import HEALED_STAGE, CheckContext, detail_of
 from chaos.checkers.evidence.board import Evidence
 from chaos.checkers.evidence.commit_registers import (
     GIVEN_UP_BY_THE_CLIENT,
@@ -64,8 +64,6 @@ RESIGNING_US = 5_000_000
 """No broker that can be reached takes longer to learn that it is no longer leader."""
 KILL_SEEN_US = 1_000_000
 """A client may see its connection end before the driver has written down the kill."""
-HEALED_STAGE = "liveness"
-"""The stage from which on every broker can be reached again."""
 VERIFYING_STAGE = "verifying"
 """The stage from which on every fetch is a verification: what was acknowledged before it counts."""
 

@@ -473,9 +473,7 @@ class Liveness(Checker):
                 return None  # the controller has only to elect it
             return _Excuse(name="no replica that may lead", case=f"{partition} has no leader")
         for partition in coordinators:
-            needed = self.context.min_insync_replicas
-            if partition in expected.transaction_partitions:
-                needed = self.context.transaction_min_isr
+            needed = self.context.least_in_sync(partition)
             known = self._replicas.of(partition)
             if known is None or len(known.in_sync) >= needed:
                 continue

@@ -31,8 +31,6 @@ from protocol.trace import TraceKind, TraceRow
 from results_schema.evidence_text import seconds
 from results_schema.results import CheckReport
 
-JOIN_EXTRA_US = 5_000_000
-"""What a consumer gives a JoinGroup beyond its rebalance timeout (Kafka AbstractCoordinator)."""
 SLACK_US = 10_000_000
 """Appends, loads, retries and searches for a coordinator in a healthy cluster."""
 _PROCESSES = frozenset(
@@ -314,7 +312,7 @@ def _reader_bound_us(expected: GroupExpectation) -> int:
     return (
         expected.session_timeout_us
         + expected.request_timeout_us
-        + 2 * (expected.rebalance_timeout_us + JOIN_EXTRA_US)
+        + 2 * expected.join_us
         + expected.heartbeat_interval_us
         + expected.application_us
         + SLACK_US

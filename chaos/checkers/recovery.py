@@ -27,10 +27,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from chaos.checkers.base import Checker
-from chaos.checkers.context import REQUEST_TIMEOUT_US, CheckContext, detail_of
+from chaos.checkers.context import HEALED_STAGE, REQUEST_TIMEOUT_US, CheckContext, detail_of
 from chaos.checkers.evidence.board import Evidence
-from chaos.checkers.evidence.lost_data import LOSS_KINDS
-from chaos.checkers.evidence.open_transactions import ONGOING, OPEN_KINDS, OpenTransaction
+from chaos.checkers.evidence.open_transactions import ONGOING, OpenTransaction
 from chaos.checkers.evidence.replicas import REPLICA_KINDS, SeenPartition
 from protocol.trace import TraceKind, TraceRow
 from results_schema.evidence_text import seconds
@@ -40,16 +39,14 @@ ANSWER_US = REQUEST_TIMEOUT_US + 5_000_000
 """Time in which a request between servers is answered, or given up and sent again."""
 SLACK_US = 10_000_000
 """Lookups, retries and new connections in a healthy cluster."""
-HEALED_STAGE = "liveness"
 
 
 @dataclass(slots=True)
 class _Wait:
-    """Something that is not as it should be. Shape: `row` began the wait, `since_us` counts."""
+    """Something that is not as it should be. Shape: `row` began the wait, under `leader`."""
 
     row: TraceRow
-    since_us: int
-    leader: str = ""
+    leader: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,8 +77,6 @@ class Recovery(Checker):
             TraceKind.RUN_STAGE,
             TraceKind.RECORDS_PRODUCED,
             *REPLICA_KINDS,
-            *OPEN_KINDS,
-            *LOSS_KINDS,
         }
     )
 
@@ -158,7 +153,7 @@ class Recovery(Checker):
     ) -> None:
         wait = waits.get(partition)
         if lacks and (wait is None or begins_anew):
-            waits[partition] = _Wait(row=row, since_us=row.time_us, leader=known.leader)
+            waits[partition] = _Wait(row=row, leader=known.leader)
         elif not lacks and wait is not None:
             del waits[partition]
             self._ended(partition, wait, row, known, is_isr=waits is self._lacking)
@@ -173,7 +168,7 @@ class Recovery(Checker):
         if bound_us is None:
             return
         self._judged += 1
-        took_us = row.time_us - wait.since_us
+        took_us = row.time_us - wait.row.time_us
         if is_isr and self._healed is not None:
             self._slowest_us = max(self._slowest_us, row.time_us - self._healed.time_us)
         if took_us > bound_us + self.context.clock_error_us:
@@ -223,7 +218,7 @@ class Recovery(Checker):
                 else f"it has no leader, although {' and '.join(missing)} could lead"
             )
             yield _Open(
-                until_us=wait.since_us + self.context.isr_recovery_us,
+                until_us=wait.row.time_us + self.context.isr_recovery_us,
                 name=f"{partition} is not whole",
                 what=f"{partition} is not whole: {what}",
                 evidence=(wait.row, known.row),
@@ -234,7 +229,7 @@ class Recovery(Checker):
             for partition, wait in self._elsewhere.items():
                 known = self._replicas.partitions[partition]
                 yield _Open(
-                    until_us=wait.since_us + balance_us,
+                    until_us=wait.row.time_us + balance_us,
                     name=f"{partition} is not led by its preferred leader",
                     what=f"{partition} is led by {known.leader}, and its preferred leader "
                     f"{known.preferred} is in sync",

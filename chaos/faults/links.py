@@ -93,6 +93,10 @@ class ResponseLossArgs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """only on connections of these purposes; default: all"""
 
 
+SelectingArgs = LinkArgs | ResponseLossArgs
+"""Arguments that say which frames a rule is for."""
+
+
 class LinkFault(FaultKind):
     """A fault of the links between two sets of nodes."""
 
@@ -155,10 +159,10 @@ class _RuleFault(LinkFault):
     async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Aim | Miss:
         """Add the rules behind those that are in force."""
         args = msgspec.convert(planned.args, self.args_type)
-        if not isinstance(args, LinkArgs):
+        if not isinstance(args, SelectingArgs):
             raise TypeError(f"{self.name} takes {type(args).__name__}, which selects no frames")
         ways = [("there", aim.nodes, aim.to_nodes)]
-        if args.direction == "both_ways":
+        if not isinstance(args, LinkArgs) or args.direction == "both_ways":
             ways.append(("back", aim.to_nodes, aim.nodes))
         rules = [
             rule(
@@ -184,7 +188,7 @@ class _RuleFault(LinkFault):
         return None
 
     @abstractmethod
-    def effect(self, args: LinkArgs) -> LinkEffect:
+    def effect(self, args: SelectingArgs) -> LinkEffect:
         """Return what becomes of the frames."""
 
 
@@ -198,7 +202,7 @@ class CutLinks(_RuleFault):
         "end has closed meanwhile only their end does."
     )
 
-    def effect(self, args: LinkArgs) -> LinkEffect:
+    def effect(self, args: SelectingArgs) -> LinkEffect:
         """Return the cut."""
         del args
         return link_rules.Cut()
@@ -210,7 +214,7 @@ class ClogLinks(_RuleFault):
     name = "clog"
     doc = "Holds everything on the links until it is healed; then all of it arrives, in order."
 
-    def effect(self, args: LinkArgs) -> LinkEffect:
+    def effect(self, args: SelectingArgs) -> LinkEffect:
         """Return the clog."""
         del args
         return link_rules.Clog()
@@ -237,7 +241,7 @@ class SlowLinks(_RuleFault):
                 found=f"`{args.delay}`",
             )
 
-    def effect(self, args: LinkArgs) -> LinkEffect:
+    def effect(self, args: SelectingArgs) -> LinkEffect:
         """Return the delay."""
         if not isinstance(args, SlowArgs):
             raise TypeError(f"slow takes SlowArgs, got {type(args).__name__}")
@@ -246,7 +250,7 @@ class SlowLinks(_RuleFault):
         )
 
 
-class ResponseLoss(LinkFault):
+class ResponseLoss(_RuleFault):
     """A request is carried out, and its connection ends before the response has left."""
 
     name = "response_loss"
@@ -263,33 +267,11 @@ class ResponseLoss(LinkFault):
         if not fault.args.get("apis"):
             yield problem("args.apis", "names no API", expected="at least one", found="`[]`")
 
-    async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Aim | Miss:
-        """Add a rule for each direction: either end may have the server."""
-        args = msgspec.convert(planned.args, ResponseLossArgs)
-        effect = link_rules.LoseResponses(count=args.responses, errors=args.errors)
-        ways = (("there", aim.nodes, aim.to_nodes), ("back", aim.to_nodes, aim.nodes))
-        rules = [
-            rule(
-                planned.fault_id,
-                way,
-                Selector(
-                    sources=sources,
-                    destinations=destinations,
-                    purposes=args.purposes,
-                    apis=args.apis,
-                ),
-                effect,
-            )
-            for way, sources, destinations in ways
-        ]
-        await tools.links.add(planned.fault_id, rules)
-        return aim
-
-    async def heal(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> str | None:
-        """Withdraw the fault's rules."""
-        del aim
-        await tools.links.withdraw(planned.fault_id)
-        return None
+    def effect(self, args: SelectingArgs) -> LinkEffect:
+        """Return the loss. Either end may have the server: it goes both ways."""
+        if not isinstance(args, ResponseLossArgs):
+            raise TypeError(f"response_loss takes ResponseLossArgs, got {type(args).__name__}")
+        return link_rules.LoseResponses(count=args.responses, errors=args.errors)
 
 
 class ResetConnections(LinkFault):

@@ -17,6 +17,7 @@ transaction, and for an end in the group that never came; 2 is judged by `transa
 from dataclasses import dataclass
 
 from chaos.checkers.context import CheckContext, detail_of
+from chaos.checkers.evidence.open_transactions import producer_of
 from protocol.trace import TraceKind, TraceRow
 
 FORGETTING_KINDS = frozenset(
@@ -67,9 +68,9 @@ class ForgottenCommits:
                 if row.error != "NONE":
                     self._failed[row.node, row.partition or ""] = row.time_us
             case TraceKind.TXN_COMMIT_PENDING:
-                self._pending[row.group or "", detail_of(row)["producer_id"]] = row
+                self._pending[row.group or "", producer_of(row)] = row
             case TraceKind.TRANSACTION_COMPLETED:
-                self._pending.pop((row.group or "", detail_of(row)["producer_id"]), None)
+                self._pending.pop((row.group or "", producer_of(row)), None)
             case TraceKind.TRANSACTION_STATE:
                 self._entered(row)
             case _:

@@ -116,10 +116,4 @@ class Undisturbed:
         known = self._replicas.of(partition)
         if known is None:
             return True
-        is_of_offsets = partition.startswith("__consumer_offsets-")
-        needed = (
-            self._context.min_insync_replicas
-            if is_of_offsets
-            else self._context.transaction_min_isr
-        )
-        return known.leader != "" and len(known.in_sync) >= needed
+        return known.leader != "" and len(known.in_sync) >= self._context.least_in_sync(partition)
