@@ -17,12 +17,19 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
     from pyspark.sql import SparkSession
 
+    from tests.support.harness.golden import Golden
     from tests.support.worlds.analysed_runs import Analysis
+    from tests.support.worlds.reports import Reports
 
 if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
     # A shell starts what it puts in the background with SIGINT ignored, and children inherit that:
     # Ctrl-C would then reach none of the runs that the tests interrupt.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--rewrite`: files of expected text are written anew, for a person to review the diff."""
+    parser.addoption("--rewrite", action="store_true", help="write expected texts anew")
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
@@ -93,6 +100,22 @@ def analysis(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) ->
     from tests.support.worlds.analysed_runs import analyse_together
 
     return analyse_together(spark, tmp_path_factory.mktemp("runs"))
+
+
+@pytest.fixture(scope="session")
+def reports(analysis: "Analysis") -> "Reports":
+    """Make the reports that are tested, once."""
+    from tests.support.worlds.reports import make_reports
+
+    return make_reports(analysis.played)
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> "Golden":
+    """Compare text with a file beside the test; with `--rewrite` write the file."""
+    from tests.support.harness.golden import Golden
+
+    return Golden(folder=request.path.parent, rewrite=bool(request.config.getoption("--rewrite")))
 
 
 @pytest.fixture(scope="module")

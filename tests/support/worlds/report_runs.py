@@ -1,7 +1,7 @@
 """Real runs in virtual time for the report: small, violated, cut short, and with 1,000 members."""
 
 import gc
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,6 +61,11 @@ RECIPES: Mapping[str, Recipe] = {
     "thousand": Recipe(experiment=None),
 }
 """The runs that reports are tested with, by name; few records, whose fetches cost the most."""
+SCHEDULES: Mapping[str, Recipe] = {
+    "transactions": Recipe(experiment="tests/schedules/orders_about_groups_and_transactions.yaml"),
+    "many": Recipe(experiment="tests/schedules/seventy_four_faults.yaml"),
+}
+"""Further runs whose pages are compared, of drawn schedules: many faults of many kinds."""
 
 
 def make_run(root: Path, recipe: Recipe) -> Path:
@@ -194,6 +199,6 @@ def write_thousand_members(
     return path
 
 
-def make_runs(root: Path, names: Sequence[str] = tuple(RECIPES)) -> dict[str, Path]:
-    """Play the recipes of these names and return their run directories."""
-    return {name: make_run(root, RECIPES[name]) for name in names}
+def make_runs(root: Path) -> dict[str, Path]:
+    """Play all recipes and return their run directories, by name."""
+    return {name: make_run(root, recipe) for name, recipe in {**RECIPES, **SCHEDULES}.items()}

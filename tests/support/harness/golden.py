@@ -1,0 +1,23 @@
+"""Expected texts as files beside the tests, which a person reviews as a diff."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Golden:
+    """Compares texts with files in `folder`; `rewrite` writes the files first."""
+
+    folder: Path
+    rewrite: bool
+
+    def check(self, name: str, text: str) -> None:
+        """Require that the file `name` has exactly this text."""
+        path = self.folder / name
+        if self.rewrite:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        assert path.is_file(), f"{name} is not there: pytest --rewrite writes it"
+        assert text.splitlines() == path.read_text(encoding="utf-8").splitlines(), (
+            f"{name} differs: pytest --rewrite writes it anew"
+        )

@@ -1,0 +1,198 @@
+"""What a page of the report says, without its markup: its words as lines, and its facts.
+
+A fact is a figure with its unit, a name of Kafka's or of the run's, or a cell of a table: what
+stays equal when a sentence is written anew.
+"""
+
+import hashlib
+import json
+import re
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+
+_BLOCKS = frozenset(
+    [
+        "caption",
+        "dd",
+        "details",
+        "div",
+        "dl",
+        "dt",
+        "figcaption",
+        "figure",
+        "h1",
+        "h2",
+        "h3",
+        "header",
+        "li",
+        "main",
+        "nav",
+        "ol",
+        "p",
+        "pre",
+        "section",
+        "summary",
+        "table",
+        "title",
+        "tr",
+        "ul",
+    ]
+)
+_FACT = re.compile(
+    r"[A-Za-z_][\w.]*(?:-[\w.]+)*-\d+\b"  # broker-2, consumer-orders-readers-0
+    r"|\b[a-z]+(?:\.[a-z]+){2,}\b"  # session.timeout.ms
+    r"|\b[A-Z]+(?:_[A-Z]+)+\b"  # UNKNOWN_MEMBER_ID
+    r"|\b(?:[A-Z][a-z]+){2,}\b"  # FindCoordinator
+    r"|(?<![\w.-])\d+(?:,\d{3})*(?:\.\d+)?(?: (?:s|ms|us|%))?(?![\w.-]*\w)"  # 8.56 s, 1,024
+)
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+_WIDTH = 98
+_STARTED = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d[:-]\d\d[:-][\d.:-]+(?:Z|\+00:00| UTC)")
+_PATH = re.compile(r"(?<!\S)/\S*/(?=[\w.-]+)")
+"""A folder of this machine, or of this session."""
+_MADE_OF = ["what", "value"]
+"""The headings of the table of versions: of each row only its name is kept."""
+MAX_ROWS = 6
+"""So many rows of a table are kept as they are; all of a longer one by their digest."""
+
+
+@dataclass
+class Section:
+    """One section of a page, top to bottom: paragraphs, tables as lists of rows, charts by id."""
+
+    name: str
+    parts: list[str | list[list[str]]] = field(default_factory=list)
+
+
+class _Reader(HTMLParser):
+    """Collects the sections of a page, and the data of its charts by the element's id."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.sections = [Section("page")]
+        self.data: dict[str, str] = {}
+        self._text = ""
+        self._cells: list[str] | None = None  # of the row that is being read
+        self._script: str | None = None  # its id, empty for one that has none; None: no script
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        named = dict(attrs)
+        if tag in {"script", "style"}:
+            self._script = named.get("id") or ""
+            return
+        if tag in _BLOCKS or tag in {"td", "th"}:
+            self._flush()
+        if tag == "section":
+            self.sections.append(Section(named.get("id") or ""))
+        elif tag == "figure":
+            self.sections[-1].parts.append(f"[chart {named.get('id')}]")
+        elif tag == "table":
+            self.sections[-1].parts.append([])
+        elif tag == "tr":
+            self._cells = []
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in {"script", "style"}:
+            self._script = None
+        elif tag in {"td", "th"}:
+            assert self._cells is not None
+            self._cells.append(self._taken())
+        elif tag == "tr":
+            table = self.sections[-1].parts[-1]
+            assert isinstance(table, list)
+            assert self._cells is not None
+            table.append(self._cells[:1] if table[:1] == [_MADE_OF] else self._cells)
+            self._cells = None
+        elif tag in _BLOCKS:
+            self._flush()
+
+    def handle_data(self, data: str) -> None:
+        if self._script is None:
+            self._text += data
+        elif self._script:
+            self.data[self._script] = self.data.get(self._script, "") + data
+
+    def _taken(self) -> str:
+        text = _PATH.sub("", _STARTED.sub("STARTED", " ".join(self._text.split())))
+        self._text = ""
+        return text
+
+    def _flush(self) -> None:
+        text = self._taken()
+        if text and self._cells is None:
+            parts = self.sections[-1].parts
+            place = len(parts)
+            if parts and isinstance(parts[-1], list) and not parts[-1]:
+                place -= 1  # a caption stands in its table, above the rows
+            parts.insert(place, text)
+
+
+def read_page(html: str) -> tuple[list[Section], dict[str, str]]:
+    """Return a page's sections, and the JSON of its charts by their ids."""
+    reader = _Reader()
+    reader.feed(html)
+    reader.close()
+    suffix = "-data"
+    return reader.sections, {name.removesuffix(suffix): text for name, text in reader.data.items()}
+
+
+def words_of(html: str) -> str:
+    """Return what a reader sees: a line for each paragraph, the first rows of each table."""
+    lines: list[str] = []
+    for section in read_page(html)[0]:
+        lines += ["", f"== {section.name}"] if lines else [f"== {section.name}"]
+        for part in section.parts:
+            if isinstance(part, str):
+                lines.append(part)
+                continue
+            lines += [" | ".join(row) for row in part[: MAX_ROWS + 1]]
+            more = len(part) - 1 - MAX_ROWS
+            lines += [f"... {more} more rows"] if more > 0 else []
+    return "\n".join(lines) + "\n"
+
+
+def facts_of_page(html: str) -> str:
+    """Return the facts of a page, by section: those of its words in order, tables, charts."""
+    sections, data = read_page(html)
+    lines: list[str] = []
+    for section in sections:
+        lines.append(f"== {section.name}")
+        said = [fact for part in section.parts for fact in _facts_in(part) if fact != "JavaScript"]
+        lines += textwrap.wrap("; ".join(sorted(set(said))), _WIDTH, break_on_hyphens=False)
+        for part in section.parts:
+            if isinstance(part, list):
+                lines += _table_facts(part)
+            elif part.startswith("[chart "):
+                lines.append(f"{part} {_chart_facts(data[part[len('[chart ') : -1]])}")
+    return "\n".join(lines) + "\n"
+
+
+def _facts_in(part: str | list[list[str]]) -> list[str]:
+    return _FACT.findall(part) if isinstance(part, str) and not part.startswith("[chart ") else []
+
+
+def _table_facts(rows: list[list[str]]) -> Iterator[str]:
+    """Yield headings and rows; of a long table the first rows, the number and a digest of all."""
+    headings, *body = rows
+    yield f"table {' | '.join(headings)}"
+    yield from (f"  {' | '.join(row)}" for row in body[:MAX_ROWS])
+    if len(body) > MAX_ROWS:
+        yield f"  {len(body)} rows, {_digest(body)}"
+
+
+def _chart_facts(text: str) -> str:
+    """Return how many rows each of a chart's data has, and a digest of all their numbers."""
+    data = json.loads(text)["data"]
+    found = []
+    for name in sorted(data):
+        rows = data[name]["rows"]
+        numbers = sorted(_NUMBER.findall(json.dumps(rows)))
+        found.append(f"{name} {len(rows)} {_digest(numbers)}")
+    return ", ".join(found)
+
+
+def _digest(value: object) -> str:
+    text = json.dumps(value, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
