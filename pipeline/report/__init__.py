@@ -4,8 +4,8 @@ Public: `build.build_report(directory, facts)`, which writes `<run>/report.html`
 tables that Spark wrote, never events, and does not import Spark; what stands in the run's JSON
 files comes in as `facts.RunFacts`.
 
-Reading order: `facts` and `report_input` (what goes in), `run_names`; `charts` and `lanes`
-(pictures), `sentences` (facts in words), `sections` (one module each), `build` (which sections, in
-what order), `page` (sections to HTML), `comparison_page`. Of the files in `assets`, `report.js`,
-`time_axis.js` and `navigation.js` are one script, in this order.
+Reading order: `facts` and `report_input` (what goes in), `run_names`; `charts`, `columns` (tables)
+and `lanes` (pictures), `sentences` (facts in words), `sections` (one module each), `build` (which
+sections, in what order), `page` (sections to HTML), `comparison_page`. Of the files in `assets`,
+`report.js`, `time_axis.js` and `navigation.js` are one script, in this order.
 """

@@ -3,21 +3,14 @@
 from collections.abc import Mapping, Sequence
 
 from pipeline.report.charts.chart import HATCHES, SERIES, Chart, Pick, TextTable
-from pipeline.report.lanes.areas import area_rows, step_areas
-from pipeline.report.lanes.labels import Tip, common_prefix, moment_tip, prefix_note
-from pipeline.report.lanes.marks import (
-    Datum,
-    bars,
-    bounded,
-    clock_text,
-    kind_fill,
-    labels,
-    picked,
-    rows_y,
-    span,
-    time_lane,
+from pipeline.report.columns import Column, moment, number
+from pipeline.report.lanes.interval_lane import (
+    IntervalLane,
+    count_intervals,
+    end_of,
 )
-from pipeline.report.lanes.spans import concurrent, thinned
+from pipeline.report.lanes.labels import Tip, common_prefix, moment_tip, prefix_note
+from pipeline.report.lanes.marks import Datum, kind_fill, rows_y
 from pipeline.report.report_input import ReportInput, Row
 from pipeline.summary.figures import duration_text
 from pipeline.summary.outcomes import in_number_order, listed
@@ -25,10 +18,7 @@ from pipeline.summary.outcomes import in_number_order, listed
 MAX_ROWS = 40
 """Up to so many subjects have a row each; more are counted."""
 MAX_GAPS = 400
-MAX_TABLE_ROWS = 200
 ROW_PX = 18
-AREA_PX = 150
-
 GROUP, MEMBER, PARTITION = "group", "member", "partition"
 KINDS = {
     GROUP: "groups: no active coordinator",
@@ -36,19 +26,7 @@ KINDS = {
     PARTITION: "partitions: nobody consumed them",
 }
 _FILLS = dict(zip(KINDS.values(), (HATCHES[5], SERIES[1], HATCHES[4]), strict=True))
-_ABOUT = "The longest time without service of each group, member and data partition around a fault."
-_MORE = (
-    "A member: from its last acknowledged commit before the fault to the next one. A partition: "
-    "from the last batch that anybody in the group consumed before the fault to the next one. So a "
-    "bar begins before the fault. A group: no active coordinator. A short bar may be no more than "
-    "the usual interval."
-)
 _PICK = "availability_pick"
-_ABOUT_COUNTS = "How many had no service, of those that a fault concerned."
-_MORE_COUNTS = (
-    "Of each, only its longest time around a fault counts, from the fault on. A spike as short as "
-    "the usual interval between two commits or batches says nothing."
-)
 _LEADER_WAS = {
     "crash": "was killed",
     "node_loss": "was killed",
@@ -63,18 +41,46 @@ _BETWEEN = (
     moment_tip("b", "the first after"),
     Tip("d", "between them"),
 )
-_TIPS = (
-    Tip("k", "what"),
-    Tip("r", "who"),
-    Tip("g", "group"),
-    Tip("f", "around fault"),
-    Tip("y", "its leader"),
+
+
+def _length(row: Row) -> str:
+    return "it never came back" if row["gap_us"] is None else duration_text(row["gap_us"])
+
+
+LANE = IntervalLane(
+    id="lane-availability",
+    title="Time without service",
+    about="The longest time without service of each group, member and data partition around a "
+    "fault.",
+    more="A member: from its last acknowledged commit before the fault to the next one. A "
+    "partition: from the last batch that anybody in the group consumed before the fault to the "
+    "next one. So a bar begins before the fault. A group: no active coordinator. A short bar may "
+    "be no more than the usual interval.",
+    source="availability",
+    folded="The times without service as text",
+    columns=(
+        Column(lambda row: KINDS[row["subject_kind"]], key="k", tip="what"),
+        Column("name", key="r", tip="who"),
+        Column("subject_kind", "what"),
+        Column("subject", "who"),
+        Column("group", "group", "g", "group"),
+        Column("fault", "fault", "f", "around fault"),
+        moment("before_us", "from (s)"),
+        moment("after_us", "to (s)"),
+        number(_length, "for"),
+        Column("leader", "its leader", "y", "its leader"),
+    ),
 )
 
 
 def availability_lane(run: ReportInput) -> Chart | None:
     """Return the gaps of each subject, or of many how many had one; None if nobody had any."""
-    rows = [row for row in run.tables.rows("availability") if row["before_us"] is not None]
+    leaders = _leaders(run)
+    rows = [
+        row | {"leader": _leader(row, leaders)}
+        for row in run.tables.rows("availability")
+        if row["before_us"] is not None
+    ]
     if not rows:
         return None
     if len({_subject(row) for row in rows}) > MAX_ROWS:
@@ -83,31 +89,24 @@ def availability_lane(run: ReportInput) -> Chart | None:
     if not seen:
         return None
     names = _rows(seen)
-    leaders = _leaders(run)
-    shown = sorted(seen, key=lambda row: row["before_us"] - _end(run, row))[:MAX_GAPS]
-    data = [_gap(run, row, names[_subject(row)], _leader(row, leaders)) for row in shown]
+    shown = sorted(seen, key=lambda row: row["before_us"] - end_of(run, row["after_us"]))
     prefix = common_prefix(row["subject"] for row in seen if row["subject_kind"] == MEMBER)
-    y = rows_y(list(names.values()), without=prefix)
     kinds = {KINDS[row["subject_kind"]] for row in seen}
     fills = {kind: fill for kind, fill in _FILLS.items() if kind in kinds}
-    return time_lane(
+    gaps = LANE.marks("gaps", rows_y(list(names.values()), without=prefix), tail=_BETWEEN)
+    return LANE.draw(
         run,
-        lane_id="lane-availability",
-        title="Time without service",
-        about=_ABOUT + _all_the_time(rows),
-        more=_MORE + prefix_note(prefix),
-        layers=[
-            bars("gaps", y, tooltip=(*_TIPS, *_BETWEEN), fill=kind_fill("k", fills)),
-            *labels("gaps", y, tooltip=(*_TIPS, *_BETWEEN)),
-        ],
-        data={"gaps": data},
-        height=ROW_PX * len(names),
-        table=_table(rows, leaders),
+        [gaps.bars(kind_fill("k", fills)), *gaps.labels()],
+        {"gaps": [_gap(run, row, names[_subject(row)]) for row in shown[:MAX_GAPS]]},
+        ROW_PX * len(names),
+        about=LANE.about + _all_the_time(rows),
+        more=LANE.more + prefix_note(prefix),
+        table=_table(rows),
     )
 
 
 def _all_the_time(rows: Sequence[Row]) -> str:
-    """Say which groups have no bar, for they never were without a coordinator."""
+    """Return which groups have no bar, for they never were without a coordinator."""
     groups = [row for row in rows if row["subject_kind"] == GROUP]
     missed = {row["group"] for row in groups if row["gap_us"] != 0}
     served = in_number_order({row["group"] for row in groups} - missed)
@@ -120,8 +119,8 @@ def _leaders(run: ReportInput) -> dict[tuple[str, str], str]:
     for fault in run.facts.faults:
         brokers = [node for node in fault.hit_nodes if node.startswith("broker-")]
         if len(brokers) == 1 and fault.fault in _LEADER_WAS:
-            said = f"{brokers[0]} {_LEADER_WAS[fault.fault]}"
-            found |= {(fault.fault_id, name): said for name in fault.blast_radius.partitions}
+            became = f"{brokers[0]} {_LEADER_WAS[fault.fault]}"
+            found |= {(fault.fault_id, name): became for name in fault.blast_radius.partitions}
     return found
 
 
@@ -153,60 +152,45 @@ def _subject(row: Row) -> tuple[str, str, str]:
     return row["subject_kind"], row["group"], row["subject"]
 
 
-def _gap(run: ReportInput, row: Row, name: str, leader: str | None) -> Datum:
-    end_us = _end(run, row)
+def _gap(run: ReportInput, row: Row, name: str) -> Datum:
+    end_us = end_of(run, row["after_us"])
     length = duration_text(end_us - row["before_us"])
-    never = row["after_us"] is None
-    whole = f"{length}, until the run ended" if never else length
-    return span(
-        row["before_us"],
-        end_us,
-        r=name,
-        k=KINDS[row["subject_kind"]],
-        g=row["group"],
-        f=row["fault"],
-        y=leader,
-        l=f"{whole} \u00b7 its leader {leader}" if leader else whole,
-        s=length,
-    )
-
-
-def _end(run: ReportInput, row: Row) -> int:
-    end_us: int | None = row["after_us"]
-    return run.end_us if end_us is None else end_us
+    label = length if row["after_us"] is not None else f"{length}, until the run ended"
+    if row["leader"]:
+        label += f" \u00b7 its leader {row['leader']}"
+    return LANE.datum(row | {"name": name}, row["before_us"], end_us, l=label, s=length)
 
 
 def _counts(run: ReportInput, rows: Sequence[Row]) -> Chart:
-    counts: list[Datum] = []
-    kinds = [kind for kind in KINDS if any(row["subject_kind"] == kind for row in rows)]
-    kinds.sort(key=(MEMBER, GROUP, PARTITION).index)
+    areas: list[Datum] = []
+    kinds = [
+        kind
+        for kind in (MEMBER, GROUP, PARTITION)
+        if any(row["subject_kind"] == kind for row in rows)
+    ]
     injected = {fault.fault_id: fault.injected_at_us or 0 for fault in run.facts.faults}
     for kind in kinds:
         gaps = [
             (
                 (row["group"], row["subject"]),
                 max(row["before_us"], injected.get(row["fault"], 0)),
-                _end(run, row),
+                end_of(run, row["after_us"]),
             )
             for row in rows
             if row["subject_kind"] == kind
         ]
-        steps = concurrent(_merged(gaps), from_us=0, to_us=run.end_us)
-        counts += area_rows(thinned(steps), [KINDS[kind]])
+        areas += count_intervals(run, {KINDS[kind]: _merged(gaps)})
     pick = Pick(param=_PICK, label="Count", options=tuple(KINDS[kind] for kind in kinds))
-    return time_lane(
+    return LANE.draw_counts(
         run,
-        lane_id="lane-availability",
-        title="Time without service",
-        about=_ABOUT_COUNTS,
-        more=_MORE_COUNTS,
-        layers=[
-            step_areas("counts", what="what", fills=_FILLS, unit=None, where=picked(_PICK, "k"))
-        ],
-        data={"counts": counts},
-        height=AREA_PX,
+        areas,
+        _FILLS,
+        what="what",
+        about="How many had no service, of those that a fault concerned.",
+        more="Of each, only its longest time around a fault counts, from the fault on. A spike as "
+        "short as the usual interval between two commits or batches says nothing.",
         picks=(pick,),
-        table=_table(rows, _leaders(run)),
+        table=_table(rows),
     )
 
 
@@ -223,27 +207,8 @@ def _merged(gaps: Sequence[tuple[tuple[str, str], int, int]]) -> list[tuple[int,
     return spans
 
 
-def _table(rows: Sequence[Row], leaders: Mapping[tuple[str, str], str]) -> TextTable:
-    longest = sorted(
-        rows, key=lambda row: float("-inf") if row["gap_us"] is None else -row["gap_us"]
-    )
-    numeric = ("from (s)", "to (s)")
-    return TextTable(
-        headings=("what", "who", "group", "fault", *numeric, "for", "its leader"),
-        rows=tuple(
-            (
-                row["subject_kind"],
-                row["subject"],
-                row["group"],
-                row["fault"],
-                clock_text(row["before_us"]),
-                clock_text(row["after_us"]),
-                "it never came back" if row["gap_us"] is None else duration_text(row["gap_us"]),
-                _leader(row, leaders),
-            )
-            for row in longest[:MAX_TABLE_ROWS]
-        ),
-        numeric=(*numeric, "for"),
-        caption=bounded("availability", len(rows), MAX_TABLE_ROWS),
-        folded="The times without service as text",
-    )
+def _table(rows: Sequence[Row]) -> TextTable:
+    def longest_first(row: Row) -> float:
+        return float("-inf") if row["gap_us"] is None else -row["gap_us"]
+
+    return LANE.text(sorted(rows, key=longest_first))

@@ -2,20 +2,11 @@
 
 from collections.abc import Sequence
 
-from pipeline.report.charts.chart import FAULT_HATCH, INK, MUTED, PAPER, WARN, Chart, TextTable
+from pipeline.report.charts.chart import FAULT_HATCH, INK, MUTED, PAPER, WARN, Chart
+from pipeline.report.columns import Column, clock_text, number, text_table
+from pipeline.report.lanes.interval_lane import IntervalLane, end_of
 from pipeline.report.lanes.labels import FROM_TO, Tip, moment_tip
-from pipeline.report.lanes.marks import (
-    ROW_PX,
-    Datum,
-    bars,
-    clock_text,
-    labels,
-    moments,
-    row_name,
-    rows_y,
-    span,
-    time_lane,
-)
+from pipeline.report.lanes.marks import ROW_PX, Datum, Marks, row_name, rows_y, span
 from pipeline.report.lanes.spans import slots
 from pipeline.report.report_input import ReportInput
 from pipeline.summary.figures import duration_text
@@ -24,22 +15,36 @@ from results_schema.journal import JournalEntry
 MAX_ROWS = 30
 """Up to so many faults have a row each; more share the rows of their kind."""
 MAX_FAULTS = 400
-
-_ABOUT = (
-    "What was broken when. The same spans stand behind every lane below, from a dashed line "
-    "(injected) to a dotted one (healed)."
-)
-_MORE = (
-    "Hatched: the fault was in force on all that it hit; plain before and behind it: it was being "
-    "injected or healed. A diamond: a fault of a moment."
-)
 _RUN_ROW = "the run"
-_TIPS = (
-    Tip("l", "fault"),
-    Tip("i", "id in the journal"),
-    Tip("g", "target"),
-    Tip("h", "hit"),
-    Tip("p", "this part"),
+_PART = (Tip("p", "this part"),)
+
+
+def _in_force(fault: JournalEntry) -> str | None:
+    start, end = fault.in_force_from_us, fault.in_force_until_us
+    known = start is not None and end is not None and not fault.momentary
+    return duration_text((end or 0) - (start or 0)) if known else None
+
+
+LANE = IntervalLane(
+    id="lane-faults",
+    title="Faults",
+    about="What was broken when. The same spans stand behind every lane below, from a dashed line "
+    "(injected) to a dotted one (healed).",
+    more="Hatched: the fault was in force on all that it hit; plain before and behind it: it was "
+    "being injected or healed. A diamond: a fault of a moment.",
+    source="faults",
+    folded="The faults as text",
+    columns=(
+        Column(lambda fault: f"{fault.fault} {fault.hit}", key="l", tip="fault"),
+        Column(lambda fault: fault.fault_id, "fault", "i", "id in the journal"),
+        Column(lambda fault: fault.fault, "kind", "s"),
+        Column(lambda fault: fault.target, key="g", tip="target"),
+        Column(lambda fault: fault.hit, "hit", "h", "hit"),
+        number(lambda fault: clock_text(fault.injected_at_us), "injected (s)"),
+        number(lambda fault: clock_text(fault.in_force_from_us), "in force (s)"),
+        number(lambda fault: clock_text(fault.healed_at_us), "healed (s)"),
+        number(_in_force, "in force for"),
+    ),
 )
 
 
@@ -51,53 +56,31 @@ def faults_lane(run: ReportInput) -> Chart | None:
     injected.sort(key=lambda each: (each.injected_at_us or 0, each.fault_id))
     shown = injected[:MAX_FAULTS]
     rows = _rows(shown, run.end_us)
-    parts = [
-        part
-        for fault in shown
-        if not fault.momentary
-        for part in _parts(fault, rows[fault.fault_id], run.end_us)
-    ]
-    points = [
-        span(
-            fault.injected_at_us or 0,
-            run.end_us,  # its label may go so far
-            **_fault_cells(fault, rows[fault.fault_id]),
-            p="of a moment",
-        )
-        for fault in shown
-        if fault.momentary
-    ]
+    data: dict[str, list[Datum]] = {"run": _run_parts(run), "parts": [], "points": []}
+    for fault in shown:
+        row, start = rows[fault.fault_id], fault.injected_at_us or 0
+        if fault.momentary:  # its label may go as far as the run's end
+            data["points"].append(LANE.datum(fault, start, run.end_us, r=row, p="of a moment"))
+        else:
+            data["parts"] += _parts(fault, row, run.end_us)
     names = [_RUN_ROW, *sorted(set(rows.values()), key=list(rows.values()).index)]
     y = rows_y(names)
-    in_force = "datum.p == 'in force'"
+    whole = Marks("run", y, (Tip("l", "the run"), *FROM_TO))
+    around = LANE.marks("parts", y, "datum.p != 'in force'", (*_PART, *FROM_TO))
+    in_force = LANE.marks("parts", y, "datum.p == 'in force'", (*_PART, *FROM_TO))
+    points = LANE.marks("points", y, tail=(*_PART, moment_tip("a", "at")))
     layers = [
-        bars("run", y, tooltip=(Tip("l", "the run"), *FROM_TO), fill=PAPER, stroke=MUTED),
-        *labels("run", y, tooltip=(Tip("l", "the run"), *FROM_TO)),
-        bars("parts", y, tooltip=(*_TIPS, *FROM_TO), fill=PAPER, where=f"!({in_force})"),
-        bars("parts", y, tooltip=(*_TIPS, *FROM_TO), fill=FAULT_HATCH, where=in_force),
-        *labels("parts", y, tooltip=(*_TIPS, *FROM_TO), where=in_force, fontWeight="bold"),
-        moments(
-            "points",
-            y,
-            tooltip=(*_TIPS, moment_tip("a", "at")),
-            shape="diamond",
-            fill=WARN,
-            stroke=INK,
-            size=140,
-        ),
-        *labels("points", y, tooltip=(*_TIPS, moment_tip("a", "at")), dx=12, fontWeight="bold"),
+        whole.bars(PAPER, stroke=MUTED),
+        *whole.labels(),
+        around.bars(PAPER),
+        in_force.bars(FAULT_HATCH),
+        *in_force.labels(fontWeight="bold"),
+        points.moments(shape="diamond", fill=WARN, stroke=INK, size=140),
+        *points.labels(dx=12, fontWeight="bold"),
     ]
-    return time_lane(
-        run,
-        lane_id="lane-faults",
-        title="Faults",
-        about=_ABOUT,
-        more=_MORE,
-        layers=layers,
-        data={"run": _run_parts(run), "parts": parts, "points": points},
-        height=ROW_PX * len(names),
-        table=_table(run.facts.faults),
-    )
+    faults = run.facts.faults[:MAX_FAULTS]
+    table = text_table(LANE.columns, faults, folded=LANE.folded)
+    return LANE.draw(run, layers, data, ROW_PX * len(names), table=table)
 
 
 def _rows(faults: Sequence[JournalEntry], end_us: int) -> dict[str, str]:
@@ -126,23 +109,11 @@ def _parts(fault: JournalEntry, row: str, end_us: int) -> list[Datum]:
         ("in force", fault.in_force_from_us, fault.in_force_until_us),
         ("being healed", fault.in_force_until_us, fault.healed_at_us),
     )
-    said = _fault_cells(fault, row)
     return [
-        span(start, end_us if end is None else end, **said, p=part)
+        LANE.datum(fault, start, end_us if end is None else end, r=row, p=part)
         for part, start, end in bounds
         if start is not None and start != end
     ]
-
-
-def _fault_cells(fault: JournalEntry, row: str) -> Datum:
-    return {
-        "r": row,
-        "i": fault.fault_id,
-        "l": f"{fault.fault} {fault.hit}",
-        "s": fault.fault,
-        "g": fault.target,
-        "h": fault.hit,
-    }
 
 
 def _run_parts(run: ReportInput) -> list[Datum]:
@@ -150,36 +121,12 @@ def _run_parts(run: ReportInput) -> list[Datum]:
     results = run.facts.results_or_empty
     steady, healed = results.steady_at_us, results.healed_at_us
     bounds = (
-        ("before the steady state", "start", 0, run.end_us if steady is None else steady),
+        ("before the steady state", "start", 0, end_of(run, steady)),
         ("from the steady state: faults", "faults", steady, healed),
         ("all healed", "healed", healed, run.end_us),
     )
     return [
-        span(start, run.end_us if end is None else end, r=_RUN_ROW, l=text, s=short)
+        span(start, end_of(run, end), r=_RUN_ROW, l=text, s=short)
         for text, short, start, end in bounds
         if start is not None and start != end
     ]
-
-
-def _table(faults: Sequence[JournalEntry]) -> TextTable:
-    rows = tuple(
-        (
-            fault.fault_id,
-            fault.fault,
-            fault.hit,
-            clock_text(fault.injected_at_us),
-            clock_text(fault.in_force_from_us),
-            clock_text(fault.healed_at_us),
-            None
-            if fault.in_force_from_us is None or fault.in_force_until_us is None or fault.momentary
-            else duration_text(fault.in_force_until_us - fault.in_force_from_us),
-        )
-        for fault in faults[:MAX_FAULTS]
-    )
-    times = ("injected (s)", "in force (s)", "healed (s)", "in force for")
-    return TextTable(
-        headings=("fault", "kind", "hit", *times),
-        rows=rows,
-        numeric=times,
-        folded="The faults as text",
-    )

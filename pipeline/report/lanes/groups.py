@@ -4,39 +4,31 @@ from collections.abc import Sequence
 
 import altair as alt
 
-from pipeline.report.charts.chart import GOOD, HATCHES, INK, PAPER, SERIES, Chart, Pick, TextTable
-from pipeline.report.lanes.areas import area_rows, step_areas
+from pipeline.report.charts.chart import GOOD, HATCHES, INK, PAPER, SERIES, Chart
+from pipeline.report.columns import Column, moment
 from pipeline.report.lanes.broker_fills import broker_fills
-from pipeline.report.lanes.labels import FROM_TO, Tip, group_prefix, moment_tip
-from pipeline.report.lanes.marks import (
-    ROW_PX,
-    Datum,
-    bars,
-    bounded,
-    clock_text,
-    kind_fill,
-    labels,
-    moments,
-    pickable,
-    picked,
-    rows_y,
-    span,
-    time_lane,
+from pipeline.report.lanes.interval_lane import (
+    IntervalLane,
+    count_intervals,
+    end_of,
+    group_and_broker,
+    pick_of_groups,
 )
-from pipeline.report.lanes.spans import concurrent, join_steps, longest_first, thinned
+from pipeline.report.lanes.labels import group_prefix, moment_tip
+from pipeline.report.lanes.marks import ROW_PX, Datum, kind_fill, picked, rows_y
+from pipeline.report.lanes.spans import longest_first
 from pipeline.report.report_input import ReportInput, Row
 from pipeline.summary.outcomes import in_number_order
+from pipeline.summary.story import counted
 
 MANY_GROUPS = 8
 """From more groups than these on, they are counted, and one is shown when it is picked."""
 MAX_SHOWN = 800
 MAX_PICKED = 8_000
 """Intervals in the page: of the groups that are shown at once, of all that can be picked."""
-MAX_TABLE_ROWS = 200
-AREA_PX = 150
 _BROKER_PX = 4
 """The lower edge of a bar, in the colour of its coordinator."""
-
+_PICK = "group_pick"
 STATES = {
     "Stable": GOOD,
     "PreparingRebalance": HATCHES[1],
@@ -44,27 +36,28 @@ STATES = {
     "Empty": PAPER,
 }
 _DEAD = "Dead"
-_ABOUT = "In which state its coordinator had each group; a row is one group on one broker."
-_ABOUT_ALONE = "In which state its coordinator had the group {}; a row is one broker."
-_MORE = (
-    "Where two rows of a group have bars at once, two coordinators served it. The number in a bar "
-    "is the generation (in PreparingRebalance the one that ended, with the members at its "
+LANE = IntervalLane(
+    id="lane-groups",
+    title="Group states",
+    about="In which state its coordinator had each group; a row is one group on one broker.",
+    more="Where two rows of a group have bars at once, two coordinators served it. The number in a "
+    "bar is the generation (in PreparingRebalance the one that ended, with the members at its "
     "beginning). Its lower edge has its coordinator's colour, as in the lane of the coordinators. "
-    "A cross: Dead, the broker forgot the group."
-)
-_ABOUT_COUNTS = "How many groups were in which state."
-_MORE_COUNTS = (
-    "A height of 1 is one group on one coordinator. A group that two brokers serve counts twice, "
-    "one without a coordinator not at all."
-)
-_ABOUT_PICKED = "One group, on each broker that was its coordinator; those with most changes first."
-_TIPS = (
-    Tip("r", "group and coordinator"),
-    Tip("k", "state"),
-    Tip("g", "generation"),
-    Tip("m", "members when it began"),
-    Tip("e", "leader epoch"),
-    Tip("c", "because"),
+    "A cross: Dead, the broker forgot the group.",
+    source="group_states",
+    folded="The groups' states as text",
+    columns=(
+        Column(group_and_broker, key="r", tip="group and coordinator"),
+        Column("group", "group"),
+        Column("broker", "coordinator"),
+        Column("state", "state", "k", "state"),
+        Column("generation", "generation", "g", "generation", numeric=True),
+        Column("members", "members", "m", "members when it began", numeric=True),
+        moment("from_us", "from (s)"),
+        moment("to_us", "to (s)"),
+        Column("leader_epoch", key="e", tip="leader epoch"),
+        Column("cause", "because", "c", "because"),
+    ),
 )
 
 
@@ -74,76 +67,72 @@ def groups_lane(run: ReportInput) -> Chart | None:
     groups = in_number_order({row["group"] for row in rows})
     if not groups:
         return None
+    table = LANE.text(sorted(rows, key=lambda row: (row["group"], row["from_us"])))
     if len(groups) > MANY_GROUPS:
-        return _counts(run, rows, len(groups))
-    shown = _in_time(longest_first(rows, MAX_SHOWN))
-    names = in_number_order({_row(row) for row in rows})
-    return time_lane(
+        fills = _fills(rows)
+        spans = {
+            state: [
+                (row["from_us"], end_of(run, row["to_us"])) for row in rows if row["state"] == state
+            ]
+            for state in fills
+        }
+        return LANE.draw_counts(
+            run,
+            count_intervals(run, spans),
+            fills,
+            what="state",
+            unit="groups",
+            title=f"States of {len(groups):,} groups",
+            about="How many groups were in which state.",
+            more="A height of 1 is one group on one coordinator. A group that two brokers serve "
+            "counts twice, one without a coordinator not at all.",
+            table=table,
+        )
+    alone = f"In which state its coordinator had the group {groups[0]}; a row is one broker."
+    names = in_number_order({group_and_broker(row) for row in rows})
+    return LANE.draw(
         run,
-        lane_id="lane-groups",
-        title="Group states",
-        about=_ABOUT if len(groups) > 1 else _ABOUT_ALONE.format(groups[0]),
-        more=_MORE,
-        layers=_layers(rows, rows_y(names, without=group_prefix(groups))),
-        data=_data(run, shown),
-        height=ROW_PX * len(names),
-        table=_table(rows),
+        _layers(rows, rows_y(names, without=group_prefix(groups))),
+        _data(run, longest_first(rows, MAX_SHOWN)),
+        ROW_PX * len(names),
+        about=alone if len(groups) == 1 else LANE.about,
+        table=table,
     )
 
 
 def group_detail(run: ReportInput) -> Chart | None:
     """Return the states of a group that is picked; None where `groups_lane` shows them all."""
     rows = run.tables.rows("group_states")
-    changes: dict[str, int] = {}
-    for row in rows:
-        changes[row["group"]] = changes.get(row["group"], 0) + 1
-    if len(changes) <= MANY_GROUPS:
+    if len({row["group"] for row in rows}) <= MANY_GROUPS:
         return None
-    options: list[str] = []
-    room = MAX_PICKED
-    for group in sorted(in_number_order(changes), key=lambda each: -changes[each]):
-        room -= changes[group]
-        if room >= 0:
-            options.append(group)
-    known = set(options)
-    pick = Pick(param="group_pick", label="Group", options=tuple(options))
-    return time_lane(
+    pick, rest = pick_of_groups(rows, MAX_PICKED, _PICK, LANE.source)
+    known = set(pick.options)
+    return LANE.draw(
         run,
+        _layers(rows, rows_y(), where=picked(_PICK, "p")),
+        _data(run, [row for row in rows if row["group"] in known], pick=True),
+        alt.Step(ROW_PX),
         lane_id="lane-groups-one",
         title="States of one group",
-        about=_ABOUT_PICKED + pickable("groups", len(options), len(changes), "group_states"),
-        more=_MORE,
-        layers=_layers(rows, rows_y(), where=picked("group_pick", "p")),
-        data=_data(run, [row for row in _in_time(rows) if row["group"] in known], pick=True),
-        height=alt.Step(ROW_PX),
+        about="One group, on each broker that was its coordinator; those with most changes first."
+        + rest,
         picks=(pick,),
     )
 
 
 def _layers(rows: Sequence[Row], y: alt.Y, where: str | None = None) -> list[alt.Chart]:
-    tips = (*_TIPS, *FROM_TO)
+    states = LANE.marks("states", y, where)
+    dead = LANE.marks("dead", y, where, (moment_tip("a", "at"),))
     return [
-        bars("states", y, tooltip=tips, fill=kind_fill("k", _fills(rows)), where=where),
-        bars(
-            "states",
-            y,
-            tooltip=tips,
-            fill=alt.Fill("w:N", scale=None),
-            where=where,
+        states.bars(kind_fill("k", _fills(rows))),
+        states.bars(
+            alt.Fill("w:N", scale=None),
             height=_BROKER_PX,
             yOffset=(ROW_PX - _BROKER_PX) // 2 - 2,
             stroke=None,
         ),
-        *labels("states", y, tooltip=tips, where=where),
-        moments(
-            "dead",
-            y,
-            tooltip=(*_TIPS, moment_tip("a", "at")),
-            where=where,
-            shape="cross",
-            angle=45,
-            fill=INK,
-        ),
+        *states.labels(),
+        dead.moments(shape="cross", angle=45, fill=INK),
     ]
 
 
@@ -154,92 +143,22 @@ def _fills(rows: Sequence[Row]) -> dict[str, str]:
 
 
 def _data(run: ReportInput, rows: Sequence[Row], *, pick: bool = False) -> dict[str, list[Datum]]:
-    states, dead = [], []
+    data: dict[str, list[Datum]] = {"states": [], "dead": []}
     fills = broker_fills(run)
-    for row in rows:
-        said: Datum = {
-            "r": _row(row),
-            "k": row["state"],
-            "g": row["generation"],
-            "m": row["members"],
-            "w": fills[row["broker"]],
-            "e": row["leader_epoch"],
-            "c": row["cause"],
-        }
-        if pick:
-            said["p"] = row["group"]
+    for row in sorted(rows, key=lambda row: (row["group"], row["broker"], row["from_us"])):
+        said = {"w": fills[row["broker"]]} | ({"p": row["group"]} if pick else {})
+        start = row["from_us"]
         if row["state"] == _DEAD:
-            dead.append(span(row["from_us"], row["from_us"], **said))
+            data["dead"].append(LANE.datum(row, start, start, **said))
             continue
-        said["s"] = f"{row['state']} {row['generation']}"
-        said["l"] = _words(row)
-        states.append(span(row["from_us"], _end(run, row), **said))
-    return {"states": states, "dead": dead}
+        said |= {"s": f"{row['state']} {row['generation']}", "l": _label(row)}
+        data["states"].append(LANE.datum(row, start, end_of(run, row["to_us"]), **said))
+    return data
 
 
-def _words(row: Row) -> str:
-    members = row["members"]
-    counted = "" if members is None else f" \u00b7 {members} member{'' if members == 1 else 's'}"
-    if counted and row["state"] == "PreparingRebalance":
-        counted += " at its beginning"
-    return f"{row['state']} \u00b7 generation {row['generation']}{counted}"
-
-
-def _row(row: Row) -> str:
-    return f"{row['group']} \u00b7 {row['broker']}"
-
-
-def _end(run: ReportInput, row: Row) -> int:
-    end_us: int | None = row["to_us"]
-    return run.end_us if end_us is None else end_us
-
-
-def _in_time(rows: Sequence[Row]) -> list[Row]:
-    return sorted(rows, key=lambda row: (row["group"], row["broker"], row["from_us"]))
-
-
-def _counts(run: ReportInput, rows: Sequence[Row], groups: int) -> Chart:
-    """Return how many groups were in each state, as areas over each other."""
-    fills = _fills(rows)
-    steps = [
-        concurrent(
-            [(row["from_us"], _end(run, row)) for row in rows if row["state"] == state],
-            from_us=0,
-            to_us=run.end_us,
-        )
-        for state in fills
-    ]
-    return time_lane(
-        run,
-        lane_id="lane-groups",
-        title=f"States of {groups:,} groups",
-        about=_ABOUT_COUNTS,
-        more=_MORE_COUNTS,
-        layers=[step_areas("counts", what="state", fills=fills, unit="groups")],
-        data={"counts": area_rows(thinned(join_steps(*steps)), list(fills))},
-        height=AREA_PX,
-        table=_table(rows),
-    )
-
-
-def _table(rows: Sequence[Row]) -> TextTable:
-    numeric = ("generation", "members", "from (s)", "to (s)")
-    return TextTable(
-        headings=("group", "coordinator", "state", *numeric, "because"),
-        rows=tuple(
-            (
-                row["group"],
-                row["broker"],
-                row["state"],
-                row["generation"],
-                row["members"],
-                clock_text(row["from_us"]),
-                clock_text(row["to_us"]),
-                row["cause"],
-            )
-            for row in sorted(rows, key=lambda row: (row["group"], row["from_us"]))[:MAX_TABLE_ROWS]
-        ),
-        numeric=numeric,
-        caption=bounded("group_states", len(rows), MAX_TABLE_ROWS),
-        folded="The groups' states as text",
-    )
+def _label(row: Row) -> str:
+    parts = [row["state"], f"generation {row['generation']}"]
+    if row["members"] is not None:
+        began = " at its beginning" if row["state"] == "PreparingRebalance" else ""
+        parts.append(counted(row["members"], "member") + began)
+    return " \u00b7 ".join(parts)

@@ -8,6 +8,7 @@ differ without colours.
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import altair as alt
@@ -18,6 +19,7 @@ from pipeline.report.charts.chart import (
     PAPER,
     TO_S,
     WARN,
+    Cell,
     Chart,
     Pick,
     TextTable,
@@ -30,7 +32,6 @@ from pipeline.report.lanes.labels import Tip, tooltip_of
 from pipeline.report.report_input import ReportInput
 from pipeline.summary.figures import duration_text
 
-Cell = str | int | float | None
 Datum = dict[str, Cell]
 Look = str | float | bool | Sequence[int] | None
 Looks = dict[str, Any]
@@ -181,55 +182,86 @@ def _row_label(without: str) -> str:
     )
 
 
-def bars(
-    name: str,
-    y: alt.Y,
-    *,
-    tooltip: Sequence[Tip],
-    fill: str | alt.Fill = PAPER,
-    where: str | None = None,
-    **mark: Look,
-) -> alt.Chart:
-    """Return bars from `a` to `b` of the data `name`; `where` is a Vega expression over a row.
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """Draws the data `name` of a lane; `tips` are the lines of the tooltip of all that is drawn.
 
-    `fill` is one fill for all, or an encoding. A bar is never thinner than its outline.
+    `where` is a Vega expression over a row: for which of them.
     """
-    chart = rows_of(name, where)
-    look: Looks = {
-        "tooltip": tooltip_of(tooltip),
-        "clip": True,
-        "stroke": INK,
-        "strokeWidth": 0.7,
-        "cornerRadius": 1.5,
-        **mark,
-    }
-    if isinstance(fill, str):
-        look["fill"] = fill
-    encoded = {} if isinstance(fill, str) else {"fill": fill}
-    drawn: alt.Chart = chart.mark_bar(**look).encode(x=time_of("a:Q"), x2="b:Q", y=y, **encoded)
-    return drawn
 
+    name: str
+    y: alt.Y
+    tips: Sequence[Tip]
+    where: str | None = None
 
-def moments(
-    name: str,
-    y: alt.Y,
-    *,
-    tooltip: Sequence[Tip],
-    where: str | None = None,
-    **mark: Look,
-) -> alt.Chart:
-    """Return a mark at `a` of each row of the data `name`."""
-    look: Looks = {
-        "tooltip": tooltip_of(tooltip),
-        "clip": True,
-        "filled": True,
-        "fill": INK,
-        "size": 60,
-        "opacity": 1,
-        **mark,
-    }
-    drawn: alt.Chart = rows_of(name, where).mark_point(**look).encode(x=time_of("a:Q"), y=y)
-    return drawn
+    def bars(self, fill: str | alt.Fill = PAPER, **mark: Look) -> alt.Chart:
+        """Return bars from `a` to `b`, never thinner than their outline.
+
+        `fill` is one fill for all, or an encoding.
+        """
+        look = self._look(stroke=INK, strokeWidth=0.7, cornerRadius=1.5) | mark
+        if isinstance(fill, str):
+            look["fill"] = fill
+        encoded = {} if isinstance(fill, str) else {"fill": fill}
+        chart = rows_of(self.name, self.where).mark_bar(**look)
+        drawn: alt.Chart = chart.encode(x=time_of("a:Q"), x2="b:Q", y=self.y, **encoded)
+        return drawn
+
+    def moments(self, **mark: Look) -> alt.Chart:
+        """Return a mark at `a` of each row."""
+        look = self._look(filled=True, fill=INK, size=60, opacity=1) | mark
+        chart = rows_of(self.name, self.where).mark_point(**look)
+        drawn: alt.Chart = chart.encode(x=time_of("a:Q"), y=self.y)
+        return drawn
+
+    def labels(
+        self,
+        *,
+        keep_end: bool = False,
+        reserve: str = "0",
+        end: str = "datum.b",
+        long: str = "datum.l",
+        short: str = "datum.s",
+        **mark: Look,
+    ) -> tuple[alt.Chart, ...]:
+        """Return what stands inside the bars: `long`, or `short` if room is short.
+
+        It begins where the visible part of the bar does. `keep_end`: what has no room loses its
+        beginning instead of its end. `reserve`: pixels of the bar that stay free; `end`: where it
+        ends. These are Vega expressions over a row.
+        """
+        fits = f"length({long}) * {_CHARACTER_PX} <= datum._w"
+        fits_short = f"length({short}) * {_CHARACTER_PX} <= datum._w"
+        count = f"max(1, floor(datum._w / {_CHARACTER_PX}) - 1)"
+        cut = (
+            f"'{_ELLIPSIS}' + slice({short}, -{count})"
+            if keep_end
+            else f"slice({short}, 0, {count}) + '{_ELLIPSIS}'"
+        )
+        shown = (
+            _visible(rows_of(self.name, self.where), reserve, end)
+            .transform_filter(f"datum._w > {4 * _CHARACTER_PX}")
+            .transform_calculate(_t=f"{fits} ? {long} : {fits_short} ? {short} : {cut}")
+        )
+        return _text(shown, "_x", self.y, self._look(align="left", dx=4) | mark)
+
+    def end_labels(self, *, room: str = "datum._w / 2", **mark: Look) -> tuple[alt.Chart, ...]:
+        """Return what stands at the visible end of bars: `l`, or `s` where room is short.
+
+        `room`: how many pixels of a bar it may take, a Vega expression.
+        """
+        shown = (
+            _visible(rows_of(self.name, self.where), "0", "datum.b")
+            .transform_calculate(
+                _t=f"length(datum.l) * {_CHARACTER_PX} <= {room} ? datum.l : "
+                f"length(datum.s) * {_CHARACTER_PX} <= {room} ? datum.s : ''"
+            )
+            .transform_filter("datum._t != ''")
+        )
+        return _text(shown, "_e", self.y, self._look(align="right", dx=-4) | mark)
+
+    def _look(self, **mark: Look) -> Looks:
+        return {"tooltip": tooltip_of(self.tips), "clip": True, **mark}
 
 
 def picked(param: str, field_name: str) -> str:
@@ -241,68 +273,6 @@ def rows_of(name: str, where: str | None) -> alt.Chart:
     """Return a chart over the data `name`, of the rows for which `where` holds."""
     chart = alt.Chart(alt.NamedData(name))
     return chart if where is None else chart.transform_filter(where)
-
-
-def labels(
-    name: str,
-    y: alt.Y,
-    *,
-    tooltip: Sequence[Tip],
-    where: str | None = None,
-    keep_end: bool = False,
-    reserve: str = "0",
-    end: str = "datum.b",
-    long: str = "datum.l",
-    short: str = "datum.s",
-    **mark: Look,
-) -> tuple[alt.Chart, ...]:
-    """Return what stands inside the bars of the data `name`: `long`, or `short` if room is short.
-
-    It begins where the visible part of the bar does. `keep_end`: what has no room loses its
-    beginning instead of its end. `reserve`: pixels of the bar that stay free; `end`: where it
-    ends. These are Vega expressions over a row. `tooltip` is the bar's: the text lies over it.
-    """
-    chart = rows_of(name, where)
-    fits = f"length({long}) * {_CHARACTER_PX} <= datum._w"
-    fits_short = f"length({short}) * {_CHARACTER_PX} <= datum._w"
-    count = f"max(1, floor(datum._w / {_CHARACTER_PX}) - 1)"
-    cut = (
-        f"'{_ELLIPSIS}' + slice({short}, -{count})"
-        if keep_end
-        else f"slice({short}, 0, {count}) + '{_ELLIPSIS}'"
-    )
-    shown = (
-        _visible(chart, reserve, end)
-        .transform_filter(f"datum._w > {4 * _CHARACTER_PX}")
-        .transform_calculate(_t=f"{fits} ? {long} : {fits_short} ? {short} : {cut}")
-    )
-    return _text(shown, "_x", y, {"align": "left", "dx": 4, "tooltip": tooltip_of(tooltip), **mark})
-
-
-def end_labels(
-    name: str,
-    y: alt.Y,
-    *,
-    tooltip: Sequence[Tip],
-    where: str | None = None,
-    room: str = "datum._w / 2",
-    **mark: Look,
-) -> tuple[alt.Chart, ...]:
-    """Return what stands at the end of the visible part of bars: `l`, or `s` where room is short.
-
-    `room`: how many pixels of a bar it may take, a Vega expression; half of them, if not told.
-    """
-    shown = (
-        _visible(rows_of(name, where), "0", "datum.b")
-        .transform_calculate(
-            _t=f"length(datum.l) * {_CHARACTER_PX} <= {room} ? datum.l : "
-            f"length(datum.s) * {_CHARACTER_PX} <= {room} ? datum.s : ''"
-        )
-        .transform_filter("datum._t != ''")
-    )
-    return _text(
-        shown, "_e", y, {"align": "right", "dx": -4, "tooltip": tooltip_of(tooltip), **mark}
-    )
 
 
 def _visible(chart: alt.Chart, reserve: str, end: str) -> alt.Chart:
@@ -359,22 +329,3 @@ def span(start_us: int, end_us: int, **said: Cell) -> Datum:
         "d": duration_text(end_us - start_us),
         **said,
     }
-
-
-def clock_text(time_us: int | None) -> str | None:
-    """Return a moment of the run's clock as tables print it: seconds with three decimals."""
-    return None if time_us is None else f"{time_us / 1_000_000:,.3f}"
-
-
-def bounded(table: str, number: int, limit: int) -> str:
-    """Return what a table of text says of rows that it leaves out."""
-    if number <= limit:
-        return ""
-    return f"The first {limit:,} of {number:,} rows; all of them are in tables/{table}."
-
-
-def pickable(what: str, number: int, total: int, table: str) -> str:
-    """Return what is said of things that are too many to be picked; nothing if all can be."""
-    if number == total:
-        return ""
-    return f" {number:,} of {total:,} {what} can be picked; all of them are in tables/{table}."

@@ -7,8 +7,8 @@ microseconds, of the chart seconds.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pipeline.report.charts.chart import axis_seconds
-from pipeline.report.lanes.marks import Cell, Datum
+from pipeline.report.charts.chart import Cell, axis_seconds
+from pipeline.report.lanes.marks import Datum
 from pipeline.report.lanes.message_words import (
     EXPECTED,
     EXPELLED,

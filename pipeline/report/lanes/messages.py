@@ -17,6 +17,7 @@ from pipeline.report.charts.chart import (
     Chart,
     TextTable,
 )
+from pipeline.report.columns import Column, moment, number, text_table
 from pipeline.report.lanes.labels import (
     ROLE,
     Tip,
@@ -29,10 +30,7 @@ from pipeline.report.lanes.marks import (
     NARROW,
     Datum,
     Looks,
-    bars,
-    bounded,
-    clock_text,
-    labels,
+    Marks,
     legend_columns,
     rows_of,
     rows_y,
@@ -115,6 +113,17 @@ _TIPS = (
     Tip("x", "like exchanges"),
     moment_tip("z", "the last ended", 6),
     Tip("c", "correlation id"),
+)
+_COLUMNS = (
+    Column(request_words, "request"),
+    Column("from_node", "from"),
+    Column("to_node", "to"),
+    Column("group", "group"),
+    moment("sent_us", "sent (s)"),
+    moment("answered_us", "answered (s)"),
+    moment("ended_us", "ended (s)"),
+    Column(outcome_words, "outcome"),
+    number("repeats", "exchanges"),
 )
 
 
@@ -218,15 +227,8 @@ def _layers(drawn: Diagram, prefix: str) -> list[alt.Chart]:
     x, tooltip = time_of("a:Q"), tooltip_of(_TIPS)
     return [
         alt.Chart(alt.NamedData("nodes")).mark_rule(color=LINE, strokeWidth=1.5).encode(y=line),
-        bars(
-            "hit",
-            row,
-            tooltip=(Tip("l", "fault"), Tip("d", "for")),
-            fill=FAULT_HATCH,
-            height=9,
-            yOffset=_LINE_PX,
-            stroke=None,
-            opacity=0.75,
+        Marks("hit", row, (Tip("l", "fault"), Tip("d", "for"))).bars(
+            FAULT_HATCH, height=9, yOffset=_LINE_PX, stroke=None, opacity=0.75
         ),
         *_repeats(row),
         waits.transform_filter(f"datum.leg == '{SERVED}'")
@@ -302,10 +304,10 @@ def _repeats(y: alt.Y) -> list[alt.Chart]:
     for row, offset in enumerate(_REPEATS_PX):
         where = f"datum.y == {row}"
         look: Looks = {"height": 9, "yOffset": offset, "fillOpacity": 0.08, "stroke": None}
-        source = rows_of("repeats", where)
+        source, repeats = rows_of("repeats", where), Marks("repeats", y, _TIPS, where)
         tick: Looks = {"clip": True, "thickness": 2.5, "size": 9, "yOffset": offset, "opacity": 1}
         layers += [
-            bars("repeats", y, tooltip=_TIPS, fill=fill, where=where, **look),
+            repeats.bars(fill, **look),
             source.mark_rule(clip=True, strokeWidth=1.5, strokeDash=[1, 4], yOffset=offset).encode(
                 x=time_of("a:Q"), x2="b:Q", y=y, stroke=stroke
             ),
@@ -313,7 +315,7 @@ def _repeats(y: alt.Y) -> list[alt.Chart]:
                 source.mark_tick(**tick).encode(x=time_of(f"{end}:Q"), y=y, fill=fill)
                 for end in ("a", "b")
             ),
-            *labels("repeats", y, tooltip=_TIPS, where=where, fontSize=9, dy=offset),
+            *repeats.labels(fontSize=9, dy=offset),
         ]
     return layers
 
@@ -394,25 +396,10 @@ def _left_out(number: int) -> str:
 
 
 def _table(rows: Sequence[Row]) -> TextTable:
-    times = ("sent (s)", "answered (s)", "ended (s)")
-    ordered = sorted(rows, key=lambda row: (row["sent_us"] is None, row["sent_us"] or 0))
-    return TextTable(
-        headings=("request", "from", "to", "group", *times, "outcome", "exchanges"),
-        rows=tuple(
-            (
-                request_words(row),
-                row["from_node"],
-                row["to_node"],
-                row["group"],
-                clock_text(row["sent_us"]),
-                clock_text(row["answered_us"]),
-                clock_text(row["ended_us"]),
-                outcome_words(row),
-                row["repeats"],
-            )
-            for row in ordered[:MAX_TABLE_ROWS]
-        ),
-        numeric=(*times, "exchanges"),
-        caption=bounded("messages", len(rows), MAX_TABLE_ROWS),
+    return text_table(
+        _COLUMNS,
+        sorted(rows, key=lambda row: (row["sent_us"] is None, row["sent_us"] or 0)),
+        limit=MAX_TABLE_ROWS,
+        source="messages",
         folded="The messages as text",
     )

@@ -6,13 +6,55 @@ Pure data: the tables `ownership` and `ownership_overlaps` in, rows of a chart o
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from pipeline.report.charts.chart import LINE, soft
+from pipeline.report.charts.chart import LINE, Cell, soft
+from pipeline.report.columns import Column, moment
 from pipeline.report.lanes.broker_fills import broker_fill, coordinator_brokers
-from pipeline.report.lanes.marks import Cell, Datum, row_name, span
+from pipeline.report.lanes.interval_lane import IntervalLane, end_of
+from pipeline.report.lanes.marks import Datum, row_name, span
 from pipeline.report.lanes.spans import Steps, longest_first, slots
 from pipeline.report.report_input import ReportInput, Row
 from pipeline.summary.figures import duration_text
 from pipeline.summary.outcomes import in_number_order
+
+
+def kind(row: Row) -> str:
+    """Return by what the bars of one fill belong together: generation, coordinator and epoch."""
+    if row["coordinator"] is None:
+        return f"generation {row['generation']}"
+    epoch = "unknown" if row["leader_epoch"] is None else row["leader_epoch"]
+    return f"generation {row['generation']} by {row['coordinator']} in leader epoch {epoch}"
+
+
+LANE = IntervalLane(
+    id="lane-ownership",
+    title="Partition ownership",
+    about="Who owned each partition, by what the members themselves did.",
+    more="From its assignment until it was revoked or lost, or the member died. The colour of a "
+    "bar is that of the coordinator that assigned it, as in the lane of the coordinators; plain, "
+    "hatched or pale: one generation each. Two bars with a striped edge between them: two members "
+    "owned the partition at once, for the time at its end.",
+    source="ownership",
+    folded="The owners as text",
+    columns=(
+        Column("row", key="r", tip="partition"),
+        Column("name", key="u"),
+        Column("partition", "partition"),
+        Column("consumer", "member", "m", "member"),
+        Column("generation", key="g", tip="generation"),
+        Column("coordinator", key="w", tip="assigned by"),
+        Column("leader_epoch", key="e", tip="in leader epoch"),
+        Column(kind, "assigned in"),
+        moment("from_us", "from (s)"),
+        moment("to_us", "to (s)"),
+        Column("ended_by", "ended by", "x", "ended by"),
+        Column(
+            lambda row: duration_text(row["paused_us"]) if row["paused_us"] else None,
+            key="z",
+            tip="member paused",
+        ),
+        Column("records", "records processed", "n", numeric=True),
+    ),
+)
 
 
 @dataclass(eq=False)
@@ -54,13 +96,13 @@ def gantt(
     room = {id(row) for row in longest_first(intervals, limit)}
     for each in owned:
         shown = [row for row in each.intervals if id(row) in room]
-        spans = [(row["from_us"], end_of(run, row)) for row in shown]
+        spans = [(row["from_us"], end_of(run, row["to_us"])) for row in shown]
         taken = slots(spans)
         rows = {row["from_us"]: slot for row, slot in zip(shown, taken, strict=True)}
-        doubled = [(row["from_us"], end_of(run, row)) for row in each.overlaps]
+        doubled = [(row["from_us"], end_of(run, row["to_us"])) for row in each.overlaps]
         for row, slot, (start, end) in zip(shown, taken, spans, strict=True):
-            datum = _owner(row, each, slot, start, end)
-            datum["c"] = kinds[row["group"]][kind(row)]
+            named = row | {"row": row_name(each.name, slot), "name": each.name}
+            datum = LANE.datum(named, start, end, c=kinds[row["group"]][kind(row)])
             if slot and any(first < end and start < last for first, last in doubled):
                 datum["v"] = 1
             data["owners"].append(datum)
@@ -73,25 +115,8 @@ def gantt(
     return names, data
 
 
-def _owner(row: Row, each: Owned, slot: int, start: int, end: int) -> Datum:
-    paused = row["paused_us"]
-    return span(
-        start,
-        end,
-        r=row_name(each.name, slot),
-        u=each.name,
-        m=row["consumer"],
-        g=row["generation"],
-        w=row["coordinator"],
-        e=row["leader_epoch"],
-        x=row["ended_by"],
-        z=duration_text(paused) if paused else None,
-        n=row["records"],
-    )
-
-
 def _twice(run: ReportInput, row: Row, each: Owned, slot: int) -> Datum:
-    end = end_of(run, row)
+    end = end_of(run, row["to_us"])
     length = duration_text(end - row["from_us"])
     first, second = row["first_consumer"], row["second_consumer"]
     return span(
@@ -109,7 +134,7 @@ def _twice(run: ReportInput, row: Row, each: Owned, slot: int) -> Datum:
     )
 
 
-def number(
+def number_rows(
     data: dict[str, list[Datum]],
     names: Sequence[str],
     chunks: Sequence[Sequence[Owned]],
@@ -141,7 +166,7 @@ def owners_over_time(run: ReportInput, partitions: Sequence[Owned]) -> Steps:
     for index, each in enumerate(partitions):
         for row in each.intervals:
             changes.setdefault(row["from_us"], []).append((index, 1))
-            changes.setdefault(end_of(run, row), []).append((index, -1))
+            changes.setdefault(end_of(run, row["to_us"]), []).append((index, -1))
     owners: dict[int, int] = {}
     once = nobody = twice = 0
     times, counts = [], []
@@ -176,22 +201,8 @@ def kinds_of(run: ReportInput, owned: Sequence[Owned]) -> dict[str, dict[str, st
     return kinds
 
 
-def kind(row: Row) -> str:
-    """Return by what the bars of one fill belong together: generation, coordinator and epoch."""
-    if row["coordinator"] is None:
-        return f"generation {row['generation']}"
-    epoch = "unknown" if row["leader_epoch"] is None else row["leader_epoch"]
-    return f"generation {row['generation']} by {row['coordinator']} in leader epoch {epoch}"
-
-
 def side(row: Row, which: str) -> str:
     """Return what the `first` or `second` owner of an overlap was assigned it in."""
     by = row[f"{which}_coordinator"]
     assigned = "" if by is None else f" by {by} in leader epoch {row[f'{which}_epoch']}"
     return f"generation {row[f'{which}_generation']}{assigned}"
-
-
-def end_of(run: ReportInput, row: Row) -> int:
-    """Return when an interval ended: the run's end if nothing ended it."""
-    end_us: int | None = row["to_us"]
-    return run.end_us if end_us is None else end_us
