@@ -6,6 +6,7 @@ All end when they should, whatever happened. What is slow to import is imported 
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import pytest
@@ -30,6 +31,15 @@ if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add `--rewrite`: files of expected text are written anew, for a person to review the diff."""
     parser.addoption("--rewrite", action="store_true", help="write expected texts anew")
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """Collect the stories of a transcript."""
+    if file_path.suffix != ".txt" or file_path.parent.name != "scenarios":
+        return None
+    from tests.support.transcripts.collector import TranscriptFile
+
+    return TranscriptFile.from_parent(parent, path=file_path)
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups

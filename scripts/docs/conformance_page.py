@@ -1,8 +1,9 @@
 """The conformance page: which scenario is covered by which test or recording.
 
 The list of scenarios is tests/conformance/scenarios.toml. A test covers those that its docstring
-names (`GC-010, GC-011`, or `GC-010..012`); a recording covers those under `covers` if the cluster
-follows it step by step. Reads the source of the tests and runs none of them.
+names (`GC-010, GC-011`, or `GC-010..012`), a story of a transcript those of the comments at its
+head; a recording covers those under `covers` if the cluster follows it step by step. Reads the
+source of the tests and runs none of them.
 """
 
 import ast
@@ -11,6 +12,7 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
 
 import msgspec
@@ -84,7 +86,7 @@ def ids_in(text: str) -> Iterator[str]:
 def named() -> Mapping[str, tuple[Place, ...]]:
     """Return the tests and recordings that name each id, known or not."""
     places: dict[str, dict[Place, None]] = {}
-    for scenario, place in (*_in_tests(), *_in_recordings()):
+    for scenario, place in (*_in_tests(), *_in_transcripts(), *_in_recordings()):
         places.setdefault(scenario, {})[place] = None
     return {scenario: tuple(found) for scenario, found in places.items()}
 
@@ -113,7 +115,8 @@ def conformance_page() -> str:
     parts = [
         "# Conformance\n\nThe scenarios by which the coordinator is measured, each taken from a "
         "test of Kafka's own coordinators. A scenario is covered when a test names it in its "
-        "docstring, or when a recording of a real Kafka that shows it is followed step by step. "
+        "docstring, a transcript at the head of a story, or when a recording of a real Kafka that "
+        "shows it is followed step by step. "
         "The list with its reasons is [scenarios.toml](../../tests/conformance/scenarios.toml); "
         "what deviates is told in [FIDELITY](../FIDELITY.md).\n\n"
         f"**{covered} of {len(status)} covered ({100 * covered / len(status):.1f} %).**\n\n",
@@ -154,6 +157,15 @@ def _in_tests() -> Iterator[tuple[str, Place]]:
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
                 place = Place(name=node.name, path=_from_root(path))
                 yield from _each(ids_in(ast.get_docstring(node) or ""), place)
+
+
+def _in_transcripts() -> Iterator[tuple[str, Place]]:
+    for path in sorted(TESTS.rglob("scenarios/*.txt")):
+        _, *stories = re.split(r"^== ", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+        for story in stories:
+            title, _, told = story.partition(" ==\n")
+            comments = takewhile(lambda line: line.startswith("#"), told.splitlines())
+            yield from _each(ids_in("\n".join(comments)), Place(name=title, path=_from_root(path)))
 
 
 def _in_recordings() -> Iterator[tuple[str, Place]]:

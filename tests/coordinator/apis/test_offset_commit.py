@@ -3,10 +3,8 @@
 import msgspec
 import pytest
 
-from coordinator.states import GroupState
-from protocol.config import BrokerConfig, Guards
+from protocol.config import BrokerConfig
 from protocol.errors import ErrorCode
-from protocol.ids import TopicPartition
 from protocol.messages.offset import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -14,22 +12,13 @@ from protocol.messages.offset import (
     OffsetCommitResponse,
 )
 from protocol.records.batch import decode_records
-from protocol.records.offsets import OffsetCommitKey, decode_key, decode_offset_commit_value
+from protocol.records.offsets import decode_offset_commit_value
 from protocol.trace import TraceKind
-from tests.support.builders.requests import join_group, leave_group, offset_commit
+from tests.support.builders.requests import offset_commit
 from tests.support.harness.coordinator_harness import EPOCH_US, CoordinatorHarness, commit_errors
 
 TP = ("foo", 0)
 ONE = {TP: 5}
-TWO = {TP: 5, ("bar", 3): 6}
-
-
-def test_commit_to_a_partition_that_is_not_here_is_refused_for_each_partition() -> None:
-    """The gate's error stands at every partition: the answer has no other place."""
-    h = CoordinatorHarness(owned=())
-    assert h.commit(offset_commit(TWO)) == [ErrorCode.NOT_COORDINATOR] * 2
-    h.coordinator.begin_load(0, 0, h.now_us)
-    assert h.commit(offset_commit(TWO)) == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 2
 
 
 def test_commit_of_nothing_is_answered_with_nothing_before_the_gate() -> None:
@@ -49,17 +38,6 @@ def test_commit_with_a_topic_that_names_no_partition_stores_the_others() -> None
     assert h.offset("foo", 0) == 5
 
 
-def test_commit_of_a_simple_consumer_creates_its_group() -> None:
-    """GC-097: Empty, generation 0, no protocol type; the empty group id is allowed (GC-100)."""
-    for group_id in ("simple", ""):
-        h = CoordinatorHarness()
-        assert h.commit(offset_commit(ONE, group_id=group_id)) == [ErrorCode.NONE]
-        group = h.group(group_id)
-        assert (group.state, group.generation_id) == (GroupState.EMPTY, 0)
-        assert group.protocol_type is None
-        assert h.offset("foo", 0, group_id=group_id) == 5
-
-
 def test_commit_with_generation_to_a_missing_group_is_refused() -> None:
     """GC-096: the group is not created."""
     h = CoordinatorHarness()
@@ -75,101 +53,6 @@ def test_commit_without_generation_to_an_empty_group_ignores_ids(
     h = CoordinatorHarness()
     assert h.commit(offset_commit(ONE, member_id, instance=instance)) == [ErrorCode.NONE]
     assert h.commit(offset_commit(ONE, member_id, instance=instance)) == [ErrorCode.NONE]
-
-
-def test_commit_of_a_member_in_stable_is_stored_and_can_go_backwards() -> None:
-    """Nobody checks that the member owns the partition."""
-    h = CoordinatorHarness()
-    ids = h.stable_group()
-    assert h.commit(offset_commit({TP: 9}, ids[0], 1)) == [ErrorCode.NONE]
-    assert h.commit(offset_commit({TP: 3}, ids[1], 1)) == [ErrorCode.NONE]
-    assert h.offset("foo", 0) == 3
-
-
-def test_commit_with_wrong_ids_to_a_group_with_members_is_refused() -> None:
-    """GC-112, GC-113, and an anonymous one: member first, then generation."""
-    h = CoordinatorHarness()
-    ids = h.stable_group()
-    for member_id, generation_id, error in (
-        ("", 1, ErrorCode.UNKNOWN_MEMBER_ID),
-        ("who", 1, ErrorCode.UNKNOWN_MEMBER_ID),
-        ("", -1, ErrorCode.UNKNOWN_MEMBER_ID),
-        (ids[0], 2, ErrorCode.ILLEGAL_GENERATION),
-        (ids[0], 0, ErrorCode.ILLEGAL_GENERATION),
-        (ids[0], -1, ErrorCode.ILLEGAL_GENERATION),
-    ):
-        assert h.commit(offset_commit(ONE, member_id, generation_id)) == [error]
-    assert h.offset("foo", 0) == -1
-
-
-def test_commit_of_another_generation_without_the_guard_is_stored() -> None:
-    """What generation_check prevents: a late commit of the previous owner (recipe g)."""
-    h = CoordinatorHarness(guards=Guards(generation_check=False))
-    ids = h.stable_group()
-    assert h.commit(offset_commit(ONE, ids[0], 0)) == [ErrorCode.NONE]
-    assert h.commit(offset_commit(ONE, "who", 0)) == [ErrorCode.UNKNOWN_MEMBER_ID]
-
-
-def test_commit_in_preparing_with_the_old_generation_is_stored() -> None:
-    """So that members can commit what they are about to lose."""
-    h = CoordinatorHarness()
-    ids = h.stable_group()
-    h.submit(join_group(ids[0]))
-    assert h.state() is GroupState.PREPARING_REBALANCE
-    assert h.commit(offset_commit(ONE, ids[1], 1)) == [ErrorCode.NONE]
-
-
-def test_commit_in_completing_is_told_to_rejoin() -> None:
-    """GC-111."""
-    h = CoordinatorHarness()
-    ids = h.stable_group()
-    for member_id in ids:
-        h.submit(join_group(member_id))
-    assert h.commit(offset_commit(ONE, ids[0], 2)) == [ErrorCode.REBALANCE_IN_PROGRESS]
-
-
-def test_commit_into_an_emptied_group() -> None:
-    """GC-098: anonymous ones are stored, those of the member that left are not."""
-    h = CoordinatorHarness()
-    (member_id,) = h.stable_group(1)
-    h.leave(leave_group(member_id))
-    assert h.commit(offset_commit(ONE)) == [ErrorCode.NONE]
-    assert h.commit(offset_commit(ONE, member_id, 2)) == [ErrorCode.UNKNOWN_MEMBER_ID]
-
-
-def test_commit_keeps_a_member_alive() -> None:
-    """GC-075."""
-    h = CoordinatorHarness()
-    (member_id,) = h.stable_group(1)
-    for _ in range(3):
-        h.advance(6_000)
-        assert h.commit(offset_commit(ONE, member_id, 1)) == [ErrorCode.NONE]
-
-
-def test_commit_is_one_batch_and_visible_when_the_log_has_it() -> None:
-    """MM-37: records in the order of the request, stamped with the time of the commit."""
-    h = CoordinatorHarness()
-    h.holds_appends = True
-    body = offset_commit(TWO, metadata="m", leader_epoch=7)
-    request_id = h.submit(body)
-    assert (h.response(request_id), h.offset("foo", 0)) == (None, -1)
-    (append,) = h.held
-    assert append.required_acks == -1
-    assert [decode_key(r.key or b"") for r in append.records] == [
-        OffsetCommitKey("group", "foo", 0),
-        OffsetCommitKey("group", "bar", 3),
-    ]
-    value = decode_offset_commit_value(append.records[0].value or b"")
-    assert (value.offset, value.metadata, value.leader_epoch) == (5, "m", 7)
-    assert value.commit_timestamp_ms == append.records[0].timestamp_ms == EPOCH_US // 1_000
-    h.complete()
-    assert commit_errors(h.response(request_id)) == [ErrorCode.NONE] * 2
-    assert h.fetched("foo", 0).metadata == "m"
-    stored = h.events(TraceKind.COMMIT_STORED)
-    assert [(e.partition, e.offset, e.correlation_id) for e in stored] == [
-        ("foo-0", 5, append.append_id),
-        ("bar-3", 6, append.append_id),
-    ]
 
 
 @pytest.mark.parametrize(
@@ -199,19 +82,6 @@ def test_commit_whose_append_fails_is_answered_with_the_mapped_error(
     assert commit_errors(h.response(request_id)) == [answer]
     assert not h.group().offsets.has_offsets
     assert h.events(TraceKind.COMMIT_STORED) == []
-
-
-def test_commits_in_flight_end_in_the_order_of_the_log() -> None:
-    """GM-34 through the API: completions swapped cannot bring back the older offset."""
-    h = CoordinatorHarness()
-    h.commit(offset_commit({TP: 1}))
-    h.holds_appends = True
-    h.submit(offset_commit({TP: 10}))
-    h.submit(offset_commit({TP: 20}))
-    h.complete()
-    assert (h.offset("foo", 0), h.group().offsets.is_pending(TopicPartition(*TP))) == (10, True)
-    h.complete()
-    assert (h.offset("foo", 0), h.group().offsets.is_pending(TopicPartition(*TP))) == (20, False)
 
 
 def metadata_harness() -> CoordinatorHarness:

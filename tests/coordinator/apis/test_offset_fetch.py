@@ -4,22 +4,9 @@ from protocol.errors import ErrorCode
 from protocol.messages.offset import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
-    OffsetFetchResponse,
-    OffsetFetchResponseGroup,
 )
-from tests.support.builders.requests import join_group, offset_commit, offset_fetch
+from tests.support.builders.requests import offset_commit, offset_fetch
 from tests.support.harness.coordinator_harness import CoordinatorHarness
-
-
-def test_fetch_of_a_partition_that_is_not_here_is_an_error_of_the_group() -> None:
-    """GC-109: and no topics."""
-    h = CoordinatorHarness(owned=())
-    assert h.fetch(offset_fetch(("foo", 0))) == OffsetFetchResponse(
-        groups=(OffsetFetchResponseGroup(group_id="group", error_code=ErrorCode.NOT_COORDINATOR),)
-    )
-    h.coordinator.begin_load(0, 0, h.now_us)
-    (group,) = h.fetch(offset_fetch(("foo", 0))).groups
-    assert group.error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
 def test_fetch_of_a_missing_group_has_no_offsets_and_no_error() -> None:
@@ -59,29 +46,6 @@ def test_fetch_of_all_returns_exactly_what_was_committed() -> None:
     ] == [("foo", 0, 5), ("foo", 2, 7), ("bar", 1, 6)]
 
 
-def test_fetch_of_stable_offsets_refuses_what_is_pending() -> None:
-    """A plain commit that is not acknowledged is not stable in [S], either."""
-    h = CoordinatorHarness()
-    h.commit(offset_commit({("foo", 0): 5}))
-    h.holds_appends = True
-    h.submit(offset_commit({("foo", 0): 6}))
-    pending = h.fetched("foo", 0, require_stable=True)
-    assert (pending.committed_offset, pending.error_code) == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
-    assert h.fetched("foo", 0).committed_offset == 5
-    h.complete()
-    assert h.fetched("foo", 0, require_stable=True).committed_offset == 6
-
-
-def test_fetch_below_version_7_cannot_ask_for_stable_offsets() -> None:
-    """The field came with KIP-447."""
-    h = CoordinatorHarness()
-    h.holds_appends = True
-    h.submit(offset_commit({("foo", 0): 6}))
-    for version, error in ((6, ErrorCode.NONE), (7, ErrorCode.UNSTABLE_OFFSET_COMMIT)):
-        response = h.fetch(offset_fetch(("foo", 0), require_stable=True), version=version)
-        assert response.groups[0].topics[0].partitions[0].error_code is error
-
-
 def test_fetch_of_several_groups_answers_each() -> None:
     """v8: each group with its own error."""
     h = CoordinatorHarness()
@@ -101,12 +65,3 @@ def test_fetch_of_no_group_is_never_answered() -> None:
     request_id = h.submit(OffsetFetchRequest(groups=()))
     h.advance(60_000)
     assert h.response(request_id) is None
-
-
-def test_fetch_while_a_rebalance_is_prepared_is_answered() -> None:
-    """No generation is asked for: anybody may read in any state."""
-    h = CoordinatorHarness()
-    ids = h.stable_group()
-    h.commit(offset_commit({("foo", 0): 5}, ids[0], 1))
-    h.submit(join_group(ids[0]))
-    assert h.offset("foo", 0) == 5

@@ -106,21 +106,3 @@ def test_sync_and_commit_whose_append_fails_are_told_so_and_store_nothing(
     assert answer.assignment == b""
     assert h.state() is GroupState.PREPARING_REBALANCE
     assert h.failover().summary().generation == 1
-
-
-def test_static_member_whose_new_id_was_not_stored_keeps_its_old_one() -> None:
-    """JC-81: id, protocols and timeouts are what they were."""
-    h = CoordinatorHarness()
-    first = h.submit(join_group(instance="i", session_timeout_ms=9_000))
-    h.advance(0)
-    old_id = h.join_response(first).member_id
-    h.sync(sync_group(old_id, 1, {old_id: b"a"}, instance="i"))
-    h.holds_appends = True
-    second = h.submit(join_group(instance="i", session_timeout_ms=7_000))
-    assert h.response(second) is None
-    h.complete(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    answer = h.join_response(second)
-    assert (answer.error_code, answer.member_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, "")
-    assert h.group().static_members == {"i": old_id}
-    assert h.group().members[old_id].session_timeout_ms == 9_000
-    assert h.beat(old_id, 1, "i") is ErrorCode.NONE

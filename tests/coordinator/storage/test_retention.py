@@ -3,19 +3,11 @@
 The recorded scenarios `b-*` tell the same of real Kafka.
 """
 
-import msgspec
-
 from coordinator.states import GroupState
 from protocol.config import BrokerConfig
-from protocol.ids import TopicPartition
 from tests.support.builders.requests import (
-    GROUP,
-    join_group,
     leave_group,
     offset_commit,
-    protocols,
-    subscription,
-    sync_group,
 )
 from tests.support.harness.coordinator_harness import CoordinatorHarness
 
@@ -140,36 +132,6 @@ def test_stable_consumers_lose_the_offsets_of_topics_that_they_left() -> None:
     assert h.state() is GroupState.STABLE
 
 
-def test_nothing_expires_while_a_group_rebalances_or_its_topics_are_unknown() -> None:
-    """BEHAVIOUR 4.11: Preparing, Completing, unparsable subscriptions."""
-    h = harness()
-    member_id = stable(h)
-    h.commit(offset_commit({("bar", 0): 7}, member_id, 1))
-    h.advance(2 * RETENTION_MS)
-    offers = protocols("range", metadata=subscription("foo")[:3])
-    h.submit(join_group(member_id, offers=offers, session_timeout_ms=LONG_SESSION_MS))
-    assert h.state() is GroupState.COMPLETING_REBALANCE
-    look(h)
-    assert h.offset("bar", 0) == 7
-    h.submit(sync_group(member_id, 2, {member_id: b""}))
-    assert h.state() is GroupState.STABLE
-    look(h)
-    assert h.offset("bar", 0) == 7
-
-
-def test_offset_with_a_commit_in_flight_does_not_expire() -> None:
-    """BEHAVIOUR 4.11: the newer value is on its way."""
-    h = harness()
-    h.commit(offset_commit({("t", 0): 7}))
-    h.advance(RETENTION_MS)
-    h.holds_appends = True
-    h.submit(offset_commit({("t", 0): 8}))
-    look(h)
-    assert h.offset("t", 0) == 7
-    h.complete()
-    assert h.offset("t", 0) == 8
-
-
 def test_group_of_an_old_record_counts_from_each_commit() -> None:
     """BEHAVIOUR 4.11: a record without the time of its state, as brokers before 2.1 wrote them."""
     h = harness()
@@ -184,15 +146,3 @@ def test_group_of_an_old_record_counts_from_each_commit() -> None:
     h.advance(1)
     look(h)
     assert groups(h) == []
-
-
-def test_retention_of_many_years_is_no_overflow() -> None:
-    """Kafka computes it in 64 bits; the largest setting keeps everything."""
-    config = msgspec.structs.replace(harness().config, offsets_retention_minutes=2_147_483_647)
-    h = CoordinatorHarness(config=config)
-    h.commit(offset_commit({("t", 0): 7}))
-    h.advance(1_000 * RETENTION_MS)
-    look(h)
-    stored = h.group(GROUP).offsets.get(TopicPartition("t", 0))
-    assert stored is not None
-    assert stored.offset == 7

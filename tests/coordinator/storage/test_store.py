@@ -9,7 +9,6 @@ from coordinator.storage.store import group_record
 from protocol.config import BrokerConfig
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
-from protocol.messages.group_admin import DeleteGroupsRequest, DeleteGroupsResponse
 from protocol.messages.offset import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -18,8 +17,6 @@ from protocol.messages.offset import (
 from protocol.metadata_version import ValueVersions
 from protocol.records.batch import Record, decode_records
 from protocol.records.offsets import (
-    GroupMetadataKey,
-    GroupMetadataValue,
     OffsetCommitKey,
     OffsetCommitValue,
     decode_group_metadata_value,
@@ -48,25 +45,6 @@ def written(h: CoordinatorHarness, since: int = 0) -> list[Record]:
 def value_of(record: Record) -> bytes:
     assert record.value is not None
     return record.value
-
-
-def test_group_that_became_empty_is_stored_with_one_record() -> None:
-    """MM-32: generation and protocol type stay; protocol, leader and members are gone."""
-    h = harness()
-    (member_id,) = h.stable_group(1)
-    before = len(h.log[0])
-    h.leave(leave_group(member_id))
-    (record,) = written(h, before)
-    assert decode_key(record.key or b"") == GroupMetadataKey(GROUP)
-    assert decode_group_metadata_value(value_of(record)) == GroupMetadataValue(
-        protocol_type="consumer",
-        generation=2,
-        protocol=None,
-        leader=None,
-        current_state_timestamp_ms=EPOCH_US // 1_000,
-        members=(),
-    )
-    assert record.timestamp_ms == EPOCH_US // 1_000
 
 
 def test_group_of_an_old_record_has_no_time_of_its_state() -> None:
@@ -147,14 +125,6 @@ def test_commit_with_an_expiry_of_its_own_is_written_as_version_1(version: str) 
     assert stored.expire_timestamp_ms == expires_ms
 
 
-def test_member_of_an_old_record_has_its_session_as_rebalance_timeout() -> None:
-    """MM-31, JC-41: version 0 has no field for it."""
-    h = harness("0.9.0")
-    (member_id,) = h.stable_group(1, session_timeout_ms=8_000)
-    member = h.failover().group().members[member_id]
-    assert (member.session_timeout_ms, member.rebalance_timeout_ms) == (8_000, 8_000)
-
-
 def test_group_is_taken_in_only_where_there_is_none_of_its_id() -> None:
     """MM-24: the first instance stays, and is what the second caller gets."""
     shard = Shard(0)
@@ -175,39 +145,6 @@ def test_group_is_removed_only_if_it_is_the_one_that_is_there() -> None:
     successor = shard.create_group("g", 2)
     assert not shard.remove(gone)
     assert shard.groups == {"g": successor}
-
-
-def test_append_that_fails_changes_nothing_that_is_stored() -> None:
-    """BEHAVIOUR 5.2: what is persisted follows the log, not the request."""
-    h = harness()
-    h.commit(offset_commit({("foo", 0): 5}))
-    h.holds_appends = True
-    request_id = h.submit(offset_commit({("foo", 0): 6}))
-    h.complete(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    assert h.response(request_id) is not None
-    assert h.offset("foo", 0) == 5
-    assert h.failover().offset("foo", 0) == 5
-
-
-def test_group_counts_as_missing_only_where_its_partition_is_owned() -> None:
-    """MM-12: elsewhere nobody can tell; one that is Empty is there, one that is Dead is not."""
-    body = DeleteGroupsRequest(groups_names=(GROUP,))
-    elsewhere = CoordinatorHarness(owned=())
-    assert deleted(elsewhere, body) is ErrorCode.NOT_COORDINATOR
-    h = CoordinatorHarness()
-    assert deleted(h, body) is ErrorCode.GROUP_ID_NOT_FOUND
-    h.commit(offset_commit({("foo", 0): 5}))
-    dead = h.group()
-    assert deleted(h, body) is ErrorCode.NONE
-    assert dead.state is GroupState.DEAD
-    assert deleted(h, body) is ErrorCode.GROUP_ID_NOT_FOUND
-
-
-def deleted(h: CoordinatorHarness, body: DeleteGroupsRequest) -> ErrorCode:
-    """Return what the deletion of one group is answered."""
-    response = h.response(h.submit(body))
-    assert isinstance(response, DeleteGroupsResponse)
-    return response.results[0].error_code
 
 
 def test_tombstone_of_a_group_has_the_time_of_its_creation() -> None:

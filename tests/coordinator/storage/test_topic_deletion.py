@@ -4,7 +4,7 @@ from coordinator.states import GroupState
 from protocol.ids import TopicPartition
 from protocol.records.batch import decode_records
 from protocol.trace import TraceKind
-from tests.support.builders.requests import GROUP, join_group, leave_group, offset_commit
+from tests.support.builders.requests import join_group, leave_group, offset_commit
 from tests.support.harness.coordinator_harness import CoordinatorHarness
 
 GONE = (TopicPartition("foo", 0), TopicPartition("foo", 1))
@@ -69,18 +69,6 @@ def test_group_whose_last_offset_goes_with_the_topic_is_gone() -> None:
     assert groups(h) == []
     assert [batch.record_count for batch in h.log[0][before:]] == [1, 2]
     assert groups(h.failover()) == []
-
-
-def test_commit_in_flight_of_a_deleted_partition_is_answered_and_not_stored() -> None:
-    """As when it is deleted by OffsetDelete: its slot is gone."""
-    h = CoordinatorHarness()
-    h.holds_appends = True
-    request_id = h.submit(offset_commit({("foo", 0): 5, ("bar", 0): 6}))
-    delete(h)
-    h.complete()
-    assert h.response(request_id) is not None
-    assert (h.offset("foo", 0), h.offset("bar", 0)) == (-1, 6)
-    assert h.group(GROUP).offsets.partitions() == (TopicPartition("bar", 0),)
 
 
 def test_deletion_where_nothing_is_owned_changes_nothing() -> None:

@@ -56,9 +56,9 @@ MEMBER_ID_REQUIRED_VERSION = 4
 
 
 def new_uuids() -> Callable[[], str]:
-    """Return a generator of uuids that are told apart at a glance."""
+    """Return a generator of uuids that are told apart at a glance: 1, 2, 3."""
     numbers = count(1)
-    return lambda: f"uuid-{next(numbers)}"
+    return lambda: str(next(numbers))
 
 
 class CoordinatorHarness:
@@ -336,7 +336,12 @@ class CoordinatorHarness:
 
     def timer_keys(self) -> list[str]:
         """Return the keys of the timers that run, soonest first."""
-        return [key for key, _ in sorted(self._deadlines.items(), key=lambda item: item[1])]
+        return [key for key, _ in self.deadlines()]
+
+    def deadlines(self) -> list[tuple[str, int]]:
+        """Return the keys of the timers that run and when they fire, soonest first."""
+        by_deadline = sorted(self._deadlines.items(), key=lambda item: item[1])
+        return [(key, deadline_us) for key, (deadline_us, _) in by_deadline]
 
     def offset(self, topic: str, partition: int, *, group_id: str = GROUP) -> int:
         """Return the committed offset in memory, -1 if there is none."""

@@ -12,7 +12,7 @@ from protocol.config import BrokerConfig
 from protocol.errors import ErrorCode
 from protocol.ids import RequestId
 from protocol.messages.group import JoinGroupRequestProtocol
-from tests.support.builders.requests import GROUP, join_group, protocols, sync_group
+from tests.support.builders.requests import join_group, protocols, sync_group
 from tests.support.harness.coordinator_harness import CoordinatorHarness
 
 SESSION_MS = 500
@@ -24,10 +24,8 @@ MAX_SIZE = 4
 NEW_MEMBER_MS = 300_000
 P = protocols("range")
 PS = protocols("range", "roundrobin")
-OTHER = "other"
-"""A group whose partition is not owned."""
-PARTITION, OTHER_PARTITION = 1, 0
-"""Of GROUP and OTHER, where there are two."""
+PARTITION = 1
+"""Of GROUP, where there are two; the other is not owned."""
 NO_ID_REQUIRED, ID_REQUIRED = 3, 9
 """Versions of JoinGroup: a client without id becomes a member at once, or is given an id first."""
 
@@ -123,10 +121,6 @@ class KafkaBench(CoordinatorHarness):
         )
         return self.submit(body, version=4)
 
-    def sync_error(self, request_id: RequestId) -> ErrorCode:
-        """Return the error of an answered SyncGroup."""
-        return self.sync_response(request_id).error_code
-
     def first_member(
         self, *, session_timeout_ms: int = SESSION_MS, rebalance_timeout_ms: int = REBALANCE_MS
     ) -> str:
@@ -202,15 +196,3 @@ class KafkaBench(CoordinatorHarness):
             self.group().transition_to(
                 state, now_us=self.now_us, cause=GroupStateCause.UNLOADED, trace=[]
             )
-
-    def log_of_group(self) -> list[int]:
-        """Return how many records each batch of GROUP's partition has."""
-        return [batch.last_offset_delta + 1 for batch in self.log.get(PARTITION, [])]
-
-    def members(self) -> set[str]:
-        """Return the ids of the group's members."""
-        return set(self.summary(GROUP).members)
-
-    def generation(self) -> int:
-        """Return the group's generation."""
-        return self.summary(GROUP).generation

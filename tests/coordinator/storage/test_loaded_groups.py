@@ -1,8 +1,4 @@
-"""What the classic part of Java's GroupMetadataManagerTest says of loading and unloading.
-
-BEHAVIOUR 10.5.2. The others of its scenarios stand beside the Scala ones that they repeat, in
-test_scenarios_static, test_scenarios_sessions and test_scenarios_admin.
-"""
+"""What a group is after its load, from Java's GroupMetadataManagerTest (BEHAVIOUR 10.5.2)."""
 
 import pytest
 
@@ -10,7 +6,6 @@ from coordinator.states import GroupState
 from protocol.config import BrokerConfig
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
-from protocol.messages.group import JoinGroupResponse, SyncGroupResponse
 from protocol.records.batch import Record
 from protocol.records.offsets import (
     GroupMetadataValue,
@@ -21,9 +16,8 @@ from protocol.records.offsets import (
     encode_offset_commit_key,
     encode_offset_commit_value,
 )
-from tests.support.builders.requests import GROUP, leave_group, protocols, subscription
+from tests.support.builders.requests import GROUP, protocols, subscription
 from tests.support.harness.coordinator_harness import CoordinatorHarness
-from tests.support.harness.kafka_bench import DELAY_MS, PARTITION, KafkaBench
 
 SESSION_MS = 4_000
 STATE_TIMESTAMP_MS = 77
@@ -146,49 +140,3 @@ def test_group_that_is_written_after_its_tombstone_is_there() -> None:
     h = loaded(commit, record(member(0)), tombstone(), record(member(1), generation=2))
     assert (h.summary().members, h.summary().generation) == (("member-1",), 2)
     assert h.offset("foo", 0) == 5
-
-
-# -- unloading --
-
-
-def test_unload_of_an_empty_group() -> None:
-    """JC-186: it is Dead."""
-    h = KafkaBench()
-    h.leave(leave_group(h.first_member()))
-    group = h.group()
-    assert group.state is GroupState.EMPTY
-    h.unload(PARTITION)
-    assert (group.state, h.coordinator.groups()) == (GroupState.DEAD, ())
-
-
-def test_unload_of_a_group_that_is_preparing() -> None:
-    """JC-186: both parked JoinGroups are told to look elsewhere, with their own ids."""
-    h = KafkaBench()
-    ids = [h.give_id() for _ in range(2)]
-    joins = [h.add(member_id) for member_id in ids]
-    group = h.group()
-    h.unload(PARTITION)
-    assert group.state is GroupState.DEAD
-    assert [h.join_response(join) for join in joins] == [
-        JoinGroupResponse(error_code=ErrorCode.NOT_COORDINATOR, member_id=member_id)
-        for member_id in ids
-    ]
-
-
-def test_unload_of_a_group_that_is_completing() -> None:
-    """JC-187: both parked SyncGroups are, without an assignment."""
-    h = KafkaBench()
-    joins = [h.add() for _ in range(2)]
-    h.tick(DELAY_MS + 1)
-    h.tick(DELAY_MS + 1)
-    ids = [h.join_response(join).member_id for join in joins]
-    h.holds_appends = True
-    syncs = [h.sync_as(ids[0], 1, {ids[0]: b"a"}), h.sync_as(ids[1], 1)]
-    group = h.group()
-    h.unload(PARTITION)
-    assert group.state is GroupState.DEAD
-    assert [h.sync_response(sync) for sync in syncs] == [
-        SyncGroupResponse(error_code=ErrorCode.NOT_COORDINATOR)
-    ] * 2
-    h.complete()
-    assert h.coordinator.groups() == ()

@@ -1,0 +1,88 @@
+"""Collects transcripts as tests: each story of a `scenarios/*.txt` is one.
+
+`--rewrite` writes what came of the commands into the file, for a person to review as a diff.
+"""
+
+from collections.abc import Callable, Iterator
+from difflib import unified_diff
+from importlib import import_module
+from typing import Protocol
+
+import pytest
+
+from tests.support.transcripts.story_file import Story, StoryFile, read_story_file
+
+FOLDER = "scenarios"
+PLAYERS = {
+    "coordinator": "tests.support.transcripts.coordinator_player:CoordinatorPlayer",
+    "cluster": "tests.support.transcripts.cluster_player:ClusterPlayer",
+}
+"""Who plays the stories of a file, by the first word of its scene."""
+
+
+class Player(Protocol):
+    """Plays one story."""
+
+    def play(self, commands: tuple[str, ...]) -> list[str]:
+        """Carry out the commands of a step and return what came of them."""
+
+
+class TranscriptDiffers(Exception):
+    """A story goes otherwise than it is written."""
+
+
+class TranscriptFile(pytest.File):
+    """A file of stories."""
+
+    def collect(self) -> Iterator["TranscriptItem"]:
+        """Yield a test for each story."""
+        told = read_story_file(self.path)
+        for story in told.stories:
+            yield TranscriptItem.from_parent(self, name=story.name, told=told, story=story)
+
+
+class TranscriptItem(pytest.Item):
+    """One story."""
+
+    def __init__(self, *, told: StoryFile, story: Story, **others: object) -> None:
+        super().__init__(**others)  # type: ignore[arg-type]  # pytest's own
+        self._told = told
+        self._story = story
+
+    def runtest(self) -> None:
+        """Play the story and compare, or rewrite it.
+
+        Raises: TranscriptDiffers.
+        """
+        player = new_player(self._told)
+        player.play(self._told.scene)
+        played = self._story.played(player.play)
+        if played == self._story:
+            return
+        if self.config.getoption("--rewrite"):
+            told = read_story_file(self.path).with_story(played)
+            self.path.write_text(told.text(), encoding="utf-8")
+            return
+        before, after = (story.text().splitlines() for story in (self._story, played))
+        diff = unified_diff(before, after, "written", "played", lineterm="", n=8)
+        raise TranscriptDiffers("\n".join((*diff, "", "pytest --rewrite writes what was played")))
+
+    def repr_failure(
+        self, excinfo: pytest.ExceptionInfo[BaseException], style: object = None
+    ) -> str:
+        """Return the diff alone, without the frames of the runner."""
+        if isinstance(excinfo.value, TranscriptDiffers):
+            return str(excinfo.value)
+        return str(super().repr_failure(excinfo))
+
+    def reportinfo(self) -> tuple[object, int | None, str]:  # type: ignore[override]  # a Path
+        """Return where the story stands."""
+        return self.path, None, self.name
+
+
+def new_player(told: StoryFile) -> Player:
+    """Return a player for a file's stories, by the first word of its scene."""
+    kind = told.scene[0].split()[0]
+    module, _, name = PLAYERS[kind].partition(":")
+    make: Callable[[], Player] = getattr(import_module(module), name)
+    return make()

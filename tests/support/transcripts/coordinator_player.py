@@ -1,0 +1,401 @@
+"""Plays the stories of a group coordinator: a command goes in, what came of it comes out as lines.
+
+A command prints, in this order: replies, appends and trace events of each input, with the time
+where it moved; the groups that changed; the timers, if others run or run out at another time;
+the offsets partitions, if others are served. What is not printed is as it was. A step that begins
+with `given` prints the state alone that its commands lead to: another story shows how.
+"""
+
+from collections.abc import Callable, Iterator
+from textwrap import wrap
+
+import msgspec
+
+from coordinator.coordinator import LoadIgnored
+from coordinator.states import GroupState
+from protocol.config import BrokerConfig, Guards, JavaSwitches
+from protocol.effects import Append, Result
+from protocol.errors import ErrorCode
+from protocol.ids import AppendId, TopicPartition
+from tests.support.harness.coordinator_harness import EPOCH_US, CoordinatorHarness
+from tests.support.harness.kafka_bench import KafkaBench
+from tests.support.transcripts.group_requests import read_request
+from tests.support.transcripts.printing import (
+    INDENT,
+    WIDTH,
+    append_lines,
+    group_lines,
+    group_name,
+    message_lines,
+    trace_text,
+    value_text,
+)
+from tests.support.transcripts.words import Command, UnknownWord, read_command, read_partition
+
+NEW_CLIENT_ID = "client"
+GIVEN = "given"
+"""Begins a step of which only the state counts that it leads to."""
+
+
+class _Printing(CoordinatorHarness):
+    """Keeps a line of everything that it carries out."""
+
+    def __init__(self, **settings: object) -> None:
+        self.lines: list[str] = []
+        self._printed_us = EPOCH_US
+        self._offsets_of: dict[AppendId, int] = {}
+        super().__init__(**settings)  # type: ignore[arg-type]  # those of the class beside it
+
+    def _carry_out(self, result: Result) -> None:
+        if self.now_us != self._printed_us:
+            self._printed_us = self.now_us
+            self.lines.append(f"@{(self.now_us - EPOCH_US) / 1_000:g}")
+        super()._carry_out(result)
+        for reply in result.replies:
+            name = type(reply.response).__name__.removesuffix("Response")
+            self.lines += message_lines(f"#{reply.request_id} {name}", reply.response)
+        for asked in result.verifications:
+            self.lines.append(f"verify {asked.transactional_id} in {asked.partition}: {asked}")
+        for append in result.appends:
+            self.lines += append_lines(append, self._offsets_of.get(append.append_id))
+            if append in self.held and append.append_id in self._offsets_of:
+                self.lines.append(f"{INDENT}above the high watermark")
+        self.lines += [trace_text(event) for event in result.trace]
+
+    def _write(self, append: Append) -> int:
+        offset = super()._write(append)
+        self._offsets_of[append.append_id] = offset
+        return offset
+
+    def take_lines(self) -> list[str]:
+        """Return the lines since the last call."""
+        lines, self.lines = self.lines, []
+        return lines
+
+
+class _PrintingBench(_Printing, KafkaBench):
+    """The bench of Kafka's tests, which says what it does."""
+
+
+class CoordinatorPlayer:
+    """One story: a coordinator, and how it looked when it was last printed."""
+
+    def __init__(self) -> None:
+        self._h: _Printing = _Printing()
+        self._groups: dict[str, dict[str, str]] = {}
+        self._timers: list[str] = []
+        self._partitions: list[str] = []
+        self._begin(_Printing())
+
+    def play(self, commands: tuple[str, ...]) -> list[str]:
+        """Carry out the commands of a step and return what came of them.
+
+        Raises: UnknownWord.
+        """
+        if commands[0] == GIVEN:
+            for line in commands[1:]:
+                self._carry_out(line)
+            return self._changes()
+        return [text for line in commands for text in (*self._carry_out(line), *self._changes())]
+
+    def _carry_out(self, line: str) -> list[str]:
+        command = read_command(line)
+        own = OWN_COMMANDS.get(command.name)
+        lines = self._request(command) if own is None else own(self, command)
+        command.check_all_taken()
+        return lines
+
+    def _begin(self, harness: _Printing) -> None:
+        self._h = harness
+        self._h.take_lines()
+        self._groups, self._timers, self._partitions = {}, [], []
+        self._changes()
+
+    # -- commands --
+
+    def _request(self, command: Command) -> list[str]:
+        client_id = command.text("client", NEW_CLIENT_ID)
+        version = command.settings.pop("version", None)
+        body = read_request(command)
+        request_id = self._h.submit(
+            body, version=None if version is None else int(version), client_id=client_id
+        )
+        lines = self._h.take_lines()
+        return lines if request_id in self._h.responses else [f"#{request_id} waits", *lines]
+
+    def _coordinator(self, command: Command) -> list[str]:
+        if command.words == ["kafka_bench"]:
+            self._begin(_PrintingBench())
+            return []
+        owned = command.parts("owned")
+        partitions = command.number("partitions", 1)
+        values = {"group.initial.rebalance.delay.ms": "0", **command.settings}
+        settings = [
+            msgspec.convert(_known(kind, values), kind, strict=False)
+            for kind in (BrokerConfig, Guards, JavaSwitches)
+        ]
+        command.settings = values
+        self._begin(
+            _Printing(
+                config=settings[0],
+                guards=settings[1],
+                java=settings[2],
+                num_partitions=partitions,
+                owned=tuple(int(each) for each in owned or ["0"] if each != "-"),
+            )
+        )
+        return []
+
+    def _advance(self, command: Command) -> list[str]:
+        self._h.advance(float(command.words[0]))
+        return self._until_now()
+
+    def _tick(self, command: Command) -> list[str]:
+        self._h.tick(int(command.words[0]))
+        return self._until_now()
+
+    def _until_now(self) -> list[str]:
+        """Return the lines of a time that passed, the time it is now last."""
+        lines = self._h.take_lines()
+        now = f"@{(self._h.now_us - EPOCH_US) / 1_000:g}"
+        return lines if now in lines else [*lines, now]
+
+    def _hold(self, command: Command) -> list[str]:
+        self._set_holding(command, is_holding=True)
+        return []
+
+    def _release(self, command: Command) -> list[str]:
+        self._set_holding(command, is_holding=False)
+        return []
+
+    def _set_holding(self, command: Command, *, is_holding: bool) -> None:
+        match command.words:
+            case ["appends"]:
+                self._h.holds_appends = is_holding
+            case ["verifications"]:
+                self._h.holds_verifications = is_holding
+            case _:
+                raise UnknownWord(f"{command.name} what? appends or verifications")
+
+    def _complete(self, command: Command) -> list[str]:
+        self._h.complete(_error(command), index=command.number("index", 0))
+        return self._h.take_lines()
+
+    def _verify(self, command: Command) -> list[str]:
+        guard = command.optional("guard", "1")
+        self._h.verify(_error(command), guard=None if guard is None else int(guard))
+        return self._h.take_lines()
+
+    def _commit_everything(self, _command: Command) -> list[str]:
+        self._h.commit_everything()
+        return self._h.take_lines()
+
+    def _high_watermark(self, command: Command) -> list[str]:
+        self._h.tell_high_watermark(int(command.words[0]), command.number("partition", 0))
+        return self._h.take_lines()
+
+    def _lose_leadership(self, command: Command) -> list[str]:
+        self._h.lose_leadership(command.number("partition", 0))
+        return self._h.take_lines()
+
+    def _end_transaction(self, command: Command) -> list[str]:
+        producer_id, outcome = command.words
+        partitions = tuple(int(each) for each in command.parts("partitions")) or (0,)
+        is_commit = {"commit": True, "abort": False}[outcome]
+        self._h.end_transaction(int(producer_id), is_commit=is_commit, partitions=partitions)
+        return self._h.take_lines()
+
+    def _load(self, command: Command) -> list[str]:
+        partition = command.number("partition", 0)
+        ignored = self._h.load(
+            partition,
+            command.number("epoch", 0),
+            batches_per_chunk=command.number("batches_per_chunk", 1_000),
+        )
+        return [*self._h.take_lines(), *_ignored("load", ignored)]
+
+    def _begin_load(self, command: Command) -> list[str]:
+        """Begin a load that reads nothing yet."""
+        partition, epoch = command.number("partition", 0), command.number("epoch", 0)
+        begun = self._h.coordinator.begin_load(partition, epoch, self._h.now_us)
+        if isinstance(begun, LoadIgnored):
+            return _ignored("load", begun)
+        self._h.execute(begun)
+        return self._h.take_lines()
+
+    def _finish_load(self, command: Command) -> list[str]:
+        partition = command.number("partition", 0)
+        self._h.execute(self._h.coordinator.finish_load(partition, self._h.now_us))
+        return self._h.take_lines()
+
+    def _unload(self, command: Command) -> list[str]:
+        epoch = command.optional("epoch", "0")
+        ignored = self._h.unload(
+            command.number("partition", 0), None if epoch is None else int(epoch)
+        )
+        return [*self._h.take_lines(), *_ignored("unload", ignored)]
+
+    def _crash(self, _command: Command) -> list[str]:
+        """Go on with another broker, which has loaded what this one wrote."""
+        crashed = self._h
+        self._h = _Printing(
+            config=crashed.config,
+            guards=crashed.guards,
+            java=crashed.java,
+            num_partitions=crashed.num_partitions,
+            owned=tuple(range(crashed.num_partitions)),
+            log={partition: list(batches) for partition, batches in crashed.log.items()},
+        )
+        return self._h.take_lines()
+
+    def _expire_offsets(self, _command: Command) -> list[str]:
+        self._h.execute(self._h.coordinator.expire_offsets(self._h.now_us))
+        return self._h.take_lines()
+
+    def _delete_partitions(self, command: Command) -> list[str]:
+        deleted: tuple[TopicPartition, ...] = tuple(map(read_partition, command.words))
+        self._h.execute(self._h.coordinator.partitions_deleted(deleted, self._h.now_us))
+        return self._h.take_lines()
+
+    def _shut_down(self, _command: Command) -> list[str]:
+        self._h.coordinator.shut_down()
+        return []
+
+    def _fire(self, command: Command) -> list[str]:
+        """Fire a timer that may not be there any more, as a late one of a real clock."""
+        self._h.execute(self._h.coordinator.timer_fired(command.words[0], self._h.now_us))
+        return self._h.take_lines()
+
+    def _force(self, command: Command) -> list[str]:
+        """Take the group into states, one after another, without what belongs to it."""
+        self._bench().force(*(GroupState(word) for word in command.words))
+        return self._h.take_lines()
+
+    # -- whole groups; what leads to them is not printed --
+
+    def _stable_group(self, command: Command) -> list[str]:
+        size = int(command.words[0])
+        group_id = command.text("group", "group")
+        session_timeout_ms = command.number("session", 10_000)
+        self._h.stable_group(size, group_id=group_id, session_timeout_ms=session_timeout_ms)
+        return self._quietly()
+
+    def _first_member(self, command: Command) -> list[str]:
+        self._bench().first_member(**_timeouts(command))
+        return self._quietly()
+
+    def _stable_member(self, command: Command) -> list[str]:
+        self._bench().stable_member(**_timeouts(command))
+        return self._quietly()
+
+    def _static_members(self, command: Command) -> list[str]:
+        self._bench().static_members(**_timeouts(command))
+        return self._quietly()
+
+    def _awaiting_pending(self, _command: Command) -> list[str]:
+        self._bench().awaiting_pending()
+        return self._quietly()
+
+    def _bench(self) -> KafkaBench:
+        if not isinstance(self._h, KafkaBench):
+            raise UnknownWord("only the bench of Kafka's tests has such a group")
+        return self._h
+
+    def _quietly(self) -> list[str]:
+        self._h.take_lines()
+        return []
+
+    # -- state --
+
+    def _changes(self) -> list[str]:
+        """Return the lines of all that looks otherwise than when it was last printed."""
+        coordinator = self._h.coordinator
+        groups = {}
+        for summary in coordinator.groups():
+            groups[summary.group_id] = group_lines(self._h.group(summary.group_id))
+        lines = [f"{group_name(name)} is gone" for name in self._groups if name not in groups]
+        for name, shown in groups.items():
+            lines += _changed_lines(self._groups.get(name, {}), shown)
+        timers = [f"{key} @{(at - EPOCH_US) / 1_000:g}" for key, at in self._h.deadlines()]
+        if timers != self._timers:
+            text = f"timers: {', '.join(timers) or 'none'}"
+            lines += wrap(text, WIDTH, subsequent_indent=INDENT, break_on_hyphens=False)
+        partitions = list(self._served())
+        if partitions != self._partitions:
+            lines.append(f"partitions: {', '.join(partitions) or 'none'}")
+        self._groups, self._timers, self._partitions = groups, timers, partitions
+        return lines
+
+    def _served(self) -> Iterator[str]:
+        for partition in range(self._h.num_partitions):
+            if self._h.coordinator.is_owned(partition):
+                yield f"{partition} owned"
+            elif self._h.coordinator.is_loading(partition):
+                yield f"{partition} loading"
+            elif (error := self._h.coordinator.load_error(partition)) is not None:
+                yield f"{partition} failed ({error})"
+
+
+def _changed_lines(before: dict[str, str], now: dict[str, str]) -> list[str]:
+    """Return the lines of a group that changed, and what it has no more."""
+    changed = [line for name, line in now.items() if before.get(name) != line]
+    gone = [f"{name} is gone" for name in before if name not in now]
+    own = now[""]
+    return [own if line == own else INDENT + line for line in (*changed, *gone)]
+
+
+def _known(kind: type[msgspec.Struct], settings: dict[str, str]) -> dict[str, str]:
+    """Take the settings that a kind of configuration has."""
+    names = [field.encode_name for field in msgspec.structs.fields(kind)]
+    return {name: settings.pop(name) for name in names if name in settings}
+
+
+def _error(command: Command) -> ErrorCode:
+    (name,) = command.words or ["NONE"]
+    return ErrorCode[name]
+
+
+def _ignored(what: str, ignored: LoadIgnored | None) -> list[str]:
+    if ignored is None:
+        return []
+    return [f"{what} ignored: {value_text(ignored.reason)} known_epoch={ignored.known_epoch}"]
+
+
+def _timeouts(command: Command) -> dict[str, int]:
+    names = {"session": "session_timeout_ms", "rebalance": "rebalance_timeout_ms"}
+    return {
+        name: int(command.settings.pop(key))
+        for key, name in names.items()
+        if key in command.settings
+    }
+
+
+OWN_COMMANDS: dict[str, Callable[[CoordinatorPlayer, Command], list[str]]] = {
+    "coordinator": CoordinatorPlayer._coordinator,
+    "advance": CoordinatorPlayer._advance,
+    "tick": CoordinatorPlayer._tick,
+    "hold": CoordinatorPlayer._hold,
+    "release": CoordinatorPlayer._release,
+    "complete": CoordinatorPlayer._complete,
+    "verify": CoordinatorPlayer._verify,
+    "commit_everything": CoordinatorPlayer._commit_everything,
+    "high_watermark": CoordinatorPlayer._high_watermark,
+    "lose_leadership": CoordinatorPlayer._lose_leadership,
+    "end_transaction": CoordinatorPlayer._end_transaction,
+    "load": CoordinatorPlayer._load,
+    "begin_load": CoordinatorPlayer._begin_load,
+    "finish_load": CoordinatorPlayer._finish_load,
+    "unload": CoordinatorPlayer._unload,
+    "crash": CoordinatorPlayer._crash,
+    "expire_offsets": CoordinatorPlayer._expire_offsets,
+    "delete_partitions": CoordinatorPlayer._delete_partitions,
+    "shut_down": CoordinatorPlayer._shut_down,
+    "fire": CoordinatorPlayer._fire,
+    "force": CoordinatorPlayer._force,
+    "stable_group": CoordinatorPlayer._stable_group,
+    "first_member": CoordinatorPlayer._first_member,
+    "stable_member": CoordinatorPlayer._stable_member,
+    "static_members": CoordinatorPlayer._static_members,
+    "awaiting_pending": CoordinatorPlayer._awaiting_pending,
+}
+"""Commands that are no requests."""

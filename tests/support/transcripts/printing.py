@@ -1,0 +1,236 @@
+"""Messages, records, trace events and state as the lines of a transcript.
+
+Everything that has its default is left out. Times are milliseconds since the story began: `@500`.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from coordinator.group import Group, InitialDelayedJoin
+from coordinator.member import Member
+from coordinator.storage.offsets import GroupOffsets
+from protocol.effects import ACKS_ALL, Append
+from protocol.errors import ErrorCode
+from protocol.ids import NO_PRODUCER_ID
+from protocol.records.batch import Record
+from protocol.records.offsets import (
+    GroupMetadataKey,
+    OffsetCommitKey,
+    decode_group_metadata_value,
+    decode_key,
+    decode_offset_commit_value,
+)
+from protocol.records.versioned import record_version
+from protocol.trace import TraceEvent
+from tests.support.builders.requests import GROUP
+from tests.support.transcripts.words import bytes_text
+
+EPOCH_MS = 1_700_000_000_000
+"""Wall clock at the start of every story, milliseconds since the epoch."""
+WIDTH = 100
+INDENT = "  "
+
+
+def message_lines(head: str, message: msgspec.Struct) -> list[str]:
+    """Return a message after some words, its error first; on one line where it fits."""
+    error = getattr(message, "error_code", None)
+    words = [head, *([error.name] if isinstance(error, ErrorCode) else [])]
+    plain, nested = _fields(message, leave_out=("error_code",))
+    line = " ".join((*words, *plain))
+    items = [f"{name} {_struct_text(each)}" for name, rows in nested for each in rows]
+    one_line = " ".join((line, *items))
+    if len(one_line) <= WIDTH:
+        return [one_line]
+    return [line, *(INDENT + item for item in items)]
+
+
+def append_lines(append: Append, offset: int | None) -> list[str]:
+    """Return an append and its records; `offset` is None where it is held."""
+    words = [f"append to __consumer_offsets-{append.partition}"]
+    words.append("held" if offset is None else f"at {offset}")
+    if append.required_acks != ACKS_ALL:
+        words.append(f"acks={append.required_acks}")
+    if append.producer_id != NO_PRODUCER_ID:
+        words.append(f"producer={append.producer_id}.{append.producer_epoch}")
+    if append.is_transactional:
+        words.append("transactional")
+    if append.verification_guard is not None:
+        words.append(f"guard={append.verification_guard}")
+    if append.timeout_ms is not None:
+        words.append(f"timeout_ms={append.timeout_ms}")
+    lines = (line for record in append.records for line in record_lines(record))
+    return [" ".join(words), *(INDENT + line for line in lines)]
+
+
+def record_lines(record: Record) -> list[str]:
+    """Return a record of `__consumer_offsets`, with the version of its value."""
+    key = decode_key(record.key or b"")
+    match key:
+        case GroupMetadataKey(group=group):
+            name = group_name(group)
+        case OffsetCommitKey(group=group, topic=topic, partition=partition):
+            name = f"offset {topic}-{partition}"
+            name += "" if group == GROUP else f" of {group!r}"
+        case _:
+            name = repr(key)
+    if record.timestamp_ms < EPOCH_MS:
+        name += f" {time_text(record.timestamp_ms)}"
+    if record.value is None:
+        return [f"{name} tombstone"]
+    is_offset = isinstance(key, OffsetCommitKey)
+    value = (decode_offset_commit_value if is_offset else decode_group_metadata_value)(record.value)
+    return message_lines(f"{name} v{record_version(record.value)}", value)
+
+
+def trace_text(event: TraceEvent) -> str:
+    """Return a trace event: its kind, and every column that it has."""
+    columns = [
+        f"{name}={value_text(value, name)}"
+        for name in event.__struct_fields__
+        if name not in ("kind", "detail", "cause_text")
+        and (value := getattr(event, name)) is not None
+        and (name, value) != ("group", GROUP)
+    ]
+    columns += [f"{name}={value_text(value, name)}" for name, value in (event.detail or {}).items()]
+    columns += [f"({event.cause_text})"] if event.cause_text is not None else []
+    return " ".join(("trace", event.kind.value, *columns))
+
+
+def group_lines(group: Group) -> dict[str, str]:
+    """Return all that a group remembers: a line for itself, each member, each offset, by name."""
+    words = [f"{group_name(group.group_id)} {group.state.value} generation={group.generation_id}"]
+    named = {
+        "type": group.protocol_type,
+        "protocol": group.protocol_name,
+        "leader": group.leader_id,
+        "pending": ",".join(group.pending_members) or None,
+        "pending_sync": ",".join(group.pending_sync_members) or None,
+        "topics": None
+        if group.subscribed_topics is None
+        else f"[{','.join(sorted(group.subscribed_topics))}]",
+        "new_member_added": "yes" if group.new_member_added else None,
+        "delayed_join": _delayed_join(group),
+        "since": time_text(group.current_state_timestamp_ms),
+    }
+    words += [f"{name}={value}" for name, value in named.items() if value is not None]
+    instances = {instance: member for instance, member in group.static_members.items()}
+    lines = {"": " ".join(words)}
+    for member in group.members.values():
+        lines[f"member {member.member_id}"] = _member_text(group, member, instances)
+    return lines | dict(_offsets(group.offsets))
+
+
+def group_name(group_id: str) -> str:
+    """Return what a group is called: its id only where it is not the one of most stories."""
+    return "group" if group_id == GROUP else f"group {group_id!r}"
+
+
+def time_text(time_ms: float | None) -> str:
+    """Return a wall-clock time as milliseconds since the story began; one before it as it is."""
+    if time_ms is None:
+        return "none"
+    return f"@{time_ms - EPOCH_MS:g}" if time_ms >= EPOCH_MS else f"{time_ms:g}"
+
+
+def value_text(value: object, name: str = "") -> str:
+    """Return one value; a member of an Enum by its name, times since the story began."""
+    match value:
+        case ErrorCode():
+            return value.name
+        case int() if name.endswith("timestamp_ms") and not isinstance(value, bool):
+            return time_text(value)
+        case bytes():
+            return bytes_text(value)
+        case msgspec.Struct():
+            return _struct_text(value)
+        case tuple() | list():
+            return f"[{', '.join(value_text(each) for each in value)}]"
+        case dict():
+            pairs = (f"{key}: {value_text(each)}" for key, each in value.items())
+            return f"{{{', '.join(pairs)}}}"
+        case str() if re.fullmatch(r"[^\s'=,]+", value):
+            return value
+        case _:
+            return repr(value) if not hasattr(value, "name") else str(value)
+
+
+def _struct_text(message: msgspec.Struct) -> str:
+    plain, nested = _fields(message)
+    lists = [f"{name}={value_text(rows)}" for name, rows in nested]
+    return f"{{{' '.join((*plain, *lists))}}}"
+
+
+def _fields(
+    message: msgspec.Struct, *, leave_out: Iterable[str] = ()
+) -> tuple[list[str], list[tuple[str, tuple[msgspec.Struct, ...]]]]:
+    """Return the fields that are not at their defaults, those that hold structs apart."""
+    plain: list[str] = []
+    nested: list[tuple[str, tuple[msgspec.Struct, ...]]] = []
+    for field in msgspec.structs.fields(message):
+        value = getattr(message, field.name)
+        if field.name in leave_out or value == field.default:
+            continue
+        if isinstance(value, tuple) and value and isinstance(value[0], msgspec.Struct):
+            nested.append((field.name, value))
+        else:
+            plain.append(f"{field.name}={value_text(value, field.name)}")
+    return plain, nested
+
+
+def _delayed_join(group: Group) -> str | None:
+    match group.delayed_join:
+        case None:
+            return None
+        case InitialDelayedJoin(delay_ms=delay_ms, remaining_ms=remaining_ms):
+            return f"initial({delay_ms},{remaining_ms})"
+        case _:
+            return "yes"
+
+
+def _member_text(group: Group, member: Member, instances: dict[str, str]) -> str:
+    words = [f"member {member.member_id}"]
+    if member.group_instance_id is not None:
+        mapped = instances.get(member.group_instance_id)
+        words.append(f"instance={member.group_instance_id}")
+        words += [] if mapped == member.member_id else [f"mapped_to={mapped}"]
+    if (member.client_id, member.client_host) != ("client", "consumer-0"):
+        words.append(f"client={member.client_id}@{member.client_host}")
+    words.append(f"session={member.session_timeout_ms} rebalance={member.rebalance_timeout_ms}")
+    words.append(
+        "protocols="
+        + ",".join(f"{p.name}:{bytes_text(p.metadata)}" for p in member.supported_protocols)
+    )
+    if member.protocol_type != group.protocol_type:
+        words.append(f"type={member.protocol_type}")
+    if member.assignment:
+        words.append(f"assignment={bytes_text(member.assignment)}")
+    if member.is_new:
+        words.append("new")
+    if member.awaiting_join is not None:
+        answered = " answered" if member.awaiting_join.answered else ""
+        words.append(f"awaits_join=#{member.awaiting_join.request_id}{answered}")
+    if member.awaiting_sync is not None:
+        words.append(f"awaits_sync=#{member.awaiting_sync}")
+    return " ".join(words)
+
+
+def _offsets(offsets: GroupOffsets) -> Iterator[tuple[str, str]]:
+    """Yield the name and the line of each offset that is committed, and of each that waits."""
+    for partition, stored in offsets.committed().items():
+        place = f"batch={stored.appended_batch_offset}"
+        yield f"offset {partition}", f"offset {partition} {value_text(stored.value)} {place}"
+    for partition in offsets.being_appended():
+        name = f"commit of {partition}"
+        yield name, f"{name} is being appended"
+    for producer_id, partition in offsets.being_appended_in_transactions():
+        name = f"commit of {partition} by producer {producer_id}"
+        yield name, f"{name} is being appended"
+    for producer_id in offsets.producers():
+        name = f"transaction of producer {producer_id}"
+        yield name, f"{name} is open"
+    for partition in offsets.latest_partitions():
+        latest = offsets.latest(partition)
+        if latest is not None and latest != offsets.get(partition):
+            yield f"written {partition}", f"written {partition} {value_text(latest)}"

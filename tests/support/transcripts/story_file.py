@@ -1,0 +1,138 @@
+"""The text of transcripts: a file of stories, each a row of steps with what came of them.
+
+A file begins with comments (`#`) and, if its stories have one, the command that sets their scene.
+A story begins with `== name ==` and comments that say what it shows. A step is one command a line,
+comments before them, then `----` and what came of them, up to an empty line:
+
+    # The session is over.
+    advance 500
+    ----
+    @500 ...
+
+Must not know what commands mean.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+RULE = "----"
+
+
+class NotATranscript(Exception):
+    """Text that is no transcript: says in which line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """Commands that are carried out one after another, and what came of them together."""
+
+    comments: tuple[str, ...]
+    commands: tuple[str, ...]
+    output: tuple[str, ...]
+
+    def text(self) -> str:
+        """Return the step as it stands in a file."""
+        return "\n".join((*self.comments, *self.commands, RULE, *self.output)) + "\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Story:
+    """One test: its name, what it shows, its steps."""
+
+    name: str
+    comments: tuple[str, ...]
+    steps: tuple[Step, ...]
+
+    def text(self) -> str:
+        """Return the story as it stands in a file."""
+        head = "\n".join((f"== {self.name} ==", *self.comments)) + "\n"
+        return "\n".join((head, *(step.text() for step in self.steps)))
+
+    def played(self, play: Callable[[tuple[str, ...]], list[str]]) -> "Story":
+        """Return the story with what comes of the commands of each step now."""
+        steps = tuple(replace(step, output=tuple(play(step.commands))) for step in self.steps)
+        return replace(self, steps=steps)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoryFile:
+    """The stories of one file."""
+
+    comments: tuple[str, ...]
+    scene: tuple[str, ...]  # commands that come before those of every story
+    stories: tuple[Story, ...]
+
+    def text(self) -> str:
+        """Return the whole file."""
+        parts = ["\n".join(self.comments) + "\n"]
+        if self.scene:
+            parts.append("\n".join(self.scene) + "\n")
+        return "\n".join((*parts, *(story.text() for story in self.stories)))
+
+    def with_story(self, story: Story) -> "StoryFile":
+        """Return the file with another text of the story of this name."""
+        return replace(
+            self, stories=tuple(story if s.name == story.name else s for s in self.stories)
+        )
+
+
+def read_story_file(path: Path) -> StoryFile:
+    """Return the stories of a file.
+
+    Raises: NotATranscript, also for two stories of one name.
+    """
+    head, *told = _split(path.read_text(encoding="utf-8").splitlines())
+    comments = tuple(line for line in head if line.startswith("#"))
+    scene = tuple(line for line in head if line and not line.startswith("#"))
+    stories = tuple(_story(lines) for lines in told)
+    names = [story.name for story in stories]
+    for name in names:
+        if names.count(name) > 1:
+            raise NotATranscript(f"{path.name}: two stories are called {name!r}")
+    return StoryFile(comments=comments, scene=scene, stories=stories)
+
+
+def _split(lines: list[str]) -> list[list[str]]:
+    """Return the lines before the first story, and those of each story."""
+    parts: list[list[str]] = [[]]
+    for line in lines:
+        if line.startswith("== "):
+            parts.append([])
+        parts[-1].append(line)
+    return parts
+
+
+def _story(lines: list[str]) -> Story:
+    title, *rest = lines
+    if not title.endswith(" =="):
+        raise NotATranscript(f"expected `== name ==`, got {title!r}")
+    end = next((n for n, line in enumerate(rest) if not line.startswith("#")), len(rest))
+    return Story(
+        name=title[3:-3],
+        comments=tuple(rest[:end]),
+        steps=tuple(_step(block) for block in _blocks(rest[end:])),
+    )
+
+
+def _blocks(lines: list[str]) -> list[list[str]]:
+    """Return the lines between empty ones."""
+    blocks: list[list[str]] = [[]]
+    for line in lines:
+        if line.strip():
+            blocks[-1].append(line)
+        elif blocks[-1]:
+            blocks.append([])
+    return [block for block in blocks if block]
+
+
+def _step(block: list[str]) -> Step:
+    at = block.index(RULE) if RULE in block else len(block)
+    commands = tuple(line for line in block[:at] if not line.startswith("#"))
+    if not commands:
+        raise NotATranscript(f"a step without a command: {block[0]!r}")
+    return Step(
+        comments=tuple(line for line in block[:at] if line.startswith("#")),
+        commands=commands,
+        output=tuple(block[at + 1 :]),
+    )

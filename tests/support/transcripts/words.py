@@ -1,0 +1,107 @@
+r"""The words of a command: `name word key=value`, apart at spaces outside of quotes.
+
+Bytes are written as the topics of a subscription (`foo+bar`), or quoted (`'one'`, `'\x00'`).
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from protocol.ids import TopicPartition
+from protocol.wire.consumer_protocol import (
+    ConsumerProtocolError,
+    ConsumerProtocolSubscription,
+    decode_subscribed_topics,
+    encode_subscription,
+)
+
+EMPTY = "''"
+_WORD = re.compile(r"(?:[^\s']|'[^']*')+")
+_PART = re.compile(r"(?:[^,']|'[^']*')+")
+_PLAIN = re.compile(r"[A-Za-z0-9_.+-]+")
+
+
+class UnknownWord(Exception):
+    """A command that nobody knows, or a word too many."""
+
+
+@dataclass(slots=True)
+class Command:
+    """A command's name, its words, and its settings; who reads a setting takes it."""
+
+    name: str
+    words: list[str]
+    settings: dict[str, str] = field(default_factory=dict)
+
+    def text(self, key: str, default: str) -> str:
+        """Take a setting."""
+        return self.settings.pop(key, default)
+
+    def optional(self, key: str, default: str | None = None) -> str | None:
+        """Take a setting; `-` stands for None."""
+        value = self.settings.pop(key, default)
+        return None if value == "-" else value
+
+    def number(self, key: str, default: int) -> int:
+        """Take a setting that is a number."""
+        return int(self.settings.pop(key, default))
+
+    def parts(self, key: str) -> list[str]:
+        """Take a setting that has parts, apart at commas."""
+        return _PART.findall(self.settings.pop(key, ""))
+
+    def check_all_taken(self) -> None:
+        """Check that every setting was taken.
+
+        Raises: UnknownWord.
+        """
+        if self.settings:
+            raise UnknownWord(f"{self.name} has no setting {', '.join(self.settings)}")
+
+
+def read_command(line: str) -> Command:
+    """Return the words of a line."""
+    name, *rest = _WORD.findall(line)
+    command = Command(name, [])
+    for word in rest:
+        key, equals, value = word.partition("=")
+        if equals and "'" not in key:
+            command.settings[key] = "" if value == EMPTY else value
+        else:
+            command.words.append("" if word == EMPTY else word)
+    return command
+
+
+def read_bytes(text: str) -> bytes:
+    """Return the bytes that a word stands for."""
+    if text.startswith("'"):
+        return text[1:-1].encode().decode("unicode_escape").encode("latin-1")
+    return encode_subscription(ConsumerProtocolSubscription(topics=tuple(text.split("+"))))
+
+
+def bytes_text(data: bytes) -> str:
+    """Return the word for bytes: the topics of a plain subscription, else quoted."""
+    try:
+        topics = tuple(sorted(decode_subscribed_topics(data)))
+    except ConsumerProtocolError:
+        topics = ()
+    if topics and data == encode_subscription(ConsumerProtocolSubscription(topics=topics)):
+        word = "+".join(topics)
+        if _PLAIN.fullmatch(word):
+            return word
+    escaped = repr(data)[2:-1].replace("'", "\\x27")
+    return f"'{escaped}'"
+
+
+def read_partition(text: str) -> TopicPartition:
+    """Return the partition that `foo-0` names."""
+    topic, _, index = text.rpartition("-")
+    return TopicPartition(topic, int(index))
+
+
+def read_offsets(command: Command) -> Iterator[tuple[tuple[str, int], int]]:
+    """Take the settings that are offsets of partitions, `foo-0=97`."""
+    for key in list(command.settings):
+        if re.fullmatch(r".+-\d+", key):
+            partition = read_partition(key)
+            yield (partition.topic, partition.partition), int(command.settings.pop(key))
