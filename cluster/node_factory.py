@@ -16,7 +16,9 @@ from cluster.spec import (
     ControllerSpec,
     NodeSpec,
     ProducerSpec,
+    ZooKeeperSpec,
 )
+from cluster.zookeeper.node import ZooKeeperNode
 
 
 class Node(Protocol):
@@ -46,7 +48,13 @@ class SelfChecking(Protocol):
 
 def node_specs(cluster: ClusterSpec) -> tuple[NodeSpec, ...]:
     """Return every node of the cluster in the order in which they are started."""
-    return (*cluster.controllers, *cluster.brokers, *cluster.consumers, *cluster.producers)
+    return (
+        *cluster.zookeepers,
+        *cluster.controllers,
+        *cluster.brokers,
+        *cluster.consumers,
+        *cluster.producers,
+    )
 
 
 def build_node(spec: NodeSpec, cluster: ClusterSpec, host: Host) -> Node:
@@ -60,3 +68,5 @@ def build_node(spec: NodeSpec, cluster: ClusterSpec, host: Host) -> Node:
             return ConsumerNode(host, cluster, spec)
         case ProducerSpec():
             return ProducerNode(host, cluster, spec)
+        case ZooKeeperSpec():
+            return ZooKeeperNode(host, cluster, spec)

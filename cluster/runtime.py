@@ -67,6 +67,21 @@ class MemberStatus:
     waiting: tuple[WaitingRequest, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZooKeeperStatus:
+    """A server of the ensemble. `state` is LOOKING, FOLLOWING or LEADING.
+
+    Shape: `epoch` is its leader's, -1 while it looks; `zxid` and `sessions` are what it has
+    applied.
+    """
+
+    state: str
+    is_serving: bool
+    epoch: int
+    zxid: int
+    sessions: int
+
+
 class NodeState(StrEnum):
     """What a runtime itself knows of a node, whatever the cluster believes."""
 
@@ -94,6 +109,7 @@ class ClusterStatus:
     groups: dict[str, list[GroupStatus]] = field(default_factory=dict)
     members: dict[NodeName, MemberStatus] = field(default_factory=dict)
     records_produced: int = 0
+    zookeepers: dict[NodeName, ZooKeeperStatus] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,8 +12,9 @@ from protocol.config import (
     JavaSwitches,
     ProducerConfig,
     TopicConfig,
+    ZooKeeperConfig,
 )
-from protocol.ids import NodeName, broker_name, controller_name
+from protocol.ids import NodeName, broker_name, controller_name, zookeeper_name
 
 NotNegative = Annotated[int, Meta(ge=0)]
 
@@ -107,6 +108,17 @@ class ProducerSpec(msgspec.Struct, frozen=True, kw_only=True):
     config: ProducerConfig = ProducerConfig()
 
 
+class ZooKeeperSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """One server of the ZooKeeper ensemble; its number is `server_id`."""
+
+    server_id: int
+
+    @property
+    def name(self) -> NodeName:
+        """Host name of the node."""
+        return zookeeper_name(self.server_id)
+
+
 class LinkModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Latency of the virtual network, one way; Ray's is real and adds nothing.
 
@@ -183,9 +195,11 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True):
     storage: StorageModel = StorageModel()
     late_notices_us: int = 0
     metrics_interval_us: int = 0
+    zookeepers: tuple[ZooKeeperSpec, ...] = ()
+    zookeeper_config: ZooKeeperConfig = ZooKeeperConfig()
 
 
-NodeSpec = ControllerSpec | BrokerSpec | ConsumerSpec | ProducerSpec
+NodeSpec = ControllerSpec | BrokerSpec | ConsumerSpec | ProducerSpec | ZooKeeperSpec
 
 
 def starts_later(spec: NodeSpec) -> bool:
@@ -204,3 +218,5 @@ def role_of(spec: NodeSpec) -> str:
             return "consumer"
         case ProducerSpec():
             return "producer"
+        case ZooKeeperSpec():
+            return "zookeeper"

@@ -24,6 +24,8 @@ from protocol.messages import (
     log,
     offset,
     transaction,
+    zookeeper,
+    zookeeper_quorum,
 )
 from protocol.wire import message_schemas, transaction_schemas
 from protocol.wire.fields import ApiSchema
@@ -309,6 +311,59 @@ class Api(IntEnum):
         schema=message_schemas.CONSUMER_GROUP_HEARTBEAT,
     )
 
+    # ZooKeeper's requests have their OpCode plus 10,000, packets between its servers plus 20,000:
+    # they travel in the same frames, and no fault may take one for an API of Kafka.
+    CONNECT = _Row(9_990, (0, 0), zookeeper.ConnectRequest, zookeeper.ConnectResponse)
+    CLOSE_SESSION = _Row(
+        9_989, (0, 0), zookeeper.CloseSessionRequest, zookeeper.CloseSessionResponse
+    )
+    CREATE = _Row(10_001, (0, 0), zookeeper.CreateRequest, zookeeper.CreateResponse)
+    DELETE = _Row(10_002, (0, 0), zookeeper.DeleteRequest, zookeeper.DeleteResponse)
+    EXISTS = _Row(10_003, (0, 0), zookeeper.ExistsRequest, zookeeper.ExistsResponse)
+    GET_DATA = _Row(10_004, (0, 0), zookeeper.GetDataRequest, zookeeper.GetDataResponse)
+    SET_DATA = _Row(10_005, (0, 0), zookeeper.SetDataRequest, zookeeper.SetDataResponse)
+    GET_CHILDREN = _Row(10_008, (0, 0), zookeeper.GetChildrenRequest, zookeeper.GetChildrenResponse)
+    PING = _Row(10_011, (0, 0), zookeeper.PingRequest, zookeeper.PingResponse)
+    SET_WATCHES = _Row(10_101, (0, 0), zookeeper.SetWatchesRequest, zookeeper.SetWatchesResponse)
+    VOTE = _Row(
+        20_000, (0, 0), zookeeper_quorum.VoteRequest, zookeeper_quorum.VoteResponse, errors=()
+    )
+    SUBMIT = _Row(
+        20_001, (0, 0), zookeeper_quorum.SubmitRequest, zookeeper_quorum.SubmitResponse, errors=()
+    )
+    ACK = _Row(20_003, (0, 0), zookeeper_quorum.AckRequest, zookeeper_quorum.AckResponse, errors=())
+    TOUCH = _Row(
+        20_005, (0, 0), zookeeper_quorum.TouchRequest, zookeeper_quorum.TouchResponse, errors=()
+    )
+    REVALIDATE = _Row(
+        20_006,
+        (0, 0),
+        zookeeper_quorum.RevalidateRequest,
+        zookeeper_quorum.RevalidateResponse,
+        errors=(),
+    )
+    FOLLOWER_INFO = _Row(
+        20_011,
+        (0, 0),
+        zookeeper_quorum.FollowerInfoRequest,
+        zookeeper_quorum.FollowerInfoResponse,
+        errors=(),
+    )
+    ACK_NEW_LEADER = _Row(
+        20_012,
+        (0, 0),
+        zookeeper_quorum.AckNewLeaderRequest,
+        zookeeper_quorum.AckNewLeaderResponse,
+        errors=(),
+    )
+    ACK_EPOCH = _Row(
+        20_018,
+        (0, 0),
+        zookeeper_quorum.AckEpochRequest,
+        zookeeper_quorum.AckEpochResponse,
+        errors=(),
+    )
+
 
 API_OF_REQUEST: dict[type, Api] = {api.request: api for api in Api}
 API_OF_RESPONSE: dict[type, Api] = {api.response: api for api in Api}
@@ -357,6 +412,8 @@ AnyRequest = (
     | admin.ElectLeadersRequest
     | admin.AlterPartitionReassignmentsRequest
     | admin.DeleteTopicsRequest
+    | zookeeper.ZooKeeperRequest
+    | zookeeper_quorum.QuorumRequest
 )
 
 AnyResponse = (
@@ -389,7 +446,12 @@ AnyResponse = (
     | admin.ElectLeadersResponse
     | admin.AlterPartitionReassignmentsResponse
     | admin.DeleteTopicsResponse
+    | zookeeper.ZooKeeperResponse
+    | zookeeper_quorum.QuorumResponse
 )
+
+AnyNotice = zookeeper.WatcherEvent | zookeeper_quorum.QuorumNotice
+"""What a server says on a connection without being asked."""
 
 
 # -- errors of answers --

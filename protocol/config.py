@@ -249,6 +249,26 @@ class ProducerConfig(
     """How old what it knows of topics and leaders may grow."""
 
 
+class ZooKeeperConfig(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"
+):
+    """Settings of ZooKeeper's servers, with the values of its sample file.
+
+    Source: ZooKeeper 3.4 `zoo_sample.cfg`, `QuorumPeerConfig`.
+    """
+
+    tick_time: PositiveMs = 2_000
+    """A tick, in milliseconds: sessions end at whole ticks."""
+    init_limit: Annotated[int, Meta(ge=1)] = 10
+    """Ticks that a follower may take to begin to follow."""
+    sync_limit: Annotated[int, Meta(ge=1)] = 5
+    """Ticks that a follower and its leader may hear nothing of each other."""
+    min_session_timeout: PositiveMs | None = None
+    """Shortest session timeout in milliseconds; not set: 2 ticks."""
+    max_session_timeout: PositiveMs | None = None
+    """Longest session timeout in milliseconds; not set: 20 ticks."""
+
+
 class JavaSwitches(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Single things that Kafka's Java coordinator does otherwise than the Scala one; all off.
 

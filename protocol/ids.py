@@ -75,3 +75,8 @@ def broker_name(broker_id: int) -> NodeName:
 def controller_name(node_id: int) -> NodeName:
     """Return the host name under which controller `node_id` is reached."""
     return NodeName(f"controller-{node_id}")
+
+
+def zookeeper_name(server_id: int) -> NodeName:
+    """Return the host name under which ZooKeeper server `server_id` is reached."""
+    return NodeName(f"zookeeper-{server_id}")

@@ -85,6 +85,11 @@ class TraceKind(StrEnum):
     OFFSETS_FETCHED = "offsets_fetched"
     RECORDS_PRODUCED = "records_produced"
     PRODUCE_FAILED = "produce_failed"
+    ZOOKEEPER_STATE = "zookeeper_state"
+    ZOOKEEPER_TXN_APPLIED = "zookeeper_txn_applied"
+    ZOOKEEPER_WATCH_FIRED = "zookeeper_watch_fired"
+    ZOOKEEPER_SESSION_EXPIRED = "zookeeper_session_expired"
+    ZOOKEEPER_CLIENT_STATE = "zookeeper_client_state"
     VIOLATION = "violation"
     TASK_FAILED = "task_failed"
 

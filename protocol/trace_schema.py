@@ -299,6 +299,54 @@ class UnloadCompletedDetail(Detail):
     """Groups that were unloaded."""
 
 
+# -- ZooKeeper ------------------------------------------------------------------------------------
+
+
+class ZooKeeperStateDetail(Detail):
+    """Detail of ZOOKEEPER_STATE."""
+
+    state: str
+    """LOOKING, FOLLOWING or LEADING."""
+
+
+class ZooKeeperTxnDetail(Detail):
+    """Detail of ZOOKEEPER_TXN_APPLIED."""
+
+    session: str
+    """Session that wrote, as ZooKeeper prints it."""
+    op: str
+    """create, delete, setData, createSession, closeSession, or error for a write refused."""
+    path: str | None = None
+    """Path of the znode; absent for sessions and errors."""
+    data: str | None = None
+    """New data of the znode."""
+    ephemeral: bool | None = None
+    """True if the znode goes with the session; absent unless created."""
+
+
+class ZooKeeperWatchDetail(Detail):
+    """Detail of ZOOKEEPER_WATCH_FIRED."""
+
+    type: str
+    """NodeCreated, NodeDeleted, NodeDataChanged or NodeChildrenChanged."""
+    path: str
+    """Path that was watched."""
+
+
+class ZooKeeperSessionDetail(Detail):
+    """Detail of ZOOKEEPER_SESSION_EXPIRED."""
+
+    session: str
+    """Session, as ZooKeeper prints it."""
+
+
+class ZooKeeperClientDetail(ZooKeeperSessionDetail):
+    """Detail of ZOOKEEPER_CLIENT_STATE."""
+
+    state: str
+    """SyncConnected, Disconnected or Expired."""
+
+
 # -- coordinators ---------------------------------------------------------------------------------
 
 
@@ -645,6 +693,34 @@ TRACE_SECTIONS: Mapping[str, Mapping[TraceKind, KindSchema]] = {
             "partition",
             "leader_epoch",
             offset="high watermark",
+        ),
+    },
+    "ZooKeeper": {
+        TraceKind.ZOOKEEPER_STATE: _kind(
+            "A server looks for a leader, follows or leads.",
+            leader_epoch="epoch of the ensemble, null while it looks",
+            detail=ZooKeeperStateDetail,
+        ),
+        TraceKind.ZOOKEEPER_TXN_APPLIED: _kind(
+            "A server applies a transaction.",
+            offset="zxid",
+            error="why the write was refused, null if it was not",
+            detail=ZooKeeperTxnDetail,
+        ),
+        TraceKind.ZOOKEEPER_WATCH_FIRED: _kind(
+            "A server tells a client of a change.",
+            peer="the client",
+            offset="zxid that the server has applied",
+            detail=ZooKeeperWatchDetail,
+        ),
+        TraceKind.ZOOKEEPER_SESSION_EXPIRED: _kind(
+            "The leader ends a session that was silent for too long.",
+            detail=ZooKeeperSessionDetail,
+        ),
+        TraceKind.ZOOKEEPER_CLIENT_STATE: _kind(
+            "A client learns of its connection or of its session's end.",
+            peer="the server",
+            detail=ZooKeeperClientDetail,
         ),
     },
     "broker: coordinator tasks": {

@@ -4,6 +4,8 @@ Owns the checks of Kafka's API layer that come before the coordinator's own. Sou
 BEHAVIOUR 2.0.
 """
 
+from typing import NoReturn
+
 import msgspec
 
 from cluster.broker.control.metadata_cache import MetadataCache
@@ -19,7 +21,7 @@ from cluster.host.host import Host
 from cluster.host.incoming_request import IncomingRequest
 from protocol.config import BrokerConfig
 from protocol.envelope import RequestEnvelope
-from protocol.errors import ErrorCode
+from protocol.errors import ErrorCode, SimulationError
 from protocol.ids import RequestId
 from protocol.messages.admin import (
     AlterPartitionReassignmentsRequest,
@@ -73,6 +75,8 @@ from protocol.messages.transaction import (
     TxnOffsetCommitResponse,
     WriteTxnMarkersRequest,
 )
+from protocol.messages.zookeeper import ZooKeeperRequest
+from protocol.messages.zookeeper_quorum import QuorumRequest
 from protocol.metadata_version import has_static_members, metadata_version
 
 SYNC_GROUP_NAMES_PROTOCOL_SINCE_VERSION = 5
@@ -184,6 +188,8 @@ class BrokerApi:
                 )
             case DeleteTopicsRequest() as request:
                 self._host.reply(request_id, refused_deletion(request, ErrorCode.NOT_CONTROLLER))
+            case other:
+                _refuse_other_world(other)
 
     def _sync_group(
         self, request_id: RequestId, envelope: RequestEnvelope, request: SyncGroupRequest
@@ -236,3 +242,7 @@ def _with_body(
     body: OffsetCommitRequest | TxnOffsetCommitRequest | OffsetDeleteRequest,
 ) -> RequestEnvelope:
     return msgspec.structs.replace(envelope, body=body)
+
+
+def _refuse_other_world(request: ZooKeeperRequest | QuorumRequest) -> NoReturn:
+    raise SimulationError(f"a broker is no ZooKeeper server, got {type(request).__name__}")

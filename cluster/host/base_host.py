@@ -19,13 +19,13 @@ from typing import Any, Protocol
 from cluster.host.connections import Endpoint
 from cluster.host.frames import CloseFrame, Frame, ResetFrame, ResponseFrame
 from cluster.host.host import Connection, Host, HostDead
-from cluster.host.incoming_request import IncomingRequest
+from cluster.host.incoming_request import AcceptedConnection, IncomingRequest
 from cluster.host.randomness import stream
 from cluster.links.gate import LinkGate
 from cluster.links.rules import LinkRule
 from cluster.runtime import NodeTaskFailed
 from partition_log.storage import Storage
-from protocol.api import API_OF_RESPONSE, AnyResponse, error_of
+from protocol.api import API_OF_RESPONSE, AnyNotice, AnyResponse, error_of
 from protocol.ids import Incarnation, NodeName, RequestId
 from protocol.trace import TraceEvent, TraceKind, TraceRow, stamp
 
@@ -170,11 +170,28 @@ class BaseHost(Host):
             peer, purpose, setup_timeout_us=setup_timeout_us, client_id=client_id
         )
 
-    def serve(self, handler: Callable[[IncomingRequest], None]) -> None:
+    def serve(
+        self,
+        handler: Callable[[IncomingRequest], None],
+        *,
+        on_end: Callable[[AcceptedConnection], None] | None = None,
+    ) -> None:
         """Accept connections; `handler` gets one request at a time from each."""
         if not self.alive:
             raise self._dead()
-        self.endpoint.serve(handler)
+        self.endpoint.serve(handler, on_end)
+
+    def notify(self, connection: AcceptedConnection, notice: AnyNotice) -> None:
+        """Say something unasked on an accepted connection."""
+        if not self.alive:
+            raise self._dead()
+        self.endpoint.notify(connection, notice)
+
+    def hang_up(self, connection: AcceptedConnection) -> None:
+        """End an accepted connection."""
+        if not self.alive:
+            raise self._dead()
+        self.endpoint.hang_up(connection)
 
     def reply(self, request_id: RequestId, response: AnyResponse) -> None:
         """Answer a request."""

@@ -21,7 +21,7 @@ from cluster.host.host import (
     WaitingRequest,
 )
 from cluster.host.message_trace import client_event
-from protocol.api import API_OF_REQUEST, AnyRequest, AnyResponse, error_of
+from protocol.api import API_OF_REQUEST, AnyNotice, AnyRequest, AnyResponse, error_of
 from protocol.envelope import RequestEnvelope, ResponseEnvelope
 from protocol.errors import SimulationError
 from protocol.ids import Incarnation, NodeName
@@ -87,6 +87,7 @@ class ClientConnection(Connection):
         self._state = ConnectionState.CONNECTING
         self._requests: dict[int, InFlightRequest] = {}
         self._close_callbacks: list[Callable[[], None]] = []
+        self._on_notice: Callable[[AnyNotice], None] | None = None
         self._setup_timer: Timer | None = self._host.after(
             setup_timeout_us, self._setup_timed_out, setup_timeout_us
         )
@@ -186,6 +187,16 @@ class ClientConnection(Connection):
             callback()
         else:
             self._close_callbacks.append(callback)
+
+    def on_notice(self, callback: Callable[[AnyNotice], None]) -> None:
+        """Call `callback` with what the server says unasked."""
+        self._on_notice = callback
+
+    def noticed(self, notice: AnyNotice) -> None:
+        """Take what the server says unasked. Raises: SimulationError if nobody listens."""
+        if self._on_notice is None:
+            raise SimulationError(f"{self.peer} says {type(notice).__name__} on {self.purpose}")
+        self._on_notice(notice)
 
     def opened(self, server_incarnation: Incarnation) -> None:
         """Take the server's acceptance: what was sent while connecting goes out, in order."""

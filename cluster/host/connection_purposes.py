@@ -14,6 +14,9 @@ PRODUCER_IDS = "producer-ids"
 TRANSACTION_VERIFICATION = "transaction-verification"
 TRANSACTION_MARKERS = "transaction-markers"
 TRANSACTIONAL_PRODUCER = "transactional-producer"
+ZOOKEEPER = "zookeeper"
+ZOOKEEPER_QUORUM = "zookeeper-quorum"
+ZOOKEEPER_ELECTION = "zookeeper-election"
 ADMIN = "admin"
 
 PURPOSES: dict[str, str] = {
@@ -28,6 +31,9 @@ PURPOSES: dict[str, str] = {
     TRANSACTION_VERIFICATION: "broker to transaction coordinator: is this part of a transaction?",
     TRANSACTION_MARKERS: "transaction coordinator to brokers: markers that end transactions",
     PRODUCER_IDS: "broker to controller: blocks of producer ids",
+    ZOOKEEPER: "session of a client: reads, writes, watches and pings",
+    ZOOKEEPER_QUORUM: "ZooKeeper's follower to its leader: transactions, and what is forwarded",
+    ZOOKEEPER_ELECTION: "ZooKeeper's servers among themselves: votes",
 }
 """Every purpose that a link between nodes can have, with who uses it for what. The administrator's
 own is not among them: no fault can be aimed at the administrator."""

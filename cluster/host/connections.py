@@ -14,6 +14,7 @@ from cluster.host.client_connection import ClientConnection
 from cluster.host.frames import (
     CloseFrame,
     Frame,
+    NoticeFrame,
     OpenedFrame,
     OpenFrame,
     RequestFrame,
@@ -21,9 +22,9 @@ from cluster.host.frames import (
     ResponseFrame,
 )
 from cluster.host.host import Host
-from cluster.host.incoming_request import IncomingRequest
+from cluster.host.incoming_request import AcceptedConnection, IncomingRequest
 from cluster.host.message_trace import server_event
-from protocol.api import AnyResponse, error_of
+from protocol.api import AnyNotice, AnyResponse, error_of
 from protocol.envelope import RequestEnvelope, ResponseEnvelope
 from protocol.errors import ErrorCode, SimulationError
 from protocol.ids import Incarnation, NodeName, RequestId
@@ -72,6 +73,7 @@ class Endpoint:
         self._next_correlation_id = 0
         self._next_request_id = 0
         self._handler: Callable[[IncomingRequest], None] | None = None
+        self._on_server_end: Callable[[AcceptedConnection], None] | None = None
         self._clients: dict[int, ClientConnection] = {}
         self._servers: dict[tuple[NodeName, int], _ServerConnection] = {}
         self._served: dict[RequestId, tuple[_ServerConnection | None, RequestEnvelope]] = {}
@@ -106,9 +108,32 @@ class Endpoint:
         )
         return connection
 
-    def serve(self, handler: Callable[[IncomingRequest], None]) -> None:
+    def serve(
+        self,
+        handler: Callable[[IncomingRequest], None],
+        on_end: Callable[[AcceptedConnection], None] | None = None,
+    ) -> None:
         """Accept connections from now on; see Host.serve."""
         self._handler = handler
+        self._on_server_end = on_end
+
+    def notify(self, connection: AcceptedConnection, notice: AnyNotice) -> None:
+        """Say something unasked; see Host.notify."""
+        if connection in self._servers:
+            self.send_frame(
+                NoticeFrame(
+                    source=self.host.name,
+                    destination=connection.peer,
+                    connection_id=connection.connection_id,
+                    body=notice,
+                )
+            )
+
+    def hang_up(self, connection: AcceptedConnection) -> None:
+        """End an accepted connection; see Host.hang_up."""
+        if connection in self._servers:
+            self._send_reset(connection.peer, connection.connection_id, by_client=False)
+            self._forget_server(connection)
 
     def reply(self, request_id: RequestId, response: AnyResponse) -> None:
         """Answer a request; see Host.reply.
@@ -154,6 +179,12 @@ class Endpoint:
                     self._send_reset(frame.source, frame.connection_id, by_client=True)
                 else:
                     connection.answered(frame.envelope)
+            case NoticeFrame():
+                connection = self._clients.get(frame.connection_id)
+                if connection is None:
+                    self._send_reset(frame.source, frame.connection_id, by_client=True)
+                else:
+                    connection.noticed(frame.body)
             case OpenFrame():
                 self._open(frame)
             case OpenedFrame():
@@ -311,16 +342,27 @@ class Endpoint:
         if host.traces_messages:
             host.trace(server_event(TraceKind.REQUEST_RECEIVED, envelope, peer=connection.peer))
         self._handler(
-            IncomingRequest(request_id=request_id, peer=connection.peer, envelope=envelope)
+            IncomingRequest(
+                request_id=request_id,
+                peer=connection.peer,
+                connection_id=connection.connection_id,
+                envelope=envelope,
+            )
         )
 
     def _server_ended(self, key: tuple[NodeName, int]) -> None:
+        if self._forget_server(key) and self._on_server_end is not None:
+            self._on_server_end(AcceptedConnection(*key))
+
+    def _forget_server(self, key: tuple[NodeName, int]) -> bool:
+        """Forget an accepted connection, and who waits on it; return whether there was one."""
         connection = self._servers.pop(key, None)
         if connection is None:
-            return
+            return False
         connection.waiting.clear()
         if connection.serving is not None:
             self._served[connection.serving] = (None, self._served[connection.serving][1])
+        return True
 
     def _send_reset(self, peer: NodeName, connection_id: int, *, by_client: bool) -> None:
         self.send_frame(

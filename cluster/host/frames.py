@@ -8,6 +8,7 @@ the whole run: ids of a restarted client continue where no earlier incarnation h
 
 import msgspec
 
+from protocol.api import AnyNotice
 from protocol.envelope import RequestEnvelope, ResponseEnvelope
 from protocol.ids import Incarnation, NodeName
 
@@ -52,6 +53,15 @@ class ResponseFrame(msgspec.Struct, frozen=True, kw_only=True, array_like=True, 
     envelope: ResponseEnvelope
 
 
+class NoticeFrame(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag="notice"):
+    """What a server says unasked on an open connection, in order with its answers there."""
+
+    source: NodeName
+    destination: NodeName
+    connection_id: int
+    body: AnyNotice
+
+
 class CloseFrame(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag="close"):
     """The connection is over; also the answer to an open that is refused.
 
@@ -73,4 +83,6 @@ class ResetFrame(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag
     source_incarnation: Incarnation
 
 
-Frame = OpenFrame | OpenedFrame | RequestFrame | ResponseFrame | CloseFrame | ResetFrame
+Frame = (
+    OpenFrame | OpenedFrame | RequestFrame | ResponseFrame | NoticeFrame | CloseFrame | ResetFrame
+)

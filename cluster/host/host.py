@@ -12,9 +12,9 @@ from asyncio import Future
 from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple, Protocol, TypeVar, TypeVarTuple
 
-from cluster.host.incoming_request import IncomingRequest
+from cluster.host.incoming_request import AcceptedConnection, IncomingRequest
 from partition_log.storage import Storage
-from protocol.api import AnyRequest, AnyResponse
+from protocol.api import AnyNotice, AnyRequest, AnyResponse
 from protocol.ids import Incarnation, NodeName, RequestId
 from protocol.trace import TraceEvent
 
@@ -114,6 +114,10 @@ class Connection(ABC):
     def on_close(self, callback: Callable[[], None]) -> None:
         """Call `callback` once when the connection ends (at once if it has)."""
 
+    @abstractmethod
+    def on_notice(self, callback: Callable[[AnyNotice], None]) -> None:
+        """Call `callback` with what the server says unasked, in order with its answers."""
+
 
 class Host(ABC):
     """What a node's incarnation may touch."""
@@ -178,8 +182,24 @@ class Host(ABC):
         """
 
     @abstractmethod
-    def serve(self, handler: Callable[[IncomingRequest], None]) -> None:
-        """Accept connections; `handler` gets one request at a time from each."""
+    def serve(
+        self,
+        handler: Callable[[IncomingRequest], None],
+        *,
+        on_end: Callable[[AcceptedConnection], None] | None = None,
+    ) -> None:
+        """Accept connections; `handler` gets one request at a time from each.
+
+        `on_end` hears of each accepted connection that ends, unless `hang_up` ended it.
+        """
+
+    @abstractmethod
+    def notify(self, connection: AcceptedConnection, notice: AnyNotice) -> None:
+        """Say something unasked on an accepted connection; nothing happens if it has ended."""
+
+    @abstractmethod
+    def hang_up(self, connection: AcceptedConnection) -> None:
+        """End an accepted connection; its client sees Disconnected. Twice does no harm."""
 
     @abstractmethod
     def reply(self, request_id: RequestId, response: AnyResponse) -> None:

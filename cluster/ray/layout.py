@@ -4,7 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from cluster.spec import BrokerSpec, ClusterSpec, ControllerSpec, NodeSpec, starts_later
+from cluster.spec import (
+    BrokerSpec,
+    ClusterSpec,
+    ControllerSpec,
+    NodeSpec,
+    ZooKeeperSpec,
+    starts_later,
+)
 from protocol.ids import NodeName
 
 CONSUMERS_PER_PROCESS = 50
@@ -32,7 +39,11 @@ def plan_processes(cluster: ClusterSpec) -> tuple[ProcessPlan, ...]:
     `clients-0` is always there: the runtime's own client lives in it. Producers go to the last of
     the shared client processes, which has room left.
     """
-    server_specs: tuple[ControllerSpec | BrokerSpec, ...] = (*cluster.controllers, *cluster.brokers)
+    server_specs: tuple[ControllerSpec | BrokerSpec | ZooKeeperSpec, ...] = (
+        *cluster.zookeepers,
+        *cluster.controllers,
+        *cluster.brokers,
+    )
     servers = [ProcessPlan(name=spec.name, nodes=(spec,)) for spec in server_specs]
     together = [spec for spec in cluster.consumers if not spec.isolate]
     isolated = [spec for spec in cluster.consumers if spec.isolate]
@@ -66,7 +77,7 @@ def place(plans: Sequence[ProcessPlan], machines: Sequence[M]) -> dict[str, M]:
 
 def has_disk(spec: NodeSpec) -> bool:
     """Return whether a node keeps logs that must outlive its process."""
-    return isinstance(spec, ControllerSpec | BrokerSpec)
+    return isinstance(spec, ControllerSpec | BrokerSpec | ZooKeeperSpec)
 
 
 def starts_with_the_cluster(plan: ProcessPlan) -> bool:

@@ -15,6 +15,7 @@ from cluster.disk_errors import is_of_the_disk, unwritten
 from cluster.host.frames import (
     CloseFrame,
     Frame,
+    NoticeFrame,
     OpenedFrame,
     OpenFrame,
     RequestFrame,
@@ -303,14 +304,14 @@ class NodeProcess:
                 )
             case RequestFrame():
                 self._refuse(frame, by_client=False, reason="its process is gone")
-            case OpenedFrame() | ResponseFrame():
+            case OpenedFrame() | ResponseFrame() | NoticeFrame():
                 self._refuse(frame, by_client=True, reason="its process is gone")
             case CloseFrame() | ResetFrame():
                 pass
 
     def _refuse(
         self,
-        frame: OpenFrame | OpenedFrame | RequestFrame | ResponseFrame,
+        frame: OpenFrame | OpenedFrame | RequestFrame | ResponseFrame | NoticeFrame,
         *,
         by_client: bool,
         reason: str,

@@ -15,6 +15,7 @@ import msgspec
 from cluster.host.frames import (
     CloseFrame,
     Frame,
+    NoticeFrame,
     OpenedFrame,
     OpenFrame,
     RequestFrame,
@@ -143,7 +144,7 @@ class VirtualNetwork:
                 self.transmit(_answer(frame, by_client=False, reason="connection refused"))
             case RequestFrame():
                 self._reset(_answer(frame, by_client=False, reason="its process is gone"))
-            case OpenedFrame() | ResponseFrame():
+            case OpenedFrame() | ResponseFrame() | NoticeFrame():
                 self._reset(_answer(frame, by_client=True, reason="its process is gone"))
             case CloseFrame() | ResetFrame():
                 pass
@@ -170,7 +171,10 @@ class VirtualNetwork:
 
 
 def _answer(
-    frame: OpenFrame | OpenedFrame | RequestFrame | ResponseFrame, *, by_client: bool, reason: str
+    frame: OpenFrame | OpenedFrame | RequestFrame | ResponseFrame | NoticeFrame,
+    *,
+    by_client: bool,
+    reason: str,
 ) -> CloseFrame:
     return CloseFrame(
         source=frame.destination,

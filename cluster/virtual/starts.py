@@ -11,7 +11,14 @@ from collections.abc import Iterator
 
 from cluster.host.randomness import stream
 from cluster.node_factory import node_specs
-from cluster.spec import BrokerSpec, ClusterSpec, ControllerSpec, NodeSpec, starts_later
+from cluster.spec import (
+    BrokerSpec,
+    ClusterSpec,
+    ControllerSpec,
+    NodeSpec,
+    ZooKeeperSpec,
+    starts_later,
+)
 from protocol.ids import NodeName
 
 READY_US = 500_000
@@ -26,7 +33,8 @@ SPAN_MAX_US = 10_000_000
 def drawn_starts(cluster: ClusterSpec, seed: int) -> list[tuple[int, NodeName]]:
     """Return when each node that is there from the beginning starts, in the order of time.
 
-    Units: microseconds from the first one. The controllers come first; the brokers within one
+    Units: microseconds from the first one. The controllers and
+    ZooKeeper's servers come first; the brokers within one
     broker.heartbeat.interval.ms, which decides when the controller misses one; clients on a
     cluster that stands, at moments that do not depend on the brokers'.
     """
@@ -53,7 +61,7 @@ def drawn_tick_us(seed: int, node: NodeName, timer: str, period_us: int) -> int:
 
 
 def _start_us(spec: NodeSpec, cluster: ClusterSpec, seed: int) -> int:
-    if isinstance(spec, ControllerSpec):
+    if isinstance(spec, ControllerSpec | ZooKeeperSpec):
         return 0
     brokers_us = min(cluster.broker_config.broker_heartbeat_interval_ms * 1_000, SPAN_MAX_US)
     draw = stream(seed, "start", spec.name).randrange

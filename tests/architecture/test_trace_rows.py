@@ -13,6 +13,7 @@ from chaos.faults.registry import FAULT_KINDS
 from protocol.causes import RemovalCause
 from protocol.trace import MESSAGE_KINDS, TraceKind, TraceRow
 from protocol.trace_schema import TRACE_KINDS, nonconformity
+from tests.support.harness.ensemble import EnsembleRun, run_ensemble
 from tests.support.worlds.acceptance import play_virtual
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -47,6 +48,7 @@ def test_rows_of_runs_with_every_fault_conform_to_the_table() -> None:
     for name, seed in RUNS.items():
         experiment = load_experiment(str(TESTS / f"{name}.yaml")).experiment
         play(experiment, seed, observers=(rows.append,))
+    rows += run_ensemble(expiry_of_a_session).rows
     rows += play_virtual(pause_and_election_of_the_preferred_leader(), seed=7).rows
 
     assert {problem for row in rows if (problem := nonconformity(row)) is not None} == set()
@@ -57,6 +59,19 @@ def test_rows_of_runs_with_every_fault_conform_to_the_table() -> None:
     written = {TraceKind(row.kind) for row in rows}
     assert written >= MESSAGE_KINDS
     assert set(TRACE_KINDS) - written <= set(RARE)
+
+
+async def expiry_of_a_session(lab: EnsembleRun) -> None:
+    """Watch a znode whose owner is cut off until its session is over."""
+    owner, watcher = lab.zk_client(0), lab.zk_client(1)
+    await owner.create("/consumers/mine", "", ephemeral=True)
+
+    async def ignore(_path: str) -> None:
+        pass
+
+    await watcher.subscribe_child_changes("/consumers", ignore)
+    await lab.cut(["client-0"], lab.servers)
+    await lab.runtime.sleep(10_000_000)
 
 
 def pause_and_election_of_the_preferred_leader() -> Experiment:

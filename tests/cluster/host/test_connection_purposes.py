@@ -3,7 +3,13 @@
 from cluster.host.connection_purposes import PURPOSES
 from protocol.trace import TraceKind
 from tests.support.builders.experiments import experiment
+from tests.support.harness.ensemble import EnsembleRun, run_ensemble
 from tests.support.worlds.acceptance import play_virtual
+
+
+async def session_of_a_client(lab: EnsembleRun) -> None:
+    """Write one znode."""
+    await lab.zk_client().write("/consumers/g", "")
 
 
 def test_every_purpose_that_nodes_use_is_in_the_registry_and_none_besides() -> None:
@@ -21,9 +27,10 @@ def test_every_purpose_that_nodes_use_is_in_the_registry_and_none_besides() -> N
     producers = [{"topic": "orders", "records_per_second": 20}]
     run = play_virtual(experiment(groups=groups, producers=producers), seed=3)
 
+    ensemble = run_ensemble(session_of_a_client, 3)
     used = {
         row.cause
-        for row in run.rows
+        for row in (*run.rows, *ensemble.rows)
         if row.kind == TraceKind.REQUEST_SENT and row.node != "admin-0"
     }
 

@@ -1,0 +1,49 @@
+"""Znodes that stand in every server's tree before the run: what brokers and tools have written.
+
+DEVIATION: brokers register with the controller, not here, and topics are created there: their
+znodes are as of the beginning, persistent, and follow neither a broker's death nor a new partition.
+Source: Kafka `ZkUtils`, section 2 of the rules.
+"""
+
+import json
+
+from cluster.spec import ClusterSpec, TopicSpec
+from protocol.ids import CONSUMER_OFFSETS, TRANSACTION_STATE, broker_name
+
+BROKER_IDS = "/brokers/ids"
+BROKER_TOPICS = "/brokers/topics"
+CONSUMERS = "/consumers"
+_INTERNAL = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
+
+
+def initial_znodes(cluster: ClusterSpec) -> tuple[tuple[str, str], ...]:
+    """Return (path, data) of the znodes of a cluster's brokers and topics, parents first."""
+    znodes = [("/brokers", ""), (BROKER_IDS, ""), (BROKER_TOPICS, ""), (CONSUMERS, "")]
+    for broker in cluster.brokers:
+        content: dict[str, object] = {
+            "host": broker_name(broker.broker_id),
+            "port": 9092,
+            "version": 4,
+        }
+        znodes.append((f"{BROKER_IDS}/{broker.broker_id}", _json(content)))
+    for topic in cluster.topics:
+        if topic.name not in _INTERNAL:
+            content = {
+                "version": 1,
+                "partitions": {
+                    str(partition): list(_replicas(topic, partition, len(cluster.brokers)))
+                    for partition in range(topic.partitions)
+                },
+            }
+            znodes.append((f"{BROKER_TOPICS}/{topic.name}", _json(content)))
+    return tuple(znodes)
+
+
+def _replicas(topic: TopicSpec, partition: int, brokers: int) -> tuple[int, ...]:
+    if topic.assignments:
+        return topic.assignments[partition]
+    return tuple((partition + index) % brokers for index in range(topic.replication_factor))
+
+
+def _json(content: dict[str, object]) -> str:
+    return json.dumps(content, separators=(",", ":"))

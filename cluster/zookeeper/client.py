@@ -1,0 +1,372 @@
+"""ZooKeeper's own client: one session over whatever connection it has.
+
+Owns the connection (next server of the list, pings, silence), the session's id, what waits for an
+answer, and the watches that must be left again after a reconnection. It never counts a session
+down: only a server that answers says that it has expired (ZK-13).
+Source: ZooKeeper `ClientCnxn`, `ZooKeeper.ZKWatchManager`, `StaticHostProvider`.
+DEVIATION: a client that has tried every server waits no second more before it begins anew.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+
+from cluster.host.connection_purposes import ZOOKEEPER
+from cluster.host.host import Connection, Disconnected, Host, RequestTimedOut, Timer
+from cluster.zookeeper.traces import client_state
+from protocol.api import AnyNotice, AnyResponse
+from protocol.errors import SimulationError
+from protocol.ids import NodeName
+from protocol.messages.zookeeper import (
+    NO_SESSION,
+    NO_ZXID,
+    CloseSessionRequest,
+    ConnectRequest,
+    ConnectResponse,
+    ExistsRequest,
+    GetChildrenRequest,
+    GetDataRequest,
+    KeeperError,
+    PingRequest,
+    SetWatchesRequest,
+    WatcherEvent,
+    WatchType,
+    ZooKeeperRequest,
+    ZooKeeperResponse,
+    Zxid,
+)
+
+RECONNECT_MAX_MS = 1_000
+"""A client waits a random time below this before it connects again. Source: ClientCnxn."""
+_MS = 1_000
+
+
+class KeeperState(StrEnum):
+    """What a client knows of its session. Source: Watcher.Event.KeeperState."""
+
+    SYNC_CONNECTED = "SyncConnected"
+    DISCONNECTED = "Disconnected"
+    EXPIRED = "Expired"
+
+
+class KeeperException(Exception):
+    """An operation failed with `code`; ConnectionLoss leaves open whether it was applied."""
+
+    def __init__(self, code: KeeperError, path: str = "") -> None:
+        super().__init__(f"{code.name} {path}".rstrip())
+        self.code = code
+
+
+Outcome = Callable[[ZooKeeperResponse | KeeperError], None]
+"""Takes the answer to a request, or why there is none; called once."""
+
+
+@dataclass(slots=True)
+class _Packet:
+    """A request that has no answer yet."""
+
+    request: ZooKeeperRequest
+    on_outcome: Outcome
+
+
+class ZooKeeperHandle:
+    """One session: it begins to connect at once, and is of no use after its expiry or close.
+
+    `on_state` hears of the connection and of the session's end, `on_event` of watches that fired,
+    both in order with the answers.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        servers: Sequence[NodeName],
+        session_timeout_ms: int,
+        *,
+        on_state: Callable[[KeeperState], None],
+        on_event: Callable[[WatcherEvent], None],
+    ) -> None:
+        self._host = host
+        self._servers = list(servers)
+        host.rng.shuffle(self._servers)
+        self._next_server = 0
+        self._timeout_us = session_timeout_ms * _MS
+        self._wanted_timeout_ms = session_timeout_ms
+        self._on_state = on_state
+        self._on_event = on_event
+        self.session_id = NO_SESSION
+        """NO_SESSION until a server has opened it."""
+        self.state: KeeperState | None = None
+        """None until it was connected for the first time."""
+        self._is_closed = False
+        self._connection: Connection | None = None
+        self._last_zxid = NO_ZXID
+        self._queued: list[_Packet] = []
+        """What waits for a connection."""
+        self._in_flight: dict[int, _Packet] = {}
+        self._next_packet = 0
+        self._last_sent_us = 0
+        self._last_heard_us = 0
+        self._timer: Timer | None = None
+        self._data_watches: dict[str, None] = {}
+        self._exist_watches: dict[str, None] = {}
+        self._child_watches: dict[str, None] = {}
+        self._connect()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the session may go on: it has not expired and was not closed."""
+        return not self._is_closed and self.state is not KeeperState.EXPIRED
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether a server has taken the session up on the present connection."""
+        return self.state is KeeperState.SYNC_CONNECTED
+
+    async def call(self, request: ZooKeeperRequest) -> ZooKeeperResponse:
+        """Carry out one request. Raises: KeeperException."""
+        future = self._host.create_future()
+
+        def resolve(outcome: ZooKeeperResponse | KeeperError) -> None:
+            if not future.done():
+                future.set_result(outcome)
+
+        self.send(request, resolve)
+        outcome: ZooKeeperResponse | KeeperError = await future
+        path = getattr(request, "path", "")
+        if isinstance(outcome, KeeperError):
+            raise KeeperException(outcome, path)
+        if outcome.error_code is not KeeperError.NONE:
+            raise KeeperException(outcome.error_code, path)
+        return outcome
+
+    def send(self, request: ZooKeeperRequest, on_outcome: Outcome) -> None:
+        """Send a request, or let it wait for the connection; see ZK-15 for how it may fail."""
+        packet = _Packet(request, on_outcome)
+        if not self.is_alive:
+            self._host.after(0, on_outcome, KeeperError.SessionExpired)
+        elif self.is_connected:
+            self._send(packet)
+        else:
+            self._queued.append(packet)
+
+    def close(self, on_closed: Callable[[], None]) -> None:
+        """Close the session: its ephemerals vanish at once (ZK-11), if a server can be asked."""
+        if not self.is_connected:
+            self._stop()
+            on_closed()
+            return
+
+        def closed(_outcome: ZooKeeperResponse | KeeperError) -> None:
+            self._stop()
+            on_closed()
+
+        self.send(CloseSessionRequest(), closed)
+
+    # -- the connection --------------------------------------------------------------------------
+
+    def _connect(self) -> None:
+        self._timer = None
+        server = self._servers[self._next_server % len(self._servers)]
+        self._next_server += 1
+        self._connection = connection = self._host.connect(
+            server, ZOOKEEPER, setup_timeout_us=max(1, self._timeout_us // len(self._servers))
+        )
+        self._last_sent_us = self._last_heard_us = self._host.now_us()
+        connection.on_notice(partial(self._noticed, connection))
+        connection.on_close(partial(self._connection_ended, connection))
+        request = ConnectRequest(
+            timeout_ms=self._wanted_timeout_ms,
+            session_id=self.session_id,
+            last_zxid_seen=self._last_zxid,
+        )
+        connection.send(
+            request,
+            timeout_us=2 * self._timeout_us,
+            on_response=partial(self._connect_answered, connection),
+        )
+        self._schedule()
+
+    def _connect_answered(
+        self, connection: Connection, answer: AnyResponse | Disconnected | RequestTimedOut
+    ) -> None:
+        if connection is not self._connection or not isinstance(answer, ConnectResponse):
+            return
+        if answer.session_id == NO_SESSION:
+            self._expire()
+            return
+        self._last_heard_us = self._host.now_us()
+        self.session_id = answer.session_id
+        self._timeout_us = answer.timeout_ms * _MS
+        if self._data_watches or self._exist_watches or self._child_watches:
+            self._send(
+                _Packet(
+                    SetWatchesRequest(
+                        relative_zxid=self._last_zxid,
+                        data_watches=tuple(self._data_watches),
+                        exist_watches=tuple(self._exist_watches),
+                        child_watches=tuple(self._child_watches),
+                    ),
+                    lambda _outcome: None,
+                )
+            )
+        queued, self._queued = self._queued, []
+        for packet in queued:
+            self._send(packet)
+        self._enter(KeeperState.SYNC_CONNECTED)
+        self._schedule()
+
+    def _connection_ended(self, connection: Connection) -> None:
+        if connection is not self._connection:
+            return
+        self._connection = None
+        self._cancel_timer()
+        if not self.is_alive:
+            return
+        # Loss before the news of it: whoever waits must not be answered in another connection.
+        self._fail_all(KeeperError.ConnectionLoss)
+        if self.is_connected:
+            self._enter(KeeperState.DISCONNECTED)
+        self._timer = self._host.after(
+            self._host.rng.randrange(RECONNECT_MAX_MS) * _MS, self._connect
+        )
+
+    def _expire(self) -> None:
+        connection, self._connection = self._connection, None
+        self._cancel_timer()
+        self._enter(KeeperState.EXPIRED)
+        self._fail_all(KeeperError.SessionExpired)
+        if connection is not None:
+            connection.close()
+
+    def _stop(self) -> None:
+        self._is_closed = True
+        connection, self._connection = self._connection, None
+        self._cancel_timer()
+        self._fail_all(KeeperError.SessionExpired)
+        if connection is not None:
+            connection.close()
+
+    def _enter(self, state: KeeperState) -> None:
+        self.state = state
+        peer = None if self._connection is None else self._connection.peer
+        self._host.trace(client_state(state.value, self.session_id, peer))
+        self._on_state(state)
+
+    def _fail_all(self, error: KeeperError) -> None:
+        packets = [*self._in_flight.values(), *self._queued]
+        self._in_flight.clear()
+        self._queued.clear()
+        for packet in packets:
+            packet.on_outcome(error)
+
+    # -- silence and pings -----------------------------------------------------------------------
+
+    def _schedule(self) -> None:
+        """Wake up for the next ping, or when the server has been silent for too long (ZK-13)."""
+        self._cancel_timer()
+        due_us = self._last_heard_us + self._read_timeout_us
+        if self.is_connected:
+            due_us = min(due_us, self._last_sent_us + self._read_timeout_us // 2)
+        self._timer = self._host.after(max(0, due_us - self._host.now_us()), self._look_at_clock)
+
+    @property
+    def _read_timeout_us(self) -> int:
+        """Two thirds of the timeout once connected; until then each server gets its part of it."""
+        if self.is_connected:
+            return self._timeout_us * 2 // 3
+        return max(1, self._timeout_us // len(self._servers))
+
+    def _look_at_clock(self) -> None:
+        self._timer = None
+        now_us = self._host.now_us()
+        connection = self._connection
+        if connection is None:
+            return
+        if now_us - self._last_heard_us >= self._read_timeout_us:
+            connection.close()
+            self._connection_ended(connection)
+            return
+        if self.is_connected and now_us - self._last_sent_us >= self._read_timeout_us // 2:
+            self._send(_Packet(PingRequest(), lambda _outcome: None))
+        self._schedule()
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # -- requests and answers --------------------------------------------------------------------
+
+    def _send(self, packet: _Packet) -> None:
+        connection = self._connection
+        if connection is None:
+            raise SimulationError("a connected session has a connection")
+        number = self._next_packet
+        self._next_packet += 1
+        self._in_flight[number] = packet
+        self._last_sent_us = self._host.now_us()
+        connection.send(
+            packet.request,
+            timeout_us=2 * self._timeout_us,  # silence closes the connection long before
+            on_response=partial(self._answered, connection, number),
+        )
+
+    def _answered(
+        self,
+        connection: Connection,
+        number: int,
+        answer: AnyResponse | Disconnected | RequestTimedOut,
+    ) -> None:
+        if connection is not self._connection or isinstance(answer, Disconnected | RequestTimedOut):
+            return  # the end of the connection fails everything in flight
+        packet = self._in_flight.pop(number)
+        self._last_heard_us = self._host.now_us()
+        if not isinstance(answer, ZooKeeperResponse):
+            raise SimulationError(f"{connection.peer} answered {type(answer).__name__}")
+        if isinstance(answer, ConnectResponse):
+            raise SimulationError("only a new connection is answered ConnectResponse")
+        self._last_zxid = Zxid(max(self._last_zxid, answer.zxid))
+        if answer.error_code in (KeeperError.SessionExpired, KeeperError.SessionMoved):
+            # The server hangs up; the next one says whether the session is over.
+            self._in_flight[number] = packet
+            connection.close()
+            self._connection_ended(connection)
+            return
+        self._note_watch(packet.request, answer.error_code)
+        packet.on_outcome(answer)
+
+    def _note_watch(self, request: ZooKeeperRequest, error: KeeperError) -> None:
+        """Remember a watch that the server has left, for the next connection."""
+        match request:
+            case ExistsRequest(path=path, watch=True):
+                if error is KeeperError.NONE:
+                    self._data_watches[path] = None
+                else:
+                    self._exist_watches[path] = None
+            case GetDataRequest(path=path, watch=True) if error is KeeperError.NONE:
+                self._data_watches[path] = None
+            case GetChildrenRequest(path=path, watch=True) if error is KeeperError.NONE:
+                self._child_watches[path] = None
+            case _:
+                pass
+
+    def _noticed(self, connection: Connection, notice: AnyNotice) -> None:
+        if connection is not self._connection:
+            return
+        self._last_heard_us = self._host.now_us()
+        if not isinstance(notice, WatcherEvent):
+            raise SimulationError(f"{connection.peer} says {type(notice).__name__} to a client")
+        tables = {
+            WatchType.NODE_CREATED: (self._data_watches, self._exist_watches),
+            WatchType.NODE_DATA_CHANGED: (self._data_watches, self._exist_watches),
+            WatchType.NODE_CHILDREN_CHANGED: (self._child_watches,),
+            WatchType.NODE_DELETED: (
+                self._data_watches,
+                self._exist_watches,
+                self._child_watches,
+            ),
+        }
+        for table in tables[notice.event_type]:
+            table.pop(notice.path, None)
+        self._on_event(notice)

@@ -1,0 +1,312 @@
+"""What a server does for its clients: sessions on their connections, reads, watches, writes.
+
+Owns which connection has which session, the watches, and the writes that wait for their
+transaction. A session's requests are served one after the other, because the host hands out one
+request of a connection at a time: that is the order of ZK-04.
+Source: ZooKeeper `ZooKeeperServer`, `FinalRequestProcessor`.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from cluster.host.incoming_request import AcceptedConnection
+from cluster.zookeeper.database import ZooKeeperDatabase
+from cluster.zookeeper.ensemble import Ensemble
+from cluster.zookeeper.follower import Following
+from cluster.zookeeper.leader import Leading
+from cluster.zookeeper.outputs import HangUp, Notify, ServerResult
+from cluster.zookeeper.traces import watch_fired
+from cluster.zookeeper.watches import Fired, WatchTable
+from cluster.zookeeper.znodes import Change
+from protocol.effects import Reply
+from protocol.ids import RequestId
+from protocol.messages.zookeeper import (
+    NO_SESSION,
+    CloseSessionRequest,
+    CloseSessionResponse,
+    ConnectRequest,
+    ConnectResponse,
+    CreateRequest,
+    CreateResponse,
+    DeleteRequest,
+    DeleteResponse,
+    ExistsRequest,
+    ExistsResponse,
+    GetChildrenRequest,
+    GetChildrenResponse,
+    GetDataRequest,
+    GetDataResponse,
+    KeeperError,
+    PingRequest,
+    PingResponse,
+    SessionId,
+    SetDataRequest,
+    SetDataResponse,
+    SetWatchesRequest,
+    SetWatchesResponse,
+    ZooKeeperRequest,
+    ZooKeeperResponse,
+    ZooKeeperWrite,
+)
+from protocol.messages.zookeeper_quorum import CloseSessionTxn, ErrorTxn, Txn
+
+Role = Leading | Following
+
+_ENDS_CONNECTION = frozenset({KeeperError.SessionExpired, KeeperError.SessionMoved})
+
+
+@dataclass(frozen=True, slots=True)
+class _PendingWrite:
+    """A write that waits for its transaction to be applied here."""
+
+    request_id: RequestId
+    connection: AcceptedConnection
+    request: ZooKeeperWrite
+
+
+class ClientRequests:
+    """The clients of one server.
+
+    Invariant: a session is on one connection at most, and every watch is of a connection that has
+    a session.
+    """
+
+    def __init__(
+        self, ensemble: Ensemble, database: ZooKeeperDatabase, first_request_number: int
+    ) -> None:
+        self.watches = WatchTable()
+        self._ensemble = ensemble
+        self._database = database
+        self._next_request_number = first_request_number
+        self._sessions: dict[AcceptedConnection, SessionId] = {}
+        self._connections: dict[SessionId, AcceptedConnection] = {}
+        self._pending: dict[int, _PendingWrite] = {}
+        self._revalidating: dict[SessionId, tuple[RequestId, AcceptedConnection]] = {}
+
+    @property
+    def sessions(self) -> dict[AcceptedConnection, SessionId]:
+        """The session of each connection, to look at."""
+        return self._sessions
+
+    @property
+    def connections(self) -> dict[SessionId, AcceptedConnection]:
+        """The connection of each session, to look at."""
+        return self._connections
+
+    def handle(
+        self,
+        connection: AcceptedConnection,
+        request_id: RequestId,
+        request: ZooKeeperRequest,
+        role: Role,
+        now_us: int,
+        result: ServerResult,
+    ) -> None:
+        """Take in a client's request."""
+        if isinstance(request, ConnectRequest):
+            self._connect(connection, request_id, request, role, now_us, result)
+            return
+        session_id = self._sessions.get(connection)
+        if session_id is None:
+            result.add(HangUp(connection))
+            return
+        if isinstance(role, Leading):
+            role.touch(session_id, now_us)
+        else:
+            role.touch(session_id)
+        match request:
+            case CreateRequest() | DeleteRequest() | SetDataRequest() | CloseSessionRequest():
+                self._submit(connection, request_id, session_id, request, role, now_us, result)
+            case SetWatchesRequest():
+                fired = self.watches.set_again(connection, request, self._database.tree)
+                self._tell(fired, result)
+                response = SetWatchesResponse(zxid=self._database.last_zxid)
+                result.add(Reply(request_id=request_id, response=response))
+            case PingRequest() | GetDataRequest() | ExistsRequest() | GetChildrenRequest():
+                answer = self._read(connection, request)
+                result.add(Reply(request_id=request_id, response=answer))
+
+    def connection_ended(self, connection: AcceptedConnection) -> None:
+        """Forget a connection and its watches; its session lives on (ZK-09)."""
+        session_id = self._sessions.pop(connection, None)
+        if session_id is not None and self._connections.get(session_id) == connection:
+            del self._connections[session_id]
+        self.watches.forget(connection)
+        self._pending = {
+            number: pending
+            for number, pending in self._pending.items()
+            if pending.connection != connection
+        }
+
+    def hang_up_all(self, result: ServerResult) -> None:
+        """End every client's connection: this server has no leader."""
+        waiting = [pending.connection for pending in self._pending.values()]
+        waiting += [connection for _request_id, connection in self._revalidating.values()]
+        for connection in dict.fromkeys((*self._sessions, *waiting)):
+            result.add(HangUp(connection))
+            self.connection_ended(connection)
+        self._pending.clear()
+        self._revalidating.clear()
+
+    def applied(
+        self, txn: Txn, changes: Iterable[Change], result: ServerResult, *, answers: bool
+    ) -> None:
+        """Take that a transaction is applied: watches fire first, then its writer is answered.
+
+        `answers`: the transaction is of this epoch, so that its request may be one that waits here.
+        """
+        self._tell(self.watches.fire(changes), result)
+        if answers and txn.server_id == self._ensemble.server_id:
+            pending = self._pending.pop(txn.request_number, None)
+            if pending is not None:
+                self._answer_write(pending, txn, result)
+        if isinstance(txn.body, CloseSessionTxn):
+            connection = self._connections.get(txn.session_id)
+            if connection is not None:
+                self._end(connection, result)
+
+    def revalidated(
+        self, session_id: SessionId, timeout_ms: int | None, result: ServerResult
+    ) -> None:
+        """Take the leader's word on a session that a client takes up here."""
+        waiting = self._revalidating.pop(session_id, None)
+        if waiting is not None:
+            self._take_up(*waiting, session_id, timeout_ms, result)
+
+    # -- sessions --------------------------------------------------------------------------------
+
+    def _connect(
+        self,
+        connection: AcceptedConnection,
+        request_id: RequestId,
+        request: ConnectRequest,
+        role: Role,
+        now_us: int,
+        result: ServerResult,
+    ) -> None:
+        if not self._database.is_as_of(request.last_zxid_seen):
+            # The client has seen what is not applied here: it must try another server (ZK-05).
+            result.add(HangUp(connection))
+            return
+        session_id = request.session_id
+        if session_id == NO_SESSION:
+            timeout_ms = self._ensemble.negotiated_timeout_ms(request.timeout_ms)
+            wanted = ConnectRequest(timeout_ms=timeout_ms)
+            self._submit(connection, request_id, NO_SESSION, wanted, role, now_us, result)
+        elif isinstance(role, Leading):
+            timeout = role.revalidate(session_id, self._ensemble.server_id, now_us)
+            self._take_up(request_id, connection, session_id, timeout, result)
+        else:
+            earlier = self._revalidating.get(session_id)
+            if earlier is not None:
+                result.add(HangUp(earlier[1]))
+            self._revalidating[session_id] = (request_id, connection)
+            role.revalidate(session_id, result)
+
+    def _take_up(
+        self,
+        request_id: RequestId,
+        connection: AcceptedConnection,
+        session_id: SessionId,
+        timeout_ms: int | None,
+        result: ServerResult,
+    ) -> None:
+        if timeout_ms is None:
+            result.add(Reply(request_id=request_id, response=ConnectResponse()))
+            result.add(HangUp(connection))
+            return
+        self._bind(connection, session_id, result)
+        response = ConnectResponse(session_id=session_id, timeout_ms=timeout_ms)
+        result.add(Reply(request_id=request_id, response=response))
+
+    def _bind(
+        self, connection: AcceptedConnection, session_id: SessionId, result: ServerResult
+    ) -> None:
+        """Put a session on a connection; an older one of its client is of no use any more."""
+        old = self._connections.get(session_id)
+        if old is not None and old != connection:
+            self._end(old, result)
+        self._sessions[connection] = session_id
+        self._connections[session_id] = connection
+
+    def _end(self, connection: AcceptedConnection, result: ServerResult) -> None:
+        result.add(HangUp(connection))
+        self.connection_ended(connection)
+
+    # -- reads -----------------------------------------------------------------------------------
+
+    def _read(
+        self,
+        connection: AcceptedConnection,
+        request: PingRequest | GetDataRequest | ExistsRequest | GetChildrenRequest,
+    ) -> ZooKeeperResponse:
+        """Answer from what is applied here, which may lag behind the leader (ZK-03)."""
+        tree, zxid = self._database.tree, self._database.last_zxid
+        if isinstance(request, PingRequest):
+            return PingResponse(zxid=zxid)
+        path = request.path
+        stat = tree.stat(path)
+        match request:
+            case ExistsRequest(watch=watch):
+                if watch:
+                    self.watches.leave_data_watch(connection, path)
+                error = KeeperError.NoNode if stat is None else KeeperError.NONE
+                return ExistsResponse(zxid=zxid, error_code=error, stat=stat)
+            case GetDataRequest(watch=watch):
+                if stat is None:
+                    return GetDataResponse(zxid=zxid, error_code=KeeperError.NoNode)
+                if watch:
+                    self.watches.leave_data_watch(connection, path)
+                return GetDataResponse(zxid=zxid, data=tree.data(path), stat=stat)
+            case GetChildrenRequest(watch=watch):
+                if stat is None:
+                    return GetChildrenResponse(zxid=zxid, error_code=KeeperError.NoNode)
+                if watch:
+                    self.watches.leave_child_watch(connection, path)
+                return GetChildrenResponse(zxid=zxid, children=tree.children(path))
+
+    def _tell(self, fired: Iterable[Fired], result: ServerResult) -> None:
+        for connection, event in fired:
+            result.add(watch_fired(connection, event, self._database.last_zxid))
+            result.add(Notify(connection, event))
+
+    # -- writes ----------------------------------------------------------------------------------
+
+    def _submit(
+        self,
+        connection: AcceptedConnection,
+        request_id: RequestId,
+        session_id: SessionId,
+        request: ZooKeeperWrite,
+        role: Role,
+        now_us: int,
+        result: ServerResult,
+    ) -> None:
+        number = self._next_request_number
+        self._next_request_number += 1
+        self._pending[number] = _PendingWrite(request_id, connection, request)
+        if isinstance(role, Leading):
+            server_id = self._ensemble.server_id
+            role.submit(session_id, server_id, number, request, now_us, result)
+        else:
+            role.submit(session_id, number, request, result)
+
+    def _answer_write(self, pending: _PendingWrite, txn: Txn, result: ServerResult) -> None:
+        error = txn.body.error if isinstance(txn.body, ErrorTxn) else KeeperError.NONE
+        response: ZooKeeperResponse
+        match pending.request:
+            case ConnectRequest(timeout_ms=timeout_ms):
+                self._bind(pending.connection, txn.session_id, result)
+                response = ConnectResponse(session_id=txn.session_id, timeout_ms=timeout_ms)
+            case CreateRequest():
+                response = CreateResponse(zxid=txn.zxid, error_code=error)
+            case DeleteRequest():
+                response = DeleteResponse(zxid=txn.zxid, error_code=error)
+            case SetDataRequest(path=path):
+                stat = self._database.tree.stat(path) if error is KeeperError.NONE else None
+                response = SetDataResponse(zxid=txn.zxid, error_code=error, stat=stat)
+            case CloseSessionRequest():
+                response = CloseSessionResponse(zxid=txn.zxid, error_code=error)
+        result.add(Reply(request_id=pending.request_id, response=response))
+        if error in _ENDS_CONNECTION:
+            self._end(pending.connection, result)

@@ -1,0 +1,118 @@
+"""A server's database: the tree and the open sessions, as of one zxid.
+
+Owns what applying the log leads to: two servers that have applied the same log hold the same. The
+leader has a second one, ahead of the first, in which every proposal is applied at once: there it
+sees whether a write may be made. Source: ZooKeeper `ZKDatabase`, `PrepRequestProcessor`; ZK-02.
+"""
+
+from collections.abc import Iterable
+
+from cluster.zookeeper.znodes import ROOT, Change, ZnodeTree
+from protocol.errors import SimulationError
+from protocol.messages.zookeeper import (
+    ANY_VERSION,
+    NO_SESSION,
+    NO_ZXID,
+    CloseSessionRequest,
+    ConnectRequest,
+    CreateRequest,
+    DeleteRequest,
+    KeeperError,
+    SessionId,
+    SetDataRequest,
+    ZooKeeperWrite,
+    Zxid,
+)
+from protocol.messages.zookeeper_quorum import (
+    CloseSessionTxn,
+    CreateSessionTxn,
+    CreateTxn,
+    DeleteTxn,
+    ErrorTxn,
+    SetDataTxn,
+    Txn,
+    TxnBody,
+)
+
+
+class ZooKeeperDatabase:
+    """Tree and sessions after the transaction `last_zxid`.
+
+    Invariant: every owner of an ephemeral znode is an open session (ZK-12).
+    """
+
+    def __init__(self, initial: Iterable[tuple[str, str]] = ()) -> None:
+        """Hold `initial` persistent znodes and no session."""
+        self.tree = ZnodeTree(initial)
+        self.sessions: dict[SessionId, int] = {}
+        """Open sessions, and the timeout of each in milliseconds."""
+        self.last_zxid = NO_ZXID
+
+    def apply(self, txn: Txn) -> tuple[Change, ...]:
+        """Apply the next transaction; return what watches may fire on, in order.
+
+        Raises: SimulationError if it is not newer than `last_zxid`.
+        """
+        if txn.zxid <= self.last_zxid:
+            raise SimulationError(f"applied {txn.zxid:#x} after {self.last_zxid:#x}")
+        self.last_zxid = txn.zxid
+        match txn.body:
+            case CreateTxn(path=path, data=data, ephemeral=ephemeral):
+                owner = txn.session_id if ephemeral else NO_SESSION
+                return self.tree.create(path, data, owner, txn.zxid)
+            case DeleteTxn(path=path):
+                return self.tree.delete(path, txn.zxid)
+            case SetDataTxn(path=path, data=data):
+                return self.tree.set_data(path, data, txn.zxid)
+            case CreateSessionTxn(timeout_ms=timeout_ms):
+                self.sessions[txn.session_id] = timeout_ms
+                return ()
+            case CloseSessionTxn():
+                self.sessions.pop(txn.session_id, None)
+                return self.tree.end_session(txn.session_id, txn.zxid)
+            case ErrorTxn():
+                return ()
+
+    def prepare(self, session_id: SessionId, request: ZooKeeperWrite) -> TxnBody:
+        """Return the transaction that `request` becomes here: an ErrorTxn if it is refused."""
+        match request:
+            case ConnectRequest(timeout_ms=timeout_ms):
+                return CreateSessionTxn(timeout_ms=timeout_ms)
+            case _ if session_id not in self.sessions:
+                return ErrorTxn(error=KeeperError.SessionExpired)
+            case CloseSessionRequest():
+                return CloseSessionTxn()
+            case CreateRequest(path=path, data=data, ephemeral=ephemeral):
+                error = self.tree.refusal(path)
+                if error is not KeeperError.NONE:
+                    return ErrorTxn(error=error)
+                return CreateTxn(path=path, data=data, ephemeral=ephemeral)
+            case DeleteRequest(path=path, version=version):
+                error = self._refusal_of_change(path, version)
+                if error is KeeperError.NONE and self.tree.children(path):
+                    error = KeeperError.NotEmpty
+                return DeleteTxn(path=path) if error is KeeperError.NONE else ErrorTxn(error=error)
+            case SetDataRequest(path=path, data=data, version=version):
+                error = self._refusal_of_change(path, version)
+                if error is not KeeperError.NONE:
+                    return ErrorTxn(error=error)
+                return SetDataTxn(path=path, data=data)
+
+    def _refusal_of_change(self, path: str, version: int) -> KeeperError:
+        if path == ROOT:
+            return KeeperError.BadArguments
+        stat = self.tree.stat(path)
+        if stat is None:
+            return KeeperError.NoNode
+        if version not in (ANY_VERSION, stat.version):
+            return KeeperError.BadVersion
+        return KeeperError.NONE
+
+    def apply_all(self, txns: Iterable[Txn]) -> None:
+        """Apply transactions that nobody watches."""
+        for txn in txns:
+            self.apply(txn)
+
+    def is_as_of(self, zxid: Zxid) -> bool:
+        """Return whether everything up to `zxid` is applied (ZK-05)."""
+        return self.last_zxid >= zxid

@@ -1,0 +1,51 @@
+"""What a server of an ensemble knows from the beginning: its number, its peers, its settings."""
+
+from dataclasses import dataclass
+
+from protocol.config import ZooKeeperConfig
+from protocol.messages.zookeeper_quorum import ServerId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ensemble:
+    """One server's place in its ensemble.
+
+    Shape: `servers` has every server, `server_id` among them. `initial` are persistent znodes
+    (path, data) that stand in every server's tree from the beginning, parents first.
+    """
+
+    server_id: ServerId
+    servers: tuple[ServerId, ...]
+    config: ZooKeeperConfig
+    initial: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def peers(self) -> tuple[ServerId, ...]:
+        """The other servers."""
+        return tuple(server for server in self.servers if server != self.server_id)
+
+    @property
+    def tick_us(self) -> int:
+        """Length of a tick in microseconds."""
+        return self.config.tick_time * 1_000
+
+    @property
+    def sync_limit_us(self) -> int:
+        """How long a leader and a learner may hear nothing of each other (ZK-06)."""
+        return self.config.sync_limit * self.tick_us
+
+    @property
+    def init_limit_us(self) -> int:
+        """How long a learner may take to begin to follow."""
+        return self.config.init_limit * self.tick_us
+
+    def is_majority(self, count: int) -> bool:
+        """Return whether `count` servers decide."""
+        return count * 2 > len(self.servers)
+
+    def negotiated_timeout_ms(self, wanted_ms: int) -> int:
+        """Return a session's timeout: 2 to 20 ticks, unless the settings say otherwise (ZK-10)."""
+        config = self.config
+        shortest = config.min_session_timeout or 2 * config.tick_time
+        longest = config.max_session_timeout or 20 * config.tick_time
+        return max(shortest, min(wanted_ms, longest))

@@ -1,0 +1,76 @@
+"""What must hold in a ZooKeeper server between two events. Each raises InvariantViolation."""
+
+from cluster.zookeeper.client_requests import ClientRequests
+from cluster.zookeeper.database import ZooKeeperDatabase
+from cluster.zookeeper.server import ServerCore
+from cluster.zookeeper.znodes import ROOT, ZnodeTree, name_of, parent_of
+from protocol.errors import InvariantViolation
+from protocol.messages.zookeeper import NO_SESSION
+
+
+def check_server(core: ServerCore) -> None:
+    """Check everything that one server holds."""
+    check_tree(core.database.tree)
+    check_owners(core.database)
+    check_clients(core.clients)
+    if core.database.last_zxid > core.log.last_zxid:
+        raise InvariantViolation(
+            "applied_is_logged",
+            f"applied up to {core.database.last_zxid:#x}, logged up to {core.log.last_zxid:#x}",
+        )
+    leading = core.leading
+    if leading is not None and leading.is_established:
+        if leading.projected.last_zxid != core.log.last_zxid:
+            raise InvariantViolation(
+                "projected_is_the_log",
+                f"projected {leading.projected.last_zxid:#x}, logged {core.log.last_zxid:#x}",
+            )
+        check_owners(leading.projected)
+
+
+def check_tree(tree: ZnodeTree) -> None:
+    """Every znode has a parent that names it and is not ephemeral; owners list their znodes."""
+    owned: dict[int, list[str]] = {}
+    named = {ROOT: None}
+    for path in tree.paths():
+        stat = tree.stat(path)
+        if stat is None:
+            raise InvariantViolation("znode_has_a_stat", path)
+        if stat.ephemeral_owner != NO_SESSION:
+            owned.setdefault(stat.ephemeral_owner, []).append(path)
+        for child in tree.children(path):
+            named[f"{path.rstrip('/')}/{child}"] = None
+        if path == ROOT:
+            continue
+        parent = tree.stat(parent_of(path))
+        if parent is None or name_of(path) not in tree.children(parent_of(path)):
+            raise InvariantViolation("parent_names_its_child", path)
+        if parent.ephemeral_owner != NO_SESSION:
+            raise InvariantViolation("ephemerals_have_no_children", path)
+    if sorted(named) != sorted(tree.paths()):
+        raise InvariantViolation("parent_names_its_child", f"{sorted(named)}")
+    listed = {owner: sorted(tree.ephemerals(owner)) for owner in tree.owners()}
+    if listed != {owner: sorted(paths) for owner, paths in owned.items()}:
+        raise InvariantViolation("owners_list_their_znodes", f"listed {listed}, owned {owned}")
+
+
+def check_owners(database: ZooKeeperDatabase) -> None:
+    """An ephemeral znode never outlives its session (ZK-12)."""
+    for owner in database.tree.owners():
+        if owner not in database.sessions:
+            raise InvariantViolation(
+                "ephemerals_end_with_their_session",
+                f"{database.tree.ephemerals(owner)} of {owner:#x}, which is over",
+            )
+
+
+def check_clients(clients: ClientRequests) -> None:
+    """A session is on one connection at most."""
+    for session_id, connection in clients.connections.items():
+        if clients.sessions.get(connection) != session_id:
+            raise InvariantViolation(
+                "session_is_on_one_connection",
+                f"{session_id:#x} on {connection}, which has {clients.sessions.get(connection)}",
+            )
+    if len(clients.sessions) != len(clients.connections):
+        raise InvariantViolation("session_is_on_one_connection", f"{clients.sessions}")

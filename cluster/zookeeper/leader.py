@@ -1,0 +1,410 @@
+"""The leader's part of a server: it gives out zxids, counts acknowledgements, ends sessions.
+
+Owns the way to an epoch (who follows, whose history is taken), the proposals since, and the
+sessions' deadlines. What is committed the server applies itself, up to `committed_zxid`.
+Source: ZooKeeper `Leader`, `LearnerHandler`, `PrepRequestProcessor`; ZK-02, ZK-10.
+DEVIATION: votes are asked for, not broadcast, and a learner's history is fetched in one message.
+"""
+
+from dataclasses import dataclass
+
+from cluster.host.incoming_request import AcceptedConnection
+from cluster.zookeeper.database import ZooKeeperDatabase
+from cluster.zookeeper.ensemble import Ensemble
+from cluster.zookeeper.outputs import HangUp, Notify, ServerResult
+from cluster.zookeeper.sessions import SessionTracker
+from cluster.zookeeper.traces import session_expired
+from cluster.zookeeper.txn_log import TxnLog, epoch_of, first_zxid
+from protocol.effects import Reply, SetTimer
+from protocol.ids import RequestId
+from protocol.messages.zookeeper import (
+    NO_ZXID,
+    ConnectRequest,
+    KeeperError,
+    SessionId,
+    ZooKeeperWrite,
+    Zxid,
+)
+from protocol.messages.zookeeper_quorum import (
+    AckEpochRequest,
+    AckEpochResponse,
+    AckNewLeaderRequest,
+    AckNewLeaderResponse,
+    AckRequest,
+    AckResponse,
+    CloseSessionTxn,
+    Commit,
+    CreateSessionTxn,
+    ErrorTxn,
+    FollowerInfoRequest,
+    FollowerInfoResponse,
+    Proposal,
+    QuorumPing,
+    RevalidateRequest,
+    RevalidateResponse,
+    ServerId,
+    SubmitRequest,
+    SubmitResponse,
+    TouchRequest,
+    TouchResponse,
+    Txn,
+    TxnBody,
+)
+
+LEAD_TIMER = "lead"
+EXPIRY_TIMER = "expire-sessions"
+BY_THE_LEADER = ServerId(-1)
+"""Server of a transaction that no request has asked for."""
+
+LearnerRequest = (
+    FollowerInfoRequest
+    | AckEpochRequest
+    | AckNewLeaderRequest
+    | AckRequest
+    | SubmitRequest
+    | RevalidateRequest
+    | TouchRequest
+)
+"""What a learner asks of its leader."""
+
+
+@dataclass(slots=True)
+class _Learner:
+    """A server that wants to follow. `parked` waits for a majority to get as far."""
+
+    server_id: ServerId
+    connection: AcceptedConnection
+    accepted_epoch: int
+    heard_us: int
+    parked: RequestId | None = None
+    ack_epoch: AckEpochRequest | None = None
+    """None until it has promised the leader's epoch."""
+    is_synced: bool = False
+    """Whether it has been sent the history, and gets what follows."""
+    has_history: bool = False
+    """Whether it has acknowledged the history."""
+    acked_zxid: Zxid = NO_ZXID
+
+
+class Leading:
+    """A server while it leads, or tries to.
+
+    Invariant: `committed_zxid` is in the log of a majority, and never falls.
+    """
+
+    def __init__(
+        self, ensemble: Ensemble, log: TxnLog, database: ZooKeeperDatabase, now_us: int
+    ) -> None:
+        """Wait for a majority. `database` is the committed one, which the server goes on with."""
+        self._ensemble = ensemble
+        self._log = log
+        self._began_us = now_us
+        self._learners: dict[AcceptedConnection, _Learner] = {}
+        self._projected = ZooKeeperDatabase(ensemble.initial)
+        """The database after every proposal: what a write is checked against."""
+        self._projected.apply_all(log.after(NO_ZXID))
+        self._sessions = SessionTracker(ensemble.tick_us)
+        self._epoch: int | None = None
+        """None until a majority has said which epochs it has accepted."""
+        self._history_is_newest = False
+        """Whether a majority has promised the epoch, and none of it has a newer history."""
+        self._next_zxid = NO_ZXID
+        self.is_established = False
+        """Whether a majority has this leader's history: then it serves."""
+        self.has_failed = False
+        """Whether it has to look for another leader."""
+        self.committed_zxid = database.last_zxid
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that is led; -1 before there is one."""
+        return -1 if self._epoch is None else self._epoch
+
+    @property
+    def sessions(self) -> SessionTracker:
+        """The sessions' deadlines, to look at."""
+        return self._sessions
+
+    @property
+    def projected(self) -> ZooKeeperDatabase:
+        """The database after every proposal, to look at."""
+        return self._projected
+
+    def begin(self, now_us: int, result: ServerResult) -> None:
+        """Begin to wait for learners; alone, lead at once."""
+        result.add(SetTimer(key=LEAD_TIMER, delay_us=self._ensemble.tick_us // 2))
+        self._advance_epoch(now_us, result)
+
+    def end(self, result: ServerResult) -> None:
+        """Let every learner go."""
+        for connection in self._learners:
+            result.add(HangUp(connection))
+        self._learners.clear()
+
+    # -- learners --------------------------------------------------------------------------------
+
+    def handle(
+        self,
+        connection: AcceptedConnection,
+        request_id: RequestId,
+        request: LearnerRequest,
+        now_us: int,
+        result: ServerResult,
+    ) -> None:
+        """Take in a learner's request."""
+        if isinstance(request, FollowerInfoRequest):
+            self._begin_learner(connection, request_id, request, now_us, result)
+            return
+        learner = self._learners.get(connection)
+        if learner is None:
+            result.add(HangUp(connection))
+            return
+        learner.heard_us = now_us
+        match request:
+            case AckEpochRequest():
+                learner.ack_epoch = request
+                learner.parked = request_id
+                self._advance_epoch(now_us, result)
+            case AckNewLeaderRequest():
+                learner.has_history = True
+                learner.parked = request_id
+                self._advance_epoch(now_us, result)
+            case AckRequest(zxid=zxid):
+                result.add(Reply(request_id=request_id, response=AckResponse()))
+                learner.acked_zxid = max(learner.acked_zxid, zxid)
+                self._advance_commit(result)
+            case SubmitRequest():
+                result.add(Reply(request_id=request_id, response=SubmitResponse()))
+                self.submit(
+                    request.session_id,
+                    learner.server_id,
+                    request.request_number,
+                    request.body,
+                    now_us,
+                    result,
+                )
+            case RevalidateRequest(session_id=session_id):
+                timeout_ms = self.revalidate(session_id, learner.server_id, now_us)
+                result.add(
+                    Reply(request_id=request_id, response=RevalidateResponse(timeout_ms=timeout_ms))
+                )
+            case TouchRequest(session_ids=session_ids):
+                result.add(Reply(request_id=request_id, response=TouchResponse()))
+                for session_id in session_ids:
+                    self._sessions.touch(session_id, now_us)
+
+    def connection_ended(self, connection: AcceptedConnection) -> None:
+        """Forget a learner whose connection has ended."""
+        self._learners.pop(connection, None)
+
+    def _begin_learner(
+        self,
+        connection: AcceptedConnection,
+        request_id: RequestId,
+        request: FollowerInfoRequest,
+        now_us: int,
+        result: ServerResult,
+    ) -> None:
+        for old in [
+            each for each in self._learners.values() if each.server_id == request.server_id
+        ]:
+            # It has come again before its old connection was seen to end.
+            del self._learners[old.connection]
+            result.add(HangUp(old.connection))
+        self._learners[connection] = _Learner(
+            server_id=request.server_id,
+            connection=connection,
+            accepted_epoch=request.accepted_epoch,
+            heard_us=now_us,
+            parked=request_id,
+        )
+        if self._epoch is not None and request.accepted_epoch > self._epoch:
+            self.has_failed = True  # a newer leader was followed meanwhile
+        self._advance_epoch(now_us, result)
+
+    # -- the way to an epoch ---------------------------------------------------------------------
+
+    def _advance_epoch(self, now_us: int, result: ServerResult) -> None:
+        """Take each step that a majority allows: epoch, promise, history, serving."""
+        if self.has_failed:
+            return
+        if self._epoch is None:
+            if not self._is_majority(len(self._learners)):
+                return
+            accepted = [each.accepted_epoch for each in self._learners.values()]
+            self._epoch = max((self._log.accepted_epoch, *accepted)) + 1
+            self._log.accept_epoch(self._epoch)
+            self._next_zxid = first_zxid(self._epoch)
+        for learner in self._learners.values():
+            if learner.ack_epoch is None:
+                self._answer(learner, FollowerInfoResponse(epoch=self._epoch), result)
+        if not self._history_is_newest and not self._take_history():
+            return
+        for learner in self._learners.values():
+            if learner.ack_epoch is not None and not learner.is_synced:
+                self._sync(learner, learner.ack_epoch, result)
+        if not self.is_established:
+            if not self._is_majority(sum(each.has_history for each in self._learners.values())):
+                return
+            self._establish(now_us, result)
+        for learner in self._learners.values():
+            if learner.has_history:
+                self._answer(
+                    learner, AckNewLeaderResponse(committed_zxid=self.committed_zxid), result
+                )
+
+    def _take_history(self) -> bool:
+        """Enter the epoch once a majority has promised it; fail if one of it knows more."""
+        promised = [each.ack_epoch for each in self._learners.values() if each.ack_epoch]
+        if not self._is_majority(len(promised)):
+            return False
+        own = (self._log.current_epoch, self._log.last_zxid)
+        for ack in promised:
+            if (ack.current_epoch, _last_of(ack)) > own:
+                self.has_failed = True
+                return False
+        self._history_is_newest = True
+        self._log.enter_epoch(self.epoch)
+        return True
+
+    def _sync(self, learner: _Learner, ack: AckEpochRequest, result: ServerResult) -> None:
+        keep_zxid = self._log.common_with(ack.epoch_ends)
+        learner.is_synced = True
+        learner.acked_zxid = NO_ZXID
+        self._answer(
+            learner, AckEpochResponse(keep_zxid=keep_zxid, txns=self._log.after(keep_zxid)), result
+        )
+
+    def _establish(self, now_us: int, result: ServerResult) -> None:
+        """Begin to serve: the whole history is committed, every session has a whole timeout."""
+        self.is_established = True
+        self.committed_zxid = self._log.last_zxid
+        for session_id, timeout_ms in self._projected.sessions.items():
+            self._sessions.add(session_id, timeout_ms * 1_000, now_us)
+        self._set_expiry_timer(now_us, result)
+
+    def _answer(
+        self,
+        learner: _Learner,
+        response: FollowerInfoResponse | AckEpochResponse | AckNewLeaderResponse,
+        result: ServerResult,
+    ) -> None:
+        if learner.parked is not None:
+            result.add(Reply(request_id=learner.parked, response=response))
+            learner.parked = None
+
+    def _is_majority(self, learners: int) -> bool:
+        return self._ensemble.is_majority(learners + 1)
+
+    # -- writes ----------------------------------------------------------------------------------
+
+    def submit(
+        self,
+        session_id: SessionId,
+        server_id: ServerId,
+        request_number: int,
+        request: ZooKeeperWrite,
+        now_us: int,
+        result: ServerResult,
+    ) -> None:
+        """Propose what `request`, taken in by `server_id`, becomes."""
+        self._sessions.touch(session_id, now_us)
+        if not isinstance(request, ConnectRequest) and self._sessions.has_moved(
+            session_id, server_id
+        ):
+            body: TxnBody = ErrorTxn(error=KeeperError.SessionMoved)
+        else:
+            body = self._projected.prepare(session_id, request)
+        self._propose(session_id, server_id, request_number, body, now_us, result)
+
+    def revalidate(self, session_id: SessionId, server_id: ServerId, now_us: int) -> int | None:
+        """Take that a client takes its session up on `server_id`; return its timeout, or None."""
+        timeout_ms = self._projected.sessions.get(session_id)
+        if timeout_ms is not None:
+            self._sessions.touch(session_id, now_us)
+            self._sessions.move(session_id, server_id)
+        return timeout_ms
+
+    def touch(self, session_id: SessionId, now_us: int) -> None:
+        """Take that a client of this very server was heard of."""
+        self._sessions.touch(session_id, now_us)
+
+    def _propose(
+        self,
+        session_id: SessionId,
+        server_id: ServerId,
+        request_number: int,
+        body: TxnBody,
+        now_us: int,
+        result: ServerResult,
+    ) -> None:
+        zxid = self._next_zxid = Zxid(self._next_zxid + 1)
+        if isinstance(body, CreateSessionTxn):
+            session_id = SessionId(zxid)
+            self._sessions.add(session_id, body.timeout_ms * 1_000, now_us)
+            self._sessions.move(session_id, server_id)
+        elif isinstance(body, CloseSessionTxn):
+            self._sessions.remove(session_id)
+        txn = Txn(
+            zxid=zxid,
+            session_id=session_id,
+            server_id=server_id,
+            request_number=request_number,
+            body=body,
+        )
+        self._log.append(txn)
+        self._projected.apply(txn)
+        for learner in self._learners.values():
+            if learner.is_synced:
+                result.add(Notify(learner.connection, Proposal(txn=txn)))
+        self._advance_commit(result)
+
+    def _advance_commit(self, result: ServerResult) -> None:
+        """Commit what the logs of a majority have."""
+        if not self.is_established:
+            return
+        acked = [each.acked_zxid for each in self._learners.values()] + [self._log.last_zxid]
+        acked.sort(reverse=True)
+        majority = len(self._ensemble.servers) // 2 + 1
+        if len(acked) < majority:
+            return
+        zxid = acked[majority - 1]
+        # What an earlier epoch has left is committed by what this one adds.
+        if zxid > self.committed_zxid and epoch_of(zxid) == self._epoch:
+            self.committed_zxid = zxid
+            for learner in self._learners.values():
+                if learner.is_synced:
+                    result.add(Notify(learner.connection, Commit(zxid=zxid)))
+
+    # -- time ------------------------------------------------------------------------------------
+
+    def ping_learners(self, now_us: int, result: ServerResult) -> None:
+        """Ping every learner, let the silent ones go, and see whether a majority is left."""
+        ensemble = self._ensemble
+        result.add(SetTimer(key=LEAD_TIMER, delay_us=ensemble.tick_us // 2))
+        for connection, learner in list(self._learners.items()):
+            if now_us - learner.heard_us > ensemble.sync_limit_us:
+                del self._learners[connection]
+                result.add(HangUp(connection))
+            elif learner.is_synced:
+                result.add(Notify(connection, QuorumPing()))
+        if self.is_established:
+            following = sum(each.has_history for each in self._learners.values())
+            self.has_failed = self.has_failed or not self._is_majority(following)
+        elif now_us - self._began_us > ensemble.init_limit_us:
+            self.has_failed = True
+
+    def expire_sessions(self, now_us: int, result: ServerResult) -> None:
+        """End the sessions whose deadline has come: each end is a write (ZK-12)."""
+        for session_id in self._sessions.expired(now_us):
+            result.add(session_expired(session_id))
+            self._propose(session_id, BY_THE_LEADER, 0, CloseSessionTxn(), now_us, result)
+        self._set_expiry_timer(now_us, result)
+
+    def _set_expiry_timer(self, now_us: int, result: ServerResult) -> None:
+        tick_us = self._ensemble.tick_us
+        result.add(SetTimer(key=EXPIRY_TIMER, delay_us=tick_us - now_us % tick_us))
+
+
+def _last_of(ack: AckEpochRequest) -> Zxid:
+    return ack.epoch_ends[-1] if ack.epoch_ends else NO_ZXID

@@ -1,0 +1,189 @@
+"""A ZooKeeper server's node: puts a ServerCore on a Host and carries out what it asks for."""
+
+from collections.abc import Callable
+from functools import partial
+
+from cluster.host.connection_purposes import ZOOKEEPER_ELECTION, ZOOKEEPER_QUORUM
+from cluster.host.host import Connection, Disconnected, Host, RequestTimedOut
+from cluster.host.incoming_request import AcceptedConnection, IncomingRequest
+from cluster.host.keyed_timers import KeyedTimers
+from cluster.runtime import ClusterStatus, ZooKeeperStatus
+from cluster.spec import ClusterSpec, ZooKeeperSpec
+from cluster.storage.recovery_report import report_recoveries
+from cluster.zookeeper.bootstrap import initial_znodes
+from cluster.zookeeper.ensemble import Ensemble
+from cluster.zookeeper.invariants import check_server
+from cluster.zookeeper.outputs import (
+    AskLeader,
+    AskVote,
+    HangUp,
+    LeaveLeader,
+    Notify,
+    Output,
+    ServerResult,
+)
+from cluster.zookeeper.server import ServerCore
+from cluster.zookeeper.txn_log import TxnLog
+from protocol.api import AnyNotice, AnyResponse
+from protocol.effects import CancelTimer, Reply, SetTimer
+from protocol.ids import zookeeper_name
+from protocol.messages.zookeeper_quorum import QuorumRequest, ServerId, VoteRequest, VoteResponse
+from protocol.trace import TraceEvent
+
+_LIFE_BITS = 32
+
+
+class ZooKeeperNode:
+    """One incarnation of a server of the ensemble."""
+
+    def __init__(self, host: Host, cluster: ClusterSpec, spec: ZooKeeperSpec) -> None:
+        self._host = host
+        self._server_id = ServerId(spec.server_id)
+        self._ensemble = Ensemble(
+            server_id=self._server_id,
+            servers=tuple(ServerId(each.server_id) for each in cluster.zookeepers),
+            config=cluster.zookeeper_config,
+            initial=initial_znodes(cluster),
+        )
+        self._core = ServerCore(
+            self._ensemble,
+            TxnLog(host.storage),
+            first_request_number=host.incarnation << _LIFE_BITS,
+        )
+        self._timers = KeyedTimers(host, self._timer_fired)
+        self._leader: tuple[ServerId, Connection] | None = None
+        """The connection to the leader; None while there is none."""
+        self._electors: dict[ServerId, Connection] = {}
+
+    def start(self) -> None:
+        """Begin to serve, and to look for a leader."""
+        report_recoveries(self._host)
+        self._host.serve(self._handle, on_end=self._connection_ended)
+        self._carry_out(self._core.start(self._host.now_us()))
+
+    def shut_down(self, on_done: Callable[[], None]) -> None:
+        """Stop: the others see the connections end."""
+        on_done()
+
+    def report(self, status: ClusterStatus) -> None:
+        """Write what this server is, and has applied, into `status`."""
+        core = self._core
+        status.zookeepers[self._host.name] = ZooKeeperStatus(
+            state=core.state.value,
+            is_serving=core.is_serving,
+            epoch=core.log.current_epoch if core.is_serving else -1,
+            zxid=core.database.last_zxid,
+            sessions=len(core.database.sessions),
+        )
+
+    def check_invariants(self) -> None:
+        """Check what must hold between two events. Raises: InvariantViolation."""
+        check_server(self._core)
+
+    # -- inputs ----------------------------------------------------------------------------------
+
+    def _handle(self, request: IncomingRequest) -> None:
+        self._carry_out(
+            self._core.handle(
+                request.connection, request.request_id, request.envelope.body, self._host.now_us()
+            )
+        )
+
+    def _connection_ended(self, connection: AcceptedConnection) -> None:
+        self._carry_out(self._core.connection_ended(connection, self._host.now_us()))
+
+    def _timer_fired(self, key: str) -> None:
+        self._carry_out(self._core.timer_fired(key, self._host.now_us()))
+
+    def _voted(
+        self,
+        election_round: int,
+        server: ServerId,
+        answer: AnyResponse | Disconnected | RequestTimedOut,
+    ) -> None:
+        if isinstance(answer, VoteResponse):
+            self._carry_out(self._core.voted(election_round, server, answer, self._host.now_us()))
+
+    def _leader_answered(
+        self,
+        connection: Connection,
+        leader: ServerId,
+        request: QuorumRequest,
+        answer: AnyResponse | Disconnected | RequestTimedOut,
+    ) -> None:
+        # A failure is heard as the end of the connection.
+        if self._is_leader(connection) and not isinstance(answer, Disconnected | RequestTimedOut):
+            self._carry_out(
+                self._core.leader_answered(leader, request, answer, self._host.now_us())
+            )
+
+    def _leader_noticed(self, connection: Connection, leader: ServerId, notice: AnyNotice) -> None:
+        if self._is_leader(connection):
+            self._carry_out(self._core.leader_noticed(leader, notice, self._host.now_us()))
+
+    def _leader_lost(self, connection: Connection, leader: ServerId) -> None:
+        if self._is_leader(connection):
+            self._leader = None
+            self._carry_out(self._core.leader_lost(leader, self._host.now_us()))
+
+    def _is_leader(self, connection: Connection) -> bool:
+        return self._leader is not None and self._leader[1] is connection
+
+    # -- outputs ---------------------------------------------------------------------------------
+
+    def _carry_out(self, result: ServerResult) -> None:
+        for output in result.outputs:
+            self._carry_out_one(output)
+
+    def _carry_out_one(self, output: Output) -> None:
+        host = self._host
+        match output:
+            case Reply(request_id=request_id, response=response):
+                host.reply(request_id, response)
+            case Notify(connection=connection, notice=notice):
+                host.notify(connection, notice)
+            case HangUp(connection=connection):
+                host.hang_up(connection)
+            case AskLeader(leader=leader, request=request):
+                self._ask_leader(leader, request)
+            case LeaveLeader():
+                leader_connection, self._leader = self._leader, None
+                if leader_connection is not None:
+                    leader_connection[1].close()
+            case AskVote(server=server, election_round=election_round):
+                self._ask_vote(server, election_round)
+            case SetTimer() | CancelTimer():
+                self._timers.apply((output,))
+            case TraceEvent():
+                host.trace(output)
+
+    def _ask_leader(self, leader: ServerId, request: QuorumRequest) -> None:
+        if self._leader is None:
+            connection = self._host.connect(
+                zookeeper_name(leader),
+                ZOOKEEPER_QUORUM,
+                setup_timeout_us=self._ensemble.init_limit_us,
+            )
+            self._leader = (leader, connection)
+            connection.on_notice(partial(self._leader_noticed, connection, leader))
+            connection.on_close(partial(self._leader_lost, connection, leader))
+        connection = self._leader[1]
+        connection.send(
+            request,
+            timeout_us=self._ensemble.init_limit_us,
+            on_response=partial(self._leader_answered, connection, leader, request),
+        )
+
+    def _ask_vote(self, server: ServerId, election_round: int) -> None:
+        connection = self._electors.get(server)
+        if connection is None or connection.is_closed:
+            connection = self._electors[server] = self._host.connect(
+                zookeeper_name(server),
+                ZOOKEEPER_ELECTION,
+                setup_timeout_us=self._ensemble.tick_us,
+            )
+        connection.send(
+            VoteRequest(server_id=self._server_id),
+            timeout_us=self._ensemble.tick_us,
+            on_response=partial(self._voted, election_round, server),
+        )

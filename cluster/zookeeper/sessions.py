@@ -1,0 +1,74 @@
+"""Sessions at the leader: the deadline of each, in buckets of one tick.
+
+Only the leader decides that a session is over (ZK-10). Source: ZooKeeper `SessionTrackerImpl`.
+"""
+
+from collections.abc import Iterable
+
+from protocol.messages.zookeeper import SessionId
+from protocol.messages.zookeeper_quorum import ServerId
+
+
+class SessionTracker:
+    """Deadlines of the open sessions, and the server that each is connected to.
+
+    Units: microseconds on the leader's clock. Invariant: every deadline is a multiple of the tick.
+    """
+
+    def __init__(self, tick_us: int) -> None:
+        self._tick_us = tick_us
+        self._deadlines: dict[SessionId, int] = {}
+        self._timeouts: dict[SessionId, int] = {}
+        self._servers: dict[SessionId, ServerId] = {}
+
+    def add(self, session_id: SessionId, timeout_us: int, now_us: int) -> None:
+        """Track a session from now on, with a whole timeout."""
+        self._timeouts[session_id] = timeout_us
+        self.touch(session_id, now_us)
+
+    def touch(self, session_id: SessionId, now_us: int) -> bool:
+        """Take that a session was heard of; return whether it is tracked.
+
+        The deadline is the end of the bucket that the timeout reaches into, and never falls.
+        """
+        timeout_us = self._timeouts.get(session_id)
+        if timeout_us is None:
+            return False
+        tick_us = self._tick_us
+        deadline_us = ((now_us + timeout_us) // tick_us + 1) * tick_us
+        if deadline_us > self._deadlines.get(session_id, 0):
+            self._deadlines[session_id] = deadline_us
+        return True
+
+    def remove(self, session_id: SessionId) -> None:
+        """Forget a session that is over."""
+        self._deadlines.pop(session_id, None)
+        self._timeouts.pop(session_id, None)
+        self._servers.pop(session_id, None)
+
+    def move(self, session_id: SessionId, server_id: ServerId) -> None:
+        """Take that a session's client is connected to `server_id` now."""
+        self._servers[session_id] = server_id
+
+    def has_moved(self, session_id: SessionId, server_id: ServerId) -> bool:
+        """Return whether the session's client has gone from `server_id` to another server."""
+        return self._servers.get(session_id, server_id) != server_id
+
+    def expired(self, now_us: int) -> tuple[SessionId, ...]:
+        """Return the sessions whose deadline has come, and track them no more."""
+        over = tuple(
+            session_id
+            for session_id, deadline_us in self._deadlines.items()
+            if deadline_us <= now_us
+        )
+        for session_id in over:
+            self.remove(session_id)
+        return over
+
+    def next_deadline_us(self) -> int | None:
+        """Return the earliest deadline, None without a session."""
+        return min(self._deadlines.values(), default=None)
+
+    def deadlines(self) -> Iterable[int]:
+        """Return every deadline."""
+        return self._deadlines.values()

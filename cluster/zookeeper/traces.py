@@ -1,0 +1,76 @@
+"""The rows that a ZooKeeper server writes of itself."""
+
+from cluster.host.incoming_request import AcceptedConnection
+from protocol.messages.zookeeper import SessionId, WatcherEvent, Zxid
+from protocol.messages.zookeeper_quorum import (
+    CloseSessionTxn,
+    CreateSessionTxn,
+    CreateTxn,
+    DeleteTxn,
+    ErrorTxn,
+    ServerState,
+    SetDataTxn,
+    Txn,
+)
+from protocol.trace import TraceEvent, TraceKind
+
+
+def session_name(session_id: SessionId) -> str:
+    """Return a session id as ZooKeeper prints it."""
+    return f"{session_id:#x}"
+
+
+def server_state(state: ServerState, epoch: int | None) -> TraceEvent:
+    """Return that a server looks, follows or leads from here."""
+    return TraceEvent(
+        kind=TraceKind.ZOOKEEPER_STATE, leader_epoch=epoch, detail={"state": state.value}
+    )
+
+
+def session_expired(session_id: SessionId) -> TraceEvent:
+    """Return that the leader ends a session that was silent for too long."""
+    return TraceEvent(
+        kind=TraceKind.ZOOKEEPER_SESSION_EXPIRED, detail={"session": session_name(session_id)}
+    )
+
+
+def txn_applied(txn: Txn) -> TraceEvent:
+    """Return that a server has applied a transaction."""
+    detail: dict[str, object] = {"session": session_name(txn.session_id)}
+    error = None
+    match txn.body:
+        case CreateTxn(path=path, data=data, ephemeral=ephemeral):
+            detail |= {"op": "create", "path": path, "data": data, "ephemeral": ephemeral}
+        case DeleteTxn(path=path):
+            detail |= {"op": "delete", "path": path}
+        case SetDataTxn(path=path, data=data):
+            detail |= {"op": "setData", "path": path, "data": data}
+        case CreateSessionTxn():
+            detail["op"] = "createSession"
+        case CloseSessionTxn():
+            detail["op"] = "closeSession"
+        case ErrorTxn():
+            detail["op"] = "error"
+            error = txn.body.error.name
+    return TraceEvent(
+        kind=TraceKind.ZOOKEEPER_TXN_APPLIED, offset=txn.zxid, error=error, detail=detail
+    )
+
+
+def watch_fired(connection: AcceptedConnection, event: WatcherEvent, zxid: Zxid) -> TraceEvent:
+    """Return that a server tells a client of a change."""
+    return TraceEvent(
+        kind=TraceKind.ZOOKEEPER_WATCH_FIRED,
+        peer=connection.peer,
+        offset=zxid,
+        detail={"type": event.event_type.value, "path": event.path},
+    )
+
+
+def client_state(state: str, session_id: SessionId, peer: str | None) -> TraceEvent:
+    """Return that a client learns of its connection, or of its session's end."""
+    return TraceEvent(
+        kind=TraceKind.ZOOKEEPER_CLIENT_STATE,
+        peer=peer,
+        detail={"session": session_name(session_id), "state": state},
+    )

@@ -1,0 +1,140 @@
+"""A server's log of transactions on its disk, in zxid order, and the epochs that it promised.
+
+Every append is flushed before it is acknowledged (forceSync=yes), so a power loss takes nothing
+that a majority counts on. DEVIATION: no snapshots: the log is kept whole.
+Source: ZooKeeper `FileTxnLog`, `QuorumPeer` (acceptedEpoch, currentEpoch).
+"""
+
+from bisect import bisect_right
+
+import msgspec
+
+from partition_log.batches import build_batch
+from partition_log.storage import Storage
+from protocol.errors import SimulationError
+from protocol.ids import TopicPartition
+from protocol.messages.zookeeper import NO_ZXID, Zxid
+from protocol.messages.zookeeper_quorum import Txn
+from protocol.records.batch import Record, decode_records
+
+TXN_LOG = TopicPartition("zookeeper", 0)
+EPOCHS = "epochs"
+_EPOCH_BITS = 32
+
+
+class Epochs(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """`accepted_epoch` was promised to a leader; in `current_epoch` its history was taken over."""
+
+    accepted_epoch: int = 0
+    current_epoch: int = 0
+
+
+class TxnLog:
+    """All transactions of one server, of which some at the end may not be committed.
+
+    Invariant: zxids grow; one batch of the storage holds one transaction.
+    """
+
+    def __init__(self, storage: Storage) -> None:
+        """Read what the disk has."""
+        self._storage = storage
+        self._log = storage.log(TXN_LOG)
+        content = storage.read_checkpoint(EPOCHS)
+        self._epochs = Epochs() if content is None else msgspec.json.decode(content, type=Epochs)
+        self._encoder = msgspec.msgpack.Encoder()
+        decoder = msgspec.msgpack.Decoder(Txn)
+        self._txns: list[Txn] = []
+        self._zxids: list[Zxid] = []
+        for index in range(len(self._log)):
+            for record in decode_records(self._log.batch(index).records):
+                if record.value is None:
+                    raise SimulationError(f"transaction {index} has no value")
+                self._keep(decoder.decode(record.value))
+
+    @property
+    def last_zxid(self) -> Zxid:
+        """Zxid of the last transaction, NO_ZXID of an empty log."""
+        return self._zxids[-1] if self._zxids else NO_ZXID
+
+    @property
+    def accepted_epoch(self) -> int:
+        """The newest epoch promised to a leader."""
+        return self._epochs.accepted_epoch
+
+    @property
+    def current_epoch(self) -> int:
+        """The epoch whose leader's history this log is."""
+        return self._epochs.current_epoch
+
+    def accept_epoch(self, epoch: int) -> None:
+        """Promise to follow no leader of an epoch below `epoch`. Raises: SimulationError."""
+        if epoch < self.accepted_epoch:
+            raise SimulationError(f"epoch {epoch} after the promise of {self.accepted_epoch}")
+        self._write_epochs(Epochs(accepted_epoch=epoch, current_epoch=self.current_epoch))
+
+    def enter_epoch(self, epoch: int) -> None:
+        """Take that the log is the history of the leader of `epoch`."""
+        self._write_epochs(Epochs(accepted_epoch=self.accepted_epoch, current_epoch=epoch))
+
+    def append(self, txn: Txn) -> None:
+        """Write a transaction and flush it. Raises: SimulationError if it is not the newest."""
+        if txn.zxid <= self.last_zxid:
+            raise SimulationError(f"appended {txn.zxid:#x} after {self.last_zxid:#x}")
+        self._log.append(
+            build_batch(
+                (Record(None, self._encoder.encode(txn)),),
+                base_offset=len(self._txns),
+                leader_epoch=epoch_of(txn.zxid),
+            )
+        )
+        self._log.flush()
+        self._keep(txn)
+
+    def after(self, zxid: Zxid) -> tuple[Txn, ...]:
+        """Return everything behind `zxid`."""
+        return tuple(self._txns[bisect_right(self._zxids, zxid) :])
+
+    def between(self, zxid: Zxid, last: Zxid) -> tuple[Txn, ...]:
+        """Return everything behind `zxid`, up to `last`."""
+        return tuple(self._txns[bisect_right(self._zxids, zxid) : bisect_right(self._zxids, last)])
+
+    def epoch_ends(self) -> tuple[Zxid, ...]:
+        """Return the last zxid of each epoch in the log, in order."""
+        ends = {epoch_of(zxid): zxid for zxid in self._zxids}
+        return tuple(ends.values())
+
+    def common_with(self, epoch_ends: tuple[Zxid, ...]) -> Zxid:
+        """Return up to where another log with these `epoch_ends` is equal to this one.
+
+        A leader gives out an epoch's zxids once and in order, and whoever has one of them has the
+        leader's whole history before it.
+        """
+        own = {epoch_of(zxid): zxid for zxid in self.epoch_ends()}
+        common = [min(zxid, own[epoch_of(zxid)]) for zxid in epoch_ends if epoch_of(zxid) in own]
+        return common[-1] if common else NO_ZXID
+
+    def truncate(self, keep_zxid: Zxid) -> None:
+        """Cut off everything behind `keep_zxid`."""
+        count = bisect_right(self._zxids, keep_zxid)
+        if count < len(self._txns):
+            self._log.truncate(count)
+            del self._txns[count:]
+            del self._zxids[count:]
+
+    def _keep(self, txn: Txn) -> None:
+        self._txns.append(txn)
+        self._zxids.append(txn.zxid)
+
+    def _write_epochs(self, epochs: Epochs) -> None:
+        self._epochs = epochs
+        self._storage.write_checkpoint(EPOCHS, msgspec.json.encode(epochs))
+
+
+def epoch_of(zxid: Zxid) -> int:
+    """Return the epoch of the leader that gave out `zxid`."""
+    return zxid >> _EPOCH_BITS
+
+
+def first_zxid(epoch: int) -> Zxid:
+    """Return the zxid below the first one of an epoch."""
+    return Zxid(epoch << _EPOCH_BITS)

@@ -1,0 +1,290 @@
+"""The layer that Kafka's old consumer used: retries without end, listeners, and one event thread.
+
+Owns the present session and the next one after an expiry, the listeners, and the queue of events
+that one coroutine works off, one after the other. An exception in a listener is logged and dropped.
+Source: zkclient 0.10 `ZkClient`, `ZkEventThread`; ZK-21 to ZK-24.
+"""
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+
+from cluster.client.net.futures import Wakeup
+from cluster.host.host import Host
+from cluster.zookeeper.client import KeeperException, KeeperState, ZooKeeperHandle
+from cluster.zookeeper.znodes import parent_of
+from protocol.errors import SimulationError
+from protocol.ids import NodeName
+from protocol.messages.zookeeper import (
+    CreateRequest,
+    DeleteRequest,
+    ExistsRequest,
+    ExistsResponse,
+    GetChildrenRequest,
+    GetChildrenResponse,
+    GetDataRequest,
+    GetDataResponse,
+    KeeperError,
+    SessionId,
+    SetDataRequest,
+    WatcherEvent,
+    WatchType,
+    ZooKeeperRequest,
+    ZooKeeperResponse,
+)
+
+ChildListener = Callable[[str], Awaitable[None]]
+"""Hears that the child list of a path has changed."""
+DataListener = Callable[[str], Awaitable[None]]
+"""Hears that the data of a path has changed."""
+
+_CHILD_EVENTS = (
+    WatchType.NODE_CHILDREN_CHANGED,
+    WatchType.NODE_CREATED,
+    WatchType.NODE_DELETED,
+)
+_DATA_EVENTS = (WatchType.NODE_DATA_CHANGED, WatchType.NODE_CREATED, WatchType.NODE_DELETED)
+_RETRIED = (KeeperError.ConnectionLoss, KeeperError.SessionExpired)
+
+
+class ListenerFailed(Exception):
+    """A listener gave up; the event thread logs it and goes on (ZK-21)."""
+
+
+class ZkClient:
+    """One program's access to the ensemble, over all its sessions."""
+
+    def __init__(self, host: Host, servers: Sequence[NodeName], session_timeout_ms: int) -> None:
+        """Begin to connect. `on_new_session` is awaited in the event thread after an expiry."""
+        self.notifications = 0
+        """Watch events so far."""
+        self.on_new_session: Callable[[], Awaitable[None]] | None = None
+        self._host = host
+        self._servers = tuple(servers)
+        self._session_timeout_ms = session_timeout_ms
+        self._child_listeners: dict[str, list[ChildListener]] = {}
+        self._data_listeners: dict[str, list[DataListener]] = {}
+        self._events: deque[tuple[str, Callable[[], Awaitable[None]]]] = deque()
+        self._event_wakeup = Wakeup(host)
+        self._waiters: list[Wakeup] = []
+        self._is_closed = False
+        self._handle = self._open()
+        host.spawn(self._run_events(), name="ZkEventThread")
+
+    @property
+    def session_id(self) -> SessionId:
+        """Id of the present session, NO_SESSION until it is open."""
+        return self._handle.session_id
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the present session has a connection."""
+        return self._handle.is_connected
+
+    # -- operations ------------------------------------------------------------------------------
+
+    async def create(self, path: str, data: str, *, ephemeral: bool = False) -> None:
+        """Create a znode. Raises: KeeperException."""
+        await self._retry(CreateRequest(path=path, data=data, ephemeral=ephemeral))
+
+    async def create_with_parents(self, path: str, data: str, *, ephemeral: bool = False) -> None:
+        """Create a znode, and first its persistent parents where they are missing."""
+        try:
+            await self.create(path, data, ephemeral=ephemeral)
+        except KeeperException as error:
+            if error.code is not KeeperError.NoNode:
+                raise
+            await self.make_path(parent_of(path))
+            await self.create(path, data, ephemeral=ephemeral)
+
+    async def make_path(self, path: str) -> None:
+        """Create a persistent znode and its parents; one that exists is left alone."""
+        try:
+            await self.create_with_parents(path, "")
+        except KeeperException as error:
+            if error.code is not KeeperError.NodeExists:
+                raise
+
+    async def delete(self, path: str) -> bool:
+        """Delete a znode, whoever owns it (ZK-08); return whether there was one."""
+        try:
+            await self._retry(DeleteRequest(path=path))
+        except KeeperException as error:
+            if error.code is KeeperError.NoNode:
+                return False
+            raise
+        return True
+
+    async def write(self, path: str, data: str) -> None:
+        """Set a znode's data, making it persistent with its parents if it is missing."""
+        try:
+            await self._retry(SetDataRequest(path=path, data=data))
+        except KeeperException as error:
+            if error.code is not KeeperError.NoNode:
+                raise
+            try:
+                await self.create_with_parents(path, data)
+            except KeeperException as created:
+                if created.code is not KeeperError.NodeExists:
+                    raise
+                await self._retry(SetDataRequest(path=path, data=data))
+
+    async def read(self, path: str) -> GetDataResponse:
+        """Return a znode's data. Raises: KeeperException (NoNode)."""
+        request = GetDataRequest(path=path, watch=self._is_listened_to(path))
+        answer = await self._retry(request)
+        if not isinstance(answer, GetDataResponse):
+            raise SimulationError(f"getData answered {type(answer).__name__}")
+        return answer
+
+    async def children(self, path: str) -> tuple[str, ...]:
+        """Return a znode's children. Raises: KeeperException (NoNode)."""
+        request = GetChildrenRequest(path=path, watch=self._is_listened_to(path))
+        answer = await self._retry(request)
+        if not isinstance(answer, GetChildrenResponse):
+            raise SimulationError(f"getChildren answered {type(answer).__name__}")
+        return answer.children
+
+    async def exists(self, path: str) -> bool:
+        """Return whether there is a znode."""
+        try:
+            answer = await self._retry(ExistsRequest(path=path, watch=self._is_listened_to(path)))
+        except KeeperException as error:
+            if error.code is KeeperError.NoNode:
+                return False
+            raise
+        if not isinstance(answer, ExistsResponse):
+            raise SimulationError(f"exists answered {type(answer).__name__}")
+        return True
+
+    async def wait_until_connected(self) -> None:
+        """Wait for a connection, however long."""
+        wakeup = Wakeup(self._host)
+        while not self._handle.is_connected and not self._is_closed:
+            self._waiters.append(wakeup)
+            await wakeup.wait(None)
+
+    async def _retry(self, request: ZooKeeperRequest) -> ZooKeeperResponse:
+        """Carry out an operation, again and again until a server answers (ZK-23).
+
+        The session may be another one by then: what was begun in the old one is done in the new.
+        """
+        while True:
+            try:
+                return await self._handle.call(request)
+            except KeeperException as error:
+                if error.code not in _RETRIED or self._is_closed:
+                    raise
+            await self.wait_until_connected()
+
+    # -- listeners -------------------------------------------------------------------------------
+
+    async def subscribe_child_changes(self, path: str, listener: ChildListener) -> None:
+        """Call `listener` when the child list of `path` changes; costs two reads."""
+        self._child_listeners.setdefault(path, []).append(listener)
+        await self.exists(path)
+        try:
+            await self.children(path)
+        except KeeperException as error:
+            if error.code is not KeeperError.NoNode:
+                raise
+
+    async def subscribe_data_changes(self, path: str, listener: DataListener) -> None:
+        """Call `listener` when the data of `path` changes; costs one read."""
+        self._data_listeners.setdefault(path, []).append(listener)
+        await self.exists(path)
+
+    def unsubscribe_all(self) -> None:
+        """Forget every listener; events that are queued still reach theirs."""
+        self._child_listeners.clear()
+        self._data_listeners.clear()
+        self.on_new_session = None
+
+    def close(self, on_closed: Callable[[], None]) -> None:
+        """Close the session: its ephemerals vanish in one step (ZK-59)."""
+        self._is_closed = True
+        self._events.clear()
+        self._event_wakeup.set()
+        self._wake_waiters()
+        self._handle.close(on_closed)
+
+    def _is_listened_to(self, path: str) -> bool:
+        """Any read of a path with a listener leaves the watch again (ZK-22)."""
+        return bool(self._child_listeners.get(path) or self._data_listeners.get(path))
+
+    # -- the event thread ------------------------------------------------------------------------
+
+    def _open(self) -> ZooKeeperHandle:
+        return ZooKeeperHandle(
+            self._host,
+            self._servers,
+            self._session_timeout_ms,
+            on_state=self._state_changed,
+            on_event=self._event,
+        )
+
+    def _state_changed(self, state: KeeperState) -> None:
+        if state is KeeperState.SYNC_CONNECTED:
+            self._wake_waiters()
+        if state is KeeperState.EXPIRED and not self._is_closed:
+            # A new session first, then who re-registers, then everything as if it had changed.
+            self._handle = self._open()
+            if self.on_new_session is not None:
+                self._queue("new session", self.on_new_session)
+            self._fire_all()
+
+    def _wake_waiters(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            waiter.set()
+
+    def _event(self, event: WatcherEvent) -> None:
+        self.notifications += 1
+        if event.event_type in _CHILD_EVENTS:
+            self._fire_children(event.path)
+        if event.event_type in _DATA_EVENTS:
+            self._fire_data(event.path)
+
+    def _fire_all(self) -> None:
+        for path in self._child_listeners:
+            self._fire_children(path)
+        for path in self._data_listeners:
+            self._fire_data(path)
+
+    def _fire_children(self, path: str) -> None:
+        for listener in self._child_listeners.get(path, ()):
+
+            async def run(listener: ChildListener = listener) -> None:
+                await self.exists(path)
+                try:
+                    await self.children(path)
+                except KeeperException as error:
+                    if error.code is not KeeperError.NoNode:
+                        raise
+                await listener(path)
+
+            self._queue(f"children of {path} changed", run)
+
+    def _fire_data(self, path: str) -> None:
+        for listener in self._data_listeners.get(path, ()):
+
+            async def run(listener: DataListener = listener) -> None:
+                await self.exists(path)
+                await self.read(path)
+                await listener(path)
+
+            self._queue(f"data of {path} changed", run)
+
+    def _queue(self, what: str, run: Callable[[], Awaitable[None]]) -> None:
+        self._events.append((what, run))
+        self._event_wakeup.set()
+
+    async def _run_events(self) -> None:
+        while not self._is_closed:
+            if not self._events:
+                await self._event_wakeup.wait(None)
+                continue
+            what, run = self._events.popleft()
+            try:
+                await run()
+            except (KeeperException, ListenerFailed) as error:
+                self._host.log(f"Error handling event {what}: {error}")

@@ -1,0 +1,172 @@
+"""The tree of znodes: what every server holds, and what one transaction does to it.
+
+Owns data, versions and owners. It must not know who asks, nor who watches: `apply` returns the
+changes, and `watches` finds who hears of them. Source: ZooKeeper `DataTree`; ZK-01, ZK-08, ZK-12.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from protocol.messages.zookeeper import (
+    NO_SESSION,
+    NO_ZXID,
+    KeeperError,
+    SessionId,
+    Stat,
+    WatchType,
+    Zxid,
+)
+
+ROOT = "/"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a watch may fire on: a path, and what happened there."""
+
+    type: WatchType
+    path: str
+
+
+@dataclass(slots=True)
+class _Znode:
+    """A znode. `children` maps the names of its children to nothing, in the order of creation."""
+
+    data: str
+    czxid: Zxid
+    mzxid: Zxid
+    pzxid: Zxid
+    version: int = 0
+    cversion: int = 0
+    ephemeral_owner: SessionId = NO_SESSION
+    children: dict[str, None] = field(default_factory=dict)
+
+    def stat(self) -> Stat:
+        return Stat(
+            czxid=self.czxid,
+            mzxid=self.mzxid,
+            pzxid=self.pzxid,
+            version=self.version,
+            cversion=self.cversion,
+            ephemeral_owner=self.ephemeral_owner,
+        )
+
+
+class ZnodeTree:
+    """All znodes of one server, by path.
+
+    Invariant: the parent of every znode exists, names it once, and is not ephemeral.
+    Invariant: `ephemerals` lists exactly the znodes whose `ephemeral_owner` is that session.
+    """
+
+    def __init__(self, initial: Iterable[tuple[str, str]] = ()) -> None:
+        """Hold the root, and `initial` persistent znodes (path, data): parents come first."""
+        self._znodes = {ROOT: _Znode("", NO_ZXID, NO_ZXID, NO_ZXID)}
+        self._ephemerals: dict[SessionId, dict[str, None]] = {}
+        for path, data in initial:
+            self.create(path, data, NO_SESSION, NO_ZXID)
+
+    def __contains__(self, path: str) -> bool:
+        return path in self._znodes
+
+    def paths(self) -> tuple[str, ...]:
+        """Return every path, in the order of creation."""
+        return tuple(self._znodes)
+
+    def data(self, path: str) -> str:
+        """Return a znode's data. Raises: KeyError if there is none."""
+        return self._znodes[path].data
+
+    def stat(self, path: str) -> Stat | None:
+        """Return what is kept of a znode beside its data; None if there is none."""
+        znode = self._znodes.get(path)
+        return None if znode is None else znode.stat()
+
+    def children(self, path: str) -> tuple[str, ...]:
+        """Return the names of a znode's children, sorted. Raises: KeyError if there is no znode."""
+        return tuple(sorted(self._znodes[path].children))
+
+    def ephemerals(self, session_id: SessionId) -> tuple[str, ...]:
+        """Return the paths that a session's end removes, in the order of creation."""
+        return tuple(self._ephemerals.get(session_id, ()))
+
+    def owners(self) -> tuple[SessionId, ...]:
+        """Return the sessions that own a znode."""
+        return tuple(self._ephemerals)
+
+    def refusal(self, path: str) -> KeeperError:
+        """Return why `path` cannot be created; NONE if it can."""
+        if not is_path(path):
+            return KeeperError.BadArguments
+        parent = self._znodes.get(parent_of(path))
+        if parent is None:
+            return KeeperError.NoNode
+        if path in self._znodes:
+            return KeeperError.NodeExists
+        if parent.ephemeral_owner != NO_SESSION:
+            return KeeperError.NoChildrenForEphemerals
+        return KeeperError.NONE
+
+    # -- changes; whoever calls them has checked that they may be made ---------------------------
+
+    def create(self, path: str, data: str, owner: SessionId, zxid: Zxid) -> tuple[Change, ...]:
+        """Add a znode under an existing parent."""
+        parent_path = parent_of(path)
+        parent = self._znodes[parent_path]
+        self._znodes[path] = _Znode(data, zxid, zxid, zxid, ephemeral_owner=owner)
+        parent.children[name_of(path)] = None
+        parent.cversion += 1
+        parent.pzxid = zxid
+        if owner != NO_SESSION:
+            self._ephemerals.setdefault(owner, {})[path] = None
+        return (
+            Change(WatchType.NODE_CREATED, path),
+            Change(WatchType.NODE_CHILDREN_CHANGED, parent_path),
+        )
+
+    def delete(self, path: str, zxid: Zxid) -> tuple[Change, ...]:
+        """Remove a znode without children, whoever owns it (ZK-08)."""
+        parent_path = parent_of(path)
+        parent = self._znodes[parent_path]
+        znode = self._znodes.pop(path)
+        del parent.children[name_of(path)]
+        parent.cversion += 1
+        parent.pzxid = zxid
+        owned = self._ephemerals.get(znode.ephemeral_owner)
+        if owned is not None:
+            del owned[path]
+            if not owned:
+                del self._ephemerals[znode.ephemeral_owner]
+        return (
+            Change(WatchType.NODE_DELETED, path),
+            Change(WatchType.NODE_CHILDREN_CHANGED, parent_path),
+        )
+
+    def set_data(self, path: str, data: str, zxid: Zxid) -> tuple[Change, ...]:
+        """Replace a znode's data."""
+        znode = self._znodes[path]
+        znode.data = data
+        znode.version += 1
+        znode.mzxid = zxid
+        return (Change(WatchType.NODE_DATA_CHANGED, path),)
+
+    def end_session(self, session_id: SessionId, zxid: Zxid) -> tuple[Change, ...]:
+        """Remove all of a session's ephemerals in one step (ZK-12)."""
+        return tuple(
+            change for path in self.ephemerals(session_id) for change in self.delete(path, zxid)
+        )
+
+
+def is_path(path: str) -> bool:
+    """Return whether `path` is absolute, not the root, and has no empty part."""
+    return path.startswith("/") and path != ROOT and all(path[1:].split("/"))
+
+
+def parent_of(path: str) -> str:
+    """Return the path of the parent."""
+    return path.rpartition("/")[0] or ROOT
+
+
+def name_of(path: str) -> str:
+    """Return the last part of a path."""
+    return path.rpartition("/")[2]

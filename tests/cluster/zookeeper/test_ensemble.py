@@ -1,0 +1,430 @@
+"""An ensemble on its hosts: order, lag, sessions and connections, under faults."""
+
+import pytest
+
+from cluster.links.rules import Slow
+from cluster.zookeeper.client import KeeperException, KeeperState
+from protocol.ids import NodeName
+from protocol.messages.zookeeper import (
+    CreateRequest,
+    DeleteRequest,
+    ExistsRequest,
+    GetChildrenRequest,
+    GetChildrenResponse,
+    GetDataRequest,
+    GetDataResponse,
+    KeeperError,
+    SetDataRequest,
+    WatcherEvent,
+    WatchType,
+    ZooKeeperResponse,
+)
+from protocol.trace import TraceKind
+from tests.support.harness.ensemble import SECOND, Client, EnsembleRun, run_ensemble
+
+LAG_US = 400_000
+RECONNECT_US = 2 * SECOND
+"""A client's wait, and a try that may meet a server without a leader."""
+
+
+async def connected(lab: EnsembleRun, client: Client) -> None:
+    """Wait until a client is connected."""
+    for _ in range(200):
+        if client.handle.is_connected:
+            return
+        await lab.runtime.sleep(SECOND // 10)
+    raise AssertionError(client.states)
+
+
+async def children(client: Client, path: str, *, watch: bool = False) -> tuple[str, ...]:
+    """Read the children of a path."""
+    answer = await client.call(GetChildrenRequest(path=path, watch=watch))
+    assert isinstance(answer, GetChildrenResponse)
+    return answer.children
+
+
+def test_requests_of_a_session_are_carried_out_in_the_order_sent() -> None:
+    """Answers come in that order, and a read after an own write sees that write (ZK-04)."""
+
+    async def scenario(lab: EnsembleRun) -> None:
+        leader = await lab.leader()
+        follower = next(name for name in lab.servers if name != leader)
+        await lab.rule(Slow(delay_us=LAG_US), [leader], [follower])
+        client = lab.client(servers=[follower])
+        await connected(lab, client)
+        answers: list[ZooKeeperResponse | KeeperError] = []
+        for request in (
+            CreateRequest(path="/consumers/g", data="0"),
+            SetDataRequest(path="/consumers/g", data="1"),
+            GetDataRequest(path="/consumers/g"),
+        ):
+            client.handle.send(request, answers.append)
+        await lab.runtime.sleep(3 * LAG_US)
+        assert [type(answer).__name__ for answer in answers] == [
+            "CreateResponse",
+            "SetDataResponse",
+            "GetDataResponse",
+        ]
+        assert isinstance(answers[2], GetDataResponse)
+        assert answers[2].data == "1"
+
+    run_ensemble(scenario, 3)
+
+
+def test_read_of_a_lagging_follower_shows_what_it_has_applied() -> None:
+    """A read may lag behind the leader. Between two clients there is no guarantee (ZK-03, ZK-05).
+
+    A server answers the writer after applying the write itself, so the leader's client is told
+    long before the follower's could see it. (ZK-02)
+    """
+
+    async def scenario(lab: EnsembleRun) -> None:
+        leader = await lab.leader()
+        follower = next(name for name in lab.servers if name != leader)
+        writer, reader = lab.client(0, [leader]), lab.client(1, [follower])
+        await connected(lab, writer)
+        await connected(lab, reader)
+        assert await children(reader, "/consumers", watch=True) == ()
+        await lab.rule(Slow(delay_us=LAG_US), [leader], [follower])
+        began_us = lab.runtime.now_us()
+        await writer.call(CreateRequest(path="/consumers/g"))
+        assert lab.runtime.now_us() - began_us < LAG_US // 4
+        assert await children(writer, "/consumers") == ("g",)
+        assert await children(reader, "/consumers") == ()
+        assert reader.events == []
+        await lab.runtime.sleep(LAG_US + LAG_US // 4)
+        assert await children(reader, "/consumers") == ("g",)
+        # It fires on the server of its client, when that server applies the change. (ZK-17)
+        assert reader.events == [
+            WatcherEvent(event_type=WatchType.NODE_CHILDREN_CHANGED, path="/consumers")
+        ]
+
+    lab = run_ensemble(scenario, 3)
+    applied = [
+        row
+        for row in lab.of(TraceKind.ZOOKEEPER_TXN_APPLIED)
+        if "/consumers/g" in (row.detail or "")
+    ]
+    times = sorted(row.time_us for row in applied)
+    assert len(times) == 3
+    assert LAG_US <= times[-1] - times[0] <= LAG_US * 5 // 4
+
+
+def test_event_is_delivered_before_any_answer_that_shows_the_change() -> None:
+    """On one connection the event comes first (ZK-19)."""
+
+    async def scenario(lab: EnsembleRun) -> None:
+        watcher, writer = lab.client(0), lab.client(1)
+        await connected(lab, watcher)
+        await connected(lab, writer)
+        heard: list[object] = []
+        watcher.handle._on_event = heard.append
+        await children(watcher, "/consumers", watch=True)
+        writer.handle.send(CreateRequest(path="/consumers/g"), lambda _answer: None)
+
+        def read_again(answer: ZooKeeperResponse | KeeperError) -> None:
+            assert isinstance(answer, GetChildrenResponse)
+            heard.append(answer.children)
+            if not answer.children:
+                watcher.handle.send(GetChildrenRequest(path="/consumers"), read_again)
+
+        watcher.handle.send(GetChildrenRequest(path="/consumers"), read_again)
+        await lab.runtime.sleep(SECOND // 10)
+        shown = heard.index(("g",))
+        assert any(isinstance(each, WatcherEvent) for each in heard[:shown])
+
+    for seed in range(5):
+        run_ensemble(scenario, seed=seed)
+
+
+def test_client_never_goes_back_in_time_when_it_changes_servers() -> None:
+    """A server that has applied less refuses the session (ZK-05)."""
+    lag_us = SECOND * 3 // 2
+    refused = 0
+    for seed in range(4):
+
+        async def scenario(lab: EnsembleRun) -> None:
+            leader = await lab.leader()
+            follower = next(name for name in lab.servers if name != leader)
+            client, writer = lab.client(0, [leader, follower]), lab.client(1, [leader])
+            await connected(lab, client)
+            await connected(lab, writer)
+            await lab.rule(Slow(delay_us=lag_us), [leader], [follower])
+            seen = -1
+            for index in range(12):
+                await writer.call(CreateRequest(path=f"/consumers/{index:02}"))
+                if client.handle.is_connected:
+                    shown = len(await children(client, "/consumers"))
+                    assert shown >= seen
+                    seen = shown
+                await lab.runtime.reset_links([NodeName("client-0")], lab.servers)
+                await lab.runtime.sleep(SECOND * 5 // 4)
+            await connected(lab, client)
+
+        lab = run_ensemble(scenario, 3, seed=seed)
+        tries = [
+            row
+            for row in lab.of(TraceKind.REQUEST_SENT)
+            if row.node == "client-0" and row.api == "Connect"
+        ]
+        successes = [
+            row
+            for row in lab.of(TraceKind.ZOOKEEPER_CLIENT_STATE)
+            if row.node == "client-0" and "SyncConnected" in (row.detail or "")
+        ]
+        refused += len(tries) - len(successes)
+    assert refused > 4
+
+
+def test_session_outlives_its_connection_and_its_server() -> None:
+    """A session is an object of the ensemble, not of a TCP connection; ephemerals stay (ZK-09)."""
+
+    async def scenario(lab: EnsembleRun) -> None:
+        leader = await lab.leader()
+        server, other = [name for name in lab.servers if name != leader]
+        client, witness = lab.client(0, [server, other]), lab.client(1, [leader])
+        await connected(lab, client)
+        await connected(lab, witness)
+        session_id = client.handle.session_id
+        await client.call(CreateRequest(path="/consumers/mine", ephemeral=True))
+        await lab.runtime.crash(server)
+        await lab.runtime.sleep(RECONNECT_US)
+        await lab.runtime.sleep(15 * SECOND)
+        assert client.handle.is_connected
+        assert client.handle.session_id == session_id
+        assert await children(witness, "/consumers") == ("mine",)
+        assert KeeperState.EXPIRED not in client.states
+
+    run_ensemble(scenario, 3)
+
+
+def test_killed_client_is_noticed_four_to_eight_seconds_after_its_death() -> None:
+    """A closed socket (kill -9) shortens nothing: the session lives until its deadline (ZK-11).
+
+    A killed process is noticed 4 to 8 s after its death. (ZK-10)
+    """
+    for seed, wait_us in enumerate(range(0, 2 * SECOND, SECOND // 4)):
+
+        async def scenario(lab: EnsembleRun, wait_us: int = wait_us) -> None:
+            client, witness = lab.client(0), lab.client(1)
+            await connected(lab, client)
+            await connected(lab, witness)
+            await client.call(CreateRequest(path="/consumers/mine", ephemeral=True))
+            await children(witness, "/consumers", watch=True)
+            await lab.runtime.sleep(4 * SECOND + wait_us)
+            died_us = lab.runtime.now_us()
+            await lab.runtime.crash(NodeName("client-0"))
+            await lab.runtime.sleep(4 * SECOND - SECOND // 100)
+            assert witness.events == []
+            await lab.runtime.sleep(4 * SECOND + SECOND // 50)
+            assert await children(witness, "/consumers") == ()
+            (expired,) = lab.of(TraceKind.ZOOKEEPER_SESSION_EXPIRED)
+            assert 4 * SECOND <= expired.time_us - died_us <= 8 * SECOND
+            assert len(witness.events) == 1
+
+        run_ensemble(scenario, seed=seed)
+
+
+def test_clean_close_ends_the_session_at_once() -> None:
+    """A clean `close` ends it at once (ZK-11)."""
+
+    async def scenario(lab: EnsembleRun) -> None:
+        client, witness = lab.client(0), lab.client(1)
+        await connected(lab, client)
+        await client.call(CreateRequest(path="/consumers/mine", ephemeral=True))
+        closed: list[bool] = []
+        client.handle.close(lambda: closed.append(True))
+        await lab.runtime.sleep(SECOND // 100)
+        assert closed == [True]
+        assert await children(witness, "/consumers") == ()
+
+    run_ensemble(scenario)
+
+
+def test_client_that_is_cut_off_learns_of_its_expiry_from_a_server_alone() -> None:
+    """A client cut off for an hour stays Disconnected; it is never told Expired (ZK-13).
+
+    Three moments: the last packet heard, the end of the session, the old owner hears it. (ZK-14)
+    """
+
+    async def scenario(lab: EnsembleRun) -> None:
+        client, witness = lab.client(0), lab.client(1)
+        await connected(lab, client)
+        await connected(lab, witness)
+        await client.call(CreateRequest(path="/consumers/mine", ephemeral=True))
+        await lab.cut(["client-0"], lab.servers)
+        await lab.runtime.sleep(9 * SECOND)
+        assert await children(witness, "/consumers") == ()
+        await lab.runtime.sleep(3_600 * SECOND)
+        assert client.states == [KeeperState.SYNC_CONNECTED, KeeperState.DISCONNECTED]
+        await lab.heal()
+        await lab.runtime.sleep(RECONNECT_US)
+        assert client.states[2:] == [KeeperState.EXPIRED]
+        with pytest.raises(KeeperException, match="SessionExpired"):
+            await client.call(ExistsRequest(path="/consumers"))
+
+    run_ensemble(scenario)
+
+
+def test_loss_of_the_connection_fails_everything_in_flight_and_may_have_been_applied() -> None:
+    """The client cannot know whether a write was applied (ZK-15)."""
+
+    async def scenario(lab: EnsembleRun) -> None:
+        client, witness = lab.client(0), lab.client(1)
+        await connected(lab, client)
+        await connected(lab, witness)
+        # Requests arrive, answers do not.
+        await lab.rule(Slow(delay_us=30 * SECOND), lab.servers, ["client-0"])
+        outcomes: list[ZooKeeperResponse | KeeperError] = []
+        client.handle.send(CreateRequest(path="/consumers/g"), outcomes.append)
+        client.handle.send(CreateRequest(path="/consumers/h"), outcomes.append)
+        await lab.runtime.sleep(5 * SECOND)
+        assert outcomes == [KeeperError.ConnectionLoss, KeeperError.ConnectionLoss]
+        assert await children(witness, "/consumers") == ("g", "h")
+
+    run_ensemble(scenario)
+
+
+def test_silent_connection_is_dropped_after_two_thirds_of_the_timeout() -> None:
+    """It drops a silent connection after 4 s, and sleeps a random time below 1 s (ZK-13)."""
+
+    async def scenario(lab: EnsembleRun) -> None:
+        leader = await lab.leader()
+        server, other = [name for name in lab.servers if name != leader]
+        client = lab.client(0, [server, other])
+        await connected(lab, client)
+        first = next(
+            row.peer for row in lab.of(TraceKind.ZOOKEEPER_CLIENT_STATE) if row.node == "client-0"
+        )
+        await lab.runtime.pause(NodeName(str(first)))
+        await lab.runtime.sleep(6 * SECOND)
+        assert client.states[-1] is KeeperState.SYNC_CONNECTED
+        await lab.runtime.resume(NodeName(str(first)))
+
+    lab = run_ensemble(scenario, 3)
+    changes = [row for row in lab.of(TraceKind.ZOOKEEPER_CLIENT_STATE) if row.node == "client-0"]
+    first, lost, again = changes[:3]
+    assert 4 * SECOND <= lost.time_us - first.time_us <= 6 * SECOND + SECOND // 10
+    assert again.time_us - lost.time_us <= SECOND + SECOND // 10
+    assert again.peer != first.peer
+
+
+def test_watches_are_left_again_at_a_reconnection_and_missed_changes_fire_at_once() -> None:
+    """After a reconnect the client re-registers its watches with the last zxid seen (ZK-20)."""
+
+    async def scenario(lab: EnsembleRun) -> None:
+        client, writer = lab.client(0), lab.client(1)
+        await connected(lab, client)
+        await connected(lab, writer)
+        await children(client, "/consumers", watch=True)
+        await client.call(GetDataRequest(path="/brokers", watch=True))
+        await lab.cut(["client-0"], lab.servers)
+        await lab.runtime.reset_links([NodeName("client-0")], lab.servers)
+        await writer.call(CreateRequest(path="/consumers/g"))
+        await lab.heal()
+        await lab.runtime.sleep(RECONNECT_US)
+        assert client.events == [
+            WatcherEvent(event_type=WatchType.NODE_CHILDREN_CHANGED, path="/consumers")
+        ]
+        await writer.call(SetDataRequest(path="/brokers", data="changed"))
+        await lab.runtime.sleep(SECOND // 10)
+        assert client.events[1:] == [
+            WatcherEvent(event_type=WatchType.NODE_DATA_CHANGED, path="/brokers")
+        ]
+
+    run_ensemble(scenario)
+
+
+def test_new_leader_gives_every_session_a_whole_timeout() -> None:
+    """No server answers for a while, then all sessions get a fresh deadline (section 14)."""
+
+    async def scenario(lab: EnsembleRun) -> None:
+        leader = await lab.leader()
+        survivors = [name for name in lab.servers if name != leader]
+        client = lab.client(0, survivors)
+        await connected(lab, client)
+        await client.call(CreateRequest(path="/consumers/mine", ephemeral=True))
+        died_us = lab.runtime.now_us()
+        await lab.runtime.crash(NodeName("client-0"))
+        await lab.runtime.sleep(3 * SECOND)
+        await lab.runtime.crash(leader)
+        await lab.serving(2)
+        leads_us = lab.runtime.now_us()
+        witness = lab.client(1, survivors)
+        await connected(lab, witness)
+        await lab.runtime.sleep(leads_us + 6 * SECOND - SECOND // 5 - lab.runtime.now_us())
+        assert await children(witness, "/consumers") == ("mine",)
+        await lab.runtime.sleep(3 * SECOND)
+        assert await children(witness, "/consumers") == ()
+        assert lab.runtime.now_us() - died_us > 8 * SECOND
+
+    run_ensemble(scenario, 3)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_write_that_was_answered_survives_the_loss_of_power_of_its_leader(seed: int) -> None:
+    """It is committed when a majority has logged it (ZK-02)."""
+
+    async def scenario(lab: EnsembleRun) -> None:
+        leader = await lab.leader()
+        client = lab.client(0)
+        await connected(lab, client)
+        written = 0
+        for index in range(20):
+            try:
+                await client.call(CreateRequest(path=f"/consumers/{index:02}"))
+            except KeeperException:
+                break
+            written += 1
+            if index == 7 + seed:
+                await lab.runtime.power_loss(leader)
+        assert written >= 8
+        await lab.serving(2)
+        await lab.runtime.restart(leader)
+        await lab.serving(3)
+        for name in lab.servers:
+            reader = lab.client(1, [name])
+            await connected(lab, reader)
+            assert len(await children(reader, "/consumers")) >= written
+
+    run_ensemble(scenario, 3, seed=seed)
+
+
+def test_leader_without_a_majority_answers_no_write_and_steps_down() -> None:
+    """A write is committed when a majority has logged it (ZK-02)."""
+
+    async def scenario(lab: EnsembleRun) -> None:
+        leader = await lab.leader()
+        others = [name for name in lab.servers if name != leader]
+        client, other = lab.client(0, [leader]), lab.client(1, others)
+        await connected(lab, client)
+        await connected(lab, other)
+        await lab.cut([leader], others)
+        outcomes: list[ZooKeeperResponse | KeeperError] = []
+        client.handle.send(CreateRequest(path="/consumers/lost"), outcomes.append)
+        await lab.runtime.sleep(3 * SECOND)
+        assert outcomes == []
+        await lab.runtime.sleep(17 * SECOND)
+        assert outcomes == [KeeperError.ConnectionLoss]
+        await connected(lab, other)
+        await other.call(CreateRequest(path="/consumers/kept"))
+        await lab.heal()
+        await lab.serving(3)
+        late = lab.client(2, [leader])
+        await connected(lab, late)
+        assert await children(late, "/consumers") == ("kept",)
+
+    run_ensemble(scenario, 3)
+
+
+def test_delete_of_another_session_is_carried_out() -> None:
+    """`delete` does not ask who owns an ephemeral node (ZK-08)."""
+
+    async def scenario(lab: EnsembleRun) -> None:
+        owner, other = lab.client(0), lab.client(1)
+        await connected(lab, owner)
+        await owner.call(CreateRequest(path="/consumers/mine", ephemeral=True))
+        await other.call(DeleteRequest(path="/consumers/mine"))
+        assert await children(owner, "/consumers") == ()
+
+    run_ensemble(scenario)

@@ -1,0 +1,53 @@
+"""Deadlines of sessions at the leader."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cluster.zookeeper.sessions import SessionTracker
+from protocol.messages.zookeeper import SessionId
+
+TICK_US = 2_000_000
+TIMEOUT_US = 6_000_000
+SESSION = SessionId(7)
+
+
+@pytest.mark.parametrize(
+    ("heard_us", "deadline_us"),
+    [(0, 8_000_000), (1, 8_000_000), (1_999_999, 8_000_000), (2_000_000, 10_000_000)],
+)
+def test_session_ends_at_a_whole_tick_six_to_eight_seconds_after_it_was_heard(
+    heard_us: int, deadline_us: int
+) -> None:
+    """The deadline is `(floor((lastHeard + timeout) / tick) + 1) * tick` (ZK-10)."""
+    tracker = SessionTracker(TICK_US)
+    tracker.add(SESSION, TIMEOUT_US, heard_us)
+
+    assert tracker.next_deadline_us() == deadline_us
+    assert tracker.expired(deadline_us - 1) == ()
+    assert tracker.expired(deadline_us) == (SESSION,)
+    assert tracker.next_deadline_us() is None
+
+
+@given(st.lists(st.integers(0, 20_000_000), min_size=1))
+def test_deadline_never_falls_and_is_always_a_whole_tick(heard_us: list[int]) -> None:
+    """Touches that come late (from a follower) take nothing away."""
+    tracker = SessionTracker(TICK_US)
+    tracker.add(SESSION, TIMEOUT_US, 0)
+    last = 0
+    for now_us in heard_us:
+        tracker.touch(SESSION, now_us)
+        (deadline_us,) = tracker.deadlines()
+        assert deadline_us >= last
+        assert deadline_us % TICK_US == 0
+        last = deadline_us
+    assert last == ((max(0, *heard_us) + TIMEOUT_US) // TICK_US + 1) * TICK_US
+
+
+def test_session_that_is_over_is_not_touched() -> None:
+    """Expiry: the session is gone for good (ZK-15)."""
+    tracker = SessionTracker(TICK_US)
+    tracker.add(SESSION, TIMEOUT_US, 0)
+    tracker.remove(SESSION)
+
+    assert not tracker.touch(SESSION, 1)

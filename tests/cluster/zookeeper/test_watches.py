@@ -1,0 +1,93 @@
+"""Watches of one server: which fire, for whom, and which are left again."""
+
+from cluster.host.incoming_request import AcceptedConnection
+from cluster.zookeeper.watches import WatchTable
+from cluster.zookeeper.znodes import Change, ZnodeTree
+from protocol.ids import NodeName
+from protocol.messages.zookeeper import (
+    NO_SESSION,
+    SetWatchesRequest,
+    WatcherEvent,
+    WatchType,
+    Zxid,
+)
+
+A = AcceptedConnection(NodeName("a"), 0)
+B = AcceptedConnection(NodeName("b"), 0)
+
+
+def test_watch_is_one_shot_and_left_twice_counts_once() -> None:
+    """It is one-shot and belongs to (session's connection, path) as a set (ZK-16)."""
+    watches = WatchTable()
+    watches.leave_data_watch(A, "/t")
+    watches.leave_data_watch(A, "/t")
+    watches.leave_data_watch(B, "/t")
+    change = Change(WatchType.NODE_DATA_CHANGED, "/t")
+
+    event = WatcherEvent(event_type=WatchType.NODE_DATA_CHANGED, path="/t")
+    assert watches.fire([change]) == [(A, event), (B, event)]
+    assert watches.fire([change]) == []
+
+
+def test_exists_watch_fires_on_the_creation_and_a_child_watch_on_the_child_list() -> None:
+    """exists/getData: create, data change, delete; getChildren: child list, delete (ZK-16)."""
+    watches = WatchTable()
+    watches.leave_data_watch(A, "/ids/c")
+    watches.leave_child_watch(B, "/ids")
+    tree = ZnodeTree([("/ids", "")])
+
+    fired = watches.fire(tree.create("/ids/c", "", NO_SESSION, Zxid(1)))
+
+    assert fired == [
+        (A, WatcherEvent(event_type=WatchType.NODE_CREATED, path="/ids/c")),
+        (B, WatcherEvent(event_type=WatchType.NODE_CHILDREN_CHANGED, path="/ids")),
+    ]
+
+
+def test_deletion_fires_both_kinds_as_one_event_a_connection() -> None:
+    """A connection that has left both kinds on a znode hears of its end once (ZK-16)."""
+    watches = WatchTable()
+    watches.leave_data_watch(A, "/ids")
+    watches.leave_child_watch(A, "/ids")
+
+    fired = watches.fire([Change(WatchType.NODE_DELETED, "/ids")])
+
+    assert fired == [(A, WatcherEvent(event_type=WatchType.NODE_DELETED, path="/ids"))]
+    assert len(watches) == 0
+
+
+def test_watches_of_a_connection_go_with_it() -> None:
+    """It belongs to (session's connection, path) (ZK-16)."""
+    watches = WatchTable()
+    watches.leave_data_watch(A, "/ids")
+    watches.leave_child_watch(A, "/ids")
+    watches.leave_child_watch(B, "/ids")
+
+    watches.forget(A)
+
+    assert len(watches) == 1
+
+
+def test_watch_that_is_left_again_fires_at_once_if_its_path_has_changed_since() -> None:
+    """The server fires at once those whose path has changed since (ZK-20)."""
+    tree = ZnodeTree([("/ids", ""), ("/t", ""), ("/quiet", "")])
+    tree.set_data("/t", "new", Zxid(5))
+    tree.create("/ids/c", "", NO_SESSION, Zxid(6))
+    watches = WatchTable()
+    request = SetWatchesRequest(
+        relative_zxid=Zxid(4),
+        data_watches=("/t", "/quiet", "/gone"),
+        exist_watches=("/ids/c", "/not-yet"),
+        child_watches=("/ids", "/quiet"),
+    )
+
+    fired = [event for _connection, event in watches.set_again(A, request, tree)]
+
+    assert fired == [
+        WatcherEvent(event_type=WatchType.NODE_DATA_CHANGED, path="/t"),
+        WatcherEvent(event_type=WatchType.NODE_DELETED, path="/gone"),
+        WatcherEvent(event_type=WatchType.NODE_CREATED, path="/ids/c"),
+        WatcherEvent(event_type=WatchType.NODE_CHILDREN_CHANGED, path="/ids"),
+    ]
+    # What has not changed is watched again: the data of two paths, the children of one.
+    assert len(watches) == 3

@@ -1,0 +1,177 @@
+"""The layer over the sessions: retries, listeners, and the next session after an expiry."""
+
+import pytest
+
+from cluster.zookeeper.client import KeeperException
+from cluster.zookeeper.zk_client import ListenerFailed
+from protocol.api import Api
+from protocol.ids import NodeName, zookeeper_name
+from protocol.trace import TraceKind
+from tests.support.harness.ensemble import SECOND, EnsembleRun, run_ensemble
+
+
+def requests_of(lab: EnsembleRun, node: str, after_us: int = 0) -> list[str]:
+    """Return the operations that a node has sent, pings and handshakes aside."""
+    quiet = (Api.PING.label, Api.CONNECT.label)
+    return [
+        str(row.api)
+        for row in lab.of(TraceKind.REQUEST_SENT)
+        if row.node == node and row.time_us > after_us and row.api not in quiet
+    ]
+
+
+def test_notification_costs_two_reads_before_the_program_hears_of_it() -> None:
+    """For each child event zkclient does `exists(path)` and `getChildren(path)` first (ZK-22)."""
+
+    async def scenario(lab: EnsembleRun) -> None:
+        watcher, writer = lab.zk_client(0), lab.zk_client(1)
+        sent_when_heard: list[list[str]] = []
+
+        async def listener(_path: str) -> None:
+            sent_when_heard.append(requests_of(lab, "client-0", began_us))
+
+        await watcher.subscribe_child_changes("/consumers", listener)
+        assert requests_of(lab, "client-0") == ["Exists", "GetChildren"]
+        began_us = lab.runtime.now_us()
+        for name in ("g", "h"):
+            await writer.create(f"/consumers/{name}", "")
+            await lab.runtime.sleep(SECOND // 10)
+        # The two reads have left the watch again, so the second change is heard too.
+        assert sent_when_heard == [["Exists", "GetChildren"], ["Exists", "GetChildren"] * 2]
+        assert watcher.notifications == 2
+
+    run_ensemble(scenario)
+
+
+def test_data_event_costs_two_reads_too_and_subscribing_costs_one() -> None:
+    """For a data event `exists(path, watch)` and `getData(path, watch)` (ZK-22)."""
+
+    async def scenario(lab: EnsembleRun) -> None:
+        watcher, writer = lab.zk_client(0), lab.zk_client(1)
+        heard: list[str] = []
+
+        async def listener(path: str) -> None:
+            heard.append(path)
+
+        await watcher.subscribe_data_changes("/brokers", listener)
+        await writer.write("/brokers", "new")
+        await lab.runtime.sleep(SECOND // 10)
+        assert requests_of(lab, "client-0") == ["Exists", "Exists", "GetData"]
+        assert heard == ["/brokers"]
+
+    run_ensemble(scenario)
+
+
+def test_listeners_run_one_after_the_other_and_an_exception_is_dropped() -> None:
+    """One ZkEventThread runs all listeners one after the other (ZK-21)."""
+
+    async def scenario(lab: EnsembleRun) -> None:
+        watcher, writer = lab.zk_client(0), lab.zk_client(1)
+        story: list[str] = []
+
+        async def slow(path: str) -> None:
+            story.append(f"{path} begins")
+            await lab.runtime.sleep(SECOND)
+            story.append(f"{path} ends")
+            raise ListenerFailed("too bad")
+
+        for path in ("/consumers", "/brokers/topics"):
+            await watcher.subscribe_child_changes(path, slow)
+        for path in ("/consumers/g", "/brokers/topics/t"):
+            await writer.create(path, "")
+        await lab.runtime.sleep(3 * SECOND)
+        assert story == [
+            "/consumers begins",
+            "/consumers ends",
+            "/brokers/topics begins",
+            "/brokers/topics ends",
+        ]
+
+    run_ensemble(scenario)
+
+
+def test_operation_that_meets_a_loss_is_tried_again_when_there_is_a_connection() -> None:
+    """An operation that meets ConnectionLoss waits for a connection and is tried again (ZK-23)."""
+
+    async def scenario(lab: EnsembleRun) -> None:
+        client = lab.zk_client(0)
+        await client.wait_until_connected()
+        await lab.runtime.crash(zookeeper_name(1))
+        done: list[int] = []
+
+        async def write() -> None:
+            await client.write("/consumers/g", "1")
+            done.append(lab.runtime.now_us())
+
+        lab.hosts[NodeName("client-0")].spawn(write(), name="write")
+        await lab.runtime.sleep(20 * SECOND)
+        assert done == []
+        began_us = lab.runtime.now_us()
+        await lab.runtime.restart(zookeeper_name(1))
+        await lab.runtime.sleep(2 * SECOND)
+        assert began_us < done[0] < began_us + 2 * SECOND
+
+    run_ensemble(scenario)
+
+
+def test_operation_begun_in_one_session_is_carried_out_in_the_next() -> None:
+    """The retry may run in the next session: it deletes the claim of another (ZK-23, ZK-74)."""
+
+    async def scenario(lab: EnsembleRun) -> None:
+        late, other = lab.zk_client(0), lab.zk_client(1)
+        await late.create("/consumers/owner", "late", ephemeral=True)
+        first_session = late.session_id
+        await lab.cut(["client-0"], lab.servers)
+
+        async def release() -> None:
+            await late.delete("/consumers/owner")
+
+        lab.hosts[NodeName("client-0")].spawn(release(), name="release")
+        await lab.runtime.sleep(10 * SECOND)
+        await other.create("/consumers/owner", "other", ephemeral=True)
+        await lab.heal()
+        await lab.runtime.sleep(3 * SECOND)
+        assert late.session_id != first_session
+        assert not await other.exists("/consumers/owner")
+
+    run_ensemble(scenario)
+
+
+def test_expiry_opens_a_new_session_and_fires_everything_as_if_it_had_changed() -> None:
+    """It queues handleNewSession, and then all child and data listeners (ZK-24)."""
+
+    async def scenario(lab: EnsembleRun) -> None:
+        client = lab.zk_client(0)
+        heard: list[str] = []
+
+        async def listener(path: str) -> None:
+            heard.append(path)
+
+        async def new_session() -> None:
+            heard.append("new session")
+
+        client.on_new_session = new_session
+        await client.subscribe_child_changes("/consumers", listener)
+        await client.subscribe_data_changes("/brokers", listener)
+        await lab.cut(["client-0"], lab.servers)
+        await lab.runtime.sleep(10 * SECOND)
+        await lab.heal()
+        await lab.runtime.sleep(3 * SECOND)
+        assert heard == ["new session", "/consumers", "/brokers"]
+
+    run_ensemble(scenario)
+
+
+def test_write_makes_the_znode_and_its_parents() -> None:
+    """First time: NoNode, then create (section 7, R3)."""
+
+    async def scenario(lab: EnsembleRun) -> None:
+        client = lab.zk_client(0)
+        await client.write("/consumers/g/offsets/t/0", "5")
+        assert (await client.read("/consumers/g/offsets/t/0")).data == "5"
+        await client.write("/consumers/g/offsets/t/0", "6")
+        assert (await client.read("/consumers/g/offsets/t/0")).data == "6"
+        with pytest.raises(KeeperException, match="NodeExists"):
+            await client.create("/consumers/g", "")
+
+    run_ensemble(scenario)

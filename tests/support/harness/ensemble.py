@@ -1,0 +1,177 @@
+"""An ensemble in virtual time, and clients of it on hosts of their own.
+
+Owns the cluster (servers of ZooKeeper, no broker that anybody asks) and what its clients heard.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+
+from cluster.host.host import Host
+from cluster.links.rules import Cut, LinkEffect, LinkRule, Selector
+from cluster.node_factory import Node, build_node
+from cluster.spec import ClusterSpec, NodeSpec, ProducerSpec, ZooKeeperSpec
+from cluster.virtual.runtime import VirtualRuntime
+from cluster.zookeeper.client import KeeperState, ZooKeeperHandle
+from cluster.zookeeper.zk_client import ZkClient
+from protocol.ids import NodeName, zookeeper_name
+from protocol.messages.zookeeper import WatcherEvent, ZooKeeperRequest, ZooKeeperResponse
+from protocol.trace import TraceKind, TraceRow
+
+SESSION_TIMEOUT_MS = 6_000
+SECOND = 1_000_000
+CLIENTS = 3
+
+
+class _IdleNode:
+    """A node that only lends its host."""
+
+    def start(self) -> None:
+        """Do nothing."""
+
+    def shut_down(self, on_done: Callable[[], None]) -> None:
+        """Be done."""
+        on_done()
+
+    def report(self, status: object) -> None:
+        """Say nothing."""
+
+
+@dataclass
+class Client:
+    """A session, and what it has heard: states and events, in order."""
+
+    handle: ZooKeeperHandle
+    states: list[KeeperState] = field(default_factory=list)
+    events: list[WatcherEvent] = field(default_factory=list)
+
+    async def call(self, request: ZooKeeperRequest) -> ZooKeeperResponse:
+        """Carry out one request."""
+        return await self.handle.call(request)
+
+
+class EnsembleRun:
+    """An ensemble of `servers` servers and hosts `client-0`, `client-1`, ... for its clients."""
+
+    def __init__(self, servers: int = 1, *, seed: int = 1) -> None:
+        self.rows: list[TraceRow] = []
+        self.hosts: dict[NodeName, Host] = {}
+        self.servers = tuple(zookeeper_name(index) for index in range(1, servers + 1))
+        spec = ClusterSpec(
+            controllers=(),
+            brokers=(),
+            topics=(),
+            producers=tuple(
+                ProducerSpec(name=NodeName(f"client-{index}"), topic="t", records_per_second=1)
+                for index in range(CLIENTS)
+            ),
+            zookeepers=tuple(ZooKeeperSpec(server_id=index) for index in range(1, servers + 1)),
+        )
+        self.runtime = VirtualRuntime(
+            spec,
+            seed=seed,
+            run_id="ensemble",
+            observers=[self.rows.append],
+            build=self._build,
+            invariants_every=1,
+        )
+
+    def run(self, scenario: Callable[["EnsembleRun"], Awaitable[None]]) -> None:
+        """Start the ensemble, carry out `scenario`, stop; no node may have failed."""
+
+        async def main() -> None:
+            await self.runtime.start()
+            await self.serving()
+            await scenario(self)
+            await self.runtime.stop()
+
+        self.runtime.run(main())
+        assert self.runtime.failures() == ()
+
+    async def serving(self, count: int | None = None) -> None:
+        """Wait until `count` servers (all) serve clients."""
+        wanted = len(self.servers) if count is None else count
+        for _ in range(600):
+            status = await self.runtime.status()
+            if sum(each.is_serving for each in status.zookeepers.values()) >= wanted:
+                return
+            await self.runtime.sleep(SECOND // 10)
+        raise AssertionError(f"no {wanted} servers serve: {status.zookeepers}")
+
+    async def leader(self) -> NodeName:
+        """Return the server that leads and serves."""
+        status = await self.runtime.status()
+        (leader,) = (
+            name
+            for name, server in status.zookeepers.items()
+            if server.state == "LEADING" and server.is_serving
+        )
+        return leader
+
+    def client(self, index: int = 0, servers: Sequence[NodeName] = ()) -> Client:
+        """Return a new session of host `index`, which knows `servers` (all)."""
+        states: list[KeeperState] = []
+        events: list[WatcherEvent] = []
+        handle = ZooKeeperHandle(
+            self.hosts[NodeName(f"client-{index}")],
+            servers or self.servers,
+            SESSION_TIMEOUT_MS,
+            on_state=states.append,
+            on_event=events.append,
+        )
+        return Client(handle, states, events)
+
+    def zk_client(self, index: int = 0, servers: Sequence[NodeName] = ()) -> ZkClient:
+        """Return a new ZkClient of host `index`."""
+        host = self.hosts[NodeName(f"client-{index}")]
+        return ZkClient(host, servers or self.servers, SESSION_TIMEOUT_MS)
+
+    async def cut(self, sources: Sequence[str], destinations: Sequence[str]) -> None:
+        """Cut both ways between two sets of nodes; replaces every other rule."""
+        await self.rule(Cut(), sources, destinations, both_ways=True)
+
+    async def rule(
+        self,
+        effect: LinkEffect,
+        sources: Sequence[str],
+        destinations: Sequence[str],
+        *,
+        both_ways: bool = False,
+    ) -> None:
+        """Put one rule in force; replaces every other rule."""
+        ways = [(sources, destinations)] + ([(destinations, sources)] if both_ways else [])
+        await self.runtime.set_link_rules(
+            [
+                LinkRule(
+                    rule_id=f"rule-{number}",
+                    selector=Selector(
+                        sources=tuple(NodeName(name) for name in from_),
+                        destinations=tuple(NodeName(name) for name in to),
+                    ),
+                    effect=effect,
+                )
+                for number, (from_, to) in enumerate(ways)
+            ]
+        )
+
+    async def heal(self) -> None:
+        """Withdraw every rule."""
+        await self.runtime.set_link_rules([])
+
+    def of(self, kind: TraceKind) -> list[TraceRow]:
+        """Return the rows of a kind."""
+        return [row for row in self.rows if row.kind == kind]
+
+    def _build(self, spec: NodeSpec, cluster: ClusterSpec, host: Host) -> Node:
+        if isinstance(spec, ProducerSpec):
+            self.hosts[host.name] = host
+            return _IdleNode()
+        return build_node(spec, cluster, host)
+
+
+def run_ensemble(
+    scenario: Callable[[EnsembleRun], Awaitable[None]], servers: int = 1, *, seed: int = 1
+) -> EnsembleRun:
+    """Run `scenario` on a new ensemble, and return it with its rows."""
+    run = EnsembleRun(servers, seed=seed)
+    run.run(scenario)
+    return run
