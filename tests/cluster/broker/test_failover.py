@@ -16,7 +16,6 @@ PARTITION = partition_for(GROUP, 3)
 """Of __consumer_offsets; broker PARTITION leads it first, the next one in the ring then."""
 OLD = PARTITION
 NEW = (PARTITION + 1) % 3
-OTHER = (PARTITION + 2) % 3
 
 
 def moved(status: ClusterStatus) -> bool:
@@ -36,46 +35,6 @@ def test_killed_broker_is_fenced_between_session_minus_heartbeat_and_session(see
         return lab.events(TraceKind.BROKER_FENCED)[0].time_us - killed_us
 
     assert 7_000_000 <= BrokerLab(broker_cluster(), seed=seed).run(story) <= 9_500_000
-
-
-def test_coordinator_moves_with_what_was_acknowledged() -> None:
-    """FO-04: a commit that was acknowledged is what the new coordinator has loaded."""
-
-    async def story(lab: BrokerLab) -> None:
-        answer = await lab.client.commit(OLD, GROUP, 41)
-        assert answer.topics[0].partitions[0].error_code is ErrorCode.NONE
-        await lab.kill(OLD)
-        await lab.until(moved)
-        await lab.seconds(0.5)
-        status = await lab.runtime.status()
-        assert [group.coordinator for group in status.groups[GROUP]] == [NEW]
-        (completed,) = [
-            row for row in lab.events(TraceKind.LOAD_COMPLETED) if row.leader_epoch == 1
-        ]
-        assert completed.node == f"broker-{NEW}"
-        assert completed.detail is not None
-        assert '"groups":1,"records":1' in completed.detail
-        answer = await lab.client.commit(NEW, GROUP, 42)
-        assert answer.topics[0].partitions[0].error_code is ErrorCode.NONE
-
-    BrokerLab(broker_cluster()).run(story)
-
-
-def test_discovery_names_the_dead_coordinator_until_it_is_fenced() -> None:
-    """MEASURED_FAILOVER 2: every other broker's metadata still names it, then the new one."""
-
-    async def story(lab: BrokerLab) -> None:
-        await lab.kill(OLD)
-        await lab.seconds(5)
-        stale = await lab.client.find_coordinator(OTHER, GROUP)
-        assert (stale.error_code, stale.node_id) == (ErrorCode.NONE, OLD)
-        assert (stale.host, stale.port) == (f"broker-{OLD}", 9092)
-        await lab.until(moved)
-        await lab.seconds(0.02)
-        named = await lab.client.find_coordinator(OTHER, GROUP)
-        assert named.node_id == NEW
-
-    BrokerLab(broker_cluster()).run(story)
 
 
 def test_new_coordinator_is_named_before_it_serves() -> None:
@@ -140,26 +99,6 @@ def test_large_log_makes_the_load_longer_while_the_broker_goes_on_heartbeating()
         return completed.time_us - started.time_us
 
     assert 60_000 <= BrokerLab(broker_cluster(preload=(spec,))).run(story) <= 1_000_000
-
-
-def test_returning_coordinator_follows_and_does_not_serve_its_old_groups() -> None:
-    """Its groups were loaded elsewhere: NOT_COORDINATOR, and nobody answers for both."""
-
-    async def story(lab: BrokerLab) -> None:
-        await lab.client.commit(OLD, GROUP, 1)
-        await lab.kill(OLD)
-        await lab.until(moved)
-        await lab.restart(OLD)
-        await lab.until(
-            lambda status: set(status.partitions[offsets_partition(PARTITION)].isr) == {0, 1, 2}
-        )
-        await lab.seconds(1)
-        answer = await lab.client.commit(OLD, GROUP, 2)
-        assert answer.topics[0].partitions[0].error_code is ErrorCode.NOT_COORDINATOR
-        status = await lab.runtime.status()
-        assert [group.coordinator for group in status.groups[GROUP]] == [NEW]
-
-    BrokerLab(broker_cluster()).run(story)
 
 
 def _of_epoch_1(rows: list[TraceRow]) -> list[TraceRow]:

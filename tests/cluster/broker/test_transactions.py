@@ -1,12 +1,10 @@
 """Transactions over three brokers: markers, verification, crashes of either coordinator."""
 
 import msgspec
-import pytest
 
 from cluster.client.admin.orders import move_leader
 from cluster.host.connection_purposes import TRANSACTION_MARKERS, TRANSACTION_VERIFICATION
 from cluster.links.rules import Clog, Cut, LinkRule, Selector
-from cluster.runtime import ClusterStatus
 from cluster.spec import PreloadSpec
 from protocol.errors import ErrorCode
 from protocol.ids import BrokerId, NodeName, broker_name, offsets_partition, transaction_partition
@@ -37,40 +35,10 @@ def producer(lab: BrokerLab) -> TransactionalClient:
     return TransactionalClient(lab, TX)
 
 
-def state_moved(status: ClusterStatus) -> bool:
-    """Whether another broker leads the partition of the transactional id."""
-    return status.partitions[transaction_partition(STATE)].leader == NEXT_TC
-
-
-def group_moved(status: ClusterStatus) -> bool:
-    """Whether another broker leads the group's partition."""
-    return status.partitions[offsets_partition(OFFSETS)].leader == NEXT_GC
-
-
 def between_brokers(rule_id: str, purpose: str, effect: Cut | Clog, *sources: NodeName) -> LinkRule:
     """Return a rule about connections of one purpose, from `sources` to every other broker."""
     selector = Selector(sources=sources or BROKERS, destinations=BROKERS, purposes=(purpose,))
     return LinkRule(rule_id=rule_id, selector=selector, effect=effect)
-
-
-@pytest.mark.parametrize(("is_commit", "offset"), [(True, 41), (False, -1)])
-def test_transaction_over_two_coordinators_counts_as_it_ends(is_commit: bool, offset: int) -> None:
-    """GC-101, GC-102 through the brokers: verification, decision, marker, completion."""
-
-    async def story(lab: BrokerLab) -> None:
-        tx = producer(lab)
-        named = await tx.coordinator(NEXT_GC)
-        assert (named.error_code, named.node_id) == (NONE, TC)
-        await tx.init(TC)
-        assert await tx.add_offsets(TC, GROUP) is NONE
-        assert await tx.commit_offset(GC, GROUP, 41) is NONE
-        pending = await fetched(lab, GC, GROUP)
-        assert not isinstance(pending, ErrorCode)
-        assert pending.error_code is ErrorCode.UNSTABLE_OFFSET_COMMIT
-        assert await tx.end(TC, is_commit=is_commit) is NONE
-        assert await stable_offset(lab, GC, GROUP) == offset
-
-    BrokerLab(transactional_cluster()).run(story)
 
 
 def test_transaction_through_the_codec_leaves_the_same_trace() -> None:
@@ -90,63 +58,6 @@ def test_transaction_through_the_codec_leaves_the_same_trace() -> None:
     by_reference.run(story)
     copied.run(story)
     assert copied.rows == by_reference.rows
-
-
-def test_commit_that_was_never_added_to_the_transaction_is_refused() -> None:
-    """The recording txn-unverified, with the coordinators apart."""
-
-    async def story(lab: BrokerLab) -> None:
-        tx = producer(lab)
-        await tx.init(TC)
-        refused = await tx.commit_offset(GC, GROUP, 41)
-        assert refused is ErrorCode.TRANSACTION_ABORTABLE
-        assert await stable_offset(lab, GC, GROUP) == -1
-
-    BrokerLab(transactional_cluster()).run(story)
-
-
-def test_commit_is_told_to_wait_while_the_transaction_coordinator_cannot_be_asked() -> None:
-    """GC-162: NETWORK_EXCEPTION becomes COORDINATOR_LOAD_IN_PROGRESS, which clients retry."""
-
-    async def story(lab: BrokerLab) -> None:
-        tx = producer(lab)
-        await tx.init(TC)
-        await tx.add_offsets(TC, GROUP)
-        await lab.kill(TC)
-        error = await tx.commit_offset(GC, GROUP, 41)
-        assert error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        await lab.until(state_moved)
-        await lab.seconds(0.5)
-        assert await tx.commit_offset(GC, GROUP, 41) is NONE
-        assert await tx.end(NEXT_TC) is NONE
-        assert await stable_offset(lab, GC, GROUP) == 41
-
-    BrokerLab(transactional_cluster()).run(story)
-
-
-@pytest.mark.parametrize(("is_commit", "offset"), [(True, 41), (False, -1)])
-def test_decision_survives_the_transaction_coordinator(is_commit: bool, offset: int) -> None:
-    """It dies when the producer has its answer and no partition its marker: the next goes on."""
-
-    async def story(lab: BrokerLab) -> None:
-        tx = producer(lab)
-        await tx.init(TC)
-        await tx.add_offsets(TC, GROUP)
-        await tx.commit_offset(GC, GROUP, 41)
-        await lab.runtime.set_link_rules(
-            (between_brokers("markers", TRANSACTION_MARKERS, Cut(), broker_name(TC)),)
-        )
-        assert await tx.end(TC, is_commit=is_commit) is NONE
-        await lab.seconds(1)
-        pending = await fetched(lab, GC, GROUP)
-        assert not isinstance(pending, ErrorCode)
-        assert pending.error_code is ErrorCode.UNSTABLE_OFFSET_COMMIT
-        await lab.kill(TC)
-        await lab.runtime.set_link_rules(())
-        await lab.until(state_moved)
-        assert await stable_offset(lab, GC, GROUP) == offset
-
-    BrokerLab(transactional_cluster()).run(story)
 
 
 def test_marker_of_a_replaced_transaction_coordinator_is_refused() -> None:
@@ -173,41 +84,6 @@ def test_marker_of_a_replaced_transaction_coordinator_is_refused() -> None:
         assert pending.error_code is ErrorCode.UNSTABLE_OFFSET_COMMIT
         assert await tx.end(NEXT_TC) is NONE
         assert await stable_offset(lab, GC, GROUP) == 42
-
-    BrokerLab(transactional_cluster()).run(story)
-
-
-def test_marker_follows_the_group_to_its_new_coordinator() -> None:
-    """FO-08: the group's broker dies with the transaction open; the marker waits for a leader."""
-
-    async def story(lab: BrokerLab) -> None:
-        tx = producer(lab)
-        await tx.init(TC)
-        await tx.add_offsets(TC, GROUP)
-        await tx.commit_offset(GC, GROUP, 41)
-        await lab.kill(GC)
-        assert await tx.end(TC) is NONE
-        await lab.until(group_moved)
-        assert await stable_offset(lab, NEXT_GC, GROUP) == 41
-
-    BrokerLab(transactional_cluster()).run(story)
-
-
-def test_both_coordinators_on_one_broker_survive_its_crash() -> None:
-    """It answered the producer and died: nothing that it promised is lost."""
-    both = next(name for name in ("a", "b", "c", "d") if partition_for(name, 3) == STATE)
-
-    async def story(lab: BrokerLab) -> None:
-        tx = producer(lab)
-        await tx.init(TC)
-        await tx.add_offsets(TC, both)
-        assert await tx.commit_offset(TC, both, 41) is NONE
-        assert await tx.end(TC) is NONE
-        await lab.kill(TC)
-        await lab.until(state_moved)
-        assert await stable_offset(lab, NEXT_TC, both) == 41
-        await tx.init(NEXT_TC)
-        assert tx.epoch == 1
 
     BrokerLab(transactional_cluster()).run(story)
 

@@ -231,9 +231,7 @@ class BrokerLab:
         """Start the cluster, wait until every broker leads, tell `story`, and stop."""
 
         async def main() -> T:
-            await self.runtime.start()
-            await self.until(self._has_started)
-            await self.seconds(1)
+            await self.start()
             try:
                 return await story(self)
             finally:
@@ -242,6 +240,12 @@ class BrokerLab:
         result = self.runtime.run(main())
         assert self.runtime.failures() == ()
         return result
+
+    async def start(self) -> None:
+        """Start the cluster and wait until every broker leads."""
+        await self.runtime.start()
+        await self.until(self._has_started)
+        await self.seconds(1)
 
     async def seconds(self, duration_s: float) -> None:
         """Let time pass."""

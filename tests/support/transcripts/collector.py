@@ -26,6 +26,9 @@ class Player(Protocol):
     def play(self, commands: tuple[str, ...]) -> list[str]:
         """Carry out the commands of a step and return what came of them."""
 
+    def close(self) -> None:
+        """Stop what plays; check what is left."""
+
 
 class TranscriptDiffers(Exception):
     """A story goes otherwise than it is written."""
@@ -55,8 +58,11 @@ class TranscriptItem(pytest.Item):
         Raises: TranscriptDiffers.
         """
         player = new_player(self._told)
-        player.play(self._told.scene)
-        played = self._story.played(player.play)
+        try:
+            player.play(self._told.scene)
+            played = self._story.played(player.play)
+        finally:
+            player.close()
         if played == self._story:
             return
         if self.config.getoption("--rewrite"):

@@ -8,84 +8,43 @@ with `given` prints the state alone that its commands lead to: another story sho
 
 from collections.abc import Callable, Iterator
 from textwrap import wrap
+from typing import TypeVar
 
 import msgspec
 
 from coordinator.coordinator import LoadIgnored
 from coordinator.states import GroupState
 from protocol.config import BrokerConfig, Guards, JavaSwitches
-from protocol.effects import Append, Result
 from protocol.errors import ErrorCode
-from protocol.ids import AppendId, TopicPartition
-from tests.support.harness.coordinator_harness import EPOCH_US, CoordinatorHarness
+from protocol.ids import TopicPartition
+from tests.support.harness.coordinator_harness import EPOCH_US
 from tests.support.harness.kafka_bench import KafkaBench
 from tests.support.transcripts.group_requests import read_request
 from tests.support.transcripts.printing import (
     INDENT,
     WIDTH,
-    append_lines,
     group_lines,
     group_name,
-    message_lines,
-    trace_text,
     value_text,
 )
+from tests.support.transcripts.printing_coordinator import PrintingBench, PrintingCoordinator
 from tests.support.transcripts.words import Command, UnknownWord, read_command, read_partition
 
+ConfigT = TypeVar("ConfigT", bound=msgspec.Struct)
 NEW_CLIENT_ID = "client"
 GIVEN = "given"
 """Begins a step of which only the state counts that it leads to."""
-
-
-class _Printing(CoordinatorHarness):
-    """Keeps a line of everything that it carries out."""
-
-    def __init__(self, **settings: object) -> None:
-        self.lines: list[str] = []
-        self._printed_us = EPOCH_US
-        self._offsets_of: dict[AppendId, int] = {}
-        super().__init__(**settings)  # type: ignore[arg-type]  # those of the class beside it
-
-    def _carry_out(self, result: Result) -> None:
-        if self.now_us != self._printed_us:
-            self._printed_us = self.now_us
-            self.lines.append(f"@{(self.now_us - EPOCH_US) / 1_000:g}")
-        super()._carry_out(result)
-        for reply in result.replies:
-            name = type(reply.response).__name__.removesuffix("Response")
-            self.lines += message_lines(f"#{reply.request_id} {name}", reply.response)
-        for asked in result.verifications:
-            self.lines.append(f"verify {asked.transactional_id} in {asked.partition}: {asked}")
-        for append in result.appends:
-            self.lines += append_lines(append, self._offsets_of.get(append.append_id))
-            if append in self.held and append.append_id in self._offsets_of:
-                self.lines.append(f"{INDENT}above the high watermark")
-        self.lines += [trace_text(event) for event in result.trace]
-
-    def _write(self, append: Append) -> int:
-        offset = super()._write(append)
-        self._offsets_of[append.append_id] = offset
-        return offset
-
-    def take_lines(self) -> list[str]:
-        """Return the lines since the last call."""
-        lines, self.lines = self.lines, []
-        return lines
-
-
-class _PrintingBench(_Printing, KafkaBench):
-    """The bench of Kafka's tests, which says what it does."""
 
 
 class CoordinatorPlayer:
     """One story: a coordinator, and how it looked when it was last printed."""
 
     def __init__(self) -> None:
-        self._h: _Printing = _Printing()
+        self._h: PrintingCoordinator = PrintingCoordinator()
         self._groups: dict[str, dict[str, str]] = {}
         self._timers: list[str] = []
         self._partitions: list[str] = []
-        self._begin(_Printing())
+        self._begin(PrintingCoordinator())
 
     def play(self, commands: tuple[str, ...]) -> list[str]:
         """Carry out the commands of a step and return what came of them.
@@ -98,6 +57,11 @@ class CoordinatorPlayer:
             return self._changes()
         return [text for line in commands for text in (*self._carry_out(line), *self._changes())]
 
+    def close(self) -> None:
+        """Check the coordinator, as after every input."""
+        if self._h.checks_invariants:
+            self._h.coordinator.check_invariants()
+
     def _carry_out(self, line: str) -> list[str]:
         command = read_command(line)
         own = OWN_COMMANDS.get(command.name)
@@ -105,7 +69,7 @@ class CoordinatorPlayer:
         command.check_all_taken()
         return lines
 
-    def _begin(self, harness: _Printing) -> None:
+    def _begin(self, harness: PrintingCoordinator) -> None:
         self._h = harness
         self._h.take_lines()
         self._groups, self._timers, self._partitions = {}, [], []
@@ -125,21 +89,17 @@ class CoordinatorPlayer:
 
     def _coordinator(self, command: Command) -> list[str]:
         if command.words == ["kafka_bench"]:
-            self._begin(_PrintingBench())
+            self._begin(PrintingBench())
             return []
         owned = command.parts("owned")
         partitions = command.number("partitions", 1)
         values = {"group.initial.rebalance.delay.ms": "0", **command.settings}
-        settings = [
-            msgspec.convert(_known(kind, values), kind, strict=False)
-            for kind in (BrokerConfig, Guards, JavaSwitches)
-        ]
         command.settings = values
         self._begin(
-            _Printing(
-                config=settings[0],
-                guards=settings[1],
-                java=settings[2],
+            PrintingCoordinator(
+                config=take_settings(BrokerConfig, values),
+                guards=take_settings(Guards, values),
+                java=take_settings(JavaSwitches, values),
                 num_partitions=partitions,
                 owned=tuple(int(each) for each in owned or ["0"] if each != "-"),
             )
@@ -238,7 +198,7 @@ class CoordinatorPlayer:
     def _crash(self, _command: Command) -> list[str]:
         """Go on with another broker, which has loaded what this one wrote."""
         crashed = self._h
-        self._h = _Printing(
+        self._h = PrintingCoordinator(
             config=crashed.config,
             guards=crashed.guards,
             java=crashed.java,
@@ -344,10 +304,11 @@ def _changed_lines(before: dict[str, str], now: dict[str, str]) -> list[str]:
     return [own if line == own else INDENT + line for line in (*changed, *gone)]
 
 
-def _known(kind: type[msgspec.Struct], settings: dict[str, str]) -> dict[str, str]:
-    """Take the settings that a kind of configuration has."""
+def take_settings(kind: type[ConfigT], settings: dict[str, str]) -> ConfigT:
+    """Take the settings that a kind of configuration has, under Kafka's names."""
     names = [field.encode_name for field in msgspec.structs.fields(kind)]
-    return {name: settings.pop(name) for name in names if name in settings}
+    known = {name: settings.pop(name) for name in names if name in settings}
+    return msgspec.convert(known, kind, strict=False)
 
 
 def _error(command: Command) -> ErrorCode:

@@ -1,9 +1,5 @@
 """What the API layer and the append path do around the coordinator (BEHAVIOUR 2.0, 2.1, 5.3)."""
 
-import msgspec
-
-from cluster.broker.control.metadata_cache import ERROR_MESSAGES
-from protocol.config import Guards
 from protocol.errors import ErrorCode
 from protocol.ids import CONSUMER_OFFSETS
 from protocol.messages.consumer_group import (
@@ -12,22 +8,13 @@ from protocol.messages.consumer_group import (
 )
 from protocol.messages.controller import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from protocol.messages.discovery import (
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
     MetadataRequest,
     MetadataResponse,
 )
 from protocol.messages.group import SyncGroupRequest, SyncGroupResponse
-from protocol.messages.group_admin import (
-    OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
-    OffsetDeleteResponse,
-)
 from protocol.partitioner import partition_for
 from protocol.trace import TraceKind
 from tests.support.harness.brokers import ORDERS, BrokerLab, broker_cluster
-from tests.support.harness.controllers import NO_BALANCING
 
 GROUP = "group"
 COORDINATOR = partition_for(GROUP, 3)
@@ -51,34 +38,6 @@ def test_commit_is_acknowledged_when_the_high_watermark_passed_it() -> None:
         assert completed.detail == '{"epoch_start_offset":0,"isr":[2,0,1],"records":1}'
 
     BrokerLab(broker_cluster()).run(story)
-
-
-def test_commit_that_no_follower_takes_times_out_after_five_seconds() -> None:
-    """offsets.commit.timeout.ms: the record stays in the log, the answer is indefinite."""
-
-    async def story(lab: BrokerLab) -> None:
-        for broker_id in FOLLOWERS:
-            await lab.kill(broker_id)
-        begun_us = lab.runtime.now_us()
-        answer = await lab.client.commit(COORDINATOR, GROUP, 7)
-        assert answer.topics[0].partitions[0].error_code is ErrorCode.REQUEST_TIMED_OUT
-        assert 5_000_000 <= lab.runtime.now_us() - begun_us <= 5_010_000
-        (completed,) = lab.events(TraceKind.APPEND_COMPLETED)
-        assert (completed.error, completed.offset) == ("REQUEST_TIMED_OUT", 0)
-
-    BrokerLab(broker_cluster()).run(story)
-
-
-def test_commit_without_the_high_watermark_gate_is_acknowledged_by_the_leader_alone() -> None:
-    """What the guard prevents: an acknowledged commit that only one broker has."""
-
-    async def story(lab: BrokerLab) -> None:
-        for broker_id in FOLLOWERS:
-            await lab.kill(broker_id)
-        answer = await lab.client.commit(COORDINATOR, GROUP, 7)
-        assert answer.topics[0].partitions[0].error_code is ErrorCode.NONE
-
-    BrokerLab(broker_cluster(guards=Guards(high_watermark_gate=False))).run(story)
 
 
 def test_commit_of_an_unknown_partition_is_refused_alone() -> None:
@@ -120,30 +79,6 @@ def test_sync_group_without_protocol_names_is_inconsistent_since_version_5() -> 
     BrokerLab(broker_cluster()).run(story)
 
 
-def test_find_coordinator_checks_come_in_kafkas_order() -> None:
-    """BEHAVIOUR 2.1 and 0.1: key types first, then the topic of that type."""
-
-    async def story(lab: BrokerLab) -> None:
-        for key_type, version, error in (
-            (0, 6, ErrorCode.NONE),
-            (1, 6, ErrorCode.COORDINATOR_NOT_AVAILABLE),
-            (2, 5, ErrorCode.INVALID_REQUEST),
-            (2, 6, ErrorCode.COORDINATOR_NOT_AVAILABLE),
-            (3, 6, ErrorCode.INVALID_REQUEST),
-        ):
-            answer = await lab.client.call(
-                0,
-                FindCoordinatorRequest(key_type=key_type, coordinator_keys=(GROUP,)),
-                api_version=version,
-            )
-            assert isinstance(answer, FindCoordinatorResponse)
-            assert answer.coordinators[0].error_code is error, key_type
-        named = await lab.client.find_coordinator(0, GROUP)
-        assert (named.node_id, named.host) == (COORDINATOR, f"broker-{COORDINATOR}")
-
-    BrokerLab(broker_cluster()).run(story)
-
-
 def test_metadata_names_live_brokers_and_leaders() -> None:
     """What a client starts from; a fenced broker is not told to anybody."""
 
@@ -180,21 +115,6 @@ def test_broker_is_not_the_controller() -> None:
     BrokerLab(broker_cluster()).run(story)
 
 
-def test_broker_that_loses_the_controller_goes_on_serving() -> None:
-    """BEHAVIOUR 6.2: it leads by its last image for as long as it lives, and so do the others."""
-
-    async def story(lab: BrokerLab) -> None:
-        await lab.runtime.crash(lab.controller)
-        await lab.seconds(30)
-        answer = await lab.client.commit(COORDINATOR, GROUP, 7)
-        assert answer.topics[0].partitions[0].error_code is ErrorCode.NONE
-        await lab.runtime.restart(lab.controller)
-        await lab.seconds(20)
-        assert lab.events(TraceKind.BROKER_FENCED) == []
-
-    BrokerLab(broker_cluster()).run(story)
-
-
 def test_commit_record_carries_the_wall_clock() -> None:
     """BEHAVIOUR 5.1: timestamps are CreateTime; retention counts from them after a failover."""
 
@@ -206,79 +126,6 @@ def test_commit_record_carries_the_wall_clock() -> None:
         assert now_ms - 1_000 < batch.max_timestamp_ms <= now_ms
 
     BrokerLab(broker_cluster()).run(story)
-
-
-def test_offset_delete_answers_what_does_not_exist_before_the_rest() -> None:
-    """BEHAVIOUR 2.0, 2.9: recording `offset-delete-consumer`; an error of the group stays alone."""
-
-    def request(group_id: str, *partitions: int) -> OffsetDeleteRequest:
-        return OffsetDeleteRequest(
-            group_id=group_id,
-            topics=(
-                OffsetDeleteRequestTopic(
-                    name=ORDERS,
-                    partitions=tuple(
-                        OffsetDeleteRequestPartition(partition_index=index) for index in partitions
-                    ),
-                ),
-            ),
-        )
-
-    async def story(lab: BrokerLab) -> None:
-        await lab.client.commit(COORDINATOR, GROUP, 7)
-        answer = await lab.client.call(COORDINATOR, request(GROUP, 0, 9))
-        assert isinstance(answer, OffsetDeleteResponse)
-        (topic,) = answer.topics
-        assert [(p.partition_index, p.error_code) for p in topic.partitions] == [
-            (9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-            (0, ErrorCode.NONE),
-        ]
-        gone = await lab.client.call(COORDINATOR, request(GROUP, 0, 9))
-        assert gone == OffsetDeleteResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND)
-        elsewhere = await lab.client.call(FOLLOWERS[0], request(GROUP, 8))
-        assert isinstance(elsewhere, OffsetDeleteResponse)
-        assert elsewhere.error_code is ErrorCode.NONE, "nothing was left to ask the coordinator"
-
-    BrokerLab(broker_cluster()).run(story)
-
-
-def test_find_coordinator_has_kafkas_message_below_version_4() -> None:
-    """Recordings `find-versions` and `find-key-types`."""
-
-    async def story(lab: BrokerLab) -> None:
-        for key_type, version, message in (
-            (0, 3, "NONE"),
-            (0, 4, ""),
-            (1, 3, "The coordinator is not available."),
-            (1, 4, ""),
-            (2, 5, ""),
-            (3, 6, ERROR_MESSAGES[ErrorCode.INVALID_REQUEST]),
-        ):
-            answer = await lab.client.call(
-                COORDINATOR,
-                FindCoordinatorRequest(key_type=key_type, coordinator_keys=(GROUP,)),
-                api_version=version,
-            )
-            assert isinstance(answer, FindCoordinatorResponse)
-            assert answer.coordinators[0].error_message == message
-
-    BrokerLab(broker_cluster()).run(story)
-
-
-def test_offsets_expire_while_a_broker_runs() -> None:
-    """offsets.retention.check.interval.ms: the broker asks its coordinator again and again."""
-    config = msgspec.structs.replace(
-        NO_BALANCING, offsets_retention_minutes=1, offsets_retention_check_interval_ms=10_000
-    )
-
-    async def story(lab: BrokerLab) -> None:
-        await lab.client.commit(COORDINATOR, GROUP, 7)
-        await lab.seconds(45)
-        assert GROUP in (await lab.runtime.status()).groups
-        await lab.seconds(30)
-        assert GROUP not in (await lab.runtime.status()).groups
-
-    BrokerLab(broker_cluster(config=config)).run(story)
 
 
 def test_consumer_group_heartbeat_is_refused_while_the_protocol_is_off() -> None:

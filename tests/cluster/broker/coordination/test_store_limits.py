@@ -13,10 +13,6 @@ from protocol.config import BrokerConfig, JavaSwitches
 from protocol.effects import Append, AppendCompleted
 from protocol.errors import ErrorCode
 from protocol.ids import AppendId, BrokerId, TopicPartition, offsets_partition
-from protocol.messages.group import (
-    JoinGroupResponse,
-    SyncGroupResponse,
-)
 from protocol.messages.offset import OffsetCommitResponse, OffsetFetchResponse
 from protocol.partitioner import partition_for
 from protocol.records.batch import Record
@@ -31,10 +27,8 @@ from protocol.records.offsets import (
 from protocol.trace import TraceKind
 from tests.support.builders.requests import (
     GROUP,
-    join_group,
     offset_commit,
     offset_fetch,
-    sync_group,
 )
 from tests.support.harness.brokers import ORDERS, BrokerLab, broker_cluster
 from tests.support.harness.controllers import NO_BALANCING
@@ -48,30 +42,6 @@ def small_messages() -> BrokerConfig:
     return msgspec.structs.replace(
         NO_BALANCING, message_max_bytes=500, group_initial_rebalance_delay_ms=0
     )
-
-
-def test_group_metadata_that_is_too_large_fails_the_rebalance() -> None:
-    """MM-34 on a real log: MESSAGE_TOO_LARGE becomes UNKNOWN_SERVER_ERROR, and it starts over."""
-
-    async def story(lab: BrokerLab) -> None:
-        first = await lab.client.call(COORDINATOR, join_group())
-        assert isinstance(first, JoinGroupResponse)
-        joined = await lab.client.call(COORDINATOR, join_group(first.member_id))
-        assert isinstance(joined, JoinGroupResponse)
-        assert joined.generation_id == 1
-        large = sync_group(first.member_id, 1, {first.member_id: b"x" * 600})
-        synced = await lab.client.call(COORDINATOR, large)
-        assert isinstance(synced, SyncGroupResponse)
-        assert synced.error_code is ErrorCode.UNKNOWN_SERVER_ERROR
-        again = await lab.client.call(COORDINATOR, join_group(first.member_id))
-        assert isinstance(again, JoinGroupResponse)
-        assert again.generation_id == 2
-        small = sync_group(first.member_id, 2, {first.member_id: b"x"})
-        synced = await lab.client.call(COORDINATOR, small)
-        assert isinstance(synced, SyncGroupResponse)
-        assert (synced.error_code, synced.assignment) == (ErrorCode.NONE, b"x")
-
-    BrokerLab(broker_cluster(config=small_messages())).run(story)
 
 
 def test_commit_that_is_too_large_is_refused_as_a_whole() -> None:

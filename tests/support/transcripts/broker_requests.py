@@ -1,0 +1,89 @@
+"""Commands of a transcript that are requests of clients to one broker."""
+
+from collections.abc import Callable
+
+from partition_log.batches import build_batch
+from protocol.api import AnyRequest
+from protocol.messages.admin import DeleteTopicsRequest
+from protocol.messages.discovery import FindCoordinatorRequest, MetadataRequest
+from protocol.messages.log import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from protocol.records.batch import Record
+from tests.support.transcripts.group_requests import read_request
+from tests.support.transcripts.words import Command, read_bytes, read_partition
+
+
+def read_broker_request(command: Command) -> AnyRequest:
+    """Return the request that a command stands for; `version` is left to take.
+
+    Raises: UnknownWord if it is none.
+    """
+    read = READERS.get(command.name)
+    return read_request(command) if read is None else read(command)
+
+
+def _produce(command: Command) -> AnyRequest:
+    """`produce orders-0 'a' 'b'`: one batch."""
+    partition = read_partition(command.words[0])
+    batch = build_batch(tuple(Record(None, read_bytes(word)) for word in command.words[1:]))
+    data = PartitionProduceData(index=partition.partition, records=batch)
+    return ProduceRequest(
+        acks=command.number("acks", -1),
+        timeout_ms=command.number("timeout", 10_000),
+        topic_data=(TopicProduceData(name=partition.topic, partition_data=(data,)),),
+    )
+
+
+def _read(command: Command) -> AnyRequest:
+    """`read orders-0 5`: a consumer's Fetch."""
+    partition = read_partition(command.words[0])
+    offset = int(command.words[1]) if len(command.words) > 1 else 0
+    position = FetchPartition(partition=partition.partition, fetch_offset=offset)
+    return FetchRequest(
+        max_wait_ms=command.number("max_wait", 0),
+        min_bytes=command.number("min_bytes", 1),
+        topics=(FetchTopic(topic=partition.topic, partitions=(position,)),),
+    )
+
+
+def _find_coordinator(command: Command) -> AnyRequest:
+    return FindCoordinatorRequest(
+        key_type=command.number("type", 0), coordinator_keys=tuple(command.words)
+    )
+
+
+def _list_offsets(command: Command) -> AnyRequest:
+    """`list_offsets orders-0 -2`: the first offset; -1: the last."""
+    partition = read_partition(command.words[0])
+    asked = ListOffsetsPartition(
+        partition_index=partition.partition, timestamp=int(command.words[1])
+    )
+    return ListOffsetsRequest(topics=(ListOffsetsTopic(name=partition.topic, partitions=(asked,)),))
+
+
+def _metadata(command: Command) -> AnyRequest:
+    return MetadataRequest(topics=tuple(command.words) or None)
+
+
+def _delete_topics(command: Command) -> AnyRequest:
+    return DeleteTopicsRequest(topic_names=tuple(command.words))
+
+
+READERS: dict[str, Callable[[Command], AnyRequest]] = {
+    "produce": _produce,
+    "read": _read,
+    "find_coordinator": _find_coordinator,
+    "list_offsets": _list_offsets,
+    "metadata": _metadata,
+    "delete_topics": _delete_topics,
+}
+"""Requests by the name of their command, beside those of groups."""

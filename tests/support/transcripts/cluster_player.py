@@ -1,0 +1,372 @@
+"""Plays the stories of a small cluster in virtual time: three brokers, a controller, a client.
+
+A command prints the trace rows that tell of leaders, logs and groups, each with its time; what the
+client was answered, and after how long; the nodes, partitions and groups that changed. Times are
+seconds since the story began, to a tenth: what takes less is not the subject of a transcript.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any
+
+import msgspec
+
+from cluster.client.admin.orders import TopicDeletionFailed, delete_topics, move_leader
+from cluster.host.host import Disconnected, RequestTimedOut
+from cluster.links.rules import Cut, LinkRule, Selector
+from cluster.runtime import ClusterStatus
+from cluster.spec import ClusterSpec, PreloadSpec
+from protocol.api import AnyRequest
+from protocol.config import BrokerConfig, Guards, JavaSwitches
+from protocol.errors import ErrorCode
+from protocol.ids import BrokerId, NodeName, broker_name
+from protocol.trace import TraceKind, TraceRow
+from tests.support.harness.brokers import SECOND_US, BrokerLab, broker_cluster
+from tests.support.harness.transactional_client import (
+    TransactionalClient,
+    stable_offset,
+    transactional_cluster,
+)
+from tests.support.transcripts.broker_requests import read_broker_request
+from tests.support.transcripts.coordinator_player import take_settings
+from tests.support.transcripts.printing import message_lines
+from tests.support.transcripts.words import Command, UnknownWord, read_command, read_partition
+
+ROWS_LEFT_OUT = frozenset(
+    {
+        TraceKind.REQUEST_SENT,
+        TraceKind.REQUEST_RECEIVED,
+        TraceKind.RESPONSE_SENT,
+        TraceKind.RESPONSE_RECEIVED,
+        TraceKind.REQUEST_FAILED,
+        TraceKind.METRICS,
+        TraceKind.ISR_CHANGED,
+        TraceKind.APPEND_STARTED,
+        TraceKind.HIGH_WATERMARK,
+        TraceKind.UNLOAD_SCHEDULED,
+        TraceKind.LOAD_SCHEDULED,
+        TraceKind.SESSION_RESTARTED,
+    }
+)
+"""Each request, each offset, each ISR (the state has it): a story would be lost among them."""
+COLUMNS = ("peer", "group", "member", "partition", "generation", "leader_epoch", "offset")
+AT_MOST_S = 30
+
+
+class ClusterPlayer:
+    """One story: a cluster, and how it looked when it was last printed."""
+
+    def __init__(self) -> None:
+        self._lab = BrokerLab(broker_cluster())
+        self._is_started = False
+        self._began_us = 0
+        self._rows_printed = 0
+        self._status: dict[str, str] = {}
+        self._rules: list[LinkRule] = []
+        self._answers: list[str] = []
+        self._sent = 0
+        self._producers: dict[str, TransactionalClient] = {}
+
+    def play(self, commands: tuple[str, ...]) -> list[str]:
+        """Carry out the commands of a step and return what came of them.
+
+        Raises: UnknownWord.
+        """
+        return [text for line in commands for text in self._play(line)]
+
+    def close(self) -> None:
+        """Stop the cluster, whose nodes check themselves.
+
+        Raises: AssertionError if a node failed.
+        """
+        if self._is_started:
+            self._lab.runtime.run(self._lab.runtime.stop())
+            assert self._lab.runtime.failures() == ()
+
+    def _play(self, line: str) -> list[str]:
+        command = read_command(line)
+        if command.name == "cluster":
+            self._lab = BrokerLab(_cluster(command), seed=command.number("seed", 7))
+            command.check_all_taken()
+            return []
+        carry_out = COMMANDS.get(command.name)
+        if carry_out is None:
+            raise UnknownWord(f"no command is called {command.name}")
+        self._start()
+        lines = self._lab.runtime.run(carry_out(self, command))
+        command.check_all_taken()
+        answers, self._answers = self._answers, []
+        return [*self._new_rows(), *lines, *answers, *self._changes()]
+
+    def _start(self) -> None:
+        """Start the cluster before the first command, as BrokerLab does."""
+        if self._is_started:
+            return
+        self._is_started = True
+        self._lab.runtime.run(self._lab.start())
+        self._began_us = self._lab.runtime.now_us()
+        self._rows_printed = len(self._lab.rows)
+        self._changes()
+
+    # -- nodes, links, time --
+
+    async def _crash(self, command: Command) -> list[str]:
+        await self._lab.runtime.crash(_node(command))
+        return []
+
+    async def _restart(self, command: Command) -> list[str]:
+        await self._lab.runtime.restart(_node(command))
+        return []
+
+    async def _shut_down(self, command: Command) -> list[str]:
+        await self._lab.runtime.shut_down(_node(command))
+        return []
+
+    async def _pause(self, command: Command) -> list[str]:
+        await self._lab.runtime.pause(_node(command))
+        return []
+
+    async def _resume(self, command: Command) -> list[str]:
+        await self._lab.runtime.resume(_node(command))
+        return []
+
+    async def _cut(self, command: Command) -> list[str]:
+        """`cut broker-2 from controller-100,broker-0`: both ways; with `to`: one way."""
+        source, way, others = command.words
+        destinations = tuple(NodeName(name) for name in others.split(","))
+        ways: list[tuple[tuple[NodeName, ...], ...]] = [((NodeName(source),), destinations)]
+        if way == "from":
+            ways.append((destinations, (NodeName(source),)))
+        for sources, ends in ways:
+            rule = LinkRule(
+                rule_id=f"cut-{len(self._rules)}",
+                selector=Selector(
+                    sources=sources, destinations=ends, purposes=tuple(command.parts("purposes"))
+                ),
+                effect=Cut(),
+            )
+            self._rules.append(rule)
+        await self._lab.runtime.set_link_rules(self._rules)
+        return []
+
+    async def _heal(self, _command: Command) -> list[str]:
+        self._rules = []
+        await self._lab.runtime.set_link_rules([])
+        return []
+
+    async def _advance(self, command: Command) -> list[str]:
+        """`advance 5s`."""
+        await self._lab.seconds(float(command.words[0].removesuffix("s")))
+        return []
+
+    async def _until(self, command: Command) -> list[str]:
+        """`until leader orders-0 1`, `until isr orders-0 0,1`, `until whole`, `until down NODE`."""
+        condition = _condition(command.words)
+        begun_us = self._lab.runtime.now_us()
+        await self._lab.until(condition, at_most_s=command.number("at_most", AT_MOST_S))
+        return [self._after(begun_us)]
+
+    # -- requests --
+
+    async def _ask(self, command: Command) -> list[str]:
+        """`ask 0 commit orders-0=41`: send a request, and wait for its answer."""
+        return await self._request(command)
+
+    async def _send(self, command: Command) -> list[str]:
+        """`send 0 commit orders-0=41`: go on at once; the answer is printed when it has come."""
+        self._sent += 1
+        number, send = self._sent, self._request(command)
+
+        async def answered() -> None:
+            first, *more = await send
+            self._answers += [f"#{number} {first}", *more]
+
+        self._lab.client.host.spawn(answered(), name=f"send-{number}")
+        await asyncio.sleep(0)
+        return [f"#{number} is sent"]
+
+    def _request(self, command: Command) -> Coroutine[Any, Any, list[str]]:
+        broker_id, name, *words = command.words
+        asked = Command(name, words, command.settings)
+        version = asked.settings.pop("version", None)
+        body = read_broker_request(asked)
+        return self._answer(int(broker_id), body, None if version is None else int(version))
+
+    async def _answer(self, broker_id: int, body: AnyRequest, version: int | None) -> list[str]:
+        begun_us = self._lab.runtime.now_us()
+        try:
+            response = await self._lab.client.call(broker_id, body, api_version=version)
+        except (Disconnected, RequestTimedOut) as error:
+            return [f"broker-{broker_id} {self._after(begun_us)}: {type(error).__name__}"]
+        name = type(response).__name__.removesuffix("Response")
+        return message_lines(f"broker-{broker_id} {self._after(begun_us)}: {name}", response)
+
+    async def _transaction(self, command: Command) -> list[str]:
+        """`transaction tx-1 init 2`: as a producer, which asks again while it must wait.
+
+        Then `add_offsets 2 GROUP`, `commit 0 GROUP 41`, `end 2 commit`.
+        """
+        name, verb, broker, *words = command.words
+        producer = self._producers.setdefault(name, TransactionalClient(self._lab, name))
+        begun_us, error = self._lab.runtime.now_us(), ErrorCode.NONE
+        match verb, words:
+            case "init", []:
+                await producer.init(int(broker))
+            case "add_offsets", [group_id]:
+                error = await producer.add_offsets(int(broker), group_id)
+            case "commit", [group_id, offset]:
+                error = await producer.commit_offset(int(broker), group_id, int(offset))
+            case "end", [outcome]:
+                error = await producer.end(int(broker), is_commit=outcome == "commit")
+            case _:
+                raise UnknownWord(f"transaction {verb}?")
+        return [f"{self._after(begun_us)}: {error.name}, epoch {producer.epoch}"]
+
+    async def _stable_offset(self, command: Command) -> list[str]:
+        """`stable_offset 0 GROUP`: of orders-0, asked for again while it is unstable."""
+        broker, group_id = command.words
+        begun_us = self._lab.runtime.now_us()
+        offset = await stable_offset(self._lab, int(broker), group_id)
+        return [f"{self._after(begun_us)}: {offset}"]
+
+    # -- administrators --
+
+    async def _move_leader(self, command: Command) -> list[str]:
+        name, broker_id = command.words
+        await self._lab.runtime.ask_as_admin(
+            move_leader, read_partition(name), BrokerId(int(broker_id))
+        )
+        return []
+
+    async def _remove_topics(self, command: Command) -> list[str]:
+        try:
+            await self._lab.runtime.ask_as_admin(delete_topics, command.words)
+        except TopicDeletionFailed as error:
+            return [f"refused: {error}"]
+        return []
+
+    async def _disks(self, _command: Command) -> list[str]:
+        """Print each log on each disk: its batches, and how many of them are flushed."""
+        lines = []
+        for name, storage in sorted(self._lab.storages.items()):
+            logs = [(each, storage.log(each)) for each in sorted(storage.partitions())]
+            shown = (f"{each}: {len(log)} ({log.flushed_length})" for each, log in logs if len(log))
+            lines.append(f"disk of {name}: {len(logs)} logs; {', '.join(shown) or 'all empty'}")
+        return [line for line in lines if "broker" in line]
+
+    # -- what is printed --
+
+    def _seconds(self, time_us: int) -> str:
+        return f"{(time_us - self._began_us) / SECOND_US:.1f} s"
+
+    def _after(self, begun_us: int) -> str:
+        return f"after {(self._lab.runtime.now_us() - begun_us) / SECOND_US:.1f} s"
+
+    def _new_rows(self) -> list[str]:
+        rows = self._lab.rows[self._rows_printed :]
+        self._rows_printed = len(self._lab.rows)
+        return [
+            f"{self._seconds(row.time_us)} {_row_text(row)}"
+            for row in rows
+            if row.kind not in ROWS_LEFT_OUT
+        ]
+
+    def _changes(self) -> list[str]:
+        """Return the lines of nodes, partitions and groups that look otherwise than before."""
+        status = self._lab.runtime.run(self._lab.runtime.status())
+        lines = dict(_status_lines(status))
+        changed = [
+            f"{name}: {text}" for name, text in lines.items() if self._status.get(name) != text
+        ]
+        gone = [f"{name} is gone" for name in self._status if name not in lines]
+        self._status = lines
+        return [*changed, *gone]
+
+
+def _cluster(command: Command) -> ClusterSpec:
+    """Return three brokers with the settings of a `cluster` command."""
+    values = {"auto.leader.rebalance.enable": "false", **command.settings}
+    command.settings = values
+    java = take_settings(JavaSwitches, values)
+    preload = tuple(
+        PreloadSpec(partition=int(partition), commit_records=int(records))
+        for partition, _, records in (part.partition(":") for part in command.parts("preload"))
+    )
+    cluster = broker_cluster(
+        config=take_settings(BrokerConfig, values),
+        guards=take_settings(Guards, values),
+        offsets_partitions=command.number("offsets_partitions", 3),
+        min_insync_replicas=command.number("min_insync_replicas", 2),
+        preload=preload,
+    )
+    if command.settings.pop("transactional", ""):
+        cluster = transactional_cluster(base=cluster)
+    return msgspec.structs.replace(cluster, java=java)
+
+
+def _node(command: Command) -> NodeName:
+    (name,) = command.words
+    return broker_name(int(name)) if name.isdigit() else NodeName(name)
+
+
+def _condition(words: list[str]) -> Callable[[ClusterStatus], bool]:
+    match words:
+        case ["leader", name, broker_id]:
+            partition = read_partition(name)
+            return lambda status: status.partitions[partition].leader == int(broker_id)
+        case ["isr", name, brokers]:
+            partition = read_partition(name)
+            wanted = {int(each) for each in brokers.split(",")}
+            return lambda status: set(status.partitions[partition].isr) == wanted
+        case ["whole"]:
+            return lambda status: all(
+                len(each.isr) == len(each.replicas) for each in status.partitions.values()
+            )
+        case ["down", name]:
+            return lambda status: status.nodes[NodeName(name)].value == "down"
+        case _:
+            raise UnknownWord(f"until what? {' '.join(words)}")
+
+
+def _row_text(row: TraceRow) -> str:
+    columns = [f"{name}={getattr(row, name)}" for name in COLUMNS if getattr(row, name) is not None]
+    detail: dict[str, object] = json.loads(row.detail) if row.detail else {}
+    columns += [f"error={row.error}"] if row.error not in (None, "NONE") else []
+    columns += [f"cause={row.cause}"] if row.cause is not None else []
+    columns += [f"{name}={json.dumps(value)}" for name, value in detail.items()]
+    return " ".join((row.node, row.kind, *columns))
+
+
+def _status_lines(status: ClusterStatus) -> Iterable[tuple[str, str]]:
+    for node, state in status.nodes.items():
+        yield node, state.value
+    for partition, each in status.partitions.items():
+        isr = ",".join(str(broker_id) for broker_id in each.isr)
+        yield str(partition), f"leader {each.leader} in epoch {each.leader_epoch}, isr {isr}"
+    for group_id, seen in sorted(status.groups.items()):
+        for group in seen:
+            members = ", ".join(group.members) or "no members"
+            name = f"group {group_id!r} at broker-{group.coordinator}"
+            yield name, f"{group.state}, generation {group.generation}, {members}"
+
+
+COMMANDS: dict[str, Callable[[ClusterPlayer, Command], Coroutine[Any, Any, list[str]]]] = {
+    "crash": ClusterPlayer._crash,
+    "restart": ClusterPlayer._restart,
+    "shut_down": ClusterPlayer._shut_down,
+    "pause": ClusterPlayer._pause,
+    "resume": ClusterPlayer._resume,
+    "cut": ClusterPlayer._cut,
+    "heal": ClusterPlayer._heal,
+    "advance": ClusterPlayer._advance,
+    "until": ClusterPlayer._until,
+    "ask": ClusterPlayer._ask,
+    "send": ClusterPlayer._send,
+    "transaction": ClusterPlayer._transaction,
+    "stable_offset": ClusterPlayer._stable_offset,
+    "move_leader": ClusterPlayer._move_leader,
+    "remove_topics": ClusterPlayer._remove_topics,
+    "disks": ClusterPlayer._disks,
+}
+"""What may be done to a cluster."""

@@ -1,0 +1,47 @@
+"""A coordinator with everything around it, which keeps a line of all that it carries out."""
+
+from protocol.effects import Append, Result
+from protocol.ids import AppendId
+from tests.support.harness.coordinator_harness import EPOCH_US, CoordinatorHarness
+from tests.support.harness.kafka_bench import KafkaBench
+from tests.support.transcripts.printing import INDENT, append_lines, message_lines, trace_text
+
+
+class PrintingCoordinator(CoordinatorHarness):
+    """Keeps a line of everything that it carries out."""
+
+    def __init__(self, **settings: object) -> None:
+        self.lines: list[str] = []
+        self._printed_us = EPOCH_US
+        self._offsets_of: dict[AppendId, int] = {}
+        super().__init__(**settings)  # type: ignore[arg-type]  # those of the class beside it
+
+    def _carry_out(self, result: Result) -> None:
+        if self.now_us != self._printed_us:
+            self._printed_us = self.now_us
+            self.lines.append(f"@{(self.now_us - EPOCH_US) / 1_000:g}")
+        super()._carry_out(result)
+        for reply in result.replies:
+            name = type(reply.response).__name__.removesuffix("Response")
+            self.lines += message_lines(f"#{reply.request_id} {name}", reply.response)
+        for asked in result.verifications:
+            self.lines.append(f"verify {asked.transactional_id} in {asked.partition}: {asked}")
+        for append in result.appends:
+            self.lines += append_lines(append, self._offsets_of.get(append.append_id))
+            if append in self.held and append.append_id in self._offsets_of:
+                self.lines.append(f"{INDENT}above the high watermark")
+        self.lines += [trace_text(event) for event in result.trace]
+
+    def _write(self, append: Append) -> int:
+        offset = super()._write(append)
+        self._offsets_of[append.append_id] = offset
+        return offset
+
+    def take_lines(self) -> list[str]:
+        """Return the lines since the last call."""
+        lines, self.lines = self.lines, []
+        return lines
+
+
+class PrintingBench(PrintingCoordinator, KafkaBench):
+    """The bench of Kafka's tests, which says what it does."""
