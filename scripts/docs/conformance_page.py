@@ -63,10 +63,14 @@ class _Recording(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A test or a recording, and the file that holds it, from the checkout's root."""
+    """A test or a recording, and the file that holds it, from the checkout's root.
+
+    `text` names the scenarios: a docstring, the comments of a story; empty for a recording.
+    """
 
     name: str
     path: str
+    text: str = ""
 
 
 def read_scenarios() -> ScenarioList:
@@ -155,8 +159,9 @@ def _in_tests() -> Iterator[tuple[str, Place]]:
             continue
         for node in ast.walk(ast.parse(source)):
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
-                place = Place(name=node.name, path=_from_root(path))
-                yield from _each(ids_in(ast.get_docstring(node) or ""), place)
+                text = ast.get_docstring(node) or ""
+                place = Place(name=node.name, path=_from_root(path), text=text)
+                yield from _each(ids_in(text), place)
 
 
 def _in_transcripts() -> Iterator[tuple[str, Place]]:
@@ -165,7 +170,9 @@ def _in_transcripts() -> Iterator[tuple[str, Place]]:
         for story in stories:
             title, _, told = story.partition(" ==\n")
             comments = takewhile(lambda line: line.startswith("#"), told.splitlines())
-            yield from _each(ids_in("\n".join(comments)), Place(name=title, path=_from_root(path)))
+            text = "\n".join(line.removeprefix("# ") for line in comments)
+            place = Place(name=title, path=_from_root(path), text=text)
+            yield from _each(ids_in(text), place)
 
 
 def _in_recordings() -> Iterator[tuple[str, Place]]:

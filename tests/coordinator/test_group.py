@@ -64,7 +64,7 @@ def next_generation(group: Group) -> None:
 
 
 def test_select_protocol_follows_the_majority_of_first_choices() -> None:
-    """GM-22."""
+    """GM-22: vote: majority of first choices."""
     group = preparing(member("a", "range", "roundrobin"))
     assert group.select_protocol() == "range"
     group.add(member("b", "roundrobin", "range"))
@@ -98,7 +98,10 @@ def test_scala_order_is_by_hashes_of_32_bits() -> None:
 
 
 def test_select_protocol_takes_only_what_all_support() -> None:
-    """GM-24: also where most would rather have another."""
+    """Also where most would rather have another.
+
+    GM-24: vote among common protocols only
+    """
     group = preparing(member("a", "range", "roundrobin"), member("b", "roundrobin", "blah"))
     assert group.select_protocol() == "roundrobin"
     group.add(member("c", "range", "roundrobin"))
@@ -107,7 +110,7 @@ def test_select_protocol_takes_only_what_all_support() -> None:
 
 
 def test_select_protocol_without_members_is_misuse() -> None:
-    """GM-23."""
+    """GM-23: vote without members."""
     with pytest.raises(IllegalTransition, match="no members"):
         empty_group().select_protocol()
 
@@ -120,7 +123,10 @@ def test_member_that_lists_a_protocol_twice_cannot_be_served() -> None:
 
 
 def test_supports_protocols_needs_one_that_every_member_has() -> None:
-    """GM-25: an Empty group takes anything but nothing."""
+    """An Empty group takes anything but nothing.
+
+    GM-25: which protocols a group supports
+    """
     assert empty_group().supports_protocols("consumer", ("any",))
     assert not empty_group().supports_protocols("", ("any",))
     assert not empty_group().supports_protocols("consumer", ())
@@ -135,7 +141,11 @@ def test_supports_protocols_needs_one_that_every_member_has() -> None:
 
 
 def test_next_generation_selects_from_what_members_support_now() -> None:
-    """GM-29, GM-58: and nobody owes a SyncGroup yet."""
+    """And nobody owes a SyncGroup yet.
+
+    GM-29: next generation with members
+    GM-58: next generation: nobody owes one yet
+    """
     group = preparing(member("a", "range"))
     group.add_pending_sync_member("a")
     group.update_member(
@@ -152,7 +162,7 @@ def test_next_generation_selects_from_what_members_support_now() -> None:
 
 
 def test_next_generation_without_members_is_empty_and_counts() -> None:
-    """GM-30."""
+    """GM-30: next generation without members."""
     group = preparing()
     next_generation(group)
     assert (group.generation_id, group.protocol_name) == (1, None)
@@ -160,7 +170,10 @@ def test_next_generation_without_members_is_empty_and_counts() -> None:
 
 
 def test_subscribed_topics_are_known_from_the_next_generation_on() -> None:
-    """GM-27: unknown, then the union, then none when the last consumer has gone."""
+    """Unknown, then the union, then none when the last consumer has gone.
+
+    GM-27: subscribed topics of a consumer group
+    """
     group = preparing(
         member("a", metadata=subscription("foo")), member("b", metadata=subscription("bar", "foo"))
     )
@@ -179,14 +192,21 @@ def test_subscribed_topics_are_known_from_the_next_generation_on() -> None:
 
 
 def test_subscribed_topics_of_truncated_bytes_are_unknown() -> None:
-    """GM-27, MM-28: tolerated, and taken for subscribed to everything."""
+    """Tolerated, and taken for subscribed to everything.
+
+    GM-27: subscribed topics of a consumer group
+    MM-28: load: subscription that cannot be read
+    """
     group = preparing(member("a", metadata=b"\x00"))
     next_generation(group)
     assert group.subscribed_topics is None
 
 
 def test_subscribed_topics_of_another_protocol_type_are_unknown() -> None:
-    """GM-28: only the consumer protocol's bytes can be read."""
+    """Only the consumer protocol's bytes can be read.
+
+    GM-28: subscribed topics of another protocol type
+    """
     group = preparing(member("a", protocol_type="connect", metadata=subscription("foo")))
     next_generation(group)
     assert group.subscribed_topics is None
@@ -201,7 +221,7 @@ def test_next_generation_with_unreadable_bytes_fails_after_it_has_counted() -> N
 
 
 def test_update_member_changes_timeouts_and_the_maximum_over_members() -> None:
-    """GM-39."""
+    """GM-39: member's new timeouts count."""
     group = preparing(member("a", rebalance_timeout_ms=60_000))
     group.update_member(
         group.members["a"],
@@ -272,7 +292,10 @@ def test_elect_joined_leader_prefers_the_leader_then_anyone_who_joined() -> None
 
 
 def test_replace_static_member_moves_leadership_and_instance() -> None:
-    """GM-41: the handler gives the answers (test_static_member)."""
+    """The handler gives the answers (scenarios/static.txt).
+
+    GM-41: replacing a static member: leader, instance, parked requests
+    """
     group = preparing(member("a", instance="i"))
     group.members["a"].assignment = b"mine"
     group.replace_static_member("i", "a", "b")
@@ -282,13 +305,13 @@ def test_replace_static_member_moves_leadership_and_instance() -> None:
 
 
 def test_replace_unknown_static_member_is_misuse() -> None:
-    """GM-40."""
+    """GM-40: replacing a static member that is none."""
     with pytest.raises(IllegalTransition, match="no member to replace"):
         empty_group().replace_static_member("i", "a", "b")
 
 
 def test_add_same_instance_twice_is_misuse_and_changes_nothing() -> None:
-    """GM-53."""
+    """GM-53: the same instance id twice."""
     group = preparing(member("a", instance="i"))
     with pytest.raises(IllegalTransition, match="instance i"):
         group.add(member("b", instance="i"))
@@ -306,7 +329,11 @@ def test_add_member_with_other_protocols_is_misuse_and_changes_nothing() -> None
 
 
 def test_pending_id_becomes_a_member_or_is_removed() -> None:
-    """GM-50, GM-51, GM-52."""
+    """GM-50: a member's id cannot become pending.
+
+    GM-51: pending id that becomes a member is pending no more
+    GM-52: removed id is pending no more
+    """
     group = preparing()
     group.add_pending_member("a")
     group.add(member("a"))
@@ -319,7 +346,12 @@ def test_pending_id_becomes_a_member_or_is_removed() -> None:
 
 
 def test_pending_sync_is_for_members_only() -> None:
-    """GM-54..57."""
+    """GM-54: who is no member cannot owe a SyncGroup.
+
+    GM-55: who is no member cannot have sent one
+    GM-56: member owes a SyncGroup until it sends it
+    GM-57: removed member owes none
+    """
     group = preparing(member("a"))
     for change in (group.add_pending_sync_member, group.remove_pending_sync_member):
         with pytest.raises(IllegalTransition, match="no member"):
@@ -333,7 +365,10 @@ def test_pending_sync_is_for_members_only() -> None:
 
 
 def test_all_members_joined_counts_parked_members_and_pending_ids() -> None:
-    """An emptied group has all of its members, which is why it completes at once (GM-42)."""
+    """An emptied group has all of its members, which is why it completes at once.
+
+    GM-42: parked JoinGroup is answered once
+    """
     group = preparing(member("a"))
     assert group.has_all_members_joined
     group.add_pending_member("b")
@@ -372,7 +407,11 @@ def turn() -> Turn:
 
 
 def test_parked_join_is_answered_once_and_counts_no_more() -> None:
-    """GM-42, GM-44: without one nothing is answered, and the count stays right."""
+    """Without one nothing is answered, and the count stays right.
+
+    GM-42: parked JoinGroup is answered once
+    GM-44: no JoinGroup parked: nothing is answered
+    """
     group = preparing(member("a"), member("b"))
     here = turn()
     response = JoinGroupResponse(generation_id=1, member_id="a")
@@ -385,7 +424,10 @@ def test_parked_join_is_answered_once_and_counts_no_more() -> None:
 
 
 def test_parked_join_that_fails_is_told_once_under_the_id_that_it_is_to_have() -> None:
-    """GM-44: and a second failure finds nobody."""
+    """And a second failure finds nobody.
+
+    GM-44: no JoinGroup parked: nothing is answered
+    """
     group = preparing(member("a"))
     here = turn()
     for error in (ErrorCode.NOT_COORDINATOR, ErrorCode.UNKNOWN_MEMBER_ID):
@@ -396,7 +438,10 @@ def test_parked_join_that_fails_is_told_once_under_the_id_that_it_is_to_have() -
 
 
 def test_parked_sync_is_answered_once_and_it_is_said_whether_one_was() -> None:
-    """GM-46, GM-47."""
+    """GM-46: parked SyncGroup is answered once.
+
+    GM-47: no SyncGroup parked: nothing is answered
+    """
     group = preparing(member("a"))
     group.members["a"].awaiting_sync = RequestId(7)
     here = turn()
@@ -407,7 +452,10 @@ def test_parked_sync_is_answered_once_and_it_is_said_whether_one_was() -> None:
 
 
 def test_offsets_of_a_group_that_was_just_emptied_or_rebalances_do_not_expire() -> None:
-    """GM-26: whatever the age of the commits."""
+    """Whatever the age of the commits.
+
+    GM-26: offsets do not expire right after the group was emptied, nor while it rebalances
+    """
     day_ms = 24 * 3_600_000
     group = preparing(member("a", metadata=subscription("bar")))
     old = OffsetCommitValue(offset=1, commit_timestamp_ms=0)

@@ -10,7 +10,11 @@ def states(harness: CoordinatorHarness) -> dict[GroupState, int]:
 
 
 def test_groups_are_counted_by_state() -> None:
-    """MM-66, JC-38: four Empty groups, then one in each state."""
+    """Four Empty groups, then one in each state.
+
+    MM-66: gauges of groups by state
+    JC-38: gauges of groups by state, computed anew
+    """
     harness = CoordinatorHarness()
     for name in ("a", "b", "c", "d"):
         harness.commit(offset_commit({("foo", 0): 1}, group_id=name))

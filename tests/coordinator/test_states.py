@@ -24,7 +24,26 @@ LEGAL = {(P, E), (E, P), (C, P), (S, P), (P, C), (C, S), (E, D), (P, D), (C, D),
 def test_transition_is_allowed_exactly_where_kafka_allows_it(
     source: GroupState, target: GroupState
 ) -> None:
-    """GM-05..21: a refused transition raises and changes nothing."""
+    """A refused transition raises and changes nothing.
+
+    GM-05: Empty to PreparingRebalance
+    GM-06: Empty to Dead
+    GM-07: CompletingRebalance to PreparingRebalance
+    GM-08: PreparingRebalance to Dead
+    GM-09: PreparingRebalance to Empty
+    GM-10: Empty to Dead
+    GM-11: CompletingRebalance to Stable
+    GM-12: not Empty to Stable
+    GM-13: not Stable to Stable
+    GM-14: not Empty to CompletingRebalance
+    GM-15: not PreparingRebalance to itself
+    GM-16: not PreparingRebalance to Stable
+    GM-17: not CompletingRebalance to itself
+    GM-18: Dead to Dead
+    GM-19: not Dead to Stable
+    GM-20: not Dead to PreparingRebalance
+    GM-21: not Dead to CompletingRebalance
+    """
     group = Group("g", 0, source, 1_000)
     trace: list[TraceEvent] = []
     if (source, target) in LEGAL:
@@ -41,7 +60,12 @@ def test_transition_is_allowed_exactly_where_kafka_allows_it(
 
 
 def test_can_rebalance_in_the_states_that_may_precede_preparing() -> None:
-    """GM-01..04."""
+    """GM-01: a new group can rebalance.
+
+    GM-02: a completing group can rebalance
+    GM-03: a preparing group cannot rebalance
+    GM-04: a Dead group cannot rebalance
+    """
     able = [s for s in GroupState if Group("g", 0, s, 0).can_rebalance]
     assert able == [E, C, S]
 

@@ -28,7 +28,10 @@ def refused(error: ErrorCode, member_id: str) -> JoinGroupResponse:
 
 
 def test_static_member_comes_back_to_a_group_that_is_empty() -> None:
-    """GC-054: Kafka throws, and its message names group and instance."""
+    """Kafka throws, and its message names group and instance.
+
+    GC-054: static member comes back while the group is Empty: a server error that names both
+    """
     h = KafkaBench()
     h.static_members()
     h.force(GroupState.PREPARING_REBALANCE, GroupState.EMPTY)

@@ -221,7 +221,7 @@ def test_aborted_transaction_goes_and_replaces_nothing() -> None:
 
 
 def test_committed_transaction_counts_by_the_offset_of_its_records() -> None:
-    """Not by its marker's: a plain commit behind it, before the marker, stays (MM-10)."""
+    """Not by its marker's: a plain commit behind it, before the marker, stays."""
     story = Story()
     story.write("a=txn", "b=txn", producer=PRODUCER)
     story.write("a=plain")

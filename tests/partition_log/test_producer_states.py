@@ -61,7 +61,7 @@ def test_marker_through_its_record_is_equal() -> None:
 
 
 def test_control_batch_without_records_says_nothing() -> None:
-    """MM-65: compaction may leave one behind."""
+    """Compaction may leave one behind."""
     empty = RecordBatch(
         base_offset=1,
         partition_leader_epoch=0,

@@ -61,7 +61,6 @@ def test_version_that_kafka_has_is_matched_by_the_pattern(name: str) -> None:
 def test_values_are_written_in_the_version_that_the_broker_version_selects(
     name: str, group: int, offset: int
 ) -> None:
-    """MM-56, MM-58, MM-59."""
     assert value_versions(metadata_version(name)) == ValueVersions(group=group, offset=offset)
 
 

@@ -45,7 +45,10 @@ async def leave(groups: ConcurrentGroups) -> None:
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_operations_in_order_by_all_members_at_once(seed: int) -> None:
-    """CO-1: each is fine, and what was committed is fetched."""
+    """Each is fine, and what was committed is fetched.
+
+    CO-1: 50 groups of 25: all operations in order, concurrently
+    """
     groups = ConcurrentGroups(seed=seed)
 
     async def main() -> None:
@@ -61,7 +64,10 @@ def test_operations_in_order_by_all_members_at_once(seed: int) -> None:
 
 
 def test_transactional_commits_by_all_members_at_once() -> None:
-    """CO-2: each in a transaction of its own; the markers let them count."""
+    """Each in a transaction of its own; the markers let them count.
+
+    CO-2: same with transactional commits
+    """
     groups = ConcurrentGroups(seed=3)
 
     async def main() -> None:
@@ -76,9 +82,11 @@ def test_transactional_commits_by_all_members_at_once() -> None:
 
 @pytest.mark.parametrize("seed", [4, 5])
 def test_operations_in_random_order_by_all_members_at_once(seed: int) -> None:
-    """CO-3: whatever comes first, every request is answered, and with what a member may be told.
+    """Whatever comes first, every request is answered, and with what a member may be told.
 
     Then everyone joins once more, and every group is as if nothing had been.
+
+    CO-3: same in random interleavings
     """
     groups = ConcurrentGroups(seed=seed, rebalance_timeout_ms=5_000, delay_ms=100)
     operations = (
@@ -112,7 +120,10 @@ def test_operations_in_random_order_by_all_members_at_once(seed: int) -> None:
 
 
 def test_groups_of_one_member_that_all_want_to_be() -> None:
-    """CO-4: whoever comes first, and nobody else."""
+    """Whoever comes first, and nobody else.
+
+    CO-4: 50 groups of at most one member, all join at once
+    """
     groups = ConcurrentGroups(seed=6, max_size=1)
     one = sorted([NONE, *[ErrorCode.GROUP_MAX_SIZE_REACHED] * (MEMBERS - 1)])
 

@@ -104,13 +104,12 @@ def empty_group(h: CoordinatorHarness) -> None:
 
 
 def test_describe_of_a_group_that_is_not_here_has_the_error_and_no_state() -> None:
-    """GC-140."""
     h = CoordinatorHarness(owned=())
     assert describe(h) == DescribedGroup(group_id=GROUP, error_code=ErrorCode.NOT_COORDINATOR)
 
 
 def test_describe_of_an_unknown_group_says_dead_and_makes_none() -> None:
-    """GC-141; the empty id is a group's like any other."""
+    """The empty id is a group's like any other."""
     h = CoordinatorHarness()
     for group_id in (GROUP, ""):
         assert describe(h, group_id) == DescribedGroup(group_id=group_id, group_state="Dead")
@@ -148,7 +147,7 @@ def test_describe_answers_in_the_order_of_the_request() -> None:
 def test_list_filters_by_state_and_type_whatever_the_letter_case(
     states: tuple[str, ...], types: tuple[str, ...], found: bool
 ) -> None:
-    """GC-138, GC-139 and recording `list-filters`."""
+    """Recording `list-filters`."""
     h = CoordinatorHarness()
     h.stable_group(1)
     assert bool(listed(h, *states, types=types)) is found
@@ -158,7 +157,7 @@ def test_list_filters_by_state_and_type_whatever_the_letter_case(
 
 
 def test_delete_of_what_is_not_here_is_not_found_or_elsewhere() -> None:
-    """GC-147, and a missing group where it would be."""
+    """A missing group where it would be."""
     assert delete(CoordinatorHarness(owned=()), GROUP) == [(GROUP, ErrorCode.NOT_COORDINATOR)]
     assert delete(CoordinatorHarness(), GROUP, "") == [
         (GROUP, ErrorCode.GROUP_ID_NOT_FOUND),
@@ -180,7 +179,6 @@ def test_group_that_is_named_twice_is_deleted_once() -> None:
 
 
 def test_offset_delete_of_a_missing_group_is_not_found() -> None:
-    """GC-150."""
     h = CoordinatorHarness()
     assert delete_offsets(h, ("t0", 0)) == OffsetDeleteResponse(
         error_code=ErrorCode.GROUP_ID_NOT_FOUND
@@ -191,7 +189,7 @@ def test_offset_delete_of_a_missing_group_is_not_found() -> None:
 
 
 def test_offset_delete_in_an_empty_group_takes_what_is_named() -> None:
-    """GC-152, GC-155; one without an offset is deleted as well."""
+    """One without an offset is deleted as well."""
     h = CoordinatorHarness()
     empty_group(h)
     commit(h, ("t0", 0), ("t1", 0))

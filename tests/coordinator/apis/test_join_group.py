@@ -7,7 +7,7 @@ from protocol.causes import GroupStateCause, RebalanceCause
 from protocol.config import BrokerConfig
 from protocol.errors import ErrorCode
 from protocol.ids import RequestId
-from protocol.messages.group import JoinGroupRequest, JoinGroupResponse
+from protocol.messages.group import JoinGroupResponse
 from protocol.trace import TraceKind
 from tests.support.builders.requests import (
     envelope,
@@ -35,20 +35,19 @@ def refused(response: JoinGroupResponse, error: ErrorCode, member_id: str) -> bo
 
 
 def test_join_with_empty_group_id_is_refused() -> None:
-    """GC-013."""
+    """GC-013: JoinGroup with the empty group id."""
     h = harness()
     assert refused(h.join(join_group("m", group_id="")), ErrorCode.INVALID_GROUP_ID, "m")
 
 
 @pytest.mark.parametrize("member_id", ["", "m"])
 def test_join_to_a_partition_that_is_not_here_is_refused(member_id: str) -> None:
-    """GC-003: the client must look for its coordinator again."""
+    """The client must look for its coordinator again."""
     h = CoordinatorHarness(owned=())
     assert refused(h.join(join_group(member_id)), ErrorCode.NOT_COORDINATOR, member_id)
 
 
 def test_join_while_loading_is_refused() -> None:
-    """GC-001."""
     h = CoordinatorHarness(owned=())
     h.coordinator.begin_load(0, 0, h.now_us)
     assert refused(h.join(join_group()), ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "")
@@ -63,7 +62,7 @@ def test_join_after_shut_down_is_refused() -> None:
 
 @pytest.mark.parametrize("session_timeout_ms", [5_999, 1_800_001])
 def test_join_with_session_timeout_out_of_bounds_is_refused(session_timeout_ms: int) -> None:
-    """GC-010, GC-011; no group is created."""
+    """No group is created."""
     h = harness()
     response = h.join(join_group(session_timeout_ms=session_timeout_ms))
     assert refused(response, ErrorCode.INVALID_SESSION_TIMEOUT, "")
@@ -79,21 +78,11 @@ def test_join_with_session_timeout_on_the_bounds_is_accepted(session_timeout_ms:
 
 @pytest.mark.parametrize("instance", [None, "i"])
 def test_join_with_member_id_to_a_missing_group_is_refused(instance: str | None) -> None:
-    """GC-012: the group is not created."""
+    """The group is not created."""
     h = harness()
     response = h.join(join_group("m", instance=instance))
     assert refused(response, ErrorCode.UNKNOWN_MEMBER_ID, "m")
     assert h.coordinator.groups() == ()
-
-
-@pytest.mark.parametrize(
-    "body",
-    [join_group(protocol_type=""), join_group(offers=())],
-    ids=["no protocol type", "no protocols"],
-)
-def test_first_join_without_protocol_is_refused(body: JoinGroupRequest) -> None:
-    """GC-016, GC-017."""
-    assert refused(harness().join(body), ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
 
 
 def test_refused_join_below_version_7_has_an_empty_protocol_name() -> None:
@@ -104,16 +93,6 @@ def test_refused_join_below_version_7_has_an_empty_protocol_name() -> None:
 
 
 # -- member ids --
-
-
-def test_join_of_version_4_without_id_is_given_one_and_changes_no_state() -> None:
-    """KIP-394, GC-085: the id begins with the client id and is pending."""
-    h = harness()
-    request_id = h.submit(join_group(), client_id="cons")
-    response = h.join_response(request_id)
-    assert refused(response, ErrorCode.MEMBER_ID_REQUIRED, "cons-1")
-    assert h.state() is GroupState.EMPTY
-    assert list(h.group().pending_members) == ["cons-1"]
 
 
 @pytest.mark.parametrize(("version", "is_given_one"), [(3, False), (4, True)])
@@ -141,7 +120,7 @@ def test_join_with_pending_id_and_instance_is_a_server_error() -> None:
 
 
 def test_join_to_a_dead_group_is_refused() -> None:
-    """GC-024: nobody sees it but whoever raced the unload; the client must look again."""
+    """Nobody sees it but whoever raced the unload; the client must look again."""
     h = harness(delay_ms=0)
     ids = h.stable_group()
     h.group().transition_to(GroupState.DEAD, now_us=0, cause=GroupStateCause.UNLOADED, trace=[])
@@ -157,7 +136,7 @@ def test_join_to_a_dead_group_is_refused() -> None:
 
 
 def test_join_of_the_leader_in_stable_rebalances() -> None:
-    """GC-084, GC-121: that is how a leader has the assignment computed again."""
+    """That is how a leader has the assignment computed again."""
     h = harness(delay_ms=0)
     ids = h.stable_group()
     leader = h.submit(join_group(ids[0], reason="new partitions"))
@@ -177,7 +156,10 @@ def test_join_of_the_leader_in_stable_rebalances() -> None:
 
 
 def test_rebalance_of_an_oversized_group_keeps_the_first_to_rejoin() -> None:
-    """GC-009: the group was loaded with more members than the limit allows."""
+    """The group was loaded with more members than the limit allows.
+
+    GC-009: oversized Stable group rebalances: the first to rejoin stay, the rest is removed
+    """
     h = harness(delay_ms=0)
     ids = h.stable_group(3)
     small = CoordinatorHarness(

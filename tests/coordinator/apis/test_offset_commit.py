@@ -38,18 +38,14 @@ def test_commit_with_a_topic_that_names_no_partition_stores_the_others() -> None
     assert h.offset("foo", 0) == 5
 
 
-def test_commit_with_generation_to_a_missing_group_is_refused() -> None:
-    """GC-096: the group is not created."""
-    h = CoordinatorHarness()
-    assert h.commit(offset_commit(ONE, "m", 1)) == [ErrorCode.ILLEGAL_GENERATION]
-    assert h.coordinator.groups() == ()
-
-
 @pytest.mark.parametrize(("member_id", "instance"), [("", "i"), ("unknown", None)])
 def test_commit_without_generation_to_an_empty_group_ignores_ids(
     member_id: str, instance: str | None
 ) -> None:
-    """GC-114: an admin tool, or a consumer outside of group management."""
+    """An admin tool, or a consumer outside of group management.
+
+    GC-114: commit without generation to an Empty group: ids are not looked at
+    """
     h = CoordinatorHarness()
     assert h.commit(offset_commit(ONE, member_id, instance=instance)) == [ErrorCode.NONE]
     assert h.commit(offset_commit(ONE, member_id, instance=instance)) == [ErrorCode.NONE]
@@ -74,7 +70,7 @@ def test_commit_without_generation_to_an_empty_group_ignores_ids(
 def test_commit_whose_append_fails_is_answered_with_the_mapped_error(
     error: ErrorCode, answer: ErrorCode
 ) -> None:
-    """MM-42: nothing is stored, nothing stays pending."""
+    """Nothing is stored, nothing stays pending."""
     h = CoordinatorHarness()
     h.holds_appends = True
     request_id = h.submit(offset_commit(ONE))
@@ -108,7 +104,10 @@ def commit_with(*entries: tuple[int, str]) -> OffsetCommitRequest:
 
 
 def test_commit_with_too_large_metadata_is_refused_for_its_partition_only() -> None:
-    """MM-43: the other one is stored."""
+    """The other one is stored.
+
+    MM-43: one of two with metadata too large
+    """
     h = metadata_harness()
     assert h.commit(commit_with((0, "fits"), (1, "large"))) == [
         ErrorCode.NONE,
@@ -118,7 +117,10 @@ def test_commit_with_too_large_metadata_is_refused_for_its_partition_only() -> N
 
 
 def test_commit_with_only_too_large_metadata_is_answered_without_an_append() -> None:
-    """MM-44: the group is there all the same."""
+    """The group is there all the same.
+
+    MM-44: metadata too large only
+    """
     h = metadata_harness()
     assert h.commit(commit_with((0, "large"))) == [ErrorCode.OFFSET_METADATA_TOO_LARGE]
     assert h.log == {}
@@ -161,7 +163,10 @@ def test_commit_with_a_partition_twice_stores_the_last_and_answers_once() -> Non
 def test_commit_with_retention_expires_where_the_version_has_the_field(
     version: int, retention_ms: int, expires: bool
 ) -> None:
-    """MM-55: v2 to v4, counted from now; -1 is none."""
+    """V2 to v4, counted from now; -1 is none.
+
+    MM-55: commit with retention, current version: expiry is loaded
+    """
     h = CoordinatorHarness()
     h.commit(offset_commit(ONE, retention_time_ms=retention_ms), version=version)
     (record,) = decode_records(h.log[0][0].records)

@@ -19,33 +19,6 @@ def test_fetch_of_a_missing_group_has_no_offsets_and_no_error() -> None:
     assert h.coordinator.groups() == ()
 
 
-def test_fetch_returns_what_was_committed() -> None:
-    """GC-099."""
-    h = CoordinatorHarness()
-    h.commit(offset_commit({("foo", 0): 5}, metadata="m", leader_epoch=3))
-    partition = h.fetched("foo", 0)
-    assert (partition.committed_offset, partition.committed_leader_epoch) == (5, 3)
-    assert partition.metadata == "m"
-
-
-def test_fetch_of_a_partition_without_offset_says_so() -> None:
-    """GC-108."""
-    h = CoordinatorHarness()
-    h.commit(offset_commit({("foo", 0): 5}))
-    partition = h.fetched("foo", 1)
-    assert (partition.committed_offset, partition.error_code) == (-1, ErrorCode.NONE)
-
-
-def test_fetch_of_all_returns_exactly_what_was_committed() -> None:
-    """GC-110."""
-    h = CoordinatorHarness()
-    h.commit(offset_commit({("foo", 0): 5, ("bar", 1): 6, ("foo", 2): 7}))
-    (group,) = h.fetch(offset_fetch()).groups
-    assert [
-        (t.name, p.partition_index, p.committed_offset) for t in group.topics for p in t.partitions
-    ] == [("foo", 0, 5), ("foo", 2, 7), ("bar", 1, 6)]
-
-
 def test_fetch_of_several_groups_answers_each() -> None:
     """v8: each group with its own error."""
     h = CoordinatorHarness()

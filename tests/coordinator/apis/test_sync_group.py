@@ -31,25 +31,6 @@ def test_sync_with_empty_group_id_is_refused() -> None:
     assert h.sync(sync_group("m", 1, group_id="")) == refused(ErrorCode.INVALID_GROUP_ID)
 
 
-def test_sync_to_a_partition_that_is_not_here_is_refused() -> None:
-    """GC-079."""
-    h = CoordinatorHarness(owned=())
-    assert h.sync(sync_group("m", 1)) == refused(ErrorCode.NOT_COORDINATOR)
-
-
-def test_sync_while_loading_is_told_to_rejoin() -> None:
-    """GC-001: old clients cannot handle COORDINATOR_LOAD_IN_PROGRESS here."""
-    h = CoordinatorHarness(owned=())
-    h.coordinator.begin_load(0, 0, h.now_us)
-    assert h.sync(sync_group("m", 1)) == refused(ErrorCode.REBALANCE_IN_PROGRESS)
-
-
-def test_sync_to_a_missing_group_is_refused() -> None:
-    """GC-080."""
-    h = CoordinatorHarness()
-    assert h.sync(sync_group("m", 1)) == refused(ErrorCode.UNKNOWN_MEMBER_ID)
-
-
 @pytest.mark.parametrize(("kind", "name"), [(None, "range"), ("consumer", None)])
 def test_sync_of_version_5_without_protocol_is_refused_before_the_gate(
     kind: str | None, name: str | None
@@ -79,7 +60,7 @@ def test_sync_of_version_5_without_protocol_is_refused_before_the_gate(
 def test_sync_whose_append_fails_is_answered_with_the_mapped_error_and_rebalances(
     error: ErrorCode, answer: ErrorCode
 ) -> None:
-    """MM-34: every parked SyncGroup, and the group starts over."""
+    """Every parked SyncGroup, and the group starts over."""
     h, ids = completing()
     follower = h.submit(sync_group(ids[1], 1))
     h.holds_appends = True

@@ -52,7 +52,10 @@ def test_transactional_commit_of_nothing_is_answered() -> None:
 def test_transaction_that_is_not_verified_is_refused(
     log_error: ErrorCode, error: ErrorCode
 ) -> None:
-    """GC-162: for every partition; nothing is appended, and the group is there all the same."""
+    """For every partition; nothing is appended, and the group is there all the same.
+
+    GC-162: errors of the verification of a transactional commit
+    """
     h = CoordinatorHarness()
     h.holds_verifications = True
     request_id = h.submit(txn_offset_commit({FOO: 1, BAR: 2}))
@@ -64,7 +67,10 @@ def test_transaction_that_is_not_verified_is_refused(
 
 
 def test_transactional_metadata_over_the_limit_is_refused_alone() -> None:
-    """GC-163: 4097 characters; nothing is appended."""
+    """4097 characters; nothing is appended.
+
+    GC-163: transactional commit with metadata too large
+    """
     h = CoordinatorHarness(config=BrokerConfig(offset_metadata_max_bytes=4_096))
     too_large = ErrorCode.OFFSET_METADATA_TOO_LARGE
     assert h.txn_commit(txn_offset_commit({FOO: 1}, metadata="x" * 4_097)) == [too_large]
@@ -74,7 +80,10 @@ def test_transactional_metadata_over_the_limit_is_refused_alone() -> None:
 
 
 def test_transactional_commit_stores_what_is_not_too_large() -> None:
-    """MM-46: of two partitions, one too large: the good one counts with the marker."""
+    """Of two partitions, one too large: the good one counts with the marker.
+
+    MM-46: one of two with metadata too large, transactional
+    """
     h = CoordinatorHarness(config=BrokerConfig(offset_metadata_max_bytes=3))
     good, bad = (
         txn_offset_commit({FOO: 1}, metadata="abc"),
@@ -99,7 +108,7 @@ def test_transactional_commit_with_a_topic_that_names_no_partition_stores_the_ot
 
 
 def test_guard_of_the_verification_goes_into_the_append() -> None:
-    """MM-38: the log takes the batch with it only (KIP-890)."""
+    """The log takes the batch with it only (KIP-890)."""
     h = CoordinatorHarness()
     h.holds_appends = h.holds_verifications = True
     h.submit(txn_offset_commit({FOO: 1}, producer=P, epoch=3))
@@ -112,7 +121,7 @@ def test_guard_of_the_verification_goes_into_the_append() -> None:
 
 
 def test_transactional_commit_where_there_is_no_log_is_told_so() -> None:
-    """MM-41."""
+    """MM-41: commit without a replica."""
     h = CoordinatorHarness()
     h.holds_appends = True
     request_id = h.submit(txn_offset_commit({FOO: 1}))
@@ -130,7 +139,7 @@ def test_transactional_commit_where_there_is_no_log_is_told_so() -> None:
 def test_transactional_commit_while_loading_is_told_in_its_versions_words(
     version: int, error: ErrorCode
 ) -> None:
-    """GC-001: older clients do not know COORDINATOR_LOAD_IN_PROGRESS here (BEHAVIOUR 2.0)."""
+    """Older clients do not know COORDINATOR_LOAD_IN_PROGRESS here (BEHAVIOUR 2.0)."""
     h = CoordinatorHarness(owned=())
     h.coordinator.begin_load(0, 1, h.now_us)
     assert h.txn_commit(txn_offset_commit({FOO: 1}), version=version) == [error]
@@ -209,7 +218,10 @@ def test_load_of_a_tombstone_in_a_transaction_takes_what_it_had_committed() -> N
 
 
 def test_load_skips_a_control_batch_without_records() -> None:
-    """MM-65: compaction may leave one behind; the transaction stays open."""
+    """Compaction may leave one behind; the transaction stays open.
+
+    MM-65: load: control batch without records
+    """
     h = CoordinatorHarness()
     h.txn_commit(txn_offset_commit({FOO: 10}))
     h.write_records(producer_id=P, is_transactional=True, is_control=True)

@@ -72,7 +72,12 @@ SCALA, JAVA = JavaSwitches(), JavaSwitches(append_errors=True)
 def test_error_of_the_log_becomes_what_kafka_tells_its_clients(
     error: ErrorCode, of_group: ErrorCode, of_commit: ErrorCode, of_java: ErrorCode
 ) -> None:
-    """MM-34, MM-42, JC-84: what is not in the table passes through."""
+    """What is not in the table passes through.
+
+    MM-34: errors of storing a group
+    MM-42: errors of storing a commit
+    JC-84: what append errors become
+    """
     assert group_append_error(error, SCALA) is of_group
     assert offset_append_error(error, SCALA) is of_commit
     assert group_append_error(error, JAVA) is of_java
@@ -88,7 +93,11 @@ def test_sync_and_commit_whose_append_fails_are_told_so_and_store_nothing(
     of_java: ErrorCode,
     java: JavaSwitches,
 ) -> None:
-    """MM-34, MM-42, JC-117: the group starts its rebalance over; the offset is not there."""
+    """The group starts its rebalance over; the offset is not there.
+
+    MM-34: errors of storing a group
+    MM-42: errors of storing a commit
+    """
     h = CoordinatorHarness(java=java)
     (member_id,) = h.stable_group(1)
     h.holds_appends = True

@@ -90,7 +90,10 @@ def loaded(
 
 
 def test_load_of_offsets_alone_gives_an_empty_group() -> None:
-    """MM-02: generation 0 and no protocol type: a simple group."""
+    """Generation 0 and no protocol type: a simple group.
+
+    MM-02: load: offsets without a group's record
+    """
     h = loaded((offset(0, 23), offset(1, 455)), (offset(2, 8992),))
     assert (h.state(), h.summary().generation) == (GroupState.EMPTY, 0)
     assert h.group().protocol_type is None
@@ -98,7 +101,10 @@ def test_load_of_offsets_alone_gives_an_empty_group() -> None:
 
 
 def test_load_of_an_emptied_group_keeps_generation_and_type() -> None:
-    """MM-03, MM-27."""
+    """MM-03: load: offsets and an emptied group.
+
+    MM-27: load: subscribed topics of an Empty consumer group
+    """
     h = loaded((offset(0, 23),), (group(group_value()),))
     loaded_group = h.group()
     assert (h.state(), loaded_group.generation_id) == (GroupState.EMPTY, 15)
@@ -108,7 +114,12 @@ def test_load_of_an_emptied_group_keeps_generation_and_type() -> None:
 
 
 def test_load_of_a_group_with_members_gives_it_back_stable() -> None:
-    """MM-14, MM-25, MM-26: with its selected protocol only, and its topics parsed."""
+    """With its selected protocol only, and its topics parsed.
+
+    MM-14: load: Stable group with offsets
+    MM-25: load: static and dynamic members
+    MM-26: load: subscribed topics of a Stable consumer group
+    """
     h = loaded((group(group_value("m-1", "m-2", instance="i", leader="m-2")),), (offset(0, 5),))
     loaded_group = h.group()
     assert (h.state(), loaded_group.generation_id, loaded_group.leader_id) == (
@@ -136,7 +147,12 @@ def test_load_gives_every_member_a_full_session() -> None:
 
 
 def test_load_of_a_tombstone_removes_what_was_before_it() -> None:
-    """MM-13, MM-19, MM-22: of an offset, and of a group, which may hold offsets later."""
+    """Of an offset, and of a group, which may hold offsets later.
+
+    MM-13: load: tombstone of one partition
+    MM-19: load: group and its tombstone
+    MM-22: load: group, its tombstone, then offsets
+    """
     assert loaded((offset(0, 1), offset(1, 2)), (offset(0, None),)).offset("foo", 1) == 2
     h = loaded((offset(0, 1), offset(1, 2)), (offset(0, None),))
     assert h.offset("foo", 0) == -1
@@ -146,7 +162,10 @@ def test_load_of_a_tombstone_removes_what_was_before_it() -> None:
 
 
 def test_load_takes_the_last_write_of_each_key() -> None:
-    """MM-23: of members and offsets, whatever batch they are in."""
+    """Of members and offsets, whatever batch they are in.
+
+    MM-23: load: later segments win
+    """
     h = loaded(
         (offset(0, 1), offset(1, 1), group(group_value("old", generation=1))),
         (offset(0, 2), group(group_value("new", generation=2)), offset(0, 3)),
@@ -173,7 +192,11 @@ def test_load_remembers_where_in_the_log_an_offset_stands() -> None:
 
 
 def test_load_ignores_records_of_unknown_kinds() -> None:
-    """MM-68, MM-69: a newer coordinator's, counted; the rest loads."""
+    """A newer coordinator's, counted; the rest loads.
+
+    MM-68: key of an unknown version
+    MM-69: load: unknown records among known ones
+    """
     newer = Record(b"\x00\x07\x91\xa1x", b"\x00\x00", 1)
     h = loaded((newer, group(group_value("m")), offset(0, 5), newer), (newer,))
     assert (h.state(), h.offset("foo", 0)) == (GroupState.STABLE, 5)
@@ -242,7 +265,10 @@ def test_load_that_its_leader_could_not_end_is_served_by_scala_and_refused_by_ja
 def test_load_that_cannot_read_a_record_serves_the_partition_without_groups(
     record: Record, error: str
 ) -> None:
-    """MM-29; [S] swallows the error: offsets are answered with -1 then (recipe f)."""
+    """[S] swallows the error: offsets are answered with -1 then (recipe f).
+
+    MM-29: group record of an unknown version
+    """
     h = loaded((offset(0, 5),), (record,), (offset(1, 6),))
     assert error in (h.coordinator.load_error(0) or "")
     assert h.coordinator.is_owned(0)
@@ -251,7 +277,7 @@ def test_load_that_cannot_read_a_record_serves_the_partition_without_groups(
 
 
 def test_load_of_an_empty_log_owns_the_partition() -> None:
-    """MM-21."""
+    """MM-21: load: log that gives nothing to read ends."""
     h = loaded()
     assert (h.coordinator.is_owned(0), h.coordinator.is_loading(0)) == (True, False)
 
@@ -329,7 +355,10 @@ def test_load_in_the_middle_of_a_rebalance_brings_back_the_last_stored_generatio
 
 
 def test_load_of_an_older_epoch_is_ignored() -> None:
-    """MM-15: the known epoch stays."""
+    """The known epoch stays.
+
+    MM-15: load of an older epoch is ignored
+    """
     h = CoordinatorHarness(owned=())
     assert h.load(epoch=2) is None
     assert h.unload(epoch=2) is None

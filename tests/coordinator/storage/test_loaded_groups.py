@@ -70,7 +70,7 @@ def loaded(*records: Record, max_size: int = 10) -> CoordinatorHarness:
 
 @pytest.mark.parametrize(("stored_ms", "expected_ms"), [(9_000, 9_000), (-1, SESSION_MS)])
 def test_group_record_becomes_a_stable_group(stored_ms: int, expected_ms: int) -> None:
-    """JC-41: a rebalance timeout that is not there is the session timeout."""
+    """A rebalance timeout that is not there is the session timeout."""
     h = loaded(*[record(*(member(n, rebalance_timeout_ms=stored_ms) for n in (0, 1)))])
     group = h.group()
     assert (group.state, group.generation_id) == (GroupState.STABLE, 1)
@@ -95,7 +95,10 @@ def test_group_record_becomes_a_stable_group(stored_ms: int, expected_ms: int) -
 
 
 def test_group_that_is_loaded_over_its_limit_rebalances() -> None:
-    """JC-42: with both of its members, who may still commit."""
+    """With both of its members, who may still commit.
+
+    JC-42: load of a group over group.max.size: rebalance, all still members
+    """
     h = loaded(record(member(0), member(1)), max_size=1)
     assert (h.state(), len(h.summary().members)) == (GroupState.PREPARING_REBALANCE, 2)
     assert h.beat("member-0", 1) is ErrorCode.REBALANCE_IN_PROGRESS
@@ -109,7 +112,10 @@ def test_group_that_is_loaded_at_its_limit_does_not_rebalance() -> None:
 
 
 def test_each_member_of_a_loaded_group_has_its_own_session() -> None:
-    """JC-43: from the load on."""
+    """From the load on.
+
+    JC-43: load of a Stable group: a session timer each
+    """
     h = loaded(record(member(0), member(1, session_timeout_ms=2 * SESSION_MS)))
     assert h.timer_keys() == ["heartbeat-group-member-0", "heartbeat-group-member-1"]
     h.advance(SESSION_MS - 1)
@@ -121,7 +127,10 @@ def test_each_member_of_a_loaded_group_has_its_own_session() -> None:
 
 
 def test_as_many_tombstones_as_groups_leave_none() -> None:
-    """JC-175: a group that was written twice needs one only."""
+    """A group that was written twice needs one only.
+
+    JC-175: group records and as many tombstones leave no group
+    """
     ids = [f"group-{n}" for n in range(4)]
     records = [record(member(n), group_id=group_id) for n, group_id in enumerate(ids)]
     again = record(member(9), group_id=ids[0], generation=2)

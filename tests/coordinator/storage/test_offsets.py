@@ -13,7 +13,11 @@ def value(offset: int) -> OffsetCommitValue:
 
 
 def test_commit_is_pending_until_the_log_has_it() -> None:
-    """GM-31, GM-48: pending counts as having offsets, so that the group is not reaped."""
+    """Pending counts as having offsets, so that the group is not reaped.
+
+    GM-31: commit is pending, then stored
+    GM-48: pending plain commit of a partition
+    """
     offsets = GroupOffsets()
     offsets.prepare(TP, value(37))
     assert (offsets.has_offsets, offsets.get(TP), offsets.is_pending(TP)) == (True, None, True)
@@ -22,7 +26,7 @@ def test_commit_is_pending_until_the_log_has_it() -> None:
 
 
 def test_commit_that_failed_leaves_nothing() -> None:
-    """GM-32."""
+    """GM-32: failed commit leaves nothing."""
     offsets = GroupOffsets()
     offsets.prepare(TP, value(37))
     offsets.append_failed(TP, value(37))
@@ -30,7 +34,7 @@ def test_commit_that_failed_leaves_nothing() -> None:
 
 
 def test_failure_of_the_first_of_two_leaves_the_second_pending() -> None:
-    """GM-33."""
+    """GM-33: first of two commits fails."""
     offsets = GroupOffsets()
     offsets.prepare(TP, value(37))
     offsets.prepare(TP, value(57))
@@ -41,7 +45,6 @@ def test_failure_of_the_first_of_two_leaves_the_second_pending() -> None:
 
 
 def test_success_of_the_first_of_two_leaves_the_second_pending() -> None:
-    """GM-34."""
     offsets = GroupOffsets()
     offsets.prepare(TP, value(37))
     offsets.prepare(TP, value(57))
@@ -74,7 +77,10 @@ def test_completion_without_a_pending_commit_is_ignored() -> None:
 
 
 def test_transactional_commit_makes_its_partition_unstable_and_no_other() -> None:
-    """GM-49: from the request on, and not as a plain commit."""
+    """From the request on, and not as a plain commit.
+
+    GM-49: pending transactional commit of a partition
+    """
     offsets = GroupOffsets()
     offsets.prepare_transactional(7, TP, value(37))
     assert (offsets.is_unstable(TP), offsets.is_pending(TP)) == (True, False)
@@ -93,7 +99,7 @@ def test_value_that_took_the_slot_of_a_transactional_commit_waits_for_its_own_ap
 
 
 def test_failed_transactional_append_forgets_the_partition_whatever_is_in_its_slot() -> None:
-    """GM-38, as Kafka: also a value that the log has."""
+    """As Kafka: also a value that the log has."""
     offsets = GroupOffsets()
     offsets.prepare_transactional(7, TP, value(37))
     offsets.transactional_append_succeeded(7, TP, CommittedOffset(3, value(37)))

@@ -37,7 +37,10 @@ def stable(h: CoordinatorHarness) -> str:
 
 
 def test_explicit_expiry_takes_one_offset_and_leaves_the_group() -> None:
-    """MM-47: +1 and +3, at +2."""
+    """+1 and +3, at +2.
+
+    MM-47: explicit expiry of one of two
+    """
     h = harness()
     for partition, minutes in ((0, 1), (1, 3)):
         body = offset_commit({("t", partition): 7}, retention_time_ms=minutes * MINUTE_MS)
@@ -56,7 +59,10 @@ def test_explicit_expiry_takes_one_offset_and_leaves_the_group() -> None:
 
 
 def test_empty_group_without_offsets_goes_with_one_tombstone() -> None:
-    """MM-48: at the first look, however young it is."""
+    """At the first look, however young it is.
+
+    MM-48: Empty group without offsets is tombstoned
+    """
     h = harness()
     h.leave(leave_group(stable(h)))
     before = len(h.log[0])
@@ -68,7 +74,11 @@ def test_empty_group_without_offsets_goes_with_one_tombstone() -> None:
 
 
 def test_simple_group_keeps_each_offset_for_the_retention_after_its_commit() -> None:
-    """MM-50, MM-52: the group goes with the last one, without a tombstone of its own."""
+    """The group goes with the last one, without a tombstone of its own.
+
+    MM-50: expiry of a simple group's last offsets
+    MM-52: expiry of a simple consumer's offset
+    """
     h = harness()
     h.commit(offset_commit({("t", 0): 7}))
     h.advance(1_000)
@@ -87,7 +97,10 @@ def test_simple_group_keeps_each_offset_for_the_retention_after_its_commit() -> 
 
 
 def test_emptied_group_keeps_its_offsets_for_the_retention_after_it_became_empty() -> None:
-    """MM-51, GM-26: the time counts from the state, not from the commits."""
+    """The time counts from the state, not from the commits.
+
+    MM-51: explicit and implicit expiry of a consumer group
+    """
     h = harness()
     member_id = stable(h)
     h.commit(offset_commit({("foo", 0): 7}, member_id, 1))
@@ -105,7 +118,10 @@ def test_emptied_group_keeps_its_offsets_for_the_retention_after_it_became_empty
 
 
 def test_explicit_expiry_waits_until_the_group_is_empty() -> None:
-    """MM-51: nothing expires while the group's members consume the topic."""
+    """Nothing expires while the group's members consume the topic.
+
+    MM-51: explicit and implicit expiry of a consumer group
+    """
     h = harness()
     member_id = stable(h)
     body = offset_commit({("foo", 0): 7}, member_id, 1, retention_time_ms=MINUTE_MS)
@@ -119,7 +135,10 @@ def test_explicit_expiry_waits_until_the_group_is_empty() -> None:
 
 
 def test_stable_consumers_lose_the_offsets_of_topics_that_they_left() -> None:
-    """MM-53: the commit's own time counts; what is subscribed stays."""
+    """The commit's own time counts; what is subscribed stays.
+
+    MM-53: expiry in a Stable group spares what it subscribes to
+    """
     h = harness()
     member_id = stable(h)
     h.commit(offset_commit({("foo", 0): 7, ("bar", 0): 7}, member_id, 1))

@@ -57,7 +57,10 @@ def test_group_of_an_old_record_has_no_time_of_its_state() -> None:
 
 
 def test_simple_group_is_stored_as_its_offsets_alone() -> None:
-    """MM-33: generation 0 and no protocol type need no record of their own."""
+    """Generation 0 and no protocol type need no record of their own.
+
+    MM-33: record of a simple group
+    """
     h = harness()
     h.commit(offset_commit({("foo", 0): 5, ("bar", 1): 6}, metadata="m", leader_epoch=2))
     (batch,) = h.log[0]
@@ -71,7 +74,10 @@ def test_simple_group_is_stored_as_its_offsets_alone() -> None:
 
 
 def test_group_with_members_is_stored_with_one_append() -> None:
-    """MM-35: by its leader's SyncGroup; joining alone stores nothing."""
+    """By its leader's SyncGroup; joining alone stores nothing.
+
+    MM-35: storing a group with a member
+    """
     h = harness()
     ids = h.stable_group(2)
     ((record,),) = (decode_records(batch.records) for batch in h.log[0])
@@ -95,7 +101,14 @@ def test_group_with_members_is_stored_with_one_append() -> None:
 def test_values_are_written_as_inter_broker_protocol_version_says(
     version: str, group: int, offset: int
 ) -> None:
-    """MM-56, MM-58, MM-59, MM-60; MM-30: the time of the state only from version 2 on."""
+    """The time of the state only from version 2 on.
+
+    MM-56: version of a commit's record by inter-broker protocol
+    MM-58: version of a commit's record without an expiry
+    MM-59: version of a group's record now
+    MM-60: version of a commit's record now
+    MM-30: when a group record has the time of its state
+    """
     h = harness(version)
     (member_id,) = h.stable_group(1)
     h.commit(offset_commit({("foo", 0): 5}, member_id, 1, leader_epoch=2))
@@ -113,7 +126,11 @@ def test_values_are_written_as_inter_broker_protocol_version_says(
 
 @pytest.mark.parametrize("version", ["1.1", "2.1-IV0", "3.9"])
 def test_commit_with_an_expiry_of_its_own_is_written_as_version_1(version: str) -> None:
-    """MM-54, MM-55, MM-57: no newer version has a field for it."""
+    """No newer version has a field for it.
+
+    MM-54: commit with retention, old version: expiry is loaded
+    MM-57: version of a commit's record with an expiry
+    """
     h = harness(version)
     h.commit(offset_commit({("foo", 0): 5}, retention_time_ms=1_000), version=4)
     (record,) = written(h)
@@ -126,7 +143,10 @@ def test_commit_with_an_expiry_of_its_own_is_written_as_version_1(version: str) 
 
 
 def test_group_is_taken_in_only_where_there_is_none_of_its_id() -> None:
-    """MM-24: the first instance stays, and is what the second caller gets."""
+    """The first instance stays, and is what the second caller gets.
+
+    MM-24: the first group under an id stays
+    """
     shard = Shard(0)
     first = Group("g", 0, GroupState.EMPTY, 1)
     second = Group("g", 0, GroupState.EMPTY, 2)
@@ -148,7 +168,10 @@ def test_group_is_removed_only_if_it_is_the_one_that_is_there() -> None:
 
 
 def test_tombstone_of_a_group_has_the_time_of_its_creation() -> None:
-    """MM-49: whatever the topic's message.timestamp.type is, which this lab does not have."""
+    """Whatever the topic's message.timestamp.type is, which this lab does not have.
+
+    MM-49: its tombstone has the time of its creation
+    """
     h = harness()
     (member_id,) = h.stable_group(1)
     h.leave(leave_group(member_id))
@@ -160,7 +183,10 @@ def test_tombstone_of_a_group_has_the_time_of_its_creation() -> None:
 
 
 def test_commit_with_one_metadata_too_large_shows_the_other_to_a_stable_fetch() -> None:
-    """MM-45: the refused one has no offset, and nothing of it is pending."""
+    """The refused one has no offset, and nothing of it is pending.
+
+    MM-45: one of two with metadata too large, fetched stable
+    """
     h = CoordinatorHarness(config=BrokerConfig(offset_metadata_max_bytes=4))
     large = OffsetCommitRequestPartition(
         partition_index=0, committed_offset=5, committed_metadata="large"

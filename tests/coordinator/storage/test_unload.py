@@ -15,7 +15,10 @@ from tests.support.harness.coordinator_harness import CoordinatorHarness, commit
 
 
 def test_unload_makes_groups_dead_and_forgets_them() -> None:
-    """MM-16: with the same epoch; the partition is not served here any more."""
+    """With the same epoch; the partition is not served here any more.
+
+    MM-16: unload with the epoch of the load
+    """
     h = CoordinatorHarness()
     ids = h.stable_group()
     group = h.group()
@@ -72,7 +75,10 @@ def test_unload_leaves_other_partitions_alone() -> None:
 
 
 def test_unload_of_an_older_epoch_is_ignored() -> None:
-    """MM-17: the group is intact."""
+    """The group is intact.
+
+    MM-17: unload of an older epoch is ignored
+    """
     h = CoordinatorHarness(owned=())
     h.load(epoch=2)
     ids = h.stable_group(1)
@@ -89,7 +95,10 @@ def test_unload_of_an_older_epoch_without_the_guard_is_carried_out() -> None:
 
 
 def test_unload_without_epoch_is_carried_out_and_the_epoch_stays() -> None:
-    """MM-18: the replica was deleted."""
+    """The replica was deleted.
+
+    MM-18: unload without an epoch
+    """
     h = CoordinatorHarness(owned=())
     h.load(epoch=2)
     assert h.unload(epoch=None) is None

@@ -64,7 +64,7 @@ def test_group_key_is_version_2() -> None:
 
 @pytest.mark.parametrize("version", [3, 14, 99, -1])
 def test_key_of_an_unknown_version_is_told_apart_and_not_an_error(version: int) -> None:
-    """MM-68: a newer coordinator's records are ignored by an older one."""
+    """A newer coordinator's records are ignored by an older one."""
     assert decode_key(versioned(version, "whatever")) == UnknownKey(version)
 
 
@@ -83,7 +83,7 @@ def test_key_of_a_partition_that_is_no_int32_is_corrupt(partition: int) -> None:
 
 
 def test_offset_value_without_expiry_is_written_as_version_3() -> None:
-    """MM-60, MM-58: with its leader epoch."""
+    """With its leader epoch."""
     value = OffsetCommitValue(offset=9, leader_epoch=4, metadata="m", commit_timestamp_ms=77)
     data = encode_offset_commit_value(value)
     assert record_version(data) == 3
@@ -91,7 +91,7 @@ def test_offset_value_without_expiry_is_written_as_version_3() -> None:
 
 
 def test_offset_value_with_expiry_is_written_as_version_1_without_epoch() -> None:
-    """MM-57: only version 1 has a field for the expiry; it has none for the leader epoch."""
+    """Only version 1 has a field for the expiry; it has none for the leader epoch."""
     value = OffsetCommitValue(
         offset=9, leader_epoch=4, metadata="m", commit_timestamp_ms=77, expire_timestamp_ms=99
     )
@@ -114,7 +114,11 @@ def test_offset_value_with_expiry_is_written_as_version_1_without_epoch() -> Non
     ],
 )
 def test_offset_value_of_every_version_is_read(data: bytes, epoch: int, expiry: int) -> None:
-    """MM-54, MM-62, MM-63: also with fields that only a newer version has."""
+    """Also with fields that only a newer version has.
+
+    MM-62: commit record of version 4 is read
+    MM-63: commit record with unknown tagged fields
+    """
     assert decode_offset_commit_value(data) == OffsetCommitValue(
         offset=9,
         leader_epoch=epoch,
@@ -126,7 +130,7 @@ def test_offset_value_of_every_version_is_read(data: bytes, epoch: int, expiry: 
 
 @pytest.mark.parametrize(("version", "epoch"), [(1, -1), (2, -1), (3, 4)])
 def test_offset_value_is_written_in_the_version_asked_for(version: int, epoch: int) -> None:
-    """MM-56, MM-58: below version 3 the leader epoch is left out."""
+    """Below version 3 the leader epoch is left out."""
     value = OffsetCommitValue(offset=9, leader_epoch=4, metadata="m", commit_timestamp_ms=77)
     data = encode_offset_commit_value(value, version)
     assert record_version(data) == version
@@ -136,7 +140,6 @@ def test_offset_value_is_written_in_the_version_asked_for(version: int, epoch: i
 
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_offset_value_with_expiry_is_version_1_whatever_was_asked_for(version: int) -> None:
-    """MM-57."""
     value = OffsetCommitValue(offset=9, commit_timestamp_ms=77, expire_timestamp_ms=99)
     data = encode_offset_commit_value(value, version)
     assert record_version(data) == 1
@@ -199,7 +202,7 @@ def test_offset_value_is_never_written_in_another_version(version: int) -> None:
 def test_group_value_is_written_in_the_version_asked_for(
     version: int, lost: dict[str, int | None]
 ) -> None:
-    """MM-30, MM-31, MM-59: what an old version has no field for is not read back."""
+    """What an old version has no field for is not read back."""
     data = encode_group_metadata_value(GROUP, version)
     assert record_version(data) == version
     timestamp_ms = -1 if version < 2 else 1_234
@@ -217,7 +220,7 @@ def test_group_value_is_never_written_in_another_version(version: int) -> None:
 
 
 def test_group_value_is_written_as_version_3_and_read_back() -> None:
-    """MM-59: with instance ids and the time of its state."""
+    """With instance ids and the time of its state."""
     data = encode_group_metadata_value(GROUP)
     assert record_version(data) == 3
     assert decode_group_metadata_value(data) == GROUP
@@ -274,7 +277,10 @@ def test_group_value_of_an_empty_group_has_neither_protocol_nor_leader() -> None
 def test_group_value_of_every_version_is_read(
     data: bytes, rebalance_timeout_ms: int, timestamp_ms: int, instance: str | None
 ) -> None:
-    """MM-31, MM-61, MM-64."""
+    """MM-61: group record of version 4 is read.
+
+    MM-64: group record with unknown tagged fields
+    """
     value = decode_group_metadata_value(data)
     member = value.members[0]
     assert (value.generation, value.current_state_timestamp_ms) == (5, timestamp_ms)
@@ -286,7 +292,6 @@ def test_group_value_of_every_version_is_read(
 
 
 def test_group_value_of_an_unknown_version_is_an_error_that_names_it() -> None:
-    """MM-29."""
     with pytest.raises(CorruptRecord, match="group value version 5"):
         decode_group_metadata_value(versioned(5, "x"))
 

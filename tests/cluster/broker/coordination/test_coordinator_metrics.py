@@ -57,7 +57,7 @@ def test_every_broker_samples_every_ten_seconds() -> None:
 
 
 def test_gauges_tell_the_group_where_it_is() -> None:
-    """MM-66: and after the failover at the broker that has loaded it, with its offsets."""
+    """And after the failover at the broker that has loaded it, with its offsets."""
     run = crash()
     before = coordinator_of(run, TraceKind.ASSIGNMENT_STORED).node
     after = coordinator_of(run, TraceKind.GROUP_LOADED).node
@@ -91,7 +91,10 @@ def test_counts_are_those_of_the_trace() -> None:
 
 
 def test_load_time_has_the_wait_in_it_and_is_missing_before_the_first_load() -> None:
-    """MM-67: Kafka answers NaN before the first one."""
+    """Kafka answers NaN before the first one.
+
+    MM-67: time of a load is measured from its scheduling
+    """
     run = crash()
     loads = [row for row in run.rows if row.kind == TraceKind.LOAD_COMPLETED]
     after = coordinator_of(run, TraceKind.GROUP_LOADED)

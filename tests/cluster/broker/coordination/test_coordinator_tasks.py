@@ -287,7 +287,10 @@ def test_load_of_a_lost_leadership_stops_reading() -> None:
 
 
 def test_load_reads_a_batch_that_is_larger_than_its_buffer() -> None:
-    """MM-20: the buffer grows for it."""
+    """The buffer grows for it.
+
+    MM-20: load: record larger than the buffer
+    """
     lab = TaskLab(load_buffer=100)
     lab.partition(0, commit_records=1_000, records_per_batch=500)
     lab.lead(0, epoch=1)
@@ -363,7 +366,7 @@ def test_load_goes_on_in_a_log_that_is_cleaned_meanwhile() -> None:
 
 
 def test_load_counts_the_records_that_it_does_not_know() -> None:
-    """MM-69: written by a newer coordinator."""
+    """Written by a newer coordinator."""
     lab = TaskLab()
     newer = Record(b"\x00\x10\x91\xa1x", b"\x00\x00")
     lab.partition(0, newer, newer, commit_records=1_000)

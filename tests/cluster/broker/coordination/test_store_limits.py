@@ -74,7 +74,10 @@ def test_commit_that_is_too_large_is_refused_as_a_whole() -> None:
     ids=["group", "commit"],
 )
 def test_append_where_there_is_no_replica_fails_without_one(record: Record) -> None:
-    """MM-36, MM-41: NOT_LEADER_OR_FOLLOWER, of which clients are told NOT_COORDINATOR."""
+    """NOT_LEADER_OR_FOLLOWER, of which clients are told NOT_COORDINATOR.
+
+    MM-36: storing a group without a replica
+    """
     lab = HostLab()
     host = lab.host("broker-0")
     cluster = broker_cluster()
@@ -94,7 +97,10 @@ def test_append_where_there_is_no_replica_fails_without_one(record: Record) -> N
 
 
 def test_periodic_look_at_offsets_tells_only_of_what_has_expired() -> None:
-    """MM-01: thousands of looks that find nothing would hide the one that did."""
+    """Thousands of looks that find nothing would hide the one that did.
+
+    MM-01: cleanup tells only of what has expired
+    """
     config = msgspec.structs.replace(
         NO_BALANCING, offsets_retention_minutes=1, offsets_retention_check_interval_ms=10_000
     )

@@ -1,0 +1,66 @@
+"""A scenario of Kafka's coordinators has one home among the tests, which quotes its sentence.
+
+A number is no specification, and what is tested in two files is changed in one of them.
+"""
+
+import re
+
+import pytest
+
+from scripts.docs.conformance_page import ScenarioList, named, read_scenarios
+
+WORDS_AT_LEAST = 3
+
+
+def sentence(scenario: str, scenarios: ScenarioList) -> str:
+    """Return what the list says of a scenario."""
+    repeated = ", ".join(scenarios.same_as.get(scenario, ()))
+    return scenarios.meaning.get(scenario) or f"as {repeated}"
+
+
+def quotes(text: str, scenario: str, meaning: str) -> bool:
+    """Whether a line of `text` quotes the sentence: all of its words, or some in their order."""
+    said = re.search(rf"^{scenario}: (.+)$", text, flags=re.MULTILINE)
+    if said is None:
+        return False
+    words, rest = said[1].removesuffix(".").split(), iter(meaning.split())
+    return len(words) >= min(WORDS_AT_LEAST, len(meaning.split())) and all(w in rest for w in words)
+
+
+def test_scenario_has_one_home() -> None:
+    """Recordings of a real Kafka are beside it: they are no tests of ours."""
+    homes = {
+        scenario: sorted({place.path for place in places if place.text})
+        for scenario, places in named().items()
+    }
+    assert {scenario: paths for scenario, paths in homes.items() if len(paths) > 1} == {}
+
+
+def test_citation_quotes_the_sentence_of_its_scenario() -> None:
+    """A reader of the test need not look the number up."""
+    scenarios = read_scenarios()
+    bare = [
+        f"{scenario} in {place.path}: {place.name}; the list says: {sentence(scenario, scenarios)}"
+        for scenario, places in named().items()
+        for place in places
+        if place.text and not quotes(place.text, scenario, sentence(scenario, scenarios))
+    ]
+    assert bare == []
+
+
+@pytest.mark.parametrize(
+    ("text", "is_quoted"),
+    [
+        ("GC-004: a full group refuses one more member at once", True),
+        ("Why.\n\nGC-004: a full group refuses one more member.", True),
+        ("GC-004: a full member", True),
+        ("GC-004, and more.", False),
+        ("GC-004: a member refuses a group", False),
+        ("GC-004: full", False),
+        ("GC-005: a full group refuses one more member at once", False),
+    ],
+)
+def test_quotation_may_be_shortened_and_not_reworded(text: str, is_quoted: bool) -> None:
+    """Words may be left out; another order or other words are no quotation."""
+    meaning = "a full group refuses one more member at once"
+    assert quotes(text, "GC-004", meaning) is is_quoted
