@@ -129,15 +129,3 @@ def time_x(field_name: str, *, title: str | None = None) -> alt.X:
 def axis_seconds(time_us: int | None) -> float | None:
     """Return a moment as charts have it: seconds, to the microsecond."""
     return None if time_us is None else time_us / 1_000_000
-
-
-def span_attributes(from_us: int, to_us: int | None = None, *, lane: str | None = None) -> str:
-    """Return the attributes of a link that shows a moment or span of the time axis.
-
-    `<a href="#<lane>" data-from=".." data-to="..">`: the page zooms there, marks it in every chart
-    of the time axis and scrolls to `lane`, the id of a chart (None: it stays where it is).
-    """
-    to = from_us if to_us is None else to_us
-    return (
-        f'href="#{lane or "time"}" data-from="{axis_seconds(from_us)}" data-to="{axis_seconds(to)}"'
-    )

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from markupsafe import Markup
 
+from pipeline.report.rendering import said
 from pipeline.report.report_input import ReportInput, Row
-from pipeline.report.sentences.markup import moment_link
 from results_schema.journal import JournalEntry
 
 SUCCESS = "NONE"
@@ -48,11 +48,8 @@ def request_words(row: Row) -> str:
 
 def jumps(run: ReportInput, fault: JournalEntry, *, lane: str) -> Markup:
     """Return a sentence of links that zoom to the turns of a fault; nothing if none is known."""
-    links = [
-        moment_link(from_us, to_us, lane=lane, text=text)
-        for text, from_us, to_us in _turns(run, fault)
-    ]
-    return Markup(" Jump to {}.").format(Markup(", ").join(links)) if links else Markup("")
+    turns = list(_turns(run, fault))
+    return said("words", "jumps", turns, lane) if turns else Markup("")
 
 
 def _turns(run: ReportInput, fault: JournalEntry) -> Iterator[tuple[str, int, int | None]]:

@@ -160,7 +160,7 @@ def _chart(run: ReportInput, fault: JournalEntry, rows: Sequence[Row]) -> Chart:
         run,
         lane_id=lane_id,
         title=f"Messages around {fault.fault_id}: {fault.fault} {fault.hit}".rstrip(),
-        about=escape(_ABOUT) + jumps(run, fault, lane=lane_id),
+        about=escape(_ABOUT) + " " + jumps(run, fault, lane=lane_id),
         more=_MORE + prefix_note(prefix) + _left_out(drawn.left_out),
         layers=_layers(drawn, prefix),
         data=_data(run, drawn),

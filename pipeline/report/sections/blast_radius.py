@@ -2,15 +2,16 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from pipeline.report.charts.chart import Cell, Paragraph, Part, Section, TextTable
+from pipeline.report.charts.chart import Paragraph, Part, Section, TextTable
 from pipeline.report.charts.fault_strips import FaultRows, rows_of_faults
+from pipeline.report.columns import Column, number, text_table
+from pipeline.report.rendering import said
 from pipeline.report.report_input import ReportInput, Row
-from pipeline.report.sentences.markup import fault_heading, items, paragraphs
 from pipeline.summary.figures import FaultSummary, duration_text
 from pipeline.summary.outcomes import CommitErrors, in_number_order, listed
 from pipeline.summary.story import counted, errors_text
-from results_schema.journal import JournalEntry
 
 MAX_IN_FULL = 6
 """Up to so many faults have tables of their own, more of them a line each."""
@@ -18,10 +19,25 @@ MAX_LINES = 300
 MAX_ROWS = 100
 """So many groups, or partitions, of one fault are listed; the tables have them all."""
 ACKNOWLEDGED = "NONE"
+KEPT, GROUPS = "kept id and generation", "groups in it"
 _LEAD = (
     "Of a broker, the groups that it coordinated and the partitions that it led; "
     "of a member, its group and what it owned; of a leadership, its partition and the groups in it."
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Radius:
+    """Whom one fault concerned: who was hit, the groups and partitions, what commits met then.
+
+    `errors` are in words; None: nothing is to be said of commits.
+    """
+
+    fault: FaultSummary
+    hit: str
+    groups: tuple[str, ...]
+    partitions: tuple[str, ...]
+    errors: str | None
 
 
 def blast_radius_section(run: ReportInput) -> Section | None:
@@ -29,82 +45,59 @@ def blast_radius_section(run: ReportInput) -> Section | None:
     faults = list(rows_of_faults(run))
     if not faults:
         return None
-    facts = {fact.fault_id: fact for fact in run.facts.faults}
-    journal = {row["fault"]: row for row in run.tables.rows("faults")}
     commits = run.tables.rows("commits")
     errors = _errors_after(commits)
     parts: list[Part] = []
     if len(faults) > MAX_IN_FULL:
+        journal = {row["fault"]: row for row in run.tables.rows("faults")}
         parts.append(_lines(faults, journal, errors))
     else:
         for rows in faults:
-            name = rows.fault.fault
-            parts += _fault(
-                rows,
-                facts.get(name),
-                journal.get(name, {}),
-                errors.get(name, ()),
-                committed=bool(commits),
-            )
+            met = errors.get(rows.fault.fault, ())
+            parts += _fault(rows, _radius(run, rows, met, committed=bool(commits)), met)
     return Section(
         id="blast-radius", title="Blast radius: whom it concerned", lead=_LEAD, parts=tuple(parts)
     )
 
 
-def _fault(
-    rows: FaultRows,
-    fact: JournalEntry | None,
-    journal: Row,
-    errors: Sequence[CommitErrors],
-    *,
-    committed: bool,
-) -> Iterator[Part]:
-    fault = rows.fault
-    groups, partitions = journal.get("groups") or (), journal.get("partitions") or ()
-    yield Paragraph(html=fault_heading(fault))
-    yield Paragraph(
-        html=paragraphs(
-            [
-                _hit_text(fault, fact, journal),
-                f"It concerned {_groups_text(groups)} and {counted(len(partitions), 'partition')}."
-                if groups or partitions
-                else None,
-            ]
-        )
+def _radius(
+    run: ReportInput, rows: FaultRows, errors: Sequence[CommitErrors], *, committed: bool
+) -> Radius:
+    name = rows.fault.fault
+    fact = next((each for each in run.facts.faults if each.fault_id == name), None)
+    journal = next((row for row in run.tables.rows("faults") if row["fault"] == name), {})
+    none_met = "no commit met an error" if committed else "nobody committed anything in this run"
+    return Radius(
+        fault=rows.fault,
+        hit=fact.hit if fact is not None else listed(journal.get("nodes") or ()),
+        groups=in_number_order(journal.get("groups") or ()),
+        partitions=tuple(journal.get("partitions") or ()),
+        errors=errors_text(errors) if errors else none_met if rows.client else None,
     )
+
+
+def _fault(rows: FaultRows, radius: Radius, errors: Sequence[CommitErrors]) -> Iterator[Part]:
+    yield Paragraph(html=said("words", "fault_heading", rows.fault))
+    yield Paragraph(html=said("blast_radius", "concerned", radius))
     if rows.client:
         yield _groups_table(rows)
     moved = {row["partition"]: row for row in rows.broker}
-    if partitions or moved:
-        yield _partitions_table(rows, partitions)
-    said = items(
-        [
-            errors_text(errors) if errors else _no_errors(rows, committed),
-        ]
-    )
-    if said:
-        yield Paragraph(html=said)
+    if radius.partitions or moved:
+        yield _partitions_table(rows, moved, radius.partitions)
+    if radius.errors:
+        yield Paragraph(html=said("words", "items", [radius.errors]))
     if errors:
-        yield _errors_table(errors)
-
-
-def _groups_text(groups: Sequence[str]) -> str:
-    if not groups:
-        return "no group"
-    number = "the group" if len(groups) == 1 else f"{len(groups):,} groups,"
-    return f"{number} {listed(in_number_order(groups))}"
-
-
-def _hit_text(fault: FaultSummary, fact: JournalEntry | None, journal: Row) -> str:
-    hit = fact.hit if fact is not None else listed(journal.get("nodes") or ())
-    target = f" The plan said {fault.target}." if fault.target and fault.target != hit else ""
-    return f"Hit: {hit or fault.node or 'nobody'}.{target}"
-
-
-def _no_errors(rows: FaultRows, committed: bool) -> str | None:
-    if not rows.client:
-        return None
-    return "no commit met an error" if committed else "nobody committed anything in this run"
+        yield text_table(
+            (
+                Column(lambda each: each.error, "commits met"),
+                number(lambda each: each.commits, "commits"),
+                number(lambda each: each.members, "members"),
+            ),
+            errors,
+            caption="By the name that the member was given. DISCONNECTED, TIMED_OUT: no answer "
+            "came.",
+            folded="Errors that commits met, by name",
+        )
 
 
 def _groups_table(rows: FaultRows) -> TextTable:
@@ -112,54 +105,51 @@ def _groups_table(rows: FaultRows) -> TextTable:
     for row in rows.client:
         members.setdefault(row["group"], []).append(row)
     moved = {group: row for row in rows.broker for group in row["groups"] or ()}
+    gaps = _gaps(rows, "member", "group")
+
+    def of_all(group: str, count: int) -> str:
+        return f"{count:,} of {len(members[group]):,}"
+
+    def causes(group: str) -> str:
+        found = Counter(row["noticed_by"] for row in members[group] if row["noticed_by"])
+        return ", ".join(f"{cause} {count:,}" for cause, count in found.most_common())
+
+    columns = (
+        Column(str, "group"),
+        Column(lambda group: _leaders(moved[group]) if group in moved else "stayed", "coordinator"),
+        number(lambda group: len(members[group]), "members"),
+        number(
+            lambda group: sum(row["unknown_us"] is not None for row in members[group]),
+            "gave it up",
+        ),
+        Column(causes, "noticed by"),
+        Column(lambda group: of_all(group, sum(map(_kept, members[group]))), KEPT),
+        Column(
+            lambda group: of_all(group, sum(row["join_us"] is not None for row in members[group])),
+            "joined again",
+        ),
+        number(lambda group: _longest(gaps.get(group, [])), "longest commit gap"),
+    )
+    shown = in_number_order(members)
+    caption = _more("Groups that it concerned, and how they noticed.", len(shown))
+    return text_table(columns, shown[:MAX_ROWS], caption=caption)
+
+
+def _kept(row: Row) -> bool:
+    same_id: bool = row["member_id"] == row["member_id_after"]
+    return same_id and row["generation"] == row["generation_after"]
+
+
+def _leaders(moved: Row) -> str:
+    return f"{moved['old_leader'] or 'nobody'} to {moved['new_leader']}"
+
+
+def _gaps(rows: FaultRows, kind: str, by: str) -> dict[str, list[int | None]]:
     gaps: dict[str, list[int | None]] = {}
     for row in rows.gap:
-        if row["subject_kind"] == "member":
-            gaps.setdefault(row["group"], []).append(row["gap_us"])
-    shown = in_number_order(members)
-    return TextTable(
-        headings=(
-            "group",
-            "coordinator",
-            "members",
-            "gave it up",
-            "noticed by",
-            "kept id and generation",
-            "joined again",
-            "longest commit gap",
-        ),
-        rows=tuple(
-            _group_cells(group, members[group], moved.get(group), gaps.get(group, []))
-            for group in shown[:MAX_ROWS]
-        ),
-        caption=_more("Groups that it concerned, and how they noticed.", len(shown)),
-        numeric=("members", "gave it up", "longest commit gap"),
-    )
-
-
-def _group_cells(
-    group: str, members: Sequence[Row], moved: Row | None, gaps: Sequence[int | None]
-) -> tuple[Cell, ...]:
-    kept = [
-        row
-        for row in members
-        if row["member_id"] == row["member_id_after"]
-        and row["generation"] == row["generation_after"]
-    ]
-    causes = Counter(row["noticed_by"] for row in members if row["noticed_by"] is not None)
-    coordinator = "stayed"
-    if moved is not None:
-        coordinator = f"{moved['old_leader'] or 'nobody'} to {moved['new_leader']}"
-    return (
-        group,
-        coordinator,
-        len(members),
-        sum(row["unknown_us"] is not None for row in members),
-        ", ".join(f"{cause} {count:,}" for cause, count in causes.most_common()),
-        f"{len(kept):,} of {len(members):,}",
-        f"{sum(row['join_us'] is not None for row in members):,} of {len(members):,}",
-        _longest(gaps),
-    )
+        if row["subject_kind"] == kind:
+            gaps.setdefault(row[by], []).append(row["gap_us"])
+    return gaps
 
 
 def _longest(gaps: Sequence[int | None]) -> str | None:
@@ -169,45 +159,30 @@ def _longest(gaps: Sequence[int | None]) -> str | None:
     return duration_text(max(known)) if known else None
 
 
-def _partitions_table(rows: FaultRows, partitions: Sequence[str]) -> TextTable:
-    moved = {row["partition"]: row for row in rows.broker}
-    gaps: dict[str, list[int | None]] = {}
-    for row in rows.gap:
-        if row["subject_kind"] == "partition":
-            gaps.setdefault(row["subject"], []).append(row["gap_us"])
+def _partitions_table(
+    rows: FaultRows, moved: Mapping[str, Row], partitions: Sequence[str]
+) -> TextTable:
+    gaps = _gaps(rows, "partition", "subject")
+    columns = (
+        Column("partition", "partition"),
+        Column(
+            lambda row: (listed(row["groups"] or ()) or "none") if len(row) > 1 else None, GROUPS
+        ),
+        Column(lambda row: _leaders(row) if len(row) > 1 else None, "leader"),
+        number(lambda row: row.get("leader_epoch"), "leader epoch"),
+        number(lambda row: row.get("records"), "records loaded"),
+        number(lambda row: _longest(gaps.get(row["partition"], [])), "nobody read it for"),
+    )
     shown = in_number_order({*partitions, *moved})
-    return TextTable(
-        headings=(
-            "partition",
-            "groups in it",
-            "leader",
-            "leader epoch",
-            "records loaded",
-            "nobody read it for",
-        ),
-        rows=tuple(
-            _partition_cells(name, moved.get(name), gaps.get(name, [])) for name in shown[:MAX_ROWS]
-        ),
+    return text_table(
+        columns,
+        [moved.get(name, {"partition": name}) for name in shown[:MAX_ROWS]],
         caption=_more(
             "Of offsets partitions that moved: who leads them now, and what the new coordinator "
             "loaded.",
             len(shown),
         ),
-        numeric=("leader epoch", "records loaded", "nobody read it for"),
         folded=f"{counted(len(shown), 'partition')}, one by one",
-    )
-
-
-def _partition_cells(name: str, moved: Row | None, gaps: Sequence[int | None]) -> tuple[Cell, ...]:
-    if moved is None:
-        return (name, None, None, None, None, _longest(gaps))
-    return (
-        name,
-        listed(moved["groups"]) if moved["groups"] else "none",
-        f"{moved['old_leader'] or 'nobody'} to {moved['new_leader']}",
-        moved["leader_epoch"],
-        moved["records"],
-        _longest(gaps),
     )
 
 
@@ -229,43 +204,36 @@ def _errors_after(commits: Sequence[Row]) -> dict[str, list[CommitErrors]]:
     }
 
 
-def _errors_table(errors: Sequence[CommitErrors]) -> TextTable:
-    return TextTable(
-        headings=("commits met", "commits", "members"),
-        rows=tuple((each.error, each.commits, each.members) for each in errors),
-        caption="By the name that the member was given. DISCONNECTED, TIMED_OUT: no answer came.",
-        numeric=("commits", "members"),
-        folded="Errors that commits met, by name",
-    )
-
-
 def _lines(
     faults: Sequence[FaultRows],
     journal: Mapping[str, Row],
     errors: Mapping[str, Sequence[CommitErrors]],
 ) -> TextTable:
     """Return a table of many faults, a line each."""
-    more = len(faults) - MAX_LINES
-    return TextTable(
-        headings=("fault", "hit", "groups", "partitions", "members", "gave it up", "commits met"),
-        rows=tuple(
-            (
-                rows.fault.fault,
-                rows.fault.node,
-                listed(journal.get(rows.fault.fault, {}).get("groups") or ()) or None,
-                len(journal.get(rows.fault.fault, {}).get("partitions") or ()),
-                rows.fault.members,
-                sum(row["unknown_us"] is not None for row in rows.client),
-                ", ".join(
-                    f"{each.error} {each.commits:,}" for each in errors.get(rows.fault.fault, ())
-                ),
-            )
-            for rows in faults[:MAX_LINES]
+
+    def of(rows: FaultRows, what: str) -> Sequence[str]:
+        found: Sequence[str] = journal.get(rows.fault.fault, {}).get(what) or ()
+        return found
+
+    def met(rows: FaultRows) -> str:
+        found = errors.get(rows.fault.fault, ())
+        return ", ".join(f"{each.error} {each.commits:,}" for each in found)
+
+    columns = (
+        Column(lambda rows: rows.fault.fault, "fault"),
+        Column(lambda rows: rows.fault.node, "hit"),
+        Column(lambda rows: listed(of(rows, "groups")) or None, "groups"),
+        number(lambda rows: len(of(rows, "partitions")), "partitions"),
+        number(lambda rows: rows.fault.members, "members"),
+        number(
+            lambda rows: sum(row["unknown_us"] is not None for row in rows.client), "gave it up"
         ),
-        caption="Groups and partitions that each concerned."
-        + (f" {more:,} more faults stand in the tables." if more > 0 else ""),
-        numeric=("partitions", "members", "gave it up"),
+        Column(met, "commits met"),
     )
+    more = len(faults) - MAX_LINES
+    rest = f" {more:,} more faults stand in the tables." if more > 0 else ""
+    caption = f"Groups and partitions that each concerned.{rest}"
+    return text_table(columns, faults[:MAX_LINES], caption=caption)
 
 
 def _more(caption: str, number: int) -> str:

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from pipeline.report.charts.chart import Cell, Paragraph, Part, Section, TextTable
+from pipeline.report.charts.chart import Paragraph, Part, Section
+from pipeline.report.columns import Column, number, text_table
 from pipeline.report.facts import SettingFact
 from pipeline.report.report_input import ReportInput
 from pipeline.summary.story import counted
@@ -10,7 +11,13 @@ from pipeline.summary.story import counted
 _KAFKAS = ".config"
 """How the names of sections end that hold Kafka's own settings."""
 _LATE = ".late_members["
-_HEADINGS = ("setting", "here", "default", "of")
+_COLUMNS = (
+    Column(lambda setting: setting.name, "setting"),
+    number(lambda setting: setting.value, "here"),
+    number(lambda setting: setting.default, "default"),
+    Column(lambda setting: setting.section.removesuffix(_KAFKAS), "of"),
+)
+"""The section for people: `groups.readers.config` as `groups.readers`."""
 
 
 def configuration_section(run: ReportInput) -> Section | None:
@@ -36,37 +43,15 @@ def _parts(
     kafkas: Sequence[SettingFact], labs: Sequence[SettingFact], rest: Sequence[SettingFact]
 ) -> Iterator[Part]:
     if kafkas:
-        yield TextTable(
-            headings=_HEADINGS,
-            rows=_rows(kafkas),
-            caption="Other than Kafka's defaults",
-            numeric=("here", "default"),
-        )
+        yield text_table(_COLUMNS, kafkas, caption="Other than Kafka's defaults")
     else:
         yield Paragraph(html="<p>Every Kafka setting has its default.</p>")
     if labs:
-        yield TextTable(
-            headings=_HEADINGS,
-            rows=_rows(labs),
-            caption="The experiment: its size, its load, and what of the lab was set",
-            numeric=("here", "default"),
-        )
+        experiment = "The experiment: its size, its load, and what of the lab was set"
+        yield text_table(_COLUMNS, labs, caption=experiment)
     if rest:
-        yield TextTable(
-            headings=_HEADINGS,
-            rows=_rows(rest),
-            numeric=("here", "default"),
-            folded=f"{counted(len(rest), 'more setting')}: the defaults",
-        )
-
-
-def _rows(settings: Sequence[SettingFact]) -> tuple[tuple[Cell, ...], ...]:
-    return tuple((each.name, each.value, each.default, _of(each)) for each in settings)
-
-
-def _of(setting: SettingFact) -> str:
-    """Return the section for people: `groups.readers.config` as `groups.readers`."""
-    return setting.section.removesuffix(_KAFKAS)
+        folded = f"{counted(len(rest), 'more setting')}: the defaults"
+        yield text_table(_COLUMNS, rest, folded=folded)
 
 
 def _is_kafkas(setting: SettingFact) -> bool:

@@ -1,9 +1,11 @@
 """All faults of a run at a glance: how the longest of each figure is distributed over them."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from pipeline.report.charts.chart import SERIES, Chart, Part, TextTable
 from pipeline.report.charts.strips import Strip, axis_over, distribution_of, strip_chart, strip_rows
+from pipeline.report.columns import Column, number, text_table
 from pipeline.summary.figures import FaultSummary
 from pipeline.summary.story import moment_text
 
@@ -33,29 +35,30 @@ def overview(faults: Sequence[FaultSummary]) -> Iterator[Part]:
 
 
 def _table(faults: Sequence[FaultSummary]) -> TextTable:
-    found = [
-        (
-            fault.fault,
-            moment_text(fault.injected_us),
-            fault.node,
-            *(_longest(fault, name) for name in MEASURES),
-            fault.rebalance_count,
-            f"{fault.members_kept} of {fault.members}" if fault.members else None,
-        )
-        for fault in faults[:MAX_FAULTS]
-    ]
-    more = len(faults) - len(found)
-    return TextTable(
-        headings=("fault", "at", "hit", *MEASURES, "rebalances", "members kept"),
-        rows=tuple(found),
+    longest = [number(partial(_longest, name), name) for name in MEASURES]
+    columns = (
+        Column(lambda fault: fault.fault, "fault"),
+        number(lambda fault: moment_text(fault.injected_us), "at"),
+        Column(lambda fault: fault.node, "hit"),
+        *longest,
+        number(lambda fault: fault.rebalance_count, "rebalances"),
+        Column(_kept, "members kept"),
+    )
+    more = len(faults) - MAX_FAULTS
+    return text_table(
+        columns,
+        faults[:MAX_FAULTS],
         caption="The longest of each. Kept: members whose id and generation are the same after it."
-        + (f" {more:,} more faults stand in the tables." if more else ""),
-        numeric=("at", *MEASURES, "rebalances"),
+        + (f" {more:,} more faults stand in the tables." if more > 0 else ""),
         folded="All faults in figures" if len(faults) >= _MIN_FOR_CHART else None,
     )
 
 
-def _longest(fault: FaultSummary, name: str) -> str | None:
+def _kept(fault: FaultSummary) -> str | None:
+    return f"{fault.members_kept} of {fault.members}" if fault.members else None
+
+
+def _longest(name: str, fault: FaultSummary) -> str | None:
     found = fault.distribution(name)
     return None if found is None else found.longest_text
 

@@ -1,11 +1,13 @@
 """The section `felt`: what the run cost its groups, in all, by group and by partition."""
 
-from markupsafe import Markup
+from functools import partial
+from operator import itemgetter
 
 from pipeline.report.charts.chart import Cell, Paragraph, Part, Section, TextTable
+from pipeline.report.columns import Column, named, number, text_table
+from pipeline.report.rendering import moment_link, said
 from pipeline.report.report_input import ReportInput, Row
-from pipeline.report.sentences.markup import items, moment_link
-from pipeline.summary.felt import FELT_MEASURES, FeltGroup
+from pipeline.summary.felt import FELT_MEASURES, FeltGroup, FeltMeasure
 from pipeline.summary.figures import length_text
 from pipeline.summary.story import FELT, FELT_IN_ALL, NOTHING_FELT, as_title, felt_rows, felt_text
 
@@ -26,7 +28,7 @@ def felt_section(run: ReportInput) -> Section | None:
         return None
     groups = list(felt.groups.items())[:MAX_GROUPS]
     parts: list[Part] = [
-        Paragraph(html=items(felt_text(group, counts) for group, counts in groups)),
+        Paragraph(html=said("words", "items", [felt_text(*group) for group in groups])),
         _in_all(felt.in_all),
     ]
     partitions = sorted(run.tables.rows("felt_partitions"), key=_worst_first)
@@ -39,13 +41,14 @@ def _in_all(group: FeltGroup) -> Part:
     """Return the figures over all partitions of all groups."""
     rows = felt_rows(group)
     if not rows:
-        return Paragraph(html=Markup("<p>{}</p>").format(f"{as_title(NOTHING_FELT)}."))
-    return TextTable(
-        headings=("figure", *_HEADINGS),
-        rows=tuple((name, *(cells[heading] for heading in _HEADINGS)) for name, cells in rows),
-        caption=as_title(FELT_IN_ALL),
-        numeric=_HEADINGS,
-    )
+        return Paragraph(html=said("words", "plain", as_title(NOTHING_FELT)))
+    cells = [number(partial(_of_heading, name), name) for name in _HEADINGS]
+    columns = (Column(itemgetter(0), "figure"), *cells)
+    return text_table(columns, rows, caption=as_title(FELT_IN_ALL))
+
+
+def _of_heading(heading: str, row: tuple[str, dict[str, str]]) -> str:
+    return row[1][heading]
 
 
 def _worst_first(row: Row) -> tuple[int, int, str, str]:
@@ -56,24 +59,20 @@ def _worst_first(row: Row) -> tuple[int, int, str, str]:
 def _by_partition(rows: list[Row]) -> TextTable:
     shown = rows[:MAX_PARTITIONS]
     more = len(rows) - len(shown)
-    names = tuple(measure.name for measure in FELT_MEASURES)
-    return TextTable(
-        headings=("group", "partition", *names, "peak at"),
-        rows=tuple(
-            (
-                row["group"],
-                row["partition"],
-                *(_cell(row[each.column], is_time=each.is_time) for each in FELT_MEASURES),
-                None if row["lag_peak_us"] is None else moment_link(row["lag_peak_us"]),
-            )
-            for row in shown
-        ),
-        numeric=names,
+    measures = [number(partial(_cell, each), each.name) for each in FELT_MEASURES]
+    return text_table(
+        (*named("group", "partition"), *measures, Column(_peak, "peak at")),
+        shown,
         folded=f"Each partition{f'; {more:,} more in tables/felt_partitions' if more else ''}",
     )
 
 
-def _cell(value: int | None, *, is_time: bool) -> Cell:
+def _cell(measure: FeltMeasure, row: Row) -> Cell:
+    value = row[measure.column]
     if value is None:
         return "never"
-    return length_text(value) if is_time else f"{value:,}"
+    return length_text(value) if measure.is_time else f"{value:,}"
+
+
+def _peak(row: Row) -> str | None:
+    return None if row["lag_peak_us"] is None else moment_link(row["lag_peak_us"])

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from pipeline.report.facts import RunFacts
+from pipeline.report.rendering import said
 from pipeline.report.report_input import ReportInput
 from pipeline.report.sections.headline_figures import Figure, Tone, four_figures
-from pipeline.report.sentences.answers import broke_a_promise, for_how_long, for_whom
+from pipeline.report.sentences.answers import broke_a_promise, for_how_long, for_whom, what_broke
 from pipeline.report.sentences.causes import why
-from pipeline.report.sentences.fault_sentences import what_broke
-from pipeline.report.sentences.markup import fill_sentence, section_link, unbroken
 from pipeline.summary.caveats import caveats_of, pass_text
 from pipeline.summary.figures import duration_text
 from pipeline.summary.story import counted, moment_text
@@ -23,8 +22,8 @@ class Headline:
     """The first screen.
 
     Shape: `verdict` is a word or two, `kicker` stands above the title; `answers` are a question and
-    lines that answer it, each trusted markup; `notices` say what is wrong with the run itself;
-    `facts` are names and values.
+    the paragraphs that answer it; `notices` say what is wrong with the run itself; `facts` are
+    names and values.
     """
 
     verdict: str
@@ -32,7 +31,7 @@ class Headline:
     kicker: str
     title: str
     lead: str
-    answers: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    answers: tuple[tuple[str, Markup], ...] = ()
     figures: tuple[Figure, ...] = ()
     notices: tuple[str, ...] = ()
     facts: tuple[tuple[str, str], ...] = ()
@@ -58,13 +57,13 @@ def headline(run: ReportInput) -> Headline:
     facts = run.facts
     verdict, tone = verdict_of(facts)
     trusted = facts.status != "failed"  # a node that died of our bug measures nothing
-    answers: tuple[tuple[str, tuple[str, ...]], ...] = (
+    answers = (
         ("What broke?", what_broke(run)),
         ("For whom?", for_whom(run)),
-        ("For how long?", for_how_long(run) if trusted else ()),
-        ("Why?", why(run) if trusted else ()),
+        ("For how long?", for_how_long(run) if trusted else Markup("")),
+        ("Why?", why(run) if trusted else Markup("")),
         ("Was a promise broken?", broke_a_promise(run)),
-        ("What was expected?", tuple(_expected(run))),
+        ("What was expected?", _expected(run)),
     )
     return Headline(
         verdict=verdict,
@@ -72,34 +71,25 @@ def headline(run: ReportInput) -> Headline:
         kicker=facts.manifest.run,
         title=facts.manifest.experiment,
         lead=facts.question,
-        answers=tuple((question, _unbroken(lines)) for question, lines in answers if lines),
+        answers=tuple((question, answer) for question, answer in answers if answer),
         figures=four_figures(run),
         notices=tuple(_notices(run)),
         facts=tuple(_facts(run)),
     )
 
 
-def _expected(run: ReportInput) -> Iterator[Markup]:
+def _expected(run: ReportInput) -> Markup:
     """Say what the experiment's author expected, and whether it was run as it is written."""
     facts = run.facts
-    if facts.expect:
-        measured = [
-            f"{each.value} {each.unit} {each.label}"
-            for each in four_figures(run)
-            if each.unit in {"s", "ms"} and each.label != "of the run's clock"
-        ]
-        beside = fill_sentence(" <b>Measured:</b> {}.", "; ".join(measured)) if measured else ""
-        yield fill_sentence("{}{}", facts.expect, beside)
-        if _OVERRIDE in facts.manifest.replay:
-            yield fill_sentence(
-                "That is for the experiment as it is written; this run overrode values of it ({}).",
-                section_link("replay", _OVERRIDE),
-            )
-
-
-def _unbroken(lines: tuple[str, ...]) -> tuple[Markup, ...]:
-    """Return trusted lines in which no number is parted from its unit."""
-    return tuple(Markup(unbroken(line)) for line in lines)
+    if not facts.expect:
+        return Markup("")
+    measured = [
+        f"{each.value} {each.unit} {each.label}"
+        for each in four_figures(run)
+        if each.unit in {"s", "ms"} and each.label != "of the run's clock"
+    ]
+    overridden = _OVERRIDE in facts.manifest.replay
+    return said("answers", "expected", facts.expect, measured, overridden)
 
 
 def verdict_of(facts: RunFacts) -> tuple[str, Tone]:

@@ -5,6 +5,7 @@ strips of the section, so that faults can be compared, too.
 """
 
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 
 from pipeline.report.charts.chain_order import lines_of, order_chart, order_rows
 from pipeline.report.charts.chart import (
@@ -20,6 +21,8 @@ from pipeline.report.charts.chart import (
 from pipeline.report.charts.fault_strips import CHAINS, FaultRows, rows_of_faults
 from pipeline.report.charts.log_axis import LogAxis
 from pipeline.report.charts.strips import Strip, axis_over, strip_chart, strip_rows
+from pipeline.report.columns import Column, number, text_table
+from pipeline.report.rendering import said
 from pipeline.report.report_input import ReportInput, Settings
 from pipeline.report.sections.fault_overview import overview
 from pipeline.report.sentences.chain_words import (
@@ -28,7 +31,6 @@ from pipeline.report.sentences.chain_words import (
     definitions,
     gap_sentence,
 )
-from pipeline.report.sentences.markup import fault_heading, items, titled_paragraphs
 from pipeline.summary.figures import HEADER, Chain, FaultSummary, duration_text
 from pipeline.summary.story import (
     CHAIN_HEADINGS,
@@ -91,13 +93,13 @@ def _all_strips(rows: FaultRows) -> list[Strip]:
 def _fault_parts(rows: FaultRows, axis: LogAxis, settings: Settings) -> Iterator[Part]:
     """Yield everything about one fault: words, the order of phases, both chains, the gaps."""
     fault = rows.fault
-    yield Paragraph(html=fault_heading(fault))
-    sentences = {
-        "Broker chain.": broker_sentence(fault, rows.broker, settings),
-        "Client chain.": client_sentence(fault, rows.client) if rows.client else None,
-        "For the groups.": gap_sentence(fault, rows.gap),
-    }
-    yield Paragraph(html=titled_paragraphs(sentences))
+    yield Paragraph(html=said("words", "fault_heading", fault))
+    chains = (
+        broker_sentence(fault, rows.broker, settings),
+        client_sentence(rows.client) if rows.client else None,
+        gap_sentence(fault, rows.gap),
+    )
+    yield Paragraph(html=said("chains", "told", *chains))
     data = order_rows(rows)
     if data:
         yield Chart(
@@ -115,9 +117,9 @@ def _fault_parts(rows: FaultRows, axis: LogAxis, settings: Settings) -> Iterator
     gap = _chain_chart(rows, "gap", axis)
     if gap is not None:
         yield gap
-    said = items([noticed_text(fault), *leaving_texts(fault), kept_text(fault)])
-    if said:
-        yield Paragraph(html=said)
+    lines = [noticed_text(fault), *leaving_texts(fault), kept_text(fault)]
+    if any(lines):
+        yield Paragraph(html=said("words", "items", lines))
 
 
 def _chain_chart(rows: FaultRows, chain: Chain, axis: LogAxis) -> Chart | None:
@@ -137,14 +139,9 @@ def _chain_chart(rows: FaultRows, chain: Chain, axis: LogAxis) -> Chart | None:
 def figures_table(fault: FaultSummary, chain: Chain) -> TextTable:
     """Return the figures of a chain: those that the terminal prints, folded away."""
     rows = fault.rows(chain)
-    said = [place for place in range(len(HEADER)) if any(row[place + 1] for row in rows)]
-    headings = tuple(HEADER[place] for place in said)
-    return TextTable(
-        headings=("", *headings),
-        rows=tuple((row[0], *(row[place + 1] for place in said)) for row in rows),
-        numeric=headings,
-        folded="The figures",
-    )
+    told = [place for place, _ in enumerate(HEADER, 1) if any(row[place] for row in rows)]
+    columns = [number(itemgetter(place), HEADER[place - 1]) for place in told]
+    return text_table((Column(itemgetter(0)), *columns), rows, folded="The figures")
 
 
 def _worst(faults: Sequence[FaultRows]) -> list[FaultRows]:

@@ -6,16 +6,14 @@ the single ones folded away beneath.
 
 from collections.abc import Iterator, Sequence
 
-from markupsafe import Markup
-
-from pipeline.report.charts.chart import SERIES, Cell, Chart, Paragraph, Part, Section, TextTable
+from pipeline.report.charts.chart import SERIES, Chart, Paragraph, Part, Section, TextTable
 from pipeline.report.charts.strips import Strip, axis_over, distribution_of, strip_chart, strip_rows
+from pipeline.report.columns import Column, number, text_table
+from pipeline.report.rendering import REBALANCES, moment_link, said
 from pipeline.report.report_input import ReportInput, Row
-from pipeline.report.sentences.markup import items, moment_link
 from pipeline.summary.figures import FaultSummary, duration_text
 from pipeline.summary.outcomes import listed
 from pipeline.summary.story import (
-    counted,
     kept_text,
     moment_text,
     office_name,
@@ -33,10 +31,6 @@ _LEAD = (
     "A rebalance begins when the coordinator asks its members to join again, and ends when the log "
     "has their new assignment. The reason is the coordinator's; in quotes, what the member said."
 )
-_NONE = (
-    "No rebalance after a fault: members, generation and assignment stayed as they were. A "
-    "failover of a Stable group needs none, as the coordinator loads its members from the log."
-)
 
 
 def rebalances_section(run: ReportInput) -> Section | None:
@@ -47,34 +41,18 @@ def rebalances_section(run: ReportInput) -> Section | None:
     after = [row for row in rows if row["fault"] is not None]
     parts: list[Part] = []
     if run.summary.faults and not after:
-        parts.append(Paragraph(html=Markup("<p>{}</p>").format(_NONE)))
+        parts.append(Paragraph(html=said("rebalances", "no_rebalance")))
     elif after:
-        parts.append(
-            Paragraph(
-                html=_fault_paragraphs(run.summary.faults, grouped=len(after) > MAX_ONE_BY_ONE)
-            )
-        )
+        grouped = len(after) > MAX_ONE_BY_ONE
+        shown = [fault for fault in run.summary.faults if fault.rebalances or fault.members]
+        lines = [(fault, list(_lines(fault, grouped=grouped))) for fault in shown[:MAX_FAULTS]]
+        parts.append(Paragraph(html=said("rebalances", "after_faults", lines)))
     chart = _chart(after)
     if chart is not None:
         parts.append(chart)
     if rows:
         parts.append(_table(rows))
     return Section(id="rebalances", title="Rebalances", lead=_LEAD, parts=tuple(parts))
-
-
-def _fault_paragraphs(faults: Sequence[FaultSummary], *, grouped: bool) -> Markup:
-    """Return the rebalances after each fault: in full where the table is too long to read."""
-    shown = [fault for fault in faults if fault.rebalances or fault.members][:MAX_FAULTS]
-    return Markup("").join(
-        Markup("<h3>After {}: {}</h3>{}").format(
-            fault.fault, _number(fault), items(_lines(fault, grouped=grouped))
-        )
-        for fault in shown
-    )
-
-
-def _number(fault: FaultSummary) -> str:
-    return counted(fault.rebalance_count, "rebalance") if fault.rebalance_count else "no rebalance"
 
 
 def _lines(fault: FaultSummary, *, grouped: bool) -> Iterator[str | None]:
@@ -122,59 +100,54 @@ def _strip(reason: str, rows: Sequence[Row]) -> Strip:
 
 def _table(rows: Sequence[Row]) -> TextTable:
     more = len(rows) - MAX_LISTED
-    many = len(rows) > MAX_ONE_BY_ONE
-    return TextTable(
-        headings=(
-            "began",
-            "after",
-            "group",
-            "reason",
-            "coordinator",
-            "generation",
-            "removed",
-            "added",
-            "joining",
-            "until stable",
-        ),
-        rows=tuple(_cells(row) for row in rows[:MAX_LISTED]),
+    rest = f" {more:,} more stand in the table rebalances." if more > 0 else ""
+    return text_table(
+        _COLUMNS,
+        rows[:MAX_LISTED],
         caption="Joining: until the next generation began. Until stable: until its assignment was "
-        "stored." + (f" {more:,} more stand in the table rebalances." if more > 0 else ""),
-        numeric=("joining", "until stable"),
-        folded=f"All {len(rows):,} rebalances" if many else None,
-    )
-
-
-def _cells(row: Row) -> tuple[Cell, ...]:
-    new = "none" if row["new_generation"] is None else row["new_generation"]
-    removed = None
-    if row["removed"]:
-        removed = f"{listed(row['removed'])} ({listed(row['removed_because'])})"
-    return (
-        moment_link(row["started_us"], row["stable_us"], lane="lane-rebalances", text=_began(row)),
-        row["fault"] or "start of the group",
-        row["group"],
-        _reason(row),
-        office_name(row["broker"], row["leader_epoch"]),
-        f"{row['generation']} to {new}",
-        removed,
-        listed(row["added"]) if row["added"] else None,
-        _length(row["join_us"]),
-        _length(row["length_us"]) or _unended(row),
+        f"stored.{rest}",
+        folded=f"All {len(rows):,} rebalances" if len(rows) > MAX_ONE_BY_ONE else None,
     )
 
 
 def _began(row: Row) -> str:
-    return moment_text(row["started_us"])
+    text = moment_text(row["started_us"])
+    return moment_link(row["started_us"], row["stable_us"], lane=REBALANCES, text=text)
 
 
 def _reason(row: Row) -> str:
-    said = f', "{row["client_reason"]}"' if row["client_reason"] else ""
-    return f"{row['reason']}{' of ' + row['consumer'] if row['consumer'] else ''}{said}"
+    quoted = f', "{row["client_reason"]}"' if row["client_reason"] else ""
+    return f"{row['reason']}{' of ' + row['consumer'] if row['consumer'] else ''}{quoted}"
 
 
-def _length(value_us: int | None) -> str | None:
-    return None if value_us is None else duration_text(value_us)
+def _generations(row: Row) -> str:
+    new = row["new_generation"]
+    return f"{row['generation']} to {'none' if new is None else new}"
 
 
-def _unended(row: Row) -> str:
+def _removed(row: Row) -> str | None:
+    if not row["removed"]:
+        return None
+    return f"{listed(row['removed'])} ({listed(row['removed_because'])})"
+
+
+def _until_stable(row: Row) -> str:
+    if row["length_us"] is not None:
+        return duration_text(row["length_us"])
     return f"not stored ({row['store_error']})" if row["store_error"] else "never"
+
+
+_COLUMNS = (
+    Column(_began, "began"),
+    Column(lambda row: row["fault"] or "start of the group", "after"),
+    Column("group", "group"),
+    Column(_reason, "reason"),
+    Column(lambda row: office_name(row["broker"], row["leader_epoch"]), "coordinator"),
+    Column(_generations, "generation"),
+    Column(_removed, "removed"),
+    Column(lambda row: listed(row["added"]) or None, "added"),
+    number(
+        lambda row: None if row["join_us"] is None else duration_text(row["join_us"]), "joining"
+    ),
+    number(_until_stable, "until stable"),
+)

@@ -2,14 +2,12 @@
 
 import re
 from collections.abc import Iterator
-
-from markupsafe import Markup
+from dataclasses import dataclass
 
 from pipeline.report.charts.chart import Paragraph, Part, Section
+from pipeline.report.rendering import said
 from pipeline.report.report_input import ReportInput
-from pipeline.report.sentences.answers import check_name
-from pipeline.report.sentences.markup import moment_link, sentence, unbroken
-from pipeline.summary.story import counted, moment_text
+from pipeline.report.sections.checks import check_facts
 from protocol.trace import TraceRow
 from results_schema.evidence_text import what_happened
 from results_schema.results import CheckReport, Finding
@@ -35,107 +33,61 @@ _LEAD = (
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvidenceRow:
+    """A row of the trace. `pieces` are its text: plain text, a member id, what is shown of that."""
+
+    time_us: int
+    node: str
+    lane: str
+    pieces: tuple[tuple[str, str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindingFacts:
+    """One finding with the rows that led to it and those that prove it, `shown` of them at once."""
+
+    finding: Finding
+    opened: bool
+    led_to: tuple[EvidenceRow, ...]
+    proof: tuple[EvidenceRow, ...]
+    shown: int = MAX_STEPS
+
+
 def violations_section(run: ReportInput) -> Section | None:
     """Return every finding with its story; None: no promise was violated."""
     broken = [check for check in run.facts.checks if check.findings_total]
     if not broken:
         return None
-    parts: list[Part] = list(_guards(run))
+    parts: list[Part] = [
+        Paragraph(html=said("promises", "guard", fact.name))
+        for fact in run.facts.settings
+        if fact.section == _GUARDS and fact.differs
+    ]
     for check in broken:
-        parts += _check(check, run.facts.promises.get(check.check))
+        parts += _check(run, check)
     return Section(id="violations", title="Violated promises", lead=_LEAD, parts=tuple(parts))
 
 
-def _guards(run: ReportInput) -> Iterator[Paragraph]:
-    """Say which guards this run had switched off: they may be what the findings show."""
-    for fact in run.facts.settings:
-        if fact.section == _GUARDS and fact.differs:
-            yield Paragraph(
-                html=Markup(
-                    '<p class="notice">The guard <code>{}</code> was switched off in this run. '
-                    "Kafka has no such switch: what follows is what the guard prevents.</p>"
-                ).format(fact.name)
-            )
-
-
-def _check(check: CheckReport, promise: str | None) -> Iterator[Part]:
-    yield Paragraph(
-        html=Markup('<h3 id="violations-{}">{}: {}</h3><p>The promise: {}</p>').format(
-            check.check,
-            check_name(check).capitalize(),
-            counted(check.findings_total, "finding"),
-            sentence(promise) if promise else "not known to this version.",
-        )
-    )
+def _check(run: ReportInput, check: CheckReport) -> Iterator[Part]:
+    yield Paragraph(html=said("promises", "violated", check_facts(run, check)))
     for place, finding in enumerate(check.findings):
-        yield Paragraph(html=_finding(finding, opened=place < MAX_OPEN))
+        facts = FindingFacts(
+            finding=finding,
+            opened=place < MAX_OPEN,
+            led_to=tuple(_row(step) for step in finding.led_to),
+            proof=tuple(_row(step) for step in finding.evidence),
+        )
+        yield Paragraph(html=said("promises", "finding", facts))
     hidden = check.findings_total - len(check.findings)
     if hidden > 0:
-        more = counted(hidden, "more finding")
-        text = Markup("<p>{} of the same kind: counted, not kept.</p>").format(more)
-        yield Paragraph(html=text)
+        yield Paragraph(html=said("promises", "hidden", hidden))
 
 
-def _finding(finding: Finding, *, opened: bool) -> Markup:
-    return Markup(
-        '<details class="finding"{}><summary>{} <span class="muted">{}</span></summary>{}</details>'
-    ).format(
-        Markup(" open") if opened else "",
-        sentence(finding.summary),
-        unbroken(moment_text(finding.time_us)),
-        _story(finding),
-    )
-
-
-def _story(finding: Finding) -> Markup:
-    steps = finding.evidence
-    if not steps:
-        return Markup("<p>No row of the trace is kept for it.</p>")
-    whole = moment_link(
-        steps[0].time_us,
-        steps[-1].time_us,
-        lane=lane_of(steps[-1]),
-        text="Show all of it in the lanes",
-    )
-    shown = _steps(steps[:MAX_STEPS])
-    rest = steps[MAX_STEPS:]
-    more = Markup("")
-    if rest:
-        more = Markup("<details><summary>{}</summary>{}</details>").format(
-            counted(len(rest), "more row"), _steps(rest)
-        )
-    before = Markup("")
-    if finding.led_to:
-        before = Markup("<p>What led to it:</p>{}<p>What proves it:</p>").format(
-            _steps(finding.led_to)
-        )
-    return Markup("<p>{}</p>{}{}{}").format(whole, before, shown, more)
-
-
-def _steps(steps: tuple[TraceRow, ...]) -> Markup:
-    lines = Markup("").join(
-        Markup("<li>{} <b>{}</b> <span>{}</span></li>").format(
-            moment_link(step.time_us, lane=lane_of(step)),
-            step.node,
-            _shortened(what_happened(step)),
-        )
-        for step in steps
-    )
-    return Markup('<ol class="story">{}</ol>').format(lines)
-
-
-def _shortened(text: str) -> Markup:
-    """Return a row's text with its member ids cut: the client's name tells them apart.
-
-    The whole id is in the element's title, and in results.json.
-    """
-    shown = '<span title="{}">{}…</span>'
-    parts = _MEMBER_ID.split(text)  # text, id, kept part of it, text, ...
-    told = Markup("").join(
-        Markup("{}").format(before) + Markup(shown).format(whole, kept)
-        for before, whole, kept in zip(parts[0::3], parts[1::3], parts[2::3], strict=False)
-    )
-    return told + Markup("{}").format(parts[-1])
+def _row(step: TraceRow) -> EvidenceRow:
+    parts = [*_MEMBER_ID.split(what_happened(step)), "", ""]  # text, id, kept part of it, text, ...
+    pieces = tuple(zip(parts[0::3], parts[1::3], parts[2::3], strict=True))
+    return EvidenceRow(time_us=step.time_us, node=step.node, lane=lane_of(step), pieces=pieces)
 
 
 def lane_of(step: TraceRow) -> str:

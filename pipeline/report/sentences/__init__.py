@@ -1,5 +1,7 @@
-"""Facts in words, as the sections say them.
+"""Facts that the page says in sentences: each function fills a struct, a template says it.
 
-Reading order: `markup` (sentences, links, lists), `fault_sentences`, `reading_words`, `causes`,
-`answers`, `chain_words`, `member_steps`, `owner_story`.
+The words are in the folder `templates` of the report.
+
+Reading order: `fault_sentences`, `reading_words`, `answers`, `causes` (the first screen),
+`chain_words`, `owner_story`.
 """

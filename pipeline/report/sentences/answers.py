@@ -1,109 +1,86 @@
 """The first screen's answers: for whom, for how long, and whether a promise broke.
 
-Each is a few sentences, a line each, from the run's facts, its summary and small tables.
-`fault_sentences` answers what broke, `causes` why.
+Each function gathers the facts, `templates/answers.j2` says them. `what_broke` is in `faults.j2`;
+`causes` answers why.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from markupsafe import Markup
 
 from pipeline.report.facts import RunFacts
+from pipeline.report.rendering import said
 from pipeline.report.report_input import ReportInput
-from pipeline.report.sentences.causes import no_commits_sentence, nobody_commits
-from pipeline.report.sentences.fault_sentences import MAX_NODES, is_client
-from pipeline.report.sentences.markup import (
-    AVAILABILITY,
-    COORDINATORS,
-    OWNERSHIP,
-    and_list,
-    aside,
-    at_moment,
-    between,
-    fill_sentence,
-    joined,
-    length,
-    section_link,
-)
-from pipeline.summary.figures import (
-    Distribution,
-    Worst,
-    duration_text,
-    find_worst,
-    longest_coordinators,
-    longest_owners,
-)
+from pipeline.report.sentences.fault_sentences import is_client
+from pipeline.summary.figures import Worst, find_worst, longest_coordinators, longest_owners
 from pipeline.summary.outcomes import Coordinators, Owners, in_number_order, listed
-from pipeline.summary.story import counted
-from results_schema.journal import FaultOutcome, JournalEntry
-from results_schema.results import CheckOutcome, CheckReport, Verdict
+from results_schema.journal import FaultOutcome
+from results_schema.results import CheckOutcome, CheckReport
 
+MAX_FAULTS = 3
+"""So many faults are told one by one; the fault lane has them all."""
+MAX_NODES = 4
+"""So many nodes are named one by one."""
 _GUARDS = "cluster.guards"
-_NEVER = {
-    "member": "had no acknowledged commit again",
-    "partition": "had nobody to consume them again",
+_NOT_SET, _OFF = "not set", "false"
+_WITHOUT_RESULTS = {
+    "interrupted": "the run was interrupted before it could prove anything",
+    "killed": "the run's process is gone without having written results",
+    "running": "the run has not ended yet",
 }
-"""What became of members and partitions that did not come back."""
 
 
-def for_whom(run: ReportInput) -> tuple[Markup, ...]:
+def what_broke(run: ReportInput) -> Markup:
+    """Say what was injected, into whom, when, and when it was undone."""
+    return said("faults", "what_broke", run.facts.faults, MAX_FAULTS, run)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Concerned:
+    """Whom the faults concerned.
+
+    Shape: `members` counts those of each affected group, most first; `groups` and `data` are the
+    groups and the partitions of data in the blast radius. `who` led, or with `owned` owned, these;
+    `also`: beside what is said of groups. `auto_offset_reset` None: some member commits.
+    """
+
+    hit: bool
+    members: Mapping[str, int]
+    groups_in_all: int
+    members_in_all: int
+    groups: tuple[str, ...]
+    data: tuple[str, ...]
+    who: str
+    owned: bool
+    also: bool
+    auto_offset_reset: str | None
+
+
+def for_whom(run: ReportInput) -> Markup:
     """Say which groups, members and partitions the faults concerned."""
     hits = [fault for fault in run.facts.faults if fault.outcome is FaultOutcome.HIT]
-    if not hits:
-        return (_nobody_affected(run),)
-    groups = in_number_order({group for fault in hits for group in fault.blast_radius.groups})
     partitions = {partition for fault in hits for partition in fault.blast_radius.partitions}
-    data = {name for name in partitions if not name.startswith("__")}
-    affected = _members(run)
-    told: list[Markup] = []
-    if len(affected) == 1:
-        ((group, members),) = affected.items()
-        told.append(fill_sentence("group <b>{}</b> ({}).", group, _of_all(members, group, run)))
-    elif affected:
-        number = f"<b>{len(affected):,}</b> of {len(run.tables.rows('groups')):,} groups"
-        members = sum(affected.values())
-        who = f"{number} with {counted(members, 'member')}: {{}}."
-        told.append(fill_sentence(who, listed(in_number_order(affected))))
-    elif groups:
-        told.append(fill_sentence("group <b>{}</b>.", listed(groups)))
-    else:
-        told.append(Markup("no group was coordinated there."))
-    if data:
-        told.append(_partitions(data, hits, told_groups=bool(affected or groups)))
-    text = joined(told)
-    silent = no_commits_sentence(run.facts)
-    return (Markup(text[:1].upper() + text[1:]), *((silent,) if silent else ()))
-
-
-def _of_all(members: int, group: str, run: ReportInput) -> str:
-    """Count the members that the faults met; the whole run may have had more of them."""
-    others = [row["consumers"] for row in run.tables.rows("groups") if row["group"] == group]
-    met = counted(members, "member")
-    if not others or others[0] <= members:
-        return met
-    return f"{met} when the fault came; {others[0]:,} took part in the run"
-
-
-def _partitions(data: set[str], hits: Sequence[JournalEntry], *, told_groups: bool) -> Markup:
-    """Say whose partitions of data were concerned: the ones led, or owned, by who was hit."""
+    groups = in_number_order({group for fault in hits for group in fault.blast_radius.groups})
     nodes = list(dict.fromkeys(node for fault in hits for node in fault.hit_nodes))
-    owners = bool(nodes) and all(is_client(node) for node in nodes)
-    who = listed(in_number_order(nodes)) if 0 < len(nodes) <= MAX_NODES else "who was hit"
-    also = " also" if told_groups and not owners else ""
-    what = f"{counted(len(data), 'partition')} of data ({listed(in_number_order(data))})"
-    return fill_sentence("{}{} {} {}.", who, also, "owned" if owners else "led", what)
-
-
-def _nobody_affected(run: ReportInput) -> Markup:
+    members = _members(run)
+    owned = bool(nodes) and all(is_client(node) for node in nodes)
     rows = run.tables.rows("groups")
-    if not rows:
-        return Markup("Nobody.")
-    members = sum(row["consumers"] for row in rows)
-    return fill_sentence(
-        "Nobody. {} with {} went about their work.",
-        counted(len(rows), "group"),
-        counted(members, "member"),
+    only = [row for row in rows if len(members) != 1 or row["group"] in members]
+    reset = next(_of_groups(run.facts, "auto.offset.reset"), "earliest")
+    concerned = Concerned(
+        hit=bool(hits),
+        members=members,
+        groups_in_all=len(rows),
+        members_in_all=sum(row["consumers"] for row in only),
+        groups=groups,
+        data=in_number_order(name for name in partitions if not name.startswith("__")),
+        who=listed(in_number_order(nodes)) if 0 < len(nodes) <= MAX_NODES else "who was hit",
+        owned=owned,
+        also=bool(members or groups) and not owned,
+        auto_offset_reset=reset if hits and nobody_commits(run.facts) else None,
     )
+    return said("answers", "for_whom", concerned)
 
 
 def _members(run: ReportInput) -> dict[str, int]:
@@ -115,219 +92,131 @@ def _members(run: ReportInput) -> dict[str, int]:
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
-def for_how_long(run: ReportInput) -> tuple[Markup, ...]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Durations:
+    """How long members and partitions went without service, and what was there twice.
+
+    None: there was no such time. `group`: who had no coordinator; `hit_itself`: the member with the
+    longest commit gap, if a fault hit it.
+    Units: microseconds; `one_owner_us` is the time of two coordinators without two owners.
+    """
+
+    hit: bool
+    owners: Owners | None
+    both: Coordinators | None
+    one_owner_us: int | None
+    commits: Worst | None
+    commit_interval_us: int | None
+    hit_itself: str | None
+    service: Worst | None
+    group: str
+    reading: Worst | None
+
+    @property
+    def something(self) -> bool:
+        """Whether there is anything to say."""
+        return any((self.owners, self.both, self.commits, self.service, self.reading))
+
+
+def for_how_long(run: ReportInput) -> Markup:
     """Say how long members and partitions went without service, and what was there twice."""
-    if told := tuple(_durations(run)):
-        return told
-    if not any(fault.outcome is FaultOutcome.HIT for fault in run.facts.faults):
-        return (Markup("No fault hit anybody, so there is nothing to measure."),)
-    return (Markup("Nothing that was measured went without service."),)
-
-
-def _durations(run: ReportInput) -> Iterator[Markup]:
     summary = run.summary
-    if (owners := longest_owners(summary)) is not None:
-        yield fill_sentence(
-            "{} of {} had <b>two owners</b> at once for up to {}, {}: {}, then also {}.",
-            counted(owners.partitions, "partition"),
-            owners.group,
-            length(owners.longest_us),
-            between(owners.from_us, owners.to_us, run.end_us, OWNERSHIP),
-            listed(owners.first_consumers),
-            listed(owners.second_consumers),
-        )
-    if (both := longest_coordinators(summary)) is not None:
-        yield fill_sentence(
-            "{} had <b>two coordinators</b> for {}, {}{}.",
-            listed(both.groups),
-            length(both.to_us - both.from_us),
-            between(both.from_us, both.to_us, run.end_us, COORDINATORS),
-            _and_owners(owners, both),
-        )
-    commits = find_worst(summary, "commit gap")
-    if commits is not None:
-        gap = _gap(commits, "Members were without an acknowledged commit for", "member", run)
-        yield joined((gap, *_steady(commits, run)))
-    service = find_worst(summary, "no coordinator")
-    if service is not None and service.longest_us:
-        bound_us = service.distribution.bound_us
-        yield fill_sentence(
-            "{} was without an active coordinator for {}{}.",
-            _a_group(run),
-            length(service.longest_us, bound_us=bound_us),
-            _after(service, run),
-        )
-    reading = find_worst(summary, "processing gap")
-    if reading is not None:
-        yield _gap(reading, "Partitions were not consumed by anybody for", "partition", run)
-
-
-def _and_owners(owners: Owners | None, both: Coordinators) -> Markup:
-    """Relate two coordinators to two owners: the one is not yet the other."""
-    if owners is None or owners.from_us <= both.from_us or owners.group not in both.groups:
-        return Markup("")
-    if {owners.first_coordinator, owners.second_coordinator} != {
-        (both.older.broker, both.older.leader_epoch),
-        (both.newer.broker, both.newer.leader_epoch),
-    }:
-        return Markup("")
-    return fill_sentence(
-        "; for the first {} of it each partition still had one owner, as the new coordinator had "
-        "given none to others",
-        duration_text(owners.from_us - both.from_us),
-    )
-
-
-def _a_group(run: ReportInput) -> str:
+    owners, both = longest_owners(summary), longest_coordinators(summary)
+    commits, service = find_worst(summary, "commit gap"), find_worst(summary, "no coordinator")
     groups = [row["group"] for row in run.tables.rows("groups")]
-    return groups[0] if len(groups) == 1 else "A group"
+    set_ms = {each for each in _of_groups(run.facts, "commit_interval_ms") if each.isdigit()}
+    durations = Durations(
+        hit=any(fault.outcome is FaultOutcome.HIT for fault in run.facts.faults),
+        owners=owners,
+        both=both,
+        one_owner_us=_one_owner_us(owners, both),
+        commits=commits,
+        commit_interval_us=int(set_ms.pop()) * 1_000 if len(set_ms) == 1 else None,
+        hit_itself=None if commits is None else _hit_itself(commits, run),
+        service=service if service is not None and service.longest_us else None,
+        group=groups[0] if len(groups) == 1 else "A group",
+        reading=find_worst(summary, "processing gap"),
+    )
+    return said("answers", "for_how_long", durations, run)
 
 
-def _steady(found: Worst, run: ReportInput) -> Iterator[Markup]:
-    """Say what a commit gap is to be compared with, and whether the longest is of who was hit."""
-    intervals = {
-        int(each.value)
-        for each in run.facts.settings
-        if each.name == "commit_interval_ms" and each.value.isdigit()
-    }
-    if len(intervals) == 1:
-        yield fill_sentence("They commit every {}.", duration_text(intervals.pop() * 1_000))
+def _one_owner_us(owners: Owners | None, both: Coordinators | None) -> int | None:
+    """Return how long two coordinators had not led to two owners yet; None: they did not."""
+    if owners is None or both is None:
+        return None
+    if owners.from_us <= both.from_us or owners.group not in both.groups:
+        return None
+    offices = {(each.broker, each.leader_epoch) for each in (both.older, both.newer)}
+    if {owners.first_coordinator, owners.second_coordinator} != offices:
+        return None
+    return owners.from_us - both.from_us
+
+
+def _hit_itself(found: Worst, run: ReportInput) -> str | None:
+    """Return the member with the longest gap, if a fault hit it; None: it is another."""
     hit = {node for fault in run.facts.faults for node in fault.hit_nodes}
     for row in run.tables.rows("availability"):
         of_member = row["subject_kind"] == "member" and row["fault"] == found.fault.fault
         if of_member and row["subject"] in hit and row["gap_us"] == found.longest_us:
-            yield fill_sentence("The longest is that of {}, which was hit itself.", row["subject"])
-            return
+            return str(row["subject"])
+    return None
 
 
-def _gap(found: Worst, begins: str, subject: str, run: ReportInput) -> Markup:
-    """Return a sentence about gaps: the median and the longest, and who never came back."""
-    spread = found.distribution
-    text = Markup("")
-    if spread.samples:
-        text = fill_sentence(
-            "{} {}{}.",
-            begins,
-            _spread(spread, subject),
-            _after(found, run),
-        )
-    if spread.missing:
-        never = fill_sentence(
-            "<b>{}</b> {} when the run {}, {} after the fault.",
-            counted(spread.missing, subject),
-            _NEVER[subject],
-            "was cut off" if run.cut_off else "ended",
-            duration_text(run.end_us - found.fault.injected_us),
-        )
-        text = joined((text, never)) if text else never
-    return text
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promises:
+    """What the checks concluded, and what of it is not Kafka's own behaviour.
+
+    `unknown` says why a run without results proves nothing.
+    """
+
+    broken: tuple[CheckReport, ...]
+    findings: int
+    passed: int
+    idle: tuple[str, ...]
+    unknown: str | None
+    guards: tuple[str, ...]
+    nobody_commits: bool
+    two_at_once: bool
 
 
-def _spread(spread: Distribution, subject: str) -> Markup:
-    longest_us, median_us = spread.maximum or 0, spread.percentile(50)
-    longest = length(longest_us, bound_us=spread.bound_us)
-    of = counted(spread.samples, subject)
-    if spread.samples == 1 or median_us is None:
-        return fill_sentence("{} ({})", longest, of)
-    return fill_sentence(
-        "up to {} (median {} of {})",
-        longest,
-        duration_text(median_us, bound_us=spread.bound_us),
-        of,
-    )
-
-
-def _after(found: Worst, run: ReportInput) -> Markup:
-    """Name the fault after which it was worst, where there were several."""
-    if len(run.summary.faults) < 2:
-        return Markup("")
-    fault = found.fault
-    return fill_sentence(", after {} ({})", fault.fault, at_moment(fault.injected_us, AVAILABILITY))
-
-
-def broke_a_promise(run: ReportInput) -> tuple[Markup, ...]:
+def broke_a_promise(run: ReportInput) -> Markup:
     """Say what the checks concluded, and what of it is not Kafka's own behaviour."""
     facts = run.facts
-    told: list[Markup] = []
+
+    def those(outcome: CheckOutcome) -> tuple[CheckReport, ...]:
+        return tuple(check for check in facts.checks if check.outcome is outcome)
+
+    broken = those(CheckOutcome.VIOLATED)
     guards = [each.name for each in facts.settings if each.section == _GUARDS and each.differs]
-    match (facts.status, facts.verdict):
-        case ("failed", _):
-            told.append(
-                Markup("<b>Not known.</b> coordlab itself failed: this says nothing about Kafka.")
-            )
-            guards = []
-        case (_, Verdict.VIOLATED):
-            told += _violated(facts)
-        case (_, Verdict.PASS):
-            told.append(_passed(facts))
-        case (_, Verdict.UNKNOWN | None):
-            told.append(_unknown(facts))
-    if guards:
-        told.append(
-            fill_sentence(
-                "This run had the guard <b>{}</b> switched off: Kafka itself does not behave so.",
-                listed(guards),
-            )
-        )
-    if longest_owners(run.summary) is not None or longest_coordinators(run.summary) is not None:
-        told.append(
-            fill_sentence(
-                "Two at once is no violation by itself: Kafka fences what they write, by leader "
-                "epoch and generation{}.",
-                aside("two-at-once", "how it came about"),
-            )
-        )
-    return tuple(told)
-
-
-def _violated(facts: RunFacts) -> Iterator[Markup]:
-    broken = [check for check in facts.checks if check.outcome is CheckOutcome.VIOLATED]
-    findings = sum(check.findings_total for check in broken)
-    names = and_list([fill_sentence("<b>{}</b>", check_name(check)) for check in broken])
-    yield fill_sentence(
-        "<b>Yes:</b> {} of {} checks found one violated: {}, with {}{}.",
-        len(broken),
-        len(facts.checks),
-        names,
-        counted(findings, "finding"),
-        aside("violations", "the evidence"),
+    both, owners = longest_coordinators(run.summary), longest_owners(run.summary)
+    promises = Promises(
+        broken=broken,
+        findings=sum(check.findings_total for check in broken),
+        passed=len(those(CheckOutcome.PASS)),
+        idle=tuple(check_name(check) for check in those(CheckOutcome.NOTHING_SEEN)),
+        unknown=_WITHOUT_RESULTS.get(facts.status),
+        guards=() if facts.status == "failed" else tuple(guards),
+        nobody_commits=nobody_commits(facts),
+        two_at_once=owners is not None or both is not None,
     )
-    if broken and broken[0].findings:
-        yield fill_sentence("The first: {}.", broken[0].findings[0].summary)
-
-
-def _passed(facts: RunFacts) -> Markup:
-    passed = sum(check.outcome is CheckOutcome.PASS for check in facts.checks)
-    idle = [check for check in facts.checks if check.outcome is CheckOutcome.NOTHING_SEEN]
-    if not idle:
-        every = f"all {passed} checks" if passed > 1 else "the only check"
-        return fill_sentence("<b>No:</b> {} passed.", section_link("checks", every))
-    because = " (nobody committed)" if nobody_commits(facts) else ""
-    return fill_sentence(
-        "<b>No:</b> {} passed, {} not put to the test: {}{}.",
-        section_link("checks", counted(passed, "check")),
-        f"{len(idle):,} {'was' if len(idle) == 1 else 'were'}",
-        and_list([check_name(check) for check in idle]),
-        because,
-    )
-
-
-def _unknown(facts: RunFacts) -> Markup:
-    why = {
-        "interrupted": "the run was interrupted before it could prove anything",
-        "killed": "the run's process is gone without having written results",
-        "running": "the run has not ended yet",
-    }.get(facts.status)
-    if why is not None:
-        return fill_sentence("<b>Not known:</b> {}.", why)
-    if not facts.checks:
-        return Markup("<b>Not known:</b> nothing was judged.")
-    return fill_sentence(
-        "<b>Not known:</b> {} found one violated, but this run proves nothing: why stands above.",
-        section_link("checks", "no check"),
-    )
+    return said("answers", "broke_a_promise", promises, facts)
 
 
 def check_name(check: CheckReport) -> str:
     """Return a check's name in words."""
     return check.check.replace("_", " ")
+
+
+def nobody_commits(facts: RunFacts) -> bool:
+    """Whether no member of any group was told to commit, by hand or by itself."""
+    if facts.results_or_empty.commits_acknowledged:
+        return False
+    by_hand = list(_of_groups(facts, "commit_interval_ms"))
+    by_itself = list(_of_groups(facts, "enable.auto.commit"))
+    return bool(by_hand) and all(value in {_NOT_SET, _OFF} for value in (*by_hand, *by_itself))
+
+
+def _of_groups(facts: RunFacts, name: str) -> Iterator[str]:
+    for each in facts.settings:
+        if each.section.startswith("groups.") and each.name == name:
+            yield each.value

@@ -6,14 +6,15 @@ subjects, or of the two chains, may not. Pure functions over rows of `broker_pha
 `client_phases` and `availability`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from markupsafe import Markup
+
 from pipeline.report.charts.chart import TextTable
+from pipeline.report.rendering import said
 from pipeline.report.report_input import Row, Settings
-from pipeline.summary.figures import FaultSummary, duration_text
-from pipeline.summary.outcomes import listed
-from pipeline.summary.story import counted, office_name
+from pipeline.summary.figures import Distribution, FaultSummary
 
 BROKER_STEPS = (
     ("detect", "fault_us", "decided_us"),
@@ -28,18 +29,9 @@ CLIENT_STEPS = (
     ("accept", "named_us", "accepted_us"),
 )
 """The same of the client chain: join and sync, where they were needed, lie within these."""
-_LOOKUP = "FindCoordinator answer"
 _NEARLY_ALL = 0.8
 """A phase that took this part of the whole is named alone."""
-_GONE = {
-    "crash": "that {node} was gone",
-    "node_loss": "that {node} was gone",
-    "power_loss": "that {node} was gone",
-    "pause": "that {node} no longer sent heartbeats",
-    "cut": "that {node} no longer reached it",
-    "clog": "that {node} no longer reached it",
-    "slow": "that {node} no longer reached it in time",
-}
+_SILENT = frozenset({"crash", "node_loss", "power_loss", "pause", "cut", "clog", "slow"})
 """Kinds of fault that nobody announces: the controller has to notice a silence."""
 
 
@@ -59,9 +51,16 @@ class Path:
         return self.steps[-1][2] - self.steps[0][1]
 
     @property
-    def by_length(self) -> list[tuple[str, int]]:
-        """The phases with their lengths, the longest first."""
-        return sorted(((name, to - begin) for name, begin, to in self.steps), key=lambda s: -s[1])
+    def longest(self) -> list[tuple[str, int]]:
+        """The longest phase with its length, and the second if the first is not nearly all."""
+        by_length = sorted(((name, to - begin) for name, begin, to in self.steps), key=_longest)
+        (_, first_us), (_, second_us), *_ = by_length
+        alone = first_us >= _NEARLY_ALL * self.whole_us or not second_us
+        return by_length[: 1 if alone else 2]
+
+
+def _longest(step: tuple[str, int]) -> int:
+    return -step[1]
 
 
 def paths(
@@ -87,138 +86,90 @@ def with_groups(broker_rows: Sequence[Row]) -> Sequence[Row]:
     return [row for row in broker_rows if row["groups"]] or broker_rows
 
 
-def broker_sentence(fault: FaultSummary, broker_rows: Sequence[Row], settings: Settings) -> str:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerChain:
+    """The way of the median partition through a fault; `late` had no coordinator at the end."""
+
+    fault: FaultSummary
+    rows: int
+    path: Path | None
+    late: int
+    silence_settings: tuple[str, ...]
+
+
+def broker_sentence(fault: FaultSummary, broker_rows: Sequence[Row], settings: Settings) -> Markup:
     """Tell what the time until a new coordinator was active went into."""
-    if not broker_rows:
-        return (
-            "No leadership of an offsets partition moved: the coordinators stayed where they were."
-        )
     rows = with_groups(broker_rows)
     found = paths(rows, BROKER_STEPS, subject="partition")
-    if not found:
-        return "No new coordinator became active before the run ended."
-    path = middle_path(found)
-    row = path.row
-    where = office_name(row["new_leader"], row["leader_epoch"])
-    of = f"{row['partition']}" + (f" ({listed(row['groups'])})" if row["groups"] else "")
-    whole = f"until {where} was the active coordinator of {of}"
-    late = len(rows) - len(found)
-    more = f" {counted(late, 'partition')} had none before the run ended." if late else ""
-    return f"{_shares(path, whole, _broker_steps(fault, path, settings))}{more}"
+    names = ("broker.session.timeout.ms", "broker.heartbeat.interval.ms")
+    values = [(name, settings.of_cluster(name)) for name in names if fault.kind in _SILENT]
+    chain = BrokerChain(
+        fault=fault,
+        rows=len(rows),
+        path=middle_path(found) if found else None,
+        late=len(rows) - len(found),
+        silence_settings=tuple(f"{name} = {value}" for name, value in values if value is not None),
+    )
+    return said("chains", "broker_chain", chain)
 
 
-def _broker_steps(fault: FaultSummary, path: Path, settings: Settings) -> dict[str, str]:
-    row = path.row
-    old, new = row["old_leader"] or "the old leader", row["new_leader"]
-    return {
-        "detect": f"{_detect(fault, old)} (detect{_because(fault, settings)})",
-        "publish": f"until {new} had learnt from the controller's metadata that it leads now "
-        "(publish)",
-        "load wait": f"until {new} began to load it, one load at a time (load wait)",
-        "load": f"while {new} read {counted(row['records'] or 0, 'record')} from its log (load)",
-    }
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientChain:
+    """The way of the median member: of all `members`, `stayed` never gave their coordinator up.
+
+    `served` came to the new one, `late` did not; `joined` had to join the group again.
+    """
+
+    members: int
+    stayed: int
+    joined: int
+    path: Path | None
+    served: int
+    late: int
 
 
-def _detect(fault: FaultSummary, old: str) -> str:
-    kind = fault.kind or ""
-    if kind in _GONE:
-        noticed = _GONE[kind].format(node=fault.node or old)
-        return f"until the controller noticed {noticed}"
-    if kind == "controlled_shutdown":
-        return f"until the controller had moved what {old} led, as {old} itself asked"
-    return "until the controller had elected the new leader"
-
-
-def _because(fault: FaultSummary, settings: Settings) -> str:
-    """Name the settings that bound how late a silence is noticed."""
-    if fault.kind not in _GONE:
-        return ""
-    said = [
-        f"{name} = {value}"
-        for name in ("broker.session.timeout.ms", "broker.heartbeat.interval.ms")
-        if (value := settings.of_cluster(name)) is not None
-    ]
-    if not said:
-        return ""
-    return f"; {', '.join(said)}; counted from the last BrokerHeartbeat before the fault"
-
-
-def client_sentence(fault: FaultSummary, client_rows: Sequence[Row]) -> str:
+def client_sentence(client_rows: Sequence[Row]) -> Markup:
     """Tell what the time until a member was served again went into."""
-    if not client_rows:
-        return "No member of a group was affected."
     looked = [row for row in client_rows if row["unknown_us"] is not None]
-    if not looked:
-        number = counted(len(client_rows), "member")
-        joined = sum(row["join_us"] is not None for row in client_rows)
-        again = f" {joined:,} had to join the group again." if joined else ""
-        return f"None of {number} had to look for a coordinator.{again}"
     found = paths(looked, CLIENT_STEPS, subject="consumer")
-    if not found:
-        number = counted(len(looked), "member")
-        return f"Of {number} that gave their coordinator up, none was served again in this run."
-    path = middle_path(found)
-    whole = f"until {path.row['consumer']}, the median member of {len(found):,}, "
-    text = _shares(path, f"{whole}was served by the new coordinator", _client_steps(path))
-    late, stayed = len(looked) - len(found), len(client_rows) - len(looked)
-    if late:
-        text += f" {counted(late, 'member')} did not get there before the run ended."
-    if stayed:
-        text += f" {counted(stayed, 'member')} never gave the coordinator up."
-    return text
+    chain = ClientChain(
+        members=len(client_rows),
+        stayed=len(client_rows) - len(looked),
+        joined=sum(row["join_us"] is not None for row in client_rows),
+        path=middle_path(found) if found else None,
+        served=len(found),
+        late=len(looked) - len(found),
+    )
+    return said("chains", "client_chain", chain)
 
 
-def _client_steps(path: Path) -> dict[str, str]:
-    row = path.row
-    stale, attempts = row["stale_answers"] or 0, row["attempts"] or 0
-    lookups = f"while it looked for the new one (rediscover; {counted(attempts, _LOOKUP)}"
-    lookups += f", {stale:,} of them naming another broker)" if stale else ")"
-    return {
-        "notice": f"before it gave the old one up (notice; by {row['noticed_by']})",
-        "rediscover": lookups,
-        "accept": "from being told the new one to its first success there (accept)",
-    }
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gaps:
+    """What a fault was to those who use the groups; `never` names who did not come back."""
+
+    commit: Distribution | None
+    processing: Distribution | None
+    service: Distribution | None
+    never: tuple[str, ...]
 
 
-def _shares(path: Path, whole: str, words: Mapping[str, str]) -> str:
-    """Say how much of the whole the longest phase took, with the second if it is not nearly all."""
-    (first, first_us), (second, second_us), *_ = path.by_length
-    total = duration_text(path.whole_us)
-    text = f"Of the {total} {whole}, {duration_text(first_us)} went by {words[first]}"
-    if first_us < _NEARLY_ALL * path.whole_us and second_us:
-        text += f", and {duration_text(second_us)} {words[second]}"
-    return f"{text}."
-
-
-def gap_sentence(fault: FaultSummary, rows: Sequence[Row]) -> str | None:
+def gap_sentence(fault: FaultSummary, rows: Sequence[Row]) -> Markup | None:
     """Tell what a fault was to those who use the groups; None: nothing was measured.
 
     Shape: `rows` are the fault's rows of `availability`.
     """
-    commit, processing, hole = (
+    commit, processing, service = (
         fault.distribution(name) for name in ("commit gap", "processing gap", "no coordinator")
     )
-    told = []
-    if commit is not None and commit.samples:
-        told.append(
-            f"the median of {counted(commit.samples, 'member')} had no commit acknowledged for "
-            f"{duration_text(commit.percentiles[50])}, the worst for {commit.longest_text}"
-        )
-    if processing is not None and processing.samples:
-        told.append(
-            f"the longest time in which nobody read a partition was {processing.longest_text}"
-        )
-    if hole is not None and hole.maximum and fault.partitions_moved:
-        told.append(f"a group had no active coordinator for {hole.longest_text}")
-    never = [row["subject"] for row in rows if row["gap_us"] is None]
-    if never:
-        told.append(f"{listed(never)} never came back before the run ended")
-    if not told:
-        return None
-    text = "; ".join(told)
-    if len(told) > 1 or not never:  # a name stays what it is
-        text = f"{text[0].upper()}{text[1:]}"
-    return f"{text}."
+    moved = service is not None and service.maximum and fault.partitions_moved
+    gaps = Gaps(
+        commit=commit if commit is not None and commit.samples else None,
+        processing=processing if processing is not None and processing.samples else None,
+        service=service if moved else None,
+        never=tuple(row["subject"] for row in rows if row["gap_us"] is None),
+    )
+    something = any((gaps.commit, gaps.processing, gaps.service, gaps.never))
+    return said("chains", "gaps", gaps) if something else None
 
 
 _BROKER = (

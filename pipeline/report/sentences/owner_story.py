@@ -2,34 +2,37 @@
 
 Pure functions over rows of `ownership_overlaps`, `ownership`, `rebalances`, `tenure_overlaps`,
 `faults`, `client_phases` and `messages`. An episode is what the summary counts as one: two sets of
-members, each assigned by one coordinator in one leader epoch.
+members, each assigned by one coordinator in one leader epoch. `messages` is bounded: an answer that
+is not in it is not told, the moment at which partitions were lost stands elsewhere.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from markupsafe import Markup
+
+from pipeline.report.rendering import COORDINATORS, FAULTS, OWNERSHIP, said
 from pipeline.report.report_input import Row, Settings
-from pipeline.report.sentences.member_steps import (
-    GaveWay,
-    MemberStep,
-    new_coordinator_steps,
-    old_coordinator_steps,
-    unknown_members,
-)
-from pipeline.summary.figures import duration_text
-from pipeline.summary.outcomes import in_number_order, listed
-from pipeline.summary.story import counted, moment_text, office_name
+from pipeline.summary.outcomes import in_number_order
 from protocol.causes import RemovalCause
 
 Office = tuple[str | None, int | None]
 """A coordinator and the epoch in which it serves."""
-_ENDED = {
-    "lost": "loses its partitions: the coordinator no longer knows it",
-    "revoked": "gives its partitions up for a rebalance",
-    "reassigned": "is assigned anew",
-    "killed": "dies",
-    "stopped": "stops",
-}
+_GROUPS = "lane-groups"
+_SUM_US = 50_000
+"""So close a sum of moments has to come to count as the cause: timers wake a little late."""
+_UNKNOWN = "UNKNOWN_MEMBER_ID"
+_SAID_SO = frozenset({"NOT_COORDINATOR"})
+"""What an old coordinator answers once it knows that it is none; other causes are no answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing that led to two owners, or ended it; `lane` is where it is seen."""
+
+    time_us: int
+    text: Markup
+    lane: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +60,16 @@ class Episode:
     first: Office
     second: Office
     rows: tuple[Row, ...]
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions had two owners."""
+        return len({row["partition"] for row in self.rows})
+
+    @property
+    def records(self) -> int:
+        """How many records both owners processed in the time of two owners."""
+        return sum(row["records_both"] for row in self.rows)
 
     @property
     def from_us(self) -> int:
@@ -97,192 +110,135 @@ def episodes(overlaps: Sequence[Row]) -> list[Episode]:
     return sorted(told, key=lambda episode: (episode.from_us, episode.group))
 
 
-def steps(episode: Episode, tables: OverlapTables) -> list[MemberStep]:
+def steps(episode: Episode, tables: OverlapTables) -> list[Step]:
     """Return what led to an episode and what ended it, in time order."""
     told = [
         *_fault_steps(episode, tables),
         *_office_steps(episode, tables),
         *_stopped_steps(episode, tables),
         *_rebalance_steps(episode, tables),
-        *_episode_steps(episode, tables),
+        *_lost_steps(episode, tables),
         *_end_steps(episode, tables),
     ]
     return sorted(told, key=lambda step: step.time_us)
 
 
-def cause(episode: Episode, tables: OverlapTables) -> str:
-    """Say in a sentence what made two sets of members own the same partitions."""
-    if episode.first == episode.second:
-        return (
-            "One coordinator assigned them to both: it had removed the first owners from the "
-            "group, who did not know it yet."
-        )
-    offices = f"{_office(episode.first)} and {_office(episode.second)}"
-    if any(True for _ in _office_steps(episode, tables)):
-        return f"Two coordinators assigned them: {offices} were in office at once."
-    return (
-        f"Two coordinators assigned them, one after the other: {offices}. The first owners had not "
-        "heard of the second yet."
-    )
+def _step(time_us: int, lane: str, macro: str, *facts: object) -> Step:
+    return Step(time_us, said("two_at_once", macro, *facts), lane)
 
 
-def _office(office: Office) -> str:
-    broker, epoch = office
-    return "an unknown one" if broker is None else office_name(broker, epoch)
-
-
-def _fault_steps(episode: Episode, tables: OverlapTables) -> Iterator[MemberStep]:
+def _fault_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
     for row in tables.faults:
-        if row["fault"] != episode.fault:
-            continue
-        hit = ", ".join(in_number_order(row["nodes"] or ())) or row["target"] or "nobody"
-        far = in_number_order(row["to_nodes"] or ())
-        links = f" from {', '.join(far)}" if far else ""
-        if far and not {*far, *(row["nodes"] or ())} & set(episode.members("first")):
-            links += ", not from its clients"
-        kind = (row["kind"] or "fault").replace("_", " ")
-        yield MemberStep(
-            row["injected_us"], f"The fault {row['fault']}: {kind} of {hit}{links}.", _FAULTS
-        )
-        if row["healed_us"] is not None:
-            yield MemberStep(row["healed_us"], f"The fault {row['fault']} is undone.", _FAULTS)
+        if row["fault"] == episode.fault:
+            ends = {*(row["nodes"] or ()), *(row["to_nodes"] or ())}
+            from_servers = not ends & set(episode.members("first"))
+            yield _step(row["injected_us"], FAULTS, "injected", row, from_servers)
+            if row["healed_us"] is not None:
+                yield _step(row["healed_us"], FAULTS, "healed", row)
 
 
-_SUM_US = 50_000
-"""So close a sum of moments has to come to count as the cause: timers wake a little late."""
-_FAULTS, _COORDINATORS, _GROUPS, _OWNERSHIP = (
-    "lane-faults",
-    "lane-coordinators",
-    "lane-groups",
-    "lane-ownership",
-)
+def served_at_once(episode: Episode, tables: OverlapTables) -> list[Row]:
+    """Return when both coordinators were in office at once: rows of `tenure_overlaps`."""
+    return [
+        row
+        for row in tables.tenures
+        if episode.group in row["groups"]
+        and {(row["older_broker"], row["older_epoch"]), (row["newer_broker"], row["newer_epoch"])}
+        == {episode.first, episode.second}
+    ]
 
 
-def _office_steps(episode: Episode, tables: OverlapTables) -> Iterator[MemberStep]:
+def _office_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
     """Tell how two coordinators came to serve the group, if it was two that assigned."""
-    for row in tables.tenures:
-        older = (row["older_broker"], row["older_epoch"])
-        newer = (row["newer_broker"], row["newer_epoch"])
-        if {older, newer} != {episode.first, episode.second}:
-            continue
-        if episode.group not in row["groups"]:
-            continue
-        impaired = ""
-        if row["older_cut_us"]:
-            impaired = f", cut off for {duration_text(row['older_cut_us'])} of that time"
-        elif row["older_paused_us"]:
-            impaired = f", stopped for {duration_text(row['older_paused_us'])} of that time"
-        heartbeats = counted(row["older_heartbeats"], "heartbeat")
-        yield MemberStep(
-            row["from_us"],
-            f"{office_name(*newer)} becomes the coordinator of {episode.group}. "
-            f"{office_name(*older)} stays in office beside it for {duration_text(row['length_us'])}"
-            f"{impaired}. It goes on answering: {heartbeats} with success, so its members notice "
-            "nothing and keep their partitions.",
-            _COORDINATORS,
-        )
-        yield MemberStep(
-            row["to_us"],
-            f"{office_name(*older)} is no longer the coordinator ({row['older_end']}).",
-            _COORDINATORS,
-        )
+    for row in served_at_once(episode, tables):
+        yield _step(row["from_us"], COORDINATORS, "took_office", row, episode.group)
+        yield _step(row["to_us"], COORDINATORS, "left_office", row)
 
 
-def _stopped_steps(episode: Episode, tables: OverlapTables) -> Iterator[MemberStep]:
+def _stopped_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
     """Tell which of the first owners were stopped while they owned."""
-    stopped = [row for row in _owned(episode, tables, "first") if row["paused_us"]]
-    if not stopped:
-        return
-    names = in_number_order({row["consumer"] for row in stopped})
-    longest = max(row["paused_us"] for row in stopped)
-    yield MemberStep(
-        episode.from_us,
-        f"{listed(names)} had been stopped, for up to {duration_text(longest)}, and could not "
-        "learn of it.",
-        _OWNERSHIP,
-    )
+    owned = [each for row in episode.rows for each in owned_by(row, tables, "first")]
+    stopped = [row for row in owned if row["paused_us"]]
+    if stopped:
+        names = in_number_order({row["consumer"] for row in stopped})
+        longest_us = max(row["paused_us"] for row in stopped)
+        yield _step(episode.from_us, OWNERSHIP, "stopped", names, longest_us)
 
 
-def _rebalance_steps(episode: Episode, tables: OverlapTables) -> Iterator[MemberStep]:
+def _rebalance_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
     """Tell the rebalance that gave the partitions to the second owners."""
     for row in tables.rebalances:
         if (row["broker"], row["leader_epoch"]) != episode.second or row["group"] != episode.group:
             continue
         if row["new_generation"] not in episode.generations("second") or row["joined_us"] is None:
             continue
-        who = f" of {row['consumer']}" if row["consumer"] else ""
-        waits = ""
-        if RemovalCause.SESSION_EXPIRY in row["removed_because"]:
-            waits = (
-                f" It waits for {listed(row['removed'])} to join, too, until their sessions expire."
-            )
-        yield MemberStep(
-            row["started_us"],
-            f"{row['broker']} begins a rebalance ({row['reason']}{who}).{waits}",
-            _GROUPS,
-        )
-        parts = [f"{row['broker']} begins generation {row['new_generation']}."]
-        if row["removed"]:
-            parts.append(_removed(row, tables))
-        if row["added"]:
-            parts.append(f"It adds {listed(row['added'])}.")
-        owners = episode.members("second")
-        parts.append(
-            f"{counted(len(episode.rows), 'partition')} of {listed(episode.members('first'))} now "
-            f"{'belong' if len(episode.rows) > 1 else 'belongs'} to {listed(owners)} as well."
-        )
-        yield MemberStep(row["joined_us"], " ".join(parts), _GROUPS)
+        expired = RemovalCause.SESSION_EXPIRY in row["removed_because"]
+        timeout = tables.settings.of_group(row["group"], "session.timeout.ms") if expired else None
+        loaded_us = _loaded_us(row, timeout or "", tables)
+        yield _step(row["started_us"], _GROUPS, "began", row, expired)
+        yield _step(row["joined_us"], _GROUPS, "assigned", row, episode, timeout, loaded_us)
 
 
-def _removed(row: Row, tables: OverlapTables) -> str:
-    because = listed(row["removed_because"])
-    timeout = tables.settings.of_group(row["group"], "session.timeout.ms")
-    ran = ""
-    if RemovalCause.SESSION_EXPIRY in row["removed_because"] and timeout is not None:
-        because += f", session.timeout.ms = {timeout}"
-        ran = _sum(row, int(timeout) * 1_000, tables) if timeout.isdigit() else ""
-    return f"It removes {listed(row['removed'])} ({because}).{ran}"
-
-
-def _sum(row: Row, timeout_us: int, tables: OverlapTables) -> str:
-    """Say that sessions ran from the coordinator's load on, if their end proves it."""
+def _loaded_us(row: Row, timeout: str, tables: OverlapTables) -> int | None:
+    """Return when the coordinator's load began the sessions, if their end proves it."""
+    office = (row["broker"], row["leader_epoch"])
     for tenure in tables.tenures:
-        loaded_us = tenure["from_us"]
-        same = (tenure["newer_broker"], tenure["newer_epoch"]) == (
-            row["broker"],
-            row["leader_epoch"],
-        )
-        same = same and row["group"] in tenure["groups"]
-        if same and abs(loaded_us + timeout_us - row["joined_us"]) <= _SUM_US:
-            return (
-                f" Their sessions ran from its load on: {moment_text(loaded_us)} + "
-                f"{moment_text(timeout_us)} = {moment_text(loaded_us + timeout_us)}."
-            )
-    return ""
+        same = (tenure["newer_broker"], tenure["newer_epoch"]) == office
+        if not (timeout.isdigit() and same and row["group"] in tenure["groups"]):
+            continue
+        loaded_us: int = tenure["from_us"]
+        if abs(loaded_us + int(timeout) * 1_000 - row["joined_us"]) <= _SUM_US:
+            return loaded_us
+    return None
 
 
-def _gave_way(episode: Episode) -> GaveWay | None:
-    """Return whom to tell about; None: nobody has given way."""
+def _lost_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
+    """Tell how the first owners learnt of it; nothing of an episode without fault or end.
+
+    The first answer that took partitions away is told; the last one is the end of the story.
+    """
     if episode.to_us is None or episode.fault is None:
-        return None
-    return GaveWay(
-        group=episode.group,
-        fault=episode.fault,
-        members=episode.members("first"),
-        broker=episode.second[0],
-        from_us=episode.from_us,
-        to_us=episode.to_us,
-    )
+        return
+    lane = f"lane-messages-{episode.fault}"
+    rows = [
+        row
+        for row in tables.clients
+        if row["fault"] == episode.fault
+        and row["group"] == episode.group
+        and row["consumer"] in episode.members("first")
+        and row["noticed_by"] in _SAID_SO
+        and row["unknown_us"] is not None
+        and episode.from_us <= row["unknown_us"] <= episode.to_us
+    ]
+    if rows:
+        names = in_number_order({row["consumer"] for row in rows})
+        errors = list(dict.fromkeys(row["noticed_by"] for row in rows))
+        interval = tables.settings.of_group(episode.group, "heartbeat.interval.ms")
+        first_us = min(row["unknown_us"] for row in rows)
+        yield _step(first_us, lane, "sent_away", names, errors, interval)
+    answers = _unknown_members(episode, tables)
+    if len({row["from_node"] for row in answers}) > 1:
+        first = min(answers, key=lambda row: (row["ended_us"], row["from_node"]))
+        yield _step(first["ended_us"], lane, "first_to_lose", first)
 
 
-def _episode_steps(episode: Episode, tables: OverlapTables) -> Iterator[MemberStep]:
-    gave = _gave_way(episode)
-    if gave is not None:
-        yield from old_coordinator_steps(gave, tables.clients, tables.settings)
-        yield from new_coordinator_steps(gave, tables.messages)
+def _unknown_members(episode: Episode, tables: OverlapTables) -> list[Row]:
+    """Return the answers by which the new coordinator said that it knows no such member."""
+    if episode.to_us is None or episode.fault is None:
+        return []
+    return [
+        row
+        for row in tables.messages
+        if row["outcome"] == _UNKNOWN
+        and row["fault"] == episode.fault
+        and row["from_node"] in episode.members("first")
+        and row["to_node"] == episode.second[0]
+        and row["ended_us"] is not None
+        and episode.from_us <= row["ended_us"] <= episode.to_us
+    ]
 
 
-def _end_steps(episode: Episode, tables: OverlapTables) -> Iterator[MemberStep]:
+def _end_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
     """Tell how it ended: what became of the owners that gave way first."""
     end_us = episode.to_us
     if end_us is None:
@@ -293,32 +249,10 @@ def _end_steps(episode: Episode, tables: OverlapTables) -> Iterator[MemberStep]:
             for owned in owned_by(row, tables, side):
                 if owned["to_us"] == row["to_us"]:
                     ended.setdefault(owned["ended_by"], []).append(owned["consumer"])
+    answers = [row for row in _unknown_members(episode, tables) if row["ended_us"] == end_us]
     for how, consumers in sorted(ended.items()):
-        names = in_number_order(set(consumers))
-        words = _ENDED.get(how, how)
-        if how == "lost" and (by := _unknown_at(end_us, episode, tables)):
-            words = f"loses its partitions: {by}"
-        yield MemberStep(
-            end_us,
-            f"The last of {listed(names)} {words}. One owner again."
-            if len(names) > 1
-            else f"{names[0]} {words}. One owner again.",
-            _OWNERSHIP,
-        )
-
-
-def _unknown_at(time_us: int, episode: Episode, tables: OverlapTables) -> str | None:
-    """Name the answer that took the last partitions away; None: it is not among the messages."""
-    gave = _gave_way(episode)
-    answers = unknown_members(gave, tables.messages) if gave is not None else []
-    for row in answers:
-        if row["ended_us"] == time_us:
-            return f"{row['api']} is answered {row['outcome']} by {row['to_node']}"
-    return None
-
-
-def _owned(episode: Episode, tables: OverlapTables, side: str) -> list[Row]:
-    return [owned for row in episode.rows for owned in owned_by(row, tables, side)]
+        names, answer = in_number_order(set(consumers)), next(iter(answers), None)
+        yield _step(end_us, OWNERSHIP, "gave_way", names, how, answer)
 
 
 def owned_by(overlap: Row, tables: OverlapTables, side: str) -> list[Row]:

@@ -5,15 +5,16 @@ So a broker that stands still, or is cut off, holds up the partitions that it le
 controller takes it out of their ISR, those that it follows.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from pipeline.report.rendering import said
 from pipeline.report.report_input import ReportInput, Row
 from pipeline.report.sentences.fault_sentences import is_client
-from pipeline.report.sentences.markup import OWNERSHIP, and_list, at_moment, fill_sentence, joined
-from pipeline.summary.figures import duration_text, find_worst
-from pipeline.summary.outcomes import in_number_order, listed
+from pipeline.summary.figures import find_worst
+from pipeline.summary.outcomes import in_number_order
 from results_schema.journal import JournalEntry
 
 _LONG_US = 1_000_000
@@ -21,6 +22,36 @@ _LONG_US = 1_000_000
 _SOON_US = 1_000_000
 """What follows a moment within this time is taken to follow from it."""
 _HELD_UP = frozenset({"cut", "crash", "node_loss", "power_loss", "pause"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Led:
+    """Partitions that the broker led. `kind` is the fault's.
+
+    `resumed_us`: when a paused broker went on, if clients waited for that; `fenced_us`: when the
+    controller fenced it before. `new_owners` fetched from a new leader, given them at `given_us`.
+    """
+
+    broker: str
+    kind: str
+    partitions: tuple[str, ...]
+    longest_us: int
+    resumed_us: int | None
+    fenced_us: int | None
+    cut_from_clients: bool
+    new_owners: tuple[str, ...]
+    given_us: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Followed:
+    """Partitions that had the broker in their ISR, until it was fenced and they were read again."""
+
+    broker: str
+    partitions: int
+    longest_us: int
+    fenced_us: int
+    last_us: int
 
 
 def why_not_consumed(run: ReportInput) -> Markup | None:
@@ -40,8 +71,10 @@ def why_not_consumed(run: ReportInput) -> Markup | None:
     ]
     led = [row for row in rows if row["subject"] in fault.blast_radius.partitions]
     others = [row for row in rows if row["subject"] not in fault.blast_radius.partitions]
-    told = [*_led(led, fault, run), *_others(others, fault, run)]
-    return joined(told) if told else None
+    told = [said("not_consumed", "led", _led(led, fault, run))] if led else []
+    if (followed := _followed(others, fault, run)) is not None:
+        told.append(said("not_consumed", "followed", followed))
+    return Markup(" ").join(told) if told else None
 
 
 def _brokers(fault: JournalEntry) -> list[str]:
@@ -49,60 +82,23 @@ def _brokers(fault: JournalEntry) -> list[str]:
     return [node for node in nodes if node.startswith("broker-")]
 
 
-def _led(rows: Sequence[Row], fault: JournalEntry, run: ReportInput) -> Iterator[Markup]:
-    """Tell what the members of partitions waited for that the broker led."""
-    if not rows:
-        return
-    broker = _brokers(fault)[0]
-    subjects = in_number_order({row["subject"] for row in rows})
-    longest = duration_text(max(row["gap_us"] for row in rows))
-    were = "was" if len(subjects) == 1 else "were"
-    begins = fill_sentence("{} (up to {}) {} led by {}", and_list(subjects), longest, were, broker)
-    if fault.fault == "pause":
-        yield _paused(rows, fault, run, begins)
-        return
-    if fault.fault != "cut":
-        yield fill_sentence("{}: nobody could fetch them until another broker led them.", begins)
-        return
-    if any(is_client(node) for node in (*fault.from_nodes, *fault.to_nodes)):
-        yield fill_sentence("{}, which their members did not reach.", begins)
-        return
-    stale = fill_sentence(
-        "{}: their owners still reached it and went on fetching from it, the stale leader, where "
-        "the high watermark stood still",
-        begins,
-    )
-    readers = _new_owners(rows, run)
-    if readers is None:
-        yield fill_sentence("{}.", stale)
-        return
-    names_of, from_us = readers
-    yield fill_sentence(
-        "{}, until {}, given them {}, fetched from the new leader.",
-        stale,
-        listed(names_of),
-        at_moment(from_us, OWNERSHIP),
-    )
-
-
-def _paused(rows: Sequence[Row], fault: JournalEntry, run: ReportInput, begins: Markup) -> Markup:
-    """Tell what kept clients from the new leader: the stopped one breaks no connection."""
+def _led(rows: Sequence[Row], fault: JournalEntry, run: ReportInput) -> Led:
+    """Return what the members of partitions waited for that the broker led."""
     resumed_us = fault.healed_at_us
-    if resumed_us is None or not all(row["after_us"] >= resumed_us for row in rows):
-        return fill_sentence(
-            "{}: requests to it were not answered, until clients turned to another leader.", begins
-        )
-    fenced_us = min(_decided(fault, run), default=resumed_us)
-    unaware = Markup("")
-    if fenced_us < resumed_us:
-        unaware = fill_sentence(
-            "; that the controller had fenced it {} they could not know", at_moment(fenced_us)
-        )
-    return fill_sentence(
-        "{}: producers and members had asked it, and waited for its answers until it went on {}{}.",
-        begins,
-        at_moment(resumed_us),
-        unaware,
+    waited = resumed_us is not None and all(row["after_us"] >= resumed_us for row in rows)
+    fenced_us = min(_decided(fault, run), default=None)
+    known_late = fenced_us is not None and resumed_us is not None and fenced_us < resumed_us
+    new_owners, given_us = _new_owners(rows, run)
+    return Led(
+        broker=_brokers(fault)[0],
+        kind=fault.fault,
+        partitions=in_number_order({row["subject"] for row in rows}),
+        longest_us=max(row["gap_us"] for row in rows),
+        resumed_us=resumed_us if waited else None,
+        fenced_us=fenced_us if known_late else None,
+        cut_from_clients=any(is_client(node) for node in (*fault.from_nodes, *fault.to_nodes)),
+        new_owners=new_owners,
+        given_us=given_us,
     )
 
 
@@ -115,7 +111,7 @@ def _decided(fault: JournalEntry, run: ReportInput) -> list[int]:
     ]
 
 
-def _new_owners(rows: Sequence[Row], run: ReportInput) -> tuple[tuple[str, ...], int] | None:
+def _new_owners(rows: Sequence[Row], run: ReportInput) -> tuple[tuple[str, ...], int | None]:
     """Return who was given each of the partitions just before its gap ended, and when first."""
     found: list[Row] = []
     owned = run.tables.rows("ownership")
@@ -127,30 +123,24 @@ def _new_owners(rows: Sequence[Row], run: ReportInput) -> tuple[tuple[str, ...],
             and row["after_us"] - _SOON_US <= each["from_us"] <= row["after_us"]
         ]
         if not given:
-            return None
+            return (), None
         found += given
-    return (
-        in_number_order({each["consumer"] for each in found}),
-        min(each["from_us"] for each in found),
-    )
+    names = in_number_order({each["consumer"] for each in found})
+    return names, min(each["from_us"] for each in found)
 
 
-def _others(rows: Sequence[Row], fault: JournalEntry, run: ReportInput) -> Iterator[Markup]:
-    """Tell what partitions waited for that other brokers led."""
+def _followed(rows: Sequence[Row], fault: JournalEntry, run: ReportInput) -> Followed | None:
+    """Return what partitions waited for that other brokers led; None: not for the fencing."""
     decided = _decided(fault, run)
     if not rows or not decided:
-        return
+        return None
     fenced_us, last_us = min(decided), max(row["after_us"] for row in rows)
     if not all(0 <= row["after_us"] - fenced_us <= _SOON_US for row in rows):
-        return
-    broker = _brokers(fault)[0]
-    number = f"{len(rows)} more {'partition' if len(rows) == 1 else 'partitions'}"
-    yield fill_sentence(
-        "{} (up to {}) had {} in the ISR, which fetched nothing: their high watermark stood still "
-        "until the controller fenced it {}; the last was read again {}.",
-        number,
-        duration_text(max(row["gap_us"] for row in rows)),
-        broker,
-        at_moment(fenced_us),
-        at_moment(last_us),
+        return None
+    return Followed(
+        broker=_brokers(fault)[0],
+        partitions=len(rows),
+        longest_us=max(row["gap_us"] for row in rows),
+        fenced_us=fenced_us,
+        last_us=last_us,
     )

@@ -5,7 +5,7 @@ from typing import Any
 
 from pipeline.report.facts import SettingFact
 from pipeline.report.sections.headline import headline
-from pipeline.report.sentences.causes import no_commits_sentence, nobody_commits
+from pipeline.report.sentences.answers import for_whom, nobody_commits
 from pipeline.report.sentences.chain_words import definitions
 from pipeline.report.sentences.reading_words import why_not_consumed
 from pipeline.summary.figures import MEASURES
@@ -25,8 +25,8 @@ def _settings(interval: str, auto: str) -> tuple[SettingFact, ...]:
 
 def test_run_in_which_nobody_commits_says_so_with_the_settings() -> None:
     """`0 commits acknowledged` would read as commits that were refused."""
-    said = no_commits_sentence(run_facts(settings=_settings("not set", "false")))
-    assert said is not None
+    facts = run_facts(settings=_settings("not set", "false"), faults=(journal_entry(),))
+    said = for_whom(report_input(facts))
     assert "enable.auto.commit = false, commit_interval_ms not set" in said
     assert "auto.offset.reset = earliest" in said
 
@@ -129,7 +129,7 @@ def test_expectation_stands_beside_what_was_measured() -> None:
         healed_us=91 * S,
     )
     first = headline(report_input(run_facts(expect="About 31 s."), run_summary(owners=(owners,))))
-    (line,) = dict(first.answers)["What was expected?"]
+    line = dict(first.answers)["What was expected?"]
     told = re.sub(r"<[^>]+>", "", line).replace("\N{NO-BREAK SPACE}", " ")
     assert told.startswith("About 31 s. Measured: 29.00 s two owners at once")
 

@@ -126,7 +126,7 @@ def built(tables: dict[str, list[Row]], **summary: Any) -> Section | None:  # no
 def words(found: Section) -> str:
     """All paragraphs as plain text, a list item a line."""
     text = "\n".join(part.html for part in found.parts if isinstance(part, Paragraph))
-    text = re.sub(r"</(li|p|h3)>", "\n", text)
+    text = re.sub(r"</(li|p|h3)>|<ol>", "\n", text)
     return re.sub(r"<[^>]+>", "", text).replace("\N{NO-BREAK SPACE}", " ")
 
 
