@@ -42,8 +42,11 @@ class Node(Protocol):
 class SelfChecking(Protocol):
     """A node that can say whether what it holds agrees with itself: a broker, a controller."""
 
-    def check_invariants(self) -> None:
-        """Check what must hold between two events. Raises: InvariantViolation."""
+    def check_invariants(self, *, thoroughly: bool = False) -> None:
+        """Check what must hold between two events; `thoroughly` by reading every log, too.
+
+        Raises: InvariantViolation.
+        """
 
 
 def node_specs(cluster: ClusterSpec) -> tuple[NodeSpec, ...]:

@@ -9,14 +9,15 @@ from partition_log.replica import Partition
 from partition_log.transaction_index import TransactionIndex
 from protocol.compression import NO_CODECS, Codecs
 from protocol.errors import ErrorCode, InvariantViolation
-from protocol.ids import NO_LEADER_EPOCH
+from protocol.ids import NO_LEADER_EPOCH, NO_PRODUCER_ID
 from protocol.records.batch import Record, records_of
+from protocol.records.control import decode_marker
 
 
 def check_log(log: PartitionLog) -> None:
     """A log is contiguous, its epochs never fall, and its high watermark lies inside.
 
-    One that is compacted may have holes.
+    One that is compacted may have holes. Its open transactions are those without a marker.
 
     Reads every batch: for tests, and for a log that was just opened.
     Raises: InvariantViolation.
@@ -24,6 +25,7 @@ def check_log(log: PartitionLog) -> None:
     _check_offsets(log)
     _check_batches(log)
     _check_epochs(log)
+    _check_open_transactions(log)
 
 
 def check_partition(partition: Partition) -> None:
@@ -172,3 +174,22 @@ def _check_epochs(log: PartitionLog) -> None:
                 f"{log.topic_partition}: epoch {epoch} begins at {batch.base_offset}, "
                 f"the cache says {starts.get(epoch)}",
             )
+
+
+def _check_open_transactions(log: PartitionLog) -> None:
+    began: dict[int, int] = {}  # producer id -> offset of its open transaction
+    for index in range(len(log.storage)):
+        batch = log.storage.batch(index)
+        if batch.producer_id == NO_PRODUCER_ID:
+            continue
+        if batch.is_transactional and not batch.is_control:
+            began.setdefault(batch.producer_id, batch.base_offset)
+        elif batch.is_control and decode_marker(batch) is not None:
+            began.pop(batch.producer_id, None)
+    first = min(began.values(), default=None)
+    if first != log.producers.first_unstable_offset:
+        raise InvariantViolation(
+            "the first unstable offset begins the oldest transaction without a marker",
+            f"{log.topic_partition}: {log.producers.first_unstable_offset}, "
+            f"the batches say {first}",
+        )

@@ -13,7 +13,9 @@ has happened to a member, by one of these rows, and else it is a finding:
    is a finding of its own, wherever it happens. Nor may a member be silent for a session that says
    it is Stable, once nothing has been broken for a session and a request timeout.
 2. A removal for another reason; one by the sync deadline only where no consumer got an assignment
-   under that id. A member may leave, an administrator may remove it, a static one may come back.
+   under that id. A member may leave, an administrator may remove it, a static one may come back. A
+   member that did not rejoin may be removed once a rebalance has lasted for the shortest
+   `max.poll.interval.ms` of the group; sooner it is a finding, wherever it happens.
 3. A member that went away from Stable: by itself (it missed its poll), or because a broker refused
    it. A refusal by the coordinator itself counts only if the member had been removed before; one by
    a coordinator that does not know yet that it was replaced always does (BEHAVIOUR 6.6 i), and so
@@ -57,6 +59,7 @@ class _Group:
     trail: list[TraceRow] = field(default_factory=list)  # what led to a rebalance, since the fault
     generation: TraceRow | None = None  # the row that began it
     heard: dict[tuple[str, str], TraceRow] = field(default_factory=dict)  # (broker, member)
+    began: dict[str, TraceRow] = field(default_factory=dict)  # broker -> its last rebalance
     lost_at_us: int = -1  # what was known of it before is gone with the data of its partition
 
     def has(self, member: str | None, generation: int | None) -> bool:
@@ -224,6 +227,9 @@ class NeedlessRebalance(Checker):
             case RemovalCause.LEAVE:
                 self._happened(group, group_id, row)
                 group.watched_since = None
+            case RemovalCause.DID_NOT_REJOIN:
+                if not self._is_cut_short(group, group_id, row):
+                    self._happened(group, group_id, row)
             case _:
                 self._happened(group, group_id, row)
 
@@ -262,6 +268,25 @@ class NeedlessRebalance(Checker):
         group.watched_since = None
         return True
 
+    def _is_cut_short(self, group: _Group, group_id: str, removed: TraceRow) -> bool:
+        """Find a rebalance that ended sooner than its members may take to rejoin."""
+        began = group.began.get(removed.node)
+        if began is None or began.incarnation != removed.incarnation:
+            return False
+        lasted_us = removed.node_time_us - began.node_time_us
+        least_us = group.expected.max_poll_interval_us
+        if lasted_us >= least_us - self.context.clock_error_us:
+            return False
+        self.found(
+            f"{group_id}: {removed.node} removed {removed.member}, which had not rejoined, "
+            f"{seconds(lasted_us)} after the rebalance began, while a member may take "
+            f"{seconds(least_us)}",
+            [began, removed],
+            group=group_id,
+        )
+        group.watched_since = None
+        return True
+
     def _load_of(self, group_id: str, broker: str, member: str | None) -> TraceRow | None:
         """Return the last GROUP_LOADED of a broker, None unless the member was in the group."""
         load = self._coordinators.loaded(broker, group_id)
@@ -287,6 +312,7 @@ class NeedlessRebalance(Checker):
             case TraceKind.MEMBER_REMOVED:
                 self._removed(group, group_id, row)
             case TraceKind.REBALANCE_STARTED:
+                group.began[row.node] = row
                 if is_its_coordinator:  # of one that was replaced it is not the group's
                     self._rebalance(group, group_id, row)
                 self._happened(group, group_id, row)

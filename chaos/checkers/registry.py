@@ -24,6 +24,7 @@ from chaos.checkers.ownership import Ownership
 from chaos.checkers.processing import Processing
 from chaos.checkers.readers import Readers
 from chaos.checkers.recovery import Recovery
+from chaos.checkers.stability import Stability
 from chaos.experiment.structs import Experiment, group_partition, microseconds, to_cluster_spec
 from cluster.broker.control.metadata_fetcher import MAX_WAIT_MS as METADATA_WAIT_MS
 from cluster.host.connection_purposes import METADATA, REPLICA_FETCHER
@@ -36,6 +37,8 @@ from results_schema.results import CheckReport
 MS = 1_000
 START_US = 20_000_000
 """What a cluster takes to its steady state with no latency and no loads; measured below 8 s."""
+SETTLING_US = 10_000_000
+"""Elections, lookups, retries and new connections of a cluster in which nothing is broken."""
 ROUND_TRIPS = 50
 RECORD_BYTES = 64
 """Bytes of a commit in the log, rounded up."""
@@ -51,6 +54,7 @@ CHECKERS: dict[str, type[Checker]] = {
         Recovery,
         Readers,
         Answers,
+        Stability,
         NeedlessRebalance,
         Processing,
     )
@@ -134,6 +138,7 @@ def context_of(
     for consumer in spec.consumers:
         consumers[consumer.group_id].append(consumer)
     return CheckContext(
+        settling_us=settling_us(experiment),
         groups={
             group_id: _expectation(
                 consumers[group_id],
@@ -215,6 +220,38 @@ def start_bound_us(experiment: Experiment) -> int | None:
         + records * record_ns // 1_000
         + config.group_initial_rebalance_delay_ms * MS
         + 3 * max((_learnt_and_begun_us(each) for each in consumers), default=0)
+    )
+
+
+def settling_us(experiment: Experiment) -> int:
+    """Return the longest time until the last consequence of a fault shows that is over.
+
+    What a fault breaks is noticed when the longest of these is over: the session of a broker, twice
+    `controller.quorum.fetch.timeout.ms` later where the controller is another one; 1.5 times
+    `replica.lag.time.max.ms`, in which a replica leaves the ISR; the timeout of a request on a
+    connection that died unnoticed, of a follower, a member or a producer. Then others learn of it:
+    metadata is published and partitions are loaded, and a member asks with its next heartbeat.
+    """
+    cluster = experiment.cluster
+    config, costs = cluster.config, cluster.costs
+    spec = to_cluster_spec(experiment)
+    of_consumers = [consumer.config.request_timeout_ms for consumer in spec.consumers]
+    of_producers = [producer.config.request_timeout_ms for producer in spec.producers]
+    partitions = config.offsets_topic_num_partitions + config.transaction_state_log_num_partitions
+    noticed_ms = max(
+        config.broker_session_timeout_ms + 2 * config.controller_quorum_fetch_timeout_ms,
+        config.replica_lag_time_max_ms * 3 // 2,
+        config.replica_socket_timeout_ms + config.replica_fetch_backoff_ms,
+        *of_consumers,
+        *of_producers,
+    )
+    heartbeat_ms = max((each.config.heartbeat_interval_ms for each in spec.consumers), default=0)
+    return (
+        (noticed_ms + heartbeat_ms) * MS
+        + costs.publish_us
+        + costs.publish_jitter_us
+        + partitions * costs.load_fixed_us
+        + SETTLING_US
     )
 
 

@@ -169,11 +169,14 @@ class BrokerNode:
                 )
             )
 
-    def check_invariants(self) -> None:
-        """Check what must hold between two events. Raises: InvariantViolation."""
+    def check_invariants(self, *, thoroughly: bool = False) -> None:
+        """Check what must hold between two events; `thoroughly` reads every log, too.
+
+        Raises: InvariantViolation.
+        """
         self._coordination.check_invariants()
         self._transactions.check_invariants()
-        self._replicas.check_invariants()
+        self._replicas.check_invariants(thoroughly=thoroughly)
 
     def _give_up_controlled_shutdown(self) -> None:
         self._host.log("timed out waiting for the controller to approve controlled shutdown")

@@ -23,6 +23,7 @@ from cluster.controller.quorum_state import next_controller_epoch
 from cluster.controller.topic_creation import create_missing_topics
 from cluster.controller.topic_deletion import handle_delete_topics
 from cluster.spec import ClusterSpec
+from partition_log.invariants import check_log
 from partition_log.log import PartitionLog
 from protocol.api import AnyResponse
 from protocol.effects import Reply, Result, SetTimer
@@ -169,14 +170,17 @@ class ControllerCore:
             raise SimulationError(f"the controller never set a timer {key!r}")
         return result
 
-    def check_invariants(self) -> None:
+    def check_invariants(self, *, thoroughly: bool = False) -> None:
         """Check everything that must hold between two inputs, once it has started.
 
+        `thoroughly` reads the log, too.
         Raises: InvariantViolation.
         """
         if self._checked_up_to != self.image.end_offset:
             self._checked_up_to = self.image.end_offset
             check_image(self.image)
+        if thoroughly:
+            check_log(self._log)
         check_sessions(self.image, self._liveness.tracked(), is_timer_set=self._fence_timer_set)
 
     # -- decisions of its own --

@@ -70,9 +70,12 @@ class ControllerNode:
             }
         status.partitions.update(self._partitions)
 
-    def check_invariants(self) -> None:
-        """Check what must hold between two events. Raises: InvariantViolation."""
-        self._core.check_invariants()
+    def check_invariants(self, *, thoroughly: bool = False) -> None:
+        """Check what must hold between two events; `thoroughly` reads the log, too.
+
+        Raises: InvariantViolation.
+        """
+        self._core.check_invariants(thoroughly=thoroughly)
 
     def _handle(self, request: IncomingRequest) -> None:
         self._carry_out(

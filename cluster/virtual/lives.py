@@ -90,8 +90,10 @@ class VirtualLives(NodeLives[VirtualLife]):
                 life.node.report(status)
         return status
 
-    def check_invariants(self) -> None:
+    def check_invariants(self, *, thoroughly: bool = False) -> None:
         """Have every live node that can do it check itself; between two events only.
+
+        `thoroughly` they read their logs, too.
 
         Raises: InvariantViolation that names the node.
         """
@@ -99,7 +101,7 @@ class VirtualLives(NodeLives[VirtualLife]):
             node = life.node
             if life.host is not None and isinstance(node, SelfChecking):
                 try:
-                    node.check_invariants()
+                    node.check_invariants(thoroughly=thoroughly)
                 except InvariantViolation as violation:
                     raise InvariantViolation(
                         violation.name,

@@ -141,7 +141,7 @@ class VirtualRuntime(VirtualLives, Runtime):
     async def stop(self) -> None:
         """End every node in an orderly way, once each has checked itself. May be called twice."""
         try:
-            self._check_invariants_once()
+            self._check_invariants_once(thoroughly=True)
         except InvariantViolation as violation:
             self._failures.append(f"at the end: {violation!r}")
         self._checks_invariants = False
@@ -190,10 +190,10 @@ class VirtualRuntime(VirtualLives, Runtime):
         """Return the tool's own failures so far."""
         return tuple(self._failures)
 
-    def _check_invariants_once(self) -> None:
+    def _check_invariants_once(self, *, thoroughly: bool = False) -> None:
         if self._checks_invariants:
             self._checks_invariants = False
-            self.check_invariants()
+            self.check_invariants(thoroughly=thoroughly)
             self._checks_invariants = True
 
     def _at_once(self) -> list[tuple[int, NodeName]]:

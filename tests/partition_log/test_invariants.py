@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from partition_log.invariants import check_agreement, check_log, check_partition
 from partition_log.log import PartitionLog
+from partition_log.producer_states import ProducerStates
 from partition_log.replica import Partition
 from protocol.errors import InvariantViolation
 from protocol.ids import LeaderEpoch, Offset
@@ -20,6 +21,8 @@ from tests.partition_log.builders import (
     log_of_epochs,
     records,
 )
+
+UNSTABLE = "the first unstable offset begins the oldest transaction without a marker"
 
 
 def above_the_log(log: PartitionLog) -> None:
@@ -58,6 +61,14 @@ def epochs_out_of_order(log: PartitionLog) -> None:
     log.epochs._start_offsets.reverse()
 
 
+def transaction_forgotten(log: PartitionLog) -> None:
+    log.producers = ProducerStates()
+
+
+def transaction_invented(log: PartitionLog) -> None:
+    log.producers.appended(replace(batch(base_offset=1), producer_id=9, is_transactional=True))
+
+
 @pytest.mark.parametrize(
     ("damage", "name"),
     [
@@ -69,11 +80,16 @@ def epochs_out_of_order(log: PartitionLog) -> None:
         (epoch_forgotten, "epoch cache matches the batches"),
         (epoch_invented, "epoch cache matches the batches"),
         (epochs_out_of_order, "epoch cache increases"),
+        (transaction_forgotten, UNSTABLE),
+        (transaction_invented, UNSTABLE),
     ],
 )
 def test_check_log_finds(damage: Callable[[PartitionLog], None], name: str) -> None:
     """Damage is done behind the log's back, as a bug or a broken disk would."""
     log = log_of_epochs(0, 1, 2)
+    log.append_as_leader(
+        records("open"), leader_epoch=2, producer_id=7, producer_epoch=0, is_transactional=True
+    )
     check_log(log)
     damage(log)
     with pytest.raises(InvariantViolation) as raised:

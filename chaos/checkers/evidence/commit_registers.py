@@ -40,13 +40,20 @@ class Register:
     )
     # offset -> commits that their client gave up on: each may take effect at any time
     pending: dict[int, list[Commit]] = field(default_factory=dict)
+    # How many of `commits` each offset has, by whose word they are: most rows have no counterpart,
+    # and a walk through every kept commit would find that out last.
+    _acknowledged: dict[int, int] = field(default_factory=dict)
+    _brokers_word: dict[int, int] = field(default_factory=dict)
     reported: TraceRow | None = None  # the lost commit already told
 
     def remember(self, commit: Commit) -> None:
         """Add a commit; of many the oldest is forgotten, unless it may still take effect."""
         if len(self.commits) == MAX_KEPT_COMMITS:
-            self.forgotten_until_us = self.commits[0].latest_us
+            oldest = self.commits.popleft()
+            self.forgotten_until_us = oldest.latest_us
+            self._count(oldest, -1)
         self.commits.append(commit)
+        self._count(commit, 1)
         if not commit.acknowledged and commit.row.error in GIVEN_UP_BY_THE_CLIENT:
             self.pending.setdefault(commit.offset, []).append(commit)
 
@@ -56,6 +63,7 @@ class Register:
         commits = [replace(commit, acknowledged=False) for commit in self.commits]
         self.commits.clear()
         self.commits.extend(commits)
+        self._acknowledged.clear()
         return before
 
     def take_answer(self, row: TraceRow, offset: int) -> None:
@@ -64,6 +72,8 @@ class Register:
         It is the same commit; kept as a second one, by another node, it would look as if it might
         have come after the member's next commit wherever clocks differ.
         """
+        if offset not in self._brokers_word:
+            return
         for index in range(len(self.commits) - 1, -1, -1):
             known = self.commits[index]
             if (
@@ -73,6 +83,7 @@ class Register:
                 and known.row.generation == row.generation
             ):
                 self.stored.append(known.row)
+                self._count(known, -1)
                 del self.commits[index]
                 return
 
@@ -82,7 +93,7 @@ class Register:
         So it is with transactions, whose markers come after the answer. A coordinator that loaded
         the commit does not know whose it is.
         """
-        if row.correlation_id is not None:
+        if row.correlation_id is not None or offset not in self._acknowledged:
             return False
         for known in reversed(self.commits):
             if (
@@ -94,6 +105,20 @@ class Register:
                 self.stored.append(row)
                 return True
         return False
+
+    def _count(self, commit: Commit, change: int) -> None:
+        """Add `change` to how many of `commits` are like `commit`."""
+        if commit.acknowledged:
+            counts = self._acknowledged
+        elif commit.row.kind == TraceKind.COMMIT_STORED:
+            counts = self._brokers_word
+        else:
+            return
+        left = counts.get(commit.offset, 0) + change
+        if left:
+            counts[commit.offset] = left
+        else:
+            del counts[commit.offset]
 
 
 def replaces(newer: Commit, older: Commit, margin: int) -> bool:

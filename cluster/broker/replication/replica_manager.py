@@ -29,7 +29,7 @@ from partition_log.checkpoints import (
     decode_offset_checkpoint,
     encode_offset_checkpoint,
 )
-from partition_log.invariants import check_partition
+from partition_log.invariants import check_log, check_partition
 from partition_log.log import PartitionLog
 from partition_log.outcomes import (
     AlterPartitionResult,
@@ -160,10 +160,15 @@ class ReplicaManager:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-    def check_invariants(self) -> None:
-        """Check what must hold between two inputs. Raises: InvariantViolation."""
+    def check_invariants(self, *, thoroughly: bool = False) -> None:
+        """Check what must hold between two inputs; `thoroughly` reads every log, too.
+
+        Raises: InvariantViolation.
+        """
         for partition in self._partitions.values():
             check_partition(partition)
+            if thoroughly:
+                check_log(partition.log)
         self._appends.check_invariants()
         self._fetches.check_invariants()
 

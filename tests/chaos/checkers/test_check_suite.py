@@ -20,7 +20,7 @@ def two_owners(suite: CheckSuite) -> Rows:
     return rows
 
 
-def test_ten_checkers_are_in_every_suite() -> None:
+def test_eleven_checkers_are_in_every_suite() -> None:
     """A suite without one of these would pass runs that break its promise."""
     suite = CheckSuite(context_of(experiment()))
 
@@ -33,6 +33,7 @@ def test_ten_checkers_are_in_every_suite() -> None:
         "recovery",
         "readers",
         "answers",
+        "stability",
         "needless_rebalance",
         "processing",
     ]

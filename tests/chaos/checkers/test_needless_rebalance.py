@@ -340,6 +340,26 @@ def test_expiry_before_its_time_is_found_without_a_fault_and_at_a_replaced_coord
     ]
 
 
+@pytest.mark.parametrize(("lasted_s", "is_right"), [(300, True), (299, False)])
+def test_member_has_the_rebalance_timeout_to_rejoin(lasted_s: int, is_right: bool) -> None:
+    """Planted bug: a rebalance that waits for a session only, as those of JoinGroup 0 do."""
+    rows = Rows()
+    rows.load_completed(1, "broker-0", 0)
+    rows.add(20, "broker-0", TraceKind.REBALANCE_STARTED, group="g", generation=1, cause="join")
+    rows.member_removed(20 + lasted_s, "broker-0", "m", "did not rejoin")
+
+    findings = check(rows).findings
+
+    assert [each.summary for each in findings] == (
+        []
+        if is_right
+        else [
+            "g: broker-0 removed m, which had not rejoined, 299 s after the rebalance began, while "
+            "a member may take 300 s"
+        ]
+    )
+
+
 def test_member_that_came_after_the_load_has_no_grace_from_it() -> None:
     """A new member has five minutes in its first JoinGroup, which may end soon after a load."""
     rows = Rows()

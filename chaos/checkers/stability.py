@@ -1,0 +1,166 @@
+"""Stability: while nothing is broken, nothing that works is lost.
+
+Judged in virtual time, where no machine can be too busy: from the start to the first fault, and
+again once `settling_us` of the context has passed since the last fault ended and the last leader
+changed. In that time
+
+1. no broker is fenced, and no partition gets another leader, but for its preferred one;
+2. no replica leaves an ISR, and no log is truncated;
+3. from the steady state on, no client loses its coordinator or looks for it in vain, no request
+   ends with DISCONNECTED, and no record and no commit is refused, but by a rebalance.
+"""
+
+from chaos.checkers.base import Checker
+from chaos.checkers.context import CheckContext, detail_of
+from chaos.checkers.evidence.board import Evidence
+from chaos.checkers.evidence.faults_in_force import FAULT_KINDS
+from chaos.checkers.evidence.replicas import REPLICA_KINDS
+from cluster.client.net.errors import CommitFailedError
+from cluster.client.producer.transactional_producer import TRANSACTION_ABORTED
+from protocol.errors import ErrorCode
+from protocol.trace import TraceKind, TraceRow
+from results_schema.evidence_text import seconds
+from results_schema.results import CheckReport
+
+DISCONNECTED = "DISCONNECTED"
+OF_A_REBALANCE = frozenset(
+    {
+        ErrorCode.REBALANCE_IN_PROGRESS.name,
+        ErrorCode.ILLEGAL_GENERATION.name,
+        ErrorCode.UNKNOWN_MEMBER_ID.name,
+        ErrorCode.FENCED_INSTANCE_ID.name,
+        CommitFailedError().name,
+        TRANSACTION_ABORTED,
+    }
+)
+"""Errors of a commit whose member is about to join again, or was replaced."""
+_WORDS = {
+    TraceKind.COORDINATOR_UNKNOWN: "loses its coordinator",
+    TraceKind.COORDINATOR_LOOKUP_FAILED: "does not find its coordinator",
+    TraceKind.REQUEST_FAILED: "has lost a connection",
+    TraceKind.PRODUCE_FAILED: "cannot produce",
+    TraceKind.COMMIT_FAILED: "cannot commit",
+}
+
+
+class Stability(Checker):
+    """No broker, replica, leader or coordinator is lost while nothing is broken."""
+
+    name = "stability"
+    promise = (
+        "while nothing is broken, no broker is fenced, no leader changes but to the preferred one, "
+        "no replica leaves an ISR, no log is truncated, and no client loses its coordinator, a "
+        "connection, a record or a commit (judged in virtual time)"
+    )
+    kinds = frozenset(
+        {
+            TraceKind.RUN_STAGE,
+            TraceKind.LOG_TRUNCATED,
+            *_WORDS,
+            *FAULT_KINDS,
+            *REPLICA_KINDS,
+        }
+    )
+
+    def __init__(self, context: CheckContext, evidence: Evidence | None = None) -> None:
+        super().__init__(context, evidence)
+        self._leaders: dict[str, str] = {}  # partition -> leader, "" for none
+        self._in_sync: dict[str, tuple[int, ...]] = {}
+        self._unfenced: dict[str, None] = {}
+        self._replicas = self.evidence.replicas
+        self._was_broken = False
+        self._leader_changed_us = 0
+        self._is_steady = False
+        self._over = False
+        self._told: dict[tuple[str, str], None] = {}  # kind and node, told once
+        self._judged = 0
+
+    def judge(self, row: TraceRow) -> None:
+        """Judge a loss, or take in what is broken."""
+        if row.kind == TraceKind.RUN_STAGE:
+            self._stage(row)
+        if self._over or not self.context.in_virtual_time:
+            return
+        since_us = self._stable_since_us(row)
+        match row.kind:
+            case TraceKind.BROKER_UNFENCED:
+                self._unfenced[row.peer or ""] = None
+            case TraceKind.BROKER_FENCED:
+                if self._unfenced.pop(row.peer or "", 1) is None:
+                    self._lost(row, since_us, f"{row.peer} is fenced")
+            case TraceKind.LEADER_ELECTED:
+                self._elected(row, since_us)
+            case TraceKind.ISR_CHANGED:
+                self._in_sync_changed(row, since_us)
+            case TraceKind.LOG_TRUNCATED:
+                self._lost(row, since_us, f"{row.node} truncates {row.partition}")
+            case TraceKind.REQUEST_FAILED if row.error != DISCONNECTED:
+                pass
+            case TraceKind.COMMIT_FAILED if row.error in OF_A_REBALANCE:
+                pass
+            case kind if kind in _WORDS and self._is_steady:
+                self._lost(row, since_us, f"{row.node} {_WORDS[TraceKind(kind)]}")
+            case _:
+                pass
+        self._was_broken = self._was_broken or self._faults.quiet_since_us != 0
+
+    def _stage(self, row: TraceRow) -> None:
+        stage = detail_of(row).get("stage")
+        self._judged += 1
+        if stage == "steady":
+            self._is_steady = True
+        elif stage == "stopping":
+            self._over = True
+
+    def _stable_since_us(self, row: TraceRow) -> int | None:
+        """Return since when everything must go on working; None while it need not."""
+        if not self._was_broken:
+            return 0
+        # A row of FAULT_KINDS may be what ends the quiet itself.
+        is_fault = row.kind in FAULT_KINDS
+        quiet_us = self._faults.was_quiet_since_us if is_fault else self._faults.quiet_since_us
+        if quiet_us is None:
+            return None
+        settled_us = max(quiet_us, self._leader_changed_us) + self.context.settling_us
+        return settled_us if row.time_us > settled_us else None
+
+    def _elected(self, row: TraceRow, since_us: int | None) -> None:
+        partition, leader = row.partition or "", row.peer or ""
+        before = self._leaders.get(partition, "")
+        self._leaders[partition] = leader
+        self._in_sync[partition] = tuple(detail_of(row).get("isr", ()))
+        if before in ("", leader):
+            return
+        self._leader_changed_us = row.time_us
+        known = self._replicas.of(partition)
+        if known is None or leader != known.preferred:
+            self._lost(row, since_us, f"{partition} is led by {leader or 'nobody'}, not {before}")
+
+    def _in_sync_changed(self, row: TraceRow, since_us: int | None) -> None:
+        partition = row.partition or ""
+        now = tuple(detail_of(row).get("isr", ()))
+        before = self._in_sync.get(partition, ())
+        self._in_sync[partition] = now
+        gone = [f"broker-{each}" for each in before if each not in now]
+        if gone:
+            self._lost(row, since_us, f"{' and '.join(gone)} left the ISR of {partition}")
+
+    def _lost(self, row: TraceRow, since_us: int | None, what: str) -> None:
+        """Report a loss; one of each kind and node."""
+        if since_us is None:
+            return
+        if (case := (row.kind, row.node)) in self._told:
+            self.findings_total += 1
+            return
+        self._told[case] = None
+        how_long = (
+            "before the first fault"
+            if not self._was_broken
+            else f"although nothing has been broken for {seconds(row.time_us - since_us)} and more"
+        )
+        error = f" ({row.error or row.explanation})" if row.error or row.cause else ""
+        self.found(f"{what}{error}, {how_long}", [row], group=row.group, partition=row.partition)
+
+    def finish(self) -> CheckReport:
+        """Report. A run of which nothing was seen is no proof."""
+        return self.report(judged=self._judged, seen={"losses": self.findings_total})

@@ -1,0 +1,189 @@
+"""The stability checker finds what is lost although nothing is broken."""
+
+import pytest
+
+from chaos.checkers.context import CheckContext, GroupExpectation
+from chaos.checkers.stability import Stability
+from protocol.trace import TraceKind
+from results_schema.results import CheckOutcome, CheckReport
+from tests.support.builders.rows import OFFSETS_0, Rows
+
+C0 = "consumer-g-0"
+SETTLING_S = 60
+
+
+def check(rows: Rows, *, in_virtual_time: bool = True) -> CheckReport:
+    checker = Stability(
+        CheckContext(
+            groups={
+                "g": GroupExpectation(consumers=(C0,), offsets_partition=OFFSETS_0, commits=True)
+            },
+            settling_us=SETTLING_S * 1_000_000,
+            in_virtual_time=in_virtual_time,
+        )
+    )
+    for row in rows.rows:
+        checker.observe(row)
+    return checker.finish()
+
+
+def elected(rows: Rows, time_s: float, leader: str, isr: list[int]) -> None:
+    rows.add(
+        time_s,
+        "controller",
+        TraceKind.LEADER_ELECTED,
+        partition=OFFSETS_0,
+        peer=leader,
+        detail={"isr": isr, "reason": "any"},
+    )
+
+
+def shrunk(rows: Rows, time_s: float, isr: list[int]) -> None:
+    rows.add(time_s, "controller", TraceKind.ISR_CHANGED, partition=OFFSETS_0, detail={"isr": isr})
+
+
+def cluster() -> Rows:
+    """Three replicas, led by the first, in a steady state from 10 s on."""
+    rows = Rows()
+    for broker in range(3):
+        rows.add(1, "controller", TraceKind.BROKER_UNFENCED, peer=f"broker-{broker}")
+    elected(rows, 2, "broker-0", [0, 1, 2])
+    rows.stage(10, "steady")
+    return rows
+
+
+def after_a_fault() -> Rows:
+    """A link is cut from 20 to 30 s; what follows from that may show until 90 s."""
+    rows = cluster()
+    rows.fault(20, "broker-0", fault="cut", nodes=["broker-0"])
+    rows.healed(30, "broker-0", fault="cut")
+    return rows
+
+
+def lose(rows: Rows, time_s: float, what: str) -> None:
+    """Lose something in one of the ways that the promise names."""
+    match what:
+        case "broker":
+            rows.add(time_s, "controller", TraceKind.BROKER_FENCED, peer="broker-2", detail={})
+        case "leader":
+            elected(rows, time_s, "broker-1", [0, 1, 2])
+        case "no leader":
+            elected(rows, time_s, "", [0])
+        case "replica":
+            shrunk(rows, time_s, [0, 1])
+        case "log":
+            rows.add(time_s, "broker-1", TraceKind.LOG_TRUNCATED, partition=OFFSETS_0, offset=3)
+        case "coordinator":
+            rows.add(time_s, C0, TraceKind.COORDINATOR_UNKNOWN, group="g", cause="TIMED_OUT")
+        case "lookup":
+            rows.add(time_s, C0, TraceKind.COORDINATOR_LOOKUP_FAILED, error="TIMED_OUT")
+        case "connection":
+            rows.add(time_s, C0, TraceKind.REQUEST_FAILED, error="DISCONNECTED", peer="broker-0")
+        case "record":
+            rows.add(time_s, "producer-0", TraceKind.PRODUCE_FAILED, error="NOT_LEADER_OR_FOLLOWER")
+        case _:
+            rows.add(time_s, C0, TraceKind.COMMIT_FAILED, group="g", error="NOT_COORDINATOR")
+
+
+OF_SERVERS = ("broker", "leader", "no leader", "replica", "log")
+OF_CLIENTS = ("coordinator", "lookup", "connection", "record", "commit")
+
+
+@pytest.mark.parametrize("what", [*OF_SERVERS, *OF_CLIENTS])
+def test_loss_before_the_first_fault_is_found(what: str) -> None:
+    """Planted bugs: a healthy cluster loses something by itself."""
+    rows = cluster()
+    lose(rows, 15, what)
+
+    report = check(rows)
+
+    assert report.outcome is CheckOutcome.VIOLATED
+    assert "before the first fault" in report.findings[0].summary
+
+
+@pytest.mark.parametrize("what", [*OF_SERVERS, *OF_CLIENTS])
+def test_loss_long_after_a_fault_is_found(what: str) -> None:
+    """Nothing of the fault is left when the settling time is over."""
+    rows = after_a_fault()
+    lose(rows, 30 + SETTLING_S + 5, what)
+
+    assert "nothing has been broken for 5 s" in check(rows).findings[0].summary
+
+
+@pytest.mark.parametrize("what", [*OF_SERVERS, *OF_CLIENTS])
+@pytest.mark.parametrize("time_s", [25, 30 + SETTLING_S - 1])
+def test_loss_that_a_fault_may_explain_is_none(what: str, time_s: float) -> None:
+    """While it is in force, and until its last consequence has shown."""
+    rows = after_a_fault()
+    lose(rows, time_s, what)
+
+    assert check(rows).outcome is CheckOutcome.PASS
+
+
+@pytest.mark.parametrize("what", OF_CLIENTS)
+def test_clients_of_a_cluster_that_starts_may_ask_in_vain(what: str) -> None:
+    """Brokers register and load while clients look for them already."""
+    rows = Rows()
+    lose(rows, 5, what)
+    rows.stage(10, "steady")
+
+    assert check(rows).outcome is CheckOutcome.PASS
+
+
+def test_preferred_leader_may_take_over_again() -> None:
+    """So does the controller ask for it, and what follows has its settling time."""
+    rows = after_a_fault()
+    elected(rows, 40, "broker-1", [0, 1, 2])
+    elected(rows, 120, "broker-0", [0, 1, 2])
+    lose(rows, 121, "coordinator")
+
+    assert check(rows).outcome is CheckOutcome.PASS
+
+
+@pytest.mark.parametrize(
+    "error", ["REBALANCE_IN_PROGRESS", "UNKNOWN_MEMBER_ID", "TRANSACTION_ABORTED"]
+)
+def test_commit_may_fail_because_of_a_rebalance(error: str) -> None:
+    """A member that joins or leaves breaks nothing."""
+    rows = cluster()
+    rows.add(15, C0, TraceKind.COMMIT_FAILED, group="g", error=error)
+
+    assert check(rows).outcome is CheckOutcome.PASS
+
+
+def test_replica_that_comes_back_is_no_loss() -> None:
+    """Nor is a second election of the same leader."""
+    rows = after_a_fault()
+    shrunk(rows, 25, [0, 1])
+    elected(rows, 140, "broker-0", [0, 1])
+    shrunk(rows, 150, [0, 1, 2])
+
+    assert check(rows).outcome is CheckOutcome.PASS
+
+
+def test_requests_that_time_out_are_judged_elsewhere() -> None:
+    """How long a request may take is for *answers* to know."""
+    rows = cluster()
+    rows.add(15, C0, TraceKind.REQUEST_FAILED, error="TIMED_OUT", peer="broker-0")
+
+    assert check(rows).outcome is CheckOutcome.PASS
+
+
+def test_one_loss_of_each_kind_and_node_is_told() -> None:
+    """The others are counted."""
+    rows = cluster()
+    lose(rows, 15, "coordinator")
+    lose(rows, 16, "coordinator")
+    lose(rows, 17, "replica")
+
+    report = check(rows)
+
+    assert (len(report.findings), report.findings_total) == (2, 3)
+
+
+def test_nothing_is_judged_where_time_is_real() -> None:
+    """A busy machine may cost any session."""
+    rows = cluster()
+    lose(rows, 15, "broker")
+
+    assert check(rows, in_virtual_time=False).outcome is CheckOutcome.PASS
