@@ -9,6 +9,7 @@ import pytest
 
 from coordlab.cli import run_cli
 from results_schema.results import EXIT_BAD_ARGUMENTS
+from tests.support.harness.golden import Golden
 
 
 @pytest.fixture
@@ -19,72 +20,58 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (("run", "no/such.yaml"), "no/such.yaml: there is no such file"),
-        (("run", "coordinator_crash", "--var", "nonsense"), "--var: nonsense: is not allowed"),
-        (
-            ("run", "coordinator_crash", "--var", "cluster.brokrs=5"),
-            "--var: cluster.brokrs: unknown key `brokrs`; expected one of `brokers`, "
-            "`controllers`, `config`, `guards`, `java_coordinator`, `links`, `starts`, `costs`, "
-            "`storage`, `late_notices`, `metrics_interval`; did you mean `brokers`?",
-        ),
-        (
-            ("run", "coordinator_crash", "--var", "cluster.brokers=many"),
-            "--var: cluster.brokers: is not allowed; expected a whole number >= 1 and <= 100, got "
-            "`many`",
-        ),
-        (
-            ("run", "coordinator_crash", "--var", "faults[3].at=5s"),
-            "expected `faults[0]`",
-        ),
-        (("run", "coordinator_crash", "--runtime", "virtul"), "did you mean `virtual`?"),
-        (("run", "coordinator_crash", "--seed", "-3"), "--seed"),
-        (("run", "coordinator_crash", "--time-limit", "5"), "such as `90s` or `5m`, got `5`"),
-        (("run",), "EXPERIMENT"),
-        (("rnu",), "rnu"),
-        (("analyze",), "there is no run in runs"),
-        (("analyze", "."), " holds no manifest.json"),
-        (("explore", "refrence"), "did you mean `reference`?"),
-        (("explore", "reference", "--count", "0"), "--count"),
-        (("explore", "reference", "--recheck", "101"), "--recheck"),
-        (("explore", "reference", "--mutated", "101"), "--mutated"),
-        (("explore", "reference", "--time-limit", "5"), "such as `90s` or `5m`, got `5`"),
-        (("explore", "--resume", "nowhere"), "nowhere holds no exploration"),
-        (("explore", "reference", "more"), "more"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+REFUSED = (
+    ("run", "no/such.yaml"),
+    ("run", "coordinator_crash", "--var", "nonsense"),
+    ("run", "coordinator_crash", "--var", "cluster.brokrs=5"),
+    ("run", "coordinator_crash", "--var", "cluster.brokers=many"),
+    ("run", "coordinator_crash", "--var", "faults[3].at=5s"),
+    ("run", "coordinator_crash", "--runtime", "virtul"),
+    ("run", "coordinator_crash", "--seed", "-3"),
+    ("run", "coordinator_crash", "--time-limit", "5"),
+    ("run",),
+    ("rnu",),
+    ("analyze",),
+    ("analyze", "."),
+    ("explore", "refrence"),
+    ("explore", "reference", "--count", "0"),
+    ("explore", "reference", "--recheck", "101"),
+    ("explore", "reference", "--mutated", "101"),
+    ("explore", "reference", "--time-limit", "5"),
+    ("explore", "--resume", "nowhere"),
+    ("explore", "reference", "more"),
 )
+BROKEN_FILES = {
+    "syntax": "version: 1\nname: [x\ntopics: }\n",
+    "tab": "version: 1\nname: x\n\tfoo: 1\n",
+    "key twice": "version: 1\nname: a\nname: b\n",
+    "empty": "",
+    "a list": "- just\n- a list\n",
+    "binary": "\x00\x01",
+}
+
+
 def test_bad_arguments_exit_254_and_leave_nothing(
-    folder: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], told: str
+    folder: Path, capsys: pytest.CaptureFixture[str], golden: Golden
 ) -> None:
     """Usage errors of click are 2, which here means UNKNOWN: they must be mapped."""
-    assert run_cli(arguments) == EXIT_BAD_ARGUMENTS
-
-    assert told in capsys.readouterr().err
+    said = []
+    for arguments in REFUSED:
+        assert run_cli(arguments) == EXIT_BAD_ARGUMENTS, arguments
+        error = capsys.readouterr().err.replace(str(folder), "FOLDER")
+        said.append(f"$ coordlab {' '.join(arguments)}\n{error.rstrip()}\n")
     assert list(folder.iterdir()) == []
+    golden.check("pages/bad_arguments.txt", "\n".join(said))
 
 
-@pytest.mark.parametrize(
-    ("content", "told"),
-    [
-        ("version: 1\nname: [x\ntopics: }\n", "broken.yaml:3: not valid YAML: "),
-        ("version: 1\nname: x\n\tfoo: 1\n", "broken.yaml:3: not valid YAML: "),
-        ("version: 1\nname: a\nname: b\n", "broken.yaml:3: "),
-        ("", "broken.yaml: the file is empty"),
-        ("- just\n- a list\n", "broken.yaml:1: the file must be a mapping"),
-        ("\x00\x01", "broken.yaml: not valid YAML: "),
-    ],
-    ids=["syntax", "tab", "key twice", "empty", "a list", "binary"],
-)
 def test_file_that_is_no_experiment_is_told_without_a_traceback(
-    folder: Path, capsys: pytest.CaptureFixture[str], content: str, told: str
+    folder: Path, capsys: pytest.CaptureFixture[str], golden: Golden
 ) -> None:
     """The line is what a person needs."""
-    (folder / "broken.yaml").write_text(content)
-
-    assert run_cli(("run", "broken.yaml")) == EXIT_BAD_ARGUMENTS
-
-    assert capsys.readouterr().err.startswith(told)
+    said = []
+    for name, content in BROKEN_FILES.items():
+        (folder / "broken.yaml").write_text(content)
+        assert run_cli(("run", "broken.yaml")) == EXIT_BAD_ARGUMENTS, name
+        said.append(f"== {name} ==\n{capsys.readouterr().err.rstrip()}\n")
     assert not (folder / "runs").exists()
+    golden.check("pages/broken_files.txt", "\n".join(said))

@@ -8,6 +8,7 @@ from coordlab.views.comparison_view import print_comparison
 from pipeline.summary.comparison import Comparison, compare_runs
 from pipeline.summary.figures import FaultSummary, RunSummary
 from tests.support.builders.report_rows import S, fault_summary, summary_of
+from tests.support.harness.golden import Golden, sections
 
 
 def crash(detect_s: int, gap_s: int, **changes: object) -> FaultSummary:
@@ -27,38 +28,31 @@ def runs(count: int) -> list[RunSummary]:
     return [summary_of(f"crash/{n}", crash(8, 8 + n)) for n in range(1, count + 1)]
 
 
-def test_each_column_has_a_letter_that_is_told_above() -> None:
+def page_each_column_has_a_letter_that_is_told_above() -> str:
     """Names of runs are far too wide to stand over a column."""
-    lines = printed(compare_runs(runs(2), names=["session 6 s", "session 45 s"]))
-    assert lines[1:4] == [
-        "compared:",
-        "  A  session 6 s: crash/1",
-        "  B  session 45 s: crash/2",
-    ]
-    gap = next(line for line in lines if "commit gap max" in line)
-    assert gap.split() == ["*", "commit", "gap", "max", "9.00", "s", "10.00", "s"]
+    return "\n".join(printed(compare_runs(runs(2), names=["session 6 s", "session 45 s"])))
 
 
-def test_what_differs_is_marked_and_said_how() -> None:
+def page_what_differs_is_marked_and_said_how() -> str:
     """A star, so that it is seen without colour."""
-    lines = printed(compare_runs([summary_of("x/1", crash(8, 8)), summary_of("x/2", crash(8, 16))]))
-    marked = [line for line in lines if line.startswith("*  ")]
-    assert [line.split("  ")[1] for line in marked] == ["commit gap p50", "commit gap max"]
-    assert any(line.startswith("* differs in effect: ") for line in lines)
+    return "\n".join(
+        printed(compare_runs([summary_of("x/1", crash(8, 8)), summary_of("x/2", crash(8, 16))]))
+    )
 
 
-def test_runs_that_are_alike_have_no_mark_and_no_legend() -> None:
+def page_runs_that_are_alike_have_no_mark_and_no_legend() -> str:
     """Nothing to explain where nothing is marked."""
-    lines = printed(compare_runs([summary_of("x/1", crash(8, 8)), summary_of("x/2", crash(8, 8))]))
-    assert not [line for line in lines if line.startswith("*")]
+    return "\n".join(
+        printed(compare_runs([summary_of("x/1", crash(8, 8)), summary_of("x/2", crash(8, 8))]))
+    )
 
 
-def test_figure_that_a_run_lacks_is_a_dash() -> None:
+def page_figure_that_a_run_lacks_is_a_dash() -> str:
     """Not a zero, which would be the best of all."""
     moved = fault_summary(values={"detect": [S], "join": [S]}, partitions_moved=1, members=3)
-    lines = printed(compare_runs([summary_of("x/1", moved), summary_of("x/2", crash(8, 8))]))
-    join = next(line for line in lines if "join p50" in line)
-    assert join.split() == ["*", "join", "p50", "1.00", "s", "-"]
+    return "\n".join(
+        printed(compare_runs([summary_of("x/1", moved), summary_of("x/2", crash(8, 8))]))
+    )
 
 
 def test_columns_that_do_not_fit_go_on_below() -> None:
@@ -76,18 +70,28 @@ def test_columns_that_do_not_fit_go_on_below() -> None:
             assert letter in headings
 
 
-def test_of_many_faults_only_what_differs_is_shown() -> None:
+def page_of_many_faults_only_what_differs_is_shown() -> str:
     """A rolling restart has a fault for each broker: 60 lines each help nobody."""
     first = summary_of("x/1", *(crash(8, 8, fault=f"crash-{n}") for n in range(4)))
     second = summary_of("x/2", *(crash(8, 16, fault=f"crash-{n}") for n in range(4)))
-    lines = printed(compare_runs([first, second]))
-    assert sum("commit gap max" in line for line in lines) == 4
-    assert not [line for line in lines if "detect" in line]
-    assert sum("figures are alike" in line for line in lines) == 4
+    return "\n".join(printed(compare_runs([first, second])))
 
 
-def test_run_without_faults_is_compared_as_a_whole() -> None:
+def page_run_without_faults_is_compared_as_a_whole() -> str:
     """A run that broke off before its fault beside one that did not."""
-    lines = printed(compare_runs([summary_of("x/1"), summary_of("x/2", crash(8, 8))]))
-    assert "the runs as a whole" in lines
-    assert "after fault" in lines
+    return "\n".join(printed(compare_runs([summary_of("x/1"), summary_of("x/2", crash(8, 8))])))
+
+
+PAGES = (
+    page_each_column_has_a_letter_that_is_told_above,
+    page_what_differs_is_marked_and_said_how,
+    page_runs_that_are_alike_have_no_mark_and_no_legend,
+    page_figure_that_a_run_lacks_is_a_dash,
+    page_of_many_faults_only_what_differs_is_shown,
+    page_run_without_faults_is_compared_as_a_whole,
+)
+
+
+def test_pages_are_printed_as_they_were_reviewed(golden: Golden) -> None:
+    """A person reads the page whole, as a user does, when a word of it changes."""
+    golden.check("pages/comparison.txt", sections(PAGES))

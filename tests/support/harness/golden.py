@@ -1,5 +1,6 @@
 """Expected texts as files beside the tests, which a person reviews as a diff."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,3 +22,14 @@ class Golden:
         assert text.splitlines() == path.read_text(encoding="utf-8").splitlines(), (
             f"{name} differs: pytest --rewrite writes it anew"
         )
+
+
+def sections(pages: Iterable[Callable[[], str]]) -> str:
+    """Return what each of `pages` returns, below its name and the reason in its docstring."""
+    parts = []
+    for page in pages:
+        name = page.__name__.removeprefix("page_").replace("_", " ")
+        reason = [f"# {line}".rstrip() for line in (page.__doc__ or "").strip().splitlines()]
+        shown = [line.rstrip() for line in page().splitlines()]
+        parts.append("\n".join((f"== {name} ==", *reason, "", *shown)).rstrip() + "\n")
+    return "\n".join(parts)

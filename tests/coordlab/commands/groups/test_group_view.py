@@ -24,6 +24,7 @@ from coordlab.commands.groups.view import (
 from pipeline.in_memory.rebalances import Rebalance, RebalanceLog
 from protocol.ids import TopicPartition
 from protocol.trace import TraceEvent, TraceKind, stamp
+from tests.support.harness.golden import Golden, sections
 
 
 def printed(show: Callable[[Console], None], width: int = 200) -> list[str]:
@@ -78,7 +79,7 @@ def rebalance(**changes: object) -> Rebalance:
     return Rebalance(**(fields | changes))  # type: ignore[arg-type]  # a test's own words
 
 
-def test_group_that_two_brokers_claim_stands_in_the_list_twice() -> None:
+def page_group_that_two_brokers_claim_stands_in_the_list_twice() -> str:
     """A split brain is what this lab is for; Kafka's tool would hide one of the two."""
     listed = tuple(
         CoordinatedGroup(
@@ -86,38 +87,23 @@ def test_group_that_two_brokers_claim_stands_in_the_list_twice() -> None:
         )
         for broker in (0, 2)
     )
-    assert printed(
-        lambda to: print_list(to, GroupList(groups=listed, failures={1: "TIMED_OUT"}))
-    ) == [
-        "GROUP TYPE    STATE  COORDINATOR (ID)",
-        "g     classic Stable broker-0 (0)",
-        "g     classic Stable broker-2 (2)",
-        "Error: the list of broker-1: TIMED_OUT",
-    ]
+    return "\n".join(
+        printed(lambda to: print_list(to, GroupList(groups=listed, failures={1: "TIMED_OUT"})))
+    )
 
 
-def test_lines_are_never_broken_however_narrow_the_terminal() -> None:
+def page_lines_are_never_broken_however_narrow_the_terminal() -> str:
     """A member id in two pieces can be neither searched nor copied."""
-    lines = printed(lambda to: print_members(to, group(), verbose=True), width=30)
-    assert lines == [
-        "GROUP CONSUMER-ID   HOST   CLIENT-ID  #PARTITIONS ASSIGNMENT",
-        "g     consumer-0-id host-0 consumer-0 2           orders(0,1)",
-        "g     consumer-1-id host-1 consumer-1 2           orders(2,3)",
-    ]
+    return "\n".join(printed(lambda to: print_members(to, group(), verbose=True), width=30))
 
 
-def test_static_members_have_a_column_for_their_instances() -> None:
+def page_static_members_have_a_column_for_their_instances() -> str:
     """Only where there is one, as in Kafka's tool."""
     some = group(members=(member(0, instance="i-0"), member(1)))
-    lines = printed(lambda to: print_members(to, some, verbose=False))
-    assert [line.split() for line in lines] == [
-        ["GROUP", "CONSUMER-ID", "GROUP-INSTANCE-ID", "HOST", "CLIENT-ID", "#PARTITIONS"],
-        ["g", "consumer-0-id", "i-0", "host-0", "consumer-0", "2"],
-        ["g", "consumer-1-id", "-", "host-1", "consumer-1", "2"],
-    ]
+    return "\n".join(printed(lambda to: print_members(to, some, verbose=False)))
 
 
-def test_what_is_not_known_of_an_offset_is_a_dash_and_its_reason_below() -> None:
+def page_what_is_not_known_of_an_offset_is_a_dash_and_its_reason_below() -> str:
     """Nothing committed; a log that nobody leads."""
     offset = GroupOffset(
         topic="orders",
@@ -130,39 +116,29 @@ def test_what_is_not_known_of_an_offset_is_a_dash_and_its_reason_below() -> None
         client_id=None,
         error="LEADER_NOT_AVAILABLE",
     )
-    lines = printed(
-        lambda to: print_offsets(to, group(state="Empty", members=(), offsets=(offset,)))
+    return "\n".join(
+        printed(lambda to: print_offsets(to, group(state="Empty", members=(), offsets=(offset,))))
     )
-    assert lines[0] == "group g has no members"
-    assert lines[2].split() == ["g", "orders", "3", "-", "-", "-", "-", "-", "-"]
-    assert lines[3] == "Error: the log of orders-3: LEADER_NOT_AVAILABLE"
 
 
-def test_group_that_rebalances_is_not_read_as_one_without_assignments() -> None:
+def page_group_that_rebalances_is_not_read_as_one_without_assignments() -> str:
     """Its coordinator gives no assignments out then."""
-    lines = printed(lambda to: print_offsets(to, group(state="CompletingRebalance", offsets=())))
-    assert lines == [
-        "group g is rebalancing: CompletingRebalance",
-        "group g has committed nothing",
-    ]
+    return "\n".join(
+        printed(lambda to: print_offsets(to, group(state="CompletingRebalance", offsets=())))
+    )
 
 
-def test_group_with_an_error_is_told_and_the_others_are_shown() -> None:
+def page_group_with_an_error_is_told_and_the_others_are_shown() -> str:
     """The strategy of a group that is not Stable is not known."""
     shown = (
         group(assignment_strategy="", state="Empty", members=()),
         GroupFacts(group="h", error="GROUP_ID_NOT_FOUND", state="Dead", coordinator=1),
         GroupFacts(group="i", error="TIMED_OUT, still after 5 s"),
     )
-    assert printed(lambda to: print_states(to, shown)) == [
-        "GROUP COORDINATOR (ID) ASSIGNMENT-STRATEGY STATE #MEMBERS",
-        "g     broker-1 (1)     -                   Empty 0",
-        "Error: group h does not exist: GROUP_ID_NOT_FOUND",
-        "Error: group i: TIMED_OUT, still after 5 s",
-    ]
+    return "\n".join(printed(lambda to: print_states(to, shown)))
 
 
-def test_of_many_members_that_hold_a_group_some_are_named() -> None:
+def page_of_many_members_that_hold_a_group_some_are_named() -> str:
     """A group of a thousand must not fill the screen."""
     reset = OffsetReset(
         group="g",
@@ -171,20 +147,16 @@ def test_of_many_members_that_hold_a_group_some_are_named() -> None:
         state="Stable",
         held_by=tuple(member(index) for index in range(8)),
     )
-    (line,) = printed(lambda to: print_reset(to, reset, execute=True), width=400)
-    assert line.startswith("Error: offsets of g cannot be reset: NON_EMPTY_GROUP, it is Stable, ")
-    assert line.endswith("consumer-4-id on host-4 and 3 more")
+    return "\n".join(printed(lambda to: print_reset(to, reset, execute=True), width=400))
 
 
-def test_reset_of_a_group_that_committed_nothing_says_so() -> None:
+def page_reset_of_a_group_that_committed_nothing_says_so() -> str:
     """With --all-topics there is nothing to choose from."""
     reset = OffsetReset(group="g", executed=False, error=None, state="Empty")
-    assert printed(lambda to: print_reset(to, reset, execute=True)) == [
-        "group g has committed nothing that could be reset"
-    ]
+    return "\n".join(printed(lambda to: print_reset(to, reset, execute=True)))
 
 
-def test_rebalance_is_told_with_its_course_its_reason_and_who_came_and_went() -> None:
+def page_rebalance_is_told_with_its_course_its_reason_and_who_came_and_went() -> str:
     """Member ids become the clients behind them, where the trace tells who they are."""
     log = RebalanceLog()
     added = TraceEvent(
@@ -201,22 +173,35 @@ def test_rebalance_is_told_with_its_course_its_reason_and_who_came_and_went() ->
         store_error="X",
         client_reason="gone",
     )
-    assert list(rebalance_lines(whole, log)) == [
-        "1.000000s on broker-1: generation 3 to 4 in 2.250 s (join 2.000 s, sync 0.250 s)",
-        "  because: session expiry of consumer-7; it says: gone",
-        "  came: n; went: consumer-7 (session expiry)",
-        "  its assignment was not stored: X",
-    ]
+    return "\n".join(rebalance_lines(whole, log))
 
 
-def test_rebalance_without_an_end_says_what_became_of_it() -> None:
+def page_rebalance_without_an_end_says_what_became_of_it() -> str:
     """Cut short, or still on its way."""
     log = RebalanceLog()
     cut = rebalance(cut_short_us=1_500_000, cut_short_by="broker-1 was killed", removed=())
-    first, *_ = rebalance_lines(cut, log)
-    assert first == (
-        "1.000000s on broker-1: generation 3, cut short after 0.500 s: broker-1 was killed"
+    return "\n".join(
+        (
+            "\n".join(rebalance_lines(cut, log)),
+            "\n".join(rebalance_lines(rebalance(member=None, removed=()), log)),
+        )
     )
-    going, because = rebalance_lines(rebalance(member=None, removed=()), log)
-    assert going.endswith("generation 3, not over yet")
-    assert because == "  because: session expiry (member m expired: no heartbeat)"
+
+
+PAGES = (
+    page_group_that_two_brokers_claim_stands_in_the_list_twice,
+    page_lines_are_never_broken_however_narrow_the_terminal,
+    page_static_members_have_a_column_for_their_instances,
+    page_what_is_not_known_of_an_offset_is_a_dash_and_its_reason_below,
+    page_group_that_rebalances_is_not_read_as_one_without_assignments,
+    page_group_with_an_error_is_told_and_the_others_are_shown,
+    page_of_many_members_that_hold_a_group_some_are_named,
+    page_reset_of_a_group_that_committed_nothing_says_so,
+    page_rebalance_is_told_with_its_course_its_reason_and_who_came_and_went,
+    page_rebalance_without_an_end_says_what_became_of_it,
+)
+
+
+def test_pages_are_printed_as_they_were_reviewed(golden: Golden) -> None:
+    """A person reads the page whole, as a user does, when a word of it changes."""
+    golden.check("pages/groups.txt", sections(PAGES))
