@@ -17,7 +17,7 @@ from protocol.ids import NO_BROKER, BrokerEpoch, BrokerId
 from protocol.messages.controller import AlterPartitionPartitionResponse
 from protocol.messages.log import FetchPartition, PartitionData
 from protocol.records.batch import RecordBatch
-from tests.partition_log.builders import PARTITION, REPLICAS, records
+from tests.support.builders.partition_logs import PARTITION, REPLICAS, records
 
 CONFIG = ReplicaConfig(min_insync_replicas=2, replica_lag_time_max_ms=10_000)
 

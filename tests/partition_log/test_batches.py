@@ -13,7 +13,7 @@ from partition_log.batches import (
 )
 from protocol.errors import ErrorCode, SimulationError
 from protocol.records.batch import Record, RecordBatch, decode_records, encode_records
-from tests.partition_log.builders import records
+from tests.support.builders.partition_logs import records
 
 
 def test_build_batch_counts_records_and_takes_the_largest_timestamp() -> None:

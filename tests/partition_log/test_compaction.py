@@ -11,7 +11,7 @@ from partition_log.transaction_index import TransactionIndex
 from protocol.errors import ErrorCode
 from protocol.records.batch import Record, records_of
 from protocol.records.control import EndTransactionMarker, encode_marker
-from tests.partition_log.builders import PARTITION
+from tests.support.builders.partition_logs import PARTITION
 
 DAY_MS = 86_400_000
 NOW_MS = 1_700_000_000_000

@@ -5,7 +5,7 @@ import pytest
 from partition_log.epochs import UNDEFINED_EPOCH_END, LeaderEpochCache
 from protocol.errors import SimulationError
 from protocol.ids import LeaderEpoch, Offset
-from tests.partition_log.builders import entries
+from tests.support.builders.partition_logs import entries
 
 LOG_END = Offset(20)
 

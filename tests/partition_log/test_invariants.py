@@ -11,7 +11,7 @@ from partition_log.producer_states import ProducerStates
 from partition_log.replica import Partition
 from protocol.errors import InvariantViolation
 from protocol.ids import LeaderEpoch, Offset
-from tests.partition_log.builders import (
+from tests.support.builders.partition_logs import (
     A,
     B,
     batch,

@@ -9,7 +9,14 @@ from partition_log.memory_storage import MemoryLogStorage
 from protocol.errors import ErrorCode, InvariantViolation, SimulationError
 from protocol.ids import LeaderEpoch
 from protocol.records.batch import RecordBatch
-from tests.partition_log.builders import batch, entries, log, log_of_epochs, records, values
+from tests.support.builders.partition_logs import (
+    batch,
+    entries,
+    log,
+    log_of_epochs,
+    records,
+    values,
+)
 
 
 def test_append_as_leader_assigns_contiguous_offsets() -> None:

@@ -5,7 +5,7 @@ import pytest
 from partition_log.invariants import check_log
 from partition_log.log import PartitionLog
 from partition_log.memory_storage import MemoryLogStorage
-from tests.partition_log.builders import PARTITION, batch, log, records
+from tests.support.builders.partition_logs import PARTITION, batch, log, records
 
 
 def flushing_log(messages: int | None) -> PartitionLog:

@@ -1,7 +1,7 @@
 """The in-memory storage: what only this form can do, copies."""
 
 from partition_log.memory_storage import MemoryStorage
-from tests.partition_log.builders import PARTITION, batch
+from tests.support.builders.partition_logs import PARTITION, batch
 
 
 def test_copy_shares_nothing_that_is_written_later() -> None:

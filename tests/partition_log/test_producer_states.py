@@ -6,7 +6,7 @@ from partition_log.producer_states import ProducerStates
 from protocol.errors import ErrorCode
 from protocol.records.batch import RecordBatch, encode_records
 from protocol.records.control import EndTransactionMarker, decode_marker, encode_marker
-from tests.partition_log.builders import B, C, follower, leader, log, records, replicate
+from tests.support.builders.partition_logs import B, C, follower, leader, log, records, replicate
 
 PRODUCER = 7
 

@@ -8,7 +8,7 @@ from partition_log.memory_storage import MemoryLogStorage
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
 from protocol.trace import TraceKind
-from tests.partition_log.builders import (
+from tests.support.builders.partition_logs import (
     REPLICAS,
     SECOND,
     A,

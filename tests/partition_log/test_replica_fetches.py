@@ -5,7 +5,7 @@ import pytest
 from protocol.errors import ErrorCode
 from protocol.ids import BrokerEpoch
 from protocol.messages.log import EpochEndOffset
-from tests.partition_log.builders import (
+from tests.support.builders.partition_logs import (
     EVERYBODY,
     LAG_MAX_US,
     A,

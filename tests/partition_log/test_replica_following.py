@@ -9,7 +9,7 @@ from protocol.errors import ErrorCode
 from protocol.ids import NO_BROKER
 from protocol.messages.log import EpochEndOffset, PartitionData
 from protocol.trace import TraceKind
-from tests.partition_log.builders import (
+from tests.support.builders.partition_logs import (
     PARTITION,
     REPLICAS,
     A,

@@ -8,7 +8,7 @@ from partition_log.replica import Partition
 from protocol.errors import ErrorCode
 from protocol.ids import BrokerEpoch, BrokerId
 from protocol.messages.controller import AlterPartitionPartitionResponse, IsrBrokerState
-from tests.partition_log.builders import (
+from tests.support.builders.partition_logs import (
     EVERYBODY,
     LAG_MAX_US,
     REPLICAS,

@@ -6,7 +6,7 @@ from partition_log.invariants import check_partition
 from protocol.errors import ErrorCode, SimulationError
 from protocol.ids import NO_BROKER, BrokerId, Offset
 from protocol.trace import TraceKind
-from tests.partition_log.builders import (
+from tests.support.builders.partition_logs import (
     REPLICAS,
     A,
     B,

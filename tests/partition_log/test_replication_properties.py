@@ -13,8 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from protocol.errors import InvariantViolation
 from protocol.ids import BrokerId
-from tests.partition_log.builders import REPLICAS
 from tests.partition_log.cluster_model import ClusterModel
+from tests.support.builders.partition_logs import REPLICAS
 
 BROKERS = st.sampled_from(REPLICAS)
 STEPS = 400

@@ -1,7 +1,7 @@
 """Orders of events that nearly lose data, told step by step on the cluster model."""
 
-from tests.partition_log.builders import A, B, C
 from tests.partition_log.cluster_model import ClusterModel
+from tests.support.builders.partition_logs import A, B, C
 
 
 def test_leader_that_missed_another_leaders_epoch_forgets_follower_offsets() -> None:

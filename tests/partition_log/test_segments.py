@@ -6,7 +6,7 @@ from partition_log.log import PartitionLog
 from partition_log.memory_storage import MemoryLogStorage
 from partition_log.segments import Cleanable, Segments
 from protocol.records.batch import Record
-from tests.partition_log.builders import PARTITION
+from tests.support.builders.partition_logs import PARTITION
 
 NOW_MS = 1_700_000_000_000
 HOUR_MS = 3_600_000

@@ -13,7 +13,7 @@ from protocol.causes import RecoveryCause
 from protocol.errors import SimulationError
 from protocol.ids import TopicPartition
 from protocol.records.batch import RecordBatch
-from tests.partition_log.builders import PARTITION, batch
+from tests.support.builders.partition_logs import PARTITION, batch
 
 OTHER = TopicPartition("orders", 0)
 

@@ -5,14 +5,10 @@ import pytest
 from cluster.host import base_host
 from protocol.causes import RemovalCause
 from protocol.errors import SimulationError
-from protocol.trace import TRACE_COLUMNS, TraceEvent, TraceKind, TraceRow, stamp
+from protocol.trace import TRACE_COLUMNS, TraceEvent, TraceKind, TraceRow
 from protocol.trace_schema import COLUMN_MEANINGS, TRACE_KINDS, TRACE_SECTIONS, nonconformity
+from tests.support.builders.trace_rows import trace_row
 from tests.support.checked_stamp import checked_stamp
-
-
-def row(kind: TraceKind, **columns: object) -> TraceRow:
-    event = TraceEvent(kind=kind, **columns)  # type: ignore[arg-type]  # a test's own words
-    return stamp(event, run="r", time_us=0, node_time_us=0, seq=0, node="n", incarnation=0)
 
 
 def test_every_kind_stands_in_the_table_once() -> None:
@@ -32,37 +28,43 @@ def test_table_speaks_of_columns_that_there_are() -> None:
 
 def test_row_with_what_its_kind_declares_conforms() -> None:
     """The cause is a value of the kind's enum, the detail has its fields."""
-    removed = row(
-        TraceKind.MEMBER_REMOVED, group="g", member="m", generation=1, cause=RemovalCause.LEAVE
+    removed = trace_row(
+        kind=TraceKind.MEMBER_REMOVED, group="g", member="m", generation=1, cause=RemovalCause.LEAVE
     )
     assert nonconformity(removed) is None
-    assert nonconformity(row(TraceKind.LOAD_STARTED, detail={"wait_us": 1})) is None
-    assert nonconformity(row(TraceKind.COORDINATOR_UNKNOWN, cause="NOT_COORDINATOR")) is None
-    assert nonconformity(row(TraceKind.METRICS, detail={"NumGroups": 1, "avg": None})) is None
+    assert nonconformity(trace_row(kind=TraceKind.LOAD_STARTED, detail={"wait_us": 1})) is None
+    assert (
+        nonconformity(trace_row(kind=TraceKind.COORDINATOR_UNKNOWN, cause="NOT_COORDINATOR"))
+        is None
+    )
+    assert (
+        nonconformity(trace_row(kind=TraceKind.METRICS, detail={"NumGroups": 1, "avg": None}))
+        is None
+    )
 
 
 @pytest.mark.parametrize(
     ("wrong", "problem"),
     [
         (
-            row(TraceKind.RUN_STAGE, peer="broker-0"),
+            trace_row(kind=TraceKind.RUN_STAGE, peer="broker-0"),
             "run_stage fills peer ('broker-0'), expected null",
         ),
         (
-            row(TraceKind.NODE_KILLED, peer="broker-0", cause="lightning"),
+            trace_row(kind=TraceKind.NODE_KILLED, peer="broker-0", cause="lightning"),
             "node_killed has cause 'lightning', expected one of power loss",
         ),
         (
-            row(TraceKind.LOAD_STARTED, detail={"waited": 1}),
+            trace_row(kind=TraceKind.LOAD_STARTED, detail={"waited": 1}),
             'load_started has detail {"waited":1}: Object contains unknown field `waited`',
         ),
         (
-            row(TraceKind.UNLOAD_COMPLETED, detail={"groups": "two"}),
+            trace_row(kind=TraceKind.UNLOAD_COMPLETED, detail={"groups": "two"}),
             'unload_completed has detail {"groups":"two"}: Expected `int`, got `str`'
             " - at `$.groups`",
         ),
         (
-            row(TraceKind.GROUP_STATE, detail={"to": "Dead"}),
+            trace_row(kind=TraceKind.GROUP_STATE, detail={"to": "Dead"}),
             'group_state has detail {"to":"Dead"}: Object missing required field `from`',
         ),
     ],

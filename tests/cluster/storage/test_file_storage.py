@@ -13,7 +13,7 @@ from partition_log.storage import LogRecovery
 from protocol.causes import RecoveryCause
 from protocol.errors import SimulationError
 from protocol.ids import Offset, TopicPartition
-from tests.partition_log.builders import batch
+from tests.support.builders.partition_logs import batch
 
 PARTITION = TopicPartition("__consumer_offsets", 3)
 

@@ -4,7 +4,7 @@ import pytest
 
 from cluster.storage.log_file import encode_frame, parse_log
 from protocol.records.batch import RecordBatch
-from tests.partition_log.builders import batch
+from tests.support.builders.partition_logs import batch
 
 FIRST, SECOND, THIRD = (
     batch("a", "b", base_offset=0),

@@ -5,12 +5,9 @@ from hypothesis import strategies as st
 
 from cluster.trace.digest import MAX_MARKS, EventsOnly, TraceDigest, parted_between
 from protocol.trace import TraceKind, TraceRow
+from tests.support.builders.trace_rows import trace_row as row
 
 SECOND = 1_000_000
-
-
-def row(time_us: int, node: str = "broker-0", *, seq: int = 0, kind: str = "run_stage") -> TraceRow:
-    return TraceRow("run", time_us, time_us, seq, node, 0, kind)
 
 
 def trail_of(times_us: list[int], *, other_at: int | None = None) -> str:
@@ -72,9 +69,9 @@ def test_rows_without_messages_are_counted_as_if_there_had_been_none() -> None:
     events_only = EventsOnly(seen.append)
     for each in (
         row(0, seq=0),
-        row(1, seq=1, kind=TraceKind.REQUEST_SENT.value),
+        row(1, seq=1, kind=TraceKind.REQUEST_SENT),
         row(2, seq=2),
-        row(2, "broker-1", seq=0, kind=TraceKind.RESPONSE_SENT.value),
+        row(2, "broker-1", seq=0, kind=TraceKind.RESPONSE_SENT),
         row(3, "broker-1", seq=1),
     ):
         events_only(each)

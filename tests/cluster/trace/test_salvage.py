@@ -6,26 +6,14 @@ from cluster.trace.files import FrameTraceWriter, frames_path
 from cluster.trace.parquet import read_parquet
 from cluster.trace.salvage import Salvage, salvage_trace
 from protocol.ids import NodeName
-from protocol.trace import TraceEvent, TraceKind, TraceRow, stamp
-
-
-def row(time_us: int, node: str, seq: int) -> TraceRow:
-    return stamp(
-        TraceEvent(kind=TraceKind.MEMBER_STATE),
-        run="r",
-        time_us=time_us,
-        node_time_us=time_us,
-        seq=seq,
-        node=node,
-        incarnation=0,
-    )
+from tests.support.builders.trace_rows import trace_row as row
 
 
 def write(trace_dir: Path, node: str, *times_us: int) -> Path:
     path = frames_path(trace_dir, NodeName(node), 0)
     writer = FrameTraceWriter(path)
     for seq, time_us in enumerate(times_us):
-        writer.write(row(time_us, node, seq))
+        writer.write(row(time_us, node, seq=seq))
     writer.close()
     return path
 

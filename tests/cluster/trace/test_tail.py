@@ -13,21 +13,10 @@ from cluster.trace.files import (
     read_frames,
 )
 from cluster.trace.tail import WATERMARK_LAG_US, TraceTail
-from protocol.trace import TraceEvent, TraceKind, TraceRow, stamp
+from protocol.trace import TraceRow
+from tests.support.builders.trace_rows import trace_row as row
 
 SECOND_US = 1_000_000
-
-
-def row(time_us: int, *, node: str = "broker-0", seq: int = 0) -> TraceRow:
-    return stamp(
-        TraceEvent(kind=TraceKind.COMMIT_STORED, group="g"),
-        run="r",
-        time_us=time_us,
-        node_time_us=time_us,
-        seq=seq,
-        node=node,
-        incarnation=0,
-    )
 
 
 def writer(trace_dir: Path, node: str = "broker-0") -> FrameTraceWriter:

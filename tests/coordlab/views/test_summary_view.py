@@ -28,7 +28,6 @@ from pipeline.summary.outcomes import (
 )
 from pipeline.summary.story import check_figures
 from results_schema.journal import FaultOutcome, JournalEntry
-from results_schema.manifest import Manifest
 from results_schema.results import (
     OLD_EPOCH_ATTEMPTS,
     CheckOutcome,
@@ -37,6 +36,7 @@ from results_schema.results import (
     RunOutcome,
     Verdict,
 )
+from tests.support.builders.past_runs import manifest
 from tests.support.harness.golden import Golden, sections
 
 S = 1_000_000
@@ -322,19 +322,8 @@ def summary_page(
         checks=checks,
         faults=faults,
     )
-    manifest = Manifest(
-        run="x/1",
-        experiment="x",
-        config={},
-        plan=(),
-        seed=7,
-        runtime="virtual",
-        pid=1,
-        host="here",
-        started_at="2026-01-01T00:00:00.000+00:00",
-        replay="again",
-    )
-    print_summary(Console(file=shown, width=WIDTH, no_color=True), manifest, results, phases)
+    console = Console(file=shown, width=WIDTH, no_color=True)
+    print_summary(console, manifest(), results, phases)
     return shown.getvalue()
 
 

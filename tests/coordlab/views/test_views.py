@@ -12,8 +12,8 @@ from coordlab.views.summary_view import print_summary
 from protocol.ids import BrokerId, NodeName
 from protocol.trace import TraceRow
 from results_schema.journal import BlastRadius, FaultOutcome, JournalEntry, LeaderMove, LinkEnds
-from results_schema.manifest import Manifest
 from results_schema.results import CheckOutcome, CheckReport, Finding, Results, RunOutcome, Verdict
+from tests.support.builders.past_runs import manifest
 from tests.support.harness.golden import Golden, sections
 
 GROUP = "orders-readers"
@@ -76,21 +76,6 @@ def fault(
         pid=4711,
         blast_radius=BlastRadius(groups=(GROUP,), partitions=("__consumer_offsets-2",)),
         healed_at_us=healed_at_us,
-    )
-
-
-def manifest() -> Manifest:
-    return Manifest(
-        run="coordinator_crash/x",
-        experiment="coordinator_crash",
-        config={},
-        plan=(),
-        seed=7,
-        runtime="ray",
-        pid=1,
-        host="here",
-        started_at="2026-01-01T00:00:00.000+00:00",
-        replay="python -m coordlab run coordinator_crash --runtime ray --seed 7",
     )
 
 
@@ -209,7 +194,7 @@ def page_summary_of_a_violated_run_tells_the_story_of_the_finding() -> str:
         faults=(fault(healed_at_us=36_250_000),),
         ended_at_us=46_000_000,
     )
-    print_summary(shown, manifest(), results, None)
+    print_summary(shown, manifest(runtime="ray"), results, None)
     return text_of(shown)
 
 
@@ -222,7 +207,7 @@ def page_summary_of_a_failure_of_the_tool_is_no_verdict_about_kafka() -> str:
         exit_code=255,
         reasons=("KeyError: [x]",),
     )
-    print_summary(shown, manifest(), results, None)
+    print_summary(shown, manifest(runtime="ray"), results, None)
     return text_of(shown)
 
 

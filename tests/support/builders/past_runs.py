@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -29,9 +30,9 @@ _TYPES: Mapping[str, pa.DataType] = {
 EVENTS = 3
 
 
-def manifest() -> Manifest:
+def manifest(**changes: object) -> Manifest:
     """Return the manifest of a run of coordinator_crash that took 4.25 s."""
-    return Manifest(
+    made = Manifest(
         run="coordinator_crash/x",
         experiment="coordinator_crash",
         config={},
@@ -44,6 +45,7 @@ def manifest() -> Manifest:
         ended_at="2026-01-01T00:00:04.250+00:00",
         replay="python -m coordlab run coordinator_crash --runtime virtual --seed 7",
     )
+    return msgspec.structs.replace(made, **changes)
 
 
 def results(

@@ -5,12 +5,9 @@ from chaos.experiment.loader import load_experiment
 from chaos.exploration.play import play
 from protocol.trace import TraceKind, TraceRow
 from results_schema.results import Finding
+from tests.support.builders.trace_rows import trace_row as row
 
 OFFSETS = "__consumer_offsets-0"
-
-
-def row(time_us: int, node: str, kind: TraceKind, **columns: str | None) -> TraceRow:
-    return TraceRow("run", time_us, time_us, time_us, node, 0, kind.value, **columns)  # type: ignore[arg-type]
 
 
 CUT = row(10, "driver", TraceKind.FAULT_INJECTED, cause="cut-0")

@@ -9,7 +9,7 @@ from partition_log.log import PartitionLog
 from partition_log.memory_storage import MemoryLogStorage
 from protocol.config import BrokerConfig, TopicConfig
 from protocol.ids import TopicPartition
-from tests.partition_log.builders import records
+from tests.support.builders.partition_logs import records
 from tests.support.harness.controllers import cluster_of
 from tests.support.harness.virtual_hosts import HostLab
 

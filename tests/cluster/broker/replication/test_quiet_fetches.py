@@ -17,7 +17,7 @@ from protocol.errors import ErrorCode
 from protocol.ids import BrokerEpoch, BrokerId, TopicPartition
 from protocol.messages.controller import AlterPartitionPartitionResponse
 from protocol.messages.log import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from tests.partition_log.builders import A, B, C, records
+from tests.support.builders.partition_logs import A, B, C, records
 
 TOPIC = "orders"
 PARTITIONS = 6

@@ -17,7 +17,7 @@ from protocol.config import BrokerConfig, TopicConfig
 from protocol.errors import ErrorCode
 from protocol.ids import NO_BROKER, TopicPartition, broker_name, offsets_partition
 from protocol.trace import TraceKind
-from tests.partition_log.builders import batch
+from tests.support.builders.partition_logs import batch
 from tests.support.harness.brokers import ORDERS, BrokerLab, broker_cluster, values_of
 from tests.support.harness.controllers import NO_BALANCING
 from tests.support.harness.virtual_hosts import HostLab
