@@ -15,7 +15,6 @@ from protocol.messages.transaction import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     InitProducerIdRequest,
-    InitProducerIdResponse,
 )
 from protocol.records.batch import Record
 from protocol.records.transaction import (
@@ -26,7 +25,6 @@ from protocol.records.transaction import (
 from tests.support.harness.transaction_harness import OFFSETS, TX, TransactionHarness, end_txn
 
 NONE = ErrorCode.NONE
-CONCURRENT = ErrorCode.CONCURRENT_TRANSACTIONS
 DATA = TopicPartition("out", 1)
 
 
@@ -38,24 +36,6 @@ def ongoing(**settings: int) -> TransactionHarness:
 
 
 # -- ids and epochs --
-
-
-def test_producer_without_transactions_gets_an_id_of_its_own() -> None:
-    h = TransactionHarness()
-    assert [h.init(None).producer_id for _ in range(3)] == [0, 1, 2]
-    assert h.log == []
-
-
-def test_producer_gets_an_id_and_the_next_epoch_each_time() -> None:
-    """Whoever had the epoch before is fenced."""
-    h = TransactionHarness()
-    first, second = h.init(), h.init()
-    assert (first.producer_id, first.producer_epoch) == (0, 0)
-    assert (second.producer_id, second.producer_epoch) == (0, 1)
-    assert h.add_offsets(0, 0) is ErrorCode.PRODUCER_FENCED
-    assert h.end(0, 0) is ErrorCode.PRODUCER_FENCED
-    assert h.verify(0, 0) is ErrorCode.PRODUCER_FENCED
-    assert h.add_offsets(0, 1) is NONE
 
 
 def test_producer_ids_come_in_blocks_that_are_asked_for_in_time() -> None:
@@ -86,30 +66,10 @@ def test_transaction_timeout_out_of_bounds_is_refused(timeout_ms: int) -> None:
     assert h.init(timeout_ms=900_000).error_code is NONE
 
 
-def test_requests_without_a_transactional_id_are_invalid() -> None:
-    h = TransactionHarness()
-    assert h.init("").error_code is ErrorCode.INVALID_REQUEST
-    assert h.add_offsets(0, transactional_id="") is ErrorCode.INVALID_REQUEST
-    assert h.end(0, transactional_id="") is ErrorCode.INVALID_REQUEST
-
-
 def test_id_without_its_epoch_is_invalid() -> None:
     h = TransactionHarness()
     assert h.init(producer_id=5).error_code is ErrorCode.INVALID_REQUEST
     assert h.init(epoch=5).error_code is ErrorCode.INVALID_REQUEST
-
-
-def test_producer_that_names_its_epoch_gets_the_next_once() -> None:
-    """KIP-360: the same request again, whose answer was lost, gets the same answer."""
-    h = TransactionHarness()
-    h.init()
-    for _ in range(2):
-        again = h.init(producer_id=0, epoch=0)
-        assert (again.error_code, again.producer_epoch) == (NONE, 1)
-    h.init()
-    fenced = h.init(producer_id=0, epoch=0)
-    assert fenced.error_code is ErrorCode.PRODUCER_FENCED
-    assert h.init(producer_id=77, epoch=2).error_code is ErrorCode.PRODUCER_FENCED
 
 
 def test_producer_whose_epochs_are_used_up_gets_another_id() -> None:
@@ -123,147 +83,13 @@ def test_producer_whose_epochs_are_used_up_gets_another_id() -> None:
     assert (again.error_code, again.producer_id, again.producer_epoch) == (NONE, 1, 0)
 
 
-def test_older_clients_are_told_of_fencing_in_their_words() -> None:
-    h = TransactionHarness()
-    h.init()
-    h.init()
-    old, new = ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED
-    assert [h.init(producer_id=9, epoch=0, version=v).error_code for v in (3, 4)] == [old, new]
-    assert [h.end(0, 0, version=v) for v in (1, 2)] == [old, new]
-    assert list(h.add_partitions(0, 0, DATA, version=1).values()) == [old]
-
-
 # -- a transaction --
-
-
-def test_transaction_goes_through_kafkas_states() -> None:
-    h = ongoing()
-    assert h.end(0) is NONE
-    assert h.states() == ["Empty", "Ongoing", "PrepareCommit", "CompleteCommit"]
-    h.add_offsets(0)
-    h.end(0, is_commit=False)
-    assert h.states()[4:] == ["Ongoing", "PrepareAbort", "CompleteAbort"]
-
-
-def test_client_is_answered_when_the_decision_is_in_the_log() -> None:
-    """The markers are still to be written; until they are, no other transaction begins."""
-    h = ongoing()
-    h.holds_markers = True
-    assert h.end(0) is NONE
-    assert h.state() is TransactionState.PREPARE_COMMIT
-    (markers,) = h.markers
-    assert (markers.is_commit, markers.producer_id, markers.producer_epoch) == (True, 0, 0)
-    assert markers.partitions == (OFFSETS,)
-    assert [h.add_offsets(0), h.end(0), h.verify(0)] == [CONCURRENT] * 3
-    assert h.init().error_code is CONCURRENT
-    h.answer_markers()
-    assert h.state() is TransactionState.COMPLETE_COMMIT
-    assert h.add_offsets(0) is NONE
-
-
-def test_nothing_begins_while_a_step_is_being_written() -> None:
-    h = ongoing()
-    h.holds_appends = True
-    ending = h.submit(end_txn(0))
-    assert ending not in h.responses
-    assert [h.add_offsets(0), h.end(0)] == [CONCURRENT] * 2
-    assert h.init().error_code is CONCURRENT
-    # What is being written is not looked at: the append has a last check of its own.
-    assert h.verify(0) is NONE
-    h.complete()
-    assert h.end_error(ending) is NONE
-
-
-@pytest.mark.parametrize(("was_commit", "same"), [(True, NONE), (False, NONE)])
-def test_end_that_is_repeated_is_answered_as_the_first_time(
-    was_commit: bool, same: ErrorCode
-) -> None:
-    """And the other end is refused."""
-    h = ongoing()
-    h.end(0, is_commit=was_commit)
-    assert h.end(0, is_commit=was_commit) is same
-    assert h.end(0, is_commit=not was_commit) is ErrorCode.INVALID_TXN_STATE
-
-
-def test_end_of_what_was_never_begun_is_refused() -> None:
-    h = TransactionHarness()
-    assert h.end(0) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    h.init()
-    assert h.end(0) is ErrorCode.INVALID_TXN_STATE
-    assert h.end(5) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    assert h.end(0, 1) is ErrorCode.PRODUCER_FENCED
-
-
-@pytest.mark.parametrize("is_commit", [True, False])
-def test_other_end_waits_for_the_markers_before_it_is_refused(is_commit: bool) -> None:
-    """A step is pending until they are written; one that failed for good leaves the decision."""
-    h = ongoing()
-    h.holds_markers = True
-    h.end(0, is_commit=is_commit)
-    assert h.end(0, is_commit=not is_commit) is CONCURRENT
-    h.holds_appends = True
-    h.answer_markers()
-    h.complete(ErrorCode.MESSAGE_TOO_LARGE)
-    assert h.end(0, is_commit=not is_commit) is ErrorCode.INVALID_TXN_STATE
-    assert h.end(0, is_commit=is_commit) is CONCURRENT
-
-
-def test_partitions_are_added_once_and_told_apart_when_verified() -> None:
-    """KIP-890: TRANSACTION_ABORTABLE for what is not part of the transaction."""
-    h = ongoing()
-    appended = len(h.log)
-    assert h.add_offsets(0) is NONE
-    assert len(h.log) == appended
-    assert h.add_partitions(0, 0, DATA) == {DATA: NONE}
-    another = TopicPartition("out", 3)
-    assert h.add_partitions(0, 0, DATA, another) == {DATA: NONE, another: NONE}
-    assert tuple(h.metadata().topic_partitions) == (OFFSETS, DATA, another)
-    other = TopicPartition("out", 2)
-    assert h.add_partitions(0, 0, OFFSETS, DATA, other, verify_only=True) == {
-        OFFSETS: NONE,
-        DATA: NONE,
-        other: ErrorCode.TRANSACTION_ABORTABLE,
-    }
-    assert h.verify(9) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    assert h.verify(0, transactional_id="other") is ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
 
 def test_request_about_no_transaction_is_answered() -> None:
     h = TransactionHarness()
     request_id = h.submit(AddPartitionsToTxnRequest(transactions=()))
     assert h.responses[request_id] == AddPartitionsToTxnResponse()
-
-
-def test_transaction_that_has_ended_has_no_partitions() -> None:
-    h = ongoing()
-    h.end(0)
-    assert h.verify(0) is ErrorCode.TRANSACTION_ABORTABLE
-
-
-def test_step_that_is_not_written_is_taken_back() -> None:
-    """The producer may try again; what it is told says whether the coordinator has moved."""
-    h = TransactionHarness()
-    h.init()
-    for failure, told in (
-        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.COORDINATOR_NOT_AVAILABLE),
-        (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
-        (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.COORDINATOR_NOT_AVAILABLE),
-        (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.COORDINATOR_NOT_AVAILABLE),
-        (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR),
-        (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_COORDINATOR),
-        (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR),
-        (ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR),
-    ):
-        h.holds_appends = True
-        request_id = h.submit(
-            InitProducerIdRequest(transactional_id=TX, transaction_timeout_ms=60_000)
-        )
-        h.complete(failure)
-        response = h.responses[request_id]
-        assert isinstance(response, InitProducerIdResponse)
-        assert response.error_code is told
-    h.holds_appends = False
-    assert h.init().producer_epoch == 1
 
 
 def test_step_is_waited_for_as_long_as_a_transaction_may_take() -> None:
@@ -296,32 +122,6 @@ def test_marker_that_fails_is_sent_again_until_every_partition_has_one() -> None
     assert h.state() is TransactionState.COMPLETE_COMMIT
 
 
-@pytest.mark.parametrize(
-    "fenced", [ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED]
-)
-def test_fenced_coordinator_sends_its_markers_no_more(fenced: ErrorCode) -> None:
-    """Another one has followed and finishes the transaction."""
-    h = ongoing()
-    h.holds_markers = True
-    h.end(0)
-    h.answer_markers(fenced)
-    assert h.markers == []
-    assert h.state() is TransactionState.PREPARE_COMMIT
-
-
-def test_completion_that_cannot_be_written_is_written_again() -> None:
-    h = ongoing()
-    h.holds_markers = True
-    h.end(0)
-    h.holds_appends = True
-    h.answer_markers()
-    h.complete(ErrorCode.NOT_ENOUGH_REPLICAS)
-    assert h.state() is TransactionState.PREPARE_COMMIT
-    h.advance(100)
-    h.complete()
-    assert h.state() is TransactionState.COMPLETE_COMMIT
-
-
 def test_outcome_of_markers_of_another_tenure_means_nothing() -> None:
     h = ongoing()
     h.holds_markers = True
@@ -331,81 +131,6 @@ def test_outcome_of_markers_of_another_tenure_means_nothing() -> None:
     h.coordinator.unload(0)
     h.answer_markers()
     assert h.markers == []
-
-
-# -- transactions that nobody ends --
-
-
-def test_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced() -> None:
-    """Looked for every 10 s; the abort carries the epoch above the producer's."""
-    h = ongoing()
-    h.holds_markers = True
-    h.advance(60_000)
-    assert h.state() is TransactionState.ONGOING
-    h.advance(10_000)
-    assert h.state() is TransactionState.PREPARE_ABORT
-    (markers,) = h.markers
-    assert (markers.is_commit, markers.producer_epoch) == (False, 1)
-    h.answer_markers()
-    assert h.state() is TransactionState.COMPLETE_ABORT
-    assert h.end(0, 0) is ErrorCode.PRODUCER_FENCED
-    # A client that goes on after the abort names its epoch, and is fenced as well.
-    assert h.init(producer_id=0, epoch=0).error_code is ErrorCode.PRODUCER_FENCED
-    assert h.init().producer_epoch == 2
-
-
-def test_new_producer_has_the_open_transaction_aborted_and_asks_again() -> None:
-    h = ongoing()
-    h.holds_markers = True
-    assert h.init().error_code is CONCURRENT
-    assert h.state() is TransactionState.PREPARE_ABORT
-    assert h.init().error_code is CONCURRENT
-    h.answer_markers()
-    given = h.init()
-    assert (given.error_code, given.producer_id, given.producer_epoch) == (NONE, 0, 2)
-    assert h.end(0, 0) is ErrorCode.PRODUCER_FENCED
-
-
-def test_fence_that_was_not_written_takes_no_further_epoch() -> None:
-    """Or a log that is out of reach for long would use them all up."""
-    h = ongoing()
-    h.holds_appends = True
-    for _ in range(3):
-        request_id = h.submit(
-            InitProducerIdRequest(transactional_id=TX, transaction_timeout_ms=60_000)
-        )
-        h.complete(ErrorCode.NOT_ENOUGH_REPLICAS)
-        response = h.responses[request_id]
-        assert isinstance(response, InitProducerIdResponse)
-        assert response.error_code is ErrorCode.COORDINATOR_NOT_AVAILABLE
-        assert (h.state(), h.metadata().producer_epoch) == (TransactionState.ONGOING, 1)
-    h.holds_appends = False
-    assert h.init().error_code is CONCURRENT
-    # One that was written is done with: the next one takes an epoch of its own again.
-    assert (h.init().producer_epoch, h.add_offsets(0, 2), h.init().error_code) == (
-        2,
-        NONE,
-        CONCURRENT,
-    )
-    assert h.metadata().producer_epoch == 3
-
-
-def test_transactional_id_that_nobody_uses_is_forgotten() -> None:
-    h = TransactionHarness(config=BrokerConfig(transactional_id_expiration_ms=3_600_000))
-    h.init()
-    h.advance(3_600_000)
-    assert h.coordinator.metadata(TX) is None
-    assert h.failover().coordinator.metadata(TX) is None
-    assert h.states()[-1] == "Dead"
-
-
-def test_transactional_id_with_a_transaction_is_not_forgotten() -> None:
-    h = ongoing(
-        transactional_id_expiration_ms=1,
-        transaction_abort_timed_out_transaction_cleanup_interval_ms=10_000_000,
-    )
-    h.advance(3_600_000)
-    assert h.state() is TransactionState.ONGOING
 
 
 # -- leadership --
@@ -437,21 +162,6 @@ def test_next_coordinator_knows_open_transactions() -> None:
     assert late.state() is TransactionState.COMPLETE_ABORT
 
 
-@pytest.mark.parametrize("is_commit", [True, False])
-def test_next_coordinator_finishes_what_was_decided(is_commit: bool) -> None:
-    """With its own epoch, so that markers of the old one are refused from then on."""
-    h = ongoing()
-    h.holds_markers = True
-    h.end(0, is_commit=is_commit)
-    other = h.failover(epoch=4)
-    (markers,) = other.markers
-    assert (markers.is_commit, markers.coordinator_epoch) == (is_commit, 4)
-    assert markers.partitions == (OFFSETS,)
-    other.answer_markers()
-    expected = TransactionState.COMPLETE_COMMIT if is_commit else TransactionState.COMPLETE_ABORT
-    assert other.state() is expected
-
-
 def test_next_coordinator_completes_at_once_what_needs_no_markers() -> None:
     """A transaction that was decided before any partition was part of it."""
     h = TransactionHarness()
@@ -465,14 +175,6 @@ def test_next_coordinator_completes_at_once_what_needs_no_markers() -> None:
     other = h.failover()
     assert other.markers == []
     assert other.state() is TransactionState.COMPLETE_ABORT
-
-
-def test_next_coordinator_goes_on_with_epochs_and_ids() -> None:
-    h = TransactionHarness()
-    h.init()
-    h.init()
-    given = h.failover().init()
-    assert (given.producer_id, given.producer_epoch) == (0, 2)
 
 
 def test_step_of_a_lost_tenure_is_answered_and_changes_nothing() -> None:

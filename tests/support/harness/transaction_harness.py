@@ -29,7 +29,7 @@ from protocol.messages.transaction import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
-from protocol.records.batch import Record, RecordBatch, encode_records
+from protocol.records.batch import Record, RecordBatch, decode_records, encode_records
 from protocol.trace import TraceEvent
 
 EPOCH_US = 1_700_000_000_000_000
@@ -256,6 +256,15 @@ class TransactionHarness:
     def states(self) -> list[str]:
         """Return the states entered, in the words of the trace."""
         return [str((event.detail or {})["to"]) for event in self.trace]
+
+    def deadlines(self) -> list[tuple[str, int]]:
+        """Return the keys of the timers that run and when they fire, soonest first."""
+        by_deadline = sorted(self._deadlines.items(), key=lambda item: item[1])
+        return [(key, deadline_us) for key, (deadline_us, _) in by_deadline]
+
+    def records(self) -> list[Record]:
+        """Return what the log holds."""
+        return [record for batch in self.log for record in decode_records(batch.records)]
 
     # -- the broker's part --
 

@@ -15,6 +15,7 @@ from tests.support.transcripts.story_file import Story, StoryFile, read_story_fi
 FOLDER = "scenarios"
 PLAYERS = {
     "coordinator": "tests.support.transcripts.coordinator_player:CoordinatorPlayer",
+    "transactions": "tests.support.transcripts.transaction_player:TransactionPlayer",
     "cluster": "tests.support.transcripts.cluster_player:ClusterPlayer",
 }
 """Who plays the stories of a file, by the first word of its scene."""
