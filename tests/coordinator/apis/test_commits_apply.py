@@ -6,7 +6,7 @@ the value committed last.
 
 from protocol.config import BrokerConfig, JavaSwitches
 from protocol.errors import ErrorCode
-from protocol.ids import RequestId, TopicPartition
+from protocol.ids import RequestId
 from protocol.messages.offset import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -20,7 +20,6 @@ from tests.support.builders.requests import (
 )
 from tests.support.harness.coordinator_harness import (
     CoordinatorHarness,
-    commit_errors,
 )
 
 JAVA = JavaSwitches(commits_apply_on_append=True)
@@ -104,16 +103,3 @@ def test_stable_fetch_with_nothing_uncommitted_is_answered_at_once() -> None:
     """RT-3."""
     h = Commits()
     assert h.offsets(h.fetch_stable(FOO)) == {"foo-0": 5}
-
-
-# -- deletions and expiry --
-
-
-def test_deletion_of_a_topic_forgets_what_is_on_its_way() -> None:
-    """The commit is acknowledged, and does not come back."""
-    h = Commits()
-    commit = h.send(6)
-    h.execute(h.coordinator.partitions_deleted((TopicPartition(*FOO),), h.now_us))
-    h.commit_everything()
-    assert commit_errors(h.response(commit)) == [ErrorCode.NONE]
-    assert h.offset(*FOO) == -1

@@ -161,18 +161,6 @@ def test_only_clients_that_know_it_are_told_that_a_transaction_may_be_aborted() 
     assert [each.tells_abortable for each in h.verifying] == [True, False]
 
 
-def test_expiry_takes_the_committed_offset_and_leaves_the_transactions() -> None:
-    """BEHAVIOUR 4.11 [S]: a transaction spares nothing, and loses nothing."""
-    h = CoordinatorHarness(config=BrokerConfig(offsets_retention_minutes=1))
-    h.commit(offset_commit({FOO: 5}))
-    h.txn_commit(txn_offset_commit({FOO: 10}))
-    h.advance(60_000)
-    h.execute(h.coordinator.expire_offsets(h.now_us))
-    assert h.offset(*FOO) == -1
-    h.end_transaction(P, is_commit=True)
-    assert h.offset(*FOO) == 10
-
-
 # -- loading --
 
 

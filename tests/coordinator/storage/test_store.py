@@ -24,7 +24,7 @@ from protocol.records.offsets import (
     decode_offset_commit_value,
 )
 from protocol.records.versioned import record_version
-from tests.support.builders.requests import GROUP, leave_group, offset_commit
+from tests.support.builders.requests import GROUP, offset_commit
 from tests.support.harness.coordinator_harness import EPOCH_US, CoordinatorHarness
 
 
@@ -165,21 +165,6 @@ def test_group_is_removed_only_if_it_is_the_one_that_is_there() -> None:
     successor = shard.create_group("g", 2)
     assert not shard.remove(gone)
     assert shard.groups == {"g": successor}
-
-
-def test_tombstone_of_a_group_has_the_time_of_its_creation() -> None:
-    """Whatever the topic's message.timestamp.type is, which this lab does not have.
-
-    MM-49: its tombstone has the time of its creation
-    """
-    h = harness()
-    (member_id,) = h.stable_group(1)
-    h.leave(leave_group(member_id))
-    h.advance(5_000)
-    before = len(h.log[0])
-    h.execute(h.coordinator.expire_offsets(h.now_us))
-    (record,) = written(h, before)
-    assert (record.value, record.timestamp_ms) == (None, EPOCH_US // 1_000 + 5_000)
 
 
 def test_commit_with_one_metadata_too_large_shows_the_other_to_a_stable_fetch() -> None:

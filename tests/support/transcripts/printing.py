@@ -78,7 +78,7 @@ def record_lines(record: Record) -> list[str]:
     if record.timestamp_ms < EPOCH_MS:
         name += f" {time_text(record.timestamp_ms)}"
     if record.value is None:
-        return [f"{name} tombstone"]
+        return [f"{name} tombstone of {time_text(record.timestamp_ms)}"]
     is_offset = isinstance(key, OffsetCommitKey)
     value = (decode_offset_commit_value if is_offset else decode_group_metadata_value)(record.value)
     return message_lines(f"{name} v{record_version(record.value)}", value)
