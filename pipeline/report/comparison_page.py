@@ -5,16 +5,16 @@ Each run's own report is linked by its relative path, so that the folder can be 
 
 import os
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
-from urllib.parse import quote
-
-from markupsafe import Markup
 
 from pipeline.report.build import REPORT_FILE, write_report
 from pipeline.report.charts.chart import Cell, Chart, Paragraph, Part, Pick, Section, TextTable
 from pipeline.report.charts.comparison_chart import PICKED, comparison_chart, figure_lines
+from pipeline.report.columns import Column, number, text_table
 from pipeline.report.facts import RunFacts
 from pipeline.report.page import Page, render
+from pipeline.report.rendering import said, sentence
 from pipeline.report.run_names import column_names, settings_that_differ
 from pipeline.report.sections.headline import Headline
 from pipeline.summary.comparison import (
@@ -24,8 +24,8 @@ from pipeline.summary.comparison import (
     comparison_notes,
 )
 from pipeline.summary.comparison_cells import NOTABLE_PERCENT, NOTABLE_US
-from pipeline.summary.figures import MEASURES, RunSummary, duration_text
-from pipeline.summary.story import as_title, counted
+from pipeline.summary.figures import MEASURES, RunSummary
+from pipeline.summary.story import counted
 from results_schema.results import Verdict
 
 _WHOSE = {
@@ -102,7 +102,17 @@ def _extent(facts: Sequence[RunFacts], comparison: Comparison) -> str:
 
 
 def _figures_section(comparison: Comparison, runtimes: Iterable[str]) -> Section:
-    parts: list[Part] = []
+    parts: list[Part] = [
+        Paragraph(
+            html=said(
+                "comparison",
+                "how_to_read",
+                NOTABLE_PERCENT,
+                NOTABLE_US,
+                several=any(len(column.runs) > 1 for column in comparison.columns),
+            )
+        )
+    ]
     chart = _chart(comparison)
     if chart is not None:
         parts.append(chart)
@@ -110,18 +120,8 @@ def _figures_section(comparison: Comparison, runtimes: Iterable[str]) -> Section
         rows = [row for row in comparison.rows if row.fault == fault]
         if rows:
             parts.append(_table(fault, rows, comparison))
-    several = any(len(column.runs) > 1 for column in comparison.columns)
-    lead = (
-        f"{_DIFFERS}marks what differs in effect: figures that are {NOTABLE_PERCENT} % apart, "
-        f"times also by {duration_text(NOTABLE_US)} and by the clocks' error, and figures that one "
-        "of the columns lacks, a dash. Faults are lined up by kind and order. A p50 and a max are "
-        "over the members, partitions or groups of one run; a sum over partitions is in "
-        "partition-seconds."
-    )
-    if several:
-        lead += " Columns of several runs show the median over runs and, in brackets, the range."
-    for note in comparison_notes(comparison, runtimes):
-        lead += f" {as_title(note)}."
+    notes = comparison_notes(comparison, runtimes)
+    lead = " ".join([f"{_DIFFERS}marks what differs in effect.", *map(sentence, notes)])
     return Section(id="figures", title="Side by side", lead=lead, parts=tuple(parts))
 
 
@@ -143,16 +143,23 @@ def _chart(comparison: Comparison) -> Chart | None:
 
 
 def _table(fault: str | None, rows: Sequence[ComparisonRow], comparison: Comparison) -> TextTable:
-    titles = _unique([column.title for column in comparison.columns])
-    found: list[tuple[Cell, ...]] = [
-        (f"{_DIFFERS if row.differs else ''}{row.label}", _whose(row), *row.texts) for row in rows
+    texts = [
+        number(partial(_text_of, place), _heading(column.title))
+        for place, column in enumerate(comparison.columns)
     ]
-    return TextTable(
-        headings=("figure", "per", *titles),
-        rows=tuple(found),
+    return text_table(
+        (Column(_named_figure, "figure"), *texts, Column(_whose, "per")),
+        rows,
         caption="The runs as a whole" if fault is None else f"After the fault: {fault}",
-        numeric=tuple(titles),
     )
+
+
+def _named_figure(row: ComparisonRow) -> str:
+    return f"{_DIFFERS if row.differs else ''}{row.label}"
+
+
+def _text_of(place: int, row: ComparisonRow) -> Cell:
+    return row.texts[place]
 
 
 def _whose(row: ComparisonRow) -> str:
@@ -164,9 +171,9 @@ def _whose(row: ComparisonRow) -> str:
     return _WHOSE[row.group]
 
 
-def _unique(titles: Sequence[str]) -> list[str]:
-    """Return headings that are told apart: a table names its columns by them."""
-    return [title if title not in {"figure", "per"} else f"{title} (run)" for title in titles]
+def _heading(title: str) -> str:
+    """Return a column's heading, told apart from the table's own."""
+    return title if title not in {"figure", "per"} else f"{title} (run)"
 
 
 def _settings_section(comparison: Comparison, runs: Runs) -> Section | None:
@@ -184,11 +191,8 @@ def _settings_section(comparison: Comparison, runs: Runs) -> Section | None:
     rows = [(*entry[:2], *entry[2]) for entry in others if len(set(entry[2])) > 1]
     rows += [(section, name, *values) for section, name, values in differing[:MAX_SETTINGS]]
     if not rows:
-        return Section(
-            id="settings",
-            title="Settings",
-            parts=(Paragraph(html=Markup("<p>{}</p>").format(_SAME)),),
-        )
+        same = Paragraph(html=said("comparison", "same_settings"))
+        return Section(id="settings", title="Settings", parts=(same,))
     more = len(differing) - MAX_SETTINGS
     return Section(
         id="settings",
@@ -204,9 +208,6 @@ def _settings_section(comparison: Comparison, runs: Runs) -> Section | None:
     )
 
 
-_SAME = "All of them ran with the same settings."
-
-
 def _runs_section(runs: Runs, comparison: Comparison, folder: Path) -> Section:
     titles = {run: column.title for column in comparison.columns for run in column.runs}
     shown = runs[:MAX_RUNS_LISTED]
@@ -216,20 +217,16 @@ def _runs_section(runs: Runs, comparison: Comparison, folder: Path) -> Section:
         title="The runs",
         lead=f"{more:,} more are not listed." if more else "",
         parts=(
-            TextTable(
-                headings=("run", "column", "verdict", "runtime", "seed", "started"),
-                rows=tuple(
-                    (
-                        _link(facts, summary, folder),
-                        titles.get(summary.run),
-                        facts.ended_as,
-                        facts.manifest.runtime,
-                        facts.manifest.seed,
-                        facts.manifest.started_at,
-                    )
-                    for facts, summary in shown
+            text_table(
+                (
+                    Column(lambda run: _link(run[0], run[1], folder), "run"),
+                    Column(lambda run: titles.get(run[1].run), "column"),
+                    Column(lambda run: run[0].ended_as, "verdict"),
+                    Column(lambda run: run[0].manifest.runtime, "runtime"),
+                    number(lambda run: run[0].manifest.seed, "seed"),
+                    Column(lambda run: run[0].manifest.started_at, "started"),
                 ),
-                numeric=("seed",),
+                shown,
             ),
         ),
     )
@@ -241,5 +238,4 @@ def _link(facts: RunFacts, summary: RunSummary, folder: Path) -> str:
     if not report.exists():
         return facts.manifest.run
     relative = os.path.relpath(report.resolve(), folder.resolve())
-    target = quote(Path(relative).as_posix())
-    return Markup('<a href="{}">{}</a>').format(target, facts.manifest.run)
+    return said("comparison", "run_link", Path(relative).as_posix(), facts.manifest.run)

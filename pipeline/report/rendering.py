@@ -22,6 +22,7 @@ from pipeline.summary.story import as_title, counted, moment_text, office_name
 
 _NUMBER_AND_UNIT = re.compile(r"(\d) (s|ms|us)\b")
 _SPAN = re.compile(r"\d\N{NO-BREAK SPACE}s to (run end|[\d.]+)")
+_CODE = re.compile(r"`([^`<]+)`")
 _BLOCK = re.compile(r"\s*<(p|ul|ol|dl|div|pre|details|h[3-6]|table|figure|section|blockquote)\b")
 FAULTS, COORDINATORS = "lane-faults", "lane-coordinators"
 OWNERSHIP, AVAILABILITY, REBALANCES = "lane-ownership", "lane-availability", "lane-rebalances"
@@ -30,7 +31,8 @@ OWNERSHIP, AVAILABILITY, REBALANCES = "lane-ownership", "lane-availability", "la
 
 def said(template: str, macro: str, *facts: object, **more: object) -> Markup:
     """Return what a macro says of the facts: one line, in which no number is without its unit."""
-    return Markup(unbroken(" ".join(as_it_is(template, macro, *facts, **more).split())))
+    line = " ".join(as_it_is(template, macro, *facts, **more).split())
+    return with_code(Markup(unbroken(line)))
 
 
 def as_it_is(template: str, macro: str, *facts: object, **more: object) -> Markup:
@@ -47,6 +49,16 @@ def laid_out(template: str, **values: object) -> str:
 def unbroken(text: str) -> str:
     """Return text in which no line is broken between a number and its unit."""
     return _NUMBER_AND_UNIT.sub("\\1\N{NO-BREAK SPACE}\\2", text)
+
+
+def with_code(text: str) -> Markup:
+    """Return text in which what stands between backticks looks like code."""
+    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(text))))
+
+
+def with_breaks(name: str) -> Markup:
+    """Return a name in which a line may break behind each underscore."""
+    return Markup("_<wbr>").join(escape(name).split("_"))
 
 
 def span_together(text: str) -> str:
@@ -141,7 +153,13 @@ def _environment() -> jinja2.Environment:
     parts = {"chart": Chart, "table": TextTable, "paragraph": Paragraph, "beside": Beside}
     for name, part in parts.items():
         environment.tests[name] = lambda value, part=part: isinstance(value, part)
-    environment.filters |= {"cell": cell_text, "block": _as_block, "sentence": sentence}
+    environment.filters |= {
+        "block": _as_block,
+        "breaks": with_breaks,
+        "cell": cell_text,
+        "code": with_code,
+        "sentence": sentence,
+    }
     environment.globals |= {
         "and_list": and_list,
         "as_title": as_title,

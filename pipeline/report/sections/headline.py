@@ -22,8 +22,8 @@ class Headline:
     """The first screen.
 
     Shape: `verdict` is a word or two, `kicker` stands above the title; `answers` are a question and
-    the paragraphs that answer it; `notices` say what is wrong with the run itself; `facts` are
-    names and values.
+    the paragraphs that answer it; `notices` say what is wrong with the run itself, `more_reasons`
+    why it proves nothing, beyond the first few; `facts` are names and values.
     """
 
     verdict: str
@@ -34,9 +34,12 @@ class Headline:
     answers: tuple[tuple[str, Markup], ...] = ()
     figures: tuple[Figure, ...] = ()
     notices: tuple[str, ...] = ()
+    more_reasons: tuple[str, ...] = ()
     facts: tuple[tuple[str, str], ...] = ()
 
 
+MAX_REASONS = 3
+"""So many reasons for an unknown verdict are told at once; the others are folded."""
 _OVERRIDE = "--var"
 """The option of the command line that sets a value other than the experiment's."""
 _OF_VERDICT: dict[Verdict, tuple[str, Tone]] = {
@@ -74,6 +77,7 @@ def headline(run: ReportInput) -> Headline:
         answers=tuple((question, answer) for question, answer in answers if answer),
         figures=four_figures(run),
         notices=tuple(_notices(run)),
+        more_reasons=_unknown_reasons(run)[MAX_REASONS:],
         facts=tuple(_facts(run)),
     )
 
@@ -107,6 +111,12 @@ def verdict_of(facts: RunFacts) -> tuple[str, Tone]:
     return _OF_VERDICT[facts.verdict]
 
 
+def _unknown_reasons(run: ReportInput) -> tuple[str, ...]:
+    """Return why a run that came to its end proves nothing."""
+    unknown = run.facts.status == "completed" and run.facts.verdict is Verdict.UNKNOWN
+    return tuple(run.facts.results_or_empty.reasons) if unknown else ()
+
+
 def _notices(run: ReportInput) -> Iterator[str]:
     """Say what is wrong with the run itself or missing of it, and what was felt despite a PASS."""
     facts, summary = run.facts, run.summary
@@ -126,7 +136,9 @@ def _notices(run: ReportInput) -> Iterator[str]:
         case "running":
             yield "This run has not ended yet: the page shows what was written so far."
         case "completed" if facts.verdict is Verdict.UNKNOWN:
-            yield f"This run proves nothing. Reason: {'; '.join(reasons) or 'not known'}."
+            rest = f"; and {len(reasons) - MAX_REASONS} more" if len(reasons) > MAX_REASONS else ""
+            first = "; ".join(reasons[:MAX_REASONS]) or "not known"
+            yield f"This run proves nothing. Reason: {first}{rest}."
         case "completed" if not summary.completed and summary.events:
             yield f"The trace ends early, at {end} of the run's clock."
         case "completed" if facts.verdict is Verdict.PASS and (caveats := caveats_of(summary)):

@@ -175,11 +175,19 @@ def _facts_in(part: str | list[list[str]]) -> list[str]:
 
 def _table_facts(rows: list[list[str]]) -> Iterator[str]:
     """Yield headings and rows; of a long table the first rows, the number and a digest of all."""
-    headings, *body = rows
+    headings, *body = [_by_heading(rows[0], row) for row in rows]
     yield f"table {' | '.join(headings)}"
     yield from (f"  {' | '.join(row)}" for row in body[:MAX_ROWS])
     if len(body) > MAX_ROWS:
         yield f"  {len(body)} rows, {_digest(body)}"
+
+
+def _by_heading(headings: list[str], row: list[str]) -> list[str]:
+    """Return a row with its columns in the order of their headings, but for the first."""
+    if len(row) != len(headings):
+        return row
+    others = sorted(zip(headings[1:], row[1:], strict=True), key=lambda pair: pair[0])
+    return [row[0], *(cell for _, cell in others)]
 
 
 def _chart_facts(text: str) -> str:
