@@ -7,18 +7,15 @@ seconds since the story began, to a tenth: what takes less is not the subject of
 
 import asyncio
 import json
+import re
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
-
-import msgspec
 
 from cluster.client.admin.orders import TopicDeletionFailed, delete_topics, move_leader
 from cluster.host.host import Disconnected, RequestTimedOut
 from cluster.links.rules import Cut, LinkRule, Selector
-from cluster.runtime import ClusterStatus
-from cluster.spec import ClusterSpec, PreloadSpec
+from cluster.runtime import ClusterStatus, MemberStatus
 from protocol.api import AnyRequest
-from protocol.config import BrokerConfig, Guards, JavaSwitches
 from protocol.errors import ErrorCode
 from protocol.ids import BrokerId, NodeName, broker_name
 from protocol.trace import TraceKind, TraceRow
@@ -26,11 +23,11 @@ from tests.support.harness.brokers import SECOND_US, BrokerLab, broker_cluster
 from tests.support.harness.transactional_client import (
     TransactionalClient,
     stable_offset,
-    transactional_cluster,
 )
 from tests.support.transcripts.broker_requests import read_broker_request
-from tests.support.transcripts.coordinator_player import take_settings
+from tests.support.transcripts.coordinator_player import GIVEN
 from tests.support.transcripts.printing import message_lines
+from tests.support.transcripts.small_cluster import small_cluster
 from tests.support.transcripts.words import Command, UnknownWord, read_command, read_partition
 
 ROWS_LEFT_OUT = frozenset(
@@ -47,11 +44,16 @@ ROWS_LEFT_OUT = frozenset(
         TraceKind.UNLOAD_SCHEDULED,
         TraceKind.LOAD_SCHEDULED,
         TraceKind.SESSION_RESTARTED,
+        TraceKind.COORDINATOR_UNKNOWN,
+        TraceKind.COORDINATOR_FOUND,
+        TraceKind.COORDINATOR_LOOKUP_FAILED,
+        TraceKind.OFFSETS_FETCHED,
     }
 )
 """Each request, each offset, each ISR (the state has it): a story would be lost among them."""
 COLUMNS = ("peer", "group", "member", "partition", "generation", "leader_epoch", "offset")
 AT_MOST_S = 30
+UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class ClusterPlayer:
@@ -66,6 +68,7 @@ class ClusterPlayer:
         self._rules: list[LinkRule] = []
         self._answers: list[str] = []
         self._sent = 0
+        self._numbers: dict[str, int] = {}
         self._producers: dict[str, TransactionalClient] = {}
 
     def play(self, commands: tuple[str, ...]) -> list[str]:
@@ -73,7 +76,14 @@ class ClusterPlayer:
 
         Raises: UnknownWord.
         """
-        return [text for line in commands for text in self._play(line)]
+        if commands[0] == GIVEN:
+            for line in commands[1:]:
+                self._carry_out(line)
+            self._new_rows()
+            lines = self._changes()
+        else:
+            lines = [text for line in commands for text in self._play(line)]
+        return [self._with_short_ids(line) for line in lines]
 
     def close(self) -> None:
         """Stop the cluster, whose nodes check themselves.
@@ -85,9 +95,22 @@ class ClusterPlayer:
             assert self._lab.runtime.failures() == ()
 
     def _play(self, line: str) -> list[str]:
+        lines = self._carry_out(line)
+        answers, self._answers = self._answers, []
+        return [*self._new_rows(), *lines, *answers, *(self._changes() if self._is_started else [])]
+
+    def _with_short_ids(self, line: str) -> str:
+        """Return a line with a number for each uuid, in the order in which they are printed."""
+
+        def number(found: re.Match[str]) -> str:
+            return str(self._numbers.setdefault(found[0], len(self._numbers) + 1))
+
+        return UUID.sub(number, line)
+
+    def _carry_out(self, line: str) -> list[str]:
         command = read_command(line)
         if command.name == "cluster":
-            self._lab = BrokerLab(_cluster(command), seed=command.number("seed", 7))
+            self._lab = BrokerLab(small_cluster(command), seed=command.number("seed", 7))
             command.check_all_taken()
             return []
         carry_out = COMMANDS.get(command.name)
@@ -96,8 +119,7 @@ class ClusterPlayer:
         self._start()
         lines = self._lab.runtime.run(carry_out(self, command))
         command.check_all_taken()
-        answers, self._answers = self._answers, []
-        return [*self._new_rows(), *lines, *answers, *self._changes()]
+        return lines
 
     def _start(self) -> None:
         """Start the cluster before the first command, as BrokerLab does."""
@@ -284,25 +306,10 @@ class ClusterPlayer:
         return [*changed, *gone]
 
 
-def _cluster(command: Command) -> ClusterSpec:
-    """Return three brokers with the settings of a `cluster` command."""
-    values = {"auto.leader.rebalance.enable": "false", **command.settings}
-    command.settings = values
-    java = take_settings(JavaSwitches, values)
-    preload = tuple(
-        PreloadSpec(partition=int(partition), commit_records=int(records))
-        for partition, _, records in (part.partition(":") for part in command.parts("preload"))
-    )
-    cluster = broker_cluster(
-        config=take_settings(BrokerConfig, values),
-        guards=take_settings(Guards, values),
-        offsets_partitions=command.number("offsets_partitions", 3),
-        min_insync_replicas=command.number("min_insync_replicas", 2),
-        preload=preload,
-    )
-    if command.settings.pop("transactional", ""):
-        cluster = transactional_cluster(base=cluster)
-    return msgspec.structs.replace(cluster, java=java)
+def _member_text(member: MemberStatus) -> str:
+    assigned = ", ".join(map(str, member.assigned)) or "no partitions"
+    where = "no coordinator" if member.coordinator is None else f"broker-{member.coordinator}"
+    return f"{member.state}, generation {member.generation}, {assigned}; asks {where}"
 
 
 def _node(command: Command) -> NodeName:
@@ -349,6 +356,8 @@ def _status_lines(status: ClusterStatus) -> Iterable[tuple[str, str]]:
             members = ", ".join(group.members) or "no members"
             name = f"group {group_id!r} at broker-{group.coordinator}"
             yield name, f"{group.state}, generation {group.generation}, {members}"
+    for member_name, member in status.members.items():
+        yield f"member {member_name}", _member_text(member)
 
 
 COMMANDS: dict[str, Callable[[ClusterPlayer, Command], Coroutine[Any, Any, list[str]]]] = {
