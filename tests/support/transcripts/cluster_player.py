@@ -37,6 +37,7 @@ ROWS_LEFT_OUT = frozenset(
         TraceKind.RESPONSE_SENT,
         TraceKind.RESPONSE_RECEIVED,
         TraceKind.REQUEST_FAILED,
+        TraceKind.CONNECTION_REFUSED,
         TraceKind.METRICS,
         TraceKind.ISR_CHANGED,
         TraceKind.APPEND_STARTED,
@@ -137,8 +138,14 @@ class ClusterPlayer:
         await self._lab.runtime.crash(_node(command))
         return []
 
+    async def _power_loss(self, command: Command) -> list[str]:
+        """Kill a broker with all that it has not flushed."""
+        await self._lab.runtime.power_loss(_node(command))
+        return []
+
     async def _restart(self, command: Command) -> list[str]:
-        await self._lab.runtime.restart(_node(command))
+        empty_disk = bool(command.settings.pop("empty_disk", ""))
+        await self._lab.runtime.restart(_node(command), empty_disk=empty_disk)
         return []
 
     async def _shut_down(self, command: Command) -> list[str]:
@@ -277,6 +284,17 @@ class ClusterPlayer:
             lines.append(f"disk of {name}: {len(logs)} logs; {', '.join(shown) or 'all empty'}")
         return [line for line in lines if "broker" in line]
 
+    async def _log(self, command: Command) -> list[str]:
+        """`log orders-0`: where its batches begin on each disk, and how many are flushed."""
+        partition = read_partition(command.words[0])
+        lines = []
+        for name, storage in sorted(self._lab.storages.items()):
+            if partition in storage.partitions():
+                log = storage.log(partition)
+                offsets = ",".join(str(log.batch(index).base_offset) for index in range(len(log)))
+                lines.append(f"on {name}: {offsets or 'nothing'}; {log.flushed_length} flushed")
+        return lines
+
     # -- what is printed --
 
     def _seconds(self, time_us: int) -> str:
@@ -362,6 +380,7 @@ def _status_lines(status: ClusterStatus) -> Iterable[tuple[str, str]]:
 
 COMMANDS: dict[str, Callable[[ClusterPlayer, Command], Coroutine[Any, Any, list[str]]]] = {
     "crash": ClusterPlayer._crash,
+    "power_loss": ClusterPlayer._power_loss,
     "restart": ClusterPlayer._restart,
     "shut_down": ClusterPlayer._shut_down,
     "pause": ClusterPlayer._pause,
@@ -377,5 +396,6 @@ COMMANDS: dict[str, Callable[[ClusterPlayer, Command], Coroutine[Any, Any, list[
     "move_leader": ClusterPlayer._move_leader,
     "remove_topics": ClusterPlayer._remove_topics,
     "disks": ClusterPlayer._disks,
+    "log": ClusterPlayer._log,
 }
 """What may be done to a cluster."""

@@ -14,7 +14,7 @@ from coordinator.storage.offsets import GroupOffsets
 from protocol.effects import ACKS_ALL, Append
 from protocol.errors import ErrorCode
 from protocol.ids import NO_PRODUCER_ID
-from protocol.records.batch import Record
+from protocol.records.batch import Record, RecordBatch, decode_records
 from protocol.records.offsets import (
     GroupMetadataKey,
     OffsetCommitKey,
@@ -84,6 +84,15 @@ def record_lines(record: Record) -> list[str]:
     return message_lines(f"{name} v{record_version(record.value)}", value)
 
 
+def batch_text(batch: RecordBatch) -> str:
+    """Return where a batch stands, who wrote it, and the values of its records."""
+    values = " ".join(bytes_text(each.value or b"") for each in decode_records(batch.records))
+    words = f"{batch.base_offset} in epoch {batch.partition_leader_epoch}: {values}"
+    if batch.producer_id == NO_PRODUCER_ID:
+        return words
+    return f"{words} of producer {batch.producer_id}.{batch.producer_epoch}"
+
+
 def trace_text(event: TraceEvent) -> str:
     """Return a trace event: its kind, and every column that it has."""
     columns = [
@@ -143,6 +152,8 @@ def value_text(value: object, name: str = "") -> str:
             return time_text(value)
         case bytes():
             return bytes_text(value)
+        case RecordBatch():
+            return batch_text(value)
         case msgspec.Struct():
             return _struct_text(value)
         case tuple() | list():

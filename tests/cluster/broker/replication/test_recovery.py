@@ -42,86 +42,6 @@ def single_replica(config: BrokerConfig, *, flush_messages: int | None = None) -
     return replace(broker_cluster(config=config), topics=(orders,))
 
 
-def test_acknowledged_records_survive_the_power_loss_of_their_leader() -> None:
-    """acks=all with min.insync.replicas=2: replication, not the disk, is Kafka's durability.
-
-    The broker comes back with an empty log, catches up as a follower and is in sync again; what it
-    then leads is everything that was acknowledged.
-    """
-
-    async def story(lab: BrokerLab) -> None:
-        for value in (b"a", b"b", b"c"):
-            assert (await lab.client.produce(0, value)).error_code is ErrorCode.NONE
-        await lose_power(lab, 0)
-        await lab.until(lambda status: status.partitions[P0].leader == 1)
-        await lab.seconds(1)
-        assert values_of(await lab.client.fetch(1)) == [b"a", b"b", b"c"]
-        await lab.restart(0)
-        assert len(lab.storages[broker_name(0)].log(P0)) == 0
-        await lab.until(lambda status: set(status.partitions[P0].isr) == ALL)
-        assert (await lab.client.produce(1, b"d")).error_code is ErrorCode.NONE
-        await lab.kill(1)
-        await lab.kill(2)
-        await lab.until(lambda status: status.partitions[P0].leader == 0)
-        log = lab.storages[broker_name(0)].log(P0)
-        assert [log.batch(index).base_offset for index in range(len(log))] == [0, 1, 2, 3]
-
-    BrokerLab(broker_cluster()).run(story)
-
-
-def test_broker_that_lost_power_says_what_it_lost() -> None:
-    """LOG_RECOVERED, for each log that holds less than was written to it, before anything else."""
-
-    async def story(lab: BrokerLab) -> None:
-        await lab.client.produce(0, b"a", b"b")
-        await lab.client.produce(0, b"c", partition=0)
-        await lose_power(lab, 0)
-        await lab.restart(0)
-        (recovered,) = lab.events(TraceKind.LOG_RECOVERED)
-        assert (recovered.node, recovered.incarnation) == ("broker-0", 1)
-        assert (recovered.partition, recovered.offset) == (f"{ORDERS}-0", 0)
-        assert recovered.cause == "power loss"
-        detail = json.loads(recovered.detail or "{}")
-        assert detail["cut_batches"] == 2
-        assert detail["cut_bytes"] > 0
-        await lab.kill(0)
-        await lab.restart(0)
-        assert len(lab.events(TraceKind.LOG_RECOVERED)) == 1, "it was told before"
-
-    BrokerLab(broker_cluster()).run(story)
-
-
-def test_broker_that_was_killed_has_lost_nothing_and_says_nothing() -> None:
-    """A kill takes the process, not the page cache."""
-
-    async def story(lab: BrokerLab) -> None:
-        await lab.client.produce(0, b"a")
-        await lab.kill(0)
-        await lab.restart(0)
-        assert len(lab.storages[broker_name(0)].log(P0)) == 1
-        assert lab.events(TraceKind.LOG_RECOVERED) == []
-
-    BrokerLab(broker_cluster()).run(story)
-
-
-def test_power_loss_within_the_session_does_not_make_the_broker_lead_an_empty_log() -> None:
-    """It may not register before its old life is fenced: by then another replica leads.
-
-    Were it let in at once, it would still be the leader, and its followers would truncate.
-    """
-
-    async def story(lab: BrokerLab) -> None:
-        await lab.client.produce(0, b"a")
-        await lose_power(lab, 0)
-        await lab.restart(0)
-        await lab.until(lambda status: status.partitions[P0].leader == 1)
-        await lab.until(lambda status: set(status.partitions[P0].isr) == ALL)
-        assert values_of(await lab.client.fetch(1)) == [b"a"]
-        assert len(lab.storages[broker_name(0)].log(P0)) == 1
-
-    BrokerLab(broker_cluster()).run(story)
-
-
 @pytest.mark.parametrize(
     ("config", "flush_messages", "kept"),
     [
@@ -194,45 +114,6 @@ def test_high_watermark_checkpoint_beyond_the_log_end_is_cut() -> None:
         await lab.seconds(6)
         content = disk.read_checkpoint(REPLICATION_OFFSET_CHECKPOINT) or b""
         assert decode_offset_checkpoint(content)[P0] == 2
-
-    BrokerLab(broker_cluster()).run(story)
-
-
-def test_broker_with_an_empty_disk_catches_up_and_leads_all_that_was_acknowledged() -> None:
-    """A new disk is a follower that has fetched nothing yet."""
-
-    async def story(lab: BrokerLab) -> None:
-        for number in range(20):
-            await lab.client.produce(0, str(number).encode())
-        await lab.kill(0)
-        await lab.until(lambda status: status.partitions[P0].leader == 1)
-        await lab.runtime.restart(broker_name(0), empty_disk=True)
-        assert lab.storages[broker_name(0)].partitions() == ()
-        await lab.until(lambda status: set(status.partitions[P0].isr) == ALL)
-        assert lab.events(TraceKind.LOG_RECOVERED) == []
-        old, new = (lab.storages[broker_name(broker)].log(P0) for broker in (1, 0))
-        assert [new.batch(index) for index in range(len(new))] == [
-            old.batch(index) for index in range(20)
-        ]
-
-    BrokerLab(broker_cluster()).run(story)
-
-
-def test_follower_that_lost_power_truncates_nothing_and_fetches_what_it_lost() -> None:
-    """Its log is a prefix of the leader's: there is nothing to truncate, only to fetch."""
-
-    async def story(lab: BrokerLab) -> None:
-        await lab.client.produce(0, b"a")
-        await lab.seconds(36)
-        await lab.client.produce(0, b"b")
-        await lose_power(lab, 2)
-        await lab.until(lambda status: 2 not in status.partitions[P0].isr)
-        assert (await lab.client.produce(0, b"c")).error_code is ErrorCode.NONE
-        await lab.restart(2)
-        assert len(lab.storages[broker_name(2)].log(P0)) == 1
-        await lab.until(lambda status: set(status.partitions[P0].isr) == ALL)
-        assert len(lab.storages[broker_name(2)].log(P0)) == 3
-        assert lab.events(TraceKind.LOG_TRUNCATED, "broker-2") == []
 
     BrokerLab(broker_cluster()).run(story)
 
