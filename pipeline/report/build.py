@@ -63,7 +63,7 @@ def message_diagrams(run: ReportInput) -> Section | None:
     return Section(
         id="messages",
         title="Messages around each fault",
-        lead=f"Who said what to whom: too much for one look. Begin with a link.{rest}",
+        lead=f"Requests and answers around a fault. The links lead to its turns.{rest}",
         parts=drawn,
     )
 

@@ -132,7 +132,7 @@ def _notices(run: ReportInput) -> Iterator[str]:
             told = f"This run was interrupted{proves}: its trace ends at {end} of the run's clock"
             yield f"{told}, {because}." if because else f"{told}."
         case "killed":
-            yield f"The process of this run is gone without a word: its trace ends at {end}."
+            yield f"The process of this run ended without results: its trace ends at {end}."
         case "running":
             yield "This run has not ended yet: the page shows what was written so far."
         case "completed" if facts.verdict is Verdict.UNKNOWN:

@@ -48,7 +48,7 @@ MAX_PICKED = 60
 TITLES: dict[Chain, str] = {chain: as_title(said) for chain, said in CHAIN_HEADINGS.items()}
 _ABOUT: dict[Chain, str] = {
     "broker": "What happens in the cluster: each dot is an offsets partition that moved.",
-    "client": "What the members of the affected groups live through: each dot is one of them.",
+    "client": "What happens to the members of the affected groups: each dot is one of them.",
     "gap": (
         "Without an acknowledged commit, per member; without a record processed, per partition; "
         "without an active coordinator, per group."

@@ -25,8 +25,8 @@ MAX_PARTITIONS = 200
 """So many partitions of one pair of sets are listed."""
 _LEAD = (
     "Kafka does not promise one coordinator or one owner at every moment: it fences what is "
-    "written, by leader epoch and generation. Here is where there were two for a while, and what "
-    "made it so."
+    "written, by leader epoch and generation. This section says when there were two, and "
+    "why."
 )
 _CAPTION = (
     "Who owned which partition twice, and when. Records by both: distinct records that both owners "

@@ -28,8 +28,8 @@ _LANES = {
 }
 """Where the kinds of rows of the trace are seen, by how their names begin; else coordinators."""
 _LEAD = (
-    "Each finding is proven by the rows of the trace below it; those above them tell why it could "
-    "happen. A moment leads to it in the lanes."
+    "Each finding is proven by the rows of the trace below it; those above them led to it. A "
+    "moment leads to its place in the lanes."
 )
 
 

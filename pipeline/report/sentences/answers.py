@@ -75,7 +75,9 @@ def for_whom(run: ReportInput) -> Markup:
         members_in_all=sum(row["consumers"] for row in only),
         groups=groups,
         data=in_number_order(name for name in partitions if not name.startswith("__")),
-        who=listed(in_number_order(nodes)) if 0 < len(nodes) <= MAX_NODES else "who was hit",
+        who=listed(in_number_order(nodes))
+        if 0 < len(nodes) <= MAX_NODES
+        else "the nodes that were hit",
         owned=owned,
         also=bool(members or groups) and not owned,
         auto_offset_reset=reset if hits and nobody_commits(run.facts) else None,

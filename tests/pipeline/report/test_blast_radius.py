@@ -143,7 +143,7 @@ def test_what_was_hit_stands_beside_what_the_plan_said() -> None:
     found = text(
         built(fault_summary(TABLES), faults=(journal_entry(nodes=("broker-2", "broker-0")),))
     )
-    assert "Hit: broker-2, broker-0. The plan said coordinator-of(readers)." in found
+    assert "Hit: broker-2, broker-0. Planned target: coordinator-of(readers)." in found
 
 
 def test_many_faults_are_a_line_each() -> None:

@@ -153,7 +153,7 @@ def test_members_that_stayed_or_never_arrived_are_counted() -> None:
     ]
     text = _plain(client_sentence(rows))
     assert "1 member did not get there before the run ended." in text
-    assert "1 member never gave the coordinator up." in text
+    assert "1 member never marked the coordinator unknown." in text
     nobody = _plain(client_sentence([client_phase("c-0"), client_phase("c-1")]))
     assert nobody == "None of 2 members had to look for a coordinator."
 

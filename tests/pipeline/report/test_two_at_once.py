@@ -176,7 +176,9 @@ def test_reader_learns_why_step_by_step_in_time_order() -> None:
     assert (
         "cut of broker-2 from broker-0, broker-1, controller-100, not from its clients" in steps[0]
     )
-    assert "144 heartbeats with success, so its members notice nothing" in steps[1]
+    assert (
+        "It answers 144 heartbeats with success, so its members keep their partitions" in steps[1]
+    )
     assert "cut off for 70.00 s of that time" in steps[1]
     assert "begins a rebalance (join of c-6). It waits for c-0, c-5 to join, too" in steps[2]
     assert "removes c-0, c-5 (session expiry, session.timeout.ms = 45000)" in steps[3]
