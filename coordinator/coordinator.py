@@ -32,7 +32,7 @@ from coordinator.apis.txn_offset_commit import (
 from coordinator.delayed import cancel_all, restart_session_timer
 from coordinator.errors import UnknownServerError
 from coordinator.group import Group
-from coordinator.invariants import check_appends, check_shards
+from coordinator.invariants import check_appends, check_shards, waiting_requests
 from coordinator.rebalance import RebalanceReason, prepare_rebalance
 from coordinator.replies import answer_parked_sync, fail_parked_join, join_error
 from coordinator.shard import Shard, Shards
@@ -436,6 +436,11 @@ class GroupCoordinator:
         """Return a cached group, to look at: only this package may change it."""
         shard = self._shards.owned.get(self._shards.partition_of(group_id))
         return None if shard is None else shard.groups.get(group_id)
+
+    def waiting(self) -> frozenset[RequestId]:
+        """Return the requests that this coordinator has not answered, and will."""
+        in_flight, verifications = self._shared.in_flight, self._shared.verifications
+        return waiting_requests(self._shards, in_flight.appends, verifications)
 
     def check_invariants(self) -> None:
         """Check everything that must hold between two inputs.

@@ -9,15 +9,18 @@ from coordinator.delayed import heartbeat_key
 from coordinator.group import Group
 from coordinator.shard import Shard, Shards
 from coordinator.states import GroupState
+from coordinator.storage.above_high_watermark import HeldHeartbeat
 from coordinator.turn import (
     CoordinatorTimer,
     HeldWriteTimer,
     OffsetsAppend,
     PendingAppend,
+    PendingVerification,
+    StaticMemberAppend,
     TransactionalOffsetsAppend,
 )
 from protocol.errors import InvariantViolation
-from protocol.ids import AppendId
+from protocol.ids import AppendId, RequestId
 
 
 def check_group(group: Group) -> None:
@@ -115,6 +118,31 @@ def check_appends(shards: Shards, appends: Mapping[AppendId, PendingAppend]) -> 
                 f"{group.group_id}: a commit of {name} by producer {producer_id} waits, and "
                 "nothing is being appended",
             )
+
+
+def waiting_requests(
+    shards: Shards,
+    appends: Mapping[AppendId, PendingAppend],
+    verifications: Mapping[int, PendingVerification],
+) -> frozenset[RequestId]:
+    """Return the requests that somebody holds: parked, appended, verified or held back."""
+    held: list[RequestId] = [verification.request_id for verification in verifications.values()]
+    for append in appends.values():
+        if isinstance(append, OffsetsAppend | TransactionalOffsetsAppend):
+            held.append(append.request_id)
+        elif isinstance(append, StaticMemberAppend):
+            held.append(append.parked.request_id)
+    for group in shards.groups():
+        for member in group.members.values():
+            if member.awaiting_join is not None:
+                held.append(member.awaiting_join.request_id)
+            if member.awaiting_sync is not None:
+                held.append(member.awaiting_sync)
+    for shard in shards.owned.values():
+        for _, write in shard.above_high_watermark.held.values():
+            answered = write if isinstance(write, HeldHeartbeat) else write.fetch
+            held.append(answered.request_id)
+    return frozenset(held)
 
 
 def _check_counts(group: Group) -> None:

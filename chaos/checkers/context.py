@@ -78,7 +78,8 @@ class CheckContext:
     comes to its steady state, None where time is real: a machine may be slow. `broker_timeouts_us`
     are those of a broker's requests by the purpose of their connection, where another than
     REQUEST_TIMEOUT_US, `broker_waits_us` how long such a request lets its server wait.
-    `settling_us` is the time in which the last consequence of a fault that is over shows.
+    `settling_us` is the time in which the last consequence of a fault that is over shows,
+    `replica_lag_us` that of `replica.lag.time.max.ms`.
     Shape: `in_virtual_time` every row of every node is there, and in the order of the run.
     """
 
@@ -99,6 +100,7 @@ class CheckContext:
     transaction_timeout_us: int = 60_000_000
     transaction_cleanup_us: int = 10_000_000
     settling_us: int = 120_000_000
+    replica_lag_us: int = 30_000_000
 
     def least_in_sync(self, partition: str) -> int:
         """Return min.insync.replicas of a partition that a coordinator writes to."""

@@ -139,6 +139,7 @@ def context_of(
         consumers[consumer.group_id].append(consumer)
     return CheckContext(
         settling_us=settling_us(experiment),
+        replica_lag_us=config.replica_lag_time_max_ms * MS,
         groups={
             group_id: _expectation(
                 consumers[group_id],

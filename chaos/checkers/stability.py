@@ -8,6 +8,10 @@ changed. In that time
 2. no replica leaves an ISR, and no log is truncated;
 3. from the steady state on, no client loses its coordinator or looks for it in vain, no request
    ends with DISCONNECTED, and no record and no commit is refused, but by a rebalance.
+
+Judged also while something is broken: a replica that was in the ISR when its leader was elected
+stays there for half of `replica.lag.time.max.ms` (all of it by a clock that does not drift), unless
+its broker is fenced or stops.
 """
 
 from chaos.checkers.base import Checker
@@ -18,6 +22,7 @@ from chaos.checkers.evidence.replicas import REPLICA_KINDS
 from cluster.client.net.errors import CommitFailedError
 from cluster.client.producer.transactional_producer import TRANSACTION_ABORTED
 from protocol.errors import ErrorCode
+from protocol.ids import BrokerId, broker_name
 from protocol.trace import TraceKind, TraceRow
 from results_schema.evidence_text import seconds
 from results_schema.results import CheckReport
@@ -66,6 +71,8 @@ class Stability(Checker):
         super().__init__(context, evidence)
         self._leaders: dict[str, str] = {}  # partition -> leader, "" for none
         self._in_sync: dict[str, tuple[int, ...]] = {}
+        self._elected_us: dict[str, int] = {}  # partition -> when its leader became another
+        self._elected_with: dict[str, tuple[int, ...]] = {}  # and those in sync ever since
         self._unfenced: dict[str, None] = {}
         self._replicas = self.evidence.replicas
         self._was_broken = False
@@ -129,6 +136,9 @@ class Stability(Checker):
         before = self._leaders.get(partition, "")
         self._leaders[partition] = leader
         self._in_sync[partition] = tuple(detail_of(row).get("isr", ()))
+        if before != leader:
+            self._elected_us[partition] = row.time_us
+            self._elected_with[partition] = self._in_sync[partition]
         if before in ("", leader):
             return
         self._leader_changed_us = row.time_us
@@ -141,11 +151,24 @@ class Stability(Checker):
         now = tuple(detail_of(row).get("isr", ()))
         before = self._in_sync.get(partition, ())
         self._in_sync[partition] = now
-        gone = [f"broker-{each}" for each in before if each not in now]
-        if gone:
-            self._lost(row, since_us, f"{' and '.join(gone)} left the ISR of {partition}")
+        gone = [each for each in before if each not in now]
+        if not gone:
+            return
+        what = f"{' and '.join(map(_broker, gone))} left the ISR of {partition}"
+        too_soon = [each for each in self._elected_with.get(partition, ()) if each in gone]
+        self._elected_with[partition] = tuple(
+            each for each in self._elected_with.get(partition, ()) if each not in gone
+        )
+        lasted_us = row.time_us - self._elected_us.get(partition, 0)
+        if lasted_us >= self.context.replica_lag_us // 2:
+            too_soon = []
+        lives = any(_broker(each) in self._replicas.may_lead for each in too_soon)
+        if since_us is None and lives:
+            self._lost(row, row.time_us, what, f"{seconds(lasted_us)} after its leader was elected")
+        else:
+            self._lost(row, since_us, what)
 
-    def _lost(self, row: TraceRow, since_us: int | None, what: str) -> None:
+    def _lost(self, row: TraceRow, since_us: int | None, what: str, when: str = "") -> None:
         """Report a loss; one of each kind and node."""
         if since_us is None:
             return
@@ -153,7 +176,7 @@ class Stability(Checker):
             self.findings_total += 1
             return
         self._told[case] = None
-        how_long = (
+        how_long = when or (
             "before the first fault"
             if not self._was_broken
             else f"although nothing has been broken for {seconds(row.time_us - since_us)} and more"
@@ -164,3 +187,7 @@ class Stability(Checker):
     def finish(self) -> CheckReport:
         """Report. A run of which nothing was seen is no proof."""
         return self.report(judged=self._judged, seen={"losses": self.findings_total})
+
+
+def _broker(broker_id: int) -> str:
+    return broker_name(BrokerId(broker_id))

@@ -13,7 +13,7 @@ import contextvars
 import random
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any, Protocol
 
 from cluster.host.connections import Endpoint
@@ -26,6 +26,7 @@ from cluster.links.rules import LinkRule
 from cluster.runtime import NodeTaskFailed
 from partition_log.storage import Storage
 from protocol.api import API_OF_RESPONSE, AnyNotice, AnyResponse, error_of
+from protocol.envelope import RequestEnvelope
 from protocol.ids import Incarnation, NodeName, RequestId
 from protocol.trace import TraceEvent, TraceKind, TraceRow, stamp
 
@@ -192,6 +193,10 @@ class BaseHost(Host):
         if not self.alive:
             raise self._dead()
         self.endpoint.hang_up(connection)
+
+    def unanswered(self) -> Iterator[tuple[RequestId, RequestEnvelope]]:
+        """Yield the requests that wait for an answer."""
+        return self.endpoint.unanswered()
 
     def reply(self, request_id: RequestId, response: AnyResponse) -> None:
         """Answer a request."""

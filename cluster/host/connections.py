@@ -7,7 +7,7 @@ Source: Kafka `SocketServer.Processor` (muted channels).
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from cluster.host.client_connection import ClientConnection
@@ -167,6 +167,12 @@ class Endpoint:
         if connection.waiting:
             # Not now: the handler may still be in the middle of the request that it answered.
             host.after(0, self._serve_next, connection)
+
+    def unanswered(self) -> Iterator[tuple[RequestId, RequestEnvelope]]:
+        """Yield the requests that wait for an answer; see Host.unanswered."""
+        for request_id, (connection, envelope) in self._served.items():
+            if connection is not None:
+                yield request_id, envelope
 
     def deliver(self, frame: Frame) -> None:
         """Take a frame that arrived for this incarnation's node."""

@@ -9,12 +9,13 @@ cleanup code of a crashed node can reach the world (cancelling a coroutine is no
 import random
 from abc import ABC, abstractmethod
 from asyncio import Future
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, NamedTuple, Protocol, TypeVar, TypeVarTuple
 
 from cluster.host.incoming_request import AcceptedConnection, IncomingRequest
 from partition_log.storage import Storage
 from protocol.api import AnyNotice, AnyRequest, AnyResponse
+from protocol.envelope import RequestEnvelope
 from protocol.ids import Incarnation, NodeName, RequestId
 from protocol.trace import TraceEvent
 
@@ -207,6 +208,10 @@ class Host(ABC):
 
         Nothing happens if its connection has ended meanwhile.
         """
+
+    @abstractmethod
+    def unanswered(self) -> Iterator[tuple[RequestId, RequestEnvelope]]:
+        """Yield the requests that were served, have no answer yet, and whose connection lives."""
 
     @abstractmethod
     def trace(self, event: TraceEvent) -> None:

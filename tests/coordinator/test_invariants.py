@@ -13,6 +13,7 @@ from protocol.causes import GroupStateCause
 from protocol.errors import InvariantViolation
 from protocol.ids import RequestId, TopicPartition
 from protocol.records.offsets import OffsetCommitValue
+from tests.support.builders.requests import join_group, offset_commit, sync_group
 from tests.support.harness.coordinator_harness import CoordinatorHarness
 
 VALUE = OffsetCommitValue(offset=3, commit_timestamp_ms=0)
@@ -148,3 +149,20 @@ def test_check_shards_finds_dead_and_misplaced_groups() -> None:
     group.transition_to(GroupState.DEAD, now_us=0, cause=GroupStateCause.UNLOADED, trace=[])
     with pytest.raises(InvariantViolation, match="is Dead"):
         check_shards(shards, timers)
+
+
+def test_coordinator_says_which_requests_it_holds() -> None:
+    """Parked joins and syncs, and commits on their way to the log; what is answered is not held."""
+    h = CoordinatorHarness()
+    ids = h.stable_group()
+    assert h.coordinator.waiting() == frozenset()
+    h.holds_appends = True
+    commit = h.submit(offset_commit({("orders", 0): 5}, ids[0], 1))
+    assert h.coordinator.waiting() == {commit}
+    h.holds_appends = False
+    h.complete()
+    rejoin = h.submit(join_group(ids[0]))
+    assert h.coordinator.waiting() == {rejoin}
+    h.submit(join_group(ids[1]))
+    sync = h.submit(sync_group(ids[1], 2))
+    assert h.coordinator.waiting() == {sync}

@@ -21,10 +21,12 @@ from cluster.spec import ClusterSpec
 from coordinator.coordinator import GroupCoordinator
 from coordinator.storage.above_high_watermark import LogPosition
 from partition_log.replica import Partition
+from protocol.api import GroupRequest
 from protocol.effects import AppendCompleted, Result, TransactionVerified
 from protocol.envelope import RequestEnvelope
-from protocol.errors import SimulationError
+from protocol.errors import InvariantViolation, SimulationError
 from protocol.ids import RequestId, TopicPartition
+from protocol.messages.group import JoinGroupRequest, SyncGroupRequest
 from protocol.trace import TraceKind
 
 
@@ -97,7 +99,34 @@ class GroupCoordination:
     def check_invariants(self) -> None:
         """Check what must hold between two inputs. Raises: InvariantViolation."""
         self.coordinator.check_invariants()
+        self._check_unanswered()
         self._timers.require(self.coordinator.timers())
+
+    def _check_unanswered(self) -> None:
+        """The coordinator holds every request without an answer, but for what Kafka forgets too.
+
+        A request that its member has sent again, over another connection, takes the place of the
+        old one, which is never answered; nor is the SyncGroup of a member that was removed.
+        """
+        waiting = self.coordinator.waiting()
+        left: dict[tuple[str, str], RequestId] = {}
+        for request_id, envelope in self._host.unanswered():
+            body = envelope.body
+            if isinstance(body, SyncGroupRequest):
+                group = self.coordinator.group(body.group_id)
+                if group is None or body.member_id not in group.members:
+                    continue
+            if isinstance(body, JoinGroupRequest | SyncGroupRequest):
+                member = body.member_id or body.group_instance_id or f"new {request_id}"
+                left[envelope.api_key.label, member] = request_id
+            elif isinstance(body, GroupRequest):
+                left[envelope.api_key.label, f"request {request_id}"] = request_id
+        for (api, of), request_id in left.items():
+            if request_id not in waiting:
+                raise InvariantViolation(
+                    "a group request is answered, or the coordinator holds it",
+                    f"nobody will ever answer {api} {request_id} of {of}",
+                )
 
     def carry_out(self, result: Result) -> None:
         """Do what the coordinator asks for, and then what that brings about."""

@@ -187,3 +187,35 @@ def test_nothing_is_judged_where_time_is_real() -> None:
     lose(rows, 15, "broker")
 
     assert check(rows, in_virtual_time=False).outcome is CheckOutcome.PASS
+
+
+@pytest.mark.parametrize(("lasted_s", "is_right"), [(14, False), (16, True)])
+def test_replica_stays_in_sync_for_its_time_after_an_election(
+    lasted_s: int, is_right: bool
+) -> None:
+    """Planted bug: a new leader takes every follower for late, while much is broken."""
+    rows = cluster()
+    rows.fault(20, "broker-0", fault="cut", nodes=["broker-0"])
+    elected(rows, 22, "broker-1", [0, 1, 2])
+    shrunk(rows, 22 + lasted_s, [0, 1])
+
+    findings = check(rows).findings
+
+    assert [each.summary for each in findings] == (
+        []
+        if is_right
+        else [f"broker-2 left the ISR of {OFFSETS_0}, 14 s after its leader was elected"]
+    )
+
+
+def test_replica_whose_broker_is_fenced_leaves_at_once() -> None:
+    """Nor does one that came into the ISR later have that time."""
+    rows = cluster()
+    rows.fault(20, "broker-0", fault="cut", nodes=["broker-0"])
+    elected(rows, 22, "broker-1", [1, 2])
+    lose(rows, 23, "broker")
+    shrunk(rows, 23, [1])
+    shrunk(rows, 24, [0, 1])
+    shrunk(rows, 25, [1])
+
+    assert check(rows).outcome is CheckOutcome.PASS

@@ -5,7 +5,9 @@ import pytest
 from chaos.exploration.play import PlayedRun, PlayResult, play
 from cluster.host.keyed_timers import KeyedTimers
 from cluster.virtual.loop import VirtualLoop
+from coordinator.coordinator import GroupCoordinator
 from coordinator.storage.offsets import CommittedOffset, GroupOffsets
+from partition_log.producer_states import ProducerStates
 from protocol.effects import CancelTimer, SetTimer
 from protocol.errors import InvariantViolation
 from protocol.ids import TopicPartition
@@ -72,8 +74,9 @@ def test_node_that_does_not_agree_with_itself_is_a_failure_of_the_lab(
     """It is told by node and invariant, at the end too; never as a verdict about Kafka."""
     played = broken_by(monkeypatch, every)
     assert played.result is PlayResult.BROKEN
-    found = [finding.signature.check for finding in played.findings]
-    assert found == (["liveness"] if every == 10**9 else [])  # its offsets cannot be read, besides
+    found = {finding.signature.check for finding in played.findings}
+    # Its offsets cannot be read, besides, and its members' commits fail.
+    assert found == ({"liveness", "stability"} if every == 10**9 else set())
     (reason,) = played.reasons
     assert "pending_commit_is_written: broker-" in reason
     assert ("at the end" in reason) == (every == 10**9)
@@ -104,3 +107,23 @@ def test_broker_whose_timers_were_lost_is_found(monkeypatch: pytest.MonkeyPatch)
     played = play(small(CRASH), 1)
     assert played.result is PlayResult.BROKEN
     assert "timers_are_armed: broker-" in played.reasons[0]
+
+
+def test_request_that_nobody_holds_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A coordinator that forgets a JoinGroup: its member would wait until the request times out."""
+    monkeypatch.setattr(GroupCoordinator, "waiting", lambda _self: frozenset())
+    played = play(small(CRASH), 1, invariants_every=20)
+    assert played.result is PlayResult.BROKEN
+    assert "nobody will ever answer JoinGroup" in played.reasons[0]
+
+
+def test_log_that_says_otherwise_than_its_broker_is_found_at_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Logs are read once, when the run is over."""
+    monkeypatch.setattr(ProducerStates, "first_unstable_offset", 7)
+    played = play(small(CRASH), 1, invariants_every=20)
+    assert played.result is PlayResult.BROKEN
+    (reason,) = played.reasons
+    assert reason.startswith("at the end: ")
+    assert "the batches say None" in reason
