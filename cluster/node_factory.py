@@ -6,6 +6,7 @@ from typing import Protocol, runtime_checkable
 from cluster.broker.node import BrokerNode
 from cluster.client.consumer.node import ConsumerNode
 from cluster.client.producer.node import ProducerNode
+from cluster.client.zookeeper_consumer.node import ZooKeeperConsumerNode
 from cluster.controller.node import ControllerNode
 from cluster.host.host import Host
 from cluster.runtime import ClusterStatus
@@ -16,6 +17,7 @@ from cluster.spec import (
     ControllerSpec,
     NodeSpec,
     ProducerSpec,
+    ZooKeeperConsumerSpec,
     ZooKeeperSpec,
 )
 from cluster.zookeeper.node import ZooKeeperNode
@@ -56,6 +58,7 @@ def node_specs(cluster: ClusterSpec) -> tuple[NodeSpec, ...]:
         *cluster.controllers,
         *cluster.brokers,
         *cluster.consumers,
+        *cluster.zookeeper_consumers,
         *cluster.producers,
     )
 
@@ -73,3 +76,5 @@ def build_node(spec: NodeSpec, cluster: ClusterSpec, host: Host) -> Node:
             return ProducerNode(host, cluster, spec)
         case ZooKeeperSpec():
             return ZooKeeperNode(host, cluster, spec)
+        case ZooKeeperConsumerSpec():
+            return ZooKeeperConsumerNode(host, cluster, spec)

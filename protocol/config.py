@@ -249,6 +249,67 @@ class ProducerConfig(
     """How old what it knows of topics and leaders may grow."""
 
 
+class ZooKeeperConsumerConfig(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename=kafka_name
+):
+    """Settings of the high-level consumer of Kafka 0.8.2 to 1.1, which lived on ZooKeeper.
+
+    Source: Kafka 1.1 `kafka.consumer.ConsumerConfig`; section 12 of the rules.
+    """
+
+    consumer_id: str | None = None
+    """Makes the consumer's id `[group]_[this]`; `{index}` in it becomes each member's index."""
+    zookeeper_session_timeout_ms: PositiveMs = 6_000
+    """Session timeout that it asks for; servers clamp it to 2 to 20 ticks."""
+    zookeeper_sync_time_ms: PositiveMs = 2_000
+    """How far a follower may be behind; its only use is as the default of rebalance.backoff.ms."""
+    rebalance_backoff_ms: PositiveMs | None = None
+    """How long it sleeps after an attempt that failed; not set: zookeeper.sync.time.ms."""
+    rebalance_max_retries: Annotated[int, Meta(ge=1)] = 4
+    """Attempts before a rebalance fails with ConsumerRebalanceFailedException."""
+    partition_assignment_strategy: Literal["range", "roundrobin"] = "range"
+    """How each consumer computes the assignment, for itself alone."""
+    auto_commit_enable: bool = True
+    """Whether consumed offsets are committed: periodically, in every rebalance, at shutdown."""
+    auto_commit_interval_ms: PositiveMs = 60_000
+    """Interval of automatic commits."""
+    auto_offset_reset: Literal["largest", "smallest"] = "largest"
+    """Where it begins without a stored offset, or with one out of range."""
+    offsets_storage: Literal["zookeeper", "kafka"] = "zookeeper"
+    """Where offsets are stored."""
+    dual_commit_enabled: bool | None = None
+    """Whether offsets are stored in both; not set: if offsets.storage is kafka."""
+    offsets_channel_backoff_ms: PositiveMs = 1_000
+    """How long it waits before it asks the offset manager again."""
+    offsets_channel_socket_timeout_ms: PositiveMs = 10_000
+    """How long the offset manager may take to answer."""
+    offsets_commit_max_retries: Annotated[int, Meta(ge=0)] = 5
+    """Repetitions of a periodic commit to Kafka that failed."""
+    fetch_message_max_bytes: Annotated[int, Meta(ge=1)] = 1_048_576
+    """Most bytes of one partition that a fetch asks for."""
+    fetch_min_bytes: Annotated[int, Meta(ge=1)] = 1
+    """Bytes that a broker waits for."""
+    fetch_wait_max_ms: Ms = 100
+    """How long a broker waits for them."""
+    queued_max_message_chunks: Annotated[int, Meta(ge=1)] = 2
+    """Chunks that wait for a stream; then fetchers wait too."""
+    refresh_leader_backoff_ms: PositiveMs = 200
+    """How long it waits before it looks for leaders again."""
+    socket_timeout_ms: PositiveMs = 30_000
+    """How long a broker may take to answer a fetch."""
+
+    @property
+    def backoff_ms(self) -> int:
+        """What it sleeps after an attempt that failed."""
+        return self.rebalance_backoff_ms or self.zookeeper_sync_time_ms
+
+    @property
+    def commits_to_both(self) -> bool:
+        """Whether offsets are stored in Kafka and in ZooKeeper (ZK-64)."""
+        is_kafka = self.offsets_storage == "kafka"
+        return is_kafka and self.dual_commit_enabled is not False
+
+
 class ZooKeeperConfig(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"
 ):

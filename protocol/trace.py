@@ -90,6 +90,12 @@ class TraceKind(StrEnum):
     ZOOKEEPER_WATCH_FIRED = "zookeeper_watch_fired"
     ZOOKEEPER_SESSION_EXPIRED = "zookeeper_session_expired"
     ZOOKEEPER_CLIENT_STATE = "zookeeper_client_state"
+    ZOOKEEPER_ATTEMPT_STARTED = "zookeeper_attempt_started"
+    ZOOKEEPER_VIEW = "zookeeper_view"
+    ZOOKEEPER_CLAIM_CONFLICT = "zookeeper_claim_conflict"
+    ZOOKEEPER_ATTEMPT_ENDED = "zookeeper_attempt_ended"
+    ZOOKEEPER_GAVE_UP = "zookeeper_gave_up"
+    ZOOKEEPER_OFFSET_COMMITTED = "zookeeper_offset_committed"
     VIOLATION = "violation"
     TASK_FAILED = "task_failed"
 

@@ -347,6 +347,54 @@ class ZooKeeperClientDetail(ZooKeeperSessionDetail):
     """SyncConnected, Disconnected or Expired."""
 
 
+class ZooKeeperAttemptDetail(Detail):
+    """Detail of ZOOKEEPER_ATTEMPT_STARTED."""
+
+    attempt: int
+    """Number of the attempt in its rebalance, from 0."""
+
+
+class ZooKeeperViewDetail(Detail):
+    """Detail of ZOOKEEPER_VIEW."""
+
+    members: tuple[str, ...]
+    """Consumer ids that it has read, sorted."""
+    partitions: tuple[str, ...]
+    """Partitions that it computes for itself."""
+
+
+class ZooKeeperConflictDetail(Detail):
+    """Detail of ZOOKEEPER_CLAIM_CONFLICT."""
+
+    owner: str | None
+    """Thread id in the owner's znode; null if the znode was gone by then."""
+
+
+class ZooKeeperAttemptEndedDetail(ZooKeeperAttemptDetail):
+    """Detail of ZOOKEEPER_ATTEMPT_ENDED."""
+
+    done: bool
+    """True if the consumer owns what it has computed."""
+    conflicts: int
+    """Partitions that another one owned."""
+
+
+class ZooKeeperOffsetDetail(Detail):
+    """Detail of ZOOKEEPER_OFFSET_COMMITTED."""
+
+    store: str
+    """zookeeper or kafka."""
+
+
+class ZooKeeperGaveUpDetail(Detail):
+    """Detail of ZOOKEEPER_GAVE_UP."""
+
+    attempts: int
+    """Attempts that failed."""
+    during: str
+    """starting (thrown to the program), running or new session (logged only)."""
+
+
 # -- coordinators ---------------------------------------------------------------------------------
 
 
@@ -721,6 +769,48 @@ TRACE_SECTIONS: Mapping[str, Mapping[TraceKind, KindSchema]] = {
             "A client learns of its connection or of its session's end.",
             peer="the server",
             detail=ZooKeeperClientDetail,
+        ),
+    },
+    "consumer on ZooKeeper": {
+        TraceKind.ZOOKEEPER_ATTEMPT_STARTED: _kind(
+            "A consumer begins an attempt of a rebalance.",
+            "group",
+            member="consumer id",
+            detail=ZooKeeperAttemptDetail,
+        ),
+        TraceKind.ZOOKEEPER_VIEW: _kind(
+            "A consumer has computed the assignment from what it has read.",
+            "group",
+            member="consumer id",
+            detail=ZooKeeperViewDetail,
+        ),
+        TraceKind.ZOOKEEPER_CLAIM_CONFLICT: _kind(
+            "A consumer claims a partition that has an owner.",
+            "group",
+            "partition",
+            member="consumer id",
+            detail=ZooKeeperConflictDetail,
+        ),
+        TraceKind.ZOOKEEPER_ATTEMPT_ENDED: _kind(
+            "An attempt of a rebalance ends.",
+            "group",
+            member="consumer id",
+            cause_text="exception that ended it, if any",
+            detail=ZooKeeperAttemptEndedDetail,
+        ),
+        TraceKind.ZOOKEEPER_GAVE_UP: _kind(
+            "A rebalance ends with ConsumerRebalanceFailedException.",
+            "group",
+            member="consumer id",
+            detail=ZooKeeperGaveUpDetail,
+        ),
+        TraceKind.ZOOKEEPER_OFFSET_COMMITTED: _kind(
+            "A consumer's offset is stored, whoever owns the partition by then.",
+            "group",
+            "partition",
+            "offset",
+            member="consumer id",
+            detail=ZooKeeperOffsetDetail,
         ),
     },
     "broker: coordinator tasks": {

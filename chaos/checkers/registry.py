@@ -25,7 +25,13 @@ from chaos.checkers.processing import Processing
 from chaos.checkers.readers import Readers
 from chaos.checkers.recovery import Recovery
 from chaos.checkers.stability import Stability
-from chaos.experiment.structs import Experiment, group_partition, microseconds, to_cluster_spec
+from chaos.experiment.structs import (
+    Experiment,
+    coordinated_groups,
+    group_partition,
+    microseconds,
+    to_cluster_spec,
+)
 from cluster.broker.control.metadata_fetcher import MAX_WAIT_MS as METADATA_WAIT_MS
 from cluster.host.connection_purposes import METADATA, REPLICA_FETCHER
 from cluster.spec import ConsumerSpec
@@ -154,7 +160,7 @@ def context_of(
                     experiment, consumers[group_id] if group.transactional else ()
                 ),
             )
-            for group_id, group in experiment.groups.items()
+            for group_id, group in coordinated_groups(experiment).items()
         },
         min_insync_replicas=config.min_insync_replicas,
         transaction_min_isr=config.transaction_state_log_min_isr,

@@ -23,6 +23,8 @@ from cluster.spec import (
     ProducerSpec,
     StorageModel,
     TopicSpec,
+    ZooKeeperConsumerSpec,
+    ZooKeeperSpec,
 )
 from protocol.config import (
     BrokerConfig,
@@ -31,6 +33,8 @@ from protocol.config import (
     JavaSwitches,
     ProducerConfig,
     TopicConfig,
+    ZooKeeperConfig,
+    ZooKeeperConsumerConfig,
     kafka_name,
 )
 from protocol.ids import CONSUMER_OFFSETS, TRANSACTION_STATE, NodeName
@@ -100,6 +104,15 @@ def duration_of(time_us: int) -> str:
     return f"{time_us}us"
 
 
+class ZooKeeperDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The ZooKeeper ensemble; it is there if a group asks for it."""
+
+    servers: Annotated[int, Meta(ge=1, le=9)] = 1
+    """How many servers it has: `zookeeper-1`, `zookeeper-2` and so on."""
+    config: ZooKeeperConfig = ZooKeeperConfig()
+    """ZooKeeper's settings of its servers."""
+
+
 class ClusterDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The servers, and what they run on."""
 
@@ -113,6 +126,8 @@ class ClusterDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """Kafka's safety checks as switches, all on: off shows what each prevents."""
     java_coordinator: JavaSwitches = JavaSwitches()
     """What the coordinator does as Kafka's Java one does, switch by switch; all off."""
+    zookeeper: ZooKeeperDefinition = ZooKeeperDefinition()
+    """The ZooKeeper ensemble; it is there if a group asks for it."""
     links: LinkModel = LinkModel()
     """The latency of the network in virtual time."""
     starts: Literal["apart", "together"] = "apart"
@@ -158,10 +173,15 @@ class GroupDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     members: Annotated[int, Meta(ge=0, le=MAX_MEMBERS)]
     """How many members it has from the start; their indices count from 0."""
+    coordination: Literal["coordinator", "zookeeper"] = "coordinator"
+    """Who decides which member reads what: the group coordinator, or, as before it, each member for
+    itself, from what it reads in ZooKeeper (Kafka 0.8.2 to 1.1)."""
     topics: Annotated[tuple[str, ...], Meta(min_length=1)]
     """The topics that its members subscribe to."""
     config: ConsumerConfig = ConsumerConfig()
     """Kafka's settings of its members."""
+    zookeeper: ZooKeeperConsumerConfig = ZooKeeperConsumerConfig()
+    """Kafka's settings of members on ZooKeeper, beside `coordination: zookeeper`."""
     late_members: tuple[LateMembersDefinition, ...] = ()
     """Members that join later, beside those; their indices follow."""
     poll_timeout_ms: Count = 50
@@ -180,8 +200,15 @@ class GroupDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     @property
     def commits(self) -> bool:
-        """Whether members commit offsets, by themselves or by Kafka's auto-commit."""
+        """Whether members commit to the coordinator, by themselves or by Kafka's auto-commit."""
+        if self.is_on_zookeeper:
+            return False
         return self.commit_interval_ms is not None or self.config.enable_auto_commit
+
+    @property
+    def is_on_zookeeper(self) -> bool:
+        """Whether its members compute the assignment for themselves."""
+        return self.coordination == "zookeeper"
 
     @property
     def members_total(self) -> int:
@@ -310,6 +337,28 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """The run that this file was written from; `run` takes its seed from here."""
 
 
+def zookeeper_groups(experiment: Experiment) -> dict[str, GroupDefinition]:
+    """Return the groups that live on ZooKeeper."""
+    return {
+        group_id: group for group_id, group in experiment.groups.items() if group.is_on_zookeeper
+    }
+
+
+def coordinated_groups(experiment: Experiment) -> dict[str, GroupDefinition]:
+    """Return the groups that have a coordinator."""
+    return {
+        group_id: group
+        for group_id, group in experiment.groups.items()
+        if not group.is_on_zookeeper
+    }
+
+
+def zookeeper_ids(experiment: Experiment) -> tuple[int, ...]:
+    """Return the numbers of the ensemble's servers, from 1; none if no group asks for it."""
+    servers = experiment.cluster.zookeeper.servers if zookeeper_groups(experiment) else 0
+    return tuple(range(1, servers + 1))
+
+
 def consumer_name(group_id: str, index: int) -> NodeName:
     """Return the node name of member `index` of `group_id`."""
     return NodeName(f"consumer-{group_id}-{index}")
@@ -382,9 +431,27 @@ def to_cluster_spec(experiment: Experiment) -> ClusterSpec:
         ),
         consumers=tuple(
             _consumer(group_id, index, group, config, starts_later=at_us is not None)
-            for group_id, group in experiment.groups.items()
+            for group_id, group in coordinated_groups(experiment).items()
             for index, (config, at_us) in enumerate(group.settings_of_members())
         ),
+        zookeeper_consumers=tuple(
+            ZooKeeperConsumerSpec(
+                name=consumer_name(group_id, index),
+                group_id=group_id,
+                index=index,
+                topics=group.topics,
+                config=group.zookeeper,
+                process_us=group.process_us,
+                isolate=group.isolate,
+                starts_later=at_us is not None,
+            )
+            for group_id, group in zookeeper_groups(experiment).items()
+            for index, (_config, at_us) in enumerate(group.settings_of_members())
+        ),
+        zookeepers=tuple(
+            ZooKeeperSpec(server_id=server_id) for server_id in zookeeper_ids(experiment)
+        ),
+        zookeeper_config=cluster.zookeeper.config,
         producers=tuple(
             ProducerSpec(
                 name=producer_name(index),

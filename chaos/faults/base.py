@@ -20,8 +20,9 @@ SHUTDOWN_LIMIT_US = 30_000_000
 do."""
 BROKER_TARGETS = ("coordinator-of", "leader-of", "follower-of", "broker", "any-broker")
 CONTROLLER_TARGETS = ("controller",)
+ZOOKEEPER_TARGETS = ("zookeeper", "zookeeper-leader")
 MEMBER_TARGETS = ("member", "leader-member-of")
-SET_TARGETS = ("brokers", "members", "clients")
+SET_TARGETS = ("brokers", "members", "clients", "zookeepers")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,6 +26,7 @@ from chaos.faults.base import (
     CONTROLLER_TARGETS,
     MEMBER_TARGETS,
     SET_TARGETS,
+    ZOOKEEPER_TARGETS,
     Aim,
     FaultKind,
     FaultTools,
@@ -47,7 +48,9 @@ from results_schema.manifest import PlannedFault
 
 API_NAMES = tuple(api.label for api in Api)
 ERROR_NAMES = tuple(code.name for code in ErrorCode)
-_ALWAYS_ONE_NODE = frozenset({*BROKER_TARGETS, *CONTROLLER_TARGETS, *MEMBER_TARGETS}) - {
+_ALWAYS_ONE_NODE = frozenset(
+    {*BROKER_TARGETS, *CONTROLLER_TARGETS, *MEMBER_TARGETS, *ZOOKEEPER_TARGETS}
+) - {
     "any-broker"  # drawn anew for each end
 }
 _HAS_LINKS = frozenset({NodeState.UP, NodeState.PAUSED, NodeState.STOPPING})
@@ -100,7 +103,13 @@ SelectingArgs = LinkArgs | ResponseLossArgs
 class LinkFault(FaultKind):
     """A fault of the links between two sets of nodes."""
 
-    targets = (*BROKER_TARGETS, *CONTROLLER_TARGETS, *MEMBER_TARGETS, *SET_TARGETS)
+    targets = (
+        *BROKER_TARGETS,
+        *CONTROLLER_TARGETS,
+        *MEMBER_TARGETS,
+        *ZOOKEEPER_TARGETS,
+        *SET_TARGETS,
+    )
     has_ends = True
 
     def check(self, fault: FaultDefinition, experiment: Experiment) -> Iterator[Problem]:

@@ -14,6 +14,7 @@ from chaos.faults.base import (
     CONTROLLER_TARGETS,
     MEMBER_TARGETS,
     SHUTDOWN_LIMIT_US,
+    ZOOKEEPER_TARGETS,
     Aim,
     FaultKind,
     FaultTools,
@@ -97,7 +98,7 @@ class Crash(_Kill):
         "appended. It is started again after `duration`, or when everything is healed. A member "
         "that shares its process with others (no `isolate`) dies alone."
     )
-    targets = (*BROKER_TARGETS, *CONTROLLER_TARGETS, *MEMBER_TARGETS)
+    targets = (*BROKER_TARGETS, *CONTROLLER_TARGETS, *MEMBER_TARGETS, *ZOOKEEPER_TARGETS)
 
     async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Aim | Miss:
         """Kill the node's process."""
@@ -114,7 +115,7 @@ class PowerLoss(_Kill):
         "connections stay open and silent until they time out, or the machine is back and knows "
         "nothing of them. It is started again after `duration`, or when everything is healed."
     )
-    targets = (*BROKER_TARGETS, *CONTROLLER_TARGETS)
+    targets = (*BROKER_TARGETS, *CONTROLLER_TARGETS, *ZOOKEEPER_TARGETS)
 
     async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Aim | Miss:
         """Silence the machine, then cut its power.
@@ -192,7 +193,7 @@ class Pause(ProcessFault):
         "it goes on: first its due timers fire, then what waited is delivered. A member that "
         "shares its process with others (no `isolate`) is stopped alone."
     )
-    targets = (*BROKER_TARGETS, *CONTROLLER_TARGETS, *MEMBER_TARGETS)
+    targets = (*BROKER_TARGETS, *CONTROLLER_TARGETS, *MEMBER_TARGETS, *ZOOKEEPER_TARGETS)
 
     async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Aim | Miss:
         """Stop the node."""

@@ -6,9 +6,17 @@ is the progress of a wait and the reason of a wait in vain.
 
 from collections.abc import Collection
 
-from chaos.experiment.structs import Experiment, consumer_name, group_partition, internal_topics
+from chaos.experiment.structs import (
+    Experiment,
+    consumer_name,
+    coordinated_groups,
+    group_partition,
+    internal_topics,
+    zookeeper_groups,
+    zookeeper_ids,
+)
 from cluster.runtime import ClusterStatus
-from protocol.ids import NodeName, TopicPartition, offsets_partition
+from protocol.ids import NodeName, TopicPartition, offsets_partition, zookeeper_name
 
 STABLE = "Stable"
 _MEMBER_STABLE = "STABLE"
@@ -24,6 +32,7 @@ def missing_for_steady_state(experiment: Experiment, status: ClusterStatus) -> l
     members = {group_id: group.members for group_id, group in experiment.groups.items()}
     missing = missing_partitions(experiment, status, full_isr=True)
     missing += missing_groups(experiment, status, members)
+    missing += missing_on_zookeeper(experiment, status, members)
     return missing + missing_commits(experiment, status, members, {})
 
 
@@ -43,6 +52,7 @@ def missing_for_liveness(
     members = {group_id: group.members_total for group_id, group in experiment.groups.items()}
     missing = missing_partitions(experiment, status, full_isr=False)
     missing += missing_groups(experiment, status, members, lost=lost)
+    missing += missing_on_zookeeper(experiment, status, members, lost=lost)
     return missing + missing_commits(experiment, status, members, commits_before, lost=lost)
 
 
@@ -79,8 +89,8 @@ def missing_groups(
     are `lost` are not expected. A group whose members all come later is not asked for.
     """
     missing = []
-    for group_id, total in members.items():
-        names = [name for name in _members_of(group_id, total) if name not in lost]
+    for group_id in coordinated_groups(experiment):
+        names = [name for name in _members_of(group_id, members[group_id]) if name not in lost]
         expected = len(names)
         if not names and experiment.groups[group_id].members_total:
             continue
@@ -105,6 +115,46 @@ def missing_groups(
                 missing.append(f"{name} does not answer")
             elif member.state != _MEMBER_STABLE:
                 missing.append(f"{name} is {member.state}")
+    return missing
+
+
+def missing_on_zookeeper(
+    experiment: Experiment,
+    status: ClusterStatus,
+    members: dict[str, int],
+    *,
+    lost: Collection[NodeName] = (),
+) -> list[str]:
+    """Return what keeps the ensemble from serving, and its groups from reading every partition.
+
+    Shape: as `missing_groups`. No znode says that a group is stable (ZK-27): it is when each member
+    owns what it has computed, and every partition has one reader.
+    """
+    missing = [
+        f"{zookeeper_name(server_id)} does not serve"
+        for server_id in zookeeper_ids(experiment)
+        if (server := status.zookeepers.get(zookeeper_name(server_id))) is None
+        or not server.is_serving
+    ]
+    for group_id, group in zookeeper_groups(experiment).items():
+        names = [name for name in _members_of(group_id, members[group_id]) if name not in lost]
+        readers: dict[TopicPartition, int] = {}
+        for name in names:
+            member = status.members.get(name)
+            if member is None:
+                missing.append(f"{name} does not answer")
+                continue
+            if member.state != _MEMBER_STABLE:
+                missing.append(f"{name} is {member.state}")
+            for partition in member.assigned:
+                readers[partition] = readers.get(partition, 0) + 1
+        if not names:
+            continue
+        for topic in group.topics:
+            for index in range(experiment.topics[topic].partitions):
+                count = readers.get(TopicPartition(topic, index), 0)
+                if count != 1:
+                    missing.append(f"{count} members of {group_id} read {topic}-{index}")
     return missing
 
 

@@ -1,6 +1,6 @@
 """The last look of a run: what is committed, read through the cluster's own network."""
 
-from chaos.experiment.structs import Experiment
+from chaos.experiment.structs import Experiment, coordinated_groups
 from cluster.client.admin.orders import fetch_committed_offsets
 from cluster.runtime import Runtime
 from protocol.ids import TopicPartition
@@ -13,7 +13,7 @@ async def read_committed_offsets(experiment: Experiment, runtime: Runtime) -> li
     Each partition of the group's topics is asked for, so that a commit that vanished is seen.
     """
     failures = []
-    for group_id, group in experiment.groups.items():
+    for group_id, group in coordinated_groups(experiment).items():
         if group.members_total == 0:
             continue
         partitions = [

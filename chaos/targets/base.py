@@ -93,6 +93,17 @@ def check_group_name(role: str, group_id: str, experiment: Experiment) -> Unknow
     )
 
 
+def check_has_coordinator(role: str, group_id: str, experiment: Experiment) -> Unknown | None:
+    """Refuse a group that the file does not define, or that lives on ZooKeeper."""
+    unknown = check_group_name(role, group_id, experiment)
+    if unknown is None and experiment.groups[group_id].is_on_zookeeper:
+        return Unknown(
+            message=f"group `{group_id}` has no coordinator",
+            expected="a group without `coordination: zookeeper`",
+        )
+    return unknown
+
+
 def target_text(role: str | None, argument: str | None) -> str | None:
     """Return `role(argument)`, or None where one of the two is not known."""
     if role is None or argument is None:

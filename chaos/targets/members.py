@@ -10,6 +10,7 @@ from chaos.targets.base import (
     TargetKind,
     Unknown,
     check_group_name,
+    check_has_coordinator,
     check_no_argument,
     target_text,
 )
@@ -66,7 +67,7 @@ class LeaderMemberOf(TargetKind):
 
     def check(self, argument: str, experiment: Experiment) -> Unknown | None:
         """Refuse a group that the file does not define."""
-        return check_group_name(self.name, argument, experiment)
+        return check_has_coordinator(self.name, argument, experiment)
 
     def resolve(self, argument: str, situation: Situation) -> Hit | Miss:
         """Return the node of the member that the group's coordinator has as leader."""

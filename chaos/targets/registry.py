@@ -6,7 +6,7 @@ A new role is one class and one line in `TARGET_KINDS`.
 import re
 
 from chaos.experiment.problems import near_miss
-from chaos.experiment.structs import FIRST_CONTROLLER_ID, Experiment, consumer_name
+from chaos.experiment.structs import FIRST_CONTROLLER_ID, Experiment, consumer_name, zookeeper_ids
 from chaos.targets.base import Hit, Miss, Situation, TargetKind, Unknown, target_text
 from chaos.targets.members import Clients, LeaderMemberOf, Members, MemberTarget
 from chaos.targets.partitions import AllTopicPartitions
@@ -18,8 +18,11 @@ from chaos.targets.servers import (
     CoordinatorOf,
     FollowerOf,
     LeaderOf,
+    ZooKeeperLeader,
+    ZooKeepers,
+    ZooKeeperServer,
 )
-from protocol.ids import broker_name, controller_name
+from protocol.ids import broker_name, controller_name, zookeeper_name
 
 TARGET_KINDS: dict[str, TargetKind] = {
     kind.name: kind
@@ -36,6 +39,9 @@ TARGET_KINDS: dict[str, TargetKind] = {
         Members(),
         Clients(),
         AllTopicPartitions(),
+        ZooKeeperServer(),
+        ZooKeeperLeader(),
+        ZooKeepers(),
     )
 }
 
@@ -80,6 +86,9 @@ def _role_of_node(word: str, experiment: Experiment) -> str | None:
     for index in range(experiment.cluster.controllers):
         if name == controller_name(FIRST_CONTROLLER_ID + index):
             return Controller.name
+    for server_id in zookeeper_ids(experiment):
+        if name == zookeeper_name(server_id):
+            return target_text(ZooKeeperServer.name, str(server_id))
     for group_id, group in experiment.groups.items():
         for index in range(group.members_total):
             if name == consumer_name(group_id, index):

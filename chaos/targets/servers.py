@@ -1,13 +1,18 @@
-"""Roles that brokers and the controller play."""
+"""Roles that brokers, the controller and ZooKeeper's servers play."""
 
-from chaos.experiment.structs import FIRST_CONTROLLER_ID, Experiment, group_partition
+from chaos.experiment.structs import (
+    FIRST_CONTROLLER_ID,
+    Experiment,
+    group_partition,
+    zookeeper_ids,
+)
 from chaos.targets.base import (
     Hit,
     Miss,
     Situation,
     TargetKind,
     Unknown,
-    check_group_name,
+    check_has_coordinator,
     check_no_argument,
 )
 from chaos.targets.partitions import (
@@ -23,7 +28,9 @@ from protocol.ids import (
     broker_name,
     controller_name,
     offsets_partition,
+    zookeeper_name,
 )
+from protocol.messages.zookeeper_quorum import ServerState
 
 
 class CoordinatorOf(TargetKind):
@@ -35,7 +42,7 @@ class CoordinatorOf(TargetKind):
 
     def check(self, argument: str, experiment: Experiment) -> Unknown | None:
         """Refuse a group that the file does not define."""
-        return check_group_name(self.name, argument, experiment)
+        return check_has_coordinator(self.name, argument, experiment)
 
     def resolve(self, argument: str, situation: Situation) -> Hit | Miss:
         """Return the leader that the controller has for the group's offsets partition.
@@ -182,6 +189,86 @@ class Brokers(TargetKind):
     def resolve(self, argument: str, situation: Situation) -> Hit | Miss:
         """Return every broker, those that are down too: they are hit when they come back."""
         return Hit(nodes=_brokers(situation.experiment))
+
+
+class ZooKeeperServer(TargetKind):
+    """One server of the ensemble by its number."""
+
+    name = "zookeeper"
+    syntax = "zookeeper(<id>)"
+    doc = "the ZooKeeper server with this number; numbers count from 1"
+
+    def check(self, argument: str, experiment: Experiment) -> Unknown | None:
+        """Refuse what is no number of the ensemble's servers."""
+        servers = zookeeper_ids(experiment)
+        if argument.isascii() and argument.isdecimal() and int(argument) in servers:
+            return None
+        if not servers:
+            return _no_ensemble()
+        return Unknown(
+            message=f"there is no ZooKeeper server `{argument}`" if argument else "names no server",
+            expected=f"a number from 1 to {len(servers)}",
+        )
+
+    def resolve(self, argument: str, situation: Situation) -> Hit | Miss:
+        """Return the server."""
+        del situation
+        return Hit(nodes=(zookeeper_name(int(argument)),))
+
+
+class ZooKeeperLeader(TargetKind):
+    """The leader of the ensemble."""
+
+    name = "zookeeper-leader"
+    syntax = "zookeeper-leader"
+    doc = "the ZooKeeper server that leads the ensemble"
+
+    def check(self, argument: str, experiment: Experiment) -> Unknown | None:
+        """Refuse an argument, and a file without an ensemble."""
+        unknown = check_no_argument(self.name, argument)
+        if unknown is None and not zookeeper_ids(experiment):
+            return _no_ensemble()
+        return unknown
+
+    def resolve(self, argument: str, situation: Situation) -> Hit | Miss:
+        """Return the server that leads in the newest epoch."""
+        del argument
+        leaders = [
+            (server.epoch, name)
+            for name, server in situation.status.zookeepers.items()
+            if server.state == ServerState.LEADING and server.is_serving
+        ]
+        if not leaders:
+            return Miss(reason="no ZooKeeper server leads")
+        return Hit(nodes=(max(leaders)[1],), because="leads the ensemble")
+
+
+class ZooKeepers(TargetKind):
+    """All servers of the ensemble."""
+
+    name = "zookeepers"
+    syntax = "zookeepers"
+    doc = "all ZooKeeper servers"
+
+    def check(self, argument: str, experiment: Experiment) -> Unknown | None:
+        """Refuse an argument, and a file without an ensemble."""
+        unknown = check_no_argument(self.name, argument)
+        if unknown is None and not zookeeper_ids(experiment):
+            return _no_ensemble()
+        return unknown
+
+    def resolve(self, argument: str, situation: Situation) -> Hit | Miss:
+        """Return every server, those that are down too."""
+        del argument
+        servers = zookeeper_ids(situation.experiment)
+        return Hit(nodes=tuple(zookeeper_name(server_id) for server_id in servers))
+
+
+def _no_ensemble() -> Unknown:
+    return Unknown(
+        message="the file has no ZooKeeper ensemble",
+        expected="a group with `coordination: zookeeper`",
+    )
 
 
 def _brokers(experiment: Experiment) -> tuple[NodeName, ...]:

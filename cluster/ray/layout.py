@@ -7,8 +7,10 @@ from typing import TypeVar
 from cluster.spec import (
     BrokerSpec,
     ClusterSpec,
+    ConsumerSpec,
     ControllerSpec,
     NodeSpec,
+    ZooKeeperConsumerSpec,
     ZooKeeperSpec,
     starts_later,
 )
@@ -45,8 +47,12 @@ def plan_processes(cluster: ClusterSpec) -> tuple[ProcessPlan, ...]:
         *cluster.brokers,
     )
     servers = [ProcessPlan(name=spec.name, nodes=(spec,)) for spec in server_specs]
-    together = [spec for spec in cluster.consumers if not spec.isolate]
-    isolated = [spec for spec in cluster.consumers if spec.isolate]
+    members: tuple[ConsumerSpec | ZooKeeperConsumerSpec, ...] = (
+        *cluster.consumers,
+        *cluster.zookeeper_consumers,
+    )
+    together = [spec for spec in members if not spec.isolate]
+    isolated = [spec for spec in members if spec.isolate]
     shares: list[list[NodeSpec]] = [
         list(together[start : start + CONSUMERS_PER_PROCESS])
         for start in range(0, len(together), CONSUMERS_PER_PROCESS)

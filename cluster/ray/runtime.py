@@ -306,5 +306,6 @@ def _merge(part: ClusterStatus, *, into: ClusterStatus) -> None:
     into.partitions.update(part.partitions)
     into.members.update(part.members)
     into.records_produced += part.records_produced
+    into.zookeepers.update(part.zookeepers)
     for group_id, found in part.groups.items():
         into.groups.setdefault(group_id, []).extend(found)

@@ -71,6 +71,8 @@ def _start_us(spec: NodeSpec, cluster: ClusterSpec, seed: int) -> int:
 
 
 def _members_periods_us(cluster: ClusterSpec) -> Iterator[int]:
+    if cluster.zookeeper_consumers:
+        yield cluster.zookeeper_config.tick_time * 1_000  # sessions end at whole ticks
     for consumer in cluster.consumers:
         config = consumer.config
         yield min(config.heartbeat_interval_ms * 1_000, SPAN_MAX_US)

@@ -16,7 +16,7 @@ from protocol.messages.zookeeper_quorum import (
     AckNewLeaderRequest,
     AckNewLeaderResponse,
     AckRequest,
-    Commit,
+    CommitPacket,
     FollowerInfoRequest,
     FollowerInfoResponse,
     Proposal,
@@ -99,7 +99,7 @@ class Following:
             case Proposal(txn=txn):
                 self._log.append(txn)
                 self._ask(AckRequest(zxid=txn.zxid), result)
-            case Commit(zxid=zxid):
+            case CommitPacket(zxid=zxid):
                 self.committed_zxid = max(self.committed_zxid, zxid)
             case QuorumPing():
                 touched, self._touched = tuple(self._touched), {}

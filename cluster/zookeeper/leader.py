@@ -33,7 +33,7 @@ from protocol.messages.zookeeper_quorum import (
     AckRequest,
     AckResponse,
     CloseSessionTxn,
-    Commit,
+    CommitPacket,
     CreateSessionTxn,
     ErrorTxn,
     FollowerInfoRequest,
@@ -374,7 +374,7 @@ class Leading:
             self.committed_zxid = zxid
             for learner in self._learners.values():
                 if learner.is_synced:
-                    result.add(Notify(learner.connection, Commit(zxid=zxid)))
+                    result.add(Notify(learner.connection, CommitPacket(zxid=zxid)))
 
     # -- time ------------------------------------------------------------------------------------
 

@@ -27,6 +27,7 @@ from cluster.zookeeper.txn_log import TxnLog
 from protocol.api import AnyNotice, AnyResponse
 from protocol.effects import CancelTimer, Reply, SetTimer
 from protocol.ids import zookeeper_name
+from protocol.messages.zookeeper import ZooKeeperRequest, ZooKeeperWrite
 from protocol.messages.zookeeper_quorum import QuorumRequest, ServerId, VoteRequest, VoteResponse
 from protocol.trace import TraceEvent
 
@@ -53,6 +54,9 @@ class ZooKeeperNode:
         self._timers = KeyedTimers(host, self._timer_fired)
         self._leader: tuple[ServerId, Connection] | None = None
         """The connection to the leader; None while there is none."""
+        self._costs = cluster.costs
+        self._busy_until_us = 0
+        """When the requests that have come are carried out."""
         self._electors: dict[ServerId, Connection] = {}
 
     def start(self) -> None:
@@ -87,6 +91,19 @@ class ZooKeeperNode:
     # -- inputs ----------------------------------------------------------------------------------
 
     def _handle(self, request: IncomingRequest) -> None:
+        """Take in a request, after what those before it take in virtual time."""
+        body = request.envelope.body
+        if not self._host.simulates_costs or not isinstance(body, ZooKeeperRequest):
+            self._carry_out_request(request)
+            return
+        cost_us = self._costs.zookeeper_request_us
+        if isinstance(body, ZooKeeperWrite):
+            cost_us += self._costs.zookeeper_sync_us
+        now_us = self._host.now_us()
+        self._busy_until_us = max(self._busy_until_us, now_us) + cost_us
+        self._host.after(self._busy_until_us - now_us, self._carry_out_request, request)
+
+    def _carry_out_request(self, request: IncomingRequest) -> None:
         self._carry_out(
             self._core.handle(
                 request.connection, request.request_id, request.envelope.body, self._host.now_us()

@@ -36,7 +36,7 @@ from protocol.messages.zookeeper_quorum import (
     AckNewLeaderRequest,
     AckNewLeaderResponse,
     AckRequest,
-    Commit,
+    CommitPacket,
     FollowerInfoRequest,
     FollowerInfoResponse,
     Proposal,
@@ -225,7 +225,7 @@ class ServerCore:
         role = self._role
         if isinstance(role, Following) and role.leader == leader:
             match notice:
-                case Proposal() | Commit() | QuorumPing():
+                case Proposal() | CommitPacket() | QuorumPing():
                     role.noticed(notice, now_us, result)
                 case _:
                     raise SimulationError(f"a leader says {type(notice).__name__}")

@@ -121,8 +121,10 @@ class ZkClient:
         except KeeperException as error:
             if error.code is not KeeperError.NoNode:
                 raise
+            # The parent is created without a look whether it is there: one write more.
+            await self.make_path(parent_of(path))
             try:
-                await self.create_with_parents(path, data)
+                await self.create(path, data)
             except KeeperException as created:
                 if created.code is not KeeperError.NodeExists:
                     raise

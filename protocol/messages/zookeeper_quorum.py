@@ -196,7 +196,7 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=T
     txn: Txn
 
 
-class Commit(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
+class CommitPacket(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
     """Leader to learner: everything up to `zxid` is committed."""
 
     zxid: Zxid
@@ -230,5 +230,5 @@ QuorumResponse = (
 )
 """Answers of one server to another."""
 
-QuorumNotice = Proposal | Commit | QuorumPing
+QuorumNotice = Proposal | CommitPacket | QuorumPing
 """What a leader says to its learners unasked."""

@@ -10,10 +10,12 @@ from chaos.experiment.loader import load_experiment
 from chaos.experiment.structs import Experiment
 from chaos.exploration.play import play
 from chaos.faults.registry import FAULT_KINDS
+from cluster.links.rules import Clog
 from protocol.causes import RemovalCause
 from protocol.trace import MESSAGE_KINDS, TraceKind, TraceRow
 from protocol.trace_schema import TRACE_KINDS, nonconformity
 from tests.support.harness.ensemble import EnsembleRun, run_ensemble
+from tests.support.harness.zookeeper_group import GroupLab
 from tests.support.worlds.acceptance import play_virtual
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -49,6 +51,7 @@ def test_rows_of_runs_with_every_fault_conform_to_the_table() -> None:
         experiment = load_experiment(str(TESTS / f"{name}.yaml")).experiment
         play(experiment, seed, observers=(rows.append,))
     rows += run_ensemble(expiry_of_a_session).rows
+    rows += GroupLab(2, 8, late_from=1).run(owner_that_does_not_let_go).rows
     rows += play_virtual(pause_and_election_of_the_preferred_leader(), seed=7).rows
 
     assert {problem for row in rows if (problem := nonconformity(row)) is not None} == set()
@@ -71,6 +74,14 @@ async def expiry_of_a_session(lab: EnsembleRun) -> None:
 
     await watcher.subscribe_child_changes("/consumers", ignore)
     await lab.cut(["client-0"], lab.servers)
+    await lab.runtime.sleep(10_000_000)
+
+
+async def owner_that_does_not_let_go(lab: GroupLab) -> None:
+    """Have a newcomer give up because the owner's deletes never arrive."""
+    owner, newcomer = lab.names
+    await lab.rule(Clog(), [owner], lab.servers, apis=("Delete",))
+    await lab.runtime.start_node(newcomer)
     await lab.runtime.sleep(10_000_000)
 
 

@@ -16,7 +16,7 @@ from chaos.experiment.rules.semantic_checks import (
 from chaos.experiment.schema_errors import shape_problems
 from chaos.experiment.structs import Experiment, FaultDefinition, microseconds
 from chaos.experiment.yaml_document import item_of
-from chaos.faults.base import MEMBER_TARGETS, FaultKind
+from chaos.faults.base import MEMBER_TARGETS, ZOOKEEPER_TARGETS, FaultKind
 from chaos.faults.registry import FAULT_KINDS
 from chaos.run.plan import ends_of
 from chaos.targets.registry import check_target, split_target
@@ -49,7 +49,7 @@ def fault_warnings(experiment: Experiment, fault: FaultDefinition, path: str) ->
             yield from _short_member_crash(experiment, fault, argument, f"{path}.duration")
         return
     session_ms = experiment.cluster.config.broker_session_timeout_ms
-    if role == "controller" or lasts_us >= session_ms * 1_000:
+    if role in ("controller", *ZOOKEEPER_TARGETS) or lasts_us >= session_ms * 1_000:
         return
     if fault.fault in {"crash", "power_loss"}:
         yield problem(
@@ -71,7 +71,9 @@ def _short_member_crash(
     experiment: Experiment, fault: FaultDefinition, argument: str, path: str
 ) -> Iterator[Problem]:
     group = experiment.groups.get(argument.partition(",")[0].strip())
-    if group is None or fault.duration is None or group.config.group_instance_id is not None:
+    if group is None or group.is_on_zookeeper or fault.duration is None:
+        return
+    if group.config.group_instance_id is not None:
         return
     session_ms = group.config.session_timeout_ms
     if microseconds(fault.duration) < session_ms * 1_000:

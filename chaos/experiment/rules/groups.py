@@ -15,7 +15,7 @@ from chaos.experiment.rules.semantic_checks import (
     too_long,
 )
 from chaos.experiment.structs import MEMBER_INDEX, Experiment, GroupDefinition
-from protocol.config import ConsumerConfig
+from protocol.config import ConsumerConfig, ZooKeeperConsumerConfig
 from protocol.ids import broker_name
 
 _PLACEHOLDER = re.compile(r"\{[^{}]*\}")
@@ -27,6 +27,7 @@ _INSTANCE = re.compile(r"[A-Za-z0-9._-]{1,249}")
 def group_errors(experiment: Experiment, group: GroupDefinition, path: str) -> Iterator[Problem]:
     """Yield everything for which a group's members could not do what the file asks."""
     yield from check_once("topic", group.topics, experiment.topics, f"{path}.topics")
+    yield from _coordination_errors(group, path)
     yield from _consumer_errors(experiment, group.config, f"{path}.config")
     yield from _transaction_errors(experiment, group, path)
     for index, late in enumerate(group.late_members):
@@ -39,6 +40,41 @@ def group_errors(experiment: Experiment, group: GroupDefinition, path: str) -> I
                 if error in own - inherited:  # what the group has wrong is said of the group
                     yield replace(error, path=f"{here}.config{error.path}")
     yield from _instance_errors(group, path)
+
+
+def _coordination_errors(group: GroupDefinition, path: str) -> Iterator[Problem]:
+    """Yield settings of the one kind of group in a group of the other kind."""
+    if not group.is_on_zookeeper:
+        if group.zookeeper != ZooKeeperConsumerConfig():
+            yield problem(
+                f"{path}.zookeeper",
+                "is for members that live on ZooKeeper",
+                expected="`coordination: zookeeper` beside it",
+            )
+        return
+    late = ((f"late_members[{n}].", each.config) for n, each in enumerate(group.late_members))
+    for place, config in (("", group.config), *late):
+        if config is not None and config != ConsumerConfig():
+            yield problem(
+                f"{path}.{place}config",
+                "is for members of a coordinator",
+                expected="the group's `zookeeper` beside `coordination: zookeeper`",
+            )
+    for name in ("commit_interval_ms", "transactional"):
+        if getattr(group, name):
+            yield problem(
+                f"{path}.{name}",
+                "members on ZooKeeper commit by themselves",
+                expected="`zookeeper` with `auto.commit.interval.ms`",
+            )
+    fixed = group.zookeeper.consumer_id
+    if fixed is not None and MEMBER_INDEX not in fixed and group.members_total > 1:
+        yield problem(
+            f"{path}.zookeeper.consumer.id",
+            "all members would have the same one",
+            expected=f"`{MEMBER_INDEX}` in it, which becomes the member's index",
+            found=f"`{fixed}`",
+        )
 
 
 def _transaction_errors(
@@ -69,6 +105,20 @@ def _transaction_errors(
             "the brokers answer every InitProducerId with INVALID_TRANSACTION_TIMEOUT",
             expected=f"at most {most_ms} (transaction.max.timeout.ms)",
             found=str(group.transaction_timeout_ms),
+        )
+
+
+def _patience_warnings(group: GroupDefinition, path: str) -> Iterator[Problem]:
+    """Yield that members give up before a dead owner's session can end (ZK-50)."""
+    config = group.zookeeper
+    patience_ms = config.rebalance_max_retries * config.backoff_ms
+    if patience_ms <= config.zookeeper_session_timeout_ms:
+        yield problem(
+            f"{path}.zookeeper.rebalance.max.retries",
+            "members give up before the session of a dead owner can end",
+            expected="rebalance.max.retries x rebalance.backoff.ms above "
+            "zookeeper.session.timeout.ms",
+            found=f"{patience_ms} ms",
         )
 
 
@@ -159,6 +209,9 @@ def group_warnings(experiment: Experiment, group: GroupDefinition, path: str) ->
             expected=f"at most {most}, the partitions of its largest topic",
             found=str(group.members),
         )
+    if group.is_on_zookeeper:
+        yield from _patience_warnings(group, path)
+        return
     own = list(consumer_warnings(config, group, broker, f"{path}.config"))
     yield from own
     for index, late in enumerate(group.late_members):

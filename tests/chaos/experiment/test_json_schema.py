@@ -307,9 +307,11 @@ def test_pattern_of_a_target_takes_what_the_target_takes(name: str) -> None:
     written = syntax.replace("<group>", "readers").replace("<topic-partition>", "orders-1")
     written = written.replace("<id>", "1").replace("<index>", "1")
     pattern = {"type": "string", "pattern": f"^({target_pattern(syntax)})$"}
+    group = {"members": 2, "topics": ["orders"]}
+    groups = {"readers": group, "old": group | {"coordination": "zookeeper"}}
     spaced = written.replace("(", " ( ").replace(",", " ,  ")
     for taken in (written, spaced):
-        assert check_target(taken, experiment()) is None
+        assert check_target(taken, experiment(groups=groups)) is None
         jsonschema.validate(taken, pattern)
     for refused_one in (f"{written}x", f"x{written}", f"{name}(?)", ""):
         with pytest.raises(jsonschema.ValidationError):

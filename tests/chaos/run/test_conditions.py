@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from chaos.experiment.structs import Experiment
 from chaos.run.conditions import missing_for_liveness, missing_for_steady_state
-from cluster.runtime import ClusterStatus, NodeState
-from protocol.ids import NodeName
+from cluster.runtime import ClusterStatus, MemberStatus, NodeState, ZooKeeperStatus
+from protocol.ids import NodeName, TopicPartition, zookeeper_name
 from tests.support.builders.experiments import experiment
 from tests.support.harness.fake_runtime import FakeRuntime
 
@@ -62,3 +62,38 @@ def test_group_whose_members_all_join_late_is_missed_at_the_end_only() -> None:
 
     assert missing_for_steady_state(from_nothing(), status) == []
     assert "consumer-readers-0 does not answer" in missing_for_liveness(from_nothing(), status, {})
+
+
+def test_group_on_zookeeper_is_steady_when_every_partition_has_one_settled_reader() -> None:
+    """No znode says that a group is stable: its members do (ZK-27)."""
+    old = {"members": 2, "topics": ["orders"], "coordination": "zookeeper"}
+    file = experiment(groups={"old": old}, faults=[])
+    status = status_of(FakeRuntime(file))
+    names = [NodeName("consumer-old-0"), NodeName("consumer-old-1")]
+
+    def lacking(*assigned: tuple[int, ...], state: str = "STABLE") -> list[str]:
+        members = {
+            name: MemberStatus(
+                group_id="old",
+                member_id=name,
+                generation=-1,
+                state=state,
+                coordinator=None,
+                assigned=tuple(TopicPartition("orders", index) for index in partitions),
+                records_consumed=0,
+                commits_acknowledged=0,
+            )
+            for name, partitions in zip(names, assigned, strict=True)
+        }
+        server = ZooKeeperStatus(state="LEADING", is_serving=True, epoch=1, zxid=1, sessions=2)
+        looked = replace(status, members=members, zookeepers={zookeeper_name(1): server})
+        return missing_for_steady_state(file, looked)
+
+    assert lacking((0,), (1,)) == []
+    assert lacking((0,), ()) == ["0 members of old read orders-1"]
+    assert lacking((0, 1), (1,)) == ["2 members of old read orders-1"]
+    assert lacking((0,), (1,), state="REBALANCING") == [
+        "consumer-old-0 is REBALANCING",
+        "consumer-old-1 is REBALANCING",
+    ]
+    assert "zookeeper-1 does not serve" in missing_for_steady_state(file, status)

@@ -9,8 +9,8 @@ from chaos.run.blast_radius import blast_radius_of
 from chaos.targets.base import Hit, Miss, Situation
 from chaos.targets.registry import TARGET_KINDS, check_target, resolve_target
 from cluster.host.randomness import stream
-from cluster.runtime import ClusterStatus, NodeState, PartitionStatus
-from protocol.ids import BrokerId, NodeName, TopicPartition, broker_name
+from cluster.runtime import ClusterStatus, NodeState, PartitionStatus, ZooKeeperStatus
+from protocol.ids import BrokerId, NodeName, TopicPartition, broker_name, zookeeper_name
 from results_schema.journal import BlastRadius
 from tests.support.builders.experiments import experiment
 from tests.support.harness.fake_runtime import FakeRuntime
@@ -289,13 +289,60 @@ def test_topic_of_transactions_is_a_target_where_there_are_transactions() -> Non
     assert check_target(target, experiment()) is not None
 
 
+def groups_of_both_kinds() -> dict[str, object]:
+    """Return a group with a coordinator, and one that lives on ZooKeeper."""
+    return {
+        "readers": {"members": 2, "topics": ["orders"]},
+        "old": {"members": 2, "topics": ["orders"], "coordination": "zookeeper"},
+    }
+
+
+def test_target_of_zookeeper_needs_an_ensemble_and_its_number() -> None:
+    """Without a group that asks for it there is no ensemble; servers count from 1."""
+    both = experiment(groups=groups_of_both_kinds())
+
+    assert check_target("zookeeper(1)", experiment()) is not None
+    assert check_target("zookeeper(1)", both) is None
+    assert check_target("zookeeper(0)", both) is not None
+    assert check_target("zookeeper(2)", both) is not None
+    assert check_target("zookeeper-leader", experiment()) is not None
+    assert check_target("zookeepers(1)", both) is not None
+
+
+def test_group_on_zookeeper_has_no_coordinator_and_no_leader() -> None:
+    """No znode holds a leader; a fault for one would hit nobody (ZK-27)."""
+    both = experiment(groups=groups_of_both_kinds())
+
+    for role in ("coordinator-of", "leader-member-of"):
+        assert check_target(f"{role}(readers)", both) is None
+        unknown = check_target(f"{role}(old)", both)
+        assert unknown is not None
+        assert "group `old` has no coordinator" in unknown.message
+
+
+def test_leader_of_the_ensemble_is_the_one_of_the_newest_epoch() -> None:
+    """A deposed leader may not have heard of the newer one."""
+    runtime = FakeRuntime(experiment(groups=groups_of_both_kinds()))
+    situation = look(runtime)
+    for number, epoch in ((1, 3), (2, 2)):
+        situation.status.zookeepers[zookeeper_name(number)] = ZooKeeperStatus(
+            state="LEADING", is_serving=True, epoch=epoch, zxid=epoch << 32, sessions=0
+        )
+
+    hit = resolve_target("zookeeper-leader", situation)
+
+    assert isinstance(hit, Hit)
+    assert hit.nodes == (zookeeper_name(1),)
+
+
 def test_every_target_kind_is_read_back_from_its_own_syntax() -> None:
     """The documentation shows the syntax: it must be one that is read."""
+    both = experiment(groups=groups_of_both_kinds())
     for kind in TARGET_KINDS.values():
         example = kind.syntax.replace("<group>", "readers").replace("<topic-partition>", "orders-0")
-        example = example.replace("<id>", "0").replace("<index>", "1")
-        assert check_target(example, experiment()) is None, example
-        resolve_target(example, look(FakeRuntime(experiment())))
+        example = example.replace("<id>", "1").replace("<index>", "1")
+        assert check_target(example, both) is None, example
+        resolve_target(example, look(FakeRuntime(both)))
 
 
 def test_blast_radius_of_a_broker_is_what_lives_on_it() -> None:

@@ -11,6 +11,7 @@ from chaos.experiment.structs import (
     FIRST_CONTROLLER_ID,
     Experiment,
     consumer_name,
+    coordinated_groups,
     group_partition,
     producer_name,
     to_cluster_spec,
@@ -29,7 +30,7 @@ from cluster.runtime import (
     RowObserver,
     Runtime,
 )
-from cluster.spec import ClusterSpec
+from cluster.spec import ClusterSpec, ConsumerSpec, ZooKeeperConsumerSpec, starts_later
 from protocol.causes import OffsetFetchCause
 from protocol.ids import (
     CONSUMER_OFFSETS,
@@ -147,7 +148,7 @@ class FakeRuntime(Runtime):
                     leader=self.leader, leader_epoch=0, replicas=brokers, isr=brokers
                 )
         if not self.nobody_joined:
-            for group_id in experiment.groups:
+            for group_id in coordinated_groups(experiment):
                 self._report_group(group_id, status)
         if self.controller is None:
             status.partitions = {}
@@ -326,8 +327,13 @@ def _nodes(experiment: Experiment) -> dict[NodeName, NodeState]:
     spec = to_cluster_spec(experiment)
     nodes = {controller.name: NodeState.UP for controller in spec.controllers}
     nodes.update((broker.name, NodeState.UP) for broker in spec.brokers)
-    for consumer in spec.consumers:
-        nodes[consumer.name] = NodeState.NOT_STARTED if consumer.starts_later else NodeState.UP
+    nodes.update((server.name, NodeState.UP) for server in spec.zookeepers)
+    members: tuple[ConsumerSpec | ZooKeeperConsumerSpec, ...] = (
+        *spec.consumers,
+        *spec.zookeeper_consumers,
+    )
+    for node in members:
+        nodes[node.name] = NodeState.NOT_STARTED if starts_later(node) else NodeState.UP
     for index in range(len(experiment.producers)):
         nodes[producer_name(index)] = NodeState.UP
     return nodes

@@ -1,0 +1,168 @@
+"""The high-level consumer on ZooKeeper: registration, listeners, the watcher's thread, commits.
+
+Owns one life from its session to its shutdown. Listeners only set a flag; one executor rebalances
+when it is set, so that any number of notifications during a rebalance cause one more (ZK-30).
+Source: Kafka 1.1 `ZookeeperConsumerConnector`; sections 4, 5 and 9 of the rules.
+"""
+
+from collections.abc import Callable
+
+from cluster.client.net.futures import Wakeup
+from cluster.client.zookeeper_consumer.fetchers import FetcherManager
+from cluster.client.zookeeper_consumer.member import ZooKeeperMember
+from cluster.client.zookeeper_consumer.mutex import Mutex
+from cluster.client.zookeeper_consumer.offset_manager import OffsetManagerChannel
+from cluster.client.zookeeper_consumer.offset_store import OffsetStore
+from cluster.client.zookeeper_consumer.paths import registration, topic_path
+from cluster.client.zookeeper_consumer.rebalance import (
+    ConsumerRebalanceFailedException,
+    Rebalancer,
+)
+from cluster.client.zookeeper_consumer.streams import ChunkQueue
+from cluster.host.host import Host
+from cluster.spec import ZooKeeperConsumerSpec
+from cluster.zookeeper.bootstrap import BROKER_IDS
+from cluster.zookeeper.client import KeeperException
+from cluster.zookeeper.zk_client import ListenerFailed, ZkClient
+from protocol.ids import NodeName
+from protocol.messages.zookeeper import KeeperError
+
+STREAMS_PER_TOPIC = 1
+_MS = 1_000
+
+
+class ZooKeeperConsumerConnector:
+    """One consumer of a group, until it is shut down."""
+
+    def __init__(
+        self, host: Host, spec: ZooKeeperConsumerSpec, servers: tuple[NodeName, ...]
+    ) -> None:
+        """Begin to connect to the ensemble."""
+        self._host = host
+        self._spec = spec
+        self._zk = ZkClient(host, servers, spec.config.zookeeper_session_timeout_ms)
+        self.member = ZooKeeperMember(host, spec, self._zk)
+        self.queues = {
+            topic: ChunkQueue(host, spec.config.queued_max_message_chunks) for topic in spec.topics
+        }
+        """Queue of each topic's stream."""
+        is_kafka = spec.config.offsets_storage == "kafka"
+        self.offsets = OffsetStore(
+            self.member, OffsetManagerChannel(self.member) if is_kafka else None
+        )
+        self._lock = Mutex(host)
+        """`rebalanceLock`: rebalances and the shutdown; commits do not take it (ZK-32)."""
+        self._fetchers = FetcherManager(self.member)
+        self.rebalancer = Rebalancer(
+            self.member,
+            self._fetchers,
+            self.offsets,
+            self._lock,
+            queue_of=lambda _thread, topic: self.queues[topic],
+            queues=lambda: tuple(self.queues.values()),
+            is_shutting_down=lambda: self._is_shutting_down,
+        )
+        self._is_shutting_down = False
+        self._watcher_triggered = False
+        self._watcher_wakeup = Wakeup(host)
+        self._watches_brokers = False
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the session has a connection."""
+        return self._zk.is_connected
+
+    async def start(self) -> None:
+        """Register, subscribe, and rebalance for the first time (ZK-36).
+
+        Raises: ConsumerRebalanceFailedException: then registration, watches and executor remain
+        until the shutdown (ZK-37).
+        """
+        await self._zk.exists("/")
+        if self._spec.config.auto_commit_enable:
+            self._host.spawn(self._commit_periodically(), name="kafka-consumer-scheduler")
+        await self._register()
+        self._host.spawn(self._watch(), name="watcher_executor")
+        self._zk.on_new_session = self._new_session
+        await self._zk.subscribe_child_changes(self.member.paths.ids, self._changed)
+        for topic in self._spec.topics:
+            await self._zk.subscribe_data_changes(topic_path(topic), self._changed)
+        await self.rebalancer.synced_rebalance("starting")
+        await self._watch_brokers_if_none()
+
+    async def shut_down(self, on_closed: Callable[[], None]) -> None:
+        """Stop fetchers, wake the streams, commit, close the session (ZK-59)."""
+        self._is_shutting_down = True
+        self._watcher_wakeup.set()
+        async with self._lock:
+            await self._fetchers.stop()
+            for queue in self.queues.values():
+                queue.close()
+            await self.rebalancer.close_fetchers()
+            self._zk.close(on_closed)
+
+    # -- registration and sessions ---------------------------------------------------------------
+
+    async def _register(self) -> None:
+        """Create the registration; one that exists must be this session's (ZK-36)."""
+        streams = dict.fromkeys(self._spec.topics, STREAMS_PER_TOPIC)
+        content = registration(streams, self._host.wall_us() // _MS)
+        path = self.member.paths.member(self.member.consumer_id)
+        try:
+            await self._zk.create_with_parents(path, content, ephemeral=True)
+        except KeeperException as error:
+            if error.code is not KeeperError.NodeExists:
+                raise
+            stat = (await self._zk.read(path)).stat
+            if stat is None or stat.ephemeral_owner != self._zk.session_id:
+                raise
+
+    async def _new_session(self) -> None:
+        """Forget what was owned, register again, rebalance (ZK-55)."""
+        self._host.log(
+            "ZK expired; release old broker parition ownership; re-register consumer "
+            f"{self.member.consumer_id}"
+        )
+        self.rebalancer.reset_state()
+        await self._register()
+        await self.rebalancer.synced_rebalance("new session")
+        await self._watch_brokers_if_none()
+
+    # -- listeners and the watcher's thread ------------------------------------------------------
+
+    async def _changed(self, _path: str) -> None:
+        """Have the executor rebalance: changes meanwhile fall into one more (ZK-30)."""
+        self._watcher_triggered = True
+        self._watcher_wakeup.set()
+
+    async def _watch(self) -> None:
+        while not self._is_shutting_down:
+            if not self._watcher_triggered:
+                await self._watcher_wakeup.wait(None)
+                continue
+            # Cleared before the rebalance begins: what that one sees already costs another.
+            self._watcher_triggered = False
+            try:
+                await self.rebalancer.synced_rebalance("running")
+                await self._watch_brokers_if_none()
+            except (ConsumerRebalanceFailedException, KeeperException) as error:
+                self._host.log(f"error during syncedRebalance: {error}")
+
+    async def _watch_brokers_if_none(self) -> None:
+        """Watch the brokers only after a rebalance that has found none (ZK-40)."""
+        if self.rebalancer.finds_no_broker and not self._watches_brokers:
+            self._watches_brokers = True
+            await self._zk.subscribe_child_changes(BROKER_IDS, self._changed)
+
+    # -- periodic commits ------------------------------------------------------------------------
+
+    async def _commit_periodically(self) -> None:
+        config = self._spec.config
+        while not self._is_shutting_down:
+            await self._host.sleep(config.auto_commit_interval_ms * _MS)
+            if self._is_shutting_down:
+                return
+            try:
+                await self.rebalancer.commit(retries=config.offsets_commit_max_retries)
+            except (KeeperException, ListenerFailed) as error:
+                self._host.log(f"exception during autoCommit: {error}")

@@ -1,0 +1,79 @@
+"""One consumer on ZooKeeper: who it is, what it is set to, and the reads that several parts make.
+
+Owns the consumer id and the rows about it. Source: Kafka 1.1 `ZookeeperConsumerConnector`.
+"""
+
+from cluster.client.zookeeper_consumer.paths import GroupPaths
+from cluster.host.host import Host
+from cluster.spec import ZooKeeperConsumerSpec
+from cluster.zookeeper.bootstrap import BROKER_IDS
+from cluster.zookeeper.zk_client import ZkClient
+from protocol.causes import PositionCause
+from protocol.ids import BrokerId, TopicPartition
+from protocol.trace import TraceEvent, TraceKind
+
+_MEMBER_INDEX = "{index}"
+_UUID_BITS = 32
+
+
+class ZooKeeperMember:
+    """One consumer of a group, for one life of its connector."""
+
+    def __init__(self, host: Host, spec: ZooKeeperConsumerSpec, zk: ZkClient) -> None:
+        self.host = host
+        self.spec = spec
+        self.config = spec.config
+        self.zk = zk
+        self.paths = GroupPaths(spec.group_id)
+        self.consumer_id = _consumer_id(host, spec)
+
+    async def read_brokers(self) -> list[BrokerId]:
+        """Return the registered brokers: one getChildren, and one getData for each."""
+        names = await self.zk.children(BROKER_IDS)
+        for name in names:
+            await self.zk.read(f"{BROKER_IDS}/{name}")
+        return [BrokerId(int(name)) for name in names]
+
+    def trace(
+        self,
+        kind: TraceKind,
+        detail: dict[str, object] | None = None,
+        *,
+        partition: TopicPartition | None = None,
+        offset: int | None = None,
+        cause_text: str | None = None,
+    ) -> None:
+        """Record a trace row about this consumer."""
+        self.host.trace(
+            TraceEvent(
+                kind=kind,
+                group=self.spec.group_id,
+                member=self.consumer_id,
+                partition=None if partition is None else str(partition),
+                offset=offset,
+                detail=detail,
+                cause_text=cause_text,
+            )
+        )
+
+    def trace_position(self, partition: TopicPartition, offset: int, cause: PositionCause) -> None:
+        """Record that this consumer takes a position."""
+        self.host.trace(
+            TraceEvent(
+                kind=TraceKind.POSITION_RESET,
+                group=self.spec.group_id,
+                member=self.consumer_id,
+                partition=str(partition),
+                offset=offset,
+                cause=cause,
+            )
+        )
+
+
+def _consumer_id(host: Host, spec: ZooKeeperConsumerSpec) -> str:
+    """Return `[group]_[host]-[ms time]-[8 hex digits]`, or what `consumer.id` says (ZK-25)."""
+    fixed = spec.config.consumer_id
+    if fixed is not None:
+        return f"{spec.group_id}_{fixed.replace(_MEMBER_INDEX, str(spec.index))}"
+    random_part = f"{host.rng.getrandbits(_UUID_BITS):08x}"
+    return f"{spec.group_id}_{host.name}-{host.wall_us() // 1_000}-{random_part}"

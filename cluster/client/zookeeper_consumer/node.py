@@ -1,0 +1,116 @@
+"""The node of a consumer on ZooKeeper: its connector, and an application with a stream per topic.
+
+The application processes what its streams hand out; it commits nothing itself. If the start fails,
+it closes the connector and starts another one (what the programs of the measurements did).
+"""
+
+from collections.abc import Callable
+
+from cluster.client.zookeeper_consumer.connector import ZooKeeperConsumerConnector
+from cluster.client.zookeeper_consumer.rebalance import ConsumerRebalanceFailedException
+from cluster.client.zookeeper_consumer.streams import Chunk, ChunkQueue
+from cluster.host.host import Host
+from cluster.runtime import ClusterStatus, MemberStatus
+from cluster.spec import ClusterSpec, ZooKeeperConsumerSpec
+from protocol.ids import NO_GENERATION
+from protocol.trace import TraceKind
+
+STABLE = "STABLE"
+REBALANCING = "REBALANCING"
+_MS = 1_000
+
+
+class ZooKeeperConsumerNode:
+    """One member of a group on ZooKeeper."""
+
+    def __init__(self, host: Host, cluster: ClusterSpec, spec: ZooKeeperConsumerSpec) -> None:
+        self._host = host
+        self._spec = spec
+        self._servers = tuple(server.name for server in cluster.zookeepers)
+        self._connector: ZooKeeperConsumerConnector | None = None
+        """None between two connectors."""
+        self._is_stopping = False
+        self._records_consumed = 0
+        self._commits_before = 0
+        """Commits of earlier connectors."""
+
+    def start(self) -> None:
+        """Begin to consume."""
+        self._host.spawn(self._run(), name="application")
+
+    def shut_down(self, on_done: Callable[[], None]) -> None:
+        """Shut the connector down: it commits and closes its session; then `on_done`."""
+        self._is_stopping = True
+        if self._connector is None:
+            on_done()
+        else:
+            self._host.spawn(self._connector.shut_down(on_done), name="shutdown")
+
+    def report(self, status: ClusterStatus) -> None:
+        """Write this member, as it sees itself, into `status`."""
+        connector = self._connector
+        if connector is None:
+            return
+        rebalancer = connector.rebalancer
+        status.members[self._host.name] = MemberStatus(
+            group_id=self._spec.group_id,
+            member_id=connector.member.consumer_id,
+            generation=NO_GENERATION,
+            state=STABLE if rebalancer.is_settled and connector.is_connected else REBALANCING,
+            coordinator=None,
+            assigned=rebalancer.reading,
+            records_consumed=self._records_consumed,
+            commits_acknowledged=self._commits_before + connector.offsets.acknowledged,
+        )
+
+    async def _run(self) -> None:
+        while not self._is_stopping:
+            connector = self._connector = ZooKeeperConsumerConnector(
+                self._host, self._spec, self._servers
+            )
+            for topic, queue in connector.queues.items():
+                self._host.spawn(self._process(connector, queue), name=f"stream-{topic}")
+            try:
+                await connector.start()
+            except ConsumerRebalanceFailedException as error:
+                self._host.log(f"createMessageStreams: {error}")
+                if self._is_stopping:
+                    return
+                await self._close(connector)
+                await self._host.sleep(self._spec.restart_ms * _MS)
+            else:
+                return
+
+    async def _close(self, connector: ZooKeeperConsumerConnector) -> None:
+        closed = self._host.create_future()
+        await connector.shut_down(lambda: closed.set_result(None))
+        await closed
+        self._commits_before += connector.offsets.acknowledged
+        self._connector = None
+
+    async def _process(self, connector: ZooKeeperConsumerConnector, queue: ChunkQueue) -> None:
+        """Process what one stream hands out, until the connector is shut down."""
+        while (chunk := await queue.take()) is not None:
+            if self._spec.process_us == 0:
+                chunk.info.consumed_offset = chunk.last + 1
+                self._processed(connector, chunk, chunk.first, chunk.last)
+                continue
+            for offset in range(chunk.first, chunk.last + 1):
+                if queue.current is not chunk:
+                    break  # the rest of the chunk was cleared by a rebalance
+                # Before the record is processed: a commit may cover one still in hand (ZK-35).
+                chunk.info.consumed_offset = offset + 1
+                await self._host.sleep(self._spec.process_us)
+                self._processed(connector, chunk, offset, offset)
+
+    def _processed(
+        self, connector: ZooKeeperConsumerConnector, chunk: Chunk, first: int, last: int
+    ) -> None:
+        count = last - first + 1
+        self._records_consumed += count
+        detail: dict[str, object] = {"count": count, "last": last}
+        if self._spec.process_us:
+            detail["work_us"] = self._spec.process_us * count
+        connector.member.trace(
+            TraceKind.RECORDS_CONSUMED, detail, partition=chunk.info.partition, offset=first
+        )

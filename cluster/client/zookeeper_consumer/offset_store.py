@@ -1,0 +1,99 @@
+"""Where a consumer's offsets are stored: in ZooKeeper, in Kafka, or in both.
+
+Owns the last value written or read for each partition, so that an idle one costs nothing (ZK-61).
+Nothing asks who owns a partition: the last writer wins, whoever it is (ZK-60, ZK-63).
+Source: Kafka 1.1 `ZookeeperConsumerConnector.commitOffsets`, `fetchOffsets`.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from cluster.client.zookeeper_consumer.member import ZooKeeperMember
+from cluster.client.zookeeper_consumer.mutex import Mutex
+from cluster.client.zookeeper_consumer.offset_manager import OffsetManagerChannel
+from cluster.client.zookeeper_consumer.streams import INVALID_OFFSET
+from cluster.zookeeper.client import KeeperException
+from protocol.causes import PositionCause
+from protocol.ids import TopicPartition
+from protocol.messages.zookeeper import KeeperError
+from protocol.trace import TraceKind
+
+
+class OffsetStore:
+    """Commits and fetches of one connector; commits exclude each other."""
+
+    def __init__(
+        self, member: ZooKeeperMember, offset_manager: OffsetManagerChannel | None
+    ) -> None:
+        """Store in ZooKeeper, or through `offset_manager` in Kafka."""
+        self.acknowledged = 0
+        """Commits that were stored, counted by partition."""
+        self._member = member
+        self._offset_manager = offset_manager
+        self._lock = Mutex(member.host)
+        self._checkpointed: dict[TopicPartition, int] = {}
+
+    async def commit(self, offsets: Mapping[TopicPartition, int], *, retries: int) -> None:
+        """Store `offsets`, a snapshot: by the time it is stored, others may own them (ZK-66)."""
+        if not offsets:
+            return
+        async with self._lock:
+            if self._offset_manager is None:
+                for partition, offset in offsets.items():
+                    await self._write(partition, offset)
+                return
+            for _ in range(1 + retries):
+                stored = await self._offset_manager.commit(offsets)
+                for partition in stored:
+                    self._committed(partition, offsets[partition], "kafka")
+                    if self._member.config.commits_to_both:
+                        await self._write(partition, offsets[partition])
+                if len(stored) == len(offsets):
+                    return
+                await self._member.host.sleep(
+                    self._member.config.offsets_channel_backoff_ms * 1_000
+                )
+
+    async def fetch(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the stored offsets, INVALID_OFFSET where there is none."""
+        offsets: dict[TopicPartition, int] = {}
+        if self._offset_manager is not None:
+            offsets = await self._offset_manager.fetch(partitions)
+        if self._offset_manager is None or self._member.config.commits_to_both:
+            for partition in partitions:
+                stored = await self._read(partition)
+                # The larger one of both: it hides a rewind of one store (ZK-64).
+                offsets[partition] = max(stored, offsets.get(partition, INVALID_OFFSET))
+        for partition, offset in offsets.items():
+            if offset != INVALID_OFFSET:
+                self._member.trace_position(partition, offset, PositionCause.COMMITTED)
+        return offsets
+
+    async def _write(self, partition: TopicPartition, offset: int) -> None:
+        if self._checkpointed.get(partition) == offset:
+            return
+        try:
+            await self._member.zk.write(self._member.paths.offset(partition), str(offset))
+        except KeeperException as error:
+            self._member.host.log(f"commit of {partition} failed: {error}")
+            return
+        self._checkpointed[partition] = offset
+        self._committed(partition, offset, "zookeeper")
+
+    async def _read(self, partition: TopicPartition) -> int:
+        try:
+            answer = await self._member.zk.read(self._member.paths.offset(partition))
+        except KeeperException as error:
+            if error.code is not KeeperError.NoNode:
+                raise
+            return INVALID_OFFSET
+        self._checkpointed[partition] = int(answer.data)
+        return int(answer.data)
+
+    def _committed(self, partition: TopicPartition, offset: int, store: str) -> None:
+        self.acknowledged += 1
+        self._member.trace(
+            TraceKind.ZOOKEEPER_OFFSET_COMMITTED,
+            {"store": store},
+            partition=partition,
+            offset=offset,
+        )

@@ -1,0 +1,243 @@
+"""The rebalance of one consumer: attempts, each a sequence of single ZooKeeper operations.
+
+Owns the registry (what the consumer believes to own) and the steps R0 to R11 of an attempt:
+release before anything is known, read the view, compute, read offsets, claim, take back what was
+claimed after a conflict. Nothing makes it atomic: races arise between any two operations.
+Source: Kafka 1.1 `ZookeeperConsumerConnector.ZKRebalancerListener`; ZK-38 to ZK-50.
+"""
+
+from collections.abc import Callable
+from zlib import crc32
+
+from cluster.client.zookeeper_consumer.assignment import GroupView, assign
+from cluster.client.zookeeper_consumer.fetchers import FetcherManager
+from cluster.client.zookeeper_consumer.member import ZooKeeperMember
+from cluster.client.zookeeper_consumer.mutex import Mutex
+from cluster.client.zookeeper_consumer.offset_store import OffsetStore
+from cluster.client.zookeeper_consumer.paths import partitions_in_znode, streams_of, topic_path
+from cluster.client.zookeeper_consumer.streams import ChunkQueue, PartitionTopicInfo
+from cluster.zookeeper.client import KeeperException
+from cluster.zookeeper.zk_client import ListenerFailed
+from protocol.ids import TopicPartition
+from protocol.messages.zookeeper import KeeperError
+from protocol.trace import TraceKind
+
+_MS = 1_000
+
+
+class ConsumerRebalanceFailedException(ListenerFailed):
+    """No attempt of a rebalance succeeded (ZK-38)."""
+
+
+class Rebalancer:
+    """What a consumer owns, and how it comes to own it.
+
+    `queue_of` gives the queue of a thread and a topic, `queues` every one; no attempt begins once
+    `is_shutting_down`.
+    """
+
+    def __init__(
+        self,
+        member: ZooKeeperMember,
+        fetchers: FetcherManager,
+        offsets: OffsetStore,
+        lock: Mutex,
+        *,
+        queue_of: Callable[[str, str], ChunkQueue],
+        queues: Callable[[], tuple[ChunkQueue, ...]],
+        is_shutting_down: Callable[[], bool],
+    ) -> None:
+        self.registry: dict[TopicPartition, PartitionTopicInfo] = {}
+        """What the consumer believes to own (ZK-33)."""
+        self.is_settled = False
+        """Whether the last attempt has succeeded."""
+        self.finds_no_broker = False
+        """Whether the last attempt has found no broker."""
+        self._member = member
+        self._fetchers = fetchers
+        self._offsets = offsets
+        self._lock = lock
+        self._queue_of = queue_of
+        self._queues = queues
+        self._is_shutting_down = is_shutting_down
+        self._reading: tuple[TopicPartition, ...] = ()
+        """Partitions that are fetched, whatever the registry says."""
+        self._conflicts = 0
+
+    @property
+    def reading(self) -> tuple[TopicPartition, ...]:
+        """Partitions that are fetched and processed."""
+        return self._reading
+
+    def reset_state(self) -> None:
+        """Forget what is owned, after an expiry; fetchers go on (ZK-55)."""
+        self.registry = {}
+
+    async def synced_rebalance(self, during: str) -> None:
+        """Try to own this consumer's share, `rebalance.max.retries` times.
+
+        Raises: ConsumerRebalanceFailedException. `during` says who will hear of it, for the trace.
+        """
+        config = self._member.config
+        async with self._lock:
+            for attempt in range(config.rebalance_max_retries):
+                if self._is_shutting_down():
+                    return
+                if await self._attempt(attempt):
+                    return
+                # Normally nothing is left to stop: the attempt has done so (section 6).
+                await self.close_fetchers()
+                await self._member.host.sleep(config.backoff_ms * _MS)
+        self._member.trace(
+            TraceKind.ZOOKEEPER_GAVE_UP,
+            {"attempts": config.rebalance_max_retries, "during": during},
+        )
+        raise ConsumerRebalanceFailedException(
+            f"{self._member.consumer_id} can't rebalance after {config.rebalance_max_retries} "
+            "retries"
+        )
+
+    async def close_fetchers(self) -> None:
+        """Stop fetchers, clear the queues, commit what was consumed (R3)."""
+        await self._fetchers.stop()
+        for queue in self._queues():
+            queue.clear()
+        if self._reading:
+            # After an expiry the registry is empty: then they were lost long before.
+            lost = not self.registry
+            kind = TraceKind.PARTITIONS_LOST if lost else TraceKind.PARTITIONS_REVOKED
+            self._member.trace(kind, {"partitions": [str(each) for each in self._reading]})
+            self._reading = ()
+        if self._member.config.auto_commit_enable:
+            await self.commit(retries=0)
+
+    async def commit(self, *, retries: int) -> None:
+        """Commit the consumed offsets of the registry, as they are now."""
+        consumed = {
+            partition: info.consumed_offset
+            for partition, info in self.registry.items()
+            if info.consumed_offset >= 0
+        }
+        await self._offsets.commit(consumed, retries=retries)
+
+    async def _attempt(self, attempt: int) -> bool:
+        """Make one attempt; an exception is logged, and is a failure."""
+        member = self._member
+        member.trace(TraceKind.ZOOKEEPER_ATTEMPT_STARTED, {"attempt": attempt})
+        self._conflicts = 0
+        self.is_settled = False
+        failure: str | None = None
+        try:
+            await member.read_brokers()  # R0
+            done = await self._rebalance()
+        except KeeperException as error:
+            member.host.log(f"exception during rebalance: {error}")
+            failure = str(error)
+            done = False
+        self.is_settled = done
+        member.trace(
+            TraceKind.ZOOKEEPER_ATTEMPT_ENDED,
+            {"attempt": attempt, "done": done, "conflicts": self._conflicts},
+            cause_text=failure,
+        )
+        return done
+
+    async def _rebalance(self) -> bool:
+        member = self._member
+        await member.zk.read(member.paths.member(member.consumer_id))  # R1
+        self.finds_no_broker = not await member.read_brokers()  # R2
+        if self.finds_no_broker:
+            return True
+        await self.close_fetchers()  # R3
+        await self._release()  # R5
+        view = await self._read_view()  # R6
+        assigned = assign(member.config.partition_assignment_strategy, view, member.consumer_id)
+        member.trace(
+            TraceKind.ZOOKEEPER_VIEW,
+            {
+                "members": sorted(view.streams),
+                "partitions": [str(partition) for partition in assigned],
+            },
+        )
+        offsets = await self._offsets.fetch(tuple(assigned))  # R8
+        if self._is_shutting_down():
+            return False
+        if not await self._claim(assigned):  # R9, R10
+            return False
+        self.registry = {
+            partition: PartitionTopicInfo(
+                partition,
+                self._queue_of(thread, partition.topic),
+                consumed_offset=offsets[partition],
+                fetched_offset=offsets[partition],
+            )
+            for partition, thread in assigned.items()
+        }
+        self._reading = tuple(self.registry)
+        member.trace(
+            TraceKind.PARTITIONS_ASSIGNED,
+            {"partitions": [str(partition) for partition in self._reading]},
+        )
+        self._fetchers.start(tuple(self.registry.values()))  # R11
+        return True
+
+    async def _release(self) -> None:
+        """Delete each owner node of the registry, whoever has it by now (ZK-08, ZK-74)."""
+        for partition in tuple(self.registry):
+            await self._member.zk.delete(self._member.paths.owner(partition))
+        self.registry = {}
+
+    async def _read_view(self) -> GroupView:
+        """Read registrations and topics, one read after the other: no snapshot (ZK-42)."""
+        member = self._member
+        zk, paths = member.zk, member.paths
+        await zk.read(paths.member(member.consumer_id))
+        streams: dict[str, dict[str, int]] = {}
+        for consumer_id in await zk.children(paths.ids):
+            streams[consumer_id] = streams_of((await zk.read(paths.member(consumer_id))).data)
+        topics = sorted({topic for each in streams.values() for topic in each})
+        partitions = {
+            topic: partitions_in_znode(topic, (await zk.read(topic_path(topic))).data)
+            for topic in topics
+        }
+        await zk.children(paths.ids)
+        return GroupView(streams=streams, partitions=partitions)
+
+    async def _claim(self, assigned: dict[TopicPartition, str]) -> bool:
+        """Create the owner node of every partition; after a conflict delete those created."""
+        zk, paths = self._member.zk, self._member.paths
+        created: list[TopicPartition] = []
+        for partition in sorted(assigned, key=self._claim_order):
+            thread = assigned[partition]
+            path = paths.owner(partition)
+            try:
+                await zk.create_with_parents(path, thread, ephemeral=True)
+            except KeeperException as error:
+                if error.code is not KeeperError.NodeExists:
+                    raise
+                owner = await self._owner(path)
+                if owner != thread:
+                    self._conflicts += 1
+                    self._member.trace(
+                        TraceKind.ZOOKEEPER_CLAIM_CONFLICT, {"owner": owner}, partition=partition
+                    )
+                    continue
+            created.append(partition)
+        if not self._conflicts:
+            return True
+        for partition in created:
+            await zk.delete(paths.owner(partition))
+        return False
+
+    async def _owner(self, path: str) -> str | None:
+        """Return the thread id in an owner node; equal content counts as this one's (ZK-46)."""
+        try:
+            return (await self._member.zk.read(path)).data
+        except KeeperException as error:
+            if error.code is not KeeperError.NoNode:
+                raise
+            return None
+
+    def _claim_order(self, partition: TopicPartition) -> int:
+        """Order of a hash map: not that of the numbers, and another in each consumer (ZK-48)."""
+        return crc32(f"{self._member.consumer_id} {partition}".encode())

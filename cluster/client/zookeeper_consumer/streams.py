@@ -1,0 +1,107 @@
+"""Queues between fetchers and streams, and the iterator of a stream.
+
+Owns what was fetched and not yet processed (ZK-34), and the two offsets of a partition. The
+consumed offset moves before the application has the record in hand (ZK-35).
+Source: Kafka 1.1 `PartitionTopicInfo`, `FetchedDataChunk`, `ConsumerIterator`.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+
+from cluster.client.net.futures import Wakeup
+from cluster.host.host import Host
+from protocol.ids import TopicPartition
+
+INVALID_OFFSET = -1
+"""No offset is stored: `auto.offset.reset` decides. Source: PartitionTopicInfo.InvalidOffset."""
+
+
+@dataclass(slots=True, eq=False)
+class PartitionTopicInfo:
+    """A partition that this consumer believes to own (ZK-33)."""
+
+    partition: TopicPartition
+    queue: "ChunkQueue"
+    consumed_offset: int
+    fetched_offset: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chunk:
+    """Fetched records `first .. last` of one partition."""
+
+    info: PartitionTopicInfo
+    first: int
+    last: int
+
+
+class ChunkQueue:
+    """Chunks of one stream, in the order in which they were fetched.
+
+    Invariant: no more than `capacity` chunks wait.
+    """
+
+    def __init__(self, host: Host, capacity: int) -> None:
+        self._capacity = capacity
+        self._chunks: deque[Chunk] = deque()
+        self._is_closed = False
+        self._filled = Wakeup(host)
+        self._emptied: list[Wakeup] = []
+        self._host = host
+        self.current: Chunk | None = None
+        """Chunk that the stream works on; None if there is none, or if it was cleared."""
+
+    async def put(self, chunk: Chunk, interrupt: "Interrupt") -> bool:
+        """Wait for room and add a chunk; False if the fetcher was interrupted meanwhile."""
+        while len(self._chunks) >= self._capacity and not interrupt.is_set:
+            wakeup = Wakeup(self._host)
+            self._emptied.append(wakeup)
+            interrupt.wakes = wakeup
+            await wakeup.wait(None)
+        if interrupt.is_set:
+            return False
+        self._chunks.append(chunk)
+        self._filled.set()
+        return True
+
+    async def take(self) -> Chunk | None:
+        """Wait for a chunk; None once the connector is shut down."""
+        while not self._chunks and not self._is_closed:
+            await self._filled.wait(None)
+        if self._is_closed:
+            return None
+        chunk = self.current = self._chunks.popleft()
+        self._wake_fetchers()
+        return chunk
+
+    def clear(self) -> None:
+        """Drop what waits, and the rest of the chunk in hand."""
+        self._chunks.clear()
+        self.current = None
+        self._wake_fetchers()
+
+    def close(self) -> None:
+        """End the stream: the connector is shut down."""
+        self._is_closed = True
+        self.clear()
+        self._filled.set()
+
+    def _wake_fetchers(self) -> None:
+        emptied, self._emptied = self._emptied, []
+        for wakeup in emptied:
+            wakeup.set()
+
+
+class Interrupt:
+    """Ends the waits of one thread: Java's `interrupt`."""
+
+    def __init__(self) -> None:
+        self.is_set = False
+        self.wakes: Wakeup | None = None
+        """What the thread waits for; None while it does not wait."""
+
+    def set(self) -> None:
+        """Interrupt the thread."""
+        self.is_set = True
+        if self.wakes is not None:
+            self.wakes.set()

@@ -1,0 +1,100 @@
+"""Groups that live on ZooKeeper: what the file may say of them, and what is built."""
+
+import msgspec
+import pytest
+
+from chaos.experiment.rules.all_rules import errors, warnings
+from chaos.experiment.structs import Experiment, to_cluster_spec
+from tests.support.builders.experiments import experiment
+
+NEW = {"members": 2, "topics": ["orders"]}
+OLD = NEW | {"coordination": "zookeeper"}
+
+
+def with_old(**changes: object) -> Experiment:
+    """Return an experiment with a group of each kind; `changes` are of the one on ZooKeeper."""
+    return experiment(groups={"readers": NEW, "old": OLD | changes})
+
+
+def test_ensemble_is_built_only_if_a_group_asks_for_it() -> None:
+    """New nodes exist only when a group asks for zookeeper: other runs are what they were."""
+    without, both = to_cluster_spec(experiment()), to_cluster_spec(with_old())
+
+    assert without.zookeepers == ()
+    assert without.zookeeper_consumers == ()
+    assert [server.name for server in both.zookeepers] == ["zookeeper-1"]
+    assert [member.name for member in both.zookeeper_consumers] == [
+        "consumer-old-0",
+        "consumer-old-1",
+    ]
+    assert [member.group_id for member in both.consumers] == ["readers", "readers"]
+
+
+def test_settings_of_the_file_reach_servers_and_members() -> None:
+    """Kafka's and ZooKeeper's own names stand in the file."""
+    file = with_old(
+        zookeeper={"zookeeper.session.timeout.ms": 12_000, "rebalance.max.retries": 10},
+        late_members=[{"at": "5s", "members": 1}],
+        process_us=30_000,
+    )
+    file = msgspec.structs.replace(
+        file,
+        cluster=msgspec.structs.replace(
+            file.cluster,
+            zookeeper=msgspec.convert(
+                {"servers": 3, "config": {"tickTime": 1_000}}, type(file.cluster.zookeeper)
+            ),
+        ),
+    )
+
+    spec = to_cluster_spec(file)
+
+    assert len(spec.zookeepers) == 3
+    assert spec.zookeeper_config.tick_time == 1_000
+    assert [member.starts_later for member in spec.zookeeper_consumers] == [False, False, True]
+    for member in spec.zookeeper_consumers:
+        assert member.config.zookeeper_session_timeout_ms == 12_000
+        assert member.config.rebalance_max_retries == 10
+        assert member.process_us == 30_000
+
+
+@pytest.mark.parametrize(
+    ("changes", "path"),
+    [
+        ({"config": {"session.timeout.ms": 6_000}}, "groups.old.config"),
+        (
+            {"late_members": [{"at": "5s", "members": 1, "config": {"fetch.min.bytes": 2}}]},
+            "groups.old.late_members[0].config",
+        ),
+        ({"commit_interval_ms": 200}, "groups.old.commit_interval_ms"),
+        ({"zookeeper": {"consumer.id": "fixed"}}, "groups.old.zookeeper.consumer.id"),
+    ],
+)
+def test_settings_of_the_other_kind_of_group_are_refused(
+    changes: dict[str, object], path: str
+) -> None:
+    """They would mean nothing."""
+    assert list(errors(with_old())) == []
+    assert [problem.path for problem in errors(with_old(**changes))] == [path]
+
+
+def test_settings_for_zookeeper_need_the_coordination() -> None:
+    """Nobody would read them."""
+    group = NEW | {"zookeeper": {"rebalance.max.retries": 8}}
+
+    assert [each.path for each in errors(experiment(groups={"readers": group}))] == [
+        "groups.readers.zookeeper"
+    ]
+
+
+def test_members_that_give_up_before_a_session_can_end_are_warned_about() -> None:
+    """`rebalance.max.retries x rebalance.backoff.ms > zookeeper.session.timeout.ms` (ZK-50)."""
+
+    def warned(**settings: object) -> list[str]:
+        found = warnings(with_old(zookeeper=settings))
+        return [each.path for each in found if each.path.startswith("groups.old")]
+
+    assert warned() == []
+    assert warned(**{"rebalance.backoff.ms": 1_500}) == [
+        "groups.old.zookeeper.rebalance.max.retries"
+    ]

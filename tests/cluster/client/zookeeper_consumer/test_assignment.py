@@ -1,0 +1,112 @@
+"""The assignment that one consumer computes from its own view."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cluster.client.zookeeper_consumer.assignment import GroupView, assign, java_hash
+from cluster.client.zookeeper_consumer.paths import partitions_in_znode, registration, streams_of
+from protocol.ids import TopicPartition
+
+
+def view(members: dict[str, dict[str, int]], partitions: dict[str, int]) -> GroupView:
+    """Return a view with so many partitions of each topic."""
+    return GroupView(
+        streams=members,
+        partitions={
+            topic: tuple(TopicPartition(topic, number) for number in range(count))
+            for topic, count in partitions.items()
+        },
+    )
+
+
+def shares(strategy: str, of: GroupView) -> dict[str, list[str]]:
+    """Return what each member computes for itself."""
+    return {
+        member: [str(partition) for partition in assign(strategy, of, member)]
+        for member in of.streams
+    }
+
+
+def test_range_deals_consecutive_partitions_and_one_more_to_the_first_threads() -> None:
+    """Per topic: n = P div threads, the first P mod threads get one more (ZK-51)."""
+    seven = view({"a": {"t": 1}, "b": {"t": 1}, "c": {"t": 1}}, {"t": 7})
+
+    assert shares("range", seven) == {
+        "a": ["t-0", "t-1", "t-2"],
+        "b": ["t-3", "t-4"],
+        "c": ["t-5", "t-6"],
+    }
+
+
+def test_threads_are_in_the_order_of_their_text() -> None:
+    """Threads in text order of the thread id (`c10` before `c2`) (ZK-51)."""
+    two = view({"c2": {"t": 1}, "c10": {"t": 1}}, {"t": 2})
+
+    assert shares("range", two) == {"c2": ["t-1"], "c10": ["t-0"]}
+
+
+def test_round_robin_deals_by_the_java_hash_and_passes_over_who_does_not_read() -> None:
+    """Sorted by the Java hash of their text; threads that do not consume are skipped (ZK-52)."""
+    assert [java_hash(text) for text in ("hello", "polygenelubricants", "")] == [
+        99_162_322,
+        -2_147_483_648,
+        0,
+    ]
+    both = view({"a": {"t": 1}, "b": {"t": 1, "u": 1}}, {"t": 2, "u": 2})
+
+    assert shares("roundrobin", both) == {"a": ["t-0"], "b": ["t-1", "u-0", "u-1"]}
+
+
+def test_more_threads_than_partitions_leave_some_with_nothing() -> None:
+    """An assignment of nothing (C > P) is a success (ZK-47)."""
+    three = view({"a": {"t": 1}, "b": {"t": 1}, "c": {"t": 1}}, {"t": 2})
+
+    assert shares("range", three) == {"a": ["t-0"], "b": ["t-1"], "c": []}
+
+
+def test_one_more_member_moves_the_borders_of_all_ranges() -> None:
+    """Not sticky: a change of one member moves borders of all ranges (ZK-54)."""
+    names = [f"c{index}" for index in range(9)]
+    before = view({name: {"t": 1} for name in names[:8]}, {"t": 64})
+    after = view({name: {"t": 1} for name in names}, {"t": 64})
+    own_before, own_after = shares("range", before), shares("range", after)
+
+    assert sum(own_before[name] == own_after[name] for name in names[:8]) == 1  # the first one
+
+
+@given(
+    st.sampled_from(("range", "roundrobin")),
+    st.dictionaries(
+        st.text("abc", min_size=1, max_size=4),
+        st.dictionaries(st.sampled_from("tuv"), st.just(1), min_size=1),
+        min_size=1,
+        max_size=6,
+    ),
+    st.integers(1, 12),
+)
+def test_equal_views_give_every_partition_one_reader_that_reads_its_topic(
+    strategy: str, members: dict[str, dict[str, int]], partitions: int
+) -> None:
+    """Consumers that see the same agree; what splits are the views (ZK-45)."""
+    topics = {topic: partitions for each in members.values() for topic in each}
+    of = view(members, topics)
+    owners = [
+        (partition, member) for member in members for partition in assign(strategy, of, member)
+    ]
+
+    assert sorted(partition for partition, _member in owners) == sorted(
+        partition for each in of.partitions.values() for partition in each
+    )
+    assert all(partition.topic in members[member] for partition, member in owners)
+
+
+def test_registration_and_partition_map_are_read_back() -> None:
+    """`{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":"..."}` (section 2)."""
+    assert registration({"t": 1}, 1_795_353_795_563) == (
+        '{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":"1795353795563"}'
+    )
+    assert streams_of(registration({"t": 2}, 0)) == {"t": 2}
+    assert partitions_in_znode("t", '{"version":1,"partitions":{"1":[0],"0":[0]}}') == (
+        TopicPartition("t", 0),
+        TopicPartition("t", 1),
+    )

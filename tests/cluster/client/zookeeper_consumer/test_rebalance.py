@@ -1,0 +1,307 @@
+"""Rebalances of a group on ZooKeeper: counts, conflicts, and who gives up."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from cluster.links.rules import Clog, Slow
+from protocol.config import ZooKeeperConsumerConfig
+from protocol.trace import TraceKind
+from tests.support.harness.zookeeper_group import (
+    GROUP,
+    SECOND,
+    GroupLab,
+    detail_of,
+    member_name,
+)
+
+IN_STEP = ZooKeeperConsumerConfig(fetch_wait_max_ms=10)
+"""Fetchers end after their open request: with short ones the old members release in step."""
+Scenario = Callable[[GroupLab], Awaitable[None]]
+
+
+def newcomer_that_waits(members: int) -> Scenario:
+    """Return a scenario in which the last member joins and its claims are held back."""
+
+    async def scenario(lab: GroupLab) -> None:
+        newcomer = member_name(members - 1)
+        lab.joined_us = lab.runtime.now_us()
+        await lab.rule(Slow(delay_us=SECOND // 4), [newcomer], lab.servers, apis=("Create",))
+        await lab.runtime.start_node(newcomer)
+        await lab.runtime.sleep(SECOND)
+        await lab.settled(lab.names)
+        await lab.runtime.sleep(SECOND)
+
+    return scenario
+
+
+@pytest.mark.parametrize(
+    ("members", "topics", "brokers"),
+    [
+        (2, 1, 1),
+        (4, 1, 1),
+        (8, 1, 1),
+        pytest.param(32, 1, 1, marks=pytest.mark.slow),
+        (4, 2, 3),
+    ],
+)
+def test_reads_of_an_undisturbed_join_equal_the_formula(
+    members: int, topics: int, brokers: int
+) -> None:
+    """C(C + T + 3B + 9) + P reads, and 1 + T for the newcomer's own start (ZK-90).
+
+    C - 1 notifications: every consumer wakes for every change (ZK-29).
+    """
+    partitions = 64 // topics
+    lab = GroupLab(
+        members,
+        partitions,
+        late_from=members - 1,
+        topics=topics,
+        brokers=brokers,
+        config=IN_STEP,
+    ).run(newcomer_that_waits(members))
+
+    c, t, b = members, topics, brokers
+    assert [each["done"] for each in lab.attempts(lab.joined_us)] == [True] * members
+    assert lab.reads(lab.joined_us) == c * (c + t + 3 * b + 9) + partitions * topics + 1 + t
+    assert len(lab.of(TraceKind.ZOOKEEPER_WATCH_FIRED, after_us=lab.joined_us)) == members - 1
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_newcomer_of_a_small_group_conflicts_and_pays_a_back_off(seed: int) -> None:
+    """On a join a conflict is most likely for small C: the newcomer waits for no one (ZK-81).
+
+    The failed attempt adds C + T + 2B + 6 + a reads + 1 per conflict (section 13).
+    """
+
+    async def scenario(lab: GroupLab) -> None:
+        lab.joined_us = lab.runtime.now_us()
+        await lab.runtime.start_node(member_name(1))
+        await lab.runtime.sleep(SECOND)
+        await lab.settled(lab.names)
+        lab.settled_us = lab.runtime.now_us()
+        await lab.runtime.sleep(SECOND)
+
+    lab = GroupLab(2, 64, late_from=1, seed=seed).run(scenario)
+
+    failed = [each for each in lab.attempts(lab.joined_us) if not each["done"]]
+    assert failed == [{"attempt": 0, "conflicts": 32, "done": False}]
+    assert lab.reads(lab.joined_us) == 94 + 2 + (2 + 1 + 2 + 6 + 32) + 32
+    assert 2 * SECOND <= lab.settled_us - lab.joined_us <= 5 * SECOND // 2
+    # During the sleep its whole share is unowned, and it claims anew afterwards (ZK-49).
+    conflicts = lab.of(TraceKind.ZOOKEEPER_CLAIM_CONFLICT, after_us=lab.joined_us)
+    assert {row.node for row in conflicts} == {member_name(1)}
+
+
+def test_dead_member_is_noticed_by_all_others_with_one_notification_each() -> None:
+    """Nothing happens for 4 to 8 s; then all others get one notification, in one step (ZK-91)."""
+
+    async def scenario(lab: GroupLab) -> None:
+        await lab.runtime.sleep(4 * SECOND)
+        lab.joined_us = lab.runtime.now_us()
+        await lab.runtime.crash(member_name(3))
+        await lab.runtime.sleep(12 * SECOND)
+        await lab.settled(lab.names[:3])
+
+    for seed in range(3):
+        lab = GroupLab(4, 16, seed=seed).run(scenario)
+        fired = lab.of(TraceKind.ZOOKEEPER_WATCH_FIRED, after_us=lab.joined_us)
+        assert sorted(str(row.peer) for row in fired) == list(lab.names[:3])
+        assert 4 * SECOND <= fired[0].time_us - lab.joined_us <= 8 * SECOND
+        assert len({row.time_us for row in fired}) == 1
+        started = lab.of(TraceKind.ZOOKEEPER_ATTEMPT_STARTED, after_us=lab.joined_us)
+        assert min(row.time_us for row in started) > fired[0].time_us
+
+
+def test_everything_is_released_before_the_view_is_read() -> None:
+    """Everything is given up in R5 before anything is known (ZK-41)."""
+    lab = GroupLab(4, 16, late_from=3, config=IN_STEP).run(newcomer_that_waits(4))
+
+    for name in lab.names[:3]:
+        (view,) = lab.of(TraceKind.ZOOKEEPER_VIEW, after_us=lab.joined_us, node=name)
+        (revoked,) = lab.of(TraceKind.PARTITIONS_REVOKED, after_us=lab.joined_us, node=name)
+        deletes = [
+            row
+            for row in lab.of(TraceKind.REQUEST_SENT, after_us=lab.joined_us, node=name)
+            if row.api == "Delete"
+        ]
+        assert len(deletes) == len(detail_of(revoked)["partitions"]) > 4
+        assert revoked.time_us < deletes[0].time_us
+        assert deletes[-1].time_us < view.time_us
+        assert len(detail_of(view)["members"]) == 4
+
+
+def test_offsets_are_read_before_the_claim() -> None:
+    """Offsets are read (R8) before the claim (R9) (ZK-44)."""
+    lab = GroupLab(2, 8, late_from=1).run(newcomer_that_waits(2))
+
+    sent = [
+        row.api
+        for row in lab.of(TraceKind.REQUEST_SENT, after_us=lab.joined_us, node=member_name(1))
+        if row.api in ("GetData", "Create")
+    ]
+    claims = len(sent) - sent[::-1].index("Create") - 4
+    assert sent[claims : claims + 4] == ["Create"] * 4
+    assert sent[claims - 4 : claims] == ["GetData"] * 4
+
+
+def test_notifications_during_a_rebalance_fall_into_one_further_rebalance() -> None:
+    """While a rebalance runs, any number of notifications fall into one further one (ZK-30)."""
+
+    async def scenario(lab: GroupLab) -> None:
+        lab.joined_us = lab.runtime.now_us()
+        await lab.rule(Slow(delay_us=SECOND // 5), [member_name(0)], lab.servers)
+        for index in range(1, 5):
+            await lab.runtime.start_node(member_name(index))
+            await lab.runtime.sleep(SECOND)
+        await lab.heal()
+        await lab.settled(lab.names)
+
+    lab = GroupLab(5, 8, late_from=1).run(scenario)
+
+    changes = [
+        row
+        for row in lab.of(TraceKind.ZOOKEEPER_WATCH_FIRED, after_us=lab.joined_us)
+        if row.peer == member_name(0)
+    ]
+    rebalances = [
+        row
+        for row in lab.of(
+            TraceKind.ZOOKEEPER_ATTEMPT_STARTED, after_us=lab.joined_us, node=member_name(0)
+        )
+        if detail_of(row)["attempt"] == 0
+    ]
+    assert 1 < len(rebalances) < 4
+    assert len(changes) >= len(rebalances)
+
+
+def test_owner_that_does_not_let_go_makes_a_newcomer_give_up_at_its_start() -> None:
+    """The exception ends in the caller of createMessageStreams (ZK-38, ZK-37).
+
+    Patience is about 4 x (2 s + attempt) (ZK-50).
+    """
+    gave_up: list[tuple[int, dict[str, Any]]] = []
+
+    async def scenario(lab: GroupLab) -> None:
+        lab.joined_us = lab.runtime.now_us()
+        # Deletes of the owner never arrive: it goes on holding what the newcomer claims.
+        await lab.rule(Clog(), [member_name(0)], lab.servers, apis=("Delete", "SetData"))
+        await lab.runtime.start_node(member_name(1))
+        await lab.runtime.sleep(3 * SECOND)
+        for _ in range(4):  # its pings are stuck behind: a new connection keeps the session
+            await lab.runtime.sleep(2 * SECOND)
+        gave_up.extend((row.time_us, detail_of(row)) for row in lab.of(TraceKind.ZOOKEEPER_GAVE_UP))
+        await lab.heal()
+        await lab.runtime.sleep(10 * SECOND)
+        await lab.settled(lab.names)
+
+    lab = GroupLab(2, 8, late_from=1).run(scenario)
+
+    ((at_us, detail),) = gave_up
+    assert detail == {"attempts": 4, "during": "starting"}
+    assert 8 * SECOND <= at_us - lab.joined_us <= 9 * SECOND
+    # The program closed its connector, and started another one a second later.
+    started = {
+        row.member for row in lab.of(TraceKind.ZOOKEEPER_ATTEMPT_STARTED, node=member_name(1))
+    }
+    assert len(started) == 2
+
+
+def test_two_strategies_in_one_group_conflict_until_members_give_up() -> None:
+    """The strategy is a private setting: two in one group conflict for ever (ZK-53, ZK-75).
+
+    While running the exception is only logged, and the member owns nothing (ZK-38).
+    """
+
+    async def scenario(lab: GroupLab) -> None:
+        await lab.runtime.start_node(member_name(1))
+        await lab.runtime.sleep(30 * SECOND)
+
+    other = ZooKeeperConsumerConfig(partition_assignment_strategy="roundrobin")
+    lab = GroupLab(2, 8, late_from=1, configs={1: other}).run(scenario)
+
+    during = [detail_of(row)["during"] for row in lab.of(TraceKind.ZOOKEEPER_GAVE_UP)]
+    assert during.count("starting") >= 1
+    assert len(lab.of(TraceKind.ZOOKEEPER_CLAIM_CONFLICT)) > 8
+
+
+def test_claim_is_exclusive_while_the_holders_session_lives() -> None:
+    """No invariant "at most one owner znode" is ever broken by claims (ZK-45, ZK-96)."""
+
+    async def scenario(lab: GroupLab) -> None:
+        for index in (2, 3):
+            await lab.runtime.start_node(member_name(index))
+        await lab.runtime.sleep(SECOND // 2)
+        await lab.runtime.crash(member_name(0))
+        await lab.runtime.sleep(20 * SECOND)
+        await lab.settled(lab.names[1:])
+
+    lab = GroupLab(4, 16, late_from=2).run(scenario)
+
+    owners: dict[str, str] = {}
+    for _row, detail in lab.writes_of("owners"):
+        path = detail["path"]
+        if path.count("/") < 5:
+            continue  # the topic's node
+        if detail["op"] == "create":
+            owners[path] = detail["data"]
+        else:
+            del owners[path]
+    assert len(owners) <= 16
+    assert all(name.startswith(f"{GROUP}_") for name in owners.values())
+
+
+def test_shutdown_commits_and_lets_all_ephemerals_vanish_in_one_step() -> None:
+    """Stop fetchers, commit, close the session: the others are notified at once (ZK-59)."""
+
+    async def scenario(lab: GroupLab) -> None:
+        lab.joined_us = lab.runtime.now_us()
+        await lab.runtime.shut_down(member_name(1))
+        await lab.runtime.sleep(5 * SECOND)
+        await lab.settled(lab.names[:1])
+
+    lab = GroupLab(2, 8).run(scenario)
+
+    commits = lab.of(
+        TraceKind.ZOOKEEPER_OFFSET_COMMITTED, after_us=lab.joined_us, node=member_name(1)
+    )
+    fired = lab.of(TraceKind.ZOOKEEPER_WATCH_FIRED, after_us=lab.joined_us)
+    assert len(commits) == 4
+    assert [row.peer for row in fired if row.peer != member_name(1)] == [member_name(0)]
+    assert commits[-1].time_us < fired[0].time_us < lab.joined_us + SECOND // 2
+    closing = [
+        row
+        for row in lab.of(TraceKind.ZOOKEEPER_TXN_APPLIED, after_us=lab.joined_us)
+        if detail_of(row)["op"] == "closeSession"
+    ]
+    assert len(closing) == 1
+
+
+def test_member_that_vanishes_between_two_reads_fails_the_attempt_of_another() -> None:
+    """R6 is not a snapshot: a member that vanishes raises NoNode (ZK-42, ZK-72)."""
+    causes: list[str | None] = []
+    for seed in range(12):
+
+        async def scenario(lab: GroupLab, seed: int = seed) -> None:
+            await lab.rule(Slow(delay_us=SECOND // 20), [member_name(2)], lab.servers)
+            await lab.runtime.start_node(member_name(2))
+            await lab.runtime.sleep(SECOND // 2 + seed * SECOND // 20)
+            await lab.runtime.shut_down(member_name(1))
+            await lab.runtime.sleep(10 * SECOND)
+
+        lab = GroupLab(3, 4, late_from=2, seed=seed).run(scenario)
+        ended = lab.of(TraceKind.ZOOKEEPER_ATTEMPT_ENDED)
+        causes += [row.cause_text for row in ended if row.cause_text is not None]
+    assert any("NoNode" in str(cause) for cause in causes)
+
+
+def test_members_without_a_partition_are_settled() -> None:
+    """An assignment of nothing (C > P) is a success (ZK-47)."""
+
+    async def scenario(lab: GroupLab) -> None:
+        status = await lab.status()
+        assert sorted(len(each.assigned) for each in status.values()) == [0, 1, 1]
+
+    GroupLab(3, 2).run(scenario)

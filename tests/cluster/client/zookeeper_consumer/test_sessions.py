@@ -1,0 +1,275 @@
+"""Members that lose ZooKeeper, their session, or both, and where their offsets go."""
+
+import pytest
+
+from cluster.links.rules import Clog, Cut, Slow
+from protocol.config import ZooKeeperConsumerConfig
+from protocol.trace import TraceKind, TraceRow
+from tests.support.harness.zookeeper_group import (
+    SECOND,
+    GroupLab,
+    detail_of,
+    member_name,
+)
+
+IN_STEP = ZooKeeperConsumerConfig(fetch_wait_max_ms=25)
+EVERY_SECOND = ZooKeeperConsumerConfig(auto_commit_interval_ms=1_000)
+CUT_US = 20 * SECOND
+SLOW_WORK_US = 30_000
+
+
+async def cut_off(lab: GroupLab) -> None:
+    """Cut member 0 off from ZooKeeper alone for 20 s, and wait until all is well again."""
+    lab.joined_us = lab.runtime.now_us()
+    await lab.rule(Cut(), [member_name(0)], lab.servers, both_ways=True)
+    await lab.runtime.sleep(CUT_US)
+    await lab.heal()
+    lab.settled_us = lab.runtime.now_us()
+    await lab.runtime.sleep(5 * SECOND)
+    await lab.settled(lab.names)
+    await lab.runtime.sleep(5 * SECOND)
+
+
+def processed_between(lab: GroupLab, node: str, from_us: int, until_us: int) -> list[TraceRow]:
+    """Return what a node's application has processed between two moments."""
+    return [row for row in lab.processed(from_us, node) if row.time_us < until_us]
+
+
+def test_member_without_zookeeper_goes_on_processing_what_another_owns() -> None:
+    """A consumer without ZooKeeper goes on fetching and processing (ZK-58, ZK-73).
+
+    Double processing begins at the takeover and ends only with the cut plus reconnect (0 to 1 s),
+    expiry news and the new session's rebalance (ZK-92).
+    """
+    lab = GroupLab(4, 16, config=EVERY_SECOND).run(cut_off)
+
+    (expired,) = lab.of(TraceKind.ZOOKEEPER_SESSION_EXPIRED, after_us=lab.joined_us)
+    assert 4 * SECOND <= expired.time_us - lab.joined_us <= 8 * SECOND
+    own = {
+        str(row.partition)
+        for row in processed_between(lab, member_name(0), lab.joined_us, expired.time_us)
+    }
+    others = [
+        row
+        for row in lab.processed(expired.time_us)
+        if row.node != member_name(0) and row.partition in own
+    ]
+    taken_us = others[0].time_us
+    assert taken_us - expired.time_us < SECOND // 2
+    meanwhile = processed_between(lab, member_name(0), taken_us, lab.settled_us)
+    assert {str(row.partition) for row in meanwhile} == own
+    assert meanwhile[-1].time_us > lab.settled_us - SECOND
+    (lost,) = lab.of(TraceKind.PARTITIONS_LOST, after_us=lab.joined_us, node=member_name(0))
+    assert lab.settled_us <= lost.time_us <= lab.settled_us + 3 * SECOND // 2
+
+
+def test_returning_member_drops_what_it_has_consumed_and_registers_again() -> None:
+    """The registry is emptied, fetchers are not stopped, nothing is committed (ZK-55).
+
+    Then the queued "everything changed" events cause one or two more rebalances (ZK-57).
+    """
+    never = ZooKeeperConsumerConfig(auto_commit_interval_ms=600_000)
+    lab = GroupLab(4, 16, config=never).run(cut_off)
+
+    (lost,) = lab.of(TraceKind.PARTITIONS_LOST, after_us=lab.joined_us)
+    own_commits = [
+        row
+        for row in lab.of(
+            TraceKind.ZOOKEEPER_OFFSET_COMMITTED, after_us=lab.joined_us, node=member_name(0)
+        )
+        if row.time_us <= lost.time_us
+    ]
+    assert own_commits == []
+    first_tries = [
+        row
+        for row in lab.of(
+            TraceKind.ZOOKEEPER_ATTEMPT_STARTED, after_us=lab.settled_us, node=member_name(0)
+        )
+        if detail_of(row)["attempt"] == 0
+    ]
+    assert 2 <= len(first_tries) <= 3
+    states = [
+        detail_of(row)["state"]
+        for row in lab.of(
+            TraceKind.ZOOKEEPER_CLIENT_STATE, after_us=lab.joined_us, node=member_name(0)
+        )
+    ]
+    assert states == ["Disconnected", "Expired", "SyncConnected"]
+
+
+def test_commit_of_the_old_session_sets_the_position_back_in_the_new_one() -> None:
+    """A commit begun before or during the cut is carried out in the new session (ZK-66)."""
+    rewinds = 0
+    for seed in range(2):
+        lab = GroupLab(4, 16, config=EVERY_SECOND, process_us=SLOW_WORK_US, seed=seed).run(cut_off)
+        stored: dict[str, int] = {}
+        for row, detail in lab.writes_of("offsets"):
+            path = detail["path"]
+            if not detail.get("data", "").isdecimal():
+                continue
+            offset = int(detail["data"])
+            rewinds += row.time_us >= lab.settled_us and offset < stored.get(path, 0)
+            stored[path] = offset
+    assert rewinds > 0
+
+
+def test_release_that_goes_on_in_the_next_session_deletes_owners_of_the_living() -> None:
+    """A `delete` of R5 removes another's claim (ZK-74)."""
+
+    async def scenario(lab: GroupLab) -> None:
+        slow = member_name(0)
+        lab.joined_us = lab.runtime.now_us()
+        await lab.rule(Slow(delay_us=SECOND // 8), lab.servers, [slow])
+        await lab.runtime.start_node(member_name(3))
+        while not lab.requests(lab.joined_us, slow)["Delete"]:
+            await lab.runtime.sleep(SECOND // 10)
+        await lab.rule(Cut(), [slow], lab.servers, both_ways=True)
+        await lab.runtime.sleep(14 * SECOND)
+        await lab.heal()
+        lab.settled_us = lab.runtime.now_us()
+        await lab.runtime.sleep(20 * SECOND)
+
+    lab = GroupLab(4, 32, late_from=3, config=EVERY_SECOND).run(scenario)
+
+    owners: dict[str, tuple[str, str]] = {}
+    deleted_of_others = 0
+    for row, detail in lab.writes_of("owners"):
+        path = detail["path"]
+        if detail["op"] == "create":
+            owners[path] = (detail["session"], detail["data"])
+        elif path in owners:
+            session, _thread = owners.pop(path)
+            deleted_of_others += row.time_us > lab.settled_us and session != detail["session"]
+    assert deleted_of_others > 0
+
+
+def test_kafka_storage_takes_the_commits_of_a_zombie_during_the_whole_cut() -> None:
+    """A broker accepts generation -1 from anyone: also no fencing (ZK-63, ZK-66)."""
+    config = ZooKeeperConsumerConfig(
+        auto_commit_interval_ms=1_000, offsets_storage="kafka", dual_commit_enabled=False
+    )
+    lab = GroupLab(4, 16, config=config, process_us=SLOW_WORK_US).run(cut_off)
+
+    (expired,) = lab.of(TraceKind.ZOOKEEPER_SESSION_EXPIRED, after_us=lab.joined_us)
+    zombie = [
+        row
+        for row in lab.of(
+            TraceKind.ZOOKEEPER_OFFSET_COMMITTED,
+            after_us=expired.time_us + SECOND,
+            node=member_name(0),
+        )
+        if row.time_us < lab.settled_us
+    ]
+    assert len(zombie) > 8
+    assert {detail_of(row)["store"] for row in zombie} == {"kafka"}
+    assert lab.writes_of("offsets") == []
+
+
+def test_dual_commit_stores_in_both_and_fetches_the_maximum() -> None:
+    """Kafka first, then the znode; fetching takes the maximum of both (ZK-64)."""
+
+    async def scenario(lab: GroupLab) -> None:
+        await lab.runtime.sleep(5 * SECOND)
+        await lab.runtime.start_node(member_name(1))
+        await lab.runtime.sleep(5 * SECOND)
+
+    config = ZooKeeperConsumerConfig(auto_commit_interval_ms=1_000, offsets_storage="kafka")
+    lab = GroupLab(2, 4, late_from=1, config=config).run(scenario)
+
+    stores = [
+        (row.partition, row.offset, detail_of(row)["store"])
+        for row in lab.of(TraceKind.ZOOKEEPER_OFFSET_COMMITTED)
+    ]
+    for partition, offset, store in stores:
+        if store == "zookeeper":
+            assert (partition, offset, "kafka") in stores
+    assert {store for _partition, _offset, store in stores} == {"kafka", "zookeeper"}
+    positions = [
+        row.offset
+        for row in lab.of(TraceKind.POSITION_RESET, node=member_name(1))
+        if row.cause == "committed"
+    ]
+    assert len(positions) >= 2
+    assert min(each for each in positions if each is not None) > 0
+
+
+def test_idle_partition_is_not_committed_again() -> None:
+    """Each consumer remembers the last value it wrote or read, and skips equal ones (ZK-61)."""
+
+    async def scenario(lab: GroupLab) -> None:
+        await lab.runtime.sleep(10 * SECOND)
+
+    lab = GroupLab(2, 4, config=EVERY_SECOND, records_per_second=0.5).run(scenario)
+
+    written = [(row.partition, row.offset) for row in lab.of(TraceKind.ZOOKEEPER_OFFSET_COMMITTED)]
+    assert len(written) == len(set(written))
+
+
+def test_rebalance_commits_nothing_without_auto_commit() -> None:
+    """With `auto.commit.enable=false` R3 does not commit (ZK-62)."""
+
+    async def scenario(lab: GroupLab) -> None:
+        await lab.runtime.start_node(member_name(1))
+        await lab.runtime.sleep(5 * SECOND)
+        await lab.settled(lab.names)
+
+    config = ZooKeeperConsumerConfig(auto_commit_enable=False)
+    lab = GroupLab(2, 4, late_from=1, config=config).run(scenario)
+
+    assert lab.of(TraceKind.ZOOKEEPER_OFFSET_COMMITTED) == []
+
+
+@pytest.mark.parametrize("lag_us", [0, 2 * SECOND // 5])
+def test_follower_that_lags_parts_the_views_for_as_long_as_it_lags(lag_us: int) -> None:
+    """A join gives two different member lists; after the lag all agree again (ZK-71, ZK-95)."""
+
+    async def scenario(lab: GroupLab) -> None:
+        status = (await lab.runtime.status()).zookeepers
+        leader = next(name for name, each in status.items() if each.state == "LEADING")
+        followers = [name for name in lab.servers if name != leader]
+        if lag_us:
+            await lab.rule(Slow(delay_us=lag_us), [leader], followers)
+        lab.joined_us = lab.runtime.now_us()
+        await lab.runtime.start_node(member_name(5))
+        await lab.runtime.sleep(20 * SECOND)
+
+    parted_us = []
+    for seed in range(2):
+        lab = GroupLab(6, 16, late_from=5, servers=3, seed=seed, config=IN_STEP).run(scenario)
+        first_with_six: dict[str, int] = {}
+        for row in lab.of(TraceKind.ZOOKEEPER_VIEW, after_us=lab.joined_us):
+            if len(detail_of(row)["members"]) == 6:
+                first_with_six.setdefault(row.node, row.time_us)
+        assert sorted(first_with_six) == list(lab.names)
+        old = [first_with_six[name] for name in lab.names[:5]]
+        parted_us.append(max(old) - min(old))
+    assert (max(parted_us) >= lag_us) if lag_us else (max(parted_us) < 2 * SECOND // 5)
+
+
+def test_member_that_gave_up_owns_nothing_until_an_unrelated_event() -> None:
+    """When a release takes longer than 4 back-offs, others give up (ZK-94, ZK-76).
+
+    It stays registered, and its share is unowned until the next unrelated notification (ZK-38).
+    """
+
+    async def scenario(lab: GroupLab) -> None:
+        lab.joined_us = lab.runtime.now_us()
+        await lab.rule(Clog(), lab.servers, [member_name(0)], apis=("Delete",))
+        await lab.runtime.start_node(member_name(2))
+        await lab.runtime.sleep(3 * SECOND)
+        await lab.rule(Slow(delay_us=SECOND), lab.servers, [member_name(0)])
+        await lab.runtime.sleep(15 * SECOND)
+        await lab.heal()
+        await lab.runtime.sleep(30 * SECOND)
+        status = await lab.status()
+        idle.extend(name for name, each in status.items() if each.state != "STABLE")
+        await lab.runtime.shut_down(member_name(2))
+        await lab.runtime.sleep(10 * SECOND)
+        await lab.settled(lab.names[:2])
+
+    idle: list[str] = []
+    lab = GroupLab(3, 32, late_from=2).run(scenario)
+
+    gave_up = [row.node for row in lab.of(TraceKind.ZOOKEEPER_GAVE_UP)]
+    assert idle == [member_name(1)]
+    assert member_name(1) in gave_up

@@ -1,0 +1,208 @@
+"""A group on ZooKeeper in virtual time: an ensemble, brokers, a producer, and its members.
+
+Owns the cluster and what its rows say: requests by node, attempts, owners over time, processing.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from cluster.links.rules import LinkEffect, LinkRule, Selector
+from cluster.runtime import MemberStatus
+from cluster.spec import (
+    BrokerSpec,
+    ClusterSpec,
+    ControllerSpec,
+    ProducerSpec,
+    TopicSpec,
+    ZooKeeperConsumerSpec,
+    ZooKeeperSpec,
+)
+from cluster.virtual.runtime import VirtualRuntime
+from protocol.config import BrokerConfig, ZooKeeperConsumerConfig
+from protocol.ids import CONSUMER_OFFSETS, NodeName, zookeeper_name
+from protocol.trace import TraceKind, TraceRow
+
+GROUP = "g"
+SECOND = 1_000_000
+READS = ("Exists", "GetData", "GetChildren")
+WRITES = ("Create", "Delete", "SetData")
+
+
+def member_name(index: int) -> NodeName:
+    """Return the node of member `index`."""
+    return NodeName(f"consumer-{GROUP}-{index}")
+
+
+class GroupLab:
+    """`members` members of one group; those from `late_from` on are started by the scenario."""
+
+    def __init__(
+        self,
+        members: int,
+        partitions: int = 8,
+        *,
+        late_from: int | None = None,
+        servers: int = 1,
+        topics: int = 1,
+        brokers: int = 1,
+        records_per_second: float | None = None,
+        process_us: int = 0,
+        seed: int = 1,
+        config: ZooKeeperConsumerConfig | None = None,
+        configs: dict[int, ZooKeeperConsumerConfig] | None = None,
+    ) -> None:
+        self.members = members
+        self.names = tuple(member_name(index) for index in range(members))
+        self.servers = tuple(zookeeper_name(index) for index in range(1, servers + 1))
+        self.rows: list[TraceRow] = []
+        topic_names = tuple(f"t{index}" for index in range(topics))
+        rate = 5.0 * partitions if records_per_second is None else records_per_second
+        spec = ClusterSpec(
+            controllers=(ControllerSpec(node_id=100),),
+            brokers=tuple(BrokerSpec(broker_id=index) for index in range(brokers)),
+            topics=(
+                TopicSpec(name=CONSUMER_OFFSETS, partitions=1, replication_factor=1),
+                *(
+                    TopicSpec(name=name, partitions=partitions, replication_factor=1)
+                    for name in topic_names
+                ),
+            ),
+            producers=tuple(
+                ProducerSpec(
+                    name=NodeName(f"producer-{index}"), topic=name, records_per_second=rate
+                )
+                for index, name in enumerate(topic_names)
+                if rate
+            ),
+            zookeepers=tuple(ZooKeeperSpec(server_id=index) for index in range(1, servers + 1)),
+            zookeeper_consumers=tuple(
+                ZooKeeperConsumerSpec(
+                    name=name,
+                    group_id=GROUP,
+                    index=index,
+                    topics=topic_names,
+                    config=(configs or {}).get(index, config or ZooKeeperConsumerConfig()),
+                    process_us=process_us,
+                    starts_later=late_from is not None and index >= late_from,
+                )
+                for index, name in enumerate(self.names)
+            ),
+            broker_config=BrokerConfig(
+                offsets_topic_num_partitions=1, offsets_topic_replication_factor=1
+            ),
+        )
+        self.runtime = VirtualRuntime(
+            spec, seed=seed, run_id="group", observers=[self.rows.append], invariants_every=50
+        )
+        self.joined_us = 0
+        """When the scenario's change began, for a scenario to set."""
+        self.settled_us = 0
+        """When it was over, for a scenario to set."""
+        self._started = self.names if late_from is None else self.names[:late_from]
+
+    def run(self, scenario: Callable[["GroupLab"], Awaitable[None]]) -> "GroupLab":
+        """Start everything, wait until the group is settled, carry out `scenario`, stop."""
+
+        async def main() -> None:
+            await self.runtime.start(apart=True)
+            await self.settled(self._started)
+            await self.runtime.sleep(SECOND)
+            await scenario(self)
+            await self.runtime.stop()
+
+        self.runtime.run(main())
+        assert self.runtime.failures() == ()
+        return self
+
+    async def status(self) -> dict[NodeName, MemberStatus]:
+        """Return what each member says of itself."""
+        return (await self.runtime.status()).members
+
+    async def settled(self, names: Sequence[NodeName], timeout_us: int = 120 * SECOND) -> None:
+        """Wait until each of `names` owns what it has computed."""
+        deadline_us = self.runtime.now_us() + timeout_us
+        while self.runtime.now_us() < deadline_us:
+            status = await self.status()
+            if all(name in status and status[name].state == "STABLE" for name in names):
+                return
+            await self.runtime.sleep(SECOND // 20)
+        raise AssertionError({name: each.state for name, each in (await self.status()).items()})
+
+    async def rule(
+        self,
+        effect: LinkEffect,
+        sources: Sequence[NodeName],
+        destinations: Sequence[NodeName],
+        *,
+        apis: tuple[str, ...] = (),
+        both_ways: bool = False,
+    ) -> None:
+        """Put one rule in force; replaces every other rule."""
+        ways = [(sources, destinations)] + ([(destinations, sources)] if both_ways else [])
+        await self.runtime.set_link_rules(
+            [
+                LinkRule(
+                    rule_id=f"rule-{number}",
+                    selector=Selector(sources=tuple(from_), destinations=tuple(to), apis=apis),
+                    effect=effect,
+                )
+                for number, (from_, to) in enumerate(ways)
+            ]
+        )
+
+    async def heal(self) -> None:
+        """Withdraw every rule."""
+        await self.runtime.set_link_rules([])
+
+    # -- what the rows say -----------------------------------------------------------------------
+
+    def of(self, kind: TraceKind, *, after_us: int = 0, node: str | None = None) -> list[TraceRow]:
+        """Return the rows of a kind, from a moment on, of one node or of all."""
+        return [
+            row
+            for row in self.rows
+            if row.kind == kind and row.time_us >= after_us and (node is None or row.node == node)
+        ]
+
+    def requests(self, after_us: int = 0, node: str | None = None) -> Counter[str]:
+        """Return how many requests the ensemble was sent, by operation."""
+        return Counter(
+            str(row.api)
+            for row in self.of(TraceKind.REQUEST_SENT, after_us=after_us, node=node)
+            if row.peer in self.servers
+        )
+
+    def reads(self, after_us: int = 0) -> int:
+        """Return how many reads the members made."""
+        requests = self.requests(after_us)
+        return sum(requests[name] for name in READS)
+
+    def attempts(self, after_us: int = 0, node: str | None = None) -> list[dict[str, Any]]:
+        """Return the details of the attempts that ended."""
+        rows = self.of(TraceKind.ZOOKEEPER_ATTEMPT_ENDED, after_us=after_us, node=node)
+        return [detail_of(row) for row in rows]
+
+    def writes_of(self, part: str, after_us: int = 0) -> list[tuple[TraceRow, dict[str, Any]]]:
+        """Return the applied writes under `/consumers/g/<part>/`, with their details."""
+        found = [
+            (row, detail_of(row))
+            for row in self.of(TraceKind.ZOOKEEPER_TXN_APPLIED, after_us=after_us)
+            if row.node == self.servers[0]
+        ]
+        return [
+            (row, detail)
+            for row, detail in found
+            if str(detail.get("path", "")).startswith(f"/consumers/{GROUP}/{part}/")
+        ]
+
+    def processed(self, after_us: int = 0, node: str | None = None) -> list[TraceRow]:
+        """Return the rows of records that applications have processed."""
+        return self.of(TraceKind.RECORDS_CONSUMED, after_us=after_us, node=node)
+
+
+def detail_of(row: TraceRow) -> dict[str, Any]:
+    """Return a row's detail."""
+    detail: dict[str, Any] = json.loads(row.detail or "{}")
+    return detail
