@@ -28,7 +28,7 @@ from partition_log.log import PartitionLog
 from protocol.api import AnyResponse
 from protocol.effects import Reply, Result, SetTimer
 from protocol.envelope import RequestEnvelope
-from protocol.errors import SimulationError
+from protocol.errors import InvariantViolation, SimulationError
 from protocol.ids import BrokerId, LeaderEpoch, RequestId, TopicPartition, broker_name
 from protocol.messages.admin import (
     AlterPartitionReassignmentsRequest,
@@ -85,6 +85,7 @@ class ControllerCore:
             next_controller_epoch(log) if controller_epoch is None else controller_epoch
         )
         """To read only. The leader epoch of the metadata records that this life writes."""
+        self._epoch_before = log.latest_epoch
         self._liveness = BrokerLiveness(config.broker_session_timeout_ms * 1_000)
         self._brokers = BrokerControl(
             self.image,
@@ -179,6 +180,11 @@ class ControllerCore:
         if self._checked_up_to != self.image.end_offset:
             self._checked_up_to = self.image.end_offset
             check_image(self.image)
+        if self.controller_epoch <= self._epoch_before:
+            raise InvariantViolation(
+                "a controller's epoch is above those in its log",
+                f"{self.controller_epoch}, the log was in {self._epoch_before} when it began",
+            )
         if thoroughly:
             check_log(self._log)
         check_sessions(self.image, self._liveness.tracked(), is_timer_set=self._fence_timer_set)

@@ -49,9 +49,17 @@ class DelayedAppends:
             delayed.on_completed(error)
 
     def check_invariants(self) -> None:
-        """Nobody waits for what has come, or cannot come. Raises: InvariantViolation."""
+        """Nobody waits for what has come, or cannot come, or was given up.
+
+        Raises: InvariantViolation.
+        """
         for name, waiting in self._waiting.items():
             for delayed in waiting:
+                if delayed.is_done:
+                    raise InvariantViolation(
+                        "append_that_is_done_waits",
+                        f"{name}: an append below {delayed.required_offset} will not expire",
+                    )
                 error = delayed.partition.check_acknowledged(delayed.required_offset)
                 if error is not None:
                     raise InvariantViolation(

@@ -80,3 +80,11 @@ def test_sessions_without_a_timer_would_never_end() -> None:
     made.core._fence_timer_set = False
     with pytest.raises(InvariantViolation, match=r"nothing will ever fence \[0, 1, 2\]"):
         made.core.check_invariants()
+
+
+def test_controller_that_writes_in_an_epoch_of_the_past_is_named() -> None:
+    """Brokers would take what the controller before it wrote for its own."""
+    made = lab()
+    made.core.controller_epoch = made.core._epoch_before
+    with pytest.raises(InvariantViolation, match="epoch is above those in its log"):
+        made.core.check_invariants()

@@ -123,3 +123,12 @@ def test_append_that_could_be_answered_and_waits_is_named() -> None:
         appends.check_invariants()
     appends.check(partition)
     appends.check_invariants()
+
+
+def test_append_that_is_done_and_waits_is_named() -> None:
+    """Its time would end unnoticed, and nobody would be answered."""
+    partition, appends = leader(), DelayedAppends()
+    delayed = appends.park(partition, append(partition), lambda error: None)
+    delayed.is_done = True
+    with pytest.raises(InvariantViolation, match="an append below 1 will not expire"):
+        appends.check_invariants()
