@@ -125,7 +125,3 @@ class ScriptedWorkers:
             runs.append(play(seed) if self._play_item is None else self._play_item(item))
         answer = msgspec.msgpack.encode(runs)
         return [Finished(worker=worker, items=items, answer=answer, busy_s=0.25 * len(items))]
-
-    def seeds_of(self, worker: str) -> list[int]:
-        """Return the seeds that a worker was given, in order."""
-        return [number_of(item) for name, items in self.given if name == worker for item in items]

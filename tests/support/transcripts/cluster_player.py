@@ -7,7 +7,6 @@ seconds since the story began, to a tenth: what takes less is not the subject of
 
 import asyncio
 import json
-import re
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
@@ -28,7 +27,13 @@ from tests.support.transcripts.broker_requests import read_broker_request
 from tests.support.transcripts.coordinator_player import GIVEN
 from tests.support.transcripts.printing import message_lines
 from tests.support.transcripts.small_cluster import small_cluster
-from tests.support.transcripts.words import Command, UnknownWord, read_command, read_partition
+from tests.support.transcripts.words import (
+    Command,
+    UnknownWord,
+    number_uuids,
+    read_command,
+    read_partition,
+)
 
 ROWS_LEFT_OUT = frozenset(
     {
@@ -54,7 +59,6 @@ ROWS_LEFT_OUT = frozenset(
 """Each request, each offset, each ISR (the state has it): a story would be lost among them."""
 COLUMNS = ("peer", "group", "member", "partition", "generation", "leader_epoch", "offset")
 AT_MOST_S = 30
-UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class ClusterPlayer:
@@ -84,7 +88,7 @@ class ClusterPlayer:
             lines = self._changes()
         else:
             lines = [text for line in commands for text in self._play(line)]
-        return [self._with_short_ids(line) for line in lines]
+        return [number_uuids(line, self._numbers) for line in lines]
 
     def close(self) -> None:
         """Stop the cluster, whose nodes check themselves.
@@ -99,14 +103,6 @@ class ClusterPlayer:
         lines = self._carry_out(line)
         answers, self._answers = self._answers, []
         return [*self._new_rows(), *lines, *answers, *(self._changes() if self._is_started else [])]
-
-    def _with_short_ids(self, line: str) -> str:
-        """Return a line with a number for each uuid, in the order in which they are printed."""
-
-        def number(found: re.Match[str]) -> str:
-            return str(self._numbers.setdefault(found[0], len(self._numbers) + 1))
-
-        return UUID.sub(number, line)
 
     def _carry_out(self, line: str) -> list[str]:
         command = read_command(line)

@@ -16,6 +16,7 @@ from protocol.wire.consumer_protocol import (
 )
 
 EMPTY = "''"
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _WORD = re.compile(r"(?:[^\s']|'[^']*')+")
 _PART = re.compile(r"(?:[^,']|'[^']*')+")
 _PLAIN = re.compile(r"[A-Za-z0-9_.+-]+")
@@ -105,3 +106,12 @@ def read_offsets(command: Command) -> Iterator[tuple[tuple[str, int], int]]:
         if re.fullmatch(r".+-\d+", key):
             partition = read_partition(key)
             yield (partition.topic, partition.partition), int(command.settings.pop(key))
+
+
+def number_uuids(text: str, numbers: dict[str, int]) -> str:
+    """Return a text with a number for each uuid, in the order in which `numbers` met them."""
+
+    def number(found: re.Match[str]) -> str:
+        return str(numbers.setdefault(found[0], len(numbers) + 1))
+
+    return _UUID.sub(number, text)
