@@ -21,6 +21,7 @@ PARTS = (
     "virtual_seconds",
     "exploration",
     "compiled",
+    "search_cost",
     "coordinator_core",
     "ray_link",
     "report",

@@ -1,0 +1,92 @@
+"""Processes that play explored seeds with the code of a checkout, and say what CPU they took.
+
+With `COORDLAB_BASE=DIR` in the environment, a benchmark sets another checkout (its `.venv` made)
+beside this one.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from cluster.compiled import SWITCH
+
+ROOT = Path(__file__).resolve().parent.parent
+BASE = "COORDLAB_BASE"
+PLAYER = """
+import json, sys, time
+sys.path.insert(0, ".")
+import coordlab  # the finder of compiled modules stands before they are imported
+from chaos.exploration.batches import play_seed
+from chaos.exploration.space import load_space
+
+space = load_space(sys.argv[1])
+play_seed(space, 0)
+for line in sys.stdin:
+    began = time.process_time()
+    for item in json.loads(line):
+        play_seed(space, item if isinstance(item, int) else tuple(item))
+    print(time.process_time() - began, flush=True)
+"""
+"""What a process runs: seeds and lineages for each line that it reads; it prints CPU seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Player:
+    """A process that plays seeds with one code."""
+
+    process: subprocess.Popen[str]
+    requests: IO[str]
+    answers: IO[str]
+
+    def seconds(self, items: Sequence[int | tuple[int, ...]]) -> float:
+        """Return the CPU seconds of seeds and lineages. Raises: RuntimeError if it died."""
+        self.requests.write(f"{json.dumps(items)}\n")
+        self.requests.flush()
+        answer = self.answers.readline()
+        if not answer:
+            raise RuntimeError(f"a player ended with exit code {self.process.wait()}")
+        return float(answer)
+
+    def end(self) -> None:
+        """Let the process end."""
+        self.requests.close()
+        self.process.wait()
+
+
+def player(checkout: Path, space: str, *, compiled: bool) -> Player:
+    """Start a process that plays `space` with the code of `checkout`. Raises: RuntimeError."""
+    own = checkout / ".venv" / "bin" / "python"
+    process = subprocess.Popen(
+        [str(own) if own.exists() else sys.executable, "-c", PLAYER, space],
+        cwd=checkout,
+        env={**os.environ, SWITCH: "1" if compiled else "0"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    if process.stdin is None or process.stdout is None:
+        raise RuntimeError("a player has no pipes")
+    return Player(process=process, requests=process.stdin, answers=process.stdout)
+
+
+def base_checkout() -> Path | None:
+    """Return the other checkout that was asked for."""
+    base = os.environ.get(BASE)
+    return None if base is None else Path(base)
+
+
+def commit_of(checkout: Path) -> str:
+    """Return the short commit of a checkout, or what stands for it."""
+    done = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"],
+        cwd=checkout,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.stdout.strip() or "another checkout"
