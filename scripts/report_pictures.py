@@ -62,8 +62,8 @@ class Picture:
 
     Shape: `elements` are the first and last id of what is taken, one below the other; None: what
     the window shows.
-    Units: `shown_s` is the span of the time axis, in seconds; None: the whole run. `height_px`
-    cuts the picture off; None: it is as high as it is.
+    Units: `shown_s` is the span of the time axis, in seconds after the first fault; None: the whole
+    run. `height_px` cuts the picture off; None: it is as high as it is.
     """
 
     name: str
@@ -89,7 +89,7 @@ PICTURES = (
         run=OVERLAP,
         caption="partitions that members of two generations owned at once, for half a minute",
         elements=("lane-ownership", "lane-ownership"),
-        shown_s=(55.0, 100.0),
+        shown_s=(41.0, 86.0),
         screen=NARROW,
     ),
     Picture(
@@ -97,7 +97,7 @@ PICTURES = (
         run=THREE,
         caption="the messages around a kill: three members ask in circles for their coordinator",
         elements=("lane-messages-crash-0", "lane-messages-crash-0"),
-        shown_s=(11.0, 12.2),
+        shown_s=(-0.1, 1.1),
     ),
     Picture(
         name="violated",
@@ -133,26 +133,32 @@ def main() -> None:
         FOLDER.mkdir(parents=True, exist_ok=True)
         with chromium(program) as browser:
             for picture in wanted:
-                taken = _take(browser, reports[picture.run], picture)
+                taken = _take(browser, *reports[picture.run], picture)
                 sys.stdout.write(f"{taken.name}: {taken.stat().st_size / 1_000:.0f} kB\n")
     (FOLDER / "README.md").write_text(_list_of_pictures(), encoding="utf-8")
 
 
-def _reports(root: Path, names: set[str]) -> dict[str, Path]:
+def _reports(root: Path, names: set[str]) -> dict[str, tuple[Path, float]]:
+    """Make the reports; each with the time of its run's first fault, in seconds."""
     runs = {name: make_run(root, recipe) for name, recipe in RUNS.items() if name in names}
     analyze_runs(Console(stderr=True), list(runs.values()), master=None)
-    return {name: build_report(run, facts_of(PastRun(run))) for name, run in runs.items()}
+    facts = {name: facts_of(PastRun(run)) for name, run in runs.items()}
+    return {
+        name: (build_report(run, facts[name]), (facts[name].faults[0].injected_at_us or 0) / 1e6)
+        for name, run in runs.items()
+    }
 
 
-def _take(browser: Browser, report: Path, picture: Picture) -> Path:
-    """Take one picture.
+def _take(browser: Browser, report: Path, fault_s: float, picture: Picture) -> Path:
+    """Take one picture of a report whose run has its first fault at `fault_s`.
 
     Raises: RuntimeError if the page has anything to complain of, or the picture is too large.
     """
     path = FOLDER / f"{picture.name}.png"
     with visit(browser, report, screen=picture.screen, scheme=picture.scheme) as seen:
         if picture.shown_s is not None:
-            set_range(seen.page, *picture.shown_s)
+            from_s, to_s = picture.shown_s
+            set_range(seen.page, fault_s + from_s, fault_s + to_s)
         if picture.elements is None:
             seen.page.screenshot(path=path)
         else:

@@ -17,18 +17,18 @@ Spec = dict[str, Any]  # Any: Vega's JSON
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', sans-serif"
 """What the page is written in, too: no font is fetched."""
-_LABELS_WIDE, _LABELS_NARROW, _NARROW_BELOW = 188, 92, 560
+LABELS_WIDE, LABELS_NARROW, NARROW_BELOW = 188, 92, 560
 """Pixels beside a lane for its labels: on a screen, on a phone, and where the one becomes the
 other. One width for all lanes, so that a moment stands at the same place in each."""
 
 
 def _for_width(wide: int, narrow: int) -> Spec:
     """Return an expression that is asked again when the picture's width changes."""
-    return {"expr": f"width >= 0 && containerSize()[0] < {_NARROW_BELOW} ? {narrow} : {wide}"}
+    return {"expr": f"width >= 0 && containerSize()[0] < {NARROW_BELOW} ? {narrow} : {wide}"}
 
 
-_LABEL_WIDTH = _for_width(_LABELS_WIDE, _LABELS_NARROW)
-_LABEL_LIMIT = _for_width(_LABELS_WIDE - 12, _LABELS_NARROW - 8)
+_LABEL_WIDTH = _for_width(LABELS_WIDE, LABELS_NARROW)
+_LABEL_LIMIT = _for_width(LABELS_WIDE - 12, LABELS_NARROW - 8)
 
 _CONFIG: Spec = {
     "aria": False,  # the page describes the picture as a whole and gives its table

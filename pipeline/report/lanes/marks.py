@@ -28,6 +28,7 @@ from pipeline.report.charts.chart import (
     time_params,
     time_x,
 )
+from pipeline.report.charts.chart_specs import LABELS_NARROW, LABELS_WIDE, NARROW_BELOW
 from pipeline.report.lanes.labels import Tip, tooltip_of
 from pipeline.report.report_input import ReportInput
 from pipeline.summary.figures import duration_text
@@ -41,7 +42,7 @@ FAULT_BANDS = "faults"
 """The name of the data that every lane has: the spans of the faults."""
 MAX_FAULTS = 200
 ROW_PX = 22
-NARROW = "containerSize()[0] < 560"
+NARROW = f"containerSize()[0] < {NARROW_BELOW}"
 """A Vega expression: whether this is a phone."""
 _LEGEND_COLUMNS = 6
 _LEGEND_SYMBOL_PX, _LEGEND_LETTER_PX = 36, 7
@@ -318,7 +319,11 @@ def kind_fill(
 def legend_columns(names: Iterable[str | int]) -> alt.ExprRef:
     """Return how many names of a legend stand side by side: as many as the picture is wide for."""
     widest_px = _LEGEND_SYMBOL_PX + _LEGEND_LETTER_PX * max(len(str(name)) for name in names)
-    return alt.ExprRef(f"max(1, min({_LEGEND_COLUMNS}, floor(width / {widest_px})))")
+    # Of the container: `width` shrinks between the passes of a layout, and the legend, a row higher
+    # then, would stand out of the picture.
+    room = f"containerSize()[0] - ({NARROW} ? {LABELS_NARROW} : {LABELS_WIDE})"
+    columns = f"floor((width >= 0 ? {room} : 0) / {widest_px})"
+    return alt.ExprRef(f"max(1, min({_LEGEND_COLUMNS}, {columns}))")
 
 
 def span(start_us: int, end_us: int, **said: Cell) -> Datum:

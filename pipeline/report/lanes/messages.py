@@ -305,6 +305,7 @@ def _repeats(y: alt.Y) -> list[alt.Chart]:
         where = f"datum.y == {row}"
         look: Looks = {"height": 9, "yOffset": offset, "fillOpacity": 0.08, "stroke": None}
         source, repeats = rows_of("repeats", where), Marks("repeats", y, _TIPS, where)
+        first = Marks("repeats", y, _TIPS, f"{where} && !datum.h")
         tick: Looks = {"clip": True, "thickness": 2.5, "size": 9, "yOffset": offset, "opacity": 1}
         layers += [
             repeats.bars(fill, **look),
@@ -315,7 +316,7 @@ def _repeats(y: alt.Y) -> list[alt.Chart]:
                 source.mark_tick(**tick).encode(x=time_of(f"{end}:Q"), y=y, fill=fill)
                 for end in ("a", "b")
             ),
-            *repeats.labels(fontSize=9, dy=offset),
+            *first.labels(fontSize=9, dy=offset),
         ]
     return layers
 
