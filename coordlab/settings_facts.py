@@ -41,7 +41,37 @@ def settings_of(config: Mapping[str, Any]) -> tuple[SettingFact, ...]:
     lab's own have `lab` before it: `lab.cluster.links`, `lab.run`.
     """
     kept = {key: value for key, value in config.items() if key not in _NO_SETTINGS}
-    return tuple(_settings(kept, Experiment, ""))
+    return tuple(_settings(_without_idle_worlds(kept), Experiment, ""))
+
+
+def _without_idle_worlds(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what sets something: ZooKeeper only for groups that live on it, and their ensemble."""
+    groups = config.get("groups")
+    if not isinstance(groups, Mapping):
+        return dict(config)
+    on_zookeeper = [name for name, group in groups.items() if _is_on_zookeeper(group)]
+    kept = {**config}
+    kept["groups"] = {
+        name: _drop(group, "config") if name in on_zookeeper else _drop(group, "zookeeper")
+        for name, group in groups.items()
+    }
+    if not on_zookeeper:
+        kept["groups"] = {
+            name: _drop(group, "coordination") for name, group in kept["groups"].items()
+        }
+        kept["cluster"] = _drop(config.get("cluster"), "zookeeper")
+    return kept
+
+
+def _is_on_zookeeper(group: object) -> bool:
+    return isinstance(group, Mapping) and group.get("coordination") == "zookeeper"
+
+
+def _drop(section: object, name: str) -> object:
+    """Return a section of the file without one of its keys."""
+    if not isinstance(section, Mapping):
+        return section
+    return {key: value for key, value in section.items() if key != name}
 
 
 def _settings(

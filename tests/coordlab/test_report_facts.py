@@ -280,6 +280,23 @@ def test_settings_of_the_lab_stand_apart_from_kafkas() -> None:
         assert (names <= kafkas) == section.endswith(KAFKA), section
 
 
+def test_settings_of_zookeeper_are_told_only_of_groups_that_live_on_it() -> None:
+    """In any other run they set nothing; such a group has no settings of a coordinator's member."""
+    new = {"members": 2, "topics": ["orders"]}
+    old = new | {"coordination": "zookeeper", "zookeeper": {"rebalance.max.retries": 9}}
+
+    both = settings_of(config_of(experiment(groups={"readers": new, "old": old})))
+    sections = {each.section for each in both}
+    (retries,) = (each for each in both if each.name == "rebalance.max.retries")
+
+    assert (retries.section, retries.value, retries.default) == ("groups.old.zookeeper", "9", "4")
+    assert {"cluster.zookeeper", "cluster.zookeeper.config"} <= sections
+    assert "groups.old.config" not in sections
+    assert "groups.readers.zookeeper" not in sections
+    alone = {each.section for each in settings_of(config_of(experiment()))}
+    assert not any("zookeeper" in section for section in alone)
+
+
 KAFKAS = (BrokerConfig, TopicConfig, ConsumerConfig, ProducerConfig)
 
 

@@ -678,12 +678,15 @@ def test_every_experiment_that_comes_along_is_valid_and_without_warning() -> Non
         "coordinator_crash",
         "coordinator_crash_static",
         "graceful_move",
+        "herd_effect",
         "member_crash",
         "pause_coordinator",
         "rolling_restart",
         "split_brain_generations",
         "split_brain_ownership",
         "split_network",
+        "zookeeper_restart",
+        "zookeeper_zombie",
     ]
     for experiment in listed:
         assert experiment.problem is None

@@ -164,9 +164,7 @@ class KafkaBench(CoordinatorHarness):
         assert leading.leader == following.leader == leading.member_id
         statics = Statics(leader=leading.member_id, follower=following.member_id)
         assert {m.member_id for m in leading.members} == {statics.leader, statics.follower}
-        self.sync_as(
-            statics.leader, 1, {statics.leader: b"for L", statics.follower: b"for F"}
-        )
+        self.sync_as(statics.leader, 1, {statics.leader: b"for L", statics.follower: b"for F"})
         follower = self.sync_response(self.sync_as(statics.follower, 1))
         assert follower.assignment == b"for F"
         assert self.state() is GroupState.STABLE

@@ -1,0 +1,137 @@
+"""The experiments with a group on ZooKeeper beside one with a coordinator, and what they show."""
+
+import json
+from functools import cache
+from typing import Any
+
+import pytest
+
+from chaos.experiment.loader import load_experiment
+from cluster.runtime import DRIVER
+from protocol.trace import TraceKind, TraceRow
+from tests.support.worlds.acceptance import VirtualRun, play_virtual
+
+SECOND = 1_000_000
+pytestmark = pytest.mark.slow
+
+
+@cache
+def played(name: str) -> VirtualRun:
+    """Play a shipped experiment once."""
+    return play_virtual(load_experiment(name).experiment, seed=3)
+
+
+def injected_us(run: VirtualRun) -> int:
+    """Return when the first fault was injected."""
+    return next(
+        row.time_us
+        for row in run.rows
+        if row.node == DRIVER and row.kind == TraceKind.FAULT_INJECTED
+    )
+
+
+def of(run: VirtualRun, kind: TraceKind, group: str | None = None) -> list[TraceRow]:
+    """Return the rows of a kind from the first fault on, of one group or of all."""
+    since_us = injected_us(run)
+    return [
+        row
+        for row in run.rows
+        if row.kind == kind and row.time_us >= since_us and group in (None, row.group)
+    ]
+
+
+def detail_of_row(row: TraceRow) -> dict[str, Any]:
+    """Return a row's detail."""
+    detail: dict[str, Any] = json.loads(row.detail or "{}")
+    return detail
+
+
+@pytest.mark.parametrize("name", ["herd_effect", "zookeeper_restart", "zookeeper_zombie"])
+def test_experiment_passes_what_is_promised_and_plays_the_same_again(name: str) -> None:
+    """What the old design never promised is shown, not judged; the same seed is the same run."""
+    run = played(name)
+
+    assert run.results.verdict == "pass"
+    assert play_virtual(load_experiment(name).experiment, seed=3).digest == run.digest
+
+
+def test_zombie_processes_what_another_owns_and_its_offsets_go_back() -> None:
+    """Double processing lasts from the takeover to the end of the cut (ZK-92, ZK-66)."""
+    run = played("zookeeper_zombie")
+    cut_us = injected_us(run)
+    (expired,) = of(run, TraceKind.ZOOKEEPER_SESSION_EXPIRED)
+    assert 4 * SECOND <= expired.time_us - cut_us <= 8 * SECOND
+    zombie = "consumer-old-1"
+    during = [
+        row
+        for row in of(run, TraceKind.RECORDS_CONSUMED, "old")
+        if expired.time_us + SECOND < row.time_us < cut_us + 20 * SECOND
+    ]
+    twice = {row.partition for row in during if row.node == zombie} & {
+        row.partition for row in during if row.node != zombie
+    }
+    assert len(twice) == 4
+    stored: dict[str | None, int] = {}
+    went_back = []
+    for row in of(run, TraceKind.ZOOKEEPER_OFFSET_COMMITTED, "old"):
+        if row.offset is not None:
+            if row.offset < stored.get(row.partition, 0):
+                went_back.append(row.node)
+            stored[row.partition] = row.offset
+    assert set(went_back) == {zombie}
+
+
+def test_coordinator_refuses_the_commits_of_a_member_that_goes_on_processing() -> None:
+    """Its commits are refused; processing of records may go on (ZK-67, ZK-93)."""
+    run = played("zookeeper_zombie")
+    committed: dict[str | None, int] = {}
+    for row in of(run, TraceKind.COMMIT_STORED, "new"):
+        if row.offset is not None:
+            assert row.offset >= committed.get(row.partition, 0)
+            committed[row.partition] = row.offset
+    owned = [
+        row
+        for row in of(run, TraceKind.RECORDS_CONSUMED, "new")
+        if row.node == "consumer-new-1"
+        and 10 * SECOND < row.time_us - injected_us(run) < 20 * SECOND
+    ]
+    assert owned != []
+    assert of(run, TraceKind.COMMIT_FAILED, "new") != []
+
+
+def test_replaced_member_conflicts_until_the_dead_session_has_ended() -> None:
+    """The newcomer fails until the dead one's session ends (ZK-49, ZK-50)."""
+    run = played("zookeeper_restart")
+    (expired,) = of(run, TraceKind.ZOOKEEPER_SESSION_EXPIRED)
+    newcomer = [
+        (row.time_us, detail_of_row(row))
+        for row in of(run, TraceKind.ZOOKEEPER_ATTEMPT_ENDED, "old")
+        if row.node == "consumer-old-8"
+    ]
+    conflicts = of(run, TraceKind.ZOOKEEPER_CLAIM_CONFLICT, "old")
+    before = [row for row in conflicts if row.time_us < expired.time_us]
+    owners = {str(detail_of_row(row)["owner"]).rpartition("_")[2][:14] for row in before}
+
+    assert "consumer-old-1" in owners
+    assert not newcomer[0][1]["done"]
+    assert 2 <= len(newcomer) <= 7
+    generations = {row.generation for row in of(run, TraceKind.GENERATION_STARTED, "new")}
+    assert len(generations) <= 3  # the replacement, and the killed one that comes back
+
+
+def test_join_on_zookeeper_wakes_everybody_and_reads_grow_with_the_square() -> None:
+    """One membership change: C - 1 notifications (ZK-29)."""
+    run = played("herd_effect")
+    joined_us = next(
+        row.time_us
+        for row in run.rows
+        if row.kind == TraceKind.NODE_STARTED and row.node == "consumer-old-7"
+    )
+    woken = {
+        row.peer
+        for row in run.rows
+        if row.kind == TraceKind.ZOOKEEPER_WATCH_FIRED
+        and joined_us <= row.time_us < joined_us + SECOND
+    }
+
+    assert woken == {f"consumer-old-{index}" for index in range(7)}
