@@ -1,6 +1,6 @@
 """The message diagrams: who said what to whom around each fault, as lines between nodes in time."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import altair as alt
 from markupsafe import escape
@@ -78,6 +78,12 @@ _COLOURS = {
     HEARTBEAT: SERIES[7],
     CLUSTER: SERIES[3],
 }
+_WAITS: Mapping[str, Looks] = {
+    SERVED: {"strokeWidth": 5, "opacity": 0.55},
+    HELD: {"strokeWidth": 3, "strokeDash": [1, 3]},
+    UNANSWERED: {"strokeWidth": 2, "strokeDash": [4, 3], "color": BAD},
+}
+"""The looks of what lies on one node's line."""
 _DASHES = {MEMBERSHIP: [1, 0], FINDING: [6, 2], OFFSETS: [1, 0], HEARTBEAT: [2, 3], CLUSTER: [8, 4]}
 _ABOUT = (
     "A request leads from who asked to who was asked, its answer back: zoom in until they slant."
@@ -203,7 +209,6 @@ def _coloured(data: Sequence[Datum]) -> list[Datum]:
 def _layers(drawn: Diagram, prefix: str) -> list[alt.Chart]:
     row = rows_y(drawn.nodes, label_offset=_LINE_PX, without=prefix)
     line: alt.Y = rows_y(drawn.nodes, label_offset=_LINE_PX, without=prefix).bandPosition(_LINE_AT)
-    other = alt.Y2("q:N", bandPosition=_LINE_AT)
     there = {datum["f"] for datum in (*drawn.legs, *drawn.waits, *drawn.repeats)}
     families = [family for family in _COLOURS if family in there] or list(_COLOURS)
     colour = alt.Color(
@@ -218,71 +223,50 @@ def _layers(drawn: Diagram, prefix: str) -> list[alt.Chart]:
             columns=legend_columns(families),
         ),
     )
-    dash = alt.StrokeDash(
-        "f:N", scale=alt.Scale(domain=families, range=[_DASHES[family] for family in families])
+    x = time_of("a:Q")
+    stubs = rows_of("stubs", None).mark_point(
+        clip=True,
+        shape=alt.ExprRef(f"datum.v == 'up' ? '{_STUB_UP}' : '{_STUB_DOWN}'"),
+        filled=False,
+        strokeWidth=1.8,
+        opacity=1,
+        size=_STUB_SIZE,
+        tooltip=tooltip_of(_TIPS),
     )
-    in_sight = f"datum.b >= {FROM_S} && datum.a <= {TO_S}"
-    legs = alt.Chart(alt.NamedData("legs")).transform_filter(in_sight)
-    waits = alt.Chart(alt.NamedData("waits")).transform_filter(in_sight)
-    x, tooltip = time_of("a:Q"), tooltip_of(_TIPS)
+    expected, failed = (Marks("failures", line, _TIPS, where) for where in ("!datum.k", "datum.k"))
     return [
-        alt.Chart(alt.NamedData("nodes")).mark_rule(color=LINE, strokeWidth=1.5).encode(y=line),
+        rows_of("nodes", None).mark_rule(color=LINE, strokeWidth=1.5).encode(y=line),
         Marks("hit", row, (Tip("l", "fault"), Tip("d", "for"))).bars(
             FAULT_HATCH, height=9, yOffset=_LINE_PX, stroke=None, opacity=0.75
         ),
         *_repeats(row),
-        waits.transform_filter(f"datum.leg == '{SERVED}'")
-        .mark_rule(clip=True, strokeWidth=5, opacity=0.55, tooltip=tooltip)
-        .encode(x=x, x2="b:Q", y=line, color=colour),
-        waits.transform_filter(f"datum.leg == '{HELD}'")
-        .mark_rule(clip=True, strokeWidth=3, strokeDash=[1, 3], tooltip=tooltip)
-        .encode(x=x, x2="b:Q", y=line, color=colour),
-        waits.transform_filter(f"datum.leg == '{UNANSWERED}'")
-        .mark_rule(clip=True, strokeWidth=2, strokeDash=[4, 3], color=BAD, tooltip=tooltip)
-        .encode(x=x, x2="b:Q", y=line),
-        legs.mark_rule(
-            clip=True, strokeWidth=1.6, tooltip=tooltip, strokeOpacity=_opacity(drawn.legs)
-        ).encode(x=x, x2="b:Q", y=line, y2=other, color=colour, strokeDash=dash),
-        alt.Chart(alt.NamedData("stubs"))
-        .mark_point(
-            clip=True,
-            shape=alt.ExprRef(f"datum.v == 'up' ? '{_STUB_UP}' : '{_STUB_DOWN}'"),
-            filled=False,
-            strokeWidth=1.8,
-            opacity=1,
-            size=_STUB_SIZE,
-            tooltip=tooltip,
-        )
-        .encode(x=x, y=line, stroke=alt.Stroke("cl:N", scale=None)),
-        alt.Chart(alt.NamedData("failures"))
-        .transform_filter("!datum.k")
-        .mark_point(
-            clip=True,
-            shape="circle",
-            filled=True,
-            fill=PAPER,
-            stroke=INK,
-            strokeWidth=1.2,
-            opacity=1,
-            size=34,
-            tooltip=tooltip,
-        )
-        .encode(x=x, y=line),
-        alt.Chart(alt.NamedData("failures"))
-        .transform_filter("datum.k")
-        .mark_point(
-            clip=True,
-            shape="cross",
-            angle=45,
-            filled=True,
-            fill=BAD,
-            opacity=1,
-            size=70,
-            tooltip=tooltip,
-        )
-        .encode(x=x, y=line),
+        *_lines(drawn, families, {"x": x, "y": line, "color": colour}),
+        stubs.encode(x=x, y=line, stroke=alt.Stroke("cl:N", scale=None)),
+        expected.moments(shape="circle", fill=PAPER, stroke=INK, strokeWidth=1.2, size=34),
+        failed.moments(shape="cross", angle=45, fill=BAD, size=70),
         *_words(line, x),
     ]
+
+
+def _lines(drawn: Diagram, families: Sequence[str], look: Looks) -> Iterator[alt.Chart]:
+    """Yield what lies on the nodes' lines, and the ways between them; `look` is what all encode."""
+    in_sight = f"datum.b >= {FROM_S} && datum.a <= {TO_S}"
+    tooltip = tooltip_of(_TIPS)
+    for leg, mark in _WAITS.items():
+        source = rows_of("waits", in_sight).transform_filter(f"datum.leg == '{leg}'")
+        own = look if "color" not in mark else {name: look[name] for name in ("x", "y")}
+        yield source.mark_rule(clip=True, tooltip=tooltip, **mark).encode(x2="b:Q", **own)
+    dashes = [_DASHES[family] for family in families]
+    yield (
+        rows_of("legs", in_sight)
+        .mark_rule(clip=True, strokeWidth=1.6, tooltip=tooltip, strokeOpacity=_opacity(drawn.legs))
+        .encode(
+            x2="b:Q",
+            y2=alt.Y2("q:N", bandPosition=_LINE_AT),
+            strokeDash=alt.StrokeDash("f:N", scale=alt.Scale(domain=families, range=dashes)),
+            **look,
+        )
+    )
 
 
 def _opacity(legs: Sequence[Datum]) -> float | alt.ExprRef:
