@@ -23,7 +23,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 REFUSED = (
     ("run", "no/such.yaml"),
     ("run", "coordinator_crash", "--var", "nonsense"),
-    ("run", "coordinator_crash", "--var", "cluster.brokrs=5"),
+    ("run", "coordinator_crash", "--var", "topics.orders.partitons=5"),
     ("run", "coordinator_crash", "--var", "cluster.brokers=many"),
     ("run", "coordinator_crash", "--var", "faults[3].at=5s"),
     ("run", "coordinator_crash", "--runtime", "virtul"),
