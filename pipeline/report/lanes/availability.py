@@ -89,7 +89,8 @@ def availability_lane(run: ReportInput) -> Chart | None:
     if not seen:
         return None
     names = _rows(seen)
-    shown = sorted(seen, key=lambda row: row["before_us"] - end_of(run, row["after_us"]))
+    shown = _once(seen)
+    shown.sort(key=lambda row: row["before_us"] - end_of(run, row["after_us"]))
     prefix = common_prefix(row["subject"] for row in seen if row["subject_kind"] == MEMBER)
     kinds = {KINDS[row["subject_kind"]] for row in seen}
     fills = {kind: fill for kind, fill in _FILLS.items() if kind in kinds}
@@ -103,6 +104,20 @@ def availability_lane(run: ReportInput) -> Chart | None:
         more=LANE.more + prefix_note(prefix),
         table=_table(rows),
     )
+
+
+def _once(rows: Sequence[Row]) -> list[Row]:
+    """Return each gap once: one around several faults names the first, and how many more."""
+    gaps: dict[tuple[object, ...], list[Row]] = {}
+    for row in rows:
+        gaps.setdefault((_subject(row), row["before_us"], row["after_us"]), []).append(row)
+    found = []
+    for same in gaps.values():
+        more = f" and {len(same) - 1} more" if len(same) > 1 else ""
+        leaders = dict.fromkeys(row["leader"] for row in same if row["leader"])
+        leader = ", ".join(leaders) or None
+        found.append(same[0] | {"fault": f"{same[0]['fault']}{more}", "leader": leader})
+    return found
 
 
 def _all_the_time(rows: Sequence[Row]) -> str:

@@ -57,12 +57,15 @@ def faults_lane(run: ReportInput) -> Chart | None:
     shown = injected[:MAX_FAULTS]
     rows = _rows(shown, run.end_us)
     data: dict[str, list[Datum]] = {"run": _run_parts(run), "parts": [], "points": []}
-    for fault in shown:
+    following: dict[str, int] = {}  # what comes next in a row: a label may go so far
+    for fault in reversed(shown):
         row, start = rows[fault.fault_id], fault.injected_at_us or 0
-        if fault.momentary:  # its label may go as far as the run's end
-            data["points"].append(LANE.datum(fault, start, run.end_us, r=row, p="of a moment"))
+        end = following.get(row, run.end_us)
+        following[row] = start
+        if fault.momentary:
+            data["points"].insert(0, LANE.datum(fault, start, end, r=row, p="of a moment"))
         else:
-            data["parts"] += _parts(fault, row, run.end_us)
+            data["parts"][:0] = _parts(fault, row, run.end_us)
     names = [_RUN_ROW, *sorted(set(rows.values()), key=list(rows.values()).index)]
     y = rows_y(names)
     whole = Marks("run", y, (Tip("l", "the run"), *FROM_TO))

@@ -41,6 +41,8 @@ Looks = dict[str, Any]
 FAULT_BANDS = "faults"
 """The name of the data that every lane has: the spans of the faults."""
 MAX_FAULTS = 200
+_BANDS_AT_ONCE = 6
+"""From more faults than these on, their bands and edges are fainter."""
 ROW_PX = 22
 NARROW = f"containerSize()[0] < {NARROW_BELOW}"
 """A Vega expression: whether this is a phone."""
@@ -78,10 +80,12 @@ def time_lane(
     Units: `height` in pixels.
     """
     params = [alt.param(name=pick.param, value=pick.options[0]) for pick in picks]
+    bands = fault_bands(run)
+    faint = min(1.0, _BANDS_AT_ONCE / max(1, len(bands)))  # many lie over each other
     spec = alt.layer(  # at once: each method of a layered chart copies all of its layers
-        _fault_bands(),
+        _fault_bands(faint),
         *layers,
-        *_fault_edges(),
+        *_fault_edges(faint),
         width="container",
         height=height,
         padding=_PADDING,
@@ -93,7 +97,7 @@ def time_lane(
         about=about,
         more=more,
         spec=spec,
-        data={FAULT_BANDS: fault_bands(run), **data},
+        data={FAULT_BANDS: bands, **data},
         on_time_axis=True,
         picks=tuple(picks),
         table=table,
@@ -117,18 +121,18 @@ def fault_bands(run: ReportInput) -> list[Datum]:
     return bands
 
 
-def _fault_bands() -> alt.Chart:
+def _fault_bands(faint: float) -> alt.Chart:
     source = alt.Chart(alt.NamedData(FAULT_BANDS))
-    band: alt.Chart = source.mark_rect(clip=True, fill=WARN, opacity=0.09).encode(
+    band: alt.Chart = source.mark_rect(clip=True, fill=WARN, opacity=0.09 * faint).encode(
         x=time_of("a:Q"), x2="b:Q"
     )
     return band
 
 
-def _fault_edges() -> tuple[alt.Chart, ...]:
+def _fault_edges(faint: float) -> tuple[alt.Chart, ...]:
     """Return when each fault was injected and healed: over the bars, which cover its band."""
     source = alt.Chart(alt.NamedData(FAULT_BANDS))
-    look: Looks = {"clip": True, "color": INK, "strokeWidth": 1}
+    look: Looks = {"clip": True, "color": INK, "strokeWidth": 1, "opacity": faint**0.5}
     return (
         source.mark_rule(strokeDash=[2, 2], **look).encode(x=time_of("a:Q")),
         source.mark_rule(strokeDash=[1, 4], **look).encode(x=time_of("b:Q")),

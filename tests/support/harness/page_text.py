@@ -134,8 +134,18 @@ def read_page(html: str) -> tuple[list[Section], dict[str, str]]:
     reader = _Reader()
     reader.feed(html)
     reader.close()
+    for section in reader.sections:
+        _leave_defaults_out(section)
     suffix = "-data"
     return reader.sections, {name.removesuffix(suffix): text for name, text in reader.data.items()}
+
+
+def _leave_defaults_out(section: Section) -> None:
+    """Forget the table of settings that have their defaults: every new setting would change it."""
+    for place, part in enumerate(section.parts):
+        if isinstance(part, str) and part.endswith("more settings: the defaults"):
+            del section.parts[place : place + 2]
+            return
 
 
 def words_of(html: str) -> str:

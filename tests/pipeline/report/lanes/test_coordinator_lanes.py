@@ -2,7 +2,7 @@
 
 from pipeline.report.lanes import coordinators
 from pipeline.report.lanes.coordinators import coordinators_lane
-from pipeline.report.lanes.faults import faults_lane
+from pipeline.report.lanes.faults import MAX_ROWS, faults_lane
 from results_schema.journal import FaultOutcome
 from tests.support.builders.lane_rows import OFFSETS_2, group, load, tenure, tenure_overlap, us
 from tests.support.builders.report_inputs import journal_entry, report_input, run_facts
@@ -34,6 +34,24 @@ def test_fault_lane_of_a_crash_has_its_parts() -> None:
     ]
     assert cells(chart, "run", "a", "b") == [(0.0, 6.0), (6.0, 37.0), (37.0, 60.0)]
     assert cells(chart, "faults", "a", "b") == [(11.25, 37.0)], "the band behind every lane"
+
+
+def test_labels_of_moments_end_where_the_next_of_their_row_begins() -> None:
+    """Many orders of an administrator share a row: their names would lie over each other."""
+    moments = [
+        journal_entry(
+            fault_id=f"delete_group-{index}",
+            fault="delete_group",
+            momentary=True,
+            fired_at_us=us(10 + index),
+        )
+        for index in range(MAX_ROWS + 1)
+    ]
+    chart = faults_lane(report_input(run_facts(faults=tuple(moments))))
+    assert chart is not None
+    ends = cells(chart, "points", "a", "b")
+    assert ends[:2] == [(10.0, 11.0), (11.0, 12.0)]
+    assert ends[-1] == (40.0, 60.0)
 
 
 def test_fault_lane_of_a_fault_that_was_never_healed_reaches_the_end() -> None:

@@ -180,6 +180,19 @@ def test_availability_lane_of_partitions_that_two_groups_consume_tells_them_apar
     }
 
 
+def test_availability_lane_draws_a_gap_around_many_faults_once() -> None:
+    """Bars over each other hide their labels, and leave no room for the gaps of others."""
+    faults = [f"crash-{index}" for index in range(availability.MAX_GAPS + 1)]
+    gaps = [gap("member", "consumer-0", 11, 50, fault=fault) for fault in faults]
+    gaps.append(gap("member", "consumer-1", 11, 12))
+    chart = availability_lane(report_input(tables={"availability": gaps}))
+    assert chart is not None
+    assert sorted(cells(chart, "gaps", "r", "f")) == [
+        ("consumer-0", "crash-0 and 400 more"),
+        ("consumer-1", "crash-0"),
+    ]
+
+
 def test_availability_lane_of_many_members_counts_those_without_service() -> None:
     """Steps of a thousand members; a gap that two faults share counts once."""
     gaps = [gap("member", f"consumer-{index}", 11, 19) for index in range(1_000)]
