@@ -186,7 +186,10 @@ def test_nothing_is_judged_where_time_is_real() -> None:
     rows = cluster()
     lose(rows, 15, "broker")
 
-    assert check(rows, in_virtual_time=False).outcome is CheckOutcome.PASS
+    report = check(rows, in_virtual_time=False)
+
+    assert report.outcome is CheckOutcome.NOTHING_SEEN
+    assert report.note == "judged in virtual time only"
 
 
 @pytest.mark.parametrize(("lasted_s", "is_right"), [(14, False), (16, True)])
