@@ -100,21 +100,16 @@ def test_coordinator_refuses_the_commits_of_a_member_that_goes_on_processing() -
 
 
 def test_replaced_member_conflicts_until_the_dead_session_has_ended() -> None:
-    """The newcomer fails until the dead one's session ends (ZK-49, ZK-50)."""
+    """Who has to take over from the dead one fails until its session ends (ZK-49, ZK-50)."""
     run = played("zookeeper_restart")
     (expired,) = of(run, TraceKind.ZOOKEEPER_SESSION_EXPIRED)
-    newcomer = [
-        (row.time_us, detail_of_row(row))
-        for row in of(run, TraceKind.ZOOKEEPER_ATTEMPT_ENDED, "old")
-        if row.node == "consumer-old-8"
-    ]
+    attempts = [detail_of_row(row) for row in of(run, TraceKind.ZOOKEEPER_ATTEMPT_ENDED, "old")]
     conflicts = of(run, TraceKind.ZOOKEEPER_CLAIM_CONFLICT, "old")
     before = [row for row in conflicts if row.time_us < expired.time_us]
     owners = {str(detail_of_row(row)["owner"]).rpartition("_")[2][:14] for row in before}
 
     assert "consumer-old-1" in owners
-    assert not newcomer[0][1]["done"]
-    assert 2 <= len(newcomer) <= 7
+    assert sum(not each["done"] for each in attempts) >= 2
     generations = {row.generation for row in of(run, TraceKind.GENERATION_STARTED, "new")}
     assert len(generations) <= 3  # the replacement, and the killed one that comes back
 

@@ -35,9 +35,15 @@ class ZooKeeperConsumerConnector:
     """One consumer of a group, until it is shut down."""
 
     def __init__(
-        self, host: Host, spec: ZooKeeperConsumerSpec, servers: tuple[NodeName, ...]
+        self,
+        host: Host,
+        spec: ZooKeeperConsumerSpec,
+        servers: tuple[NodeName, ...],
+        *,
+        start_us: int,
     ) -> None:
-        """Begin to connect to the ensemble."""
+        """Begin to connect to the ensemble; `start_us` passes before the subscriptions."""
+        self._start_us = start_us
         self._host = host
         self._spec = spec
         self._zk = ZkClient(host, servers, spec.config.zookeeper_session_timeout_ms)
@@ -83,6 +89,8 @@ class ZooKeeperConsumerConnector:
             self._host.spawn(self._commit_periodically(), name="kafka-consumer-scheduler")
         await self._register()
         self._host.spawn(self._watch(), name="watcher_executor")
+        if self._start_us:
+            await self._host.sleep(self._start_us)
         self._zk.on_new_session = self._new_session
         await self._zk.subscribe_child_changes(self.member.paths.ids, self._changed)
         for topic in self._spec.topics:

@@ -53,7 +53,7 @@ class FetcherManager:
         self._run = _FetchRun(self._member, infos)
 
     async def stop(self) -> None:
-        """Stop every fetcher; each ends after its open request (ZK-81)."""
+        """Stop every fetcher; open requests are given up."""
         run, self._run = self._run, None
         if run is not None:
             await run.stop()
@@ -77,7 +77,7 @@ class _FetchRun:
         self._found.set()
 
     async def stop(self) -> None:
-        """Interrupt everything, and wait for the open requests."""
+        """Interrupt everything, and wait until every fetcher has ended."""
         self.interrupt.set()
         self._found.set()
         for fetcher in self._fetchers.values():
@@ -156,9 +156,14 @@ class _Fetcher:
         self._added.set()
 
     def interrupt(self) -> None:
-        """Have the fetcher end after its open request."""
+        """Have the fetcher give up its open request, and end.
+
+        Waiting for the answer would keep old members up to fetch.wait.max.ms apart, and every join
+        of eight members would conflict; of three that were measured one did.
+        """
         self._interrupt.set()
         self._added.set()
+        self._channel.close()
 
     async def ended(self) -> None:
         """Wait until the fetcher has ended."""
@@ -175,7 +180,7 @@ class _Fetcher:
             ]
             if missing:
                 await self._reset(missing)
-            elif not await self._fetch():
+            elif not await self._fetch() and not self._interrupt.is_set:
                 self._give_back(list(self._infos.values()))
         self._channel.close()
         self._has_ended = True

@@ -26,6 +26,8 @@ class ZooKeeperConsumerNode:
     def __init__(self, host: Host, cluster: ClusterSpec, spec: ZooKeeperConsumerSpec) -> None:
         self._host = host
         self._spec = spec
+        # On Ray a start costs what it costs.
+        self._start_us = cluster.costs.zookeeper_consumer_start_us if host.simulates_costs else 0
         self._servers = tuple(server.name for server in cluster.zookeepers)
         self._connector: ZooKeeperConsumerConnector | None = None
         """None between two connectors."""
@@ -66,7 +68,7 @@ class ZooKeeperConsumerNode:
     async def _run(self) -> None:
         while not self._is_stopping:
             connector = self._connector = ZooKeeperConsumerConnector(
-                self._host, self._spec, self._servers
+                self._host, self._spec, self._servers, start_us=self._start_us
             )
             for topic, queue in connector.queues.items():
                 self._host.spawn(self._process(connector, queue), name=f"stream-{topic}")

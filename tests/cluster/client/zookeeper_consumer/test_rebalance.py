@@ -16,8 +16,6 @@ from tests.support.harness.zookeeper_group import (
     member_name,
 )
 
-IN_STEP = ZooKeeperConsumerConfig(fetch_wait_max_ms=10)
-"""Fetchers end after their open request: with short ones the old members release in step."""
 Scenario = Callable[[GroupLab], Awaitable[None]]
 
 
@@ -60,7 +58,6 @@ def test_reads_of_an_undisturbed_join_equal_the_formula(
         late_from=members - 1,
         topics=topics,
         brokers=brokers,
-        config=IN_STEP,
     ).run(newcomer_that_waits(members))
 
     c, t, b = members, topics, brokers
@@ -117,7 +114,7 @@ def test_dead_member_is_noticed_by_all_others_with_one_notification_each() -> No
 
 def test_everything_is_released_before_the_view_is_read() -> None:
     """Everything is given up in R5 before anything is known (ZK-41)."""
-    lab = GroupLab(4, 16, late_from=3, config=IN_STEP).run(newcomer_that_waits(4))
+    lab = GroupLab(4, 16, late_from=3).run(newcomer_that_waits(4))
 
     for name in lab.names[:3]:
         (view,) = lab.of(TraceKind.ZOOKEEPER_VIEW, after_us=lab.joined_us, node=name)

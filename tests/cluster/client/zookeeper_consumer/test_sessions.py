@@ -12,7 +12,6 @@ from tests.support.harness.zookeeper_group import (
     member_name,
 )
 
-IN_STEP = ZooKeeperConsumerConfig(fetch_wait_max_ms=25)
 EVERY_SECOND = ZooKeeperConsumerConfig(auto_commit_interval_ms=1_000)
 CUT_US = 20 * SECOND
 SLOW_WORK_US = 30_000
@@ -235,7 +234,7 @@ def test_follower_that_lags_parts_the_views_for_as_long_as_it_lags(lag_us: int) 
 
     parted_us = []
     for seed in range(2):
-        lab = GroupLab(6, 16, late_from=5, servers=3, seed=seed, config=IN_STEP).run(scenario)
+        lab = GroupLab(6, 16, late_from=5, servers=3, seed=seed).run(scenario)
         first_with_six: dict[str, int] = {}
         for row in lab.of(TraceKind.ZOOKEEPER_VIEW, after_us=lab.joined_us):
             if len(detail_of(row)["members"]) == 6:
