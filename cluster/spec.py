@@ -183,8 +183,8 @@ class CostModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """What it takes beside for a write, which it flushes, in microseconds."""
     zookeeper_consumer_start_us: NotNegative = 40_000
     """What a consumer on ZooKeeper takes from its registration to its subscriptions, in
-    microseconds: it makes its queues and threads. With it a join of 4 members conflicts and one of 8
-    seldom does, as measured."""
+    microseconds: it makes its queues and threads. With it a join of 4 members conflicts, and one of
+    8 seldom does, as measured."""
 
 
 class StorageModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
