@@ -7,7 +7,8 @@ changed. In that time
 1. no broker is fenced, and no partition gets another leader, but for its preferred one;
 2. no replica leaves an ISR, and no log is truncated;
 3. from the steady state on, no client loses its coordinator or looks for it in vain, no request
-   ends with DISCONNECTED, and no record and no commit is refused, but by a rebalance.
+   ends with DISCONNECTED, and no record and no commit is refused, but by a rebalance. Clients are
+   members, producers and brokers; a consumer that ZooKeeper coordinates ends connections itself.
 
 Judged also while something is broken: a replica that was in the ISR when its leader was elected
 stays there for half of `replica.lag.time.max.ms` (all of it by a clock that does not drift), unless
@@ -75,6 +76,10 @@ class Stability(Checker):
         self._elected_with: dict[str, tuple[int, ...]] = {}  # and those in sync ever since
         self._unfenced: dict[str, None] = {}
         self._replicas = self.evidence.replicas
+        self._clients = {
+            *(each for group in context.groups.values() for each in group.consumers),
+            *(each.name for each in context.producers),
+        }
         self._was_broken = False
         self._leader_changed_us = 0
         self._is_steady = False
@@ -105,11 +110,14 @@ class Stability(Checker):
                 pass
             case TraceKind.COMMIT_FAILED if row.error in OF_A_REBALANCE:
                 pass
-            case kind if kind in _WORDS and self._is_steady:
+            case kind if kind in _WORDS and self._is_steady and self._is_client(row.node):
                 self._lost(row, since_us, f"{row.node} {_WORDS[TraceKind(kind)]}")
             case _:
                 pass
         self._was_broken = self._was_broken or self._faults.quiet_since_us != 0
+
+    def _is_client(self, node: str) -> bool:
+        return node in self._clients or node.startswith("broker-")
 
     def _stage(self, row: TraceRow) -> None:
         stage = detail_of(row).get("stage")

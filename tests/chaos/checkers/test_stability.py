@@ -2,7 +2,7 @@
 
 import pytest
 
-from chaos.checkers.context import CheckContext, GroupExpectation
+from chaos.checkers.context import CheckContext, GroupExpectation, ProducerExpectation
 from chaos.checkers.stability import Stability
 from protocol.trace import TraceKind
 from results_schema.results import CheckOutcome, CheckReport
@@ -18,6 +18,7 @@ def check(rows: Rows, *, in_virtual_time: bool = True) -> CheckReport:
             groups={
                 "g": GroupExpectation(consumers=(C0,), offsets_partition=OFFSETS_0, commits=True)
             },
+            producers=(ProducerExpectation(name="producer-0", topic="orders", period_us=250_000),),
             settling_us=SETTLING_S * 1_000_000,
             in_virtual_time=in_virtual_time,
         )
@@ -220,5 +221,13 @@ def test_replica_whose_broker_is_fenced_leaves_at_once() -> None:
     shrunk(rows, 23, [1])
     shrunk(rows, 24, [0, 1])
     shrunk(rows, 25, [1])
+
+    assert check(rows).outcome is CheckOutcome.PASS
+
+
+def test_consumer_of_another_world_may_end_its_connections() -> None:
+    """One that ZooKeeper coordinates gives up its open Fetch at every rebalance."""
+    rows = cluster()
+    rows.add(15, "consumer-old-0", TraceKind.REQUEST_FAILED, error="DISCONNECTED")
 
     assert check(rows).outcome is CheckOutcome.PASS
