@@ -61,9 +61,9 @@ def edited(command_line: CommandLine, before: str, after: str) -> str:
             "    commit_interval_ms: 200",
             "    commit_intervall_ms: 200",
             "groups.orders-readers.commit_intervall_ms: unknown key; expected one of `members`, "
-            "`topics`, `config`, `late_members`, `poll_timeout_ms`, `process_us`, "
-            "`commit_interval_ms`, `transactional`, `transaction_timeout_ms`, `isolate`; did you "
-            "mean `commit_interval_ms`?",
+            "`coordination`, `topics`, `config`, `zookeeper`, `late_members`, `poll_timeout_ms`, "
+            "`process_us`, `commit_interval_ms`, `transactional`, `transaction_timeout_ms`, "
+            "`isolate`; did you mean `commit_interval_ms`?",
         ),
         (
             "    auto.leader.rebalance.enable: false",
@@ -97,7 +97,8 @@ def edited(command_line: CommandLine, before: str, after: str) -> str:
             "`coordinator-of(<group>)`, `leader-of(<topic-partition>)`, "
             "`follower-of(<topic-partition>)`, `broker(<id>)`, `any-broker`, `controller`, "
             "`member(<group>, <index>)`, `leader-member-of(<group>)`, `brokers`, "
-            "`members(<group>)`, `clients`, `all-topic-partitions`, "
+            "`members(<group>)`, `clients`, `all-topic-partitions`, `zookeeper(<id>)`, "
+            "`zookeeper-leader`, `zookeepers`, "
             "got `coordinatorof(orders-readers)`; "
             "did you mean `coordinator-of(orders-readers)`?",
         ),

@@ -31,7 +31,9 @@ class Played:
 
     def __init__(self, *overrides: str, seed: int = 7) -> None:
         self.experiment = load_experiment("coordinator_crash", overrides).experiment
-        self.suite = CheckSuite(context_of(self.experiment), self.experiment.checks)
+        self.suite = CheckSuite(
+            context_of(self.experiment, in_virtual_time=True), self.experiment.checks
+        )
         self.rows: list[TraceRow] = []
         self.on_row: Callable[[TraceRow], None] | None = None
         self.runtime = VirtualRuntime(

@@ -185,7 +185,7 @@ def digest_of_violated() -> str:
 def digest_with_messages(name: str, seed: int) -> str:
     """Run a drawn schedule with messages in the trace; the digest leaves them out."""
     experiment = drawn_schedule(name)
-    suite = CheckSuite(context_of(experiment), experiment.checks)
+    suite = CheckSuite(context_of(experiment, in_virtual_time=True), experiment.checks)
     observer = TraceDigest()
     runtime = VirtualRuntime(
         to_cluster_spec(experiment),

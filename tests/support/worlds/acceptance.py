@@ -285,7 +285,7 @@ def play_virtual(
     spec: ClusterSpec | None = None,
 ) -> VirtualRun:
     """Run an experiment by its own runner in virtual time; `spec` replaces the file's cluster."""
-    suite = CheckSuite(context_of(experiment), experiment.checks)
+    suite = CheckSuite(context_of(experiment, in_virtual_time=True), experiment.checks)
     rows: list[TraceRow] = []
     digest = TraceDigest()
     observers: list[RowObserver] = [rows.append, suite.observe, digest]
@@ -311,7 +311,7 @@ def play_ray(
     """Run an experiment by its own runner on a local Ray, or on the one that a fixture started."""
     from cluster.ray.runtime import RayRuntime  # importing Ray takes a second
 
-    suite = CheckSuite(context_of(experiment), experiment.checks)
+    suite = CheckSuite(context_of(experiment, in_virtual_time=True), experiment.checks)
     runtime = RayRuntime(
         to_cluster_spec(experiment),
         seed=seed,

@@ -107,7 +107,7 @@ def play(
 ) -> Played:
     """Run `of` to its end. `on_row` sees each row after the checkers did, and may break things."""
     seed = SEED if seed is None else seed
-    suite = CheckSuite(context_of(of), of.checks)
+    suite = CheckSuite(context_of(of, in_virtual_time=True), of.checks)
     rows: list[TraceRow] = []
 
     def observe(row: TraceRow) -> None:

@@ -85,7 +85,7 @@ def make_run(root: Path, recipe: Recipe) -> Path:
         replay=run_command_line(name, runtime="virtual", seed=SEED, overrides=recipe.overrides),
         experiment_file=str(loaded.path),
     )
-    suite = CheckSuite(context_of(experiment), experiment.checks)
+    suite = CheckSuite(context_of(experiment, in_virtual_time=True), experiment.checks)
     digest = TraceDigest()
     writer = ParquetTraceWriter(directory.events / EVENTS_FILE)
     runtime = VirtualRuntime(
