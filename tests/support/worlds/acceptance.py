@@ -311,7 +311,7 @@ def play_ray(
     """Run an experiment by its own runner on a local Ray, or on the one that a fixture started."""
     from cluster.ray.runtime import RayRuntime  # importing Ray takes a second
 
-    suite = CheckSuite(context_of(experiment, in_virtual_time=True), experiment.checks)
+    suite = CheckSuite(context_of(experiment), experiment.checks)
     runtime = RayRuntime(
         to_cluster_spec(experiment),
         seed=seed,
