@@ -7,8 +7,8 @@ there is no figure.
 
 import statistics
 
-from benchmarks.measurement import Measurement, median_ratio
-from benchmarks.players import ROOT, base_checkout, commit_of, player
+from benchmarks.measurement import Measurement, commit, median_ratio
+from benchmarks.players import ROOT, base_checkout, player
 from scripts.compiled import build, missing_for_build
 
 SPACE = "reference"
@@ -29,7 +29,7 @@ def run() -> tuple[Measurement, ...]:
     }
     base = base_checkout()
     if base is not None:
-        players[f"interpreted at {commit_of(base)}"] = player(base, SPACE, compiled=False)
+        players[f"interpreted at {commit(base)}"] = player(base, SPACE, compiled=False)
     took_s: dict[str, list[float]] = {name: [] for name in players}
     for turn in range(ROUNDS):
         seeds = range(turn * SEEDS_A_ROUND, (turn + 1) * SEEDS_A_ROUND)

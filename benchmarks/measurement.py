@@ -56,13 +56,13 @@ def machine() -> str:
     return f"{model}, {cores} cores{memory}, Python {platform.python_version()}"
 
 
+ROOT = Path(__file__).resolve().parent.parent
 PAGES = ("docs/SOAK.md", "docs/BENCHMARKS.md", "docs/PLANTED_BUGS.md", "docs/SIGHT.md")
 """What is written with the figures is no change of what was measured."""
 
 
-def commit() -> str:
-    """Return the commit that is checked out, with "+changes" if the tree differs from it."""
-    root = Path(__file__).resolve().parent.parent
+def commit(root: Path = ROOT) -> str:
+    """Return the commit of a checkout, with "+changes" if the tree differs from it."""
     try:
         head = subprocess.run(
             ["git", "rev-parse", "--short=12", "HEAD"],

@@ -78,15 +78,3 @@ def base_checkout() -> Path | None:
     """Return the other checkout that was asked for."""
     base = os.environ.get(BASE)
     return None if base is None else Path(base)
-
-
-def commit_of(checkout: Path) -> str:
-    """Return the short commit of a checkout, or what stands for it."""
-    done = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"],
-        cwd=checkout,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.stdout.strip() or "another checkout"

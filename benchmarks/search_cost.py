@@ -8,8 +8,8 @@ another checkout (`players`) there is no figure.
 
 import statistics
 
-from benchmarks.measurement import Measurement, median_ratio
-from benchmarks.players import ROOT, base_checkout, commit_of, player
+from benchmarks.measurement import Measurement, commit, median_ratio
+from benchmarks.players import ROOT, base_checkout, player
 
 SPACE = "standard"
 ROUNDS, SEEDS_A_ROUND = 10, 10
@@ -42,7 +42,7 @@ def run() -> tuple[Measurement, ...]:
             value=statistics.median(own),
             baseline=statistics.median(other),
             unit="runs/min",
-            baseline_name=f"at {commit_of(base)}",
+            baseline_name=f"at {commit(base)}",
             ratio=ratio,
             goal=f"at least {GOAL:g}",
             met=ratio >= GOAL,

@@ -34,7 +34,7 @@ from chaos.experiment.structs import (
 )
 from cluster.broker.control.metadata_fetcher import MAX_WAIT_MS as METADATA_WAIT_MS
 from cluster.host.connection_purposes import METADATA, REPLICA_FETCHER
-from cluster.spec import ConsumerSpec
+from cluster.spec import ClusterSpec, ConsumerSpec
 from protocol.ids import offsets_partition, transaction_partition
 from protocol.partitioner import partition_for
 from protocol.trace import TraceRow
@@ -144,7 +144,7 @@ def context_of(
     for consumer in spec.consumers:
         consumers[consumer.group_id].append(consumer)
     return CheckContext(
-        settling_us=settling_us(experiment),
+        settling_us=settling_us(spec),
         replica_lag_us=config.replica_lag_time_max_ms * MS,
         groups={
             group_id: _expectation(
@@ -230,8 +230,8 @@ def start_bound_us(experiment: Experiment) -> int | None:
     )
 
 
-def settling_us(experiment: Experiment) -> int:
-    """Return the longest time until the last consequence of a fault shows that is over.
+def settling_us(spec: ClusterSpec) -> int:
+    """Return the longest time from the end of a fault to its last consequence.
 
     What a fault breaks is noticed when the longest of these is over: the session of a broker, twice
     `controller.quorum.fetch.timeout.ms` later where the controller is another one; 1.5 times
@@ -239,9 +239,7 @@ def settling_us(experiment: Experiment) -> int:
     connection that died unnoticed, of a follower, a member or a producer. Then others learn of it:
     metadata is published and partitions are loaded, and a member asks with its next heartbeat.
     """
-    cluster = experiment.cluster
-    config, costs = cluster.config, cluster.costs
-    spec = to_cluster_spec(experiment)
+    config, costs = spec.broker_config, spec.costs
     of_consumers = [consumer.config.request_timeout_ms for consumer in spec.consumers]
     of_producers = [producer.config.request_timeout_ms for producer in spec.producers]
     partitions = config.offsets_topic_num_partitions + config.transaction_state_log_num_partitions

@@ -152,7 +152,8 @@ class Stability(Checker):
         self._leader_changed_us = row.time_us
         known = self._replicas.of(partition)
         if known is None or leader != known.preferred:
-            self._lost(row, since_us, f"{partition} is led by {leader or 'nobody'}, not {before}")
+            what = f"the leader of {partition} is {leader or 'none'}, no longer {before}"
+            self._lost(row, since_us, what)
 
     def _in_sync_changed(self, row: TraceRow, since_us: int | None) -> None:
         partition = row.partition or ""

@@ -203,9 +203,7 @@ class ZooKeeperServer(TargetKind):
         servers = zookeeper_ids(experiment)
         if argument.isascii() and argument.isdecimal() and int(argument) in servers:
             return None
-        if not servers:
-            return _no_ensemble()
-        return Unknown(
+        return _check_ensemble(experiment) or Unknown(
             message=f"there is no ZooKeeper server `{argument}`" if argument else "names no server",
             expected=f"a number from 1 to {len(servers)}",
         )
@@ -225,10 +223,7 @@ class ZooKeeperLeader(TargetKind):
 
     def check(self, argument: str, experiment: Experiment) -> Unknown | None:
         """Refuse an argument, and a file without an ensemble."""
-        unknown = check_no_argument(self.name, argument)
-        if unknown is None and not zookeeper_ids(experiment):
-            return _no_ensemble()
-        return unknown
+        return check_no_argument(self.name, argument) or _check_ensemble(experiment)
 
     def resolve(self, argument: str, situation: Situation) -> Hit | Miss:
         """Return the server that leads in the newest epoch."""
@@ -252,10 +247,7 @@ class ZooKeepers(TargetKind):
 
     def check(self, argument: str, experiment: Experiment) -> Unknown | None:
         """Refuse an argument, and a file without an ensemble."""
-        unknown = check_no_argument(self.name, argument)
-        if unknown is None and not zookeeper_ids(experiment):
-            return _no_ensemble()
-        return unknown
+        return check_no_argument(self.name, argument) or _check_ensemble(experiment)
 
     def resolve(self, argument: str, situation: Situation) -> Hit | Miss:
         """Return every server, those that are down too."""
@@ -264,7 +256,10 @@ class ZooKeepers(TargetKind):
         return Hit(nodes=tuple(zookeeper_name(server_id) for server_id in servers))
 
 
-def _no_ensemble() -> Unknown:
+def _check_ensemble(experiment: Experiment) -> Unknown | None:
+    """Refuse a file in which no group lives on ZooKeeper."""
+    if zookeeper_ids(experiment):
+        return None
     return Unknown(
         message="the file has no ZooKeeper ensemble",
         expected="a group with `coordination: zookeeper`",

@@ -33,10 +33,9 @@ SPAN_MAX_US = 10_000_000
 def drawn_starts(cluster: ClusterSpec, seed: int) -> list[tuple[int, NodeName]]:
     """Return when each node that is there from the beginning starts, in the order of time.
 
-    Units: microseconds from the first one. The controllers and
-    ZooKeeper's servers come first; the brokers within one
-    broker.heartbeat.interval.ms, which decides when the controller misses one; clients on a
-    cluster that stands, at moments that do not depend on the brokers'.
+    Units: microseconds from the first one. The controllers and ZooKeeper's servers come first;
+    the brokers within one broker.heartbeat.interval.ms, which decides when the controller misses
+    one; clients on a cluster that stands, at moments that do not depend on the brokers'.
     """
     starts = [
         (_start_us(spec, cluster, seed), spec.name)

@@ -183,12 +183,7 @@ class ZkClient:
     async def subscribe_child_changes(self, path: str, listener: ChildListener) -> None:
         """Call `listener` when the child list of `path` changes; costs two reads."""
         self._child_listeners.setdefault(path, []).append(listener)
-        await self.exists(path)
-        try:
-            await self.children(path)
-        except KeeperException as error:
-            if error.code is not KeeperError.NoNode:
-                raise
+        await self._watch_children(path)
 
     async def subscribe_data_changes(self, path: str, listener: DataListener) -> None:
         """Call `listener` when the data of `path` changes; costs one read."""
@@ -252,16 +247,20 @@ class ZkClient:
         for path in self._data_listeners:
             self._fire_data(path)
 
+    async def _watch_children(self, path: str) -> None:
+        """Leave watches on `path` and on its children, where it exists; two reads."""
+        await self.exists(path)
+        try:
+            await self.children(path)
+        except KeeperException as error:
+            if error.code is not KeeperError.NoNode:
+                raise
+
     def _fire_children(self, path: str) -> None:
         for listener in self._child_listeners.get(path, ()):
 
             async def run(listener: ChildListener = listener) -> None:
-                await self.exists(path)
-                try:
-                    await self.children(path)
-                except KeeperException as error:
-                    if error.code is not KeeperError.NoNode:
-                        raise
+                await self._watch_children(path)
                 await listener(path)
 
             self._queue(f"children of {path} changed", run)

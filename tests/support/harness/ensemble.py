@@ -138,19 +138,8 @@ class EnsembleRun:
         both_ways: bool = False,
     ) -> None:
         """Put one rule in force; replaces every other rule."""
-        ways = [(sources, destinations)] + ([(destinations, sources)] if both_ways else [])
         await self.runtime.set_link_rules(
-            [
-                LinkRule(
-                    rule_id=f"rule-{number}",
-                    selector=Selector(
-                        sources=tuple(NodeName(name) for name in from_),
-                        destinations=tuple(NodeName(name) for name in to),
-                    ),
-                    effect=effect,
-                )
-                for number, (from_, to) in enumerate(ways)
-            ]
+            link_rules(effect, sources, destinations, both_ways=both_ways)
         )
 
     async def heal(self) -> None:
@@ -175,3 +164,27 @@ def run_ensemble(
     run = EnsembleRun(servers, seed=seed)
     run.run(scenario)
     return run
+
+
+def link_rules(
+    effect: LinkEffect,
+    sources: Sequence[str],
+    destinations: Sequence[str],
+    *,
+    apis: tuple[str, ...] = (),
+    both_ways: bool = False,
+) -> list[LinkRule]:
+    """Return the rules of one effect on the way there, or on both ways."""
+    ways = [(sources, destinations)] + ([(destinations, sources)] if both_ways else [])
+    return [
+        LinkRule(
+            rule_id=f"rule-{number}",
+            selector=Selector(
+                sources=tuple(NodeName(name) for name in from_),
+                destinations=tuple(NodeName(name) for name in to),
+                apis=apis,
+            ),
+            effect=effect,
+        )
+        for number, (from_, to) in enumerate(ways)
+    ]

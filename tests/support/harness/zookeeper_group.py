@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from cluster.links.rules import LinkEffect, LinkRule, Selector
+from cluster.links.rules import LinkEffect
 from cluster.runtime import MemberStatus
 from cluster.spec import (
     BrokerSpec,
@@ -23,6 +23,7 @@ from cluster.virtual.runtime import VirtualRuntime
 from protocol.config import BrokerConfig, ZooKeeperConsumerConfig
 from protocol.ids import CONSUMER_OFFSETS, NodeName, zookeeper_name
 from protocol.trace import TraceKind, TraceRow
+from tests.support.harness.ensemble import link_rules
 
 GROUP = "g"
 SECOND = 1_000_000
@@ -140,16 +141,8 @@ class GroupLab:
         both_ways: bool = False,
     ) -> None:
         """Put one rule in force; replaces every other rule."""
-        ways = [(sources, destinations)] + ([(destinations, sources)] if both_ways else [])
         await self.runtime.set_link_rules(
-            [
-                LinkRule(
-                    rule_id=f"rule-{number}",
-                    selector=Selector(sources=tuple(from_), destinations=tuple(to), apis=apis),
-                    effect=effect,
-                )
-                for number, (from_, to) in enumerate(ways)
-            ]
+            link_rules(effect, sources, destinations, apis=apis, both_ways=both_ways)
         )
 
     async def heal(self) -> None:
