@@ -24,7 +24,7 @@ from cluster.host.frames import (
 from cluster.host.host import Host
 from cluster.host.incoming_request import AcceptedConnection, IncomingRequest
 from cluster.host.message_trace import server_event
-from protocol.api import AnyNotice, AnyResponse, error_of
+from protocol.api import AnyNotice, AnyRequest, AnyResponse, error_of
 from protocol.envelope import RequestEnvelope, ResponseEnvelope
 from protocol.errors import ErrorCode, SimulationError
 from protocol.ids import Incarnation, NodeName, RequestId
@@ -67,6 +67,8 @@ class Endpoint:
     def __init__(self, host: Host, send_frame: Callable[[Frame], None]) -> None:
         self.host = host
         self.send_frame = send_frame
+        self.check_answer: Callable[[AnyRequest, AnyResponse], None] | None = None
+        """Checks each answer against its request before it is sent, in runs that ask for it."""
         # Ids of different incarnations never meet: a late frame finds nothing instead of another
         # connection (no set of ids is carried over, so they are told apart by their high bits).
         self._next_connection_id = host.incarnation << 32
@@ -148,6 +150,8 @@ class Endpoint:
             ) from None
         if connection is None:
             return
+        if self.check_answer is not None:
+            self.check_answer(envelope.body, response)
         host = self.host
         error = error_of(response)
         # What no server should say is told where messages are left out, too.

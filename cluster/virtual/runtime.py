@@ -32,6 +32,7 @@ from cluster.virtual.network import VirtualNetwork
 from cluster.virtual.starts import drawn_starts, drawn_wait_us
 from cluster.virtual.tripwires import tripwires
 from partition_log.memory_storage import MemoryStorage
+from protocol.answer_contract import check_answer
 from protocol.errors import InvariantViolation
 from protocol.ids import Incarnation, NodeName
 from protocol.trace import TraceEvent, TraceKind, stamp
@@ -61,7 +62,8 @@ class VirtualRuntime(VirtualLives, Runtime):
         """Prepare a cluster.
 
         With `invariants_every` each node checks itself after about that many events, and before it
-        is stopped; what it finds ends the run as a failure of the lab's.
+        is stopped, and each answer is checked against its request; what they find ends the run as a
+        failure of the lab's.
         """
         self._seed = seed
         self._run_id = run_id
@@ -80,6 +82,7 @@ class VirtualRuntime(VirtualLives, Runtime):
         self._failures: list[str] = []
         self._checks_invariants = invariants_every is not None
         """Whether nodes still check themselves: until the first that does not agree with itself."""
+        self._checks_answers = invariants_every is not None
         if invariants_every is not None:
             loop.look_every(invariants_every, self._check_invariants_once)
         self._driver_rows = 0
@@ -218,6 +221,8 @@ class VirtualRuntime(VirtualLives, Runtime):
             has_run_before=self._has_stood and incarnation == 0,
         )
         self._network.attach(host)
+        if self._checks_answers:
+            host.endpoint.check_answer = check_answer
         return host
 
     def _node_failed(self, host: VirtualHost, what: str, error: BaseException) -> None:

@@ -598,3 +598,17 @@ def test_status_and_failures_of_a_run_that_never_started_are_empty() -> None:
     assert run.runtime.failures() == ()
     run.runtime.run(run.runtime.stop())
     assert issubclass(NodeTaskFailed, SimulationError)
+
+
+@pytest.mark.parametrize(("invariants_every", "checks"), [(None, False), (1000, True)])
+def test_hosts_check_their_answers_where_nodes_check_themselves(
+    invariants_every: int | None, checks: bool
+) -> None:
+    runtime = VirtualRuntime(
+        fake_spec(),
+        seed=1,
+        run_id="test",
+        build=fake_builder(),
+        invariants_every=invariants_every,
+    )
+    assert (runtime.admin_host().endpoint.check_answer is not None) is checks

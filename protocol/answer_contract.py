@@ -1,0 +1,307 @@
+"""What each answer owes its request, whoever gives it: a promise that a run in virtual time checks.
+
+An answer names what its request asked about: every topic and partition, every group, every key,
+once. An answer without an error carries values that a client can use. Both follow from Kafka's
+message definitions alone, so that no state of a node has to be known.
+
+Source: Kafka 3.9 `clients/src/main/resources/common/message/*.json`, and the clients' use of them.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from protocol.api import AnyRequest, AnyResponse
+from protocol.errors import ErrorCode, InvariantViolation
+from protocol.messages.admin import (
+    AlterPartitionReassignmentsRequest,
+    DeleteTopicsRequest,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+)
+from protocol.messages.controller import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+    AlterPartitionRequest,
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+)
+from protocol.messages.discovery import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
+from protocol.messages.group import (
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+)
+from protocol.messages.group_admin import (
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+    OffsetDeleteRequest,
+)
+from protocol.messages.log import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    ListOffsetsRequest,
+    PartitionData,
+    ProduceRequest,
+    ProduceResponse,
+)
+from protocol.messages.offset import OffsetCommitRequest, OffsetFetchRequest, OffsetFetchResponse
+from protocol.messages.transaction import (
+    AddPartitionsToTxnRequest,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    TxnOffsetCommitRequest,
+    WriteTxnMarkersRequest,
+)
+
+_CONSUMER = -1
+"""`replica_id` of a Fetch that is no follower's."""
+
+_SHOWN_CHARACTERS = 600
+"""How much of a message the evidence shows: records can be long."""
+
+_Path = tuple[str | None, ...]
+"""Lists and the fields that name their items, in turn; None: the items are names themselves."""
+
+_TOPICS: _Path = ("topics", "name", "partitions", "partition_index")
+
+_NAMED: dict[type, tuple[_Path, _Path]] = {
+    ProduceRequest: (
+        ("topic_data", "name", "partition_data", "index"),
+        ("responses", "name", "partition_responses", "index"),
+    ),
+    ListOffsetsRequest: (_TOPICS, _TOPICS),
+    OffsetCommitRequest: (_TOPICS, _TOPICS),
+    TxnOffsetCommitRequest: (_TOPICS, _TOPICS),
+    OffsetDeleteRequest: (_TOPICS, _TOPICS),
+    AddPartitionsToTxnRequest: (
+        ("transactions", "transactional_id", "topics", "name", "partitions", None),
+        (
+            *("results_by_transaction", "transactional_id", "topic_results", "name"),
+            *("results_by_partition", "partition_index"),
+        ),
+    ),
+    WriteTxnMarkersRequest: (
+        ("markers", "producer_id", "topics", "name", "partition_indexes", None),
+        ("markers", "producer_id", "topics", "name", "partitions", "partition_index"),
+    ),
+    AlterPartitionRequest: (
+        ("topics", "topic_name", "partitions", "partition_index"),
+        ("topics", "topic_name", "partitions", "partition_index"),
+    ),
+    AlterPartitionReassignmentsRequest: (
+        _TOPICS,
+        ("responses", "name", "partitions", "partition_index"),
+    ),
+    DeleteTopicsRequest: (("topic_names", None), ("responses", "name")),
+    DescribeGroupsRequest: (("groups", None), ("groups", "group_id")),
+    DeleteGroupsRequest: (("groups_names", None), ("results", "group_id")),
+    OffsetFetchRequest: (("groups", "group_id"), ("groups", "group_id")),
+    FindCoordinatorRequest: (("coordinator_keys", None), ("coordinators", "key")),
+    LeaveGroupRequest: (("members", "member_id"), ("members", "member_id")),
+}
+"""Request -> where it and its answer name what the request is about."""
+
+
+def check_answer(request: AnyRequest, response: AnyResponse) -> None:
+    """Check an answer against its request.
+
+    An answer whose `error_code` is an error owes nothing else.
+
+    Raises: InvariantViolation that names request, answer and what is wrong.
+    """
+    if getattr(response, "error_code", ErrorCode.NONE) is not ErrorCode.NONE:
+        return
+    paths = _NAMED.get(type(request))
+    if paths is not None:
+        _check_names(request, response, *paths)
+    check = _CHECKS.get(type(request))
+    if check is not None:
+        for problem in check(request, response):
+            raise _violation(request, response, problem)
+
+
+def _check_names(
+    request: AnyRequest, response: AnyResponse, asked_at: _Path, answered_at: _Path
+) -> None:
+    asked = Counter(_names(request, asked_at))
+    answered = Counter(_names(response, answered_at))
+    if asked == answered:
+        return
+    missing, unasked = asked - answered, answered - asked
+    raise _violation(
+        request,
+        response,
+        f"expected an answer about each name that was asked about, got none about "
+        f"{sorted(missing, key=repr)} and an unasked one about {sorted(unasked, key=repr)}",
+    )
+
+
+def _names(message: object, path: _Path) -> Iterator[tuple[object, ...]]:
+    items, name = path[:2]
+    for item in getattr(message, str(items)) or ():
+        own = (item if name is None else getattr(item, name),)
+        if len(path) == 2:
+            yield own
+        else:
+            for rest in _names(item, path[2:]):
+                yield own + rest
+
+
+def _violation(request: AnyRequest, response: AnyResponse, problem: str) -> InvariantViolation:
+    return InvariantViolation(
+        "an answer fits its request",
+        f"{problem}; request {_beginning(request)}, response {_beginning(response)}",
+    )
+
+
+def _beginning(message: AnyRequest | AnyResponse) -> str:
+    text = repr(message)
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
+
+
+def _produced(request: ProduceRequest, response: ProduceResponse) -> Iterator[str]:
+    for topic in response.responses:
+        for partition in topic.partition_responses:
+            if partition.error_code is ErrorCode.NONE and partition.base_offset < 0:
+                yield f"{topic.name}-{partition.index} was appended at no offset"
+
+
+def _fetched(request: FetchRequest, response: FetchResponse) -> Iterator[str]:
+    asked = {
+        (topic.topic, partition.partition): partition
+        for topic in request.topics
+        for partition in topic.partitions
+    }
+    for answered in response.responses:
+        for data in answered.partitions:
+            partition = asked.get((answered.topic, data.partition_index))
+            place = f"{answered.topic}-{data.partition_index}"
+            if partition is None:
+                yield f"{place} was not asked for"
+            elif data.error_code is ErrorCode.NONE:
+                for problem in _read(partition, data, is_consumer=request.replica_id == _CONSUMER):
+                    yield f"{place}: {problem}"
+
+
+def _read(asked: FetchPartition, data: PartitionData, *, is_consumer: bool) -> Iterator[str]:
+    if data.diverging_epoch is not None:
+        if data.records:
+            yield "records come with the epoch at which the logs diverge"
+        return
+    if data.high_watermark < 0:
+        yield f"the high watermark is {data.high_watermark}"
+    next_offset = asked.fetch_offset
+    for batch in data.records:
+        # A gap is no fault: the log cleaner removes whole batches.
+        if batch.next_offset <= next_offset:
+            yield f"expected records from {next_offset}, got {batch.base_offset} on"
+        next_offset = batch.next_offset
+    if is_consumer and data.records and next_offset > data.high_watermark:
+        yield (
+            f"a consumer gets records up to {next_offset - 1}, above the high watermark "
+            f"{data.high_watermark}"
+        )
+
+
+def _joined(request: JoinGroupRequest, response: JoinGroupResponse) -> Iterator[str]:
+    if not response.member_id:
+        yield "the member has no id"
+    if response.generation_id < 1:
+        yield f"expected a generation from 1, got {response.generation_id}"
+    if response.protocol_type != request.protocol_type:
+        yield f"the type of the protocol is {response.protocol_type}"
+    if response.protocol_name not in {each.name for each in request.protocols}:
+        yield f"the member does not support the protocol {response.protocol_name}"
+    if response.members:
+        ids = [each.member_id for each in response.members]
+        if response.leader != response.member_id or response.member_id not in ids:
+            yield "the members are for their leader alone"
+        if len(set(ids)) != len(ids):
+            yield "a member is listed twice"
+
+
+def _initialized(request: InitProducerIdRequest, response: InitProducerIdResponse) -> Iterator[str]:
+    if response.producer_id < 0 or response.producer_epoch < 0:
+        yield "the producer has no id or no epoch"
+
+
+def _allocated(
+    request: AllocateProducerIdsRequest, response: AllocateProducerIdsResponse
+) -> Iterator[str]:
+    if response.producer_id_start < 0 or response.producer_id_len <= 0:
+        yield "the block of producer ids is empty"
+
+
+def _registered(
+    request: BrokerRegistrationRequest, response: BrokerRegistrationResponse
+) -> Iterator[str]:
+    if response.broker_epoch < 0:
+        yield "the broker has no epoch"
+
+
+def _found(request: FindCoordinatorRequest, response: FindCoordinatorResponse) -> Iterator[str]:
+    for each in response.coordinators:
+        if (each.error_code is ErrorCode.NONE) != (each.node_id >= 0):
+            yield f"the coordinator of {each.key!r} is {each.node_id} with {each.error_code.name}"
+
+
+def _described(request: MetadataRequest, response: MetadataResponse) -> Iterator[str]:
+    names = Counter(topic.name for topic in response.topics)
+    if request.topics is not None and names != Counter(request.topics):
+        yield f"expected the topics {sorted(request.topics)}, got {sorted(names)}"
+    brokers = {broker.node_id for broker in response.brokers}
+    for topic in response.topics:
+        for partition in topic.partitions:
+            place = f"{topic.name}-{partition.partition_index}"
+            leader = partition.leader_id
+            if partition.error_code is ErrorCode.NONE and leader not in brokers:
+                yield f"{place} is led by {leader}, which is none of the brokers {sorted(brokers)}"
+            if not set(partition.isr_nodes) <= set(partition.replica_nodes):
+                yield f"{place} has an in-sync replica that is none of its replicas"
+
+
+def _offsets_fetched(request: OffsetFetchRequest, response: OffsetFetchResponse) -> Iterator[str]:
+    answered = {each.group_id: each for each in response.groups}
+    for group in request.groups:
+        answer = answered[group.group_id]
+        if answer.error_code is not ErrorCode.NONE or group.topics is None:
+            continue
+        asked = Counter(_names(group, ("topics", "name", "partition_indexes", None)))
+        given = Counter(_names(answer, _TOPICS))
+        if asked != given:
+            yield (
+                f"group {group.group_id}: expected the offsets of {sorted(asked, key=repr)}, got "
+                f"those of {sorted(given, key=repr)}"
+            )
+
+
+def _elected(request: ElectLeadersRequest, response: ElectLeadersResponse) -> Iterator[str]:
+    if request.topic_partitions is None:
+        return
+    asked = Counter(_names(request, ("topic_partitions", "topic", "partitions", None)))
+    answered = Counter(
+        _names(response, ("replica_election_results", "topic", "partition_result", "partition_id"))
+    )
+    if asked != answered:
+        yield f"expected an answer about each of {sorted(asked, key=repr)}"
+
+
+_CHECKS: dict[type, Callable[[Any, Any], Iterator[str]]] = {
+    ProduceRequest: _produced,
+    FetchRequest: _fetched,
+    JoinGroupRequest: _joined,
+    InitProducerIdRequest: _initialized,
+    AllocateProducerIdsRequest: _allocated,
+    BrokerRegistrationRequest: _registered,
+    FindCoordinatorRequest: _found,
+    MetadataRequest: _described,
+    OffsetFetchRequest: _offsets_fetched,
+    ElectLeadersRequest: _elected,
+}

@@ -1,0 +1,442 @@
+"""Answers that fit their request are taken; each way not to fit is named."""
+
+import msgspec
+import pytest
+
+from protocol.answer_contract import check_answer
+from protocol.api import AnyRequest, AnyResponse
+from protocol.errors import ErrorCode, InvariantViolation
+from protocol.messages.admin import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    ElectLeadersTopic,
+    PartitionResult,
+    ReassignablePartition,
+    ReassignablePartitionResponse,
+    ReassignableTopic,
+    ReassignableTopicResponse,
+    ReplicaElectionResult,
+)
+from protocol.messages.controller import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+)
+from protocol.messages.discovery import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from protocol.messages.group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+)
+from protocol.messages.group_admin import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
+from protocol.messages.log import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from protocol.messages.offset import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponseTopics,
+)
+from protocol.messages.transaction import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopic,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from protocol.records.batch import RecordBatch
+
+
+def _batch(base_offset: int, count: int = 1) -> RecordBatch:
+    return RecordBatch(
+        base_offset=base_offset,
+        partition_leader_epoch=0,
+        last_offset_delta=count - 1,
+        max_timestamp_ms=0,
+        records=b"",
+    )
+
+
+_COMMIT = OffsetCommitRequest(
+    group_id="payments",
+    topics=(
+        OffsetCommitRequestTopic(
+            name="orders",
+            partitions=tuple(
+                OffsetCommitRequestPartition(partition_index=index, committed_offset=5)
+                for index in (0, 1)
+            ),
+        ),
+    ),
+)
+
+
+def _committed(*partitions: int) -> OffsetCommitResponse:
+    return OffsetCommitResponse(
+        topics=(
+            OffsetCommitResponseTopic(
+                name="orders",
+                partitions=tuple(
+                    OffsetCommitResponsePartition(partition_index=each) for each in partitions
+                ),
+            ),
+        )
+    )
+
+
+def _fetch(replica_id: int = -1, fetch_offset: int = 10) -> FetchRequest:
+    return FetchRequest(
+        replica_id=replica_id,
+        max_wait_ms=500,
+        topics=(
+            FetchTopic(
+                topic="orders",
+                partitions=(FetchPartition(partition=0, fetch_offset=fetch_offset),),
+            ),
+        ),
+    )
+
+
+def _fetched(
+    *records: RecordBatch,
+    partition: int = 0,
+    error_code: ErrorCode = ErrorCode.NONE,
+    high_watermark: int = 12,
+    diverging_epoch: EpochEndOffset | None = None,
+) -> FetchResponse:
+    data = PartitionData(
+        partition_index=partition,
+        error_code=error_code,
+        high_watermark=high_watermark,
+        diverging_epoch=diverging_epoch,
+        records=records,
+    )
+    return FetchResponse(responses=(FetchableTopicResponse(topic="orders", partitions=(data,)),))
+
+
+_PRODUCE = ProduceRequest(
+    acks=-1,
+    timeout_ms=1000,
+    topic_data=(
+        TopicProduceData(
+            name="orders", partition_data=(PartitionProduceData(index=0, records=_batch(0)),)
+        ),
+    ),
+)
+
+
+def _produced(index: int, base_offset: int) -> ProduceResponse:
+    return ProduceResponse(
+        responses=(
+            TopicProduceResponse(
+                name="orders",
+                partition_responses=(
+                    PartitionProduceResponse(index=index, base_offset=base_offset),
+                ),
+            ),
+        )
+    )
+
+
+_JOIN = JoinGroupRequest(
+    group_id="payments",
+    session_timeout_ms=45_000,
+    protocols=(JoinGroupRequestProtocol("range", b""),),
+)
+_JOINED = JoinGroupResponse(
+    generation_id=1,
+    protocol_type="consumer",
+    protocol_name="range",
+    leader="a",
+    member_id="a",
+    members=(JoinGroupResponseMember(member_id="a"), JoinGroupResponseMember(member_id="b")),
+)
+_FETCH_OFFSETS = OffsetFetchRequest(
+    groups=(
+        OffsetFetchRequestGroup(
+            group_id="payments",
+            topics=(OffsetFetchRequestTopics(name="orders", partition_indexes=(0, 1)),),
+        ),
+    )
+)
+
+
+def _offsets(*partitions: int) -> OffsetFetchResponse:
+    return OffsetFetchResponse(
+        groups=(
+            OffsetFetchResponseGroup(
+                group_id="payments",
+                topics=(
+                    OffsetFetchResponseTopics(
+                        name="orders",
+                        partitions=tuple(
+                            OffsetFetchResponsePartition(partition_index=each)
+                            for each in partitions
+                        ),
+                    ),
+                ),
+            ),
+        )
+    )
+
+
+_ADD = AddPartitionsToTxnRequest(
+    transactions=(
+        AddPartitionsToTxnTransaction(
+            transactional_id="t",
+            producer_id=1,
+            producer_epoch=0,
+            topics=(AddPartitionsToTxnTopic(name="orders", partitions=(0,)),),
+        ),
+    )
+)
+
+
+def _added(partition: int) -> AddPartitionsToTxnResponse:
+    return AddPartitionsToTxnResponse(
+        results_by_transaction=(
+            AddPartitionsToTxnResult(
+                transactional_id="t",
+                topic_results=(
+                    AddPartitionsToTxnTopicResult(
+                        name="orders",
+                        results_by_partition=(
+                            AddPartitionsToTxnPartitionResult(partition_index=partition),
+                        ),
+                    ),
+                ),
+            ),
+        )
+    )
+
+
+_MARKERS = WriteTxnMarkersRequest(
+    markers=(
+        WritableTxnMarker(
+            producer_id=1,
+            producer_epoch=0,
+            transaction_result=True,
+            topics=(WritableTxnMarkerTopic(name="orders", partition_indexes=(0,)),),
+            coordinator_epoch=0,
+        ),
+    )
+)
+
+
+def _marked(producer_id: int) -> WriteTxnMarkersResponse:
+    return WriteTxnMarkersResponse(
+        markers=(
+            WritableTxnMarkerResult(
+                producer_id=producer_id,
+                topics=(
+                    WritableTxnMarkerTopicResult(
+                        name="orders",
+                        partitions=(WritableTxnMarkerPartitionResult(partition_index=0),),
+                    ),
+                ),
+            ),
+        )
+    )
+
+
+_ELECT = ElectLeadersRequest(topic_partitions=(ElectLeadersTopic("orders", (0,)),))
+
+
+def _elected(partition: int) -> ElectLeadersResponse:
+    return ElectLeadersResponse(
+        replica_election_results=(
+            ReplicaElectionResult(
+                topic="orders", partition_result=(PartitionResult(partition_id=partition),)
+            ),
+        )
+    )
+
+
+_REASSIGN = AlterPartitionReassignmentsRequest(
+    topics=(
+        ReassignableTopic(
+            name="orders", partitions=(ReassignablePartition(partition_index=0, replicas=(0,)),)
+        ),
+    )
+)
+_REASSIGNED = AlterPartitionReassignmentsResponse(
+    responses=(
+        ReassignableTopicResponse(
+            name="orders", partitions=(ReassignablePartitionResponse(partition_index=0),)
+        ),
+    )
+)
+
+
+def _metadata(leader: int, isr: tuple[int, ...] = (0,), topic: str = "orders") -> MetadataResponse:
+    return MetadataResponse(
+        brokers=(MetadataResponseBroker(node_id=0, host="h", port=1),),
+        topics=(
+            MetadataResponseTopic(
+                name=topic,
+                partitions=(
+                    MetadataResponsePartition(
+                        partition_index=0, leader_id=leader, replica_nodes=(0,), isr_nodes=isr
+                    ),
+                ),
+            ),
+        ),
+    )
+
+
+def _found(node_id: int, error_code: ErrorCode = ErrorCode.NONE) -> FindCoordinatorResponse:
+    return FindCoordinatorResponse(
+        coordinators=(Coordinator(key="payments", node_id=node_id, error_code=error_code),)
+    )
+
+
+_FIND = FindCoordinatorRequest(coordinator_keys=("payments",))
+_INIT = InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=1000)
+_REGISTER = BrokerRegistrationRequest(broker_id=0, incarnation_id=0, host="h", port=1)
+_ALLOCATE = AllocateProducerIdsRequest(broker_id=0, broker_epoch=1)
+
+
+@pytest.mark.parametrize(
+    ("request_", "response"),
+    [
+        (_COMMIT, _committed(0, 1)),
+        (_COMMIT, _committed(1, 0)),
+        (_PRODUCE, _produced(0, 7)),
+        (_fetch(), _fetched()),
+        (_fetch(), _fetched(_batch(9, 2), _batch(11))),
+        (_fetch(replica_id=1), _fetched(_batch(10, 5))),
+        (_fetch(replica_id=1), _fetched(_batch(14, 5))),
+        (_fetch(replica_id=1), _fetched(diverging_epoch=EpochEndOffset(epoch=1, end_offset=3))),
+        (_fetch(), _fetched(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER, high_watermark=-1)),
+        (_fetch(), FetchResponse()),
+        (_JOIN, _JOINED),
+        (_JOIN, JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id="a")),
+        (_FETCH_OFFSETS, _offsets(0, 1)),
+        (_ADD, _added(0)),
+        (_MARKERS, _marked(1)),
+        (_ELECT, _elected(0)),
+        (_REASSIGN, _REASSIGNED),
+        (
+            DeleteTopicsRequest(topic_names=("a",)),
+            DeleteTopicsResponse(responses=(DeletableTopicResult(name="a"),)),
+        ),
+        (MetadataRequest(topics=("orders",)), _metadata(0)),
+        (MetadataRequest(), _metadata(0)),
+        (_FIND, _found(2)),
+        (_FIND, _found(-1, ErrorCode.COORDINATOR_NOT_AVAILABLE)),
+        (_INIT, InitProducerIdResponse(producer_id=3)),
+        (_REGISTER, BrokerRegistrationResponse(broker_epoch=4)),
+        (_ALLOCATE, AllocateProducerIdsResponse(producer_id_start=0, producer_id_len=1000)),
+    ],
+)
+def test_an_answer_that_fits_is_taken(request_: AnyRequest, response: AnyResponse) -> None:
+    check_answer(request_, response)
+
+
+@pytest.mark.parametrize(
+    ("request_", "response", "problem"),
+    [
+        (_COMMIT, _committed(0), r"none about \[\('orders', 1\)\]"),
+        (_COMMIT, _committed(0, 1, 1), r"an unasked one about \[\('orders', 1\)\]"),
+        (_PRODUCE, _produced(1, 7), r"none about \[\('orders', 0\)\]"),
+        (_PRODUCE, _produced(0, -1), "orders-0 was appended at no offset"),
+        (_fetch(), _fetched(partition=4), "orders-4 was not asked for"),
+        (_fetch(), _fetched(high_watermark=-1), "the high watermark is -1"),
+        (_fetch(), _fetched(_batch(9)), "expected records from 10, got 9 on"),
+        (_fetch(), _fetched(_batch(10), _batch(10)), "expected records from 11"),
+        (_fetch(), _fetched(_batch(10, 3)), "above the high watermark 12"),
+        (
+            _fetch(replica_id=1),
+            _fetched(_batch(10), diverging_epoch=EpochEndOffset(epoch=1, end_offset=3)),
+            "records come with the epoch",
+        ),
+        (_JOIN, msgspec.structs.replace(_JOINED, member_id=""), "the member has no id"),
+        (_JOIN, msgspec.structs.replace(_JOINED, generation_id=0), "expected a generation from 1"),
+        (_JOIN, msgspec.structs.replace(_JOINED, protocol_name="sticky"), "protocol sticky"),
+        (_JOIN, msgspec.structs.replace(_JOINED, protocol_type="connect"), "connect"),
+        (_JOIN, msgspec.structs.replace(_JOINED, leader="b"), "for their leader alone"),
+        (
+            _JOIN,
+            msgspec.structs.replace(_JOINED, members=(*_JOINED.members, _JOINED.members[0])),
+            "listed twice",
+        ),
+        (_FETCH_OFFSETS, _offsets(0), "group payments: expected the offsets of"),
+        (_FETCH_OFFSETS, OffsetFetchResponse(), r"none about \[\('payments',\)\]"),
+        (_ADD, _added(1), r"none about \[\('t', 'orders', 0\)\]"),
+        (_MARKERS, _marked(2), r"none about \[\(1, 'orders', 0\)\]"),
+        (_ELECT, _elected(1), "expected an answer about each"),
+        (_REASSIGN, AlterPartitionReassignmentsResponse(), r"\('orders', 0\)"),
+        (DeleteTopicsRequest(topic_names=("a",)), DeleteTopicsResponse(), r"\('a',\)"),
+        (
+            DeleteGroupsRequest(groups_names=("a",)),
+            DeleteGroupsResponse(results=(DeletableGroupResult(group_id="b"),)),
+            r"\('a',\)",
+        ),
+        (MetadataRequest(topics=("orders",)), _metadata(3), "led by 3"),
+        (MetadataRequest(topics=("orders",)), _metadata(0, isr=(0, 1)), "none of its replicas"),
+        (MetadataRequest(topics=("orders",)), _metadata(0, topic="b"), "expected the topics"),
+        (_FIND, _found(-1), "with NONE"),
+        (_FIND, _found(2, ErrorCode.COORDINATOR_NOT_AVAILABLE), "COORDINATOR_NOT_AVAILABLE"),
+        (_INIT, InitProducerIdResponse(producer_id=-1), "no id"),
+        (_REGISTER, BrokerRegistrationResponse(), "no epoch"),
+        (_ALLOCATE, AllocateProducerIdsResponse(), "is empty"),
+    ],
+)
+def test_an_answer_that_does_not_fit_is_named(
+    request_: AnyRequest, response: AnyResponse, problem: str
+) -> None:
+    with pytest.raises(InvariantViolation, match=problem):
+        check_answer(request_, response)
