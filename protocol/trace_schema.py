@@ -606,8 +606,9 @@ TRACE_SECTIONS: Mapping[str, Mapping[TraceKind, KindSchema]] = {
             detail=SteadyStateMissedDetail,
         ),
         TraceKind.OFFSETS_UNREADABLE: _kind(
-            "The run has not read a group's committed offsets at its end.",
+            "The run has not read a group's committed offset of a partition at its end.",
             "group",
+            "partition",
             "cause_text",
         ),
         TraceKind.REQUEST_WAITING: _kind(

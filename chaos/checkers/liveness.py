@@ -248,7 +248,8 @@ class Liveness(Checker):
         if self._excuse_of_partitions(group_id, expected, row.time_us) is not None:
             return
         self.found(
-            f"nobody can read the committed offsets of {group_id}, which is live again",
+            f"no administrator can read the committed offset of {group_id} for {row.partition}, "
+            "though the group is live again",
             [self._healed, row],
             group=group_id,
             partition=expected.offsets_partition,

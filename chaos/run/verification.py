@@ -1,5 +1,7 @@
 """The last look of a run: what is committed, read through the cluster's own network."""
 
+from collections.abc import Sequence
+
 from chaos.experiment.structs import Experiment, coordinated_groups
 from cluster.client.admin.orders import fetch_committed_offsets
 from cluster.runtime import Runtime
@@ -21,11 +23,33 @@ async def read_committed_offsets(experiment: Experiment, runtime: Runtime) -> li
             for topic in group.topics
             for index in range(experiment.topics[topic].partitions)
         ]
-        try:
-            await runtime.ask_as_admin(fetch_committed_offsets, group_id, partitions)
-        except TimeoutError as error:
-            failures.append(f"the offsets of {group_id} could not be read: {error}")
-            runtime.trace(
-                TraceEvent(kind=TraceKind.OFFSETS_UNREADABLE, group=group_id, cause_text=str(error))
-            )
+        failure = await _read(runtime, group_id, partitions)
+        if failure is not None:
+            failures.append(f"the offsets of {group_id} could not be read: {failure.cause_text}")
+            runtime.trace(failure)
     return failures
+
+
+async def _read(
+    runtime: Runtime, group_id: str, partitions: Sequence[TopicPartition]
+) -> TraceEvent | None:
+    """Fetch the offsets of `partitions`; return the row of the failure, if there is one.
+
+    One request reads all of them only while none is in an open transaction. Of a group whose
+    members begin the next transaction at once, there may be no such moment. So each partition is
+    asked for alone before offsets count as unreadable; the first that has no answer ends it.
+    """
+    try:
+        await runtime.ask_as_admin(fetch_committed_offsets, group_id, partitions)
+    except TimeoutError as error:
+        if len(partitions) == 1:
+            return TraceEvent(
+                kind=TraceKind.OFFSETS_UNREADABLE,
+                group=group_id,
+                partition=str(partitions[0]),
+                cause_text=str(error),
+            )
+        for partition in partitions:
+            if (failure := await _read(runtime, group_id, [partition])) is not None:
+                return failure
+    return None

@@ -856,13 +856,23 @@ def test_offsets_that_nobody_can_read_of_a_live_group_are_found(comes_back: bool
         rows.committed(40.2, C0, 1)
         rows.committed(40.3, C1, 1)
     rows.stage(100, "verifying")
-    rows.add(101, "driver", TraceKind.OFFSETS_UNREADABLE, group="g", cause_text="no answer")
+    rows.add(
+        101,
+        "driver",
+        TraceKind.OFFSETS_UNREADABLE,
+        group="g",
+        partition="orders-0",
+        cause_text="no answer",
+    )
     rows.stage(102, "stopping")
 
     told = [finding.summary for finding in check(rows).findings]
 
     assert len(told) == 1
-    assert told[0].startswith("nobody can read the committed offsets of g") == comes_back
+    assert (
+        told[0].startswith("no administrator can read the committed offset of g for orders-0")
+        == comes_back
+    )
 
 
 @pytest.mark.parametrize(("api", "is_found"), [("Heartbeat", True), ("OffsetCommit", False)])

@@ -1,0 +1,65 @@
+"""Offsets are read at the end of a run, all at once or each alone."""
+
+import asyncio
+from typing import cast
+
+import pytest
+
+from chaos.run.verification import read_committed_offsets
+from cluster.runtime import Runtime
+from protocol.ids import TopicPartition
+from protocol.trace import TraceEvent, TraceKind
+from tests.support.builders.experiments import experiment
+
+
+class _Cluster:
+    """An administrator's view of group "readers": how many partitions it can read at once.
+
+    `stuck` is never read, alone or with others.
+    """
+
+    def __init__(self, at_once: int, stuck: TopicPartition | None = None) -> None:
+        self._at_once = at_once
+        self._stuck = stuck
+        self.asked: list[int] = []
+        self.rows: list[TraceEvent] = []
+
+    async def ask_as_admin(
+        self, _question: object, group_id: str, partitions: list[TopicPartition]
+    ) -> None:
+        self.asked.append(len(partitions))
+        if len(partitions) > self._at_once or self._stuck in partitions:
+            raise TimeoutError(f"no answer for the offsets of {group_id}")
+
+    def trace(self, event: TraceEvent) -> None:
+        self.rows.append(event)
+
+
+ORDERS_1 = TopicPartition("orders", 1)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "asked", "unreadable"),
+    [
+        (_Cluster(at_once=3), [3], []),
+        # Members of a transactional group that is busy all the time.
+        (_Cluster(at_once=1), [3, 1, 1, 1], []),
+        # The first partition that cannot be read alone settles it: each costs 60 s.
+        (_Cluster(at_once=3, stuck=ORDERS_1), [3, 1, 1], ["orders-1"]),
+    ],
+)
+def test_offsets_are_unreadable_if_a_partition_alone_is(
+    cluster: _Cluster, asked: list[int], unreadable: list[str]
+) -> None:
+    plan = experiment(
+        topics={"orders": {"partitions": 3, "replication.factor": 3}},
+        groups={"readers": {"members": 1, "topics": ["orders"]}},
+    )
+
+    failures = asyncio.run(read_committed_offsets(plan, cast(Runtime, cluster)))
+
+    assert cluster.asked == asked
+    assert [(row.kind, row.group, row.partition) for row in cluster.rows] == [
+        (TraceKind.OFFSETS_UNREADABLE, "readers", partition) for partition in unreadable
+    ]
+    assert len(failures) == len(unreadable)
