@@ -248,7 +248,7 @@ class Recovery(Checker):
 
     def _unended(self) -> Iterator[_Open]:
         for each in self._transactions.open.values():
-            if self._lost_data.of(each.partition):
+            if self._ends_nothing(each.partition):
                 continue
             yield _Open(
                 until_us=self._from_us(each.since) + self._transaction_bound_us(each),
@@ -258,6 +258,15 @@ class Recovery(Checker):
                 partition=each.partition,
                 is_new=each.state == ONGOING and each.since.time_us > self._from_us(),
             )
+
+    def _ends_nothing(self, partition: str) -> bool:
+        """Return whether no coordinator can end the transactions of `partition` as it should.
+
+        Its data is lost, or it has no leader because its last in-sync replica stays away. That
+        another replica could lead it is another finding: see `_lacking`.
+        """
+        known = self._replicas.partitions.get(partition)
+        return self._lost_data.of(partition) or (known is not None and not known.leader)
 
     def _transaction_bound_us(self, transaction: OpenTransaction) -> int:
         if transaction.state != ONGOING:
@@ -277,7 +286,7 @@ class Recovery(Checker):
             if detail_of(state).get("transactional_id") in self._transactions.open:
                 continue
             of = (expected.offsets_partition, *expected.transaction_partitions)
-            if any(self._lost_data.of(each) for each in of):
+            if any(self._ends_nothing(each) for each in of):
                 continue
             yield _Open(
                 until_us=self._from_us(row, state) + 2 * ANSWER_US,

@@ -221,6 +221,19 @@ def test_transaction_that_nobody_ends_is_found(state: str, bound_s: float) -> No
     assert check(end(rows, 40 + bound_s + 1)).outcome is CheckOutcome.VIOLATED
 
 
+def test_transaction_of_a_partition_whose_last_replica_stays_away_is_not_waited_for() -> None:
+    """The broker with the only in-sync replica is lost for good, so that no coordinator exists."""
+    rows = cluster()
+    transaction(rows, 20, "Ongoing")
+    rows.add(30, "controller-0", TraceKind.BROKER_FENCED, peer="broker-1")
+    elected(rows, 30, TXN, None, [1], epoch=1)
+    rows.stage(40, "liveness")
+
+    report = check(end(rows, 300))
+
+    assert not [each for each in report.findings if "transaction" in each.summary]
+
+
 def test_transaction_that_ends_is_forgotten() -> None:
     """Nothing is left to wait for."""
     rows = cluster()
