@@ -119,6 +119,13 @@ def _check_offsets(log: PartitionLog) -> None:
             f"{log.topic_partition}: {log.log_start_offset}, {log.recovery_point}, "
             f"{log.log_end_offset}",
         )
+    flushed_every = log.flush_interval_messages
+    if flushed_every is not None and log.log_end_offset - log.recovery_point >= flushed_every:
+        raise InvariantViolation(
+            "a log is flushed at flush.messages",
+            f"{log.topic_partition}: {log.log_end_offset - log.recovery_point} records are not "
+            f"flushed, flush.messages is {flushed_every}",
+        )
 
 
 def _check_batches(log: PartitionLog) -> None:

@@ -23,6 +23,7 @@ from protocol.messages.controller import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
     AlterPartitionRequest,
+    AlterPartitionResponse,
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
 )
@@ -239,6 +240,27 @@ def _allocated(
         yield "the block of producer ids is empty"
 
 
+def _isr_altered(request: AlterPartitionRequest, response: AlterPartitionResponse) -> Iterator[str]:
+    proposals = {
+        (topic.topic_name, data.partition_index): data
+        for topic in request.topics
+        for data in topic.partitions
+    }
+    for answered in response.topics:
+        for data in answered.partitions:
+            proposed = proposals[answered.topic_name, data.partition_index]
+            place = f"{answered.topic_name}-{data.partition_index}"
+            if data.error_code is not ErrorCode.NONE:
+                continue
+            if data.partition_epoch < proposed.partition_epoch:
+                yield (
+                    f"the epoch of {place} falls from {proposed.partition_epoch} to "
+                    f"{data.partition_epoch}"
+                )
+            if data.leader_epoch != proposed.leader_epoch or not data.isr:
+                yield f"{place} has ISR {data.isr} in epoch {data.leader_epoch} by a change of ISR"
+
+
 def _registered(
     request: BrokerRegistrationRequest, response: BrokerRegistrationResponse
 ) -> Iterator[str]:
@@ -299,6 +321,7 @@ _CHECKS: dict[type, Callable[[Any, Any], Iterator[str]]] = {
     JoinGroupRequest: _joined,
     InitProducerIdRequest: _initialized,
     AllocateProducerIdsRequest: _allocated,
+    AlterPartitionRequest: _isr_altered,
     BrokerRegistrationRequest: _registered,
     FindCoordinatorRequest: _found,
     MetadataRequest: _described,

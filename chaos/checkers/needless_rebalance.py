@@ -17,8 +17,8 @@ has happened to a member, by one of these rows, and else it is a finding:
    member that did not rejoin may be removed once a rebalance has lasted for the shortest
    `max.poll.interval.ms` of the group; sooner it is a finding, wherever it happens.
 3. A member that went away from Stable: by itself (it missed its poll), or because a broker refused
-   it. A refusal by the coordinator itself counts only if the member had been removed before; one by
-   a coordinator that does not know yet that it was replaced always does (BEHAVIOUR 6.6 i), and so
+   it. A refusal counts if the member had been removed before, or is of another generation. One by a
+   coordinator that does not know yet that it was replaced always counts (BEHAVIOUR 6.6 i), and so
    does one by a coordinator that answers from half of its log (`half_loads`).
 4. A rebalance that a replaced coordinator began, or one that a failover cut short: its members were
    told to rejoin, and the log does not know of it.
@@ -206,10 +206,7 @@ class NeedlessRebalance(Checker):
         if (
             is_half
             or self._coordinators.is_zombie(group_id, told_by)
-            or (
-                told_by == self._coordinators.coordinator(group_id)
-                and not group.has(row.member, row.generation)
-            )
+            or not group.has(row.member, row.generation)
         ):
             group.happened.append(row)
 

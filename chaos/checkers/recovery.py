@@ -266,7 +266,7 @@ class Recovery(Checker):
         another replica could lead it is another finding: see `_lacking`.
         """
         known = self._replicas.partitions.get(partition)
-        return self._lost_data.of(partition) or (known is not None and not known.leader)
+        return bool(self._lost_data.of(partition)) or (known is not None and not known.leader)
 
     def _transaction_bound_us(self, transaction: OpenTransaction) -> int:
         if transaction.state != ONGOING:

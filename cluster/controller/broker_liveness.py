@@ -108,6 +108,14 @@ class BrokerLiveness:
         if session.shutdown_offset is None:
             session.shutdown_offset = shutdown_offset
 
+    def shutting_down(self) -> tuple[BrokerId, ...]:
+        """Return the brokers that are in a controlled shutdown."""
+        return tuple(
+            broker_id
+            for broker_id, session in self._sessions.items()
+            if session.shutdown_offset is not None
+        )
+
     def lowest_active_offset(self) -> int | None:
         """Return the lowest metadata offset that an active broker reported, None without any.
 

@@ -187,7 +187,12 @@ class ControllerCore:
             )
         if thoroughly:
             check_log(self._log)
-        check_sessions(self.image, self._liveness.tracked(), is_timer_set=self._fence_timer_set)
+        check_sessions(
+            self.image,
+            self._liveness.tracked(),
+            self._liveness.shutting_down(),
+            is_timer_set=self._fence_timer_set,
+        )
 
     # -- decisions of its own --
 

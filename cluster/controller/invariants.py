@@ -41,9 +41,17 @@ def check_image(image: MetadataImage) -> None:
 
 
 def check_sessions(
-    image: MetadataImage, tracked: Iterable[BrokerId], *, is_timer_set: bool
+    image: MetadataImage,
+    tracked: Iterable[BrokerId],
+    shutting_down: Iterable[BrokerId],
+    *,
+    is_timer_set: bool,
 ) -> None:
-    """Each unfenced broker has a session, nobody else has, and a timer waits for its end."""
+    """Each unfenced broker has a session, no other has, and a timer waits for its end.
+
+    A session in a controlled shutdown is one that the metadata says it of, too: no broker is
+    elected, or comes back into an ISR, while it shuts down.
+    """
     unfenced = {broker.broker_id for broker in image.brokers.values() if not broker.fenced}
     sessions = set(tracked)
     _require(
@@ -55,6 +63,13 @@ def check_sessions(
         is_timer_set or not sessions,
         "session_timer",
         f"nothing will ever fence {sorted(sessions)}",
+    )
+    recorded = {each.broker_id for each in image.brokers.values() if each.in_controlled_shutdown}
+    unrecorded = set(shutting_down) - recorded
+    _require(
+        not unrecorded,
+        "controlled_shutdown_in_metadata",
+        f"no record says that {sorted(unrecorded)} shut down",
     )
 
 

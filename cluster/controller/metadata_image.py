@@ -129,8 +129,20 @@ class MetadataImage:
             case PartitionChangeRecord():
                 return self._replay_partition_change(record)
             case ProducerIdsRecord():
-                self.next_producer_id = record.next_producer_id
+                self._replay_producer_ids(record)
         return None
+
+    def _replay_producer_ids(self, record: ProducerIdsRecord) -> None:
+        """Take in where the next block begins.
+
+        Source: Kafka `ProducerIdControlManager.replay`, which checks it as well.
+        """
+        if record.next_producer_id <= self.next_producer_id:
+            raise SimulationError(
+                f"expected a next producer id above {self.next_producer_id}, got "
+                f"{record.next_producer_id}"
+            )
+        self.next_producer_id = record.next_producer_id
 
     def _replay_register_broker(self, record: RegisterBrokerRecord) -> None:
         broker_id = BrokerId(record.broker_id)

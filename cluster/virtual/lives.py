@@ -98,15 +98,19 @@ class VirtualLives(NodeLives[VirtualLife]):
         Raises: InvariantViolation that names the node.
         """
         for name, life in self._lives.items():
-            node = life.node
-            if life.host is not None and isinstance(node, SelfChecking):
-                try:
-                    node.check_invariants(thoroughly=thoroughly)
-                except InvariantViolation as violation:
-                    raise InvariantViolation(
-                        violation.name,
-                        f"{name} incarnation {life.host.incarnation}: {violation.evidence}",
-                    ) from violation
+            self._check_one(name, life, thoroughly=thoroughly)
+
+    def _check_one(self, name: NodeName, life: VirtualLife, *, thoroughly: bool) -> None:
+        node = life.node
+        if life.host is None or not isinstance(node, SelfChecking):
+            return
+        try:
+            node.check_invariants(thoroughly=thoroughly)
+        except InvariantViolation as violation:
+            raise InvariantViolation(
+                violation.name,
+                f"{name} incarnation {life.host.incarnation}: {violation.evidence}",
+            ) from violation
 
     def node(self, name: NodeName) -> Node | None:
         """Return the node that is up under this name, for debugging; None while it is down."""
@@ -260,9 +264,13 @@ class VirtualLives(NodeLives[VirtualLife]):
 
     def _exit(self, life: VirtualLife, host: VirtualHost) -> None:
         """End a process that has nothing left to do: its kernel closes its connections."""
+        self._exits(life)
         host.trace(TraceEvent(kind=TraceKind.NODE_STOPPED))
         self._bury(life, host)
         host.crash()
+
+    def _exits(self, life: VirtualLife) -> None:
+        """Look at a node that has done everything that an orderly stop asks for."""
 
     def _bury(self, life: VirtualLife, host: VirtualHost) -> None:
         life.host = None

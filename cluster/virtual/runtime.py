@@ -26,7 +26,7 @@ from cluster.runtime import (
 from cluster.spec import ClusterSpec, starts_later
 from cluster.virtual.clock import NodeClock
 from cluster.virtual.host import LogSink, VirtualHost
-from cluster.virtual.lives import VirtualLives
+from cluster.virtual.lives import VirtualLife, VirtualLives
 from cluster.virtual.loop import Deadlock, VirtualLoop
 from cluster.virtual.network import VirtualNetwork
 from cluster.virtual.starts import drawn_starts, drawn_wait_us
@@ -198,6 +198,10 @@ class VirtualRuntime(VirtualLives, Runtime):
             self._checks_invariants = False
             self.check_invariants(thoroughly=thoroughly)
             self._checks_invariants = True
+
+    def _exits(self, life: VirtualLife) -> None:
+        if self._checks_invariants:
+            self._check_one(life.spec.name, life, thoroughly=True)
 
     def _at_once(self) -> list[tuple[int, NodeName]]:
         return [(0, name) for name, life in self._lives.items() if not starts_later(life.spec)]

@@ -65,6 +65,10 @@ def transaction_forgotten(log: PartitionLog) -> None:
     log.producers = ProducerStates()
 
 
+def flush_forgotten(log: PartitionLog) -> None:
+    log.flush_interval_messages = 1
+
+
 def transaction_invented(log: PartitionLog) -> None:
     log.producers.appended(replace(batch(base_offset=1), producer_id=9, is_transactional=True))
 
@@ -80,6 +84,7 @@ def transaction_invented(log: PartitionLog) -> None:
         (epoch_forgotten, "epoch cache matches the batches"),
         (epoch_invented, "epoch cache matches the batches"),
         (epochs_out_of_order, "epoch cache increases"),
+        (flush_forgotten, "a log is flushed at flush.messages"),
         (transaction_forgotten, UNSTABLE),
         (transaction_invented, UNSTABLE),
     ],

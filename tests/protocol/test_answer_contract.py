@@ -25,8 +25,15 @@ from protocol.messages.admin import (
 from protocol.messages.controller import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
+    AlterPartitionPartitionData,
+    AlterPartitionPartitionResponse,
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    AlterPartitionTopicData,
+    AlterPartitionTopicResponse,
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
+    IsrBrokerState,
 )
 from protocol.messages.discovery import (
     Coordinator,
@@ -349,6 +356,43 @@ _REGISTER = BrokerRegistrationRequest(broker_id=0, incarnation_id=0, host="h", p
 _ALLOCATE = AllocateProducerIdsRequest(broker_id=0, broker_epoch=1)
 
 
+_ALTER = AlterPartitionRequest(
+    broker_id=0,
+    broker_epoch=1,
+    topics=(
+        AlterPartitionTopicData(
+            topic_name="orders",
+            partitions=(
+                AlterPartitionPartitionData(
+                    partition_index=0,
+                    leader_epoch=3,
+                    partition_epoch=5,
+                    new_isr_with_epochs=(IsrBrokerState(0),),
+                ),
+            ),
+        ),
+    ),
+)
+
+
+def _altered(
+    partition_epoch: int,
+    leader_epoch: int = 3,
+    isr: tuple[int, ...] = (0,),
+    error_code: ErrorCode = ErrorCode.NONE,
+) -> AlterPartitionResponse:
+    answer = AlterPartitionPartitionResponse(
+        partition_index=0,
+        error_code=error_code,
+        leader_epoch=leader_epoch,
+        isr=isr,
+        partition_epoch=partition_epoch,
+    )
+    return AlterPartitionResponse(
+        topics=(AlterPartitionTopicResponse(topic_name="orders", partitions=(answer,)),)
+    )
+
+
 @pytest.mark.parametrize(
     ("request_", "response"),
     [
@@ -379,6 +423,8 @@ _ALLOCATE = AllocateProducerIdsRequest(broker_id=0, broker_epoch=1)
         (_FIND, _found(-1, ErrorCode.COORDINATOR_NOT_AVAILABLE)),
         (_INIT, InitProducerIdResponse(producer_id=3)),
         (_REGISTER, BrokerRegistrationResponse(broker_epoch=4)),
+        (_ALTER, _altered(6)),
+        (_ALTER, _altered(-1, -1, (), ErrorCode.INVALID_UPDATE_VERSION)),
         (_ALLOCATE, AllocateProducerIdsResponse(producer_id_start=0, producer_id_len=1000)),
     ],
 )
@@ -433,6 +479,9 @@ def test_an_answer_that_fits_is_taken(request_: AnyRequest, response: AnyRespons
         (_INIT, InitProducerIdResponse(producer_id=-1), "no id"),
         (_REGISTER, BrokerRegistrationResponse(), "no epoch"),
         (_ALLOCATE, AllocateProducerIdsResponse(), "is empty"),
+        (_ALTER, _altered(4), "orders-0 falls from 5 to 4"),
+        (_ALTER, _altered(6, leader_epoch=4), "in epoch 4"),
+        (_ALTER, _altered(6, isr=()), r"has ISR \(\)"),
     ],
 )
 def test_an_answer_that_does_not_fit_is_named(

@@ -11,7 +11,7 @@ from cluster.host.host import Disconnected, Host, RequestTimedOut
 from partition_log.outcomes import AlterPartitionResult, IsrProposal
 from partition_log.replica import Partition
 from protocol.api import AnyResponse
-from protocol.errors import ErrorCode, SimulationError
+from protocol.errors import ErrorCode, InvariantViolation, SimulationError
 from protocol.ids import TopicPartition
 from protocol.messages.controller import (
     AlterPartitionPartitionData,
@@ -40,6 +40,10 @@ class IsrChanges:
         self._identity = identity
         self._on_result = on_result
         self._pending: dict[TopicPartition, tuple[Partition, IsrProposal]] = {}
+        self._sent: dict[TopicPartition, tuple[Partition, IsrProposal]] = {}
+        """Proposals of the request in flight."""
+        self._refused: dict[TopicPartition, IsrProposal] = {}
+        """The last proposal of a partition that the controller refused: newer metadata decides."""
         self._is_busy = False
         """A request is in flight, or the pause after a failed one runs."""
 
@@ -49,9 +53,28 @@ class IsrChanges:
         if not self._is_busy:
             self._send()
 
+    def check_invariants(self, partition: Partition) -> None:
+        """Check that the proposal in flight of a partition is somewhere: its ISR waits for it.
+
+        Raises: InvariantViolation.
+        """
+        proposal = partition.isr_in_flight
+        if proposal is None:
+            return
+        name = partition.topic_partition
+        places = (self._pending.get(name), self._sent.get(name))
+        if self._refused.get(name) is not proposal and not any(
+            place is not None and place[1] is proposal for place in places
+        ):
+            raise InvariantViolation(
+                "an ISR proposal waits to be sent, or for its answer",
+                f"{name}: {proposal} is not waiting, and the controller did not refuse it",
+            )
+
     def _send(self) -> None:
         self._is_busy = True
         sent, self._pending = self._pending, {}
+        self._sent = sent
         by_topic: dict[str, list[AlterPartitionPartitionData]] = {}
         for name, (_, proposal) in sent.items():
             by_topic.setdefault(name.topic, []).append(proposal.data)
@@ -91,6 +114,7 @@ class IsrChanges:
         if error == ErrorCode.NOT_CONTROLLER:
             self._channel.try_next_controller()
         must_wait = error != ErrorCode.NONE
+        self._sent = {}
         for name, (partition, proposal) in sent.items():
             # Without an answer of its own the whole request failed, e.g. as STALE_BROKER_EPOCH.
             result = partition.handle_alter_partition_response(
@@ -101,6 +125,8 @@ class IsrChanges:
                 ),
                 now_us=self._host.now_us(),
             )
+            if name in answers:
+                self._refused[name] = proposal
             if result.retry:
                 must_wait = True
                 self._pending.setdefault(name, (partition, proposal))

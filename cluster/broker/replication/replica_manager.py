@@ -43,11 +43,12 @@ from partition_log.replica import Partition
 from protocol.compression import CompressionType
 from protocol.config import TopicConfig
 from protocol.effects import Append
-from protocol.errors import ErrorCode
+from protocol.errors import ErrorCode, InvariantViolation
 from protocol.ids import (
     CONSUMER_OFFSETS,
     METADATA_PARTITION,
     NO_BROKER,
+    Offset,
     RequestId,
     TopicPartition,
 )
@@ -113,6 +114,8 @@ class ReplicaManager:
         self._log_moved: Callable[[Partition], None] | None = None
         self._is_completing = False
         self._in_controlled_shutdown = False
+        self._ends_at_shut_down: list[tuple[PartitionLog, Offset]] = []
+        """Where each log ended when this broker shut down."""
 
     def start(self) -> None:
         """Recover the logs from the disk, and begin the periodic work."""
@@ -140,6 +143,7 @@ class ReplicaManager:
 
         Source: Kafka LogManager.shutdown, ReplicaManager.shutdown.
         """
+        self._ends_at_shut_down = [(log, log.log_end_offset) for log in self._all_logs()]
         self._flusher.flush_all()
         self._write_checkpoint()
 
@@ -167,10 +171,21 @@ class ReplicaManager:
         """
         for partition in self._partitions.values():
             check_partition(partition)
+            self._isr_changes.check_invariants(partition)
             if thoroughly:
                 check_log(partition.log)
+        self._check_flushed()
         self._appends.check_invariants()
         self._fetches.check_invariants()
+
+    def _check_flushed(self) -> None:
+        for log, end in self._ends_at_shut_down:
+            if log.recovery_point < end:
+                raise InvariantViolation(
+                    "a broker that has shut down has flushed its logs",
+                    f"{log.topic_partition} ended at {end}, and is flushed up to "
+                    f"{log.recovery_point}",
+                )
 
     # -- metadata --
 

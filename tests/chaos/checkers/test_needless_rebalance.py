@@ -557,6 +557,20 @@ def test_member_that_a_generation_began_without_comes_back() -> None:
     assert f"{C0}, 12 s: member state" in report.note
 
 
+def test_member_that_a_generation_began_without_hears_so_from_a_coordinator_before() -> None:
+    """Its group has moved on by the time at which the answer of the earlier coordinator arrives."""
+    rows = Rows()
+    rows.load_completed(1, "broker-1", 0)
+    rows.generation_started(2, "broker-1", 2, [f"{C1}-id"])
+    rows.group_state(2, "broker-1", "CompletingRebalance", "Stable", generation=2)
+    rows.fault(10, "broker-0")
+    rows.add(11, C0, TraceKind.COORDINATOR_FOUND, group="g", peer="broker-0")
+    rows.member_state(12, C0, "UNJOINED", before="STABLE", error="UNKNOWN_MEMBER_ID")
+    rebalance(rows, 12)
+
+    assert check(rows).outcome is CheckOutcome.PASS
+
+
 @pytest.mark.parametrize(
     ("generation", "removed", "outcome"),
     [

@@ -2,7 +2,10 @@
 
 import json
 
-from cluster.runtime import ClusterStatus, NodeState
+import pytest
+
+from cluster.broker.replication.log_flusher import LogFlusher
+from cluster.runtime import ClusterStatus, NodeState, NodeTaskFailed
 from protocol.ids import broker_name, offsets_partition
 from protocol.partitioner import partition_for
 from protocol.trace import TraceKind, TraceRow
@@ -85,3 +88,18 @@ def test_shutdown_of_a_starting_broker_ends_at_once() -> None:
         return lab.runtime.now_us() - begun_us
 
     assert BrokerLab(broker_cluster()).run(story) < 30_000
+
+
+def test_broker_that_exits_without_flushing_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted bug: a shutdown leaves the flush to the operating system."""
+    monkeypatch.setattr(LogFlusher, "flush_all", lambda _flusher: None)
+    lab = BrokerLab(broker_cluster())
+
+    async def story(lab: BrokerLab) -> None:
+        await lab.client.commit(OLD, GROUP, 5)
+        lab.runtime._checks_invariants = True
+        await shut_down(lab)
+        await lab.until(is_down)
+
+    with pytest.raises(NodeTaskFailed, match="has flushed its logs"):
+        lab.run(story)

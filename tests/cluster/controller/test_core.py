@@ -15,7 +15,7 @@ from protocol.messages.log import (
     PartitionData,
 )
 from protocol.records.batch import Record
-from protocol.records.metadata import TopicRecord, decode_metadata_record
+from protocol.records.metadata import ProducerIdsRecord, TopicRecord, decode_metadata_record
 from protocol.trace import TraceKind
 from tests.support.harness.controllers import ControllerLab, cluster_of, topic
 
@@ -192,3 +192,13 @@ def test_change_of_an_unknown_partition_is_misuse() -> None:
     lab.alter_partition(P0, (0, 1), by=0)
     with pytest.raises(SimulationError, match="does not exist"):
         MetadataImage().replay(lab.records()[-1])
+
+
+@pytest.mark.parametrize("next_producer_id", [1000, 0])
+def test_producer_ids_that_were_given_out_are_not_replayed_again(next_producer_id: int) -> None:
+    image = MetadataImage()
+    image.replay(ProducerIdsRecord(broker_id=0, broker_epoch=1, next_producer_id=1000))
+    with pytest.raises(SimulationError, match="a next producer id above 1000, got"):
+        image.replay(
+            ProducerIdsRecord(broker_id=0, broker_epoch=1, next_producer_id=next_producer_id)
+        )

@@ -82,6 +82,14 @@ def test_sessions_without_a_timer_would_never_end() -> None:
         made.core.check_invariants()
 
 
+def test_shutdown_that_no_record_tells_of_is_found() -> None:
+    """The broker could be elected again while it waits for leave to stop."""
+    made = lab()
+    made.core._liveness.begin_controlled_shutdown(BrokerId(1), 5)
+    with pytest.raises(InvariantViolation, match=r"no record says that \[1\] shut down"):
+        made.core.check_invariants()
+
+
 def test_controller_that_writes_in_an_epoch_of_the_past_is_named() -> None:
     """Brokers would take what the controller before it wrote for its own."""
     made = lab()

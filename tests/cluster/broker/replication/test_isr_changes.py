@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from msgspec.structs import replace
 
 from cluster.broker.node import BrokerNode
@@ -12,6 +13,7 @@ from cluster.runtime import ClusterStatus
 from partition_log.batches import build_batch
 from protocol.api import AnyResponse
 from protocol.config import BrokerConfig
+from protocol.errors import InvariantViolation
 from protocol.ids import CONSUMER_OFFSETS, NodeName, TopicPartition
 from protocol.messages.controller import AlterPartitionRequest, AlterPartitionResponse
 from protocol.messages.log import (
@@ -44,8 +46,11 @@ class LossyCluster:
         (controller,) = cluster.controllers
         self.controller = ControllerNode(self.lab.host(controller.name), cluster, controller)
         self.controller.start()
-        for spec in cluster.brokers:
-            BrokerNode(self.lab.host(spec.name), cluster, spec).start()
+        self.brokers = [
+            BrokerNode(self.lab.host(spec.name), cluster, spec) for spec in cluster.brokers
+        ]
+        for broker in self.brokers:
+            broker.start()
         self.lab.run_for(2_000_000)
 
     def isr(self) -> tuple[int, ...]:
@@ -194,3 +199,22 @@ def test_one_request_is_in_flight_at_a_time() -> None:
     ]
     topics = [request.topics[0].topic_name for request in cluster.alter_partition_requests()]
     assert sorted(topics) == [CONSUMER_OFFSETS, ORDERS]
+
+
+@pytest.mark.parametrize("where", ["_pending", "_sent"])
+def test_isr_proposal_that_is_nowhere_is_found(where: str) -> None:
+    """Planted bug: a proposal is dropped, and its partition waits for the answer for ever."""
+    cluster = LossyCluster()
+    cluster.lab.lose = cluster.lose_alter_partition
+    changes = cluster.brokers[0]._replicas._isr_changes
+    cluster.produce(seconds=1)
+    for _ in range(6_000):
+        cluster.lab.run_for(10_000)
+        if getattr(changes, where):
+            break
+    cluster.brokers[0].check_invariants()
+
+    setattr(changes, where, {})
+
+    with pytest.raises(InvariantViolation, match=r"orders-0: .* is not waiting"):
+        cluster.brokers[0].check_invariants()
