@@ -177,6 +177,8 @@ class BrokerNode:
         self._coordination.check_invariants()
         self._transactions.check_invariants()
         self._replicas.check_invariants(thoroughly=thoroughly)
+        if self._metadata.is_published():
+            self._replicas.check_follows_metadata()
 
     def _give_up_controlled_shutdown(self) -> None:
         self._host.log("timed out waiting for the controller to approve controlled shutdown")

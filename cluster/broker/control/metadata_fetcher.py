@@ -67,6 +67,10 @@ class MetadataFetcher:
             return self._published_offset
         return self._cache.last_applied_offset
 
+    def is_published(self) -> bool:
+        """Return whether this broker acts on everything that its cache has."""
+        return self._may_publish and not self._is_publishing and not self._changed
+
     async def run(self) -> None:
         """Fetch for ever, from the first record on."""
         backoff_us = BACKOFF_US_MIN

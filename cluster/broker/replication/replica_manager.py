@@ -178,6 +178,33 @@ class ReplicaManager:
         self._appends.check_invariants()
         self._fetches.check_invariants()
 
+    def check_follows_metadata(self) -> None:
+        """Check that each replica leads or follows as the metadata cache says, once it acts on it.
+
+        A leader may know a newer ISR, and so a newer partition epoch, by an answer to its proposal.
+
+        Raises: InvariantViolation.
+        """
+        for partition in self._partitions.values():
+            name = partition.topic_partition
+            known = self._cache.image.partition(name)
+            if known is None:
+                raise InvariantViolation("a replica is one of the metadata", f"{name} is in none")
+            leads = known.leader == self._identity.broker_id
+            newer = partition.partition_epoch - known.partition_epoch
+            if (
+                partition.is_leader != leads
+                or partition.leader_epoch != known.leader_epoch
+                or newer < 0
+                or (newer > 0 and not leads)
+            ):
+                raise InvariantViolation(
+                    "a replica follows the metadata",
+                    f"{name} leads: {partition.is_leader}, expected {leads}; leader epoch "
+                    f"{partition.leader_epoch}, expected {known.leader_epoch}; partition epoch "
+                    f"{partition.partition_epoch}, expected {known.partition_epoch}",
+                )
+
     def _check_flushed(self) -> None:
         for log, end in self._ends_at_shut_down:
             if log.recovery_point < end:

@@ -14,7 +14,7 @@ from partition_log.batches import build_batch
 from protocol.api import AnyResponse
 from protocol.config import BrokerConfig
 from protocol.errors import InvariantViolation
-from protocol.ids import CONSUMER_OFFSETS, NodeName, TopicPartition
+from protocol.ids import CONSUMER_OFFSETS, NodeName, PartitionEpoch, TopicPartition
 from protocol.messages.controller import AlterPartitionRequest, AlterPartitionResponse
 from protocol.messages.log import (
     FetchRequest,
@@ -218,3 +218,42 @@ def test_isr_proposal_that_is_nowhere_is_found(where: str) -> None:
 
     with pytest.raises(InvariantViolation, match=r"orders-0: .* is not waiting"):
         cluster.brokers[0].check_invariants()
+
+
+@pytest.mark.parametrize(
+    ("broker", "changes"),
+    [
+        (0, {"leader_epoch": 7}),
+        (0, {"partition_epoch": -1}),
+        (1, {"leader_epoch": 7}),
+        (1, {"partition_epoch": -1}),
+        (1, {"partition_epoch": 7}),
+    ],
+)
+def test_replica_that_does_not_follow_the_metadata_is_found(
+    broker: int, changes: dict[str, int]
+) -> None:
+    """Planted bugs: a replica keeps an older epoch, or makes one up. Broker 0 leads orders-0."""
+    cluster = LossyCluster()
+    replicas = cluster.brokers[broker]._replicas
+    replicas.check_follows_metadata()
+    partition = replicas.partition(P0)
+    assert partition is not None
+
+    for name, value in changes.items():
+        setattr(partition, name, value)
+
+    with pytest.raises(InvariantViolation, match="orders-0 leads: "):
+        replicas.check_follows_metadata()
+
+
+def test_leader_may_know_a_newer_partition_epoch_than_its_metadata() -> None:
+    """The answer to its proposal comes before the record."""
+    cluster = LossyCluster()
+    replicas = cluster.brokers[0]._replicas
+    partition = replicas.partition(P0)
+    assert partition is not None
+
+    partition.partition_epoch = PartitionEpoch(7)
+
+    replicas.check_follows_metadata()
