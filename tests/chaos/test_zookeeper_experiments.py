@@ -130,3 +130,54 @@ def test_join_on_zookeeper_wakes_everybody_and_reads_grow_with_the_square() -> N
     }
 
     assert woken == {f"consumer-old-{index}" for index in range(7)}
+
+
+def views_of(run: VirtualRun) -> dict[str, list[tuple[int, tuple[str, ...]]]]:
+    """Return the views that each member of the old group computed from: when, and whom it saw."""
+    views: dict[str, list[tuple[int, tuple[str, ...]]]] = {}
+    for row in of(run, TraceKind.ZOOKEEPER_VIEW, "old"):
+        views.setdefault(row.node, []).append((row.time_us, tuple(detail_of_row(row)["members"])))
+    return views
+
+
+def test_members_at_different_servers_see_different_groups_and_agree_in_the_end() -> None:
+    """Three plans at one server, one at the other, and no help from outside (ZK-71, ZK-95)."""
+    run = played("zookeeper_split_view")
+    assert run.results.verdict == "pass"
+    heard: dict[str | None, tuple[str, int]] = {}
+    for row in of(run, TraceKind.ZOOKEEPER_WATCH_FIRED):
+        heard.setdefault(row.peer, (row.node, row.time_us))
+    standing = [heard[f"consumer-old-{index}"] for index in range(8)]
+    first_us = min(time_us for _, time_us in standing)
+    late = {server for server, time_us in standing if time_us > first_us + SECOND // 5}
+    slow_at = {time_us - first_us for server, time_us in standing if server in late}
+    slow = {name for name, (server, _) in heard.items() if server in late}
+    assert late == {"zookeeper-1"}
+    assert all(SECOND * 2 // 5 <= after_us <= SECOND // 2 for after_us in slow_at)
+
+    views = views_of(run)
+    slow_computed_us = min(views[str(name)][0][0] for name in slow)
+    newcomer = "consumer-old-8"
+    quick = [views[name] for name in views if name not in slow and name != newcomer]
+    before = [[members for at, members in each if at < slow_computed_us] for each in quick]
+    assert max(len(each) for each in before) >= 3
+    assert {len(members) for each in before for members in each} == {8, 9}
+    assert slow_computed_us - first_us > 5 * SECOND
+    assert len({each[-1][1] for each in views.values()}) == 1
+    assert len(of(run, TraceKind.GENERATION_STARTED, "new")) == 1
+
+
+def test_split_views_cost_conflicts_and_a_member_that_gives_up() -> None:
+    """Who starts gives up and is started again; it is never two owner nodes (ZK-38, ZK-96)."""
+    run = played("zookeeper_split_view")
+    conflicts = of(run, TraceKind.ZOOKEEPER_CLAIM_CONFLICT, "old")
+    gave_up = [detail_of_row(row)["during"] for row in of(run, TraceKind.ZOOKEEPER_GAVE_UP, "old")]
+    done = [
+        row
+        for row in of(run, TraceKind.ZOOKEEPER_ATTEMPT_ENDED, "old")
+        if detail_of_row(row)["done"]
+    ]
+
+    assert len(conflicts) >= 30
+    assert "starting" in gave_up
+    assert 20 * SECOND <= done[-1].time_us - injected_us(run) <= 45 * SECOND
