@@ -25,6 +25,7 @@ PARTS = {
     "sight": ("sight",),
     "storage": ("storage",),
     "summaries": ("summaries",),
+    "local": ("local",),
     "ray": ("ray_shrunk", "ray"),
 }
 """The modules of each part, `tests/soak/test_<module>.py`; a section of the page has its name."""
@@ -32,9 +33,9 @@ KEPT = ROOT / ".soak"
 HEAD = """# Soak
 
 Written by `make soak`; do not edit. What takes too long for `make test`: every experiment with
-Kafka's real default timeouts on Ray, many seeds in virtual time, planted bugs that must be found,
-random crash points of the file storage. Parts are run separately (`make soak PART=ray`), and go on
-where they were after an interruption.
+Kafka's real default timeouts on Ray and in one process, many seeds in virtual time, planted bugs
+that must be found, random crash points of the file storage. Parts are run separately
+(`make soak PART=ray`), and go on where they were after an interruption.
 """
 
 

@@ -243,6 +243,11 @@ def starts_later(spec: NodeSpec) -> bool:
     return isinstance(spec, ConsumerSpec | ZooKeeperConsumerSpec) and spec.starts_later
 
 
+def has_disk(spec: NodeSpec) -> bool:
+    """Return whether a node keeps logs that must outlive its process."""
+    return isinstance(spec, ControllerSpec | BrokerSpec | ZooKeeperSpec)
+
+
 def role_of(spec: NodeSpec) -> str:
     """Return the role that NODE_STARTED names."""
     match spec:

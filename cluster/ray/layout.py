@@ -12,6 +12,7 @@ from cluster.spec import (
     NodeSpec,
     ZooKeeperConsumerSpec,
     ZooKeeperSpec,
+    has_disk,
     starts_later,
 )
 from protocol.ids import NodeName
@@ -79,11 +80,6 @@ def place(plans: Sequence[ProcessPlan], machines: Sequence[M]) -> dict[str, M]:
 
     ordered = sorted(plans, key=rank)
     return {plan.name: machines[i % len(machines)] for i, plan in enumerate(ordered)}
-
-
-def has_disk(spec: NodeSpec) -> bool:
-    """Return whether a node keeps logs that must outlive its process."""
-    return isinstance(spec, ControllerSpec | BrokerSpec | ZooKeeperSpec)
 
 
 def starts_with_the_cluster(plan: ProcessPlan) -> bool:

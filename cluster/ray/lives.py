@@ -12,10 +12,10 @@ from cluster.lives import ADMIN_NODE, LifeAct, NodeBuilder, NodeLife, NodeLives
 from cluster.ray.actors import ActorGone
 from cluster.ray.control_plane import CALL_TIMEOUT_S, FleetProcess, side_by_side
 from cluster.ray.fleet import KILL_TIMEOUT_S, START_TIMEOUT_S, Fleet
-from cluster.ray.layout import ProcessPlan, has_disk, starts_with_the_cluster
+from cluster.ray.layout import ProcessPlan, starts_with_the_cluster
 from cluster.realtime.tcp import ProcessAddress
 from cluster.runtime import ClusterStartError, HitNode, NodeState, UnknownNode
-from cluster.spec import ClusterSpec, NodeSpec, role_of, starts_later
+from cluster.spec import ClusterSpec, NodeSpec, has_disk, role_of, starts_later
 from protocol.causes import KillCause
 from protocol.errors import SimulationError
 from protocol.ids import Incarnation, NodeName

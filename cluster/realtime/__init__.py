@@ -3,5 +3,5 @@
 Reading order: `clock` (one time line for all processes), `host`, `tcp`, `failures` (of the tool
 itself), `process` (nodes that share an operating-system process), `services` (what commands such a
 process, and its machine), `machine_processes` (signals and files of one machine), `listeners_file`
-and `outside_client` (how another process joins).
+and `outside_client` (how another process joins), `runtime` (what every run in real time has).
 """

@@ -224,10 +224,11 @@ class NodeProcess:
         return await ended
 
     def status(self) -> ClusterStatus:
-        """Return what this process's nodes know of the cluster."""
+        """Return what this process's nodes know of the cluster; a paused one does not answer."""
         status = ClusterStatus()
-        for node in self._nodes.values():
-            node.report(status)
+        for name, node in self._nodes.items():
+            if not self._hosts[name].is_paused:
+                node.report(status)
         return status
 
     async def next_failures(self, known: int) -> list[NodeFailure]:

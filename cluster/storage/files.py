@@ -6,6 +6,8 @@ A test may stop them anywhere, as `kill -9` and a power loss do. Reading needs n
 import os
 from pathlib import Path
 
+_datasync = getattr(os, "fdatasync", os.fsync)
+
 
 class Files:
     """The operating system's own calls. Each raises OSError."""
@@ -25,9 +27,10 @@ class Files:
     def fdatasync(self, file: int) -> None:
         """Wait until the disk has the file's content and size.
 
-        Source: fdatasync(2): a size that ftruncate changed is among what it writes.
+        Source: fdatasync(2): a size that ftruncate changed is among what it writes. Where a system
+        has no such call, fsync does more.
         """
-        os.fdatasync(file)
+        _datasync(file)
 
     def replace(self, source: Path, destination: Path) -> None:
         """Give `source` the name `destination`, in one step."""

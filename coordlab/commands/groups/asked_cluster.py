@@ -1,4 +1,4 @@
-"""Clusters that answer an administrator: one that runs on Ray, or one at a moment of a replay.
+"""Clusters that answer an administrator: one in real time, or one at a moment of a replay.
 
 Both answer the same questions, asked with a client's Host. Data flow: question -> cluster -> answer
 with the times at which it was asked and answered, and the rebalances that the trace tells so far.
@@ -40,7 +40,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 Question = Callable[[Host, ClusterSpec], Awaitable[T]]
 """Asks a cluster something, or tells it to change, with the Host of a client."""
-RAY = "ray"
+VIRTUAL = "virtual"
 
 
 class NoAnswer(Exception):
@@ -143,12 +143,12 @@ class Where:
 
 
 class RunningCluster(AskedCluster):
-    """The cluster of a run that goes on, on Ray, driven from this machine."""
+    """The cluster of a run that goes on in real time, driven from this machine."""
 
     def __init__(self, past: PastRun) -> None:
         """Take a run. Raises: NotARun if its cluster cannot be asked from here; says why."""
         manifest = past.manifest
-        if manifest.runtime != RAY:
+        if manifest.runtime == VIRTUAL:
             raise NotARun(
                 f"{past.path} is a run in virtual time, which nobody can ask from outside: "
                 "ask a moment of it with --replay and --at"
@@ -219,13 +219,13 @@ def running_cluster(run: Path | None, runs: Path) -> RunningCluster:
     running = [
         past
         for past in list_runs(runs)
-        if past.manifest.runtime == RAY and past.is_running and past.is_here
+        if past.manifest.runtime != VIRTUAL and past.is_running and past.is_here
     ]
     if not running:
         raise NotARun(
-            f"none of the runs in {runs} goes on now on Ray on this machine: start one in another "
-            "terminal, name one with --run, or ask a moment of a run in virtual time: --replay "
-            "split_brain_generations --at 60s"
+            f"none of the runs in {runs} goes on now in real time on this machine: start one in "
+            "another terminal, name one with --run, or ask a moment of a run in virtual time: "
+            "--replay split_brain_generations --at 60s"
         )
     return RunningCluster(max(running, key=lambda past: past.manifest.started_at))
 

@@ -102,8 +102,8 @@ _WHERE = (
         "--run",
         type=click.Path(path_type=Path),
         metavar="DIR",
-        help="Ask the cluster of this run, which goes on on Ray on this machine; default: the "
-        "latest that does.",
+        help="Ask the cluster of this run, which goes on in real time on this machine; default: "
+        "the latest that does.",
     ),
     runs_option,
     click.option(
@@ -191,8 +191,8 @@ def groups_command() -> None:
     """List, describe and delete consumer groups, reset and delete their offsets.
 
     As kafka-consumer-groups does, with the same columns: against the cluster of a run that goes on
-    on Ray, or at a moment of a run in virtual time. The administrator is a client like others: the
-    brokers answer what they believe, stale or not. No fault of a link concerns it.
+    in real time, or at a moment of a run in virtual time. The administrator is a client like
+    others: the brokers answer what they believe, stale or not. No fault of a link concerns it.
     """
 
 

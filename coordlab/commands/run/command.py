@@ -17,7 +17,7 @@ from chaos.experiment.loader import load_experiment
 from chaos.experiment.structs import Experiment
 from chaos.results.run_directory import RunDirectory, open_run
 from coordlab.analysis import analyze_runs, java_notice, sum_up, write_run_report
-from coordlab.commands.run.play import RAY, VIRTUAL, Playable, play_into
+from coordlab.commands.run.play import LOCAL, RAY, VIRTUAL, Playable, play_into
 from coordlab.commands.run.seeds import SeedsOptions, run_seeds
 from coordlab.console import print_document, print_path
 from coordlab.junit import begin_junit, junit_of_failure, junit_of_run, write_junit
@@ -42,7 +42,7 @@ from pipeline.summary.figures import RunSummary
 from results_schema.results import Results, RunOutcome, Verdict
 
 MAX_WORKERS = 1_000
-RUNTIMES = (RAY, VIRTUAL)
+RUNTIMES = (RAY, LOCAL, VIRTUAL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +87,7 @@ class RunOptions:
     default=RAY,
     show_default=True,
     metavar="|".join(RUNTIMES),
-    help="Real processes on Ray, or virtual time in this process.",
+    help="Real processes on Ray, or this process alone: in real time (local), in virtual time.",
 )
 @click.option(
     "--seed",
@@ -122,8 +122,8 @@ class RunOptions:
     default=1.0,
     show_default=True,
     metavar="N",
-    help=f"Let the run's clock go N times faster than a real one, 1 to {MAX_TIME_SCALE}; with Ray "
-    "only.",
+    help=f"Let the run's clock go N times faster than a real one, 1 to {MAX_TIME_SCALE}; not "
+    "in virtual time.",
 )
 @click.option(
     "--trace/--no-trace",
@@ -159,10 +159,10 @@ def run_command(options: RunOptions) -> int:
     EXPERIMENT is a name that `list` shows, or a file.
     """
     _check_seeds(options)
-    if options.runtime != RAY and options.time_scale != 1.0:
+    if options.runtime == VIRTUAL and options.time_scale != 1.0:
         raise click.BadParameter(
-            f"virtual time takes no real time to be scaled; expected `--runtime ray` beside it, or "
-            f"no `--time-scale`, got `{options.time_scale:g}`",
+            f"virtual time takes no real time to be scaled; expected `--runtime local` or `ray` "
+            f"beside it, or no `--time-scale`, got `{options.time_scale:g}`",
             param_hint="`--time-scale`",
         )
     if options.junit is None:

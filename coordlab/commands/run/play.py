@@ -27,6 +27,7 @@ from results_schema.results import Results
 
 VIRTUAL = "virtual"
 RAY = "ray"
+LOCAL = "local"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +120,7 @@ def play_into(
 
 
 def _live_checks(playable: Playable, directory: RunDirectory) -> LiveChecks | None:
-    """Return what checks a run on Ray while it goes on; in virtual time the one suite does."""
+    """Return what checks a run in real time as it goes on; in virtual time the one suite does."""
     if playable.runtime == VIRTUAL:
         return None
     lag_us = round(WATERMARK_LAG_US * playable.time_scale)
@@ -138,6 +139,18 @@ def _runtime(playable: Playable, directory: RunDirectory, observers: list[RowObs
             spec,
             seed=manifest.seed,
             run_id=manifest.run,
+            observers=observers,
+            trace_messages=playable.trace,
+        )
+    if playable.runtime == LOCAL:
+        from cluster.local.runtime import LocalRuntime  # noqa: PLC0415 - only one is needed
+
+        return LocalRuntime(
+            spec,
+            seed=manifest.seed,
+            run_id=manifest.run,
+            run_dir=directory.path,
+            time_scale=playable.time_scale,
             observers=observers,
             trace_messages=playable.trace,
         )

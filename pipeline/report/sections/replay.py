@@ -8,7 +8,12 @@ from pipeline.report.facts import RunFacts
 from pipeline.report.rendering import as_it_is
 from pipeline.report.report_input import ReportInput
 
-_RUNTIMES = {"virtual": "ray", "ray": "virtual"}
+_ELSEWHERE = {
+    "virtual": ("ray", "with real processes, on Ray"),
+    "local": ("virtual", "in virtual time"),
+    "ray": ("virtual", "in virtual time"),
+}
+"""By runtime: another one that says more, and what a run is there."""
 _NO_DIGEST = "none was computed"
 
 
@@ -28,8 +33,9 @@ def _promise(runtime: str) -> str:
             "Virtual time: the same code with the same plan and seed gives the same trace, byte "
             "for byte; compare the digest."
         )
+    what = "One process in real time" if runtime == "local" else "Real processes"
     return (
-        "Real processes: the same plan and seed give the same faults at the same times, but no two "
+        f"{what}: the same plan and seed give the same faults at the same times, but no two "
         "runs are alike to the microsecond."
     )
 
@@ -37,10 +43,10 @@ def _promise(runtime: str) -> str:
 def _parts(facts: RunFacts) -> Iterator[Part]:
     manifest = facts.manifest
     yield Paragraph(html=as_it_is("replay", "command", manifest.replay))
-    other = _RUNTIMES.get(manifest.runtime)
+    elsewhere = _ELSEWHERE.get(manifest.runtime)
     here = f"--runtime {manifest.runtime}"
-    if other is not None and here in manifest.replay:
-        where = "with real processes, on Ray" if other == "ray" else "in virtual time"
+    if elsewhere is not None and here in manifest.replay:
+        other, where = elsewhere
         command = manifest.replay.replace(here, f"--runtime {other}")
         yield Paragraph(html=as_it_is("replay", "elsewhere", where, command))
     yield TextTable(headings=("what", "value"), rows=tuple(_made_of(facts)))

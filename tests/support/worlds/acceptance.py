@@ -20,6 +20,7 @@ from chaos.experiment.structs import (
 )
 from chaos.run.plan import plan_of
 from chaos.run.runner import ExperimentRun
+from cluster.local.runtime import LocalRuntime
 from cluster.runtime import RowObserver
 from cluster.spec import ClusterSpec
 from cluster.trace.digest import TraceDigest
@@ -313,6 +314,27 @@ def play_ray(
 
     suite = CheckSuite(context_of(experiment), experiment.checks)
     runtime = RayRuntime(
+        to_cluster_spec(experiment),
+        seed=seed,
+        run_id=run_dir.name,
+        run_dir=run_dir,
+        time_scale=time_scale,
+        observers=[*observers, suite.observe],
+    )
+    return ExperimentRun(experiment, plan_of(experiment), runtime, suite, seed=seed).execute()
+
+
+def play_local(
+    experiment: Experiment,
+    run_dir: Path,
+    *,
+    seed: int,
+    observers: Sequence[RowObserver],
+    time_scale: float = 1.0,
+) -> Results:
+    """Run an experiment by its own runner in this process, in real time."""
+    suite = CheckSuite(context_of(experiment), experiment.checks)
+    runtime = LocalRuntime(
         to_cluster_spec(experiment),
         seed=seed,
         run_id=run_dir.name,

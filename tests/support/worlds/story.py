@@ -72,27 +72,27 @@ def phases_of(runs: Sequence[Milestones]) -> list[Phase]:
     return phases
 
 
-def differences(virtual_runs: Sequence[Milestones], ray_runs: Sequence[Milestones]) -> list[str]:
+def differences(virtual_runs: Sequence[Milestones], real_runs: Sequence[Milestones]) -> list[str]:
     """Return where two stories part: other milestones, another order, a phase of another length.
 
     Milestones less than a second apart may change places: a busy machine decides about those.
     """
-    virtual, ray = medians(virtual_runs), medians(ray_runs)
-    told = [f"only in virtual time: {name}" for name in virtual if name not in ray]
-    told += [f"only on Ray: {name}" for name in ray if name not in virtual]
-    both = [name for name in virtual if name in ray]
+    virtual, real = medians(virtual_runs), medians(real_runs)
+    told = [f"only in virtual time: {name}" for name in virtual if name not in real]
+    told += [f"only in real time: {name}" for name in real if name not in virtual]
+    both = [name for name in virtual if name in real]
     for index, first in enumerate(both):
         for second in both[index + 1 :]:
-            if virtual[second] - virtual[first] >= PHASE_MIN_US and ray[second] < ray[first]:
-                told.append(f"on Ray {second!r} comes before {first!r}")
+            if virtual[second] - virtual[first] >= PHASE_MIN_US and real[second] < real[first]:
+                told.append(f"in real time {second!r} comes before {first!r}")
     for phase in phases_of(virtual_runs):
-        length_us = _length_us(ray_runs, phase.start, phase.end)
+        length_us = _length_us(real_runs, phase.start, phase.end)
         if length_us is None:
             continue  # a milestone that is missing was told above
         if abs(length_us - phase.length_us) > TOLERANCE * phase.length_us:
             told.append(
                 f"{phase.start} -> {phase.end}: {phase.length_us / 1e6:.2f} s in virtual time, "
-                f"{length_us / 1e6:.2f} s on Ray"
+                f"{length_us / 1e6:.2f} s in real time"
             )
     return told
 

@@ -240,7 +240,7 @@ def test_without_a_running_run_there_is_nobody_to_ask(capsys: Captured) -> None:
     """And what can be asked instead is said."""
     assert run_cli(["groups", "list"]) == EXIT_BAD_ARGUMENTS
     told = capsys.readouterr().err
-    assert "none of the runs in runs goes on now on Ray on this machine" in told
+    assert "none of the runs in runs goes on now in real time on this machine" in told
     assert "--replay split_brain_generations --at 60s" in told
 
 

@@ -1,0 +1,208 @@
+"""The lives of the nodes of a local run: who is up, in which incarnation and state.
+
+Starts, kills, pauses, shuts down and restarts nodes in the one `NodeProcess` that hosts them all,
+and keeps what outlives an incarnation: the directory of its disk. The run, its trace and its
+failures are `LocalRuntime`'s.
+"""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from cluster.links.rules import LinkRule
+from cluster.lives import LifeAct, NodeBuilder, NodeLife, NodeLives
+from cluster.local.disks import LocalDisk
+from cluster.node_factory import node_specs
+from cluster.realtime import machine_processes
+from cluster.realtime.process import NodeProcess
+from cluster.runtime import ClusterStartError, HitNode, NodeState
+from cluster.spec import ClusterSpec, NodeSpec, has_disk, role_of, starts_later
+from cluster.storage.file_storage import cut_to_flush_marks
+from partition_log.memory_storage import MemoryStorage
+from protocol.causes import KillCause
+from protocol.errors import SimulationError
+from protocol.ids import Incarnation, NodeName
+from protocol.trace import TraceEvent
+
+
+class LocalLife(NodeLife):
+    """A node of the one process."""
+
+    def __init__(self, spec: NodeSpec) -> None:
+        super().__init__(spec.name, spec)
+        self.is_up = False
+        self.is_paused = False
+        self.disk: LocalDisk | None = None
+        """Of the live incarnation; None for a node without logs."""
+        self.shutting_down: asyncio.Task[None] | None = None
+        """Waits for the end of a controlled shutdown."""
+
+    @property
+    def live_state(self) -> NodeState | None:
+        """UP, STOPPING or PAUSED, which hides STOPPING; None while no incarnation lives."""
+        if not self.is_up:
+            return None
+        if self.is_paused:
+            return NodeState.PAUSED
+        return NodeState.UP if self.shutting_down is None else NodeState.STOPPING
+
+    def hit(self) -> HitNode:
+        """Return what a fault on the live node hits: no process of its own."""
+        return HitNode(node=self.name, incarnation=self.incarnations - 1, pid=None)
+
+    def is_gone(self) -> None:
+        """Take that the incarnation has ended."""
+        self.is_up = False
+        self.is_paused = False
+        if self.disk is not None:
+            self.disk.close()
+            self.disk = None
+        if self.shutting_down is not None:
+            self.shutting_down.cancel()
+            self.shutting_down = None
+
+
+class LocalLives(NodeLives[LocalLife]):
+    """Every node of one run. Acts on different nodes may run side by side.
+
+    `trace` writes an event of the run itself, `on_failure` gets a line for each failure of the
+    tool, `on_moved` is called when nodes came up or went. Acts on a node raise UnknownNode if there
+    is none of that name, or not in the state that the act needs.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterSpec,
+        run_dir: Path,
+        *,
+        build: NodeBuilder,
+        trace: Callable[[TraceEvent], None],
+        on_failure: Callable[[str], None],
+        on_moved: Callable[[], None],
+    ) -> None:
+        lives = (LocalLife(spec) for spec in node_specs(cluster))
+        super().__init__(cluster, lives, build=build, trace=trace)
+        self._directory_of_run = run_dir
+        self._on_failure = on_failure
+        self._on_moved = on_moved
+        self._process: NodeProcess | None = None
+
+    def names_up(self) -> tuple[NodeName, ...]:
+        """Return the nodes that live, paused ones too."""
+        return tuple(name for name, life in self._lives.items() if life.is_up)
+
+    def start_all(self, process: NodeProcess) -> None:
+        """Start every node that starts with the cluster, in `process`.
+
+        Raises: ClusterStartError.
+        """
+        self._process = process
+        for life in self._lives.values():
+            if not starts_later(life.spec):
+                self._bring_up(life)
+        self._on_moved()
+
+    async def start_node(self, node: NodeName) -> None:
+        """Start a node whose spec says `starts_later`."""
+        self._bring_up(self._begin(node, LifeAct.START))
+        self._on_moved()
+
+    async def restart(self, node: NodeName, *, empty_disk: bool = False) -> None:
+        """Start a dead node again, on its disk or on an empty one, as a new incarnation.
+
+        Raises: ClusterStartError.
+        """
+        life = self._begin(node, LifeAct.RESTART)
+        if empty_disk:
+            machine_processes.remove_disk(self._directory_of_run, node)
+        self._bring_up(life)
+        self._on_moved()
+
+    async def crash(self, node: NodeName) -> HitNode:
+        """End the node as a kill of its process would; its disk keeps what was appended."""
+        return self._crash(node)
+
+    async def power_loss(self, node: NodeName) -> HitNode:
+        """End the node, and cut its logs back to what was flushed."""
+        hit = self._crash(node, cause=KillCause.POWER_LOSS)
+        if has_disk(self._life(node).spec):
+            cut_to_flush_marks(self._disk_of(node))
+        return hit
+
+    async def shut_down(self, node: NodeName) -> HitNode:
+        """Ask the node to stop as SIGTERM does, and return at once."""
+        life = self._begin(node, LifeAct.SHUT_DOWN)
+        life.shutting_down = asyncio.create_task(
+            self._await_shut_down(life), name=f"shut down {node}"
+        )
+        return life.hit()
+
+    async def pause(self, node: NodeName) -> HitNode:
+        """Hold the node as SIGSTOP does, also one that shuts down."""
+        life = self._begin(node, LifeAct.PAUSE)
+        self._hosting().pause_node(node)
+        life.is_paused = True
+        return life.hit()
+
+    async def resume(self, node: NodeName) -> None:
+        """Let a paused node go on: first its due timers fire, then what waited is delivered."""
+        life = self._begin(node, LifeAct.RESUME)
+        life.is_paused = False
+        self._hosting().resume_node(node)
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    def _hosting(self) -> NodeProcess:
+        if self._process is None:
+            raise SimulationError("no node was started yet")
+        return self._process
+
+    def _disk_of(self, node: NodeName) -> Path:
+        return machine_processes.disk_of(self._directory_of_run, node)
+
+    def _crash(self, node: NodeName, *, cause: KillCause | None = None) -> HitNode:
+        # The row comes first: whatever others see of the death is behind it in the trace.
+        life = self._begin(node, LifeAct.KILL, cause=cause)
+        hit = life.hit()
+        self._hosting().crash_node(node)
+        life.is_gone()
+        self._on_moved()
+        return hit
+
+    async def _await_shut_down(self, life: LocalLife) -> None:
+        """Wait until a node that was asked to stop has. A kill meanwhile cancels this."""
+        try:
+            await self._hosting().shut_down_node(life.name)
+        except Exception as error:  # nobody awaits this task: whatever it meets is reported here
+            self._on_failure(f"{life.name} could not be shut down: {error!r}")
+            return
+        life.shutting_down = None  # this very task: nobody need cancel it
+        life.is_gone()
+        self._on_moved()
+
+    def _bring_up(self, life: LocalLife) -> None:
+        incarnation = Incarnation(life.incarnations)
+        life.incarnations += 1
+        try:
+            if has_disk(life.spec):
+                life.disk = LocalDisk(self._disk_of(life.name), f"{life.name}-{incarnation}")
+            self._hosting().start_node(
+                life.name,
+                incarnation,
+                partial(self._build, life.spec, self._cluster),
+                storage=MemoryStorage() if life.disk is None else life.disk.storage,
+                role=role_of(life.spec),
+            )
+        except Exception as error:
+            life.is_gone()
+            raise ClusterStartError(f"{life.name} could not be started: {error!r}") from error
+        life.is_up = True
+
+    def _forget_all(self) -> None:
+        """Take that no node is left."""
+        for life in self._lives.values():
+            life.is_gone()
+
+    def _set_rules(self, rules: tuple[LinkRule, ...]) -> None:
+        self._hosting().set_link_rules(rules)

@@ -1,0 +1,194 @@
+"""LocalRuntime: the cluster in this process, in real time.
+
+Owns the one NodeProcess and what watches it. The acts on nodes are `LocalLives`'; what every run in
+real time has is `RealtimeRuntime`'s.
+"""
+
+import asyncio
+import gc
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Concatenate, ParamSpec, TypeVar
+
+from cluster.client.admin.admin_client import AdminNode
+from cluster.host.host import Host
+from cluster.links.reset import LinkReset
+from cluster.links.rules import LinkRule
+from cluster.lives import ADMIN_NODE, NodeBuilder
+from cluster.local.lives import LocalLives
+from cluster.node_factory import build_node
+from cluster.realtime import machine_processes
+from cluster.realtime.host import RunSettings
+from cluster.realtime.listeners_file import Listeners, remove_listeners, write_listeners
+from cluster.realtime.process import NodeProcess
+from cluster.realtime.runtime import RealtimeRuntime, merge_status
+from cluster.realtime.tcp import ProcessAddress
+from cluster.runtime import ClusterStartError, ClusterStatus, RowObserver
+from cluster.spec import ClusterSpec
+from partition_log.memory_storage import MemoryStorage
+from protocol.ids import Incarnation, NodeName
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+LOOPBACK = "127.0.0.1"
+_PROCESS_ID = "local#0"
+
+
+class LocalRuntime(LocalLives, RealtimeRuntime):
+    """A cluster in this process. One object is one run.
+
+    Nodes talk to each other within the loop; clients from outside find them at a port of the
+    loopback address, which the listeners file names. The rest is `RealtimeRuntime`'s.
+    """
+
+    name = "local"
+
+    def __init__(
+        self,
+        spec: ClusterSpec,
+        *,
+        seed: int,
+        run_id: str,
+        run_dir: Path,
+        time_scale: float = 1.0,
+        observers: Sequence[RowObserver] = (),
+        trace_messages: bool = True,
+        build: NodeBuilder = build_node,
+    ) -> None:
+        RealtimeRuntime.__init__(
+            self, run_id=run_id, run_dir=run_dir, time_scale=time_scale, observers=observers
+        )
+        LocalLives.__init__(
+            self,
+            spec,
+            self._run_dir,
+            build=build,
+            trace=self.trace,
+            on_failure=self._failed,
+            on_moved=self._publish,
+        )
+        self._settings = RunSettings(
+            run_id=run_id,
+            seed=seed,
+            token=secrets.token_hex(16),
+            clock=self._clock,
+            machine_dir=self._run_dir,
+            trace_messages=trace_messages,
+        )
+        self._address: ProcessAddress | None = None
+        self._admin: AdminNode | None = None
+        self._watcher: asyncio.Task[None] | None = None
+        self._disk_trouble: str | None = None
+
+    @property
+    def disk_trouble(self) -> str | None:
+        """Return the first write that a disk refused to a node, in words; None if there is none."""
+        return self._disk_trouble
+
+    # -- lives -----------------------------------------------------------------------------------
+
+    async def start(self, *, apart: bool = False) -> None:
+        """Start every node in order.
+
+        Raises: ClusterStartError; whatever was started is stopped.
+        """
+        try:
+            process = NodeProcess(_PROCESS_ID, self._settings)
+            self._watcher = asyncio.create_task(self._watch(process), name=_PROCESS_ID)
+            self._address = await process.listen(LOOPBACK)
+            # What the imports made lives as long as the run: collections need not look at it, each
+            # of which would hold up every node.
+            gc.collect()
+            gc.freeze()
+            self.start_all(process)
+        except Exception as error:
+            await self.stop()
+            if isinstance(error, ClusterStartError):
+                raise
+            raise ClusterStartError(f"the cluster could not be started: {error!r}") from error
+
+    async def status(self) -> ClusterStatus:
+        """Look at the cluster."""
+        status = self._status()
+        if self._process is not None:
+            merge_status(self._process.status(), into=status)
+        return status
+
+    async def set_link_rules(self, rules: Sequence[LinkRule]) -> None:
+        """Replace all link rules, at once and for every node that is started later."""
+        self._set_rules(tuple(rules))
+
+    async def reset_links(
+        self,
+        sources: Sequence[NodeName],
+        destinations: Sequence[NodeName],
+        purposes: Sequence[str] = (),
+    ) -> int:
+        """End all connections between the two sets of nodes; return how many there were."""
+        reset = LinkReset(
+            sources=tuple(sources), destinations=tuple(destinations), purposes=tuple(purposes)
+        )
+        process = self._hosting()
+        names = process.reset_client_ends(reset)
+        return len(names) + process.reset_server_ends(reset, set(names), ())
+
+    async def ask_as_admin(
+        self,
+        question: Callable[Concatenate[Host, ClusterSpec, P], Awaitable[T]],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """Ask or order something as the client admin-0; see Runtime."""
+        if self._admin is None:
+            self._admin = self._hosting().start_node(
+                ADMIN_NODE, Incarnation(0), AdminNode, storage=MemoryStorage(), role="admin"
+            )
+        return await question(self._admin.host, self._cluster, *args, **kwargs)
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    async def _end_nodes(self) -> dict[str, str]:
+        """End every node, the last started first, and remove the disks."""
+        try:
+            remove_listeners(self._run_dir)
+        except OSError as error:
+            self._failures.append(f"clients are still told where the nodes listen: {error}")
+        if self._watcher is not None:
+            self._watcher.cancel()
+            self._watcher = None
+        if self._process is not None:
+            await self._process.stop()
+        self._forget_all()
+        gc.unfreeze()
+        machine_processes.remove_disks(self._run_dir)
+        return {}
+
+    async def _watch(self, process: NodeProcess) -> None:
+        """Take what fails in the process, until the run ends."""
+        known = 0
+        while True:
+            news = await process.next_failures(known)
+            known += len(news)
+            for failure in news:
+                self._disk_trouble = self._disk_trouble or failure.disk_trouble
+                self._failed(failure.text)
+
+    def _publish(self) -> None:
+        """Say to clients from outside where the nodes are."""
+        if self._address is None:
+            return
+        names = (*self.names_up(), ADMIN_NODE)
+        listeners = Listeners(
+            run_id=self._settings.run_id,
+            seed=self._settings.seed,
+            token=self._settings.token,
+            clock=self._clock,
+            trace_messages=self._settings.trace_messages,
+            directory=dict.fromkeys(names, self._address),
+        )
+        try:
+            write_listeners(self._run_dir, listeners)
+        except OSError as error:
+            self._failed(f"clients are not told where the nodes listen: {error}")

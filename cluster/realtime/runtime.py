@@ -1,0 +1,209 @@
+"""RealtimeRuntime: what a run in real time has, whatever its nodes live in.
+
+Owns the run's clock, its own trace, the tool's failures and the merging of all traces at the end.
+Nodes, processes and machines are each runtime's own (`cluster.local`, `cluster.ray`). What a fault,
+a plan or a verdict is, it does not know.
+"""
+
+import asyncio
+import json
+from abc import abstractmethod
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from cluster.realtime.clock import RunClock
+from cluster.runtime import DRIVER, ClusterStatus, NodeTaskFailed, RowObserver, Runtime
+from cluster.trace.files import FrameReader, FrameTraceWriter, frames_path, merge_rows
+from protocol.trace import TraceEvent, TraceKind, TraceRow, stamp
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceReport:
+    """What became of the trace files.
+
+    Shape: `torn_bytes` has an entry for each file that a kill cut short; `lost` names the machines
+    whose files could not be fetched, with the reason.
+    """
+
+    rows: int
+    files: int
+    torn_bytes: dict[str, int] = field(default_factory=dict)
+    lost: dict[str, str] = field(default_factory=dict)
+
+
+class RealtimeRuntime(Runtime):
+    """A cluster in real time. One object is one run.
+
+    `run_dir` gets `trace/`, `logs/` and, while the run lasts, `disks/`. `time_scale` makes run time
+    pass faster than real time. Rows go to the observers at the end, merged.
+    """
+
+    def __init__(
+        self,
+        *,
+        run_id: str,
+        run_dir: Path,
+        time_scale: float = 1.0,
+        observers: Sequence[RowObserver] = (),
+    ) -> None:
+        self.trace_report: TraceReport | None = None
+        """Set by stop()."""
+        self._run_id = run_id
+        self._run_dir = run_dir.resolve()
+        self._observers = tuple(observers)
+        self._clock = RunClock.starting_now(time_scale=time_scale)
+        self._driver_rows = 0
+        self._driver_trace = FrameTraceWriter(frames_path(self._run_dir / "trace", DRIVER, 0))
+        self._failures: list[str] = []
+        self._lost: dict[str, str] = {}
+        self._is_stopped = False
+        self._runner: asyncio.Runner | None = None
+        self._main: asyncio.Task[Any] | None = None
+        self._is_broken = False
+        self._is_ending = False
+
+    @property
+    def losses(self) -> tuple[str, ...]:
+        """Return what of the trace is missing: torn frames, and machines that were lost."""
+        report = self.trace_report
+        if report is None:
+            return ()
+        torn = [f"{name}: the last {size} bytes" for name, size in report.torn_bytes.items()]
+        return (*torn, *(f"{machine}: {why}" for machine, why in report.lost.items()))
+
+    def now_us(self) -> int:
+        """Return the run's clock: microseconds since this object was made."""
+        return self._clock.now_us()
+
+    def run(self, main: Coroutine[Any, Any, T]) -> T:
+        """Run `main` to its end and return its result.
+
+        When a node's task dies, or a process without having been killed, `main` is cancelled and
+        its cleanup runs before this raises; that happens once in a run.
+        Raises: what `main` raises; NodeTaskFailed; KeyboardInterrupt after a Ctrl-C.
+        """
+        if self._runner is None:
+            self._runner = asyncio.Runner()
+        try:
+            return self._runner.run(self._supervise(main))
+        finally:
+            if self._is_stopped:
+                self._runner.close()
+                self._runner = None
+
+    async def sleep(self, delay_us: int) -> None:
+        """Wait on the run's clock."""
+        await asyncio.sleep(self._clock.real_seconds(delay_us))
+
+    def trace(self, event: TraceEvent) -> None:
+        """Write an event of the run itself, to the page cache at once."""
+        if self._is_stopped:
+            return
+        now_us = self._clock.now_us()
+        self._driver_trace.write(
+            stamp(
+                event,
+                run=self._run_id,
+                time_us=now_us,
+                node_time_us=now_us,
+                seq=self._driver_rows,
+                node=DRIVER,
+                incarnation=0,
+            )
+        )
+        self._driver_rows += 1
+        self._driver_trace.flush()
+
+    def failures(self) -> tuple[str, ...]:
+        """Return the tool's own failures so far."""
+        return tuple(self._failures)
+
+    async def stop(self) -> None:
+        """Stop every node, clients first, collect the traces and hand them to the observers.
+
+        May be called twice, after errors, and again after a Ctrl-C that cut it short. What cannot
+        be stopped or collected is in `failures` and `trace_report`.
+        """
+        if self._is_stopped:
+            return
+        self._is_ending = True
+        self._lost |= await self._end_nodes()
+        self._is_stopped = True
+        self._driver_trace.close()
+        self._disconnect()
+        self._hand_over()
+
+    @abstractmethod
+    async def _end_nodes(self) -> dict[str, str]:
+        """End every node, clients first, and collect what they wrote.
+
+        May be called again after a Ctrl-C that cut it short.
+        Returns: the machines that are lost with their files, and why.
+        """
+
+    def _disconnect(self) -> None:
+        """Leave what the nodes lived in, after the run's own trace is closed."""
+
+    # -- failures and the end --------------------------------------------------------------------
+
+    async def _supervise(self, main: Coroutine[Any, Any, T]) -> T:
+        task = asyncio.ensure_future(main)
+        self._main = task
+        was_broken = self._is_broken
+        try:
+            return await task
+        except asyncio.CancelledError:
+            if self._is_broken and not was_broken:
+                raise NodeTaskFailed("; ".join(self._failures)) from None
+            raise
+        finally:
+            self._main = None
+
+    def _failed(self, failure: str) -> None:
+        """Take a failure of the tool: the first one ends the experiment, but no cleanup."""
+        self._failures.append(failure)
+        if not self._is_broken and not self._is_ending and self._main is not None:
+            self._is_broken = True
+            self._main.cancel()
+
+    def _hand_over(self) -> None:
+        """Give the merged rows to the observers, in order, once."""
+        paths = sorted((self._run_dir / "trace").glob("*.frames"))
+        readers = [FrameReader(path) for path in paths]
+        rows = 0
+        for row in merge_rows(readers):
+            rows += 1
+            if row.kind == TraceKind.TASK_FAILED:
+                self._take_traced_failure(row)
+            for observer in self._observers:
+                observer(row)
+        self.trace_report = TraceReport(
+            rows=rows,
+            files=len(readers),
+            torn_bytes={r.path.name: r.torn_bytes for r in readers if r.torn_bytes},
+            lost=self._lost,
+        )
+
+    def _take_traced_failure(self, row: TraceRow) -> None:
+        """Take a node's failure that only its trace tells: its process ended a moment later."""
+        what = f"{row.node}: {row.cause} died with "
+        if any(failure.startswith(what) for failure in self._failures):
+            return
+        story: str = json.loads(row.detail or "{}").get("exception", "")
+        self._failures.append(what + story.strip().rpartition("\n")[2])
+
+
+def merge_status(part: ClusterStatus, *, into: ClusterStatus) -> None:
+    """Add what the nodes of one process know of the cluster."""
+    into.controller = part.controller or into.controller
+    into.brokers_fenced.update(part.brokers_fenced)
+    into.partitions.update(part.partitions)
+    into.members.update(part.members)
+    into.records_produced += part.records_produced
+    into.zookeepers.update(part.zookeepers)
+    for group_id, found in part.groups.items():
+        into.groups.setdefault(group_id, []).extend(found)

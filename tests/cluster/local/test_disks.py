@@ -1,0 +1,52 @@
+"""Disks of nodes that share a process: a dead one writes nothing."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cluster.host.host import HostDead
+from cluster.local.disks import LocalDisk, MortalFiles
+from cluster.storage.file_storage import FileStorage
+from protocol.ids import offsets_partition
+from tests.support.builders.partition_logs import batch
+
+PARTITION = offsets_partition(0)
+
+
+def test_an_ended_incarnation_writes_nothing_more(tmp_path: Path) -> None:
+    """Its descriptors may be another's by then: what a dead task writes would land there."""
+    disk = LocalDisk(tmp_path, "broker-0-0")
+    log = disk.storage.log(PARTITION)
+    log.append(batch("a", base_offset=0))
+    disk.close()
+    disk.close()
+    with pytest.raises(HostDead, match="broker-0-0 is over"):
+        log.append(batch("b", base_offset=1))
+    with pytest.raises(HostDead):
+        disk.storage.write_checkpoint("replication-offset-checkpoint", b"0")
+    assert len(FileStorage(tmp_path).log(PARTITION)) == 1
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda files, path: files.open(path),
+        lambda files, path: files.write(0, b"", 0),
+        lambda files, path: files.ftruncate(0, 0),
+        lambda files, path: files.fdatasync(0),
+        lambda files, path: files.replace(path, path),
+        lambda files, path: files.unlink(path),
+        lambda files, path: files.sync_directory(path),
+        lambda files, path: files.close(0),
+    ],
+    ids=["open", "write", "ftruncate", "fdatasync", "replace", "unlink", "sync", "close"],
+)
+def test_no_call_reaches_the_system_after_the_end(
+    tmp_path: Path, call: Callable[[MortalFiles, Path], object]
+) -> None:
+    files = MortalFiles("broker-0-0")
+    files.end()
+    with pytest.raises(HostDead):
+        call(files, tmp_path / "file")
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,308 @@
+"""LocalRuntime with fake nodes: lives in one process, disks that outlive them, failures told."""
+
+import asyncio
+import gc
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster.host.host import Host
+from cluster.links.rules import Cut, LinkRule, Selector
+from cluster.local.runtime import LocalRuntime
+from cluster.node_factory import Node
+from cluster.realtime.listeners_file import FILE_NAME, read_listeners
+from cluster.runtime import (
+    ClusterStartError,
+    HitNode,
+    NodeState,
+    NodeTaskFailed,
+    UnknownNode,
+)
+from cluster.spec import BrokerSpec, ClusterSpec, NodeSpec
+from protocol.causes import KillCause
+from protocol.ids import BrokerId, NodeName, broker_name
+from protocol.trace import TraceKind, TraceRow
+from tests.support.harness.fake_cluster import FakeBroker, fake_builder, fake_spec
+
+SECOND_US = 1_000_000
+MS = 1_000
+CONSUMER, SURVIVOR, VICTIM = NodeName("consumer-0"), broker_name(0), broker_name(1)
+
+
+class BrokenBroker(FakeBroker):
+    """A timer of it dies of a bug, soon."""
+
+    def fail(self) -> None:
+        raise ZeroDivisionError("planted bug")
+
+    def start(self) -> None:
+        super().start()
+        self.host.after(10 * MS, self.fail)
+
+
+class UnstartableBroker(FakeBroker):
+    """Cannot start."""
+
+    def start(self) -> None:
+        raise ZeroDivisionError("planted bug")
+
+
+def build_broken(spec: NodeSpec, cluster: ClusterSpec, host: Host) -> Node:
+    if isinstance(spec, BrokerSpec):
+        return BrokenBroker(host, spec)
+    return fake_builder()(spec, cluster, host)
+
+
+def build_unstartable(spec: NodeSpec, cluster: ClusterSpec, host: Host) -> Node:
+    if isinstance(spec, BrokerSpec):
+        return UnstartableBroker(host, spec)
+    return fake_builder()(spec, cluster, host)
+
+
+@dataclass(kw_only=True)
+class Lab:
+    """One run, ten times as fast as real time."""
+
+    run_dir: Path
+    rows: list[TraceRow] = field(default_factory=list)
+    runtime: LocalRuntime = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.runtime = LocalRuntime(
+            fake_spec(brokers=2, consumers=2),
+            seed=1,
+            run_id="run",
+            run_dir=self.run_dir,
+            build=fake_builder(),
+            time_scale=10.0,
+            observers=[self.rows.append],
+        )
+
+    def play(self, story: Callable[["Lab"], Coroutine[Any, Any, None]]) -> None:
+        """Start the cluster, play a story of it, and stop it twice."""
+
+        async def experiment() -> None:
+            await self.runtime.start()
+            await story(self)
+
+        try:
+            self.runtime.run(experiment())
+        finally:
+            self.runtime.run(self.runtime.stop())
+            self.runtime.run(self.runtime.stop())
+        assert self.runtime.failures() == ()
+
+    async def appended(self, broker: NodeName) -> int:
+        """Return how many batches a broker says to have on its disk; 0 if it says nothing."""
+        status = await self.runtime.status()
+        return sum(
+            group.generation
+            for group in status.groups.get("g", [])
+            if broker_name(group.coordinator) == broker
+        )
+
+    def bytes_on_disk(self, broker: NodeName) -> int:
+        """Return the length of a broker's log, whatever it says of it."""
+        return (self.run_dir / "disks" / broker / "__consumer_offsets-0.log").stat().st_size
+
+    async def until_appended(self, count: int, broker: NodeName) -> int:
+        """Wait until a broker has so many batches; return how many it has."""
+        while (found := await self.appended(broker)) < count:
+            await self.runtime.sleep(20 * MS)
+        return found
+
+    async def state_of(self, node: NodeName) -> NodeState:
+        """Return what the runtime knows of a node."""
+        return (await self.runtime.status()).nodes[node]
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    return Lab(run_dir=tmp_path)
+
+
+def test_a_crash_ends_one_node_and_its_disk_outlives_it(lab: Lab) -> None:
+    """The process goes on: the node has no pid that a kill could have hit."""
+
+    async def story(lab: Lab) -> None:
+        runtime = lab.runtime
+        before = await lab.until_appended(10, VICTIM)
+        assert await runtime.crash(VICTIM) == HitNode(node=VICTIM, incarnation=0, pid=None)
+        status = await runtime.status()
+        assert status.brokers_alive == {BrokerId(0): True, BrokerId(1): False}
+        assert [group.coordinator for group in status.groups["g"]] == [0]
+        with pytest.raises(UnknownNode, match="broker-1 is down already"):
+            await runtime.crash(VICTIM)
+        with pytest.raises(UnknownNode, match="broker-0 is up and cannot be restarted"):
+            await runtime.restart(SURVIVOR)
+        size = lab.bytes_on_disk(VICTIM)
+        await runtime.sleep(SECOND_US)
+        assert lab.bytes_on_disk(VICTIM) == size, "a dead broker writes nothing"
+        await runtime.restart(VICTIM)
+        assert await lab.appended(VICTIM) >= before
+        await lab.until_appended(before + 1, VICTIM)
+
+    lab.play(story)
+    started = [(r.node, r.incarnation) for r in lab.rows if r.kind == TraceKind.NODE_STARTED]
+    assert started.count((VICTIM, 0)) == started.count((VICTIM, 1)) == 1
+    killed = next(row for row in lab.rows if row.kind == TraceKind.NODE_KILLED)
+    lost = next(
+        row
+        for row in lab.rows
+        if row.kind == TraceKind.REQUEST_FAILED and row.peer == VICTIM
+        if row.time_us >= killed.time_us
+    )
+    assert lost.error == "DISCONNECTED"
+    assert lost.time_us - killed.time_us < SECOND_US, "from its socket, before any timeout"
+
+
+def test_a_paused_node_does_nothing_until_it_goes_on(lab: Lab) -> None:
+    async def story(lab: Lab) -> None:
+        runtime = lab.runtime
+        await lab.until_appended(3, VICTIM)
+        await runtime.pause(VICTIM)
+        assert await lab.state_of(VICTIM) is NodeState.PAUSED
+        assert await lab.appended(VICTIM) == 0, "who is stopped answers nobody"
+        with pytest.raises(UnknownNode, match="broker-1 is paused and cannot be paused"):
+            await runtime.pause(VICTIM)
+        size = lab.bytes_on_disk(VICTIM)
+        await runtime.sleep(SECOND_US)
+        assert lab.bytes_on_disk(VICTIM) == size
+        await runtime.resume(VICTIM)
+        with pytest.raises(UnknownNode, match="broker-1 is up and cannot be resumed"):
+            await runtime.resume(VICTIM)
+        await lab.until_appended(await lab.appended(VICTIM) + 3, VICTIM)
+
+    lab.play(story)
+
+
+def test_a_power_loss_keeps_what_was_flushed(lab: Lab) -> None:
+    """Fake brokers never flush: nothing is left, where a crash leaves everything."""
+
+    async def story(lab: Lab) -> None:
+        await lab.until_appended(3, VICTIM)
+        await lab.runtime.power_loss(VICTIM)
+        assert lab.bytes_on_disk(VICTIM) == 0
+        await lab.runtime.restart(VICTIM)
+        await lab.until_appended(1, VICTIM)
+
+    lab.play(story)
+    (killed,) = (row for row in lab.rows if row.kind == TraceKind.NODE_KILLED)
+    assert killed.cause == KillCause.POWER_LOSS
+
+
+def test_a_node_can_be_started_on_an_empty_disk(lab: Lab) -> None:
+    async def story(lab: Lab) -> None:
+        await lab.until_appended(3, VICTIM)
+        await lab.runtime.crash(VICTIM)
+        await lab.runtime.restart(VICTIM, empty_disk=True)
+        assert await lab.appended(VICTIM) == 0
+
+    lab.play(story)
+
+
+def test_a_node_that_is_asked_to_stop_is_down_when_it_is_done(lab: Lab) -> None:
+    async def story(lab: Lab) -> None:
+        await lab.until_appended(1, VICTIM)
+        assert await lab.runtime.shut_down(VICTIM) == HitNode(node=VICTIM, incarnation=0, pid=None)
+        while await lab.state_of(VICTIM) is not NodeState.DOWN:
+            await lab.runtime.sleep(20 * MS)
+        await lab.runtime.restart(VICTIM)
+        assert await lab.state_of(VICTIM) is NodeState.UP
+
+    lab.play(story)
+    assert [r.incarnation for r in lab.rows if r.kind == TraceKind.NODE_STOPPED].count(0) == 5
+
+
+def test_link_rules_and_resets_reach_nodes_of_one_process(lab: Lab) -> None:
+    clients, brokers = (CONSUMER, NodeName("consumer-1")), (SURVIVOR, VICTIM)
+
+    async def story(lab: Lab) -> None:
+        runtime = lab.runtime
+        await lab.until_appended(3, VICTIM)
+        assert await runtime.reset_links(clients, brokers) >= 1
+        assert await runtime.reset_links(clients, brokers, ["gossip"]) == 0
+        cut = Selector(sources=clients, destinations=brokers)
+        await runtime.set_link_rules([LinkRule(rule_id="1", selector=cut, effect=Cut())])
+        await runtime.sleep(SECOND_US // 10)  # what was on its way has arrived
+        sizes = [lab.bytes_on_disk(broker) for broker in brokers]
+        await runtime.sleep(SECOND_US)
+        assert [lab.bytes_on_disk(broker) for broker in brokers] == sizes
+        await runtime.set_link_rules([])
+        await lab.until_appended(await lab.appended(VICTIM) + 1, VICTIM)
+
+    lab.play(story)
+
+
+def test_clients_from_outside_are_told_who_is_up(lab: Lab) -> None:
+    async def story(lab: Lab) -> None:
+        assert VICTIM in read_listeners(lab.run_dir).directory
+        await lab.runtime.crash(VICTIM)
+        assert VICTIM not in read_listeners(lab.run_dir).directory
+        assert SURVIVOR in read_listeners(lab.run_dir).directory
+
+    lab.play(story)
+    assert not (lab.run_dir / FILE_NAME).exists()
+
+
+def test_stop_hands_the_whole_trace_over_once_and_leaves_nothing(lab: Lab) -> None:
+    async def story(lab: Lab) -> None:
+        await lab.until_appended(3, VICTIM)
+        await lab.runtime.crash(CONSUMER)
+        await lab.runtime.pause(SURVIVOR)
+
+    lab.play(story)
+    report = lab.runtime.trace_report
+    assert report is not None
+    assert (report.rows, report.lost) == (len(lab.rows), {})
+    assert lab.rows == sorted(lab.rows, key=lambda r: (r.time_us, r.node, r.incarnation, r.seq))
+    stopped = [row.node for row in lab.rows if row.kind == TraceKind.NODE_STOPPED]
+    assert sorted(stopped) == ["broker-0", "broker-1", "consumer-1", "controller-100"]
+    assert not (lab.run_dir / "disks").exists()
+    assert gc.get_freeze_count() == 0
+
+
+def test_failure_of_the_tool_ends_the_run_and_is_reported(tmp_path: Path) -> None:
+    """A node that dies of our own bug must never look like a property of Kafka."""
+    runtime = LocalRuntime(
+        fake_spec(brokers=1, consumers=1),
+        seed=1,
+        run_id="run",
+        run_dir=tmp_path,
+        build=build_broken,
+    )
+    cleaned_up: list[str] = []
+
+    async def experiment() -> None:
+        try:
+            await runtime.start()
+            await runtime.sleep(100 * SECOND_US)
+        finally:
+            await asyncio.sleep(0)
+            cleaned_up.append("main")
+
+    try:
+        with pytest.raises(NodeTaskFailed, match="planted bug"):
+            runtime.run(experiment())
+    finally:
+        runtime.run(runtime.stop())
+    assert cleaned_up == ["main"]
+    assert len(runtime.failures()) == 1
+
+
+def test_node_that_cannot_start_is_named_and_everything_is_stopped(tmp_path: Path) -> None:
+    """A run must not go on with half a cluster."""
+    runtime = LocalRuntime(
+        fake_spec(brokers=1, consumers=1),
+        seed=1,
+        run_id="run",
+        run_dir=tmp_path,
+        build=build_unstartable,
+    )
+    with pytest.raises(ClusterStartError, match=r"broker-0 could not be started: .*planted bug"):
+        runtime.run(runtime.start())
+    assert not (tmp_path / "disks").exists()
+    assert not (tmp_path / FILE_NAME).exists()

@@ -1,0 +1,25 @@
+"""Every experiment with Kafka's real default timeouts in one process, five runs each, as on Ray."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from chaos.experiment.structs import Experiment
+from cluster.runtime import RowObserver
+from results_schema.results import Results
+from tests.support.worlds.acceptance import play_local
+from tests.support.worlds.told_runs import EXPERIMENTS, hold_against_virtual_time
+
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(1_800)]
+
+
+def play(
+    experiment: Experiment, run_dir: Path, seed: int, observers: Sequence[RowObserver]
+) -> Results:
+    return play_local(experiment, run_dir, seed=seed, observers=observers)
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_five_runs_tell_the_story_that_virtual_time_tells(name: str, tmp_path: Path) -> None:
+    hold_against_virtual_time("local", name, play, tmp_path)
