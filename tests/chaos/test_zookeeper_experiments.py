@@ -181,3 +181,31 @@ def test_split_views_cost_conflicts_and_a_member_that_gives_up() -> None:
     assert len(conflicts) >= 30
     assert "starting" in gave_up
     assert 20 * SECOND <= done[-1].time_us - injected_us(run) <= 45 * SECOND
+
+
+def test_release_that_goes_on_in_the_next_session_deletes_owner_nodes_of_the_living() -> None:
+    """A delete asks neither for the owner nor for the session (ZK-74, ZK-23, ZK-08)."""
+    run = played("zookeeper_late_release")
+    assert run.results.verdict == "pass"
+    (expired,) = of(run, TraceKind.ZOOKEEPER_SESSION_EXPIRED)
+    old_session = detail_of_row(expired)["session"]
+    creators: dict[str, str] = {}
+    deleted: list[tuple[int, str, str]] = []
+    zxid = 0
+    for row in run.rows:
+        if row.kind != TraceKind.ZOOKEEPER_TXN_APPLIED or (row.offset or 0) <= zxid:
+            continue  # another server has applied it before
+        zxid = row.offset or 0
+        txn = detail_of_row(row)
+        if txn["op"] == "create" and "/owners/" in txn["path"]:
+            creators[txn["path"]] = txn["session"]
+        elif txn["op"] == "delete" and creators.get(txn["path"], txn["session"]) != txn["session"]:
+            deleted.append((row.time_us, txn["session"], creators[txn["path"]]))
+
+    # Who has lost a node so may delete that of the next owner, by its own release.
+    deleter = deleted[0][1]
+    at_once = [each for each in deleted if each[1] == deleter]
+    assert len(at_once) >= 10
+    assert at_once[-1][0] - at_once[0][0] < SECOND // 2
+    assert old_session not in {deleter, *(owner for _, _, owner in deleted)}
+    assert of(run, TraceKind.ZOOKEEPER_GAVE_UP, "old") != []

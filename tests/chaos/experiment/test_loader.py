@@ -685,6 +685,7 @@ def test_every_experiment_that_comes_along_is_valid_and_without_warning() -> Non
         "split_brain_generations",
         "split_brain_ownership",
         "split_network",
+        "zookeeper_late_release",
         "zookeeper_restart",
         "zookeeper_split_view",
         "zookeeper_zombie",
