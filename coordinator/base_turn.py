@@ -1,7 +1,11 @@
-"""One input being handled, as every coordinator does it: its time, and the Result that it builds.
+"""The handling of one input: a clock reading, and the Result under construction.
 
-Owns what ties a later input to an earlier one: timers by key, appends by id. A coordinator names
-its kinds of both, and adds what its handlers say through a turn.
+A coordinator is called once per input and keeps no callbacks. When handling an input starts a timer
+or an append, the continuation is stored here as data: `InFlight` maps the timer's key, or the id of
+the append, to a value that says what to do when the timer fires or the append completes.
+
+The group coordinator and the transaction coordinator both build on these two classes. Each supplies
+its own types of continuations (`_Timer`, `_Pending`) and its own Result.
 """
 
 from typing import Generic, TypeVar
@@ -19,7 +23,7 @@ _Result = TypeVar("_Result", bound=Result)
 
 
 class InFlight(Generic[_Timer, _Pending]):
-    """Timers that run and appends under way, each with what its end is about."""
+    """Running timers and unfinished appends, each with its continuation."""
 
     __slots__ = ("appends", "last_append_id", "timers")
 
@@ -30,20 +34,20 @@ class InFlight(Generic[_Timer, _Pending]):
         self.last_append_id = 0
 
     def new_append_id(self) -> AppendId:
-        """Return the id of an append whose outcome does not come back (acks=0)."""
+        """Return the id of an append without a continuation: acks=0 has no outcome."""
         self.last_append_id += 1
         return AppendId(self.last_append_id)
 
     def add_append(self, pending: _Pending) -> AppendId:
-        """Return the id of an append whose outcome is about `pending`."""
+        """Store the continuation of a new append and return the append's id."""
         append_id = self.new_append_id()
         self.appends[append_id] = pending
         return append_id
 
     def take_append(self, append_id: AppendId) -> _Pending:
-        """Return what a completed append is about; it is in flight no more.
+        """Remove a completed append and return its continuation.
 
-        Raises: SimulationError if it was not.
+        Raises: SimulationError if the append is not in flight: the host reported an outcome twice.
         """
         pending = self.appends.pop(append_id, None)
         if pending is None:
@@ -51,12 +55,13 @@ class InFlight(Generic[_Timer, _Pending]):
         return pending
 
     def take_timer(self, key: str) -> _Timer | None:
-        """Return what a fired timer is about, None for one that was cancelled."""
+        """Remove a fired timer and return its continuation, None if the timer was cancelled."""
+        # Not an error: the host may have queued the firing before the cancellation reached it.
         return self.timers.pop(key, None)
 
 
 class BaseTurn(Generic[_Timer, _Pending, _Result]):
-    """One input being handled."""
+    """The context that handlers of one input share: the time, the settings, the Result."""
 
     __slots__ = ("_in_flight", "config", "now_us", "result")
 
@@ -74,7 +79,7 @@ class BaseTurn(Generic[_Timer, _Pending, _Result]):
 
     @property
     def now_ms(self) -> int:
-        """Milliseconds since the epoch, as records and states are stamped."""
+        """Milliseconds since the epoch: the unit of timestamps in records and groups."""
         return self.now_us // 1_000
 
     def reply(self, request_id: RequestId, response: AnyResponse) -> None:
@@ -86,7 +91,7 @@ class BaseTurn(Generic[_Timer, _Pending, _Result]):
         self.result.trace.append(event)
 
     def set_timer(self, key: str, timer: _Timer, delay_ms: int) -> None:
-        """Start a timer, replacing the one with the same key; a negative delay is none."""
+        """Start a timer, replacing a timer with the same key; a negative delay counts as 0."""
         self._in_flight.timers[key] = timer
         self.result.timers.append(SetTimer(key=key, delay_us=max(delay_ms, 0) * 1_000))
 

@@ -1,8 +1,8 @@
-"""The facade: the one way in to the group coordinator of a broker.
+"""GroupCoordinator, the facade through which a broker uses the group coordinator.
 
-Routes each input to the module of its API. The broker feeds requests, completed appends, fired
-timers and tasks (load, unload; one at a time, in order); it carries out the Result of each. Must
-not know logs, sockets or clocks.
+The facade routes each input to the module of its API: requests, completed appends, fired timers,
+and tasks (loads and unloads; one at a time, in order). The broker carries out the Result of each
+input.
 Source: Kafka `GroupCoordinator`, `GroupMetadataManager` (scala); BEHAVIOUR [S].
 """
 
@@ -96,12 +96,12 @@ from protocol.records.batch import RecordBatch
 from protocol.trace import TraceEvent, TraceKind
 
 SCALA = JavaSwitches()
-"""The Scala coordinator: nothing is done as by the Java one."""
+"""The Scala coordinator: every switch of the Java coordinator is off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadIgnored:
-    """A load or unload that was not carried out, and the epoch that is known instead."""
+    """A load or unload that was refused, and the leader epoch that the coordinator knows."""
 
     reason: IgnoredCause
     known_epoch: int
@@ -109,7 +109,7 @@ class LoadIgnored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSummary:
-    """What may be seen of a group from outside."""
+    """State of a group for observers outside this package."""
 
     group_id: str
     partition: int
@@ -121,10 +121,10 @@ class GroupSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorSizes:
-    """How much there is at a coordinator: groups by state, committed offsets, delayed operations.
+    """Number of groups by state, of committed offsets and of delayed operations.
 
-    Shape: `rebalances` are join and sync phases that wait, `heartbeats` timers of members and
-    pending ids.
+    Shape: `rebalances` counts the running timers of join and sync phases, `heartbeats` the running
+    timers of members and pending member ids.
     """
 
     groups: dict[GroupState, int]
@@ -146,7 +146,7 @@ class GroupCoordinator:
         java: JavaSwitches = SCALA,
         codecs: Codecs = NO_CODECS,
     ) -> None:
-        """`codecs` decompress what a load reads."""
+        """`codecs` decompress the batches of a load."""
         self._codecs = codecs
         self._shared = Shared(
             config=config,
@@ -162,7 +162,10 @@ class GroupCoordinator:
     # -- requests, appends, timers --
 
     def handle(self, request_id: RequestId, envelope: RequestEnvelope, now_us: int) -> Result:
-        """Handle a group request; it is answered now, later, or in Kafka's odd cases never.
+        """Handle a group request.
+
+        The answer is in this Result, or in a later one, or never: Kafka leaves a few requests
+        unanswered (BEHAVIOUR 0.1), and so does this coordinator.
 
         Raises: SimulationError if the envelope holds no request of the group coordinator.
         """
@@ -174,14 +177,16 @@ class GroupCoordinator:
             self._dispatch(turn, request_id, body, envelope)
         except UnknownServerError:
             self._mark_answered(body, request_id)
-            # It may have been answered before the handler failed: a JoinGroup that found no room,
-            # and with that completed the join phase of the others.
+            # The handler may have answered before it failed. Example: (1) a JoinGroup finds the
+            # group full and is refused; (2) the eviction completes the join phase of the others;
+            # (3) the next generation cannot begin, which raises. Kafka's callback ignores a second
+            # answer, so none is sent.
             if all(reply.request_id != request_id for reply in turn.result.replies):
                 turn.reply(request_id, _server_error(body, envelope.api_version))
         return turn.result
 
     def append_completed(self, completed: AppendCompleted, now_us: int) -> Result:
-        """Take the outcome of an append that an earlier Result asked for.
+        """Continue after an append that an earlier Result requested.
 
         Raises: SimulationError if no such append is in flight.
         """
@@ -198,13 +203,13 @@ class GroupCoordinator:
             case TransactionalOffsetsAppend():
                 transactional_offsets_stored(turn, pending, completed)
             case EmptyGroupAppend():
-                # A failure is only logged in Kafka: the last stored generation would come back
-                # on a load, and its members, who are gone, would expire.
+                # Kafka only logs a failure here. Harmless: a load then brings back the last stored
+                # generation, whose members send no heartbeat and expire.
                 pass
         return turn.result
 
     def transaction_verified(self, verified: TransactionVerified, now_us: int) -> Result:
-        """Take the outcome of a verification that an earlier Result asked for.
+        """Continue after a verification that an earlier Result requested.
 
         Raises: SimulationError if no such verification is under way.
         """
@@ -218,9 +223,9 @@ class GroupCoordinator:
     def transaction_completed(
         self, producer_id: int, partitions: Iterable[int], *, is_commit: bool, now_us: int
     ) -> Result:
-        """Take that the markers of a producer's transaction stand in the logs of `partitions`.
+        """Complete a producer's transaction: its markers are in the logs of `partitions`.
 
-        Partitions that are not owned here are left alone: a load reads the marker itself.
+        Partitions that this coordinator does not own are skipped: a load reads the marker itself.
         """
         turn = Turn(self._shared, now_us)
         for partition in partitions:
@@ -230,7 +235,7 @@ class GroupCoordinator:
         return turn.result
 
     def timer_fired(self, key: str, now_us: int) -> Result:
-        """Take a fired timer; one that means nothing any more changes nothing."""
+        """Carry out a fired timer; a timer that was cancelled changes nothing."""
         turn = Turn(self._shared, now_us)
         timer = self._shared.in_flight.take_timer(key)
         if isinstance(timer, HeldWriteTimer):
@@ -239,26 +244,29 @@ class GroupCoordinator:
             try:
                 expire(turn, timer)
             except UnknownServerError:
-                # Kafka's timer thread logs it. The join phase it was to complete hangs.
+                # Kafka's timer thread logs the exception. The join phase that the timer should
+                # have completed then hangs, in Kafka and here (BEHAVIOUR 0.1).
                 return turn.result
         return turn.result
 
     @property
     def follows_log(self) -> bool:
-        """Whether the broker must say how far the logs of the owned partitions go."""
+        """Whether the broker must call `log_moved` for the owned partitions."""
         java = self._shared.java
         return java.heartbeats_wait_for_writes or java.commits_apply_on_append
 
     def log_moved(self, partition: int, position: LogPosition | None, now_us: int) -> Result:
-        """Take how far the log of a partition goes, where `follows_log`.
+        """Answer the requests that waited for the log of `partition` to reach `position`.
 
-        The broker tells it after a load and whenever the log's end or its high watermark has
-        moved. `position` None: this broker does not lead the partition any more. What waited is
-        told so, and nothing counts as committed until the partition is unloaded and loaded again:
-        the log may have lost what it had. A partition that is not owned is left alone.
+        The broker calls this only if `follows_log`: after a load, and whenever the log's end or
+        its high watermark has moved. `position` is None when this broker no longer leads the
+        partition: requests that wait fail with NOT_COORDINATOR. A partition that is not owned is
+        skipped.
         """
         turn = Turn(self._shared, now_us)
         shard = self._shards.owned.get(partition)
+        # A position of None is final. A new leader may have truncated records that were here, so
+        # a later high watermark proves nothing until the partition is unloaded and loaded again.
         if shard is None or shard.above_high_watermark.position is None:
             return turn.result
         shard.above_high_watermark.position = position
@@ -270,9 +278,9 @@ class GroupCoordinator:
         return turn.result
 
     def expire_offsets(self, now_us: int) -> Result:
-        """Delete what offsets.retention.minutes no longer keeps, and groups that hold nothing.
+        """Delete offsets older than offsets.retention.minutes, and groups without any offset.
 
-        The broker asks for it every offsets.retention.check.interval.ms.
+        The broker calls this every offsets.retention.check.interval.ms.
         """
         turn = Turn(self._shared, now_us)
         retention_ms = turn.config.offsets_retention_minutes * MS_PER_MINUTE
@@ -283,14 +291,14 @@ class GroupCoordinator:
         return turn.result
 
     def partitions_deleted(self, partitions: tuple[TopicPartition, ...], now_us: int) -> Result:
-        """Delete every group's offsets of partitions that there are no more.
+        """Delete every group's offsets of partitions whose topic was deleted.
 
-        As in Kafka each group is looked at as by the periodic task: any Empty one without offsets
-        goes, whether or not it ever had one of these partitions.
         Source: Kafka `GroupCoordinator.handleDeletedPartitions`; BEHAVIOUR 2.13, 0.1.
         """
         turn = Turn(self._shared, now_us)
         for shard in self._shards.owned.values():
+            # Every group, also one without an offset of these partitions: Kafka runs its periodic
+            # cleanup over all of them, which removes any Empty group that has no offsets.
             for group in tuple(shard.groups.values()):
                 clean_up(turn, shard, group, partitions, cause=DeletionCause.TOPIC_DELETED)
         return turn.result
@@ -298,10 +306,10 @@ class GroupCoordinator:
     # -- load and unload --
 
     def begin_load(self, partition: int, leader_epoch: int, now_us: int) -> Result | LoadIgnored:
-        """Begin to load `partition`: from here its groups answer COORDINATOR_LOAD_IN_PROGRESS.
+        """Begin a load; until it ends, groups of `partition` answer COORDINATOR_LOAD_IN_PROGRESS.
 
-        Ignored for an older epoch than the known one, and where the partition is here already or
-        its load has failed in this epoch ([J]).
+        Ignored if `leader_epoch` is older than the known epoch, if the partition is loading or
+        loaded already, or if its load has failed in this epoch ([J]).
         """
         shards = self._shards
         if not self._accepts_epoch(partition, leader_epoch):
@@ -325,10 +333,8 @@ class GroupCoordinator:
     def finish_load(self, partition: int, now_us: int, *, stopped: str | None = None) -> Result:
         """Build the groups that the log holds, start their session timers, own `partition`.
 
-        `stopped` says why the log was not read to its end: this broker leads it no more. The
-        partition is owned also then, with what was read so far, and also if the load failed
-        (`load_report`), without groups: offsets are then answered with -1. With
-        `failed_load_refuses` it is owned in neither case: NOT_COORDINATOR is answered.
+        `stopped` is the reason why the log was not read to its end (this broker no longer leads
+        the partition), None if it was read whole.
 
         Raises: SimulationError if the partition is not loading.
         """
@@ -337,6 +343,10 @@ class GroupCoordinator:
         load = self._loading(partition)
         groups = load.finish(now_us)
         del shards.loading[partition]
+        # [S] owns the partition whatever became of the load: with the groups read so far if the
+        # load was stopped, without groups if it failed. A fetch is then answered with offset -1,
+        # as if nothing had ever been committed. [J] (`failed_load_refuses`) owns the partition in
+        # neither case, and clients get NOT_COORDINATOR.
         refuses = self._shared.java.failed_load_refuses
         error = load.error
         if refuses and error is None:
@@ -356,10 +366,10 @@ class GroupCoordinator:
         return turn.result
 
     def unload(self, partition: int, leader_epoch: int | None, now_us: int) -> Result | LoadIgnored:
-        """Forget `partition`: groups become Dead, parked callers are told NOT_COORDINATOR.
+        """Forget `partition`: its groups become Dead, parked requests fail with NOT_COORDINATOR.
 
-        `leader_epoch` None (the replica was deleted) is always accepted, and the known epoch
-        stays. Appends in flight are still answered when they complete.
+        `leader_epoch` None means that the replica was deleted: always accepted, and the known epoch
+        stays. The requests of appends in flight are answered when the appends complete.
         """
         if leader_epoch is not None and not self._accepts_epoch(partition, leader_epoch):
             return self._ignored(partition, IgnoredCause.STALE_LEADER_EPOCH)
@@ -377,10 +387,10 @@ class GroupCoordinator:
         """Answer COORDINATOR_NOT_AVAILABLE from here on."""
         self._is_active = False
 
-    # -- what may be seen --
+    # -- queries: nothing below changes the coordinator --
 
     def load_report(self, partition: int) -> LoadReport | None:
-        """Return what became of the last load of `partition`, None before the first."""
+        """Return the outcome of the last load of `partition`, None before the first."""
         return self._shards.load_reports.get(partition)
 
     def load_error(self, partition: int) -> str | None:
@@ -401,7 +411,10 @@ class GroupCoordinator:
         return self._shards.partition_of(group_id)
 
     def groups(self) -> tuple[GroupSummary, ...]:
-        """Return every cached group: by partition as owned, then as created or loaded."""
+        """Return every cached group.
+
+        Shape: partitions in the order in which they were loaded, groups in that of creation.
+        """
         return tuple(
             GroupSummary(
                 group_id=group.group_id,
@@ -415,7 +428,7 @@ class GroupCoordinator:
         )
 
     def sizes(self) -> CoordinatorSizes:
-        """Return how much there is: what Kafka's gauges tell."""
+        """Return the sizes that Kafka's gauges show."""
         groups: dict[GroupState, int] = {}
         offsets = 0
         for group in self._shards.groups():
@@ -433,17 +446,17 @@ class GroupCoordinator:
         )
 
     def group(self, group_id: str) -> Group | None:
-        """Return a cached group, to look at: only this package may change it."""
+        """Return a cached group for reading; only this package may change a group."""
         shard = self._shards.owned.get(self._shards.partition_of(group_id))
         return None if shard is None else shard.groups.get(group_id)
 
     def waiting(self) -> frozenset[RequestId]:
-        """Return the requests that this coordinator has not answered, and will."""
+        """Return the requests that this coordinator holds and will answer in a later Result."""
         in_flight, verifications = self._shared.in_flight, self._shared.verifications
         return waiting_requests(self._shards, in_flight.appends, verifications)
 
     def check_invariants(self) -> None:
-        """Check everything that must hold between two inputs.
+        """Check all invariants of groups, shards, timers and appends.
 
         Raises: InvariantViolation.
         """
@@ -451,11 +464,13 @@ class GroupCoordinator:
         check_appends(self._shards, self._shared.in_flight.appends)
 
     def timers(self) -> frozenset[str]:
-        """Return the keys of the timers that were asked for and have not fired."""
+        """Return the keys of the running timers."""
         return frozenset(self._shared.in_flight.timers)
 
     # -- helpers --
 
+    # APIs whose checks begin with the group pass it through `_gate` here. APIs for several groups
+    # get the gate itself and call it once per group.
     def _dispatch(
         self, turn: Turn, request_id: RequestId, body: GroupRequest, envelope: RequestEnvelope
     ) -> None:
@@ -491,12 +506,16 @@ class GroupCoordinator:
         return check_group_status(self._shards, group_id, is_active=self._is_active)
 
     def _gate_of_offsets(self, group_id: str) -> Shard | ErrorCode:
+        # Simple consumers may store offsets under the empty group id (BEHAVIOUR 2.0).
         return check_group_status(
             self._shards, group_id, is_active=self._is_active, allow_empty_id=True
         )
 
     def _mark_answered(self, body: GroupRequest, request_id: RequestId) -> None:
-        """Keep a parked JoinGroup that failed from being answered once more."""
+        """Mark the parked JoinGroup `request_id` as answered, if its handler parked one.
+
+        Otherwise the next completed join phase would answer the same request again.
+        """
         group = self.group(body.group_id) if isinstance(body, JoinGroupRequest) else None
         if group is not None:
             for member in group.members.values():
@@ -505,7 +524,7 @@ class GroupCoordinator:
                     parked.answered = True
 
     def _accepts_epoch(self, partition: int, leader_epoch: int) -> bool:
-        """Return whether an epoch is not older than the known one, which it then becomes."""
+        """Return whether `leader_epoch` is not older than the known epoch, and remember it then."""
         known = self._shards.known_epochs.get(partition)
         if known is None or leader_epoch >= known:
             self._shards.known_epochs[partition] = leader_epoch
@@ -523,7 +542,7 @@ class GroupCoordinator:
 
 
 def _group_loaded(turn: Turn, group: Group) -> None:
-    """Start a loaded group's timers: every member has a full session timeout of grace.
+    """Trace a loaded group and start a full session timeout for every member.
 
     Source: Kafka `onGroupLoaded`.
     """
@@ -544,6 +563,8 @@ def _group_loaded(turn: Turn, group: Group) -> None:
             detail=detail,
         )
     )
+    # group.max.size may have been lowered since the group was stored. The rebalance lets the first
+    # members to rejoin stay, and refuses the rest.
     if len(group.members) > turn.config.group_max_size:
         prepare_rebalance(
             turn,
@@ -558,9 +579,8 @@ def _group_loaded(turn: Turn, group: Group) -> None:
 
 
 def _group_unloaded(turn: Turn, group: Group) -> None:
-    """Answer whoever is parked, and stop the group's timers.
+    """Answer the group's parked requests with NOT_COORDINATOR and stop its timers.
 
-    The JoinGroup of a static member that is being stored is left to its append.
     Source: Kafka `onGroupUnloaded`.
     """
     previous = group.state
@@ -571,6 +591,8 @@ def _group_unloaded(turn: Turn, group: Group) -> None:
         trace=turn.result.trace,
     )
     error = ErrorCode.NOT_COORDINATOR
+    # A JoinGroup that is parked in Stable is not answered here. It is that of a replaced static
+    # member, whose StaticMemberAppend is still in flight and answers it.
     for member in group.members.values():
         match previous:
             case GroupState.PREPARING_REBALANCE:

@@ -1,8 +1,8 @@
-"""Delayed operations: which timers a group and its members run, and when they are restarted.
+"""Timers of a group and its members: start, restart, stop.
 
-Kafka keeps delayed operations in two purgatories; here each is a timer with a key of its own, and
-setting the same key again replaces it: `join-<group>`, `sync-<group>`,
-`heartbeat-<group>-<member>`. `timer_handlers` has what happens when one fires.
+A timer has a key, and setting the same key again replaces the timer: `join-<group>`,
+`sync-<group>`, `heartbeat-<group>-<member>`. Kafka keeps the same operations in two purgatories.
+`timer_handlers` has what happens when a timer fires.
 Source: Kafka `DelayedJoin`, `DelayedSync`, `DelayedHeartbeat`; BEHAVIOUR 3.
 """
 
@@ -14,26 +14,31 @@ from protocol.api import Api
 from protocol.trace import TraceEvent, TraceKind
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
-"""How long a new member may be parked in JoinGroup: it has no id to heartbeat with.
+"""Limit of a new member's first JoinGroup. Its session timeout cannot bound it: the client does not
+know its member id yet, and sends no heartbeat.
 Source: Kafka `GroupCoordinator.NewMemberJoinTimeoutMs`."""
 
 
 def schedule_join(
     turn: Turn, group: Group, operation: DelayedJoin | InitialDelayedJoin, delay_ms: int
 ) -> None:
-    """Let `operation` complete the join phase, after `delay_ms` at the latest."""
+    """Set how the join phase may complete, and complete it after `delay_ms` at the latest."""
     group.delayed_join = operation
     turn.set_timer(_join_key(group), JoinTimer(group), delay_ms)
 
 
 def cancel_join(turn: Turn, group: Group) -> None:
-    """Forget what would have completed the join phase."""
+    """Stop the join phase's timer; the phase cannot complete until `schedule_join`."""
     group.delayed_join = None
     turn.cancel_timer(_join_key(group))
 
 
 def initial_join(turn: Turn, group: Group) -> InitialDelayedJoin:
-    """Return the operation of an Empty group's first join phase."""
+    """Return the operation of an Empty group's first join phase.
+
+    The wait of group.initial.rebalance.delay.ms lets the members of a new group arrive before the
+    first generation, instead of causing one rebalance each.
+    """
     delay_ms = turn.config.group_initial_rebalance_delay_ms
     return InitialDelayedJoin(
         delay_ms=delay_ms, remaining_ms=max(group.rebalance_timeout_ms - delay_ms, 0)
@@ -41,7 +46,7 @@ def initial_join(turn: Turn, group: Group) -> InitialDelayedJoin:
 
 
 def extended_initial_join(turn: Turn, join: InitialDelayedJoin) -> InitialDelayedJoin:
-    """Return the operation that follows `join` because a member came during its wait."""
+    """Return the operation that follows `join` when a member joined during the wait."""
     return InitialDelayedJoin(
         delay_ms=min(turn.config.group_initial_rebalance_delay_ms, join.remaining_ms),
         remaining_ms=max(join.remaining_ms - join.delay_ms, 0),
@@ -56,22 +61,21 @@ def schedule_sync(turn: Turn, group: Group) -> None:
 
 
 def complete_sync(turn: Turn, group: Group) -> None:
-    """Stop the sync deadline if everyone has sent SyncGroup."""
+    """Stop the sync timer if every member has sent SyncGroup."""
     if not group.pending_sync_members:
         turn.cancel_timer(_sync_key(group))
 
 
 def clear_sync(turn: Turn, group: Group) -> None:
-    """Forget who owes a SyncGroup, and the deadline."""
+    """Stop the sync timer and wait for no SyncGroup any more."""
     group.pending_sync_members.clear()
     turn.cancel_timer(_sync_key(group))
 
 
 def restart_session(turn: Turn, group: Group, member: Member, request: Api) -> None:
-    """Give the member a session timeout from now, because a request of the member was received.
-
-    The trace shows each: whether a session ended too early is judged by these rows.
-    """
+    """Restart the member's session because `request` of the member was received, and trace it."""
+    # Checkers judge by these rows: an expiry is right only if no row of the member is younger than
+    # its session timeout.
     turn.trace(
         TraceEvent(
             kind=TraceKind.SESSION_RESTARTED,
@@ -86,13 +90,13 @@ def restart_session(turn: Turn, group: Group, member: Member, request: Api) -> N
 
 
 def restart_session_timer(turn: Turn, group: Group, member: Member) -> None:
-    """Give the member a session timeout from now.
+    """Start the member's session timeout from now, if the member can expire.
 
-    A member that is parked, and not in its first join phase, needs no timer: its answer starts
-    one (Kafka creates the operation, and it completes at once).
     Source: Kafka `completeAndScheduleNextHeartbeatExpiration`.
     """
     if group.state is GroupState.DEAD or member.outlives_session_timeout:
+        # A parked member needs no timer: the answer to its request starts one. (Kafka creates the
+        # delayed operation, which completes at once.)
         turn.cancel_timer(member.heartbeat_key)
     else:
         timer = SessionTimer(group, member.member_id)
@@ -102,15 +106,17 @@ def restart_session_timer(turn: Turn, group: Group, member: Member) -> None:
 def ensure_session_timer(turn: Turn, group: Group, member: Member) -> None:
     """Start the member's session timer if none runs.
 
-    DEVIATION: in Kafka a static member whose timer ended while its new id was being stored has
-    none, and is never expired; that takes an append slower than the session timeout.
+    DEVIATION: Kafka starts none here, so that a static member may never expire:
+    1. A static member is replaced; its new id is being stored, and its JoinGroup is parked.
+    2. Its session timer fires, and is ignored because the member is parked.
+    3. The append completes later than the session timeout. No timer runs, and none is started.
     """
     if not turn.has_timer(member.heartbeat_key):
         restart_session_timer(turn, group, member)
 
 
 def schedule_new_member_timer(turn: Turn, group: Group, member: Member) -> None:
-    """Give a new member five minutes in its first JoinGroup, whatever its session timeout."""
+    """Bound a new member's first JoinGroup by five minutes instead of its session timeout."""
     timer = SessionTimer(group, member.member_id)
     turn.set_timer(member.heartbeat_key, timer, NEW_MEMBER_JOIN_TIMEOUT_MS)
 
@@ -118,14 +124,14 @@ def schedule_new_member_timer(turn: Turn, group: Group, member: Member) -> None:
 def schedule_pending_member_timer(
     turn: Turn, group: Group, member_id: str, session_timeout_ms: int
 ) -> None:
-    """Give a client one session timeout to come back with the id that it was given."""
+    """Expire a pending member id unless its client joins with it within one session timeout."""
     turn.set_timer(
         heartbeat_key(group, member_id), PendingMemberTimer(group, member_id), session_timeout_ms
     )
 
 
 def cancel_heartbeat(turn: Turn, group: Group, member_id: str) -> None:
-    """Stop the timer of a member or pending id."""
+    """Stop the timer of a member or pending member id."""
     turn.cancel_timer(heartbeat_key(group, member_id))
 
 
@@ -138,7 +144,7 @@ def cancel_all(turn: Turn, group: Group) -> None:
 
 
 def heartbeat_key(group: Group, member_id: str) -> str:
-    """Return the key of the timer of a member or pending id."""
+    """Return the key of the timer of a member or pending member id."""
     return f"heartbeat-{group.group_id}-{member_id}"
 
 

@@ -1,6 +1,6 @@
-"""What can go wrong: Kafka's own failures, and what the log's errors become for a client.
+"""Failures of handlers, and the translation of the log's errors into a client's errors.
 
-Source: Kafka `GroupMetadataManager.storeGroup`, `convertOffsetCommitError`, [J]
+Source: Kafka `GroupMetadataManager.storeGroup`, `convertOffsetCommitError`, Java
 `CoordinatorOperationExceptionHelper`; BEHAVIOUR 5.8.
 """
 
@@ -9,18 +9,20 @@ from protocol.errors import ErrorCode
 
 
 class UnknownServerError(Exception):
-    """Kafka's handler throws here, so the request at hand is answered UNKNOWN_SERVER_ERROR.
+    """Raised where Kafka's handler throws: the request is answered with UNKNOWN_SERVER_ERROR.
 
-    What the handler had done stays done, as in Kafka. A timer's failure is only logged there.
+    Changes made before the exception stay, as in Kafka. Kafka only logs the exception of a timer.
     """
 
 
+# An error that a table lacks is passed on unchanged.
 _GROUP_APPEND_ERRORS: dict[ErrorCode, ErrorCode] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    # Not COORDINATOR_NOT_AVAILABLE: the member must rejoin, since its generation was not stored.
     ErrorCode.REQUEST_TIMED_OUT: ErrorCode.REBALANCE_IN_PROGRESS,
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
@@ -51,13 +53,13 @@ _JAVA_APPEND_ERRORS: dict[ErrorCode, ErrorCode] = {
 
 
 def group_append_error(error: ErrorCode, java: JavaSwitches) -> ErrorCode:
-    """Return what a client is told when the append of a group's record ended with `error`."""
+    """Return the client's error when the append of a group's record ended with `error`."""
     errors = _JAVA_APPEND_ERRORS if java.append_errors else _GROUP_APPEND_ERRORS
     return errors.get(error, error)
 
 
 def offset_append_error(error: ErrorCode, java: JavaSwitches) -> ErrorCode:
-    """Return what a client is told when the append of its commit ended with `error`."""
+    """Return the client's error when the append of its commit ended with `error`."""
     as_java = java.append_errors or java.commits_apply_on_append
     errors = _JAVA_APPEND_ERRORS if as_java else _OFFSET_APPEND_ERRORS
     return errors.get(error, error)

@@ -1,7 +1,7 @@
 """A group: its members, its state, its generation.
 
 Two rules: everything that changes a group's members, counts or state is a method here; the group
-knows nothing of requests, timers or the log (who parks a request says with which id).
+knows no request, timer or log. A parked request is only an id here, kept until an answer is due.
 Source: Kafka `GroupMetadata` (scala); BEHAVIOUR 4.
 """
 
@@ -26,19 +26,20 @@ from protocol.wire.consumer_protocol import (
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 STORY_LENGTH_MAX = 16
-"""How many of a group's last transitions an IllegalTransition tells."""
+"""Number of a group's last transitions in the message of an IllegalTransition."""
 
 
 @dataclass(frozen=True, slots=True)
 class DelayedJoin:
-    """Completes the join phase when everyone has joined, or when its time is over."""
+    """Completes the join phase when every member has joined, or at the rebalance timeout."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitialDelayedJoin:
-    """Completes the first join phase of an Empty group: never early, maybe one delay later.
+    """Completes the first join phase of an Empty group, never before its delay is over.
 
-    Units: `delay_ms` is the wait that is running, `remaining_ms` what extensions may still take.
+    Each delay during which a new member joins is followed by another one, until the rebalance
+    timeout is used up: `delay_ms` is the running delay, `remaining_ms` what is left for more.
     """
 
     delay_ms: int
@@ -61,22 +62,24 @@ class Group:
         self.group_id = group_id
         self.partition = partition  # of __consumer_offsets
         self._state = state
-        # Hard state: what the group's record holds, beside the members' own.
+        # Hard state: stored in the group's record, and rebuilt from it by a load.
         self.generation_id = 0
         self.protocol_type: str | None = None  # None for a simple group
         self.protocol_name: str | None = None  # None before the first generation and when Empty
-        self.leader_id: str | None = None  # None exactly where there are no members
-        self.current_state_timestamp_ms: int | None = now_us // 1_000  # None: an old record
+        self.leader_id: str | None = None  # None if and only if the group has no members
+        # None after a load of a record in an old version, which has no timestamp.
+        self.current_state_timestamp_ms: int | None = now_us // 1_000
         self.members: dict[str, Member] = {}
         self.offsets = GroupOffsets()
-        # Soft state.
+        # Soft state: lost when another coordinator takes over.
         self.static_members: dict[str, str] = {}  # group.instance.id -> member id
-        self.pending_members: dict[str, None] = {}  # ids given out, not yet used
-        self.pending_sync_members: dict[str, None] = {}  # ids that owe a SyncGroup
+        # Dicts in place of sets: their order is that of insertion, which a replay repeats.
+        self.pending_members: dict[str, None] = {}  # ids sent with MEMBER_ID_REQUIRED, not used
+        self.pending_sync_members: dict[str, None] = {}  # members without a SyncGroup yet
         self.supported_protocols: dict[str, int] = {}
         self.members_awaiting_join = 0
-        self.new_member_added = False  # extends the initial join phase once
-        # What will complete the join phase; None outside one, and after one that failed.
+        self.new_member_added = False  # a member joined in the running initial delay
+        # Completes the join phase. None outside a join phase, and after a completion that raised.
         self.delayed_join: DelayedJoin | InitialDelayedJoin | None = None
         self.subscribed_topics: frozenset[str] | None = None  # None: unknown
         self._story: list[str] = [state.value]
@@ -104,8 +107,8 @@ class Group:
     ) -> None:
         """Enter `target`, stamp the time and trace GROUP_STATE.
 
-        `cause_text` is for people, where the cause's own words do not say it all.
-        Raises: IllegalTransition with the group's story if the table does not allow it.
+        `cause_text` adds a sentence for people where the cause alone is too general.
+        Raises: IllegalTransition with the group's last transitions if the table forbids this one.
         """
         allowed = VALID_PREVIOUS_STATES[target]
         if self._state not in allowed:
@@ -132,9 +135,10 @@ class Group:
     # -- members --
 
     def add(self, member: Member, parked: ParkedJoin | None = None) -> None:
-        """Add a member; the first one gives the protocol type and leads.
+        """Add a member; the first member sets the protocol type and becomes the leader.
 
-        Raises: IllegalTransition if its instance id is mapped, or its protocols do not fit.
+        Raises: IllegalTransition if another member has the instance id, or if the group does not
+            support the member's protocols. The callers check both before.
         """
         instance = member.group_instance_id
         if instance is not None and instance in self.static_members:
@@ -161,9 +165,9 @@ class Group:
         self.pending_members.pop(member.member_id, None)
 
     def remove(self, member_id: str) -> Member | None:
-        """Forget an id wherever it stands, and return its member if it was one.
+        """Forget a member, or a pending member id; return the member if there was one.
 
-        The leader's place goes to any other member, by hash order.
+        If the leader leaves, the first of the others in hash order leads.
         """
         member = self.members.pop(member_id, None)
         if member is not None:
@@ -179,10 +183,10 @@ class Group:
         return member
 
     def replace_static_member(self, group_instance_id: str, old_id: str, new_id: str) -> Member:
-        """Give the member `old_id` the id `new_id`; leadership and instance id follow.
+        """Give the member `old_id` the id `new_id`, with its leadership and instance id.
 
         Assignment, timeouts and protocols stay. Requests of the old id must have been answered.
-        `pending_sync_members` keeps the old id, as in Kafka.
+        `pending_sync_members` keeps the old id, as in Kafka: the new id owes no SyncGroup.
 
         Raises: IllegalTransition if `old_id` is no member.
         """
@@ -206,7 +210,7 @@ class Group:
         session_timeout_ms: int,
         parked: ParkedJoin | None,
     ) -> None:
-        """Take what a JoinGroup says of a known member, and park it (None: park nothing)."""
+        """Update a member from its new JoinGroup, and park that request unless `parked` is None."""
         self._count_protocols(member, -1)
         member.supported_protocols = protocols
         self._count_protocols(member, 1)
@@ -218,13 +222,15 @@ class Group:
             self.park_join(member, parked)
 
     def park_join(self, member: Member, parked: ParkedJoin) -> None:
-        """Let `parked` wait; an earlier JoinGroup of the member is never answered."""
+        """Park a JoinGroup of the member, in place of an earlier one."""
+        # The earlier request is never answered, as in Kafka. Its client has given up: it sends
+        # one request at a time on the connection, and sent this one after a timeout.
         if member.awaiting_join is None:
             self.members_awaiting_join += 1
         member.awaiting_join = parked
 
     def unpark_join(self, member: Member) -> ParkedJoin | None:
-        """Return the member's parked JoinGroup, which waits no longer."""
+        """Remove and return the member's parked JoinGroup, None if none is parked."""
         parked = member.awaiting_join
         if parked is not None:
             member.awaiting_join = None
@@ -232,39 +238,39 @@ class Group:
         return parked
 
     def unpark_sync(self, member: Member) -> RequestId | None:
-        """Return the member's parked SyncGroup, which waits no longer."""
+        """Remove and return the member's parked SyncGroup, None if none is parked."""
         request_id = member.awaiting_sync
         member.awaiting_sync = None
         return request_id
 
     def add_pending_member(self, member_id: str) -> None:
-        """Remember an id that was given out with MEMBER_ID_REQUIRED.
+        """Remember a member id that was sent with MEMBER_ID_REQUIRED.
 
-        Raises: IllegalTransition if it is a member already.
+        Raises: IllegalTransition if a member has this id already.
         """
         if member_id in self.members:
             raise IllegalTransition(f"group {self.group_id}: {member_id} is a member already")
         self.pending_members[member_id] = None
 
     def add_pending_sync_member(self, member_id: str) -> None:
-        """Remember that a member owes a SyncGroup for this generation.
+        """Wait for a SyncGroup of the member in this generation.
 
-        Raises: IllegalTransition if it is no member.
+        Raises: IllegalTransition if no member has this id.
         """
         self._check_member(member_id)
         self.pending_sync_members[member_id] = None
 
     def remove_pending_sync_member(self, member_id: str) -> None:
-        """Remember that a member has sent its SyncGroup.
+        """Wait no longer for a SyncGroup of the member.
 
-        Raises: IllegalTransition if it is no member.
+        Raises: IllegalTransition if no member has this id.
         """
         self._check_member(member_id)
         self.pending_sync_members.pop(member_id, None)
 
     @property
     def has_all_members_joined(self) -> bool:
-        """Whether the join phase need not wait: everyone is parked, and no id is pending."""
+        """Whether the join phase may complete: every member is parked, no member id is pending."""
         return len(self.members) == self.members_awaiting_join and not self.pending_members
 
     def is_leader(self, member_id: str) -> bool:
@@ -273,13 +279,13 @@ class Group:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The largest rebalance timeout of the members, 0 where there are none."""
+        """The largest rebalance timeout of the members, 0 without members."""
         return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
 
     def elect_joined_leader(self) -> bool:
-        """Make sure that the leader has rejoined, if anyone has; return whether one has.
+        """Replace a leader that has not rejoined; return whether the leader has rejoined now.
 
-        Of those that have any may take over: the first one in hash order does.
+        False if no member has rejoined: the leader then stays.
 
         Source: Kafka `maybeElectNewJoinedLeader`; BEHAVIOUR 3.2.
         """
@@ -297,7 +303,7 @@ class Group:
     # -- protocols and generations --
 
     def supports_protocols(self, protocol_type: str, names: tuple[str, ...]) -> bool:
-        """Return whether a member with this type and these protocols fits in."""
+        """Return whether the group accepts a member with this type and these protocols."""
         if self._state is GroupState.EMPTY:
             return bool(protocol_type) and bool(names)
         return self.protocol_type == protocol_type and self._is_common(names)
@@ -305,12 +311,14 @@ class Group:
     def select_protocol(self) -> str:
         """Return the protocol that most members prefer among those that all support.
 
-        Raises: IllegalTransition if there are no members; UnknownServerError if none is common,
-            which takes a member that lists one protocol twice (Kafka counts it twice).
+        Raises: IllegalTransition without members; UnknownServerError if the members have no
+            protocol in common.
         """
         if not self.members:
             raise IllegalTransition(f"group {self.group_id} has no members to vote")
         size = len(self.members)
+        # A join checks that a common protocol exists, so candidates is empty in one case only: a
+        # member that lists a protocol twice is counted twice, as in Kafka, and exceeds the size.
         candidates = {n: None for n, count in self.supported_protocols.items() if count == size}
         return most_votes(self._vote(member, candidates) for member in self.members.values())
 
@@ -325,8 +333,10 @@ class Group:
         """Begin the next generation: CompletingRebalance with members, Empty without.
 
         Raises: UnknownServerError if there is no protocol to select or a subscription cannot be
-            parsed; the generation has advanced then, the state has not (BEHAVIOUR 0.1).
+            parsed.
         """
+        # The order of the steps is Kafka's. If the second or third raises, the generation id has
+        # advanced and the state has not (BEHAVIOUR 0.1).
         self.generation_id += 1
         self.protocol_name = self.select_protocol() if self.members else None
         self.subscribed_topics = self.compute_subscribed_topics()
@@ -335,9 +345,9 @@ class Group:
         self.pending_sync_members.clear()
 
     def compute_subscribed_topics(self) -> frozenset[str] | None:
-        """Return the topics that members subscribe to, None where that is unknown.
+        """Return the topics that members subscribe to, None if the coordinator cannot know.
 
-        Raises: UnknownServerError if a subscription is worse than truncated.
+        Raises: UnknownServerError if a subscription is corrupt. A truncated one counts as unknown.
         """
         if self.protocol_type != CONSUMER_PROTOCOL_TYPE:
             return None
@@ -357,11 +367,13 @@ class Group:
             raise UnknownServerError(f"group {self.group_id}: subscription: {error}") from error
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Return whether members may consume `topic`: also where nobody knows."""
+        """Return whether a member may consume `topic`; True if the subscriptions are unknown."""
         return self.subscribed_topics is None or topic in self.subscribed_topics
 
     def current_member_metadata(self) -> tuple[JoinGroupResponseMember, ...]:
-        """Return the members as the leader gets them, static ones that did not rejoin included.
+        """Return every member with its subscription, for the leader's JoinGroup answer.
+
+        Static members that did not rejoin are included: they keep their partitions.
 
         Raises: IllegalTransition in Dead and PreparingRebalance, or without a protocol.
         """
@@ -383,7 +395,7 @@ class Group:
         )
 
     def _count_protocols(self, member: Member, change: int) -> None:
-        # Every occurrence of a name counts, as in Kafka.
+        # A name that a member lists twice counts twice, as in Kafka.
         counts = self.supported_protocols
         for name in member.protocol_names():
             count = counts.get(name, 0) + change
@@ -415,9 +427,8 @@ class Group:
 
 
 def _hash_order(member_id: str) -> tuple[int, str]:
-    """Return what members are ordered by where Kafka takes any: a hash map's first key.
-
-    Ids end in a uuid, so that any order by a hash is as good as Java's; insertion order is not,
-    since it would always favour the oldest or the newest member.
-    """
+    """Return the sort key of members where Kafka takes the first key of a hash map."""
+    # Java's order need not be rebuilt: ids end in a random uuid, so any hash gives an order as
+    # arbitrary. Insertion order would not: it would always favour the oldest or newest member.
+    # CRC-32, because Python's own hash differs from process to process.
     return zlib.crc32(member_id.encode()), member_id

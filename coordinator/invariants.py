@@ -1,6 +1,7 @@
-"""What always holds of a group and of the shards, between two inputs.
+"""Invariants of groups and shards, which hold between any two inputs.
 
-Each function raises InvariantViolation with what it found.
+The docstring of each check states what holds; the check raises InvariantViolation with the evidence
+where it does not.
 """
 
 from collections.abc import Mapping
@@ -32,9 +33,9 @@ def check_group(group: Group) -> None:
 
 
 def check_shard(shard: Shard) -> None:
-    """Every group stands under its own id, in its own partition, and none is Dead.
+    """Every group is under its own id, in its own partition, and none is Dead.
 
-    A marker of a producer finds every group in which its transaction committed.
+    A producer's marker reaches every group in which the producer's transaction committed offsets.
     """
     for group_id, group in shard.groups.items():
         _require(
@@ -54,9 +55,10 @@ def check_shard(shard: Shard) -> None:
 
 
 def check_shards(shards: Shards, timers: Mapping[str, CoordinatorTimer]) -> None:
-    """A partition is owned, loading or failed; whoever must be expired some day has a timer.
+    """A partition is at most one of owned, loading and failed.
 
-    An answer that waits for the high watermark has one too, and there is something to wait for.
+    Every member that can expire has a timer, and so has every answer that waits for the high
+    watermark. A timer belongs to a group or an answer that still exists.
     """
     for partition in (*shards.owned, *shards.loading):
         _require(
@@ -93,9 +95,10 @@ def check_shards(shards: Shards, timers: Mapping[str, CoordinatorTimer]) -> None
 
 
 def check_appends(shards: Shards, appends: Mapping[AppendId, PendingAppend]) -> None:
-    """A commit that waits for the log is being appended: else its offset stays unstable for ever.
+    """Every commit that waits for the log has an append in flight.
 
-    One of a group that is no longer here concerns nobody.
+    Without the append the offset would stay unstable for ever. Groups that were unloaded are not
+    checked: their appends may outlive them.
     """
     for group in shards.groups():
         being_written = {
@@ -125,7 +128,11 @@ def waiting_requests(
     appends: Mapping[AppendId, PendingAppend],
     verifications: Mapping[int, PendingVerification],
 ) -> frozenset[RequestId]:
-    """Return the requests that somebody holds: parked, appended, verified or held back."""
+    """Return the requests that wait for their answers.
+
+    A request waits as a parked JoinGroup or SyncGroup, for its append, for the verification of its
+    transaction, or for the high watermark.
+    """
     held: list[RequestId] = [verification.request_id for verification in verifications.values()]
     for append in appends.values():
         if isinstance(append, OffsetsAppend | TransactionalOffsetsAppend):

@@ -1,6 +1,6 @@
-"""A member of a group, with what it waits for.
+"""A member of a group, and its parked requests.
 
-Owns the member's fields only; who is in a group, and how many wait, is `group`'s.
+Owns the fields of one member. `group` owns the set of members and the number of parked ones.
 Source: Kafka `MemberMetadata` (scala); BEHAVIOUR 4.1.
 """
 
@@ -15,8 +15,8 @@ from protocol.messages.group import JoinGroupRequestProtocol
 class ParkedJoin:
     """A JoinGroup that waits for its answer.
 
-    `answered` is set when the request failed with UNKNOWN_SERVER_ERROR while its member stays
-    parked: Kafka's callback then is a dead letter, and nothing may answer the request again.
+    `answered`: the request failed with UNKNOWN_SERVER_ERROR after it was parked. The member stays
+    parked, as in Kafka, where the callback has no more effect; a second answer must not be sent.
     """
 
     request_id: RequestId
@@ -29,10 +29,10 @@ class Member:
     """One member.
 
     Units: timeouts in milliseconds. Shape: `supported_protocols` in the member's order of
-    preference; after a load it holds the selected protocol only.
+    preference; after a load, only the selected protocol, since the record stores no other.
     """
 
-    # What the log holds, once the group's record is written.
+    # Hard state: stored in the group's record.
     member_id: str
     group_instance_id: str | None  # None for a dynamic member
     client_id: str
@@ -42,7 +42,7 @@ class Member:
     protocol_type: str
     supported_protocols: tuple[JoinGroupRequestProtocol, ...]
     assignment: bytes = b""
-    # Soft state, lost on failover.
+    # Soft state: lost when another coordinator takes over.
     is_new: bool = False  # in its first join phase: only its five-minute timer expires it
     awaiting_join: ParkedJoin | None = None  # its JoinGroup, while parked
     awaiting_sync: RequestId | None = None  # its SyncGroup, while parked
@@ -60,16 +60,18 @@ class Member:
 
     @property
     def outlives_session_timeout(self) -> bool:
-        """Whether the session timer means nothing now: parked, and not in its first join phase.
+        """Whether the member cannot expire now: parked, and not in its first join phase.
 
         Source: Kafka `MemberMetadata.hasSatisfiedHeartbeat`.
         """
+        # The client of a parked request waits for the answer, so silence proves nothing. A new
+        # member is the exception: its five-minute timer must be able to end the wait.
         return self.is_parked and not self.is_new
 
     def metadata(self, protocol_name: str) -> bytes:
-        """Return the member's bytes for a protocol.
+        """Return the metadata (the subscription) that the member sent for a protocol.
 
-        Raises: IllegalTransition if it does not support the protocol.
+        Raises: IllegalTransition if the member does not support the protocol.
         """
         for protocol in self.supported_protocols:
             if protocol.name == protocol_name:
@@ -79,13 +81,13 @@ class Member:
         )
 
     def protocol_names(self) -> tuple[str, ...]:
-        """Return the names of its protocols, most preferred first."""
+        """Return the names of the member's protocols, most preferred first."""
         return tuple(protocol.name for protocol in self.supported_protocols)
 
     def matches(self, protocols: tuple[JoinGroupRequestProtocol, ...]) -> bool:
-        """Return whether `protocols` are its own: same names, same order, same bytes."""
+        """Return whether `protocols` equal the member's: same names, same order, same bytes."""
         return self.supported_protocols == protocols
 
     def vote(self, candidates: dict[str, None]) -> str | None:
-        """Return the first of its protocols that is a candidate, None if none is."""
+        """Return the member's most preferred candidate, None if it supports no candidate."""
         return next((name for name in self.protocol_names() if name in candidates), None)

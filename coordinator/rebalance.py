@@ -1,6 +1,9 @@
-"""The join phase: how a rebalance begins, completes, and loses members on the way.
+"""The join phase of a rebalance: its beginning, its completion, and the removal of members.
 
-Kafka's GroupCoordinator does all of this under the group's lock; here it is one turn.
+A rebalance in short: `prepare_rebalance` begins the join phase, in which JoinGroups are parked;
+`complete_join` ends the phase, begins the next generation and answers them. Any removal of a member
+may end the phase, because it may have waited for that member only.
+Kafka does each of these steps under the group's lock; here each is part of one turn.
 Source: Kafka `prepareRebalance`, `tryCompleteJoin`, `onCompleteJoin`,
 `removeMemberAndUpdateGroup`; BEHAVIOUR 2.2.3, 2.5, 3.2.
 """
@@ -37,11 +40,13 @@ from protocol.trace import TraceEvent, TraceKind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebalanceReason:
-    """Why a rebalance begins, as REBALANCE_STARTED tells it.
+    """Why a rebalance begins; the content of the trace row REBALANCE_STARTED.
 
-    `text` is the sentence for people; `member_id` the member that caused it, None if no single
-    member did; `client_reason` what that member's client gave as its reason, None if nothing;
-    `silent_members` the ids that owed a SyncGroup; `error` what the log answered to an assignment.
+    text: a sentence for people.
+    member_id: the member that caused the rebalance, None if no single member did.
+    client_reason: the reason in that member's request (KIP-800), None if the request gave none.
+    silent_members: the members that sent no SyncGroup before the deadline.
+    error: the log's error for an assignment, None if the cause is another.
     """
 
     cause: RebalanceCause
@@ -52,7 +57,7 @@ class RebalanceReason:
     error: ErrorCode | None = None
 
     def detail(self) -> dict[str, object] | None:
-        """Return the detail of REBALANCE_STARTED, None where there is nothing to say."""
+        """Return the detail of REBALANCE_STARTED, None if it is empty."""
         detail: dict[str, object] = {}
         if self.client_reason is not None:
             detail["client_reason"] = self.client_reason
@@ -64,7 +69,10 @@ class RebalanceReason:
 def reason_of_client(
     cause: RebalanceCause, what: str, *, member_id: str, client_reason: str | None
 ) -> RebalanceReason:
-    """Return the reason of a rebalance that a member's own request starts; `what` it did."""
+    """Return the reason of a rebalance that a member's request starts.
+
+    `what` is a clause for people, such as "member m joined".
+    """
     return RebalanceReason(
         cause=cause,
         text=f"{what}; client reason: {client_reason or 'not provided'}",
@@ -74,14 +82,15 @@ def reason_of_client(
 
 
 def maybe_prepare_rebalance(turn: Turn, group: Group, reason: RebalanceReason) -> None:
-    """Start a rebalance, unless the group is rebalancing already (or Dead)."""
+    """Start a rebalance unless the group is in a join phase already, or Dead."""
     if group.can_rebalance:
         prepare_rebalance(turn, group, reason)
 
 
 def prepare_rebalance(turn: Turn, group: Group, reason: RebalanceReason) -> None:
-    """Start a rebalance."""
+    """Start a rebalance: enter PreparingRebalance and set when the join phase completes."""
     if group.state is GroupState.COMPLETING_REBALANCE:
+        # Members that wait for the assignment of this generation must rejoin instead.
         reset_assignments(turn, group, ErrorCode.REBALANCE_IN_PROGRESS)
     clear_sync(turn, group)
     was_empty = group.state is GroupState.EMPTY
@@ -108,6 +117,7 @@ def prepare_rebalance(turn: Turn, group: Group, reason: RebalanceReason) -> None
         initial = initial_join(turn, group)
         schedule_join(turn, group, initial, initial.delay_ms)
     else:
+        # May complete at once: if the group has one member, whose JoinGroup began the rebalance.
         schedule_join(turn, group, DelayedJoin(), group.rebalance_timeout_ms)
         try_complete_join(turn, group)
 
@@ -119,9 +129,10 @@ def try_complete_join(
     cause: GroupStateCause = GroupStateCause.ALL_JOINED,
     cause_text: str | None = None,
 ) -> None:
-    """Complete the join phase if it need not wait any longer.
+    """Complete the join phase if every member has joined.
 
-    An initial join phase always waits; one whose completion failed is never completed.
+    Does nothing in an initial join phase, which only its timer completes, and after a completion
+    that raised (`delayed_join` is None then).
     """
     if not isinstance(group.delayed_join, DelayedJoin) or not group.has_all_members_joined:
         return
@@ -134,25 +145,26 @@ def try_complete_join(
 def complete_join(
     turn: Turn, group: Group, *, cause: GroupStateCause, cause_text: str | None = None
 ) -> None:
-    """End the join phase: drop who did not rejoin, begin the next generation, answer everyone.
-
-    If nobody rejoined and only static members are left, the phase goes on instead, until their
-    session timers end it.
+    """End the join phase: drop members that did not rejoin, begin the next generation, answer.
 
     Raises: UnknownServerError if the generation cannot begin: the group then stays in
         PreparingRebalance with nothing to complete it, as in Kafka (BEHAVIOUR 0.1).
     """
     cancel_join(turn, group)
     for member in tuple(group.members.values()):
+        # A static member keeps its place while it restarts; only its session timer removes it.
         if member.awaiting_join is None and not member.is_static:
             drop_member(turn, group, member, cause=RemovalCause.DID_NOT_REJOIN)
     if not group.elect_joined_leader() and group.members:
+        # Only static members are left and none has rejoined, so nobody could compute an
+        # assignment. The phase goes on until one rejoins or all of them expire.
         schedule_join(turn, group, DelayedJoin(), group.rebalance_timeout_ms)
         return
     group.init_next_generation(
         now_us=turn.now_us, cause=cause, cause_text=cause_text, trace=turn.result.trace
     )
     if group.state is GroupState.EMPTY:
+        # Stored at once: no leader will send an assignment with which the group could be stored.
         record = group_record(group, {}, turn.now_ms, turn.versions)
         turn.append(group, (record,), EmptyGroupAppend(group=group))
         return
@@ -172,7 +184,9 @@ def complete_join(
         response = current_generation(group, member.member_id)
         if answer_parked_join(turn, group, member, response):
             restart_session(turn, group, member, Api.JOIN_GROUP)
-        else:  # a static member that is waited for
+        else:
+            # A static member that has not rejoined. The session restarts without a request of the
+            # member, so the trace gets no SESSION_RESTARTED row.
             restart_session_timer(turn, group, member)
         member.is_new = False
         group.add_pending_sync_member(member.member_id)
@@ -180,7 +194,7 @@ def complete_join(
 
 
 def reset_assignments(turn: Turn, group: Group, error: ErrorCode) -> None:
-    """Forget the assignments of this generation and answer parked SyncGroups with `error`."""
+    """Clear the assignments of this generation and answer parked SyncGroups with `error`."""
     for member in group.members.values():
         member.assignment = b""
         answer_sync_and_restart(turn, group, member, SyncGroupResponse(error_code=error))
@@ -189,17 +203,16 @@ def reset_assignments(turn: Turn, group: Group, error: ErrorCode) -> None:
 def answer_sync_and_restart(
     turn: Turn, group: Group, member: Member, response: SyncGroupResponse
 ) -> None:
-    """Answer the member's parked SyncGroup, if any, and restart its session timer then.
-
-    The timer may have fired, and been ignored, while the SyncGroup was parked: without a new one
-    nothing would ever expire the member.
-    """
+    """Answer the member's SyncGroup and restart its session timer, if a SyncGroup is parked."""
+    # The restart is needed: (1) a SyncGroup is parked; (2) the session timer fires and is ignored,
+    # because a parked member cannot expire; (3) the SyncGroup is answered. Without a new timer
+    # nothing would ever expire the member.
     if answer_parked_sync(turn, group, member, response):
         restart_session(turn, group, member, Api.SYNC_GROUP)
 
 
 def drop_member(turn: Turn, group: Group, member: Member, *, cause: RemovalCause) -> None:
-    """Take a member out of the group, with its timer; the group's state does not change."""
+    """Remove a member and its timer; the group's state does not change."""
     group.remove(member.member_id)
     cancel_heartbeat(turn, group, member.member_id)
     turn.trace(
@@ -216,7 +229,8 @@ def drop_member(turn: Turn, group: Group, member: Member, *, cause: RemovalCause
 def remove_member(
     turn: Turn, group: Group, member: Member, *, cause: RemovalCause, reason: RebalanceReason
 ) -> None:
-    """Take a member out and rebalance, or complete the join phase that waited for it."""
+    """Remove a member; then rebalance, or complete the join phase if it waited for the member."""
+    # The answer names no member id: the client must join as a new member.
     fail_parked_join(turn, group, member, "", ErrorCode.UNKNOWN_MEMBER_ID)
     drop_member(turn, group, member, cause=cause)
     match group.state:
@@ -234,7 +248,7 @@ def remove_member(
 
 
 def remove_pending_member(turn: Turn, group: Group, member_id: str, *, cause: RemovalCause) -> None:
-    """Forget an id that was given out, and complete the join phase if it was the last to wait."""
+    """Forget a pending member id; complete the join phase if it waited only for this id."""
     group.remove(member_id)
     cancel_heartbeat(turn, group, member_id)
     if group.state is GroupState.PREPARING_REBALANCE:

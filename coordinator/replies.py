@@ -1,7 +1,8 @@
-"""The answers to JoinGroup, SyncGroup and the parked ones of both.
+"""Answers to JoinGroup and SyncGroup, parked or not, in the version of the request.
 
-Owns what differs between versions of an answer. Source: Kafka `JoinGroupResponse`,
-`KafkaApis.handleJoinGroupRequest`; BEHAVIOUR 2.2, 4.9.
+A parked request belongs to a member, and may have been answered meanwhile for another reason. So
+`answer_parked_join` and its like do nothing if the member has no parked request.
+Source: Kafka `JoinGroupResponse`, `KafkaApis.handleJoinGroupRequest`; BEHAVIOUR 2.2, 4.9.
 """
 
 from coordinator.group import Group
@@ -20,7 +21,7 @@ NULLABLE_PROTOCOL_NAME_VERSION = 7
 
 
 def join_error(member_id: str, error: ErrorCode, api_version: int) -> JoinGroupResponse:
-    """Return a JoinGroup answer that fails with `error`."""
+    """Return the JoinGroup answer that carries `error`."""
     return JoinGroupResponse(
         error_code=error,
         member_id=member_id,
@@ -36,7 +37,7 @@ def join_response(
     members: tuple[JoinGroupResponseMember, ...],
     skip_assignment: bool = False,
 ) -> JoinGroupResponse:
-    """Return a JoinGroup answer of the group's current generation."""
+    """Return the JoinGroup answer that lets a member into the group's current generation."""
     return JoinGroupResponse(
         generation_id=group.generation_id,
         protocol_type=group.protocol_type,
@@ -49,7 +50,7 @@ def join_response(
 
 
 def current_generation(group: Group, member_id: str) -> JoinGroupResponse:
-    """Return the answer that every member gets: with the list of members for the leader only."""
+    """Return the answer for a member; only the leader's has the list of all members."""
     return join_response(
         group,
         member_id,
@@ -61,7 +62,7 @@ def current_generation(group: Group, member_id: str) -> JoinGroupResponse:
 def answer_parked_join(
     turn: Turn, group: Group, member: Member, response: JoinGroupResponse
 ) -> bool:
-    """Answer the member's JoinGroup, if one is parked, and return whether one was."""
+    """Answer the member's parked JoinGroup; return False if none is parked."""
     parked = group.unpark_join(member)
     if parked is None:
         return False
@@ -73,20 +74,20 @@ def answer_parked_join(
 def fail_parked_join(
     turn: Turn, group: Group, member: Member, member_id: str, error: ErrorCode
 ) -> None:
-    """Answer the member's JoinGroup with an error that names `member_id`, if one is parked."""
+    """Answer the member's parked JoinGroup with an error; `member_id` is the id in the answer."""
     parked = group.unpark_join(member)
     if parked is not None:
         reply_join_error(turn, parked, member_id, error)
 
 
 def reply_join_error(turn: Turn, parked: ParkedJoin, member_id: str, error: ErrorCode) -> None:
-    """Answer a JoinGroup that is parked no longer with an error."""
+    """Answer a JoinGroup that `Group.unpark_join` returned with an error."""
     if not parked.answered:
         turn.reply(parked.request_id, join_error(member_id, error, parked.api_version))
 
 
 def sync_response(group: Group, member: Member) -> SyncGroupResponse:
-    """Return a SyncGroup answer with the member's stored assignment."""
+    """Return the SyncGroup answer with the member's stored assignment."""
     return SyncGroupResponse(
         protocol_type=group.protocol_type,
         protocol_name=group.protocol_name,
@@ -97,7 +98,7 @@ def sync_response(group: Group, member: Member) -> SyncGroupResponse:
 def answer_parked_sync(
     turn: Turn, group: Group, member: Member, response: SyncGroupResponse
 ) -> bool:
-    """Answer the member's SyncGroup, if one is parked, and return whether one was."""
+    """Answer the member's parked SyncGroup; return False if none is parked."""
     request_id: RequestId | None = group.unpark_sync(member)
     if request_id is None:
         return False

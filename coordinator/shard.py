@@ -1,7 +1,7 @@
-"""Which offsets partitions are here, and the groups of each.
+"""Shards: the groups of each offsets partition that this broker owns, loads or failed to load.
 
-Owns the sets of owned and loading partitions and the leader epoch known of each. A shard is the
-groups of one owned partition. Must not know what loading is made of.
+A broker owns a partition from the end of its load to its unload. A shard holds the groups of one
+owned partition. How a load works is not known here.
 Source: Kafka `GroupMetadataManager` (`ownedPartitions`, `loadingPartitions`,
 `groupMetadataCache`); BEHAVIOUR 5.4, 5.5, 5.7.
 """
@@ -16,11 +16,15 @@ from coordinator.storage.load import Load, LoadReport
 from protocol.partitioner import partition_for
 
 PARTITIONS_REMEMBERED_MAX = 65_536
-"""How many group ids keep their computed partition: the hash reads every letter of an id."""
+"""Limit of the cache of group id -> partition. Java's string hash walks every letter of an id in
+Python, for each request of a group, which the cache avoids."""
 
 
 class Committer(NamedTuple):
-    """Who committed last in a transaction, for the trace; nobody knows after a load."""
+    """The member whose TxnOffsetCommit a transaction carried last, for the trace.
+
+    The log does not store it: after a load both fields are None.
+    """
 
     member_id: str | None = None
     generation_id: int | None = None
@@ -33,7 +37,7 @@ class Shard:
     """The groups of one owned partition of `__consumer_offsets`.
 
     Invariant: every group's `partition` is this one, and none is Dead.
-    Invariant: a group in which a producer's open transaction committed is known of the producer.
+    Invariant: `_groups_of_producers` has every group with offsets of a producer's open transaction.
     """
 
     __slots__ = ("_groups_of_producers", "above_high_watermark", "groups", "partition")
@@ -45,18 +49,20 @@ class Shard:
         self._groups_of_producers: dict[int, dict[str, Committer]] = {}
 
     def create_group(self, group_id: str, now_us: int) -> Group:
-        """Return a new Empty group, which is now one of the shard's; or the one that is there."""
+        """Add an Empty group and return it, or return the existing group of this id."""
         return self.add(Group(group_id, self.partition, GroupState.EMPTY, now_us))
 
     def add(self, group: Group) -> Group:
-        """Take in a group unless there is one of its id; return the one that is there then.
+        """Add a group unless its id exists; return the group that has the id now.
 
         Source: Kafka `GroupMetadataManager.addGroup`.
         """
         return self.groups.setdefault(group.group_id, group)
 
     def remove(self, group: Group) -> bool:
-        """Forget this very group and return whether it was there: not a later one of its id.
+        """Forget this group and return whether it was here.
+
+        A later group of the same id stays: the check is by identity, not by id.
 
         Source: Kafka `groupMetadataCache.remove(groupId, group)`.
         """
@@ -70,6 +76,8 @@ class Shard:
     ) -> None:
         """Remember that a producer's open transaction commits offsets of a group.
 
+        The marker that ends the transaction names the producer only; this finds the groups.
+
         Source: Kafka `GroupMetadataManager.openGroupsForProducer`.
         """
         self._groups_of_producers.setdefault(producer_id, {})[group.group_id] = committer
@@ -79,7 +87,7 @@ class Shard:
         return group.group_id in self._groups_of_producers.get(producer_id, {})
 
     def take_groups_of(self, producer_id: int) -> tuple[tuple[Group, Committer], ...]:
-        """Return the groups here in which a producer's transaction committed, and forget which."""
+        """Remove and return the groups in which a producer's open transaction committed."""
         taken = self._groups_of_producers.pop(producer_id, {})
         return tuple(
             (self.groups[group_id], committer)
@@ -102,9 +110,9 @@ class Shards:
         self.loading: dict[int, Load] = {}
         self.known_epochs: dict[int, int] = {}
         self.load_reports: dict[int, LoadReport] = {}
-        """What became of the last load of each partition."""
+        """Outcome of the last load of each partition."""
         self.failed: dict[int, int] = {}
-        """Partitions whose load failed and that are not served, with the epoch it had ([J])."""
+        """Partition -> leader epoch of its failed load; such a partition is not served ([J])."""
 
     def partition_of(self, group_id: str) -> int:
         """Return the offsets partition of a group."""
@@ -117,6 +125,6 @@ class Shards:
         return partition
 
     def groups(self) -> Iterator[Group]:
-        """Return every cached group: by partition as owned, then as created or loaded."""
+        """Yield every group: partitions in order of their loads, groups in order of creation."""
         for shard in self.owned.values():
             yield from shard.groups.values()

@@ -10,8 +10,9 @@ class GroupState(Enum):
     """State of a group; values are the names that Kafka prints.
 
     Empty: no members; may hold offsets. Also a simple group, which never has members.
-    PreparingRebalance: members join; those of the last generation are told to rejoin.
-    CompletingRebalance: everyone has the new generation; waits for the leader's assignment.
+    PreparingRebalance: the join phase; heartbeats of the last generation's members are answered
+    with REBALANCE_IN_PROGRESS, so that they rejoin.
+    CompletingRebalance: every member has the new generation and waits for the leader's assignment.
     Stable: the assignment is stored; members heartbeat, commit and fetch.
     Dead: deleted, or this broker no longer coordinates it.
     """
@@ -32,7 +33,7 @@ VALID_PREVIOUS_STATES: dict[GroupState, frozenset[GroupState]] = {
     GroupState.STABLE: frozenset({GroupState.COMPLETING_REBALANCE}),
     GroupState.DEAD: frozenset(GroupState),
 }
-"""Target -> the states it may be entered from. Dead to Dead is legal, as in Kafka."""
+"""Target state -> states from which a group may enter it. Dead to Dead is legal, as in Kafka."""
 
 REBALANCE_FROM = VALID_PREVIOUS_STATES[GroupState.PREPARING_REBALANCE]
 """The states in which a group can start a rebalance."""

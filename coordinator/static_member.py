@@ -1,4 +1,8 @@
-"""A static member that comes back without its member id: a new process takes the old one's place.
+"""Replacement of a static member: a new process takes the place of the old one (KIP-345).
+
+A static member has a group.instance.id. After a restart its process joins with that instance id and
+without a member id. It gets a new member id, and the old id is fenced, in case the old process
+still runs. A Stable group needs no rebalance for this: the new process keeps the old assignment.
 
 Source: Kafka `updateStaticMemberAndRebalance` (KIP-345, KIP-814); BEHAVIOUR 2.2.2.
 """
@@ -30,7 +34,7 @@ from protocol.messages.group import JoinGroupRequestProtocol, JoinGroupResponse,
 from protocol.trace import TraceEvent, TraceKind
 
 SKIP_ASSIGNMENT_VERSION = 9
-"""From this version of JoinGroup a leader is told who it is, and to skip the assignment."""
+"""First version of JoinGroup that can tell a restarted leader to skip the assignment (KIP-814)."""
 
 
 def replace_static_member(
@@ -46,14 +50,13 @@ def replace_static_member(
     session_timeout_ms: int,
     client_reason: str | None,
 ) -> None:
-    """Give the member a new id, fence the old one, and park the request.
+    """Give the member a new id, fence the old id, and park the request.
 
-    In Stable the group goes on without a rebalance if the selected protocol stays: the new id is
-    stored and the request answered when the log has it.
+    The request is answered once the new id is stored (Stable), or by the join phase (else).
 
-    Raises: UnknownServerError in Empty, where no member can be: Kafka throws, too.
+    Raises: UnknownServerError in Empty and Dead, where Kafka throws too.
     """
-    old_leader_id = group.leader_id
+    old_leader_id = group.leader_id  # read before the renaming, which changes a leader's id too
     member = _rename(turn, group, group_instance_id, old_member_id, new_member_id)
     # The first session timer still has the old member's timeout (BEHAVIOUR 0.1).
     restart_session(turn, group, member, Api.JOIN_GROUP)
@@ -74,6 +77,7 @@ def replace_static_member(
     )
     match group.state:
         case GroupState.STABLE:
+            # The new process may support other protocols, which can change the vote.
             if group.select_protocol() != group.protocol_name:
                 maybe_prepare_rebalance(turn, group, reason)
                 return
@@ -106,27 +110,29 @@ def replace_static_member(
 
 
 def static_member_stored(turn: Turn, append: StaticMemberAppend, error: ErrorCode) -> None:
-    """Answer the JoinGroup whose new member id was stored, or put the old id back."""
+    """Answer the JoinGroup whose new member id was stored, or restore the old id on an error."""
     if error is not ErrorCode.NONE:
         _revert(turn, append, group_append_error(error, turn.java))
         return
     group, member, parked = append.group, append.member, append.parked
     if member.awaiting_join is not parked:
         return  # answered meanwhile: by a rebalance, a removal, or the next replacement
-    # Whoever takes a parked member out of its group answers it, so it still is a member.
+    # The member is still in the group, since its removal would have answered the JoinGroup.
     skips = parked.api_version >= SKIP_ASSIGNMENT_VERSION
     is_leader = skips and group.is_leader(append.new_member_id)
     if is_leader and group.state is GroupState.DEAD:
         fail_parked_join(turn, group, member, append.new_member_id, ErrorCode.NOT_COORDINATOR)
         return
     if is_leader and group.state is GroupState.PREPARING_REBALANCE:
-        # Kafka cannot build the list of members now, and leaves the request to the join phase.
+        # A leader's answer needs the list of members, which Kafka cannot build in this state. The
+        # request stays parked, and the join phase answers it.
         return
     response = join_response(
         group,
         append.new_member_id,
-        # Below v9 the old leader's id keeps the new process from assigning: a Stable group would
-        # not take its assignment.
+        # Below v9 an answer cannot tell a leader to skip the assignment. It names the old leader
+        # id instead, so that the new process takes itself for a follower and only fetches its
+        # assignment: the group is Stable and would not store another one.
         leader_id=group.leader_id if skips else append.old_leader_id,
         members=group.current_member_metadata() if is_leader else (),
         skip_assignment=is_leader,
@@ -138,8 +144,9 @@ def static_member_stored(turn: Turn, append: StaticMemberAppend, error: ErrorCod
 def _revert(turn: Turn, append: StaticMemberAppend, error: ErrorCode) -> None:
     """Undo a replacement that could not be stored; the member keeps its new protocols, as in Kafka.
 
-    DEVIATION: if its JoinGroup was answered meanwhile, by a rebalance or the next replacement, the
-    new id stays. Kafka takes it away from the process that has it, and answers a second time.
+    DEVIATION: if a rebalance or the next replacement has answered the JoinGroup meanwhile, the new
+    id stays. Kafka restores the old id also then, although a process has the new id already, and
+    answers the request a second time.
     """
     group, member = append.group, append.member
     if member.awaiting_join is not append.parked:
@@ -167,7 +174,10 @@ def _revert(turn: Turn, append: StaticMemberAppend, error: ErrorCode) -> None:
 
 
 def _rename(turn: Turn, group: Group, group_instance_id: str, old_id: str, new_id: str) -> Member:
-    """Answer what the old id waits for with FENCED_INSTANCE_ID and give the member its new id."""
+    """Fence the old id and give the member the new one.
+
+    Requests of the old id that are parked are answered with FENCED_INSTANCE_ID.
+    """
     member = group.members[old_id]
     parked = group.unpark_join(member)
     if parked is not None:

@@ -1,7 +1,7 @@
-"""What happens when a timer of a group fires.
+"""Handlers of fired timers: the ends of join phases, SyncGroup deadlines and sessions.
 
-A timer that means nothing any more changes nothing: its group is Dead, its member is gone, parked
-or was replaced, its generation is over.
+A timer may fire after its subject has gone: the group is Dead, the member was removed, replaced or
+is parked, the generation is over. Each handler checks this first and then does nothing.
 Source: Kafka `InitialDelayedJoin.onComplete`, `onExpirePendingSync`, `onExpireHeartbeat`;
 BEHAVIOUR 3.3 to 3.5.
 """
@@ -31,7 +31,7 @@ from protocol.causes import GroupStateCause, RebalanceCause, RemovalCause
 def expire(turn: Turn, timer: GroupTimer) -> None:
     """Carry out a timer that fired.
 
-    Raises: UnknownServerError, which Kafka's timer thread only logs.
+    Raises: UnknownServerError if the next generation cannot begin.
     """
     if timer.group.state is GroupState.DEAD:
         return
@@ -54,6 +54,7 @@ def _expire_join(turn: Turn, group: Group) -> None:
         return
     join = group.delayed_join
     if isinstance(join, InitialDelayedJoin):
+        # A member joined during this delay, so more may be on their way: wait once more.
         if group.new_member_added and join.remaining_ms != 0:
             group.new_member_added = False
             extended = extended_initial_join(turn, join)
@@ -73,6 +74,7 @@ def _expire_sync(turn: Turn, group: Group, generation_id: int) -> None:
         return
     silent = tuple(group.pending_sync_members)
     for member_id in silent:
+        # An id without a member is the old id of a replaced static member.
         member = group.members.get(member_id)
         if member is not None:
             drop_member(turn, group, member, cause=RemovalCause.SYNC_DEADLINE)

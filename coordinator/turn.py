@@ -1,6 +1,8 @@
-"""One input of the group coordinator being handled, and its kinds of timers and appends.
+"""The group coordinator's Turn: the context of one input, and the types of its continuations.
 
-Handlers take a Turn, change groups, and say what the broker shall do through it.
+Each handler gets a Turn, changes groups, and requests replies, appends and timers through it. The
+dataclasses here are the continuations (see `base_turn`): a `...Timer` is what a fired timer stands
+for, an `...Append` is what the coordinator must do once the log has answered.
 """
 
 from collections.abc import Callable
@@ -28,14 +30,14 @@ from protocol.records.offsets import OffsetCommitValue
 
 @dataclass(frozen=True, slots=True)
 class JoinTimer:
-    """The join phase of `group` has lasted long enough."""
+    """Deadline of the group's join phase."""
 
     group: Group
 
 
 @dataclass(frozen=True, slots=True)
 class SyncTimer:
-    """The members of this generation had their time to send SyncGroup."""
+    """Deadline for the SyncGroup of every member of one generation."""
 
     group: Group
     generation_id: int
@@ -43,7 +45,7 @@ class SyncTimer:
 
 @dataclass(frozen=True, slots=True)
 class SessionTimer:
-    """A member has not been heard of: its session, or its first join phase, is over."""
+    """End of a member's session timeout, or of a new member's first join phase."""
 
     group: Group
     member_id: str
@@ -51,7 +53,10 @@ class SessionTimer:
 
 @dataclass(frozen=True, slots=True)
 class PendingMemberTimer:
-    """An id that was given out with MEMBER_ID_REQUIRED has not come back."""
+    """Deadline for the second JoinGroup of a client that was answered MEMBER_ID_REQUIRED.
+
+    The member id is pending: the coordinator has generated it, and no member uses it yet.
+    """
 
     group: Group
     member_id: str
@@ -62,7 +67,7 @@ GroupTimer = JoinTimer | SyncTimer | SessionTimer | PendingMemberTimer
 
 @dataclass(frozen=True, slots=True)
 class HeldWriteTimer:
-    """An answer has waited long enough for the high watermark of its partition ([J])."""
+    """Deadline of an answer that waits for its partition's high watermark ([J])."""
 
     shard: Shard
 
@@ -72,26 +77,27 @@ CoordinatorTimer = GroupTimer | HeldWriteTimer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignmentAppend:
-    """The leader's assignment is on its way to the log; `assignments` by member id."""
+    """The leader's assignment is being appended; `assignments` by member id."""
 
     group: Group
     generation_id: int
-    member_id: str  # the leader that sent it
+    member_id: str  # the group's leader, which sent the assignment
     assignments: dict[str, bytes]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmptyGroupAppend:
-    """The record of a group that became Empty is on its way; nobody waits for it."""
+    """The record of a group that became Empty is being appended; no request waits for it."""
 
     group: Group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StaticMemberAppend:
-    """The new id of a replaced static member is on its way to the log.
+    """The new id of a replaced static member is being appended.
 
-    Holds what a failure brings back. Units: timeouts in milliseconds.
+    The group has the new id already ([S] changes memory first); the `old_...` fields restore the
+    member if the append fails. Units: timeouts in milliseconds.
     """
 
     group: Group
@@ -107,10 +113,10 @@ class StaticMemberAppend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetsAppend:
-    """A commit is on its way to the log.
+    """The offsets of an OffsetCommit are being appended.
 
-    Shape: `is_too_large` has every partition of the request, in its order, and whether its
-    metadata was refused; `values` has the others, which are being appended.
+    Shape: `is_too_large` has every partition of the request, in the request's order: True where
+    the metadata was too large to store. `values` has the partitions where it was not.
     """
 
     group: Group
@@ -123,7 +129,7 @@ class OffsetsAppend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionalOffsetsAppend:
-    """What a transaction commits is on its way to the log. Shape: as OffsetsAppend."""
+    """The offsets of a TxnOffsetCommit are being appended. Shape: as in OffsetsAppend."""
 
     group: Group
     member_id: str
@@ -145,7 +151,7 @@ PendingAppend = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingVerification:
-    """A TxnOffsetCommit whose transaction is being verified."""
+    """A TxnOffsetCommit that waits until the broker has verified its transaction."""
 
     group: Group
     shard: Shard
@@ -155,7 +161,7 @@ class PendingVerification:
 
 @dataclass(slots=True, kw_only=True)
 class Shared:
-    """What all turns of one coordinator share."""
+    """State that outlives a turn: settings, switches, continuations, verifications by id."""
 
     config: BrokerConfig
     guards: Guards
@@ -168,7 +174,7 @@ class Shared:
 
 
 class Turn(BaseTurn[CoordinatorTimer, PendingAppend, Result]):
-    """One input of the group coordinator being handled."""
+    """The context of one input of the group coordinator."""
 
     __slots__ = ("_shared",)
 
@@ -183,17 +189,18 @@ class Turn(BaseTurn[CoordinatorTimer, PendingAppend, Result]):
 
     @property
     def java(self) -> JavaSwitches:
-        """What is done as by Kafka's Java coordinator."""
+        """Behaviours of Kafka's Java coordinator that are switched on."""
         return self._shared.java
 
     @property
     def acks_of_commits(self) -> int:
-        """Which acks a commit is appended with."""
+        """The acks of the append of a commit."""
+        # [J] answers at the high watermark by itself, so its append waits for the leader only.
         return ACKS_LEADER if self._shared.java.commits_apply_on_append else ACKS_ALL
 
     @property
     def versions(self) -> ValueVersions:
-        """In which versions values are written to the log."""
+        """Versions of the records that are written to the log."""
         return self._shared.versions
 
     def new_uuid(self) -> str:
@@ -201,7 +208,7 @@ class Turn(BaseTurn[CoordinatorTimer, PendingAppend, Result]):
         return self._shared.new_uuid()
 
     def append_unacknowledged(self, group: Group, records: tuple[Record, ...]) -> None:
-        """Append a batch to the group's partition, and hear no more of it (acks=0)."""
+        """Append a batch to the group's partition without an outcome (acks=0)."""
         self.result.appends.append(
             Append(
                 append_id=self._in_flight.new_append_id(),
@@ -219,7 +226,7 @@ class Turn(BaseTurn[CoordinatorTimer, PendingAppend, Result]):
         *,
         required_acks: int = ACKS_ALL,
     ) -> AppendId:
-        """Append a batch to the group's partition; `pending` says what its outcome is about."""
+        """Append a batch to the group's partition; `pending` is the append's continuation."""
         append_id = self._in_flight.add_append(pending)
         self.result.appends.append(
             Append(
@@ -254,7 +261,10 @@ class Turn(BaseTurn[CoordinatorTimer, PendingAppend, Result]):
         )
 
     def verify(self, pending: PendingVerification, *, tells_abortable: bool) -> None:
-        """Ask whether the group's partition is part of the request's transaction."""
+        """Ask the broker whether the group's partition is part of the request's transaction.
+
+        `tells_abortable`: the client knows the error TRANSACTION_ABORTABLE.
+        """
         shared = self._shared
         shared.last_verification_id += 1
         shared.verifications[shared.last_verification_id] = pending

@@ -1,6 +1,8 @@
-"""The checks that several APIs share, in Kafka's order.
+"""Checks that several APIs share, in Kafka's order.
 
-A check returns the error to answer, NONE if there is none, and changes nothing.
+A check changes nothing and returns the error of the answer, NONE if the request may go on. The
+first check, `check_group_status`, is called the gate: what it returns, a shard or an error, is
+passed to the handler of the API.
 Source: Kafka `GroupCoordinator.validateGroupStatus`, `validateCurrentMember`,
 `validateOffsetCommit`; BEHAVIOUR 2.0, 2.0.1, 2.6.
 """
@@ -15,7 +17,7 @@ from protocol.errors import ErrorCode
 def check_group_status(
     shards: Shards, group_id: str, *, is_active: bool, allow_empty_id: bool = False
 ) -> Shard | ErrorCode:
-    """Return the shard of a group, or why it cannot be served here: the gate of every API."""
+    """Return the shard of a group, or the error why this broker cannot serve the group now."""
     if not group_id and not allow_empty_id:
         return ErrorCode.INVALID_GROUP_ID
     if not is_active:
@@ -30,7 +32,9 @@ def check_group_status(
 
 
 def check_current_member(group: Group, member_id: str, group_instance_id: str | None) -> ErrorCode:
-    """Return whether the member is in the group, under the instance id that it claims."""
+    """Check that the member is in the group, under the instance id that its request names."""
+    # The instance id first: a replaced static member must get FENCED_INSTANCE_ID, which ends its
+    # process, and not UNKNOWN_MEMBER_ID, after which it would join again and fence its successor.
     if group_instance_id is not None:
         current = group.static_members.get(group_instance_id)
         if current is None:
@@ -43,7 +47,7 @@ def check_current_member(group: Group, member_id: str, group_instance_id: str | 
 
 
 def check_generation(group: Group, generation_id: int, guards: Guards) -> ErrorCode:
-    """Return whether the generation is the current one; the guard can be switched off."""
+    """Check that the generation is the current one, unless the guard is switched off."""
     if guards.generation_check and generation_id != group.generation_id:
         return ErrorCode.ILLEGAL_GENERATION
     return ErrorCode.NONE
@@ -58,16 +62,14 @@ def check_offset_commit(
     guards: Guards,
     is_transactional: bool = False,
 ) -> ErrorCode:
-    """Return whether this caller may commit offsets of the group now.
-
-    A producer that names no member may always: its transaction is what fences it (below KIP-447).
-    """
+    """Check that a member, a simple consumer or a producer may commit offsets of the group now."""
     if group.state is GroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if generation_id < 0 and group.state is GroupState.EMPTY:
-        # An admin tool or a simple consumer: its ids are not looked at.
+        # An admin tool or a simple consumer. Its member id and instance id are not checked.
         return ErrorCode.NONE
     if generation_id >= 0 or member_id or group_instance_id is not None:
         error = check_current_member(group, member_id, group_instance_id)
         return error if error.value else check_generation(group, generation_id, guards)
+    # A producer older than KIP-447 names no member. Its transaction's epoch fences it instead.
     return ErrorCode.NONE if is_transactional else ErrorCode.UNKNOWN_MEMBER_ID

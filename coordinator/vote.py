@@ -1,7 +1,8 @@
-"""The protocol vote: which of the common protocols a generation uses.
+"""The vote of a group's members for the protocol (the assignor) of a generation.
 
-Kafka breaks a tie by the order of a Scala HashMap of names, which is arbitrary but fixed: the same
-names always give the same protocol, and recordings show it.
+Kafka breaks a tie by the iteration order of a Scala HashMap of protocol names. That order is
+arbitrary but fixed: the same names always give the same protocol. Recordings of real Kafka depend
+on the order, so it is computed here as Scala computes it.
 Source: Kafka `GroupMetadata.selectProtocol`, Scala 2.13 `immutable.HashMap`; BEHAVIOUR 4.5.
 """
 
@@ -9,12 +10,12 @@ from collections.abc import Iterable
 
 from protocol.partitioner import java_string_hash
 
-_BITS_PER_LEVEL = 5
+_BITS_PER_LEVEL = 5  # of the hash; a node of Scala's trie has 2 ** 5 places
 _HASH_BITS = 32
 
 
 def most_votes(votes: Iterable[str]) -> str:
-    """Return the name with the most votes; of several, the first in Scala's order.
+    """Return the name with the most votes; on a tie, the first in Scala's order.
 
     Shape: `votes` is non-empty.
     """
@@ -27,11 +28,9 @@ def most_votes(votes: Iterable[str]) -> str:
 
 
 def scala_order(names: Iterable[str], *, among: Iterable[str]) -> list[str]:
-    """Return `names` in the order in which a Scala HashMap with the keys `among` has them.
-
-    The map is a trie over five bits of the hash at a time: a node has first the keys that are
-    alone at their place, then the subtrees of those that share one.
-    """
+    """Return `names` in the order in which a Scala HashMap with the keys `among` has them."""
+    # The map is a trie over five bits of the hash per level. An iteration over a node yields first
+    # the keys that are alone at their place, then the subtrees of the places with several keys.
     wanted = dict.fromkeys(names)
     hashes = {name: _improve(java_string_hash(name)) for name in among}
     return [name for name in _trie_order(list(hashes), hashes, 0) if name in wanted]

@@ -1,7 +1,8 @@
-"""Record batches: build one from records, check one, give one its place in a log.
+"""Record batches: build a batch from records, check it, and give it its offset in a log.
 
-The CRC-32C covers everything but `base_offset` and `partition_leader_epoch`, as in Kafka's
-DefaultRecordBatch, so that a leader places a producer's batch without reading its payload.
+The CRC-32C covers every field but `base_offset` and `partition_leader_epoch`, as in Kafka's
+DefaultRecordBatch. A leader sets these two fields of a producer's batch, and so need not compute
+the CRC again.
 """
 
 import struct
@@ -17,7 +18,8 @@ from protocol.records.batch import Cleaned, Record, RecordBatch, encode_records
 
 _encode = msgspec.msgpack.Encoder().encode
 _CRC_HEADER = struct.Struct(">iqqi??B")
-"""Last offset delta, max timestamp, producer id and epoch, transactional, control, compression."""
+"""The batch's fields under the CRC, beside its records: last offset delta, max timestamp, producer
+id, producer epoch, is transactional, is control, compression id."""
 
 
 def build_batch(
@@ -32,13 +34,14 @@ def build_batch(
     compression: int = 0,
     codecs: Codecs = NO_CODECS,
 ) -> RecordBatch:
-    """Return a batch of `records` with its CRC, compressed with one of `codecs` by its id.
+    """Return a batch of `records` with its CRC.
 
-    Shape: `records` is non-empty. A producer leaves base offset and epoch to the leader.
+    Shape: `records` is non-empty. `compression` is the id of one of `codecs`, 0 for none. A
+    producer leaves `base_offset` and `leader_epoch` at their defaults; the leader sets them.
     Raises: SimulationError if there are no records.
     """
     if not records:
-        raise SimulationError("a batch needs one record at least")
+        raise SimulationError("a batch needs at least one record, got none")
     max_timestamp_ms = records[0].timestamp_ms
     for record in records:
         max_timestamp_ms = max(max_timestamp_ms, record.timestamp_ms)
@@ -94,7 +97,7 @@ def check_batch(batch: RecordBatch) -> ErrorCode:
     """Return CORRUPT_MESSAGE if the CRC or the record count is wrong, else NONE."""
     try:
         crc = batch_crc(batch)
-    except struct.error:
+    except struct.error:  # a field too large for its width, which only a client can send
         return ErrorCode.CORRUPT_MESSAGE
     if crc != batch.crc or (batch.record_count < 1 and batch.cleaned is None):
         return ErrorCode.CORRUPT_MESSAGE
@@ -104,10 +107,11 @@ def check_batch(batch: RecordBatch) -> ErrorCode:
 
 
 def payload_record_count(payload: bytes) -> int:
-    """Return the number of records that a payload's MessagePack array header announces.
+    """Return the number of records in the header of a payload, which is a MessagePack array.
 
     Returns -1 for bytes that are no array. Source: MessagePack specification, array formats.
     """
+    # By hand, because decoding a whole batch only to count its records costs far more.
     if not payload:
         return -1
     marker = payload[0]
@@ -123,10 +127,10 @@ def payload_record_count(payload: bytes) -> int:
 def cleaned_batch(
     batch: RecordBatch, cleaned: Cleaned, records: Sequence[Record], codecs: Codecs = NO_CODECS
 ) -> RecordBatch:
-    """Return what is left of `batch` after a cleaning: its header, and `records`, perhaps none.
+    """Return `batch` after a cleaning: its header with `records`, which may be empty.
 
     Shape: `cleaned` has one offset delta for each record. The compression stays.
-    Raises: SimulationError if it has not.
+    Raises: SimulationError if the numbers of deltas and records differ.
     """
     if len(cleaned.offset_deltas) != len(records):
         raise SimulationError(f"{len(cleaned.offset_deltas)} offsets for {len(records)} records")
@@ -143,5 +147,5 @@ def cleaned_batch(
 
 
 def place_batch(batch: RecordBatch, *, base_offset: int, leader_epoch: int) -> RecordBatch:
-    """Return `batch` at `base_offset` under `leader_epoch`; its CRC stays right."""
+    """Return `batch` with its offset and leader epoch in a log; the CRC stays valid."""
     return replace(batch, base_offset=base_offset, partition_leader_epoch=leader_epoch)

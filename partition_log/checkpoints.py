@@ -1,7 +1,8 @@
-"""`replication-offset-checkpoint`: the high watermarks of a broker's partitions.
+"""Format of `replication-offset-checkpoint`, the file with the high watermarks of a broker.
 
-Kafka's text form: version, number of entries, one line `topic partition offset` each. Source:
-Kafka `OffsetCheckpointFile`.
+Text, as in Kafka: a line with the version, a line with the number of entries, and for each entry a
+line `topic partition offset`.
+Source: Kafka `OffsetCheckpointFile`.
 """
 
 from collections.abc import Iterable
@@ -15,7 +16,7 @@ _HEADER_LINES = 2
 
 
 def encode_offset_checkpoint(offsets: Iterable[tuple[TopicPartition, Offset]]) -> bytes:
-    """Return the content of a checkpoint file, one line for each partition in the given order."""
+    """Return the content of a checkpoint file, with the partitions in the given order."""
     lines = [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets]
     return "\n".join([_VERSION, str(len(lines)), *lines, ""]).encode()
 
@@ -23,14 +24,14 @@ def encode_offset_checkpoint(offsets: Iterable[tuple[TopicPartition, Offset]]) -
 def decode_offset_checkpoint(content: bytes) -> dict[TopicPartition, Offset]:
     """Return the offsets in a checkpoint file.
 
-    Raises: SimulationError if it is no checkpoint of this version, or cut short: it is replaced
-    atomically, so only a bug leaves one behind.
+    Raises: SimulationError if the content is no checkpoint of this version, or incomplete. The file
+        is replaced atomically, so only a bug can cause that.
     """
     lines = content.decode().splitlines()
     if len(lines) < _HEADER_LINES or lines[0] != _VERSION or lines[1] != str(len(lines) - 2):
         raise SimulationError(f"no offset checkpoint: {content[:80]!r}")
     offsets = {}
     for line in lines[_HEADER_LINES:]:
-        topic, partition, offset = line.rsplit(" ", 2)
+        topic, partition, offset = line.rsplit(" ", 2)  # from the right: a topic may have spaces
         offsets[TopicPartition(topic, int(partition))] = Offset(int(offset))
     return offsets

@@ -1,15 +1,20 @@
-"""Compaction: of each key only the last record stays, and in the end no tombstone.
+"""Compaction: removes every record of a log whose key was written again later.
 
-One pass over a log's beginning, in bounded steps: first the keys of what was written since the last
-cleaning, then what of the whole is left. Offsets stay: where records go, holes are left. What is
-left of the log means the same to whoever replays it. Must not know when a log is to be cleaned.
+A cleaning works on the log's batches below an end offset, in bounded steps, in two passes:
+1. Map: read what was written since the last cleaning, and note the last offset of each key.
+2. Filter: for every batch from the start of the log, keep the records that the map does not
+   replace.
+Kept records keep their offsets, so the log gets holes. A replay of the cleaned log gives the same
+state as before.
 
-Tombstones and markers stay for `delete.retention.ms` after the cleaning that first saw that nothing
-else is left of what they end, so that whoever reads the log meanwhile hears of the deletion.
+A tombstone (a record without a value) or a transaction's marker must not go with the records that
+it deletes or ends: a reader that has read those records must still see it. So the cleaning that
+finds nothing else left of them sets a *delete horizon*, `delete.retention.ms` ahead; a cleaning
+after the horizon removes the tombstone or marker.
 Source: Kafka `Cleaner`, `MemoryRecords.filterTo`, `CleanedTransactionMetadata`; KIP-534.
-DEVIATION: the first batch of each leader epoch stays, without records if need be: epochs and the
-log's start are read from the batches, Kafka keeps them in files of their own. One offset map holds
-all keys, whatever log.cleaner.dedupe.buffer.size would allow.
+DEVIATION: the first batch of each leader epoch stays, even without records: epochs and the log's
+start are read from the batches, which Kafka keeps in files of their own. One map holds all keys,
+whatever log.cleaner.dedupe.buffer.size would allow.
 """
 
 from dataclasses import dataclass
@@ -23,13 +28,14 @@ from protocol.records.batch import Cleaned, Record, RecordBatch, records_of
 from protocol.records.control import decode_marker
 
 NO_HORIZON = -1
+"""The delete horizon of a batch without tombstone or ended marker. Units: ms since the epoch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionResult:
-    """What a cleaning did. Everything below `end_offset` is clean now.
+    """The effect of a cleaning, after which every batch below `end_offset` is clean.
 
-    Units: bytes as batches count in fetch limits.
+    Units: bytes as in fetch limits.
     """
 
     end_offset: Offset
@@ -40,11 +46,12 @@ class CompactionResult:
 
 
 class Compaction:
-    """One cleaning of `log`, of everything below `end_offset`.
+    """One cleaning of the batches of `log` below `end_offset`.
 
-    `first_dirty_offset` is where the last one ended; `end_offset` must not be above the log's last
-    stable offset. `now_ms` is the time since the epoch by which tombstones go; `codecs` are those
-    that its batches may be compressed with.
+    first_dirty_offset: end of the last cleaning; older batches have one record per key already.
+    end_offset: at most the log's last stable offset, since an open transaction may yet abort.
+    now_ms: milliseconds since the epoch; tombstones and markers with an older horizon are removed.
+    codecs: decompress and compress the batches.
     """
 
     def __init__(
@@ -70,16 +77,17 @@ class Compaction:
             if batch.next_offset > end_offset:
                 break
             self._sources.append(batch)
-        self._latest: dict[bytes, int] = {}
+        self._latest: dict[bytes, int] = {}  # key -> offset of its last record
         self._left: list[RecordBatch] = []
+        # Progress of the two passes, as indexes into _sources. Clean batches need no mapping.
         self._mapped = sum(batch.base_offset < first_dirty_offset for batch in self._sources)
         self._filtered = 0
         self._epoch = -1
         self._has_data: dict[int, bool] = {}
-        """By producer: whether its present transaction has any data batch left."""
+        """Producer id -> whether a data batch of the transaction at this point is left."""
 
     def step(self, max_bytes: int) -> bool:
-        """Go on by about `max_bytes`, one batch at least; return whether everything is done."""
+        """Process about `max_bytes`, at least one batch; return whether both passes are done."""
         done_bytes = 0
         while done_bytes < max_bytes:
             if self._mapped < len(self._sources):
@@ -96,12 +104,15 @@ class Compaction:
         return self._mapped == self._filtered == len(self._sources)
 
     def apply(self) -> CompactionResult | None:
-        """Put what is left into the log; None, and nothing changes, if the log was cut meanwhile.
+        """Replace the log's batches by the cleaned ones.
+
+        None, and no change, if the log was truncated since the cleaning began.
 
         Raises: OSError.
         """
         sources, left, storage = self._sources, self._left, self._log.storage
         length = len(sources)
+        # Truncations cut at the end. If the last source batch is still here, all before it are.
         if length and (len(storage) < length or storage.batch(length - 1) is not sources[-1]):
             return None
         if any(old is not new for old, new in zip(sources, left, strict=False)) or (
@@ -117,7 +128,7 @@ class Compaction:
         )
 
     def _map(self, batch: RecordBatch) -> None:
-        """Remember where each key was written last."""
+        """Note the offset of each key in the batch as the key's last offset so far."""
         if batch.is_control or self._transactions.is_aborted(batch):
             return
         latest = self._latest
@@ -126,9 +137,10 @@ class Compaction:
                 latest[record.key] = offset
 
     def _filter(self, batch: RecordBatch) -> None:
-        """Keep what stays of a batch."""
+        """Add the remaining records of a batch to the cleaned batches, and set its horizon."""
         horizon_ms = NO_HORIZON if batch.cleaned is None else batch.cleaned.delete_horizon_ms
-        # What has a horizon from an earlier cleaning goes after it; what has none gets one now.
+        # A horizon set by an earlier cleaning may have passed. A batch without one gets one now,
+        # if it has a tombstone or is a marker without data.
         expired = horizon_ms != NO_HORIZON and self._now_ms >= horizon_ms
         if batch.is_control:
             kept = records_of(batch)
@@ -146,7 +158,7 @@ class Compaction:
         self._keep(batch, kept, horizon_ms)
 
     def _last(self, batch: RecordBatch, expired: bool) -> list[tuple[int, Record]]:
-        """Return the records of `batch` that nothing has replaced, tombstones unless `expired`."""
+        """Return the last records of their keys in `batch`, without tombstones if `expired`."""
         latest = self._latest
         return [
             (offset, record)
@@ -157,7 +169,7 @@ class Compaction:
         ]
 
     def _ends_nothing(self, batch: RecordBatch) -> bool:
-        """Return whether `batch` is the marker of a transaction of which no data batch is left."""
+        """Return whether `batch` is the marker of a transaction without a data batch left."""
         if decode_marker(batch) is None:
             return False
         return not self._has_data.pop(batch.producer_id, False)
@@ -167,9 +179,11 @@ class Compaction:
         self._epoch = batch.partition_leader_epoch
         before_ms = NO_HORIZON if batch.cleaned is None else batch.cleaned.delete_horizon_ms
         if len(kept) == batch.record_count and horizon_ms == before_ms and kept:
-            self._left.append(batch)
+            self._left.append(batch)  # nothing changes, so no new batch and CRC need be built
             return
         if not kept:
+            # An empty batch stays if a restarted replica needs its header: for the start of a
+            # leader epoch, or for the last epoch of a producer.
             if not (begins_epoch or self._transactions.is_last_of_producer(batch)):
                 return
             if batch.record_count == 0:

@@ -1,9 +1,10 @@
-"""The history of leader epochs in one log: where each of them began.
+"""LeaderEpochCache: the start offset of each leader epoch in a log.
 
-A follower asks its leader where the epoch of its own last batch ends; the first difference is
-where it must truncate. Source: Kafka `LeaderEpochFileCache`.
-DEVIATION: no `leader-epoch-checkpoint` file; the cache is rebuilt from the batches, which carry
-every epoch that wrote anything.
+A follower uses it to find where its log diverges from its leader's: it names the epoch of its last
+batch, and the leader answers where that epoch ends in its own log.
+Source: Kafka `LeaderEpochFileCache`.
+DEVIATION: no `leader-epoch-checkpoint` file; the cache is rebuilt from the batches. An epoch that
+wrote no batch is not found again, and is not needed.
 """
 
 from bisect import bisect_right
@@ -16,7 +17,7 @@ UNDEFINED_OFFSET = Offset(-1)
 
 
 class EpochEntry(NamedTuple):
-    """A leader epoch and an offset: of its start in the cache, of its end in answers."""
+    """A leader epoch with an offset: its start in the cache, its end in an answer."""
 
     epoch: LeaderEpoch
     offset: Offset
@@ -26,7 +27,7 @@ UNDEFINED_EPOCH_END = EpochEntry(NO_LEADER_EPOCH, UNDEFINED_OFFSET)
 
 
 class LeaderEpochCache:
-    """Leader epochs of one log with their start offsets.
+    """The leader epochs of one log with their start offsets.
 
     Invariant: epochs and start offsets are strictly increasing.
     Attribute, to read only: `latest_epoch`, -1 in an empty cache.
@@ -47,16 +48,16 @@ class LeaderEpochCache:
         )
 
     def assign(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
-        """Let `epoch` begin at `start_offset`, unless it is the latest and began before.
+        """Record that `epoch` begins at `start_offset`; no change if it began earlier already.
 
-        Entries that would not stay increasing give way: an epoch that wrote nothing has the start
-        offset of its successor.
         Raises: SimulationError if `epoch` is negative.
         """
         if epoch < 0:
             raise SimulationError(f"leader epoch {epoch} cannot begin at {start_offset}")
         if epoch == self.latest_epoch and start_offset >= self._start_offsets[-1]:
             return
+        # An epoch that wrote nothing has the same start as its successor: it is removed, since
+        # both lists must stay strictly increasing.
         while self._epochs and (
             self._epochs[-1] >= epoch or self._start_offsets[-1] >= start_offset
         ):
@@ -69,9 +70,11 @@ class LeaderEpochCache:
     def end_offset_for_epoch(self, requested: int, log_end_offset: Offset) -> EpochEntry:
         """Return the largest known epoch up to `requested`, and the offset where it ends.
 
-        The latest epoch ends at `log_end_offset`. An epoch before all known ones is answered with
-        itself, ending where the first known begins. UNDEFINED_EPOCH_END for -1 and for an epoch
-        after all known ones. Source: Kafka `LeaderEpochFileCache.endOffsetFor`.
+        - The latest epoch ends at `log_end_offset`.
+        - An epoch older than all known ones: itself, with the start of the oldest known epoch.
+        - -1, or an epoch newer than all known ones: UNDEFINED_EPOCH_END.
+
+        Source: Kafka `LeaderEpochFileCache.endOffsetFor`.
         """
         if requested == NO_LEADER_EPOCH:
             return UNDEFINED_EPOCH_END

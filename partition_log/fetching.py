@@ -1,7 +1,11 @@
-"""The two ends of replication by Fetch, over a log alone: what to answer, what to do with it.
+"""Replication by Fetch, as far as the logs are concerned: the leader's read, the follower's append.
 
-The leader compares the epoch of the fetcher's last batch with its own history and answers with
-the point of divergence instead of records; the follower cuts its log there and fetches again.
+After a change of leaders the follower's log may have records that the new leader lacks. Both logs
+are made equal within Fetch itself (KIP-595):
+1. The follower's Fetch names its log end offset and the epoch of its last batch.
+2. The leader looks up where that epoch ends in its own log. If the follower's log goes further, the
+   leader answers with that epoch and end offset (the diverging epoch) instead of records.
+3. The follower truncates its log there, and fetches again.
 Source: Kafka `Partition.readRecords`, `AbstractFetcherThread`.
 """
 
@@ -17,10 +21,11 @@ from protocol.records.batch import RecordBatch
 def find_divergence(
     log: PartitionLog, request: FetchPartition
 ) -> EpochEndOffset | ErrorCode | None:
-    """Return where the fetcher's log leaves the leader's `log`, None if it is a prefix of it.
+    """Return the diverging epoch of the fetcher's log and the leader's `log`, None if they agree.
 
-    Returns: OFFSET_OUT_OF_RANGE if the epoch is not known here or the offset is before the log
-    start; None also if the fetcher names no epoch (its log is empty, or it does not check).
+    Returns: OFFSET_OUT_OF_RANGE if the leader does not know the epoch, or the offset is before the
+    log start. None also if the request names no epoch: the fetcher's log is empty, or the fetcher
+    is a consumer that does not check.
     """
     if request.last_fetched_epoch == NO_LEADER_EPOCH:
         return None
@@ -40,7 +45,7 @@ def read_for_fetch(
     max_bytes: int,
     min_one_batch: bool,
 ) -> tuple[RecordBatch, ...] | ErrorCode:
-    """Return the batches asked for, or OFFSET_OUT_OF_RANGE."""
+    """Return the batches for a Fetch, or OFFSET_OUT_OF_RANGE."""
     if not log.log_start_offset <= request.fetch_offset <= log.log_end_offset:
         return ErrorCode.OFFSET_OUT_OF_RANGE
     return log.read(
@@ -54,13 +59,11 @@ def read_for_fetch(
 def apply_fetched(
     log: PartitionLog, data: PartitionData, *, leader_epoch: LeaderEpoch
 ) -> FollowerFetchResult:
-    """Bring a follower's `log` forward, or cut it, by the leader's answer.
-
-    With a diverging epoch nothing else counts: the high watermark waits for the next Fetch, when
-    the logs agree.
-    """
+    """Append the records of the leader's answer to a follower's `log`, or truncate the log."""
     if data.error_code is not ErrorCode.NONE:
         return FollowerFetchResult(error=data.error_code)
+    # The high watermark in such an answer is ignored: it holds for the leader's log, and the logs
+    # agree only from the next Fetch on.
     if data.diverging_epoch is not None:
         return _truncate(log, data.diverging_epoch, leader_epoch)
     if data.records:
@@ -76,17 +79,17 @@ def apply_fetched(
 
 
 def truncation_offset(log: PartitionLog, diverging: EpochEndOffset) -> int:
-    """Return where a follower's `log` must be cut, given its leader's answer.
+    """Return the offset to which a follower must truncate `log`, given the leader's answer.
 
-    If the follower does not know the epoch that the leader named, it cuts at the end of the
-    largest one below it, and the next Fetch asks again with that one: each round goes down an
-    epoch, so it ends. Source: Kafka AbstractFetcherThread.getOffsetTruncationState.
+    Source: Kafka AbstractFetcherThread.getOffsetTruncationState.
     """
     epoch, end_offset = log.end_offset_for_epoch(diverging.epoch)
     if epoch == NO_LEADER_EPOCH:
-        # Every epoch here is older than the one that the leader named.
+        # Every epoch of this log is older than the leader's.
         return min(diverging.end_offset, log.log_end_offset)
     if epoch != diverging.epoch:
+        # This log lacks the leader's epoch: cut at the end of the largest older epoch. The next
+        # Fetch names that epoch. Each round goes back by at least one epoch, so the rounds end.
         return end_offset
     return min(end_offset, diverging.end_offset)
 

@@ -1,21 +1,22 @@
-"""What a leader knows of one follower. Source: Kafka `Replica`.
+"""FollowerState: the progress of one follower, as its leader knows it. Source: Kafka `Replica`.
 
-A follower is caught up while it has reached, within `replica.lag.time.max.ms`, what was the log
-end when it fetched.
+A follower is caught up if, within the last `replica.lag.time.max.ms`, it had every record that the
+leader's log had at that moment. Followers that are not caught up leave the in-sync replicas.
 """
 
 from protocol.ids import Offset
 
 NEVER_US = -(2**62)
-"""A time before every run: what a follower has that has never fetched, or never caught up."""
+"""A time before every run, for a follower that has never fetched, or has never been caught up."""
 UNKNOWN_OFFSET = Offset(-1)
 
 
 class SharedFetchTime:
-    """When a follower last fetched from the log ends of many partitions: one time for all.
+    """Time of a follower's last fetch from the log ends of many partitions.
 
-    A follower asks for all that it follows after every append, and lacks something of one
-    partition: to note the time with each of the others is most of what such a Fetch costs.
+    One Fetch of a follower names all its partitions, and mostly only one of them has a new record.
+    Writing the time to the FollowerState of every other partition was most of the cost of such a
+    Fetch. So all these states share one time object instead.
     Units: `time_us` is on the leader's clock.
     """
 
@@ -26,7 +27,7 @@ class SharedFetchTime:
 
 
 class FollowerState:
-    """One follower as its leader sees it.
+    """State of one follower on its leader.
 
     Units: times are microseconds on the leader's clock.
     Attributes, to read only: `log_end_offset` (-1 before its first fetch), `broker_epoch` (of its
@@ -44,7 +45,7 @@ class FollowerState:
 
     def __init__(self) -> None:
         self._shared: SharedFetchTime | None = None
-        """Counts as a fetch at the log end, as often as it is set, until `count_alone`."""
+        """While set, each new time in it is a fetch of this follower at the log end."""
         self.log_end_offset = UNKNOWN_OFFSET
         self.broker_epoch: int | None = None
         self._last_caught_up_time_us = NEVER_US
@@ -54,14 +55,16 @@ class FollowerState:
     def reset(
         self, *, now_us: int, leader_end_offset: Offset, is_new_leader: bool, is_in_isr: bool
     ) -> None:
-        """Begin a leader epoch: a follower in the ISR counts as caught up now, another never.
+        """Begin a leader epoch.
 
-        A leader that is elected again keeps what it knows of the follower's log end.
         Source: Kafka Replica.resetReplicaState.
         """
         self.count_alone()
+        # Members of the ISR get a full lag time before they can be removed: the new leader has no
+        # fetch of theirs yet.
         caught_up_us = now_us if is_in_isr else NEVER_US
         self._last_caught_up_time_us = caught_up_us
+        # A leader that is elected again in the next epoch keeps the follower's known log end.
         if is_new_leader:
             self.log_end_offset = UNKNOWN_OFFSET
             self.broker_epoch = None
@@ -74,15 +77,16 @@ class FollowerState:
     def update_fetch_state(
         self, *, fetch_offset: Offset, leader_end_offset: Offset, broker_epoch: int, now_us: int
     ) -> None:
-        """Take note of a fetch from `fetch_offset`, which is the follower's log end.
+        """Record a fetch from `fetch_offset`, which is the follower's log end.
 
-        It is caught up now if it reads from the log end, or as of its previous fetch if it has
-        reached what was the log end then: a follower that keeps up with a busy leader is never
-        at the end, and never lags. Source: Kafka Replica.updateFetchStateOrThrow.
+        Source: Kafka Replica.updateFetchStateOrThrow.
         """
         self.count_alone()
         if fetch_offset >= leader_end_offset:
             self._last_caught_up_time_us = max(self._last_caught_up_time_us, now_us)
+        # The follower has reached the log end of its previous fetch, so it was caught up then.
+        # Without this case a follower of a busy leader would count as lagging: at every fetch the
+        # leader has newer records.
         elif fetch_offset >= self._last_fetch_leader_log_end_offset:
             self._last_caught_up_time_us = max(
                 self._last_caught_up_time_us, self._last_fetch_time_us
@@ -95,18 +99,18 @@ class FollowerState:
         self.broker_epoch = broker_epoch
 
     def fetched_at_end(self, now_us: int) -> None:
-        """Take note of a fetch that is at the leader's log end, as the one before was."""
+        """Record a fetch from the leader's log end, like the fetch before it."""
         self.count_alone()
         self._last_caught_up_time_us = max(self._last_caught_up_time_us, now_us)
         self._last_fetch_time_us = now_us
 
     def count_with(self, shared: SharedFetchTime) -> None:
-        """Take each time that `shared` is set to as a fetch at the log end, as the one before."""
+        """Share the times of fetches at the log end, until `count_alone`."""
         self.count_alone()
         self._shared = shared
 
     def count_alone(self) -> None:
-        """Keep the last shared time, and take no later one."""
+        """Stop sharing: keep the last shared time, ignore later ones."""
         shared = self._shared
         if shared is not None:
             self._shared = None
@@ -114,7 +118,7 @@ class FollowerState:
             self._last_caught_up_time_us = max(self._last_caught_up_time_us, shared.time_us)
 
     def is_caught_up(self, *, leader_end_offset: Offset, now_us: int, lag_max_us: int) -> bool:
-        """Say whether it is at the log end, or was caught up within `lag_max_us`."""
+        """Return whether the follower is at the log end, or was caught up within `lag_max_us`."""
         caught_up_us = self._last_caught_up_time_us
         if self._shared is not None:
             caught_up_us = max(caught_up_us, self._shared.time_us)

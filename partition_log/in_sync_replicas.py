@@ -1,9 +1,11 @@
-"""A leader's view of its followers: who is in sync, and how far the high watermark may go.
+"""InSyncReplicas: the ISR (in-sync replicas) of a leader, and its high watermark.
 
-Only the controller changes an ISR. While an AlterPartition is in flight nobody knows whether it
-was applied, so the high watermark waits for the *maximal* ISR: the committed one and whoever is
-being added. Who is being removed counts until the removal is confirmed; a leader that cannot reach
-the controller can therefore never shrink its ISR and commit alone.
+Only the controller changes an ISR; a leader proposes a change with AlterPartition. While a proposal
+is in flight, the leader cannot know whether the controller has applied it. Until the answer it uses
+the *maximal* ISR, which is safe in both cases:
+- a replica that is being added counts already, since the controller may elect it from now on;
+- a replica that is being removed still counts, since the removal may be refused.
+So a leader that is cut off from the controller cannot shrink its ISR and commit records alone.
 Source: BEHAVIOUR 6.1, Kafka `Partition.PartitionState`, KIP-497.
 """
 
@@ -19,9 +21,9 @@ _US_PER_MS = 1_000
 
 
 class InSyncReplicas:
-    """The replicas of one partition as its leader sees them, with at most one ISR proposed.
+    """The followers of one partition and its ISR, with at most one proposal in flight.
 
-    Invariant: `committed` is a subset of `maximal`; they are equal with nothing in flight.
+    Invariant: `committed` is a subset of `maximal`; both are equal while no proposal is in flight.
     Attributes, to read only: `committed`, `maximal`, `in_flight` (None: nothing was proposed),
     `followers` (in assignment order, without the leader), `effective_min_isr`,
     `epoch_start_offset` (log end when the leader epoch began, -1 on a follower).
@@ -67,7 +69,7 @@ class InSyncReplicas:
     # -- metadata --
 
     def update_eligible(self, eligible: Mapping[BrokerId, BrokerEpoch]) -> None:
-        """Learn which brokers may join an ISR, with the epochs they are registered under."""
+        """Set the brokers that may join an ISR, with their broker epochs."""
         self._eligible = eligible
 
     def registered_epoch(self, broker: BrokerId) -> int:
@@ -75,11 +77,12 @@ class InSyncReplicas:
         return self._eligible.get(broker, -1)
 
     def stays_at_end(self, broker: BrokerId, broker_epoch: int, now_us: int | None) -> bool:
-        """Count a Fetch from the log end (unless `now_us` is None), if it changes nothing else.
+        """Record a Fetch from the log end if that is all that the Fetch changes.
 
-        Returns: whether it does not: the follower is in the ISR and has fetched from the present
-        log end before, so that neither the ISR nor the high watermark can move. False, and nothing
-        is counted, also if `broker_epoch` is not that of its last Fetch, or has been replaced.
+        True: the follower is in the ISR and has fetched from the same log end before, so neither
+        the ISR nor the high watermark can move. The time of the Fetch is recorded, unless `now_us`
+        is None. False: nothing is recorded; the Fetch must take the ordinary way. Also if
+        `broker_epoch` differs from that of the follower's last Fetch, or is no longer registered.
         """
         follower = self.followers.get(broker)
         if (
@@ -95,7 +98,7 @@ class InSyncReplicas:
         return True
 
     def assign(self, replicas: tuple[BrokerId, ...], *, is_leader: bool) -> None:
-        """Take the partition's assignment; only a leader keeps track of followers."""
+        """Set the partition's replicas; a leader keeps the state of those that were followers."""
         self.effective_min_isr = min(self._config.min_insync_replicas, len(replicas))
         if not is_leader:
             self.followers = {}
@@ -108,17 +111,17 @@ class InSyncReplicas:
         }
 
     def commit(self, isr: tuple[BrokerId, ...]) -> None:
-        """Take `isr` from the controller; a proposal in flight is answered or out of date."""
+        """Set the ISR that the controller has committed; a proposal in flight is over."""
         self.committed = isr
         self.maximal = isr
         self.in_flight = None
 
     def revert(self) -> None:
-        """Drop the proposal in flight, which was certainly not applied."""
+        """Drop the proposal in flight. Only if the controller has certainly not applied it."""
         self.commit(self.committed)
 
     def begin_epoch(self, *, is_new_leader: bool, now_us: int) -> None:
-        """Begin a leader epoch at the log end; followers in the ISR count as caught up now."""
+        """Begin a leader epoch at the log end, with the followers in the ISR caught up."""
         self.epoch_start_offset = self._log.log_end_offset
         for broker, follower in self.followers.items():
             follower.reset(
@@ -131,10 +134,11 @@ class InSyncReplicas:
     # -- high watermark --
 
     def maybe_increment_high_watermark(self, now_us: int) -> bool:
-        """Raise the high watermark to the smallest log end that counts; say whether it moved.
+        """Raise the high watermark to the smallest log end that counts; return whether it moved.
 
-        Who counts: the maximal ISR, and followers that are caught up and eligible, for they are
-        about to join it. Source: Kafka Partition.maybeIncrementLeaderHW.
+        The log ends of the maximal ISR count, and of caught-up, eligible followers: those are about
+        to join the ISR, and could otherwise never reach a moving high watermark.
+        Source: Kafka Partition.maybeIncrementLeaderHW.
         """
         if self.is_under_min:
             return False
@@ -155,12 +159,13 @@ class InSyncReplicas:
     def propose_expansion(
         self, broker: BrokerId, *, leader_epoch: LeaderEpoch, partition_epoch: PartitionEpoch
     ) -> IsrProposal | None:
-        """Propose an ISR with `broker`, if it has caught up with what is committed.
+        """Propose an ISR with `broker`, if the follower has every committed record.
 
-        It must have reached the high watermark, and the start of this leader epoch: below it, the
-        high watermark may lag behind what an earlier leader acknowledged.
         Source: Kafka Partition.maybeExpandIsr.
         """
+        # The high watermark alone is no proof: after an election it may lag behind records that
+        # the earlier leader acknowledged. All of those are below the start of this leader epoch,
+        # so the follower must have reached that too.
         follower = self.followers[broker]
         if (
             broker in self.committed
@@ -175,7 +180,10 @@ class InSyncReplicas:
     def propose_shrink(
         self, *, leader_epoch: LeaderEpoch, partition_epoch: PartitionEpoch, now_us: int
     ) -> IsrProposal | None:
-        """Propose an ISR without the followers that lag. Source: Kafka Partition.maybeShrinkIsr."""
+        """Propose an ISR without the followers that are not caught up.
+
+        Source: Kafka Partition.maybeShrinkIsr.
+        """
         if self.in_flight is not None:
             return None
         kept = tuple(broker for broker in self.committed if not self._is_lagging(broker, now_us))
@@ -215,7 +223,9 @@ class InSyncReplicas:
         return -1 if known is None else known
 
     def _is_eligible(self, broker: BrokerId, follower: FollowerState) -> bool:
-        """Whether a follower's present incarnation may join the ISR. KIP-841, KIP-903."""
+        """Return whether the follower may join the ISR (KIP-841, KIP-903)."""
+        # Its fetches must come from the registered incarnation. After a restart without its disk
+        # the broker has a new epoch, and fetches from before say nothing of its log.
         registered = self._eligible.get(broker)
         if registered is None or follower.broker_epoch is None:
             return False

@@ -1,4 +1,8 @@
-"""What always holds of a log, of a replica, and between the replicas of one partition."""
+"""Invariants of a log, of a replica, and between the replicas of one partition.
+
+The docstring of each check states what holds; the check raises InvariantViolation with the evidence
+where it does not.
+"""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -15,11 +19,11 @@ from protocol.records.control import decode_marker
 
 
 def check_log(log: PartitionLog) -> None:
-    """A log is contiguous, its epochs never fall, and its high watermark lies inside.
+    """Offsets are contiguous, leader epochs never fall, the high watermark is within the log.
 
-    One that is compacted may have holes. Its open transactions are those without a marker.
+    A compacted log may have holes. The log's open transactions are those without a marker.
 
-    Reads every batch: for tests, and for a log that was just opened.
+    Slow, since it reads every batch: for tests, and for a log that was just opened.
     Raises: InvariantViolation.
     """
     _check_offsets(log)
@@ -29,7 +33,9 @@ def check_log(log: PartitionLog) -> None:
 
 
 def check_partition(partition: Partition) -> None:
-    """A leader is among its replicas, its ISR is too, and nobody in sync is behind what it commits.
+    """A leader is one of its replicas, writes in its epoch, and its ISR is within the maximal ISR.
+
+    Only a leader has a proposal in flight. Without one the two ISRs are equal.
 
     Raises: InvariantViolation.
     """
@@ -67,9 +73,9 @@ def check_partition(partition: Partition) -> None:
 def check_agreement(logs: Sequence[PartitionLog]) -> None:
     """Any two replicas have the same batches below the smaller of their high watermarks.
 
-    Those of a compacted log have the same last record of each key there: each is cleaned on its
-    own. Holds with clean elections only: an unclean one may leave a replica with batches that it
-    believes committed and the leader does not have.
+    Replicas of a compacted log have the same last record of each key there, since each broker
+    cleans its own log. The invariant holds with clean elections only: after an unclean one a
+    replica may take batches for committed that the leader does not have.
     Raises: InvariantViolation.
     """
     for position, log in enumerate(logs):
@@ -84,7 +90,7 @@ def check_agreement(logs: Sequence[PartitionLog]) -> None:
 
 
 def _committed(log: PartitionLog, up_to: int) -> object:
-    """Return what two replicas must have in common below `up_to`."""
+    """Return the part of a log that must be equal on all replicas, below offset `up_to`."""
     batches = log.read(0, 2**62, up_to=up_to)
     return last_records(log, up_to) if log.is_compacted else batches
 
@@ -92,9 +98,9 @@ def _committed(log: PartitionLog, up_to: int) -> object:
 def last_records(
     log: PartitionLog, up_to: int, codecs: Codecs = NO_CODECS
 ) -> dict[bytes, tuple[int, Record]]:
-    """Return the last record of each key below `up_to`, and its offset; not what is deleted.
+    """Return key -> (offset, last record) below `up_to`, without keys whose last record deletes.
 
-    What an aborted transaction wrote, or an open one, does not count.
+    Records of aborted and of open transactions are ignored.
     """
     transactions = TransactionIndex(log, up_to)
     found: dict[bytes, tuple[int, Record]] = {}

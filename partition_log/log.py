@@ -1,7 +1,8 @@
-"""The log of one replica of one partition: append, read, truncate, and where it is committed.
+"""PartitionLog, the log of one replica: append, read, truncate.
 
-Owns the offsets (log start, log end, high watermark) and the leader epoch cache. Must not know who
-leads or follows: `replica` decides what may be appended and how far the high watermark may go.
+Owns the offsets (log start, log end, high watermark), the leader epoch cache and the producers'
+states. Must not know who leads: `replica` decides what may be appended, and sets the high
+watermark.
 """
 
 from bisect import bisect_left, bisect_right
@@ -17,17 +18,18 @@ from protocol.records.batch import Record, RecordBatch
 
 
 class PartitionLog:
-    """A partition's batches on their storage. Opening it is the recovery after a restart.
+    """The batches of one partition, over their storage.
+
+    The constructor rebuilds all state from the stored batches, as a broker does after a restart.
 
     Invariant: log_start_offset <= high_watermark <= log_end_offset; batches are contiguous from
-    one to the other, but for the holes that the log cleaner of a replica made, and their leader
-    epochs never fall.
+    start to end, except for the holes of a compaction, and their leader epochs never fall.
     Invariant: log_start_offset <= recovery_point <= log_end_offset.
     Attributes, to read only: `topic_partition`, `storage`, `log_start_offset`, `log_end_offset`,
-    `high_watermark`, `recovery_point` (what this broker itself flushed), `epochs`
-    (LeaderEpochCache), `producers` (ProducerStates; another object after a truncation),
-    `truncations` (how many there were). To set: `flush_interval_messages`, Kafka's flush.messages,
-    None for never; `is_compacted`, whether a leader's log may have holes.
+    `high_watermark`, `recovery_point` (end of what this broker itself has flushed), `epochs`
+    (LeaderEpochCache), `producers` (ProducerStates; replaced by a truncation), `truncations` (their
+    number). To set: `flush_interval_messages`, Kafka's flush.messages, None for never;
+    `is_compacted`, whether the leader's log may have holes.
     """
 
     __slots__ = (
@@ -53,9 +55,9 @@ class PartitionLog:
         high_watermark: int = 0,
         flush_interval_messages: int | None = None,
     ) -> None:
-        """Open the log; `high_watermark` is the checkpointed one, cut to what the log has.
+        """Open the log; `high_watermark` is the checkpointed one, limited to the log's offsets.
 
-        Raises: InvariantViolation if a stored batch begins before the one in front of it ends.
+        Raises: InvariantViolation if a stored batch begins before the end of its predecessor.
         """
         self.topic_partition = topic_partition
         self.storage = storage
@@ -64,7 +66,7 @@ class PartitionLog:
         self.truncations = 0
         self.epochs = LeaderEpochCache()
         self.producers = ProducerStates()
-        # The storage's base offsets again, for bisect, which wants a list.
+        # A copy of the storage's base offsets, as the list that bisect needs.
         self._base_offsets: list[int] = []
         self.log_start_offset = Offset(storage.base_offset(0) if len(storage) else 0)
         self.log_end_offset = self.log_start_offset
@@ -88,7 +90,7 @@ class PartitionLog:
 
     @property
     def latest_epoch(self) -> LeaderEpoch:
-        """Leader epoch of the last batch, or one assigned since; -1 where there is none."""
+        """Leader epoch of the last batch, or a later one that was assigned; -1 if there is none."""
         return self.epochs.latest_epoch
 
     def append_as_leader(
@@ -105,8 +107,8 @@ class PartitionLog:
 
         Shape: `records` is non-empty.
         Raises: SimulationError if there are no records or `leader_epoch` is below the latest.
-        Effects: written to the page cache; durability is `flush`'s, which is called here once
-        flush.messages records are unflushed.
+        Effects: the batch is in the page cache, and lost by a power loss until a `flush`. The
+        append itself flushes once flush.messages records are unflushed.
         """
         batch = build_batch(
             records,
@@ -135,12 +137,13 @@ class PartitionLog:
         return placed
 
     def append_as_follower(self, batches: Sequence[RecordBatch]) -> ErrorCode:
-        """Append the leader's batches as they are: all of them, or with an error none.
+        """Append the leader's batches unchanged: all of them, or none and return an error.
 
         Errors: CORRUPT_MESSAGE for a wrong CRC; UNKNOWN_SERVER_ERROR for batches that do not
-        continue this log, which Kafka's follower does not survive either
-        (UnexpectedAppendOffsetException): two logs then differ within one leader epoch.
+        continue this log. Kafka's follower fails for good then (UnexpectedAppendOffsetException):
+        the two logs differ within one leader epoch.
         """
+        # All checks come before the first append, so that an error changes nothing.
         expected_offset: int = self.log_end_offset
         epoch: int = self.epochs.latest_epoch
         for batch in batches:
@@ -162,7 +165,7 @@ class PartitionLog:
         return ErrorCode.NONE
 
     def flush(self) -> None:
-        """Make everything appended so far survive a power loss. Waits for the disk.
+        """Write all batches to the disk, so that they survive a power loss. Waits for the disk.
 
         Source: Kafka UnifiedLog.flush.
         """
@@ -172,13 +175,13 @@ class PartitionLog:
     def read(
         self, offset: int, max_bytes: int, *, up_to: int, min_one_batch: bool = True
     ) -> tuple[RecordBatch, ...]:
-        """Return the batches from the one that holds `offset` on, all of them below `up_to`.
+        """Return the batches from the one with `offset` on that end at or below `up_to`.
 
-        Shape: `up_to` is `high_watermark` or `log_end_offset`; the first batch may begin before
-        `offset`, or after it if nothing is left there; at most `max_bytes`, but one batch at least
-        if `min_one_batch`; empty when nothing lies between `offset` and `up_to`.
-        Raises: SimulationError if `offset` is outside the log: the caller answers that with
-        OFFSET_OUT_OF_RANGE.
+        The first batch may begin before `offset`, or after it if a compaction left no record there.
+        The batches have at most `max_bytes` in all; with `min_one_batch` the first one is returned
+        whatever its size. `up_to` is `high_watermark` or `log_end_offset`.
+        Raises: SimulationError if `offset` is outside the log. The caller checks this before, and
+            answers OFFSET_OUT_OF_RANGE.
         """
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise SimulationError(
@@ -191,6 +194,7 @@ class PartitionLog:
         found: list[RecordBatch] = []
         bytes_left = max_bytes
         first = bisect_right(self._base_offsets, offset) - 1
+        # `offset` may lie in a hole behind the batch that was found: then the next one is first.
         if self._base_offsets[first] != offset and read_batch(first).next_offset <= offset:
             first += 1
         for index in range(first, bisect_left(self._base_offsets, up_to)):
@@ -202,19 +206,17 @@ class PartitionLog:
         return tuple(found)
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEntry:
-        """Return the largest epoch up to `epoch` that this log knows, and where it ends."""
+        """Return the largest known epoch up to `epoch`, and the offset where it ends."""
         return self.epochs.end_offset_for_epoch(epoch, self.log_end_offset)
 
     def assign_epoch_start(self, epoch: LeaderEpoch) -> None:
-        """Let leader epoch `epoch` begin at the log end."""
+        """Record that leader epoch `epoch` begins at the log end."""
         self.epochs.assign(epoch, self.log_end_offset)
 
     def truncate_to(self, offset: int) -> Offset:
-        """Forget everything from `offset` on and return the new log end.
+        """Remove the records from `offset` on and return the new log end.
 
-        A batch that holds `offset` goes as a whole; where none is left there, the log ends at
-        `offset`. The high watermark follows down, if need be: that is data loss, and allowed
-        (unclean election).
+        A batch with `offset` in its middle goes as a whole, so the log may end before `offset`.
         Raises: SimulationError if `offset` is before the log start.
         Source: Kafka UnifiedLog.truncateTo.
         """
@@ -226,24 +228,29 @@ class PartitionLog:
         if offset < self.log_end_offset:
             length = bisect_right(self._base_offsets, offset) - 1
             new_end = self._base_offsets[length]
+            # `offset` lies in a hole behind this batch: the batch stays.
             if new_end != offset and self.storage.batch(length).next_offset <= offset:
                 length, new_end = length + 1, offset
             self.truncations += 1
             self.storage.truncate(length)
             del self._base_offsets[length:]
             self.log_end_offset = Offset(new_end)
+            # A high watermark that falls is loss of committed records; an unclean election
+            # allows it.
             self.high_watermark = min(self.high_watermark, self.log_end_offset)
             self.recovery_point = min(self.recovery_point, self.log_end_offset)
             self._rebuild_producers()
-        # Also when no batch goes: a leader that wrote nothing left its epoch at the log end, where
-        # it would clash with what the next leader wrote there.
+        # Also if no batch was removed: the epoch of a leader that wrote nothing begins at the log
+        # end, and would come before the next leader's epoch at the same offset.
         self.epochs.truncate_from_end(self.log_end_offset)
         return self.log_end_offset
 
     def replace_prefix(self, length: int, batches: Sequence[RecordBatch]) -> None:
-        """Put `batches`, what a cleaning left of the first `length`, in their place, on the disk.
+        """Replace the first `length` batches by `batches`, their remains after a cleaning.
 
-        Raises: SimulationError if the log would begin elsewhere; OSError.
+        The new batches are on the disk when this returns.
+
+        Raises: SimulationError if `batches` begin at another offset; OSError.
         Source: Kafka UnifiedLog.replaceSegments.
         """
         if not batches or batches[0].base_offset != self._base_offsets[0]:
@@ -258,9 +265,9 @@ class PartitionLog:
         self.recovery_point = max(self.recovery_point, end)
 
     def update_high_watermark(self, offset: int) -> bool:
-        """Set the high watermark to `offset`, cut to the log; return whether it changed.
+        """Set the high watermark to `offset`, within the log; return whether it changed.
 
-        It may fall: a follower takes a new leader's, which may lag behind its own.
+        It may fall: a follower adopts a new leader's high watermark, which may lag behind its own.
         Source: Kafka UnifiedLog.updateHighWatermark.
         """
         clamped = Offset(max(self.log_start_offset, min(offset, self.log_end_offset)))
@@ -269,7 +276,10 @@ class PartitionLog:
         return changed
 
     def _flush_if_due(self, flush_interval_messages: int) -> None:
-        """Flush once so many records are unflushed. Source: Kafka UnifiedLog.append, at its end."""
+        """Flush if `flush_interval_messages` records are unflushed.
+
+        Source: Kafka UnifiedLog.append, at its end.
+        """
         if self.log_end_offset - self.recovery_point >= flush_interval_messages:
             self.flush()
 
@@ -291,7 +301,7 @@ class PartitionLog:
         self.log_end_offset = Offset(batch.next_offset)
 
     def _rebuild_producers(self) -> None:
-        """Know of producers what the batches say that are left."""
+        """Compute the producers' states anew, from the batches that a truncation has left."""
         if not self.producers:
             return
         self.producers = ProducerStates()

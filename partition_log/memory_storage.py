@@ -1,8 +1,8 @@
-"""The in-memory form of Storage: what virtual time uses, and every test.
+"""The in-memory form of Storage, for virtual time and tests.
 
-It survives a crash of its broker because the broker's successor is given the same object, or a copy
-where the dead one could still write to it, and it can lose power: everything that was not flushed
-is then gone, as a page cache is.
+A crash of a broker loses nothing: the next incarnation gets the same object (or a copy, if the dead
+incarnation might still write to the object). A power loss is simulated by `power_loss`, which drops
+every batch that was not flushed, as the page cache would be lost.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from protocol.records.batch import RecordBatch
 
 
 class MemoryLogStorage(LogStorage):
-    """The batches of one partition in a list, with a mark up to where they are flushed."""
+    """The batches of one partition in a list, of which the first ones are flushed."""
 
     __slots__ = ("_batches", "_flushed_length")
 
@@ -49,7 +49,7 @@ class MemoryLogStorage(LogStorage):
         self._flushed_length = min(self._flushed_length, length)
 
     def replace_prefix(self, length: int, batches: Sequence[RecordBatch]) -> None:
-        """Put `batches` in the place of the first `length`.
+        """Replace the first `length` batches by `batches`.
 
         Raises: SimulationError if there are fewer than `length`.
         """
@@ -79,7 +79,7 @@ class MemoryLogStorage(LogStorage):
         return twin
 
     def power_loss(self) -> tuple[RecordBatch, ...]:
-        """Forget what was not flushed, and return it."""
+        """Remove and return the batches that were not flushed."""
         lost = tuple(self._batches[self._flushed_length :])
         del self._batches[self._flushed_length :]
         return lost
@@ -94,7 +94,7 @@ class MemoryStorage(Storage):
         self._recoveries: list[LogRecovery] = []
 
     def log(self, partition: TopicPartition) -> MemoryLogStorage:
-        """Return the log of `partition`, made empty if there was none."""
+        """Return the log of `partition`; an empty one is created if it has none."""
         found = self._logs.get(partition)
         if found is None:
             found = self._logs[partition] = MemoryLogStorage()
@@ -117,13 +117,13 @@ class MemoryStorage(Storage):
         return self._checkpoints.get(name)
 
     def take_recoveries(self) -> tuple[LogRecovery, ...]:
-        """Return what power losses took since this was last asked, by partition."""
+        """Return the losses of power losses since the last call, by partition."""
         taken = tuple(sorted(self._recoveries, key=lambda recovery: recovery.partition))
         self._recoveries.clear()
         return taken
 
     def copy(self) -> "MemoryStorage":
-        """Return a disk with the same content; neither sees what is written to the other."""
+        """Return an independent disk with the same content."""
         twin = MemoryStorage()
         twin._logs = {partition: log.copy() for partition, log in self._logs.items()}
         twin._checkpoints = dict(self._checkpoints)
@@ -131,7 +131,7 @@ class MemoryStorage(Storage):
         return twin
 
     def power_loss(self) -> None:
-        """Cut every log back to what was flushed. A crash of the process needs no call."""
+        """Remove every batch that was not flushed, and record the losses as recoveries."""
         for partition, log in self._logs.items():
             lost = log.power_loss()
             if lost:

@@ -1,9 +1,9 @@
-"""What goes into a replica once, and what it returns: plain values, built once and then read.
+"""Settings and results of a replica (`replica.Partition`), as plain values.
 
-Nothing here acts: whoever hosts a Partition sends what a value proposes, wakes what a new high
-watermark completes, and hands the trace events to its Host. What every append and Fetch returns is
-a msgspec Struct instead of a dataclass: it is built thousands of times a second, and a frozen
-dataclass takes ten times as long to build.
+The broker acts on a result: it sends a proposed AlterPartition, completes the requests that waited
+for a new high watermark, and writes the trace events. Results of appends and fetches are msgspec
+Structs instead of dataclasses: they are built thousands of times a second, and building a frozen
+dataclass takes ten times as long.
 """
 
 from dataclasses import dataclass
@@ -21,22 +21,23 @@ NO_OFFSET = Offset(-1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaConfig:
-    """The settings of one partition's replica, under Kafka's names, and its guard."""
+    """The settings of a replica, under Kafka's names, and a guard that can be switched off."""
 
     min_insync_replicas: int = 1
     replica_lag_time_max_ms: int = 30_000
     message_max_bytes: int = 1_048_588
     segment_bytes: int = 1_073_741_824
     min_insync_check: bool = True
-    """Off: acks=all is taken, and the high watermark advances, below min.insync.replicas."""
+    """The guard. False: below min.insync.replicas appends with acks=all are accepted, and the high
+    watermark advances."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IsrProposal:
-    """An ISR that a leader wants: an AlterPartition to send. Nothing changed until answered.
+    """A change of the ISR that a leader proposes to the controller.
 
-    Shape: `data` goes into the AlterPartitionRequest as it is; `new_isr` is the ISR it asks for,
-    `added` and `removed` say in what it differs from the committed one.
+    Shape: `data` is the part of the AlterPartitionRequest; `new_isr` is the proposed ISR; `added`
+    and `removed` are its differences from the committed ISR.
     """
 
     data: AlterPartitionPartitionData
@@ -47,12 +48,13 @@ class IsrProposal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeadershipChange:
-    """What make_leader or make_follower did.
+    """Result of make_leader or make_follower.
 
-    Shape: `stale` means that the partition epoch was older than the known one and nothing
-    changed. `is_new_leader_epoch` asks the broker to restart the fetcher, and to load or unload
-    an offsets partition. `new_high_watermark` is None if it did not move. `trace` is
-    BECAME_LEADER or BECAME_FOLLOWER, only for a new leader epoch, and HIGH_WATERMARK.
+    stale: the partition epoch was older than the known one, and nothing changed.
+    is_new_leader_epoch: the broker must restart the fetcher, and load or unload the coordinator of
+        an offsets partition.
+    new_high_watermark: None if the high watermark did not move.
+    trace: BECAME_LEADER or BECAME_FOLLOWER for a new leader epoch; HIGH_WATERMARK if it moved.
     """
 
     stale: bool = False
@@ -62,11 +64,12 @@ class LeadershipChange:
 
 
 class AppendInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of an append as leader.
+    """Result of an append as leader.
 
-    Shape: with an error nothing was appended and the offsets are -1. The append is acknowledged
-    with acks=all once the high watermark reaches `next_offset` (`Partition.check_acknowledged`).
-    `new_high_watermark` is None if it did not move (it does at once in an ISR of one).
+    Shape: with an error nothing was appended and the offsets are -1. With acks=all the append is
+    acknowledged once the high watermark reaches `next_offset` (`Partition.check_acknowledged`).
+    `new_high_watermark` is None if it did not move; it moves at once if the leader is alone in
+    the ISR.
     """
 
     error: ErrorCode = ErrorCode.NONE
@@ -78,11 +81,11 @@ class AppendInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FetchResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a leader read for a Fetch, of a follower or of a consumer.
+    """Result of a leader's read for a Fetch of a follower or consumer.
 
-    Shape: `data` is the answer for the partition (error, records, high watermark before this
-    Fetch counted, diverging epoch); `size_in_bytes` counts its records. The rest is what the
-    follower's progress led to: a high watermark that moved, an ISR to propose.
+    data: the answer for the partition; its high watermark is the one before this Fetch.
+    size_in_bytes: size of the records in `data`.
+    new_high_watermark, proposal: effects of the follower's progress, None if there is none.
     """
 
     data: PartitionData
@@ -93,13 +96,13 @@ class FetchResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FollowerFetchResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a follower did with the leader's answer.
+    """Result of a follower's handling of the leader's answer.
 
-    Shape: `ignored` means that the answer belongs to an older leader epoch or fetch offset.
-    `error` NONE: fetch on at once from the new log end. FENCED_LEADER_EPOCH and
-    UNKNOWN_SERVER_ERROR: stop until the next leader epoch, as Kafka's markPartitionFailed does.
-    Anything else: fetch again after `replica.fetch.backoff.ms`.
-    `truncated_to` is set if the log was cut; `trace` then has LOG_TRUNCATED.
+    ignored: the answer belongs to an older leader epoch or fetch offset.
+    error: NONE: fetch again at once from the new log end. FENCED_LEADER_EPOCH and
+        UNKNOWN_SERVER_ERROR: stop until the next leader epoch, as Kafka's markPartitionFailed does.
+        Any other: fetch again after `replica.fetch.backoff.ms`.
+    truncated_to: the new log end if the log was truncated, else None.
     """
 
     ignored: bool = False
@@ -112,10 +115,10 @@ class FollowerFetchResult(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterPartitionResult:
-    """What the answer to an IsrProposal led to.
+    """Result of the controller's answer to an IsrProposal.
 
-    Shape: `retry` asks to send the same proposal again after a backoff (it is still in flight).
-    `committed_isr` is set when the controller's ISR came into force.
+    retry: the broker must send the same proposal again after a backoff; it is still in flight.
+    committed_isr: the new ISR if the controller has committed one, else None.
     """
 
     retry: bool = False

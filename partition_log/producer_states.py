@@ -1,9 +1,14 @@
-"""What a log knows of transactional producers: their epochs, and which transactions are open.
+"""ProducerStates: epochs and open transactions of the producers that wrote to a log.
 
-Rebuilt from the log's batches, so every replica knows the same. Owns also which producers a leader
-is verifying: a batch that begins a transaction is taken only with the guard of a verification that
-began before it and that no end of a transaction has outdated since. That is what keeps a commit
-that was held up for long from opening a transaction that nobody would ever end.
+The states are rebuilt from the log's batches, so every replica has the same.
+
+A leader also keeps *verification guards* (KIP-890), against this race:
+1. A producer's TxnOffsetCommit is delayed on its way.
+2. The transaction ends: its marker is appended.
+3. The delayed request arrives. Appended, it would open a new transaction in this log, which the
+   transaction coordinator does not know and so never ends. So the first batch of a transaction is
+   appended only with a guard, a number that `begin_verification` gives out before the broker asks
+   the transaction coordinator. A marker makes the guard invalid.
 Source: Kafka `ProducerStateManager`, `ProducerAppendInfo`, `VerificationGuard`; KIP-98, KIP-890.
 DEVIATION: no sequence numbers (producers here are not idempotent), and producers never expire.
 """
@@ -17,7 +22,7 @@ _NO_EPOCH = -1
 
 
 class _ProducerState:
-    """One producer. `txn_first_offset` is None while none of its transactions is open."""
+    """State of one producer; `txn_first_offset` is None while it has no open transaction."""
 
     __slots__ = ("coordinator_epoch", "producer_epoch", "txn_first_offset")
 
@@ -34,7 +39,7 @@ class ProducerStates:
 
     def __init__(self) -> None:
         self._producers: dict[int, _ProducerState] = {}
-        self._guards: dict[int, int] = {}  # producer id -> guard of a verification that counts
+        self._guards: dict[int, int] = {}  # producer id -> its valid guard
         self._last_guard = 0
 
     def __len__(self) -> int:
@@ -43,7 +48,7 @@ class ProducerStates:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """Offset at which the oldest open transaction begins, None where none is open."""
+        """First offset of the oldest open transaction, None if no transaction is open."""
         return min(
             (
                 state.txn_first_offset
@@ -63,7 +68,9 @@ class ProducerStates:
         )
 
     def begin_verification(self, producer_id: int, producer_epoch: int) -> int | None:
-        """Return the guard to append with once the transaction is verified; None: it is open here.
+        """Return the guard for the first batch of a transaction.
+
+        None if the transaction is open in this log already: then no verification is needed.
 
         Source: Kafka UnifiedLog.maybeStartTransactionVerification.
         """
@@ -78,10 +85,10 @@ class ProducerStates:
     def check_transactional(
         self, producer_id: int, producer_epoch: int, guard: int | None
     ) -> ErrorCode:
-        """Return whether a leader takes a transactional batch.
+        """Return NONE if a leader may append a transactional batch, else the error.
 
-        Errors: INVALID_PRODUCER_EPOCH for one that was fenced here; INVALID_TXN_STATE for one that
-        would begin a transaction without a verification that still counts.
+        Errors: INVALID_PRODUCER_EPOCH if the producer was fenced; INVALID_TXN_STATE if the batch
+        would begin a transaction without a valid guard.
         """
         state = self._producers.get(producer_id)
         if state is not None and producer_epoch < state.producer_epoch:
@@ -95,10 +102,10 @@ class ProducerStates:
     def check_marker(
         self, producer_id: int, producer_epoch: int, marker: EndTransactionMarker
     ) -> ErrorCode:
-        """Return whether a leader takes a marker.
+        """Return NONE if a leader may append a marker, else the error.
 
-        Errors: INVALID_PRODUCER_EPOCH; TRANSACTION_COORDINATOR_FENCED for one of a coordinator
-        that another has followed.
+        Errors: INVALID_PRODUCER_EPOCH if the producer has a newer epoch here;
+        TRANSACTION_COORDINATOR_FENCED if a later transaction coordinator has written a marker.
         """
         state = self._producers.get(producer_id)
         if state is None:
@@ -110,14 +117,14 @@ class ProducerStates:
         return ErrorCode.NONE
 
     def appended(self, batch: RecordBatch) -> None:
-        """Take in a batch that now stands in the log, whoever wrote it."""
+        """Update the producer's state from a batch that was appended to the log."""
         producer_id = batch.producer_id
         if producer_id == NO_PRODUCER_ID:
             return
         state = self._producers.get(producer_id)
         if state is None:
             state = self._producers[producer_id] = _ProducerState()
-        # A replica takes what the leader has, whatever epoch it shows.
+        # Without a check: the leader has checked the epoch, and a follower must follow the leader.
         state.producer_epoch = batch.producer_epoch
         if batch.is_control:
             marker = decode_marker(batch)
@@ -128,5 +135,5 @@ class ProducerStates:
         elif batch.is_transactional:
             if state.txn_first_offset is None:
                 state.txn_first_offset = batch.base_offset
-            # It is open: what follows needs no verification, and what was under way is outdated.
+            # The transaction is open: later batches need no guard.
             self._guards.pop(producer_id, None)

@@ -1,9 +1,10 @@
-"""One replica of one partition, as leader or follower.
+"""Partition: one replica of one partition, as leader or follower.
 
-Owns who leads, in which leader and partition epoch. Inputs are metadata (make_leader,
-make_follower), appends, Fetches with their answers, and the answers to AlterPartition. It sends
-nothing and waits for nothing: `outcomes` says what comes back. `in_sync_replicas` knows how far
-the high watermark may go, `fetching` how two logs are brought together.
+Inputs are metadata (make_leader, make_follower), appends, Fetches and their answers, and the
+answers to AlterPartition. Each input returns a value of `outcomes`, which the broker acts on; a
+Partition itself sends nothing and waits for nothing. It owns the leader, the leader epoch and the
+partition epoch; `in_sync_replicas` computes the high watermark, and `fetching` makes two logs
+equal.
 Source: BEHAVIOUR 6.1, Kafka 3.9 `Partition`.
 """
 
@@ -46,7 +47,7 @@ from protocol.records.control import EndTransactionMarker, encode_marker
 from protocol.trace import TraceEvent
 
 CONSUMER = -1
-"""The replica id of a Fetch that comes from a consumer."""
+"""The replica id in a consumer's Fetch."""
 
 _GIVE_UP = frozenset(
     {
@@ -57,7 +58,7 @@ _GIVE_UP = frozenset(
         ErrorCode.NEW_LEADER_ELECTED,
     }
 )
-"""Answers to AlterPartition after which only newer metadata can help."""
+"""Errors of AlterPartition after which the leader waits for newer metadata instead of retrying."""
 
 
 class Partition:
@@ -97,7 +98,7 @@ class Partition:
         self._config = config
         self._in_sync = InSyncReplicas(broker_id, log, config)
         self._empty_answer: PartitionData | None = None
-        """The last one of `_nothing_new`."""
+        """The last answer of `_nothing_new`, reused while it is still right."""
 
     @property
     def is_leader(self) -> bool:
@@ -116,12 +117,12 @@ class Partition:
 
     @property
     def isr_in_flight(self) -> IsrProposal | None:
-        """The proposal that waits for its answer, None if there is none."""
+        """The proposal that waits for the controller's answer, None if there is none."""
         return self._in_sync.in_flight
 
     @property
     def high_watermark(self) -> Offset:
-        """Offset below which everything is committed, as far as this replica knows."""
+        """Offset below which every record is committed, as far as this replica knows."""
         return self.log.high_watermark
 
     @property
@@ -131,7 +132,7 @@ class Partition:
 
     @property
     def leader_epoch_start_offset(self) -> Offset:
-        """Log end when the leader epoch of this leader began; -1 on a follower."""
+        """Log end offset when this leader's epoch began; -1 on a follower."""
         return self._in_sync.epoch_start_offset
 
     @property
@@ -145,9 +146,9 @@ class Partition:
         return self._in_sync.is_under_min
 
     def follower_log_end_offset(self, broker_id: BrokerId) -> Offset:
-        """Return what this leader knows of a follower's log end, -1 before its first Fetch.
+        """Return a follower's log end as its last Fetch named it, -1 before the first Fetch.
 
-        Raises: SimulationError if `broker_id` is none of its followers.
+        Raises: SimulationError if `broker_id` is not a follower of this leader.
         """
         follower = self._in_sync.followers.get(broker_id)
         if follower is None:
@@ -160,9 +161,10 @@ class Partition:
     # -- metadata --
 
     def update_eligible_brokers(self, eligible: Mapping[BrokerId, BrokerEpoch]) -> None:
-        """Learn which brokers may join an ISR: unfenced, not shutting down; with broker epochs.
+        """Set the brokers that may join an ISR (unfenced, not shutting down), with broker epochs.
 
-        Call it after each metadata delta that changes a broker. The mapping is kept, not copied.
+        To be called after each metadata delta that changes a broker. The mapping is kept, not
+        copied.
         """
         self._in_sync.update_eligible(eligible)
 
@@ -175,11 +177,11 @@ class Partition:
         isr: tuple[BrokerId, ...],
         now_us: int,
     ) -> LeadershipChange:
-        """Lead the partition as metadata says, or learn its new ISR or assignment as its leader.
+        """Become leader in a new epoch, or take over a new ISR or assignment as leader.
 
-        A new leader epoch begins at the log end; followers in the ISR count as caught up now. A
-        proposal in flight is forgotten if there is news: its answer will be out of date. The high
-        watermark stays where this replica last knew it, unless the ISR is this replica alone.
+        A new leader epoch begins at the log end, and the followers in the ISR count as caught up.
+        The high watermark stays, unless this replica is alone in the ISR. New metadata ends a
+        proposal in flight, whose answer will be out of date.
         Raises: SimulationError if this replica is not in `replicas`.
         Source: Kafka Partition.makeLeader.
         """
@@ -194,11 +196,12 @@ class Partition:
             and partition_epoch == self.partition_epoch
             and leader_epoch == self.leader_epoch
         ):
-            # DEVIATION: Kafka would forget a proposal in flight here. The delta may come after
-            # the answer to AlterPartition that said the same, and after the next proposal.
+            # DEVIATION: Kafka forgets the proposal in flight here, which may be a newer one:
+            # 1. The controller answers an AlterPartition; the leader proposes the next ISR.
+            # 2. The metadata delta of the first change arrives, with the epochs of that answer.
             return LeadershipChange()
-        # DEVIATION: Kafka keeps the followers' offsets also when this leader has missed epochs in
-        # between. Somebody else led then, and the followers may have truncated below them.
+        # DEVIATION: Kafka keeps the followers' log ends even if this leader has missed an epoch.
+        # Another replica led in that epoch, and the followers may have truncated their logs.
         is_new_leader = not self.is_leader or leader_epoch > self.leader_epoch + 1
         is_new_leader_epoch = leader_epoch > self.leader_epoch
         self.replicas = replicas
@@ -212,7 +215,7 @@ class Partition:
             self.log.assign_epoch_start(self.leader_epoch)
             self._in_sync.begin_epoch(is_new_leader=is_new_leader, now_us=now_us)
             trace = (became_leader(self.log, self.leader_epoch),)
-        # The ISR may be down to this replica: then nobody's Fetch will move the high watermark.
+        # If this replica is alone in the ISR, no Fetch will ever move the high watermark.
         moved = self._in_sync.maybe_increment_high_watermark(now_us)
         return LeadershipChange(
             is_new_leader_epoch=is_new_leader_epoch,
@@ -229,10 +232,10 @@ class Partition:
         replicas: tuple[BrokerId, ...],
         isr: tuple[BrokerId, ...],
     ) -> LeadershipChange:
-        """Follow `leader_id` (-1: nobody leads) as metadata says.
+        """Follow `leader_id`; -1 means that the partition has no leader.
 
-        The log stays as it is: what the new leader does not have goes when it answers a Fetch
-        with a diverging epoch.
+        The log is not truncated here. Records that the new leader lacks are removed when the leader
+        answers a Fetch with a diverging epoch.
         Raises: SimulationError if the leader is this replica.
         Source: Kafka Partition.makeFollower.
         """
@@ -257,7 +260,7 @@ class Partition:
         )
 
     def delete(self) -> None:
-        """Lead and follow nobody any more: the partition was deleted, or is kept elsewhere."""
+        """Stop leading or following: the partition was deleted, or moved to other brokers."""
         self.leader_id = NO_BROKER
         self.replicas = ()
         self._in_sync.assign((), is_leader=False)
@@ -281,7 +284,7 @@ class Partition:
         """Append `records` as one batch; with an error nothing is appended.
 
         Shape: `records` is non-empty; `required_acks` is -1 (all), 0 or 1; `verification_guard`
-        is what `log.producers.begin_verification` gave; `compression` is one of `codecs`.
+        comes from `log.producers.begin_verification`; `compression` is the id of one of `codecs`.
         Errors: NOT_LEADER_OR_FOLLOWER; NOT_ENOUGH_REPLICAS (acks=all with too small an ISR);
         MESSAGE_TOO_LARGE; of a transactional batch INVALID_PRODUCER_EPOCH and INVALID_TXN_STATE.
         Source: Kafka Partition.appendRecordsToLeader.
@@ -312,10 +315,10 @@ class Partition:
         timestamp_ms: int,
         now_us: int,
     ) -> AppendInfo:
-        """Append the end of a producer's transaction, with acks=all.
+        """Append the marker that ends a producer's transaction, with acks=all.
 
         Errors: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS; INVALID_PRODUCER_EPOCH and
-        TRANSACTION_COORDINATOR_FENCED for one that another has overtaken.
+        TRANSACTION_COORDINATOR_FENCED as in `ProducerStates.check_marker`.
         Source: Kafka KafkaApis.handleWriteTxnMarkersRequest.
         """
         error = self._check_append(ACKS_ALL)
@@ -333,7 +336,7 @@ class Partition:
         return self._append(batch, now_us)
 
     def append_batch(self, batch: RecordBatch, *, required_acks: int, now_us: int) -> AppendInfo:
-        """Append a producer's batch; errors as append_records, and CORRUPT_MESSAGE."""
+        """Append a producer's batch. Errors: as in append_records, and CORRUPT_MESSAGE."""
         error = self._check_append(required_acks)
         if error is ErrorCode.NONE:
             error = check_batch(batch)
@@ -342,11 +345,14 @@ class Partition:
         return self._append(batch, now_us)
 
     def check_acknowledged(self, required_offset: int) -> ErrorCode | None:
-        """Say whether an acks=all append that ends at `required_offset` (its next_offset) is done.
+        """Return the outcome of an acks=all append whose `next_offset` is `required_offset`.
 
-        Returns: None while the high watermark is below it; NONE when it is acknowledged;
-        NOT_ENOUGH_REPLICAS_AFTER_APPEND when it was reached but the ISR has shrunk too far (the
-        records stay); NOT_LEADER_OR_FOLLOWER.
+        - None: not decided, the high watermark is below `required_offset`.
+        - NONE: acknowledged.
+        - NOT_ENOUGH_REPLICAS_AFTER_APPEND: the high watermark has passed, but the ISR has shrunk
+          below the minimum meanwhile. The records stay in the log.
+        - NOT_LEADER_OR_FOLLOWER: this replica no longer leads.
+
         Source: Kafka Partition.checkEnoughReplicasReachOffset.
         """
         if not self.is_leader:
@@ -372,10 +378,11 @@ class Partition:
     ) -> FetchResult:
         """Read for a Fetch: up to the log end for a follower, to the high watermark for a consumer.
 
-        Shape: `replica_id` -1 is a consumer. `max_bytes` is what is left of the request's own
-        limit; `min_one_batch` False once an earlier partition filled part of it.
-        `update_fetch_state` False when a parked Fetch is read again: its progress was counted
-        when it came.
+        replica_id: the follower's broker id, -1 for a consumer.
+        max_bytes: the rest of the request's limit, after the partitions before this one.
+        min_one_batch: False if an earlier partition of the request has returned a batch.
+        update_fetch_state: False if a parked Fetch is read again; its progress was recorded when it
+            arrived.
         Errors, in `data`: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER,
         OFFSET_OUT_OF_RANGE.
         Source: Kafka Partition.fetchRecords.
@@ -386,8 +393,8 @@ class Partition:
         diverging = find_divergence(self.log, request)
         if isinstance(diverging, ErrorCode):
             return self._fetch_error(request, diverging)
-        # What is answered was true before this Fetch counted, as in Kafka: the follower learns of
-        # the high watermark that it moves with its next Fetch.
+        # Read before the follower's progress is recorded, as in Kafka: if this Fetch moves the
+        # high watermark, the follower learns of that with its next Fetch.
         high_watermark = self.log.high_watermark
         if diverging is not None:
             return FetchResult(
@@ -420,11 +427,11 @@ class Partition:
     def fetch_nothing(
         self, request: FetchPartition, replica_id: int, replica_epoch: int, now_us: int | None
     ) -> PartitionData | None:
-        """Return what `fetch` would answer if nothing is new and nothing moves, otherwise None.
+        """Return the answer of a Fetch for which this partition has no new record, else None.
 
-        To be asked before `fetch`, which takes longer: followers ask for all that they follow after
-        every append, and lack something of one partition. Such a Fetch of a follower is counted
-        here, unless `now_us` is None (a parked one is read again).
+        A fast path, to be tried before `fetch`. A follower's Fetch names all its partitions, and
+        mostly only one has a new record. None: `fetch` must be called. Otherwise the Fetch was
+        recorded here, unless `now_us` is None (a parked Fetch is read again).
         """
         if request.current_leader_epoch != self.leader_epoch or self.leader_id != self.broker_id:
             return None
@@ -447,10 +454,10 @@ class Partition:
     def follower_counted_with(
         self, replica_id: int, shared: SharedFetchTime
     ) -> FollowerState | None:
-        """Let `shared` count the Fetches of a follower for which `fetch_nothing` is the answer.
+        """Record the follower's Fetches in `shared` as long as `fetch_nothing` would answer them.
 
-        Returns: the follower, whose `count_alone` ends it: to be called as soon as anything of this
-        partition changes, or the follower asks otherwise. None if there is no such follower.
+        Returns: the follower's state, None if `replica_id` is no follower. The caller must call its
+        `count_alone` as soon as this partition changes or the follower fetches otherwise.
         """
         follower = self._in_sync.followers.get(BrokerId(replica_id))
         if follower is not None:
@@ -458,10 +465,10 @@ class Partition:
         return follower
 
     def maybe_shrink_isr(self, now_us: int) -> IsrProposal | None:
-        """Propose an ISR without the replicas that lag; call every replica.lag.time.max.ms / 2.
+        """Propose an ISR without lagging replicas; to be called every replica.lag.time.max.ms / 2.
 
-        None if nobody lags, a proposal is in flight, or this replica does not lead. Nothing
-        changes until the controller has answered.
+        None if no replica lags, a proposal is in flight, or this replica does not lead. The ISR
+        changes only when the controller has answered.
         Source: Kafka Partition.maybeShrinkIsr.
         """
         if not self.is_leader:
@@ -477,19 +484,20 @@ class Partition:
         *,
         now_us: int,
     ) -> AlterPartitionResult:
-        """Take the answer to `proposal`; for a lost request, one with NETWORK_EXCEPTION.
+        """Apply the controller's answer to `proposal`.
 
-        Newer metadata that came first has put the proposal out of date: the answer is ignored.
-        INELIGIBLE_REPLICA says that it was not applied; after the other refusals it may have
-        been, so the maximal ISR counts until metadata comes. The rest is retried.
+        For a request without an answer, `response` carries NETWORK_EXCEPTION.
         Source: Kafka Partition.submitAlterPartition, handleAlterPartitionError.
         """
         if self._in_sync.in_flight is not proposal:
-            return AlterPartitionResult()
+            return AlterPartitionResult()  # newer metadata came first and ended the proposal
         if response.error_code is ErrorCode.INELIGIBLE_REPLICA:
+            # The one error that proves that the controller has not applied the proposal.
             self._in_sync.revert()
             return AlterPartitionResult()
         if response.error_code is not ErrorCode.NONE:
+            # The proposal may have been applied: it stays in flight, so that the maximal ISR
+            # counts until a retry is answered or newer metadata comes.
             return AlterPartitionResult(retry=response.error_code not in _GIVE_UP)
         if (
             response.leader_epoch != self.leader_epoch
@@ -510,7 +518,7 @@ class Partition:
     # -- follower --
 
     def fetch_position(self, partition_max_bytes: int) -> FetchPartition:
-        """Return where this follower fetches next: from its log end, in its leader's epoch."""
+        """Return the next Fetch of this follower: from its log end, in its leader's epoch."""
         return FetchPartition(
             partition=self.topic_partition.partition,
             current_leader_epoch=self.leader_epoch,
@@ -523,10 +531,9 @@ class Partition:
     def handle_fetch_response(
         self, request: FetchPartition, data: PartitionData
     ) -> FollowerFetchResult:
-        """Append or truncate by the leader's answer to `request`, and follow its high watermark.
+        """Append or truncate by the leader's answer to `request`, and adopt its high watermark.
 
-        An answer of another leader epoch, or to another position, is ignored: leadership or the
-        log has changed since it was asked for.
+        The answer is ignored if the leadership or the log end has changed since the request.
         Source: Kafka AbstractFetcherThread.processFetchRequest.
         """
         if (
@@ -578,17 +585,18 @@ class Partition:
             return ErrorCode.NONE
         broker = BrokerId(replica_id)
         if broker not in self._in_sync.followers:
-            # The fetcher may know of a newer assignment than this leader: it must ask again.
+            # The fetcher may know a newer assignment than this leader: it must fetch again later.
             if epoch == NO_LEADER_EPOCH:
                 return ErrorCode.NOT_LEADER_OR_FOLLOWER
             return ErrorCode.UNKNOWN_LEADER_EPOCH
         if replica_epoch != -1 and self._in_sync.registered_epoch(broker) > replica_epoch:
-            # A Fetch of the follower's earlier incarnation must not speak for the present one.
+            # A Fetch of the follower's earlier incarnation: its log end may be lost by now.
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.NONE
 
     def _nothing_new(self) -> PartitionData:
-        """Return the answer to who has everything: the same object while it is true."""
+        """Return the answer for a fetcher that has every record."""
+        # Built once and reused while it is right: idle followers fetch it thousands of times.
         answer = self._empty_answer
         if (
             answer is None
@@ -635,7 +643,7 @@ class Partition:
     def _follower_progressed(
         self, broker: BrokerId, fetch_offset: Offset, broker_epoch: int, now_us: int
     ) -> tuple[IsrProposal | None, bool]:
-        """Count a follower's Fetch; return an ISR to propose and whether the watermark moved."""
+        """Record a follower's Fetch; return a proposal, and whether the high watermark moved."""
         follower = self._in_sync.followers[broker]
         previous_end_offset = follower.log_end_offset
         follower.update_fetch_state(
@@ -644,7 +652,7 @@ class Partition:
             broker_epoch=broker_epoch,
             now_us=now_us,
         )
-        # First the ISR: who is being added counts for the high watermark from here on.
+        # The proposal first: from now on the follower that it adds counts for the high watermark.
         proposal = self._in_sync.propose_expansion(
             broker, leader_epoch=self.leader_epoch, partition_epoch=self.partition_epoch
         )

@@ -1,11 +1,11 @@
-"""The segments of a log since its last cleaning: of what a cleaning takes, and of what it does not.
+"""Segments: the parts of a log that a cleaning may take, computed from the log's batches.
 
-Kafka's log is a row of files, of which only the last, the active one, is written to; the cleaner
-takes whole files and never that one. Here a log is one row of batches: where a file would have
-ended is worked out from them when a cleaning is considered, so that appends pay nothing for it.
+Kafka stores a log as a row of segment files and appends to the last, the active one. A cleaning
+takes whole segments and never the active one. Here a log is one row of batches; the borders of
+segments are computed when a cleaning is considered, so that appends cost nothing more.
 Source: Kafka `LogSegment.shouldRoll`, `LogCleanerManager.cleanableOffsets`, `LogToClean`.
-DEVIATION: segments below the first dirty offset are one, and a restart counts anew from there; no
-segment ends because its index is full.
+DEVIATION: the log below the first dirty offset counts as one segment, and after a restart segments
+are counted anew from there. No segment ends because its index is full.
 """
 
 from dataclasses import dataclass
@@ -17,14 +17,18 @@ from partition_log.log import PartitionLog
 class _Segment:
     base_offset: int
     first_timestamp_ms: int = 0
-    """0 before the first batch that says when it was written."""
+    """0 before the first batch with a timestamp."""
     size_in_bytes: int = 0
     max_timestamp_ms: int = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cleanable:
-    """What a cleaning would take: up to `end_offset`, so many bytes of it not clean yet."""
+    """What a cleaning would process: the log below `end_offset`.
+
+    clean_bytes: size of the part that an earlier cleaning has processed.
+    cleanable_bytes: size of the part written since then.
+    """
 
     end_offset: int
     clean_bytes: int
@@ -32,13 +36,13 @@ class Cleanable:
 
     @property
     def ratio(self) -> float:
-        """The dirty share of what the cleaning would read; 0 for nothing."""
+        """Share of `cleanable_bytes` in what the cleaning would read; 0 if that is nothing."""
         total = self.clean_bytes + self.cleanable_bytes
         return self.cleanable_bytes / total if total else 0.0
 
 
 class Segments:
-    """The segments of one log from `first_dirty_offset` on. Made anew after each cleaning.
+    """The segments of one log from `first_dirty_offset` on; a new object after each cleaning.
 
     Units: `segment_bytes` is Kafka's segment.bytes, `roll_ms` its segment.ms.
     Attribute, to read only: `first_dirty_offset`.
@@ -59,14 +63,14 @@ class Segments:
 
     @property
     def is_outdated(self) -> bool:
-        """Whether the log was truncated since this was made: make it anew."""
+        """Whether the log was truncated since this object was made, which must then be replaced."""
         return self._truncations != self._log.truncations
 
     def cleanable(self, uncleanable_offset: int, *, min_lag_ms: int, now_ms: int) -> Cleanable:
-        """Return what a cleaning would take now.
+        """Return what a cleaning would process now.
 
-        Nothing from the segment on that holds `uncleanable_offset`, that is the active one, or
-        that has a record younger than `min_lag_ms`.
+        The part ends before the first segment that has `uncleanable_offset`, is the active one, or
+        has a record younger than `min_lag_ms`.
         """
         self._update()
         end_offset, cleanable_bytes = self.first_dirty_offset, 0
@@ -84,7 +88,7 @@ class Segments:
         )
 
     def _update(self) -> None:
-        """Count what was appended since this was last asked."""
+        """Add the batches that were appended since the last call to the segments."""
         storage = self._log.storage
         for index in range(self._next_index, len(storage)):
             batch = storage.batch(index)
@@ -103,7 +107,7 @@ class Segments:
         self._next_index = len(storage)
 
     def _is_full(self, active: _Segment, size: int, timestamp_ms: int) -> bool:
-        """Return whether a batch of this size and time begins the next segment."""
+        """Return whether a batch of this size and timestamp must begin the next segment."""
         if active.size_in_bytes > self._segment_bytes - size:
             return True
         first_ms = active.first_timestamp_ms

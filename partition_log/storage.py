@@ -1,8 +1,8 @@
-"""Storage: where a broker's partition logs keep their batches.
+"""Storage: the interface of a broker's disk, with a log per partition and small checkpoint files.
 
-An interface with an in-memory form; the file form lives in `cluster`. It knows batches and small
-checkpoints, nothing of leaders or followers. Appended means written to the page cache: a crash of
-the process keeps it, a power loss cuts back to the flush mark. A checkpoint survives both: Kafka
+`memory_storage` implements it in memory, `cluster.storage` with files. An appended batch is in the
+page cache: it survives a crash of the process, and is lost by a power loss unless it was flushed.
+The *flush mark* says how many batches of a log are flushed. A checkpoint survives both, since Kafka
 syncs those files.
 """
 
@@ -17,24 +17,24 @@ from protocol.records.batch import RecordBatch
 
 
 class LogRecovery(msgspec.Struct, frozen=True, kw_only=True):
-    """What opening a log after a crash found missing.
+    """Batches that a log had lost when it was opened after a crash.
 
-    Units: `log_end_offset` is the offset behind the last batch that is left, 0 where none is;
-    `cut_bytes` counts the bytes that the lost part had on this form of storage.
+    Units: `log_end_offset` is the end of the last batch left, 0 for an empty log; `cut_bytes` is
+    the size of the lost part in this form of storage.
     """
 
     partition: TopicPartition
     log_end_offset: Offset
     cut_bytes: int
     cut_batches: int | None
-    """None for a torn tail: nobody can say what it was."""
+    """None for a torn tail, whose batches cannot be read any more."""
     cause: RecoveryCause
 
 
 class LogStorage(ABC):
-    """The batches of one partition, in offset order, and a mark up to where they are flushed.
+    """The batches of one partition in offset order, and the flush mark.
 
-    Invariant: batches are in order: none begins before the one in front of it ends.
+    Invariant: no batch begins before the end of its predecessor.
     Invariant: 0 <= flushed_length <= len(self).
     """
 
@@ -52,22 +52,21 @@ class LogStorage(ABC):
 
     @abstractmethod
     def append(self, batch: RecordBatch) -> None:
-        """Write `batch` behind the last one, unflushed."""
+        """Write `batch` after the last one, to the page cache only."""
 
     @abstractmethod
     def truncate(self, length: int) -> None:
-        """Keep the first `length` batches; the cut itself survives a power loss.
+        """Remove all but the first `length` batches; the removal survives a power loss.
 
-        The flush mark falls with the cut, and never rises by it.
+        The flush mark becomes at most `length`.
         Raises: SimulationError if there are fewer than `length`.
         """
 
     @abstractmethod
     def replace_prefix(self, length: int, batches: Sequence[RecordBatch]) -> None:
-        """Put `batches` in the place of the first `length`, all at once.
+        """Replace the first `length` batches by `batches`, atomically.
 
-        They survive a power loss; the flush mark covers them, and of what stands behind them what
-        it covered before, at least.
+        `batches` are flushed. Batches after the replaced ones that were flushed stay so.
         Raises: SimulationError if there are fewer than `length`.
         """
 
@@ -78,13 +77,13 @@ class LogStorage(ABC):
 
     @abstractmethod
     def flush(self) -> None:
-        """Move the flush mark to the end, once the disk has everything. Waits for the disk."""
+        """Write all batches to the disk and move the flush mark to the end. Waits for the disk."""
 
     @abstractmethod
     def write_back(self) -> None:
-        """Move the flush mark to the end because the operating system wrote it; waits for nothing.
+        """Move the flush mark to the end without waiting, as after the system's write-back.
 
-        It does so on its own, behind the broker's back: whoever models it says when.
+        The operating system writes its page cache back on its own; a model of it calls this.
         """
 
 
@@ -93,7 +92,7 @@ class Storage(ABC):
 
     @abstractmethod
     def log(self, partition: TopicPartition) -> LogStorage:
-        """Return the log of `partition`, made empty if there was none."""
+        """Return the log of `partition`; an empty one is created if it has none."""
 
     @abstractmethod
     def partitions(self) -> tuple[TopicPartition, ...]:
@@ -101,7 +100,7 @@ class Storage(ABC):
 
     @abstractmethod
     def delete(self, partition: TopicPartition) -> None:
-        """Forget the log of `partition`, at once and for good; nothing happens if there is none."""
+        """Delete the log of `partition` at once; does nothing if it has none."""
 
     @abstractmethod
     def write_checkpoint(self, name: str, content: bytes) -> None:
@@ -109,8 +108,8 @@ class Storage(ABC):
 
     @abstractmethod
     def read_checkpoint(self, name: str) -> bytes | None:
-        """Return a checkpoint's content, None if there is none that can be read."""
+        """Return a checkpoint's content, None if it was never written or cannot be read."""
 
     @abstractmethod
     def take_recoveries(self) -> tuple[LogRecovery, ...]:
-        """Return what was lost since the disk's last life, by partition; once, then nothing."""
+        """Return the losses found when the disk was opened, by partition; each only once."""

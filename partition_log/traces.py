@@ -1,4 +1,4 @@
-"""The trace events of a replica, in one place: which columns each kind fills."""
+"""Builders of a replica's trace events; each fills the columns of its kind."""
 
 from partition_log.log import PartitionLog
 from protocol.ids import CONSUMER_OFFSETS, NO_BROKER, BrokerId, LeaderEpoch, Offset, broker_name
@@ -6,7 +6,7 @@ from protocol.trace import TraceEvent, TraceKind
 
 
 def became_leader(log: PartitionLog, leader_epoch: LeaderEpoch) -> TraceEvent:
-    """Return BECAME_LEADER: metadata with a new leader epoch was applied."""
+    """Return BECAME_LEADER, for applied metadata with a new leader epoch."""
     return TraceEvent(
         kind=TraceKind.BECAME_LEADER,
         partition=str(log.topic_partition),
@@ -18,7 +18,7 @@ def became_leader(log: PartitionLog, leader_epoch: LeaderEpoch) -> TraceEvent:
 def became_follower(
     log: PartitionLog, leader_epoch: LeaderEpoch, leader_id: BrokerId
 ) -> TraceEvent:
-    """Return BECAME_FOLLOWER; its peer is empty if nobody leads."""
+    """Return BECAME_FOLLOWER; its peer is empty if the partition has no leader."""
     return TraceEvent(
         kind=TraceKind.BECAME_FOLLOWER,
         partition=str(log.topic_partition),
@@ -39,7 +39,10 @@ def log_truncated(log: PartitionLog, leader_epoch: LeaderEpoch, from_offset: Off
 
 
 def high_watermark_moved(log: PartitionLog, leader_epoch: LeaderEpoch) -> tuple[TraceEvent, ...]:
-    """Return HIGH_WATERMARK for an offsets partition, nothing for data: that would flood."""
+    """Return HIGH_WATERMARK for an offsets partition, nothing for a data partition.
+
+    Data partitions move their high watermark with every batch, which would flood the trace.
+    """
     if log.topic_partition.topic != CONSUMER_OFFSETS:
         return ()
     event = TraceEvent(

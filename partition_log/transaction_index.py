@@ -1,8 +1,10 @@
-"""How the transactions in a log ended, and up to where all of them have.
+"""TransactionIndex: the ends of the transactions in a log, and the last stable offset.
 
-A marker ends the open transaction of its producer; what the producer wrote before counts, or never
-does. Source: Kafka `TransactionIndex`, `UnifiedLog.lastStableOffset`, `collectAbortedTransactions`.
-DEVIATION: made anew from the batches where it is needed; Kafka keeps it beside each segment.
+A marker ends the open transaction of its producer: a commit marker makes the producer's batches
+before it count, an abort marker does not. The *last stable offset* is the offset below which every
+transaction has ended.
+Source: Kafka `TransactionIndex`, `UnifiedLog.lastStableOffset`, `collectAbortedTransactions`.
+DEVIATION: computed from the batches when needed; Kafka stores an index with each segment.
 """
 
 from bisect import bisect_right
@@ -14,24 +16,27 @@ from protocol.records.control import decode_marker
 
 
 class TransactionIndex:
-    """The transactions of one log as of now, as far as markers below `up_to` end them.
+    """The transactions of one log, judged by the markers below `up_to`.
 
-    Without `up_to` it is the high watermark. Attribute, to read only: `last_stable_offset`: every
-    transaction that wrote below it has ended, and it is not above `up_to`.
+    `up_to` is the high watermark by default. Attribute, to read only: `last_stable_offset`, at most
+    `up_to`.
     """
 
     def __init__(self, log: PartitionLog, up_to: int | None = None) -> None:
         self._up_to = log.high_watermark if up_to is None else up_to
         self.last_stable_offset: int = self._up_to
         self._ends: dict[int, tuple[list[int], list[bool]]] = {}
-        """By producer: the offsets of its markers, and whether each is a commit."""
+        """Producer id -> offsets of its markers, and for each whether it is a commit."""
         self._last_batches: dict[int, int] = {}
-        """By producer: where its last data batch begins, or its last marker if it has no data."""
+        """Producer id -> base offset of its last data batch, or of its last marker without data."""
         if log.producers:
             self._read(log)
 
     def counts(self, batch: RecordBatch) -> bool | None:
-        """Return whether what `batch` holds counts: not if it was aborted, None if it is open."""
+        """Return whether the records of `batch` count.
+
+        False if its transaction was aborted, None if its transaction is open.
+        """
         if not batch.is_transactional or batch.is_control:
             return True
         offsets, commits = self._ends.get(batch.producer_id, ((), ()))
@@ -39,11 +44,11 @@ class TransactionIndex:
         return commits[end] if end < len(commits) else None
 
     def is_aborted(self, batch: RecordBatch) -> bool:
-        """Return whether a transaction wrote `batch` that was aborted."""
+        """Return whether `batch` belongs to an aborted transaction."""
         return self.counts(batch) is False
 
     def is_last_of_producer(self, batch: RecordBatch) -> bool:
-        """Return whether `batch` is what a restarted replica knows its producer's epoch from."""
+        """Return whether a restarted replica learns its producer's epoch from `batch`."""
         return self._last_batches.get(batch.producer_id) == batch.base_offset
 
     def _read(self, log: PartitionLog) -> None:

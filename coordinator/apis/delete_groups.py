@@ -1,4 +1,4 @@
-"""DeleteGroups (42), v0 to v2: groups without members go, with their offsets.
+"""DeleteGroups (42), v0 to v2: deletes groups without members, with their offsets.
 
 Source: Kafka `GroupCoordinator.handleDeleteGroups`; BEHAVIOUR 2.10.
 """
@@ -25,7 +25,10 @@ def handle_delete_groups(
     request_id: RequestId,
     request: DeleteGroupsRequest,
 ) -> None:
-    """Answer a DeleteGroups, each group once; `gate` says where it is."""
+    """Answer a DeleteGroups, with one result for each group that the request names.
+
+    `gate` is `check_group_status` for one group id.
+    """
     turn.reply(
         request_id,
         DeleteGroupsResponse(

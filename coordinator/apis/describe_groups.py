@@ -1,4 +1,4 @@
-"""DescribeGroups (15), v0 to v5: what an administrator sees of groups. Changes nothing.
+"""DescribeGroups (15), v0 to v5: state and members of groups, for administrators. Changes nothing.
 
 Source: Kafka `GroupCoordinator.handleDescribeGroup`, `GroupMetadata.summary`; BEHAVIOUR 2.11.
 """
@@ -26,7 +26,7 @@ def handle_describe_groups(
     request_id: RequestId,
     request: DescribeGroupsRequest,
 ) -> None:
-    """Answer a DescribeGroups; `gate` says for each group where it is."""
+    """Answer a DescribeGroups; `gate` is `check_group_status` for one group id."""
     turn.reply(
         request_id,
         DescribeGroupsResponse(
@@ -41,6 +41,7 @@ def _describe(shard: Shard | ErrorCode, group_id: str) -> DescribedGroup:
     group = shard.groups.get(group_id)
     if group is None:
         return DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
+    # During a rebalance the last generation's protocol and assignments are no longer valid.
     protocol_name = group.protocol_name if group.state is GroupState.STABLE else None
     return DescribedGroup(
         group_id=group_id,
@@ -56,7 +57,7 @@ def _members(group: Group, protocol_name: str | None) -> tuple[DescribedGroupMem
 
 
 def _member(member: Member, protocol_name: str | None) -> DescribedGroupMember:
-    """Return a member; outside Stable, where no protocol counts, without its data."""
+    """Return a member; `protocol_name` None leaves out its subscription and assignment."""
     return DescribedGroupMember(
         member_id=member.member_id,
         group_instance_id=member.group_instance_id,

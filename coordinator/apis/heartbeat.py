@@ -1,8 +1,9 @@
-"""Heartbeat (12), v0 to v4: a member is alive, and learns of a rebalance.
+"""Heartbeat (12), v0 to v4: restarts a member's session and tells the member of a rebalance.
 
-Answered from memory, without the log: an isolated old coordinator goes on answering. With the
-switch `heartbeats_wait_for_writes` what is no refusal waits until the log up to now is committed.
-Source: Kafka `GroupCoordinator.handleHeartbeat`, [J] `GroupMetadataManager.classicGroupHeartbeat`;
+The answer comes from memory, without the log, so an old coordinator that is cut off from the
+cluster goes on answering. The switch `heartbeats_wait_for_writes` (Java) closes that hole: an
+answer other than a refusal waits until every record that the log has now is committed.
+Source: Kafka `GroupCoordinator.handleHeartbeat`, Java `GroupMetadataManager.classicGroupHeartbeat`;
 BEHAVIOUR 2.4.
 """
 
@@ -28,7 +29,7 @@ _RESPONSES = {error: HeartbeatResponse(error_code=error) for error in ErrorCode}
 def handle_heartbeat(
     turn: Turn, shard: Shard | ErrorCode, request_id: RequestId, request: HeartbeatRequest
 ) -> None:
-    """Answer a Heartbeat. `shard` is what the gate said."""
+    """Answer a Heartbeat. `shard` is what `check_group_status` returned."""
     error = _heartbeat(turn, shard, request)
     if turn.java.heartbeats_wait_for_writes and _waits(shard, error):
         hold(turn, shard, HeldHeartbeat(request_id=request_id, error_code=error))
@@ -37,14 +38,15 @@ def handle_heartbeat(
 
 
 def _waits(shard: Shard | ErrorCode, error: ErrorCode) -> TypeGuard[Shard]:
-    """Whether an answer waits: Kafka's handler returned it, and the log has uncommitted records."""
+    """Return whether an answer must wait: it is no refusal, and the log has uncommitted records."""
+    # Kafka's handler returns these two errors; every other is an exception, answered at once.
     is_returned = error is ErrorCode.NONE or error is ErrorCode.REBALANCE_IN_PROGRESS
     return isinstance(shard, Shard) and is_returned and not shard.above_high_watermark.is_empty
 
 
 def _heartbeat(turn: Turn, shard: Shard | ErrorCode, request: HeartbeatRequest) -> ErrorCode:
     if isinstance(shard, ErrorCode):
-        # While the group loads nobody knows better: the client is left in peace.
+        # While loading, answer NONE: the member may well be in the group, so it must not rejoin.
         loading = shard is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return ErrorCode.NONE if loading else shard
     group = shard.groups.get(request.group_id)
@@ -56,6 +58,7 @@ def _heartbeat(turn: Turn, shard: Shard | ErrorCode, request: HeartbeatRequest) 
     match group.state:
         case GroupState.EMPTY:
             return ErrorCode.UNKNOWN_MEMBER_ID
+        # A member that is told to rejoin still needs its session until its JoinGroup arrives.
         case GroupState.PREPARING_REBALANCE:
             restart_session(turn, group, group.members[request.member_id], Api.HEARTBEAT)
             return ErrorCode.REBALANCE_IN_PROGRESS

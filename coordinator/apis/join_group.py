@@ -1,8 +1,9 @@
-"""JoinGroup (11), v0 to v9: a member asks to be in the next generation.
+"""JoinGroup (11), v0 to v9: adds a member to the next generation, or lets a member rejoin.
 
-v1 has a rebalance timeout of its own; v4 makes a dynamic member come back with the id it was
-given (KIP-394); v5 knows static members (KIP-345); v8 carries a reason; v9 lets the leader skip
-the assignment.
+Versions: v1 adds the rebalance timeout. v4 answers a dynamic member's first request with
+MEMBER_ID_REQUIRED and a member id, with which the client joins again (KIP-394). v5 adds static
+members (KIP-345), v8 the client's reason (KIP-800), v9 lets the leader skip the assignment
+(KIP-814).
 Source: Kafka `GroupCoordinator.handleJoinGroup`, `doNewMemberJoinGroup`,
 `doCurrentMemberJoinGroup`, `addMemberAndRebalance`; BEHAVIOUR 2.2.
 """
@@ -37,16 +38,17 @@ from protocol.messages.group import JoinGroupRequest
 from protocol.trace import TraceEvent, TraceKind
 
 MEMBER_ID_REQUIRED_VERSION = 4
-"""From here a dynamic member is first given an id (KIP-394)."""
+"""From this version a dynamic member must join a second time, with the id of the first answer."""
 _WHAT_MEMBER_DID = {
-    RebalanceCause.REJOIN: "(leader) rejoined",  # the only one whose rejoin starts a rebalance
+    # Only the leader's rejoin starts a rebalance by itself.
+    RebalanceCause.REJOIN: "(leader) rejoined",
     RebalanceCause.CHANGED_METADATA: "changed its metadata",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Join:
-    """A JoinGroup with what its envelope says."""
+    """A JoinGroup with the fields of its envelope that the handler needs."""
 
     request: JoinGroupRequest
     request_id: RequestId
@@ -56,21 +58,21 @@ class Join:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """How long the member may take to rejoin; v0 has the session timeout for it."""
+        """The member's limit for rejoining; v0 has no such field and uses the session timeout."""
         if self.api_version == 0:
             return self.request.session_timeout_ms
         return self.request.rebalance_timeout_ms
 
     @property
     def requires_known_member_id(self) -> bool:
-        """Whether a client without id is first given one."""
+        """Whether a client without a member id must join a second time with the id it is sent."""
         return (
             self.api_version >= MEMBER_ID_REQUIRED_VERSION
             and self.request.group_instance_id is None
         )
 
     def park(self) -> ParkedJoin:
-        """Return the request as a member keeps it until it is answered."""
+        """Return the part of the request that a member keeps until the answer."""
         return ParkedJoin(request_id=self.request_id, api_version=self.api_version)
 
 
@@ -81,7 +83,7 @@ def handle_join_group(
     request: JoinGroupRequest,
     envelope: RequestEnvelope,
 ) -> None:
-    """Answer or park a JoinGroup. `shard` is what the gate said.
+    """Answer or park a JoinGroup. `shard` is what `check_group_status` returned.
 
     Raises: UnknownServerError where Kafka throws.
     """
@@ -110,26 +112,26 @@ def handle_join_group(
             return
         group = shard.create_group(request.group_id, turn.now_us)
     if not _accepts(group, request.member_id, config.group_max_size):
+        # The refused client must not stay as a member: it will not join with this id again.
         _evict(turn, group, request.member_id)
         _refuse(turn, join, "", ErrorCode.GROUP_MAX_SIZE_REACHED)
     elif request.member_id:
         _join_with_member_id(turn, group, join)
     else:
         _join_without_member_id(turn, group, join)
+    # This request may have been the last that the join phase waited for, also as an eviction.
     if group.state is GroupState.PREPARING_REBALANCE:
         try_complete_join(turn, group)
 
 
 def _accepts(group: Group, member_id: str, group_max_size: int) -> bool:
-    """Return whether the group has room for the member. Ids that are pending do not count.
-
-    While a rebalance is prepared those that are parked count, not the members: the first ones to
-    rejoin keep their place in a group that is too large.
-    """
+    """Return whether group.max.size leaves room for the member. Pending member ids do not count."""
     match group.state:
         case GroupState.EMPTY | GroupState.DEAD:
             return True
         case GroupState.PREPARING_REBALANCE:
+            # Parked members count here, not all members: if the group is too large, the first
+            # members to rejoin keep their places.
             member = group.members.get(member_id)
             is_parked = member is not None and member.awaiting_join is not None
             return is_parked or group.members_awaiting_join < group_max_size
@@ -138,7 +140,7 @@ def _accepts(group: Group, member_id: str, group_max_size: int) -> bool:
 
 
 def _evict(turn: Turn, group: Group, member_id: str) -> None:
-    """Take out a member, or pending id, that has found no place."""
+    """Remove the member, or the pending member id, of a client that the full group refused."""
     member = group.members.get(member_id)
     if member is not None:
         drop_member(turn, group, member, cause=RemovalCause.GROUP_MAX_SIZE)
@@ -172,6 +174,8 @@ def _join_without_member_id(turn: Turn, group: Group, join: Join) -> None:
             client_reason=request.reason,
         )
     elif join.requires_known_member_id:
+        # KIP-394: a client whose first answer got lost would join again and again, each time as
+        # another member. A pending id blocks the group for one session timeout at most.
         group.add_pending_member(member_id)
         schedule_pending_member_timer(turn, group, member_id, request.session_timeout_ms)
         _refuse(turn, join, member_id, ErrorCode.MEMBER_ID_REQUIRED)
@@ -190,6 +194,7 @@ def _join_with_member_id(turn: Turn, group: Group, join: Join) -> None:
         return
     if member_id in group.pending_members:
         if request.group_instance_id is not None:
+            # Pending ids are sent to dynamic members only; Kafka throws here.
             raise UnknownServerError(f"pending id {member_id} cannot be of a static member")
         _add_member_and_rebalance(turn, group, join, member_id)
         return
@@ -203,7 +208,7 @@ def _join_with_member_id(turn: Turn, group: Group, join: Join) -> None:
             _update_member_and_rebalance(turn, group, join, member, RebalanceCause.REJOIN)
         case GroupState.COMPLETING_REBALANCE:
             if member.matches(request.protocols):
-                # Its JoinGroup answer got lost, presumably: it gets the same again.
+                # Presumably the answer to the member's last JoinGroup got lost: send it again.
                 turn.reply(join.request_id, current_generation(group, member_id))
             else:
                 _update_member_and_rebalance(
@@ -211,13 +216,15 @@ def _join_with_member_id(turn: Turn, group: Group, join: Join) -> None:
                 )
         case GroupState.STABLE:
             if group.is_leader(member_id):
-                # The leader rejoins to have the assignment computed again.
+                # The leader rejoins because it wants a new assignment, for example after its
+                # metadata showed more partitions.
                 _update_member_and_rebalance(turn, group, join, member, RebalanceCause.REJOIN)
             elif not member.matches(request.protocols):
                 _update_member_and_rebalance(
                     turn, group, join, member, RebalanceCause.CHANGED_METADATA
                 )
             else:
+                # A follower without a change needs no rebalance: it gets the current generation.
                 turn.reply(
                     join.request_id,
                     join_response(group, member_id, leader_id=group.leader_id, members=()),
@@ -239,7 +246,8 @@ def _add_member_and_rebalance(turn: Turn, group: Group, join: Join, member_id: s
         supported_protocols=request.protocols,
         is_new=True,
     )
-    # The first member of all does not extend the initial delay: the group is still Empty then.
+    # Extends the initial delay of a new group. Not for its first member, whose JoinGroup begins
+    # the delay: the group is still Empty then.
     if group.state is GroupState.PREPARING_REBALANCE and group.generation_id == 0:
         group.new_member_added = True
     group.add(member, join.park())

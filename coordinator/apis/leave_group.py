@@ -1,6 +1,6 @@
-"""LeaveGroup (13), v0 to v5: members go, or an admin removes static ones.
+"""LeaveGroup (13), v0 to v5: members leave, or an administrator removes static members.
 
-v3 has a batch of members, v5 a reason for each.
+v3 adds a batch of members to the request, v5 a reason for each.
 Source: Kafka `GroupCoordinator.handleLeaveGroup`, `LeaveGroupResponse`; BEHAVIOUR 2.5.
 """
 
@@ -21,7 +21,7 @@ from protocol.messages.group import (
 )
 
 BATCH_VERSION = 3
-"""Below this version the error of the one member is the answer's."""
+"""Below this version a request names one member, and the answer carries that member's error."""
 
 
 def handle_leave_group(
@@ -31,7 +31,7 @@ def handle_leave_group(
     request: LeaveGroupRequest,
     api_version: int,
 ) -> None:
-    """Answer a LeaveGroup. `shard` is what the gate said.
+    """Answer a LeaveGroup. `shard` is what `check_group_status` returned.
 
     Raises: UnknownServerError if it completes a join phase that cannot be completed.
     """
@@ -39,7 +39,7 @@ def handle_leave_group(
 
 
 def for_version(response: LeaveGroupResponse, api_version: int) -> LeaveGroupResponse:
-    """Return `response` as `api_version` has it: below v3 there is one error, and no members."""
+    """Return `response` in `api_version`: below v3 with a single error and no members."""
     if api_version >= BATCH_VERSION:
         return response
     errors = (response.error_code, *(member.error_code for member in response.members))
@@ -69,7 +69,7 @@ def _leave(turn: Turn, shard: Shard | ErrorCode, request: LeaveGroupRequest) -> 
 def _leave_one(turn: Turn, group: Group, identity: MemberIdentity) -> ErrorCode:
     member_id, instance = identity.member_id, identity.group_instance_id
     if not member_id:
-        # An admin removes a static member: only the instance id is known to it.
+        # An administrator removes a static member and knows only its instance id.
         current = None if instance is None else group.static_members.get(instance)
         if current is None:
             return ErrorCode.UNKNOWN_MEMBER_ID

@@ -1,6 +1,6 @@
 """ListGroups (16), v0 to v5: the groups of this broker. Changes nothing.
 
-v4 may ask for states only, v5 for types; letter case does not count.
+v4 adds a filter by state, v5 one by type. Both ignore letter case.
 Source: Kafka `GroupCoordinator.handleListGroups`; BEHAVIOUR 2.12.
 """
 
@@ -12,7 +12,7 @@ from protocol.ids import RequestId
 from protocol.messages.group_admin import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 CLASSIC = "classic"
-"""The type of every group here: those of KIP-848 would be `consumer`."""
+"""The type of every group of this coordinator. Groups of KIP-848 have the type `consumer`."""
 
 
 def handle_list_groups(
@@ -23,7 +23,10 @@ def handle_list_groups(
     *,
     is_active: bool,
 ) -> None:
-    """Answer a ListGroups. While a partition is loading the groups that are known are listed."""
+    """Answer a ListGroups with all groups that are loaded.
+
+    While a partition is loading, the answer carries the error COORDINATOR_LOAD_IN_PROGRESS too.
+    """
     if not is_active:
         turn.reply(request_id, ListGroupsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
         return

@@ -1,14 +1,15 @@
 """OffsetCommit (8), v2 to v9: a member, a simple consumer or an admin tool stores offsets.
 
-Fencing is by generation only: nobody checks that the member owns the partition, and an offset
-may go backwards. v2 to v4 may carry a retention.
+A commit is fenced by its generation only. The coordinator does not check that the member owns the
+partition, and accepts an offset below the committed one. v2 to v4 may carry a retention time.
 
-With the switch `commits_apply_on_append` a commit is written to memory as it is appended, whoever
-is in sync. It is answered when it is committed, or with an error after offsets.commit.timeout.ms,
-and is committed then whenever the high watermark passes it, before the next load. What deletions
-and expiry find is what was written; a group's own records are stored as ever.
+[S], the default: memory changes when the append is acknowledged, and a failed append leaves no
+trace. With the switch `commits_apply_on_append`, [J]: memory changes with the append, before any
+follower has the record. The answer still waits for the high watermark, at most
+offsets.commit.timeout.ms. After that the client gets an error although the log has the record: such
+a late commit counts as committed once the high watermark passes it.
 Source: Kafka `GroupCoordinator.handleCommitOffsets`, `doCommitOffsets`,
-`GroupMetadataManager.storeOffsets`, [J] `CoordinatorContext.append`, `OffsetMetadataManager`;
+`GroupMetadataManager.storeOffsets`, Java `CoordinatorContext.append`, `OffsetMetadataManager`;
 BEHAVIOUR 2.6, 4.10, 5.3.
 """
 
@@ -37,7 +38,7 @@ from protocol.records.offsets import NO_EXPIRE_TIMESTAMP
 from protocol.trace import TraceEvent, TraceKind
 
 RETENTION_VERSIONS = range(2, 5)
-"""The versions whose retention time sets an explicit expiry; -1 sets none."""
+"""Versions with a retention time, from which the offset's expiry is computed; -1 means none."""
 
 
 def handle_offset_commit(
@@ -47,7 +48,10 @@ def handle_offset_commit(
     request: OffsetCommitRequest,
     api_version: int,
 ) -> None:
-    """Answer an OffsetCommit, or park it until the log has it. `shard` is what the gate said."""
+    """Answer an OffsetCommit at once if it fails a check, else once the log has the offsets.
+
+    `shard` is what `check_group_status` returned.
+    """
     if not any(topic.partitions for topic in request.topics):
         turn.reply(request_id, OffsetCommitResponse())
         return
@@ -62,10 +66,10 @@ def handle_offset_commit(
 def offsets_stored(
     turn: Turn, shard: Shard | None, append: OffsetsAppend, completed: AppendCompleted
 ) -> None:
-    """Make the commit visible, or drop it, and answer its request.
+    """Make the commit visible, or forget it, and answer its request.
 
-    The answer goes out even if the group was unloaded meanwhile: the log has the commit. `shard`
-    is what there is of the group's partition here.
+    `shard` is the group's shard, None if the partition was unloaded meanwhile. The answer is sent
+    also then: the log has the commit.
 
     Raises: SimulationError if an append is acknowledged without an offset.
     """
@@ -85,7 +89,8 @@ def offsets_stored(
         )
         if error is ErrorCode.NONE:
             if shard is not None:
-                # The high watermark has passed what stands before it, and may not be told yet.
+                # The high watermark has passed this batch and all before it, but the call of
+                # log_moved may still be to come. Late commits go first, in the log's order.
                 late_commits_committed(turn, shard, completed.base_offset)
             _committed(turn, commit)
         elif shard is not None and turn.java.commits_apply_on_append:
@@ -104,7 +109,7 @@ def offsets_stored(
 
 
 def late_commits_committed(turn: Turn, shard: Shard, high_watermark: int) -> None:
-    """Let commits count that stand below `high_watermark` and were answered with an error."""
+    """Make late commits (answered with an error) below `high_watermark` the committed offsets."""
     for commit in shard.above_high_watermark.take_late(high_watermark):
         _committed(turn, commit)
 
@@ -153,7 +158,7 @@ def _store(
     if group is None:
         if generation_id >= 0:
             return ErrorCode.ILLEGAL_GENERATION
-        # Someone stores offsets here without being in a group: a simple group.
+        # A simple group: its consumers assign partitions by hand and only store offsets here.
         group = shard.create_group(request.group_id, turn.now_us)
     error = check_offset_commit(
         group,
@@ -168,7 +173,8 @@ def _store(
         case GroupState.EMPTY:
             pass
         case GroupState.STABLE | GroupState.PREPARING_REBALANCE:
-            # While a rebalance is prepared members still commit what they are about to lose.
+            # In a join phase members may still commit: they do so for the partitions that they
+            # are about to lose.
             member = group.members[request.member_id]
             restart_session(turn, group, member, Api.OFFSET_COMMIT)
         case GroupState.COMPLETING_REBALANCE:

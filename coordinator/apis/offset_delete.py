@@ -1,4 +1,4 @@
-"""OffsetDelete (47), v0: an administrator deletes committed offsets of topics nobody consumes.
+"""OffsetDelete (47), v0: deletes committed offsets of topics to which no member subscribes.
 
 Source: Kafka `GroupCoordinator.handleDeleteOffsets`; BEHAVIOUR 2.9.
 """
@@ -22,7 +22,7 @@ from protocol.messages.group_admin import (
 def handle_offset_delete(
     turn: Turn, shard: Shard | ErrorCode, request_id: RequestId, request: OffsetDeleteRequest
 ) -> None:
-    """Answer an OffsetDelete. `shard` is what the gate said."""
+    """Answer an OffsetDelete of an administrator. `shard` is what `check_group_status` returned."""
     turn.reply(request_id, _delete(turn, shard, request))
 
 
@@ -45,6 +45,8 @@ def _delete(
         case GroupState.EMPTY:
             errors = dict.fromkeys(asked, ErrorCode.NONE)
         case GroupState.PREPARING_REBALANCE | GroupState.COMPLETING_REBALANCE | GroupState.STABLE:
+            # Only a consumer group's subscriptions can be read. In another group any offset may
+            # be in use.
             if group.protocol_type != CONSUMER_PROTOCOL_TYPE:
                 return OffsetDeleteResponse(error_code=ErrorCode.NON_EMPTY_GROUP)
             errors = {partition: _error(group, partition) for partition in asked}

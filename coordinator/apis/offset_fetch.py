@@ -1,10 +1,12 @@
-"""OffsetFetch (9), v1 to v9: anybody reads the committed offsets of groups.
+"""OffsetFetch (9), v1 to v9: returns the committed offsets of groups. Any client may ask.
 
-v7 may ask for stable offsets only; v8 asks for several groups.
-Answered from memory, without the log: an isolated old coordinator answers with stale offsets. With
-the switch `commits_apply_on_append` stable offsets are those written last, and each group's part
-of the answer waits until they are committed; only a transaction makes an offset unstable.
-Source: Kafka `GroupCoordinator.handleFetchOffsets`, `GroupMetadataManager.getOffsets`, [J]
+v7 adds require_stable, which refuses offsets with an unfinished commit; v8 adds several groups.
+
+The answer comes from memory, without the log, so an old coordinator that is cut off from the
+cluster answers with stale offsets. With the switch `commits_apply_on_append` (Java) a stable fetch
+returns the offsets written last, and each group's part of the answer waits until these are
+committed. Then only an open transaction makes an offset unstable.
+Source: Kafka `GroupCoordinator.handleFetchOffsets`, `GroupMetadataManager.getOffsets`, Java
 `GroupCoordinatorService.fetchOffsets`, `OffsetMetadataManager.fetchOffsets`; BEHAVIOUR 2.7.
 """
 
@@ -37,9 +39,9 @@ def handle_offset_fetch(
     request: OffsetFetchRequest,
     api_version: int,
 ) -> None:
-    """Answer an OffsetFetch; `gate` says for each group where it is.
+    """Answer an OffsetFetch; a request without groups is never answered (BEHAVIOUR 0.1).
 
-    A request without groups is never answered (BEHAVIOUR 0.1).
+    `gate` is `check_group_status` for one group id.
     """
     if not request.groups:
         return
@@ -64,7 +66,7 @@ def _fetch_when_committed(
     request_id: RequestId,
     request: OffsetFetchRequest,
 ) -> None:
-    """Read every group now, and answer once nothing that was read can be lost."""
+    """Read every group now, and answer once all records that were read are committed."""
     fetch = ParkedFetch(request_id=request_id, groups=[])
     for index, asked in enumerate(request.groups):
         shard = gate(asked.group_id)
@@ -102,7 +104,7 @@ def _fetch(
 def _partitions(
     group: Group | None, asked: OffsetFetchRequestGroup, *, require_stable: bool
 ) -> tuple[TopicPartition, ...]:
-    """Return the partitions to answer, each once; None asked means all with an offset."""
+    """Return the partitions of the answer, each once: those asked for, or all with an offset."""
     if asked.topics is None:
         if group is None:
             return ()

@@ -1,4 +1,7 @@
-"""SyncGroup (14), v0 to v5: the leader gives the assignment, everyone gets a part of it.
+"""SyncGroup (14), v0 to v5: the leader sends the assignment, each member gets its part.
+
+In CompletingRebalance requests are parked. The leader's request has the assignment appended to the
+log; once the append is acknowledged, all parked requests are answered and the group is Stable.
 
 Source: Kafka `GroupCoordinator.handleSyncGroup`, `validateSyncGroup`, `doSyncGroup`;
 BEHAVIOUR 2.3.
@@ -37,14 +40,15 @@ def handle_sync_group(
     request: SyncGroupRequest,
     api_version: int,
 ) -> None:
-    """Answer or park a SyncGroup. `shard` is what the gate said."""
+    """Answer or park a SyncGroup. `shard` is what `check_group_status` returned."""
     if api_version >= MANDATORY_PROTOCOL_VERSION and (
         request.protocol_type is None or request.protocol_name is None
     ):
         _refuse(turn, request_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         return
     if isinstance(shard, ErrorCode):
-        # Old clients cannot handle COORDINATOR_LOAD_IN_PROGRESS here; rejoining does no harm.
+        # Old clients do not handle COORDINATOR_LOAD_IN_PROGRESS in SyncGroup. On
+        # REBALANCE_IN_PROGRESS they rejoin, which the new coordinator can answer.
         loading = shard is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         _refuse(turn, request_id, ErrorCode.REBALANCE_IN_PROGRESS if loading else shard)
         return
@@ -64,6 +68,7 @@ def handle_sync_group(
         case GroupState.COMPLETING_REBALANCE:
             _park(turn, group, request_id, request)
         case GroupState.STABLE:
+            # The assignment is stored: the member sent SyncGroup late, or lost its first answer.
             group.remove_pending_sync_member(request.member_id)
             complete_sync(turn, group)
             member = group.members[request.member_id]
@@ -76,11 +81,11 @@ def handle_sync_group(
 def assignment_stored(
     turn: Turn, append_id: AppendId, append: AssignmentAppend, error: ErrorCode
 ) -> None:
-    """Hand out the assignment that the log has acknowledged, or rebalance if it has not.
-
-    Ignored if a rebalance raced the append: it has answered the parked requests already.
-    """
+    """Answer the parked SyncGroups from the stored assignment; rebalance if storing failed."""
     group = append.group
+    # A rebalance may have overtaken the append: (1) the leader's SyncGroup requests the append;
+    # (2) a member joins or expires, and the rebalance answers all parked SyncGroups; (3) the
+    # append completes. Its assignment belongs to a generation that is over.
     if (
         group.state is not GroupState.COMPLETING_REBALANCE
         or group.generation_id != append.generation_id
@@ -135,15 +140,16 @@ def _check(group: Group, request: SyncGroupRequest) -> ErrorCode:
 
 
 def _park(turn: Turn, group: Group, request_id: RequestId, request: SyncGroupRequest) -> None:
-    """Let the request wait for the assignment to be stored; the leader's has it stored."""
-    # An earlier SyncGroup of the same member is never answered.
+    """Park the request until the assignment is stored; the leader's request starts the append."""
+    # Replaces an earlier SyncGroup of the same member, which is never answered, as in Kafka.
     group.members[request.member_id].awaiting_sync = request_id
     group.remove_pending_sync_member(request.member_id)
     complete_sync(turn, group)
     if not group.is_leader(request.member_id):
         return
     given = {entry.member_id: entry.assignment for entry in request.assignments}
-    # Members that the leader forgot get nothing; ids that are no members are not stored.
+    # A member that the leader's request lacks gets an empty assignment. An id in the request that
+    # is no member (it left meanwhile) is not stored.
     assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
     turn.append(
         group,

@@ -1,8 +1,13 @@
-"""TxnOffsetCommit (28), v0 to v4: offsets that count once a producer's transaction commits.
+"""TxnOffsetCommit (28), v0 to v4: stores offsets as part of a producer's transaction.
 
-Verified first (KIP-890): the log must have batches of the transaction already, or its coordinator
-must know that the group's partition is part of it. The member's session is not kept alive by it.
-The group is created whatever becomes of the commit.
+A commit takes four steps:
+1. The broker verifies the transaction (KIP-890): its coordinator must know that the offsets
+   partition is part of it. Otherwise a late request could begin a transaction that never ends.
+2. The offsets are appended, and held as pending.
+3. The client is answered. Readers still see the offsets from before.
+4. The producer ends the transaction. Its marker in the log makes the offsets count, or drops them.
+
+Unlike an OffsetCommit, the request does not restart the member's session.
 Source: Kafka `GroupCoordinator.handleTxnCommitOffsets`, `doTxnCommitOffsets`,
 `GroupMetadataManager.storeOffsets`, `handleTxnCompletion`; BEHAVIOUR 2.8.
 """
@@ -27,9 +32,9 @@ from protocol.messages.transaction import (
 from protocol.trace import TraceEvent, TraceKind
 
 LOAD_IN_PROGRESS_SINCE_VERSION = 2
-"""Clients of an older version do not know COORDINATOR_LOAD_IN_PROGRESS here."""
+"""Clients below this version do not handle COORDINATOR_LOAD_IN_PROGRESS in this API."""
 ABORTABLE_SINCE_VERSION = 4
-"""Clients of an older version do not know TRANSACTION_ABORTABLE."""
+"""Clients below this version do not handle TRANSACTION_ABORTABLE."""
 
 
 def handle_txn_offset_commit(
@@ -39,7 +44,10 @@ def handle_txn_offset_commit(
     request: TxnOffsetCommitRequest,
     api_version: int,
 ) -> None:
-    """Have the transaction of a TxnOffsetCommit verified. `shard` is what the gate said."""
+    """Begin the verification of a TxnOffsetCommit's transaction.
+
+    `shard` is what `check_group_status` returned.
+    """
     if not any(topic.partitions for topic in request.topics):
         turn.reply(request_id, TxnOffsetCommitResponse())
         return
@@ -51,6 +59,7 @@ def handle_txn_offset_commit(
         return
     group = shard.groups.get(request.group_id)
     if group is None:
+        # As in Kafka the group stays also if the verification or the append fails.
         group = shard.create_group(request.group_id, turn.now_us)
     turn.verify(
         PendingVerification(group=group, shard=shard, request_id=request_id, request=request),
@@ -61,7 +70,7 @@ def handle_txn_offset_commit(
 def transaction_verified(
     turn: Turn, pending: PendingVerification, verified: TransactionVerified
 ) -> None:
-    """Append what a verified transaction commits, or answer why not."""
+    """Append the offsets of a verified transaction, or answer with the error."""
     group, request = pending.group, pending.request
     error = offset_append_error(verified.error, turn.java)
     if error is ErrorCode.NONE:
@@ -82,7 +91,7 @@ def transaction_verified(
 def transactional_offsets_stored(
     turn: Turn, append: TransactionalOffsetsAppend, completed: AppendCompleted
 ) -> None:
-    """Answer: the log has what the transaction commits, or has it not. Nothing counts yet.
+    """Answer a TxnOffsetCommit whose append has completed; the offsets stay pending.
 
     Raises: SimulationError if an append is acknowledged without an offset.
     """
@@ -91,7 +100,8 @@ def transactional_offsets_stored(
     error = offset_append_error(completed.error, turn.java)
     if error is ErrorCode.NONE and completed.base_offset is None:
         raise SimulationError(f"append {completed.append_id} acknowledged without offset")
-    # With the switch it waits for its marker as soon as the log has it, acknowledged or not.
+    # The offsets wait for their marker if the append was acknowledged; with [J] also if it failed
+    # after the leader had written it (base_offset is known then), since the record may yet commit.
     waits = error is ErrorCode.NONE or turn.java.commits_apply_on_append
     for partition, value in append.values.items():
         if not is_dead and completed.base_offset is not None and waits:
@@ -126,9 +136,9 @@ def transactional_offsets_stored(
 
 
 def complete_transaction(turn: Turn, shard: Shard, producer_id: int, *, is_commit: bool) -> None:
-    """Let what a producer committed to groups of a partition count, or forget it.
+    """Make the pending offsets of a producer's transaction count, or drop them.
 
-    A marker of a producer without anything pending here changes nothing.
+    Does nothing if the transaction has no pending offsets in this partition.
     """
     for group, committer in shard.take_groups_of(producer_id):
         if not group.offsets.has_transaction_of(producer_id):

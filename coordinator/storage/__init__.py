@@ -1,6 +1,6 @@
-"""What the coordinator keeps in `__consumer_offsets`: written, read back, and left to expire.
+"""The coordinator's state in `__consumer_offsets`: records, committed offsets, loads, deletions.
 
 Reading order: `store` (records of groups), `commit_values` and `offsets` (committed offsets),
-`load`, `above_high_watermark` and `held_writes` (what is appended but not committed),
+`load`, `above_high_watermark` and `held_writes` (answers that wait for the high watermark),
 `offset_retention`, `tombstones`.
 """

@@ -1,9 +1,9 @@
 """Records above the high watermark of a partition, and the answers that wait for them.
 
-Only kept where a switch of the Java coordinator needs it: there an answer waits until everything
-is committed that its request could see, and a commit that timed out still counts once the high
-watermark passes it. The broker says where the log ends (`GroupCoordinator.log_moved`).
-Must not know how requests are answered. Source: Kafka [J] `CoordinatorRuntime`,
+Used only with switches of the Java coordinator. There an answer waits until every record that its
+request could see is committed, and a commit whose answer timed out still counts once the high
+watermark passes it. The broker reports how far the log goes (`GroupCoordinator.log_moved`).
+Must not know how requests are answered. Source: Kafka (Java) `CoordinatorRuntime`,
 `SnapshottableCoordinator` (lastWrittenOffset, lastCommittedOffset), `DeferredEventQueue`.
 """
 
@@ -18,7 +18,7 @@ from protocol.records.offsets import OffsetCommitValue
 
 
 class LogPosition(NamedTuple):
-    """How far the log of a partition goes here, as its leader knows it."""
+    """End offset and high watermark of a partition's log, as its leader knows them."""
 
     end_offset: int
     high_watermark: int
@@ -26,7 +26,7 @@ class LogPosition(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldHeartbeat:
-    """A Heartbeat that was processed; `error_code` is its answer, NONE or REBALANCE_IN_PROGRESS."""
+    """A processed Heartbeat; `error_code` is its answer: NONE or REBALANCE_IN_PROGRESS."""
 
     request_id: RequestId
     error_code: ErrorCode
@@ -34,7 +34,7 @@ class HeldHeartbeat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParkedFetch:
-    """An OffsetFetch of one or several groups, answered when none of them is None any more."""
+    """An OffsetFetch of one or several groups; None in `groups`: that group still waits."""
 
     request_id: RequestId
     groups: list[OffsetFetchResponseGroup | None]
@@ -42,7 +42,7 @@ class ParkedFetch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldFetch:
-    """What an OffsetFetch read of the group at `index` of its answer."""
+    """The part of an OffsetFetch's answer for one group, the one at `index`."""
 
     fetch: ParkedFetch
     index: int
@@ -50,12 +50,14 @@ class HeldFetch:
 
 
 HeldWrite = HeldHeartbeat | HeldFetch
-"""A write without records: it is done, and its answer waits for the writes before it."""
+"""A processed request that appended no record; its answer waits for the records before it.
+
+Kafka's Java coordinator calls such a request a write, since it may change memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenCommit:
-    """A commit that stands in the log: one record for each of `values`, from `base_offset` on."""
+    """A commit in the log: one record for each of `values`, the first at `base_offset`."""
 
     group: Group
     member_id: str
@@ -66,31 +68,31 @@ class WrittenCommit:
 
 
 class AboveHighWatermark:
-    """The writes of one partition that wait for the high watermark.
+    """Answers and late commits of one partition that wait for the high watermark.
 
-    Invariant: `held` is in the order of the offsets that it waits for.
+    Invariant: `held` is sorted by the offset that each answer waits for.
     """
 
     __slots__ = ("_held_count", "_late", "held", "position")
 
     def __init__(self) -> None:
         self.position: LogPosition | None = LogPosition(0, 0)
-        """None once this broker has lost the leadership: nothing is known then."""
+        """None once this broker has lost the leadership of the partition."""
         self.held: dict[str, tuple[int, HeldWrite]] = {}
-        """By the key of its timer: the log end that it waits for, and the answer."""
+        """Timer key -> the log end offset that must be committed first, and the answer."""
         self._held_count = 0
         self._late: list[WrittenCommit] = []
 
     @property
     def is_empty(self) -> bool:
-        """Whether all that this leader has in its log is committed."""
+        """Whether every record in this leader's log is committed."""
         position = self.position
         return position is not None and position.end_offset <= position.high_watermark
 
     def hold(self, partition: int, write: HeldWrite) -> str:
-        """Keep an answer until all that the log has now is committed; return its timer's key.
+        """Keep an answer until every record now in the log is committed; return its timer's key.
 
-        Without the leadership the key is all that ends the wait.
+        After a loss of leadership no record will be committed, and only the timer ends the wait.
         """
         self._held_count += 1
         key = f"write-{partition}-{self._held_count}"
@@ -98,21 +100,21 @@ class AboveHighWatermark:
         return key
 
     def committed_keys(self) -> list[str]:
-        """Return the keys of the answers that need not wait any more."""
+        """Return the keys of the answers whose records are committed."""
         keys: list[str] = []
         if self.position is not None:
             for key, (end_offset, _) in self.held.items():
                 if end_offset > self.position.high_watermark:
-                    break
+                    break  # sorted: every later answer waits for an offset at least as high
                 keys.append(key)
         return keys
 
     def keep_late(self, commit: WrittenCommit) -> None:
-        """Remember a commit that was answered with an error, and may be committed yet."""
+        """Remember a late commit: it was answered with an error, and the log may yet commit it."""
         self._late.append(commit)
 
     def take_late(self, high_watermark: int) -> list[WrittenCommit]:
-        """Return the late commits below `high_watermark`, oldest first, and forget them."""
+        """Remove and return the late commits below `high_watermark`, oldest first."""
         if not self._late:
             return []
         passed = [c for c in self._late if c.base_offset + len(c.values) <= high_watermark]

@@ -1,4 +1,4 @@
-"""What a commit asks to store, inside of a transaction or not: values, and what is too large.
+"""Values to store for a commit request, in or outside a transaction, and the check of their size.
 
 Source: Kafka `GroupCoordinatorAdapter.createOffsetAndMetadata`,
 `GroupMetadataManager.validateOffsetMetadataLength`; BEHAVIOUR 2.6.
@@ -18,7 +18,7 @@ def values_to_store(
 ) -> tuple[dict[TopicPartition, OffsetCommitValue], dict[TopicPartition, bool]]:
     """Return the values to store, and for every partition whether its metadata is too large.
 
-    A partition that a request has twice is stored once, with its last offset.
+    Of a partition that the request names twice the last entry counts.
     """
     metadata_max = turn.config.offset_metadata_max_bytes
     values: dict[TopicPartition, OffsetCommitValue] = {}
@@ -43,7 +43,7 @@ def values_to_store(
 
 
 def partitions_of(topics: tuple[OffsetCommitRequestTopic, ...]) -> list[TopicPartition]:
-    """Return the partitions that a commit names, in its order."""
+    """Return the partitions that a commit request names, in the request's order."""
     return [
         TopicPartition(topic.name, entry.partition_index)
         for topic in topics
@@ -52,5 +52,5 @@ def partitions_of(topics: tuple[OffsetCommitRequestTopic, ...]) -> list[TopicPar
 
 
 def _java_length(text: str) -> int:
-    """Return the length that Java's String has: in UTF-16 units."""
+    """Return the length in UTF-16 units, as Java's String counts it and Kafka compares it."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2

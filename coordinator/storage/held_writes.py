@@ -1,10 +1,10 @@
-"""Answers that wait for the high watermark, as those of Kafka's Java coordinator do.
+"""Answers held until the high watermark passes, as in Kafka's Java coordinator.
 
-A request that may change something is a write there, also if it appends nothing. It is carried out
-when it comes, on the newest state; its answer waits until all is committed that the log had then,
-for offsets.commit.timeout.ms at most. An error that its handler finds is told at once.
-Source: Kafka [J] `CoordinatorRuntime.CoordinatorWriteEvent`, `CoordinatorContext.append`, `unload`;
-BEHAVIOUR 2.4, 2.7, 5.3, 6.4, RT-3.
+The Java coordinator treats a request that may change memory as a write, even if it appends nothing.
+It processes the request at once, on the newest state. The answer waits until every record that the
+log had then is committed, at most offsets.commit.timeout.ms. An answer with an error does not wait.
+Source: Kafka (Java) `CoordinatorRuntime.CoordinatorWriteEvent`, `CoordinatorContext.append`,
+`unload`; BEHAVIOUR 2.4, 2.7, 5.3, 6.4, RT-3.
 """
 
 from coordinator.shard import Shard
@@ -21,13 +21,13 @@ from protocol.messages.offset import OffsetFetchResponse, OffsetFetchResponseGro
 
 
 def hold(turn: Turn, shard: Shard, write: HeldWrite) -> None:
-    """Answer `write` when all that the shard's log has now is committed."""
+    """Hold the answer of `write` until every record now in the shard's log is committed."""
     key = shard.above_high_watermark.hold(shard.partition, write)
     turn.set_timer(key, HeldWriteTimer(shard), turn.config.offsets_commit_timeout_ms)
 
 
 def release_committed(turn: Turn, shard: Shard) -> None:
-    """Answer what waits for nothing any more, in the order in which it came."""
+    """Send the answers whose records are committed, in the order of their requests."""
     for key in shard.above_high_watermark.committed_keys():
         turn.cancel_timer(key)
         _, write = shard.above_high_watermark.held.pop(key)
@@ -40,7 +40,7 @@ def release_committed(turn: Turn, shard: Shard) -> None:
 
 
 def fail_held(turn: Turn, shard: Shard) -> None:
-    """Answer all that waits with NOT_COORDINATOR: nobody here will know what is committed."""
+    """Answer all held requests with NOT_COORDINATOR, after a loss of leadership."""
     held = shard.above_high_watermark.held
     for key, (_, write) in held.items():
         turn.cancel_timer(key)
@@ -49,13 +49,13 @@ def fail_held(turn: Turn, shard: Shard) -> None:
 
 
 def give_up(turn: Turn, shard: Shard, key: str) -> None:
-    """Answer what has waited for offsets.commit.timeout.ms: COORDINATOR_NOT_AVAILABLE."""
+    """Answer the request of a timer that fired with COORDINATOR_NOT_AVAILABLE."""
     _, write = shard.above_high_watermark.held.pop(key)
     _fail(turn, write, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
 def answer_if_complete(turn: Turn, fetch: ParkedFetch) -> None:
-    """Answer an OffsetFetch of which no group waits any more."""
+    """Answer an OffsetFetch if no group of its answer waits any more."""
     groups = tuple(group for group in fetch.groups if group is not None)
     if len(groups) == len(fetch.groups):
         turn.reply(fetch.request_id, OffsetFetchResponse(groups=groups))
@@ -66,7 +66,8 @@ def _fail(turn: Turn, write: HeldWrite, error: ErrorCode) -> None:
         case HeldHeartbeat():
             turn.reply(write.request_id, HeartbeatResponse(error_code=error))
         case HeldFetch():
-            # To a fetch Kafka tells a timeout like a lost leadership: look for another coordinator.
+            # Whatever the error, Kafka answers a fetch with NOT_COORDINATOR, so that its client
+            # looks for the coordinator again.
             failed = OffsetFetchResponseGroup(
                 group_id=write.group.group_id, error_code=ErrorCode.NOT_COORDINATOR
             )

@@ -1,9 +1,9 @@
-"""Loading: what one offsets partition's log holds becomes groups.
+"""Load: builds the groups of one offsets partition from its log.
 
-Resumable: the broker feeds the log in chunks of its own choosing, in offset order, up to the log
-end (also above the high watermark, as Kafka does), and finishes. The last write of a key wins, so
-a chunk only keeps the newest bytes of each key; they are decoded once, at the end. That is what
-makes a log of many commits cheap to read.
+The broker feeds the log in chunks of any size, in offset order, up to the log's end (also above the
+high watermark, as Kafka does), and then calls `finish`. The last write of a key wins. So reading a
+chunk only keeps the newest bytes of each key, and `finish` decodes each key's value once: a log
+with many commits of few partitions is cheap to load.
 
 Source: Kafka `GroupMetadataManager.doLoadGroupsAndOffsets`, `GroupMetadata.loadGroup`;
 BEHAVIOUR 5.4.
@@ -37,15 +37,15 @@ _OFFSET_KEY_PREFIX = OFFSET_COMMIT_KEY_VERSION.to_bytes(2, "big")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadReport:
-    """What became of a load."""
+    """Outcome of a load."""
 
-    error: str | None = None  # why it stopped early; None if it did not
+    error: str | None = None  # why the load stopped early; None if it read the whole log
     unknown_records: int = 0
-    """Records that a newer coordinator wrote, and that were ignored."""
+    """Number of records of kinds that only newer coordinators know; they were ignored."""
 
 
 class Load:
-    """A load of one partition under way."""
+    """An unfinished load of one partition."""
 
     def __init__(self, partition: int, leader_epoch: int, codecs: Codecs = NO_CODECS) -> None:
         self._codecs = codecs
@@ -53,17 +53,16 @@ class Load:
         self.leader_epoch = leader_epoch
         self.error: str | None = None  # why reading stopped early
         self.unknown_records = 0
-        # Key -> base offset of the newest batch that has it, and the value there.
+        # Key of an offset -> base offset of the newest batch with this key, and the value there.
         self._offsets: dict[bytes, tuple[int, bytes]] = {}
-        # By producer id: the same of its transaction that has no marker yet.
+        # Producer id -> the same map for its transaction whose marker was not read yet.
         self._transactional: dict[int, dict[bytes, tuple[int, bytes]]] = {}
         self._groups: dict[str, GroupMetadataValue] = {}
 
     def read(self, batches: tuple[RecordBatch, ...]) -> None:
-        """Read batches that follow those read before.
+        """Read the next batches. An unreadable record ends the load and is kept as `error`.
 
-        A record that cannot be read ends the load: the error is kept, and everything is lost that
-        was read so far, as in Kafka, where groups are cached at the end only.
+        What was read before the error is dropped, as in Kafka, which caches groups at the end only.
         """
         if self.error is not None:
             return
@@ -74,7 +73,7 @@ class Load:
             self._fail(str(error))
 
     def finish(self, now_us: int) -> tuple[Group, ...]:
-        """Return the groups: first those with a record, then those that only hold offsets."""
+        """Return the groups: first those with a group record, then those with offsets only."""
         groups: dict[str, Group] = {}
         try:
             for group_id, value in self._groups.items():
@@ -94,7 +93,7 @@ class Load:
     def _offset(
         self, groups: dict[str, Group], key_bytes: bytes, written: tuple[int, bytes], now_us: int
     ) -> tuple[Group, TopicPartition, CommittedOffset]:
-        """Return what a record says, and the group: a new one where only offsets tell of it."""
+        """Decode an offset record; return its group, created if only offsets name it."""
         key = decode_key(key_bytes)
         if not isinstance(key, OffsetCommitKey):
             raise CorruptRecord(f"{key} is no key of an offset")
@@ -126,10 +125,10 @@ class Load:
                 offsets[key] = (base_offset, value)
 
     def _read_transactional(self, batch: RecordBatch) -> None:
-        """Keep what a transaction writes until its marker comes, which says whether it counts.
+        """Keep the records of a transaction, or end the transaction if the batch is its marker.
 
-        A marker counts what stands in the log before it: an offset that was committed outside of
-        the transaction since then stays.
+        The order of the records decides, not that of the marker: an offset that was committed
+        outside the transaction after the transaction's record stays.
         """
         if not batch.is_control:
             pending = self._transactional.setdefault(batch.producer_id, {})
@@ -155,9 +154,9 @@ class Load:
     def _read_other(self, key_bytes: bytes, value: bytes | None) -> None:
         key = decode_key(key_bytes)
         if not isinstance(key, GroupMetadataKey):
-            self.unknown_records += 1  # a newer coordinator wrote it: ignored, as in Kafka
+            self.unknown_records += 1  # written by a newer coordinator; ignored, as in Kafka
             return
-        # A group that is written again takes a new place in the order.
+        # Removed first, so that the rewritten group moves to the end of the dict's order.
         self._groups.pop(key.group, None)
         if value is not None:
             self._groups[key.group] = decode_group_metadata_value(value)
@@ -170,7 +169,9 @@ class Load:
 
 
 def _offset_key(key: bytes | None, base_offset: int) -> bytes | None:
-    """Return the key of an offset in the version that is written, None for another record's."""
+    """Return an offset's key in the newest version, None if the key is not that of an offset."""
+    # The first two bytes are the version. Old and new versions of a key have the same fields, so
+    # rewriting the version makes the keys equal without decoding them.
     if key is None or len(key) < 2:
         raise CorruptRecord(f"record without key in batch {base_offset}")
     if key[0] or key[1] > OFFSET_COMMIT_KEY_VERSION:
@@ -181,10 +182,10 @@ def _offset_key(key: bytes | None, base_offset: int) -> bytes | None:
 def group_from_record(
     group_id: str, partition: int, value: GroupMetadataValue, now_us: int
 ) -> Group:
-    """Return the group that a record describes: Stable with members, Empty without.
+    """Return the group of a stored record: Stable with members, Empty without.
 
-    Raises: CorruptRecord if it has members and no protocol, or a leader that is none of
-        them; UnknownServerError if a member's subscription cannot be parsed.
+    Raises: CorruptRecord if the record has members but no protocol, or a leader that is no member;
+        UnknownServerError if a member's subscription cannot be parsed.
     """
     state = GroupState.STABLE if value.members else GroupState.EMPTY
     group = Group(group_id, partition, state, now_us)

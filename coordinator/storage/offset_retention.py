@@ -1,7 +1,6 @@
-"""Which committed offsets have been kept for long enough.
+"""Selection of expired offsets. Changes nothing.
 
-An offset is kept while somebody may still want it: as long as its group consumes its topic, and
-`offsets.retention.minutes` after that ended. Changes nothing.
+An offset is kept as long as its group consumes its topic, and `offsets.retention.minutes` longer.
 Source: Kafka `GroupMetadata.removeExpiredOffsets`; KIP-211; BEHAVIOUR 4.11.
 """
 
@@ -15,16 +14,16 @@ MS_PER_MINUTE = 60_000
 
 
 def expired_offsets(group: Group, *, now_ms: int, retention_ms: int) -> tuple[TopicPartition, ...]:
-    """Return the partitions whose committed offset is to go, in the order of first commits.
+    """Return the partitions whose committed offset has expired, in the order of first commits.
 
-    Nothing of a group goes while it rebalances, or while nobody can say what it subscribes to. One
-    that has a commit in flight stays.
+    None expires while the group rebalances, or while its subscriptions are unknown. An offset with
+    a commit in flight does not expire.
     """
-    spared: frozenset[str] = frozenset()
+    spared: frozenset[str] = frozenset()  # topics that members consume now
     empty_since_ms: int | None = None
     if group.protocol_type is not None:
         if group.state is GroupState.EMPTY:
-            # None where an old record does not say: then each commit counts for itself.
+            # None if an old record lacks the timestamp: each offset then ages from its own commit.
             empty_since_ms = group.current_state_timestamp_ms
         elif (
             group.state is GroupState.STABLE

@@ -1,9 +1,13 @@
-"""The offsets that a group has committed, and those that wait: for the log, or for a marker.
+"""GroupOffsets: the committed offsets of a group, and the unfinished commits.
 
-All of it is hard state: it changes when an append is acknowledged or a load replays the log; only
-what waits for the log is soft. What a transaction committed waits until its marker says whether it
-counts. With the switch `commits_apply_on_append` a commit is not prepared but written: seen from
-there by whoever reads what was written last, and committed when the high watermark passes it.
+An offset of a partition is in one of four places:
+- committed: the log has acknowledged it; a fetch returns it.
+- pending ([S]): its append is in flight.
+- written ([J], switch `commits_apply_on_append`): the log has it above the high watermark. Stable
+  fetches read it, and wait for the high watermark before they answer.
+- transactional: part of an open transaction. It counts once a marker commits the transaction.
+
+Committed and transactional offsets are hard state: a load rebuilds them from the log.
 Must not know groups, members or requests.
 Source: Kafka `GroupMetadata` (scala), offsets part; BEHAVIOUR 4.10, 2.8.
 """
@@ -18,44 +22,44 @@ from protocol.records.offsets import OffsetCommitValue
 
 
 class CommittedOffset(msgspec.Struct, frozen=True, gc=False):
-    """A stored offset and where the log has it.
+    """A committed offset and its place in the log.
 
-    `appended_batch_offset` is the base offset of the batch that carried it: the order in the log
-    decides which of two commits is newer.
+    `appended_batch_offset` is the base offset of the batch with the commit. Of two commits the one
+    later in the log is newer, whichever completed first.
     """
 
     appended_batch_offset: int
     value: OffsetCommitValue
 
     def is_older_than(self, other: "CommittedOffset") -> bool:
-        """Return whether the log has this one before `other`."""
+        """Return whether this commit comes before `other` in the log."""
         return self.appended_batch_offset < other.appended_batch_offset
 
 
 class _TransactionalOffset(NamedTuple):
-    """An offset that a transaction committed. The offset is None until the log has its batch."""
+    """An offset of an open transaction; `appended_batch_offset` is None while being appended."""
 
     appended_batch_offset: int | None
     value: OffsetCommitValue
 
 
 class _Written(NamedTuple):
-    """An offset that is above the high watermark, and the append that wrote it."""
+    """An offset in the log above the high watermark, and the append that wrote it."""
 
     append_id: AppendId
     value: OffsetCommitValue
 
 
 class GroupOffsets:
-    """Committed and pending offsets of one group, by partition."""
+    """Committed offsets and unfinished commits of one group, by partition."""
 
     def __init__(self) -> None:
         self._committed: dict[TopicPartition, CommittedOffset] = {}
-        # One slot a partition: a second commit in flight overwrites the first, as in Kafka.
+        # One value per partition: a second commit in flight overwrites the first, as in Kafka.
         self._pending: dict[TopicPartition, OffsetCommitValue] = {}
-        # [J]: what is above the high watermark, oldest first; nothing pending then.
+        # [J] only: oldest first. `_pending` stays empty with [J].
         self._written: dict[TopicPartition, list[_Written]] = {}
-        # By producer id: what its open transaction committed, one slot a partition again.
+        # By producer id; also one value per partition.
         self._transactional: dict[int, dict[TopicPartition, _TransactionalOffset]] = {}
 
     def __len__(self) -> int:
@@ -64,13 +68,13 @@ class GroupOffsets:
 
     @property
     def has_offsets(self) -> bool:
-        """Whether anything is committed or pending: such a group is not reaped."""
+        """Whether the group has any offset, finished or not. An Empty group without is deleted."""
         if self._written:
             return True
         return bool(self._committed) or bool(self._pending) or bool(self._transactional)
 
     def committed(self) -> dict[TopicPartition, CommittedOffset]:
-        """Return a copy of everything committed, in the order of first commits."""
+        """Return a copy of the committed offsets, in the order of first commits."""
         return dict(self._committed)
 
     def get(self, partition: TopicPartition) -> OffsetCommitValue | None:
@@ -92,21 +96,21 @@ class GroupOffsets:
         return tuple(dict.fromkeys((*self._committed, *self._written)))
 
     def is_pending(self, partition: TopicPartition) -> bool:
-        """Return whether a commit of `partition` outside of transactions waits for the log."""
+        """Return whether a commit of `partition`, not of a transaction, is pending or written."""
         return partition in self._pending or partition in self._written
 
     def is_unstable(self, partition: TopicPartition) -> bool:
-        """Return whether a commit of `partition` waits, for the log or for a marker."""
+        """Return whether a commit of `partition` is pending, or in an open transaction."""
         if partition in self._pending:
             return True
         return any(partition in pending for pending in self._transactional.values())
 
     def being_appended(self) -> tuple[TopicPartition, ...]:
-        """Return the partitions of which a commit outside of transactions was prepared."""
+        """Return the partitions with a pending commit."""
         return tuple(self._pending)
 
     def being_appended_in_transactions(self) -> tuple[tuple[int, TopicPartition], ...]:
-        """Return (producer id, partition) of commits that the log does not have yet."""
+        """Return (producer id, partition) of transactional offsets whose append is in flight."""
         return tuple(
             (producer_id, partition)
             for producer_id, pending in self._transactional.items()
@@ -115,29 +119,26 @@ class GroupOffsets:
         )
 
     def prepare(self, partition: TopicPartition, value: OffsetCommitValue) -> None:
-        """Remember that `value` is being appended."""
+        """Make `value` the pending commit of the partition: its append begins."""
         self._pending[partition] = value
 
     def append_succeeded(self, partition: TopicPartition, stored: CommittedOffset) -> bool:
-        """Store what the log acknowledged and return whether it is now the committed offset.
-
-        Nothing happens if no commit of the partition is pending (it was deleted meanwhile). Of two
-        commits in flight the first leaves the second one's slot alone, and completions out of
-        order cannot bring back the older value.
-        """
+        """Commit an acknowledged offset; return whether it is now the committed offset."""
         pending = self._pending.get(partition)
         if pending is None:
-            return False
+            return False  # the offset was deleted while its append was in flight
         current = self._committed.get(partition)
+        # Appends may complete out of order: the older value must not replace the newer one.
         newer = current is None or current.is_older_than(stored)
         if newer:
             self._committed[partition] = stored
+        # A second commit may have replaced the pending value; that commit is still in flight.
         if pending == stored.value:
             del self._pending[partition]
         return newer
 
     def append_failed(self, partition: TopicPartition, value: OffsetCommitValue) -> None:
-        """Forget the pending commit of `value`, unless a later one took its slot."""
+        """Forget the pending commit of `value`, unless a later commit has replaced it."""
         if self._pending.get(partition) == value:
             del self._pending[partition]
 
@@ -167,7 +168,7 @@ class GroupOffsets:
     def write_failed(
         self, partition: TopicPartition, append_id: AppendId
     ) -> OffsetCommitValue | None:
-        """Forget what an append was to write; return it, None if it is not there."""
+        """Remove and return the offset that a failed append had written, None if it is gone."""
         written = self._written.get(partition, [])
         for index, each in enumerate(written):
             if each.append_id == append_id:
@@ -177,21 +178,21 @@ class GroupOffsets:
                 return each.value
         return None
 
-    # -- of transactions --
+    # -- transactions --
 
     def prepare_transactional(
         self, producer_id: int, partition: TopicPartition, value: OffsetCommitValue
     ) -> None:
-        """Remember that `value` is being appended for the open transaction of a producer."""
+        """Add `value` to a producer's open transaction: its append begins."""
         pending = self._transactional.setdefault(producer_id, {})
         pending[partition] = _TransactionalOffset(None, value)
 
     def transactional_append_succeeded(
         self, producer_id: int, partition: TopicPartition, stored: CommittedOffset
     ) -> None:
-        """Remember where the log has what a transaction committed; from here it may be completed.
+        """Remember where the log has a transactional offset, so that a marker can complete it.
 
-        Nothing happens if it is not pending any more, or another value took its slot.
+        Does nothing if the offset was removed, or replaced by a later commit of the transaction.
         """
         pending = self._transactional.get(producer_id, {})
         waiting = pending.get(partition)
@@ -199,7 +200,7 @@ class GroupOffsets:
             pending[partition] = _TransactionalOffset(stored.appended_batch_offset, stored.value)
 
     def transactional_append_failed(self, producer_id: int, partition: TopicPartition) -> None:
-        """Forget what a transaction was to commit for a partition, whatever is in its slot."""
+        """Remove a partition's offset from an open transaction, also a later commit's, as Kafka."""
         pending = self._transactional.get(producer_id)
         if pending is not None:
             pending.pop(partition, None)
@@ -207,22 +208,19 @@ class GroupOffsets:
                 del self._transactional[producer_id]
 
     def has_transaction_of(self, producer_id: int) -> bool:
-        """Return whether an open transaction of this producer committed anything here."""
+        """Return whether an open transaction of this producer has offsets of the group."""
         return producer_id in self._transactional
 
     def producers(self) -> tuple[int, ...]:
-        """Return the producers whose open transactions committed anything here."""
+        """Return the producers whose open transactions have offsets of the group."""
         return tuple(self._transactional)
 
     def complete(
         self, producer_id: int, *, is_commit: bool
     ) -> dict[TopicPartition, OffsetCommitValue]:
-        """End a producer's transaction as its marker says; return the offsets that count from here.
+        """End a producer's transaction by its marker; return the offsets that are now committed.
 
-        The order in the log of what was committed decides, not that of the marker: a later commit
-        outside of the transaction stays. A marker of a producer without a transaction here does
-        nothing. Kafka fails where the log does not have a commit yet, and forgets it and those
-        behind it: so do we.
+        Does nothing for a producer without an open transaction.
         Source: Kafka GroupMetadata.completePendingTxnOffsetCommit.
         """
         pending = self._transactional.pop(producer_id, {})
@@ -231,9 +229,12 @@ class GroupOffsets:
             return counted
         for partition, waiting in pending.items():
             if waiting.appended_batch_offset is None:
+                # The append is still in flight. Kafka throws here, and so drops this offset and
+                # all that follow it.
                 break
             stored = CommittedOffset(waiting.appended_batch_offset, waiting.value)
             current = self._committed.get(partition)
+            # A commit outside the transaction, later in the log than this one, stays.
             if current is None or current.is_older_than(stored):
                 self._committed[partition] = stored
                 counted[partition] = waiting.value
@@ -242,20 +243,22 @@ class GroupOffsets:
     # -- removal and loading --
 
     def all_partitions(self) -> tuple[TopicPartition, ...]:
-        """Return the partitions with an offset that is committed, written or pending."""
+        """Return the partitions with an offset in any of the four places."""
         pending = (name for each in self._transactional.values() for name in each)
         names = (*self._committed, *self._pending, *self._written, *pending)
         return tuple(dict.fromkeys(names))
 
     def expire(self, partitions: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]:
-        """Forget what is committed of `partitions`, and nothing that is pending; return which."""
+        """Remove the committed offsets of `partitions`; return the partitions that had one.
+
+        Unfinished commits stay.
+        """
         return tuple(name for name in partitions if self._committed.pop(name, None) is not None)
 
     def remove(self, partitions: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]:
-        """Forget what is committed and pending of `partitions`; return which had been committed.
+        """Remove all offsets of `partitions`, unfinished ones too; return the committed ones.
 
-        What is written counts as committed: a deletion stands behind it in the log.
-        A transaction of which nothing is left stays open until its marker, as in Kafka.
+        A transaction without offsets left stays open until its marker, as in Kafka.
         """
         removed = []
         for partition in partitions:
@@ -263,17 +266,18 @@ class GroupOffsets:
             was_written = self._written.pop(partition, None) is not None
             for pending in self._transactional.values():
                 pending.pop(partition, None)
+            # A written offset needs a tombstone like a committed one: the log has its record.
             if self._committed.pop(partition, None) is not None or was_written:
                 removed.append(partition)
         return tuple(removed)
 
     def load(self, partition: TopicPartition, stored: CommittedOffset) -> None:
-        """Take what a load read: the last write of the partition."""
+        """Commit an offset that a load has read."""
         self._committed[partition] = stored
 
     def load_transactional(
         self, producer_id: int, partition: TopicPartition, stored: CommittedOffset
     ) -> None:
-        """Take what a load read of a transaction that has no marker yet."""
+        """Add an offset that a load has read to a transaction without a marker."""
         pending = self._transactional.setdefault(producer_id, {})
         pending[partition] = _TransactionalOffset(stored.appended_batch_offset, stored.value)

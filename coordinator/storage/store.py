@@ -1,4 +1,4 @@
-"""What a group writes to `__consumer_offsets`.
+"""Records of groups and offsets in `__consumer_offsets`.
 
 Source: Kafka `GroupMetadataManager.storeGroup`, `storeOffsets`; BEHAVIOUR 5.1, 5.2.
 """
@@ -22,7 +22,7 @@ from protocol.records.offsets import (
 def group_record(
     group: Group, assignments: dict[str, bytes], now_ms: int, versions: ValueVersions
 ) -> Record:
-    """Return the record of `group` with these assignments, one for every member.
+    """Return the record of `group` with `assignments` (by member id), one for every member.
 
     Of a member's protocols only the selected one is stored.
 

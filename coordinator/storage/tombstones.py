@@ -1,8 +1,8 @@
-"""How offsets and groups go: tombstones in the log, and a group that holds nothing more.
+"""Deletion of offsets and groups: from memory first, then by tombstones in the log.
 
-Memory changes first, and the append is not waited for: it may fail, and a load then brings back
-what was deleted, as in Kafka. Source: Kafka `GroupMetadataManager.cleanupGroupMetadata`;
-BEHAVIOUR 5.6.
+The append of the tombstones has no outcome (acks=0), as in Kafka: if it fails, the next load brings
+back what was deleted.
+Source: Kafka `GroupMetadataManager.cleanupGroupMetadata`; BEHAVIOUR 5.6.
 """
 
 from collections.abc import Iterable
@@ -26,13 +26,13 @@ def clean_up(
     *,
     cause: DeletionCause,
 ) -> None:
-    """Delete the committed and pending offsets of `partitions`, and the group if it is empty then.
+    """Delete the offsets of `partitions`; delete the group if it is Empty and has no offset left.
 
-    A group that is Empty without an offset becomes Dead and is forgotten, with the ids that were
-    given out and not used yet; a tombstone of it is written if it ever had a generation.
+    Deleting the group also forgets its pending member ids.
     """
     offsets = group.offsets
-    # What a transaction committed does not expire with what was there before (BEHAVIOUR 4.11).
+    # An expiry leaves unfinished commits alone, such as those of open transactions (BEHAVIOUR
+    # 4.11). A deletion removes them too.
     is_expiry = cause is DeletionCause.EXPIRED
     removed = offsets.expire(partitions) if is_expiry else offsets.remove(partitions)
     for partition in removed:
@@ -46,6 +46,7 @@ def clean_up(
         )
     if group.state is GroupState.EMPTY and not group.offsets.has_offsets:
         kill_group(turn, group, cause=cause)
+    # A group that never had a generation has no record in the log, so it needs no tombstone.
     records = [offset_tombstone(group.group_id, partition, turn.now_ms) for partition in removed]
     if group.state is GroupState.DEAD and shard.remove(group) and group.generation_id > 0:
         records.append(group_tombstone(group.group_id, turn.now_ms))
@@ -54,6 +55,6 @@ def clean_up(
 
 
 def kill_group(turn: Turn, group: Group, *, cause: DeletionCause) -> None:
-    """Let a group become Dead, and stop its timers. Its shard still has it."""
+    """Make a group Dead and stop its timers. The caller removes it from its shard."""
     group.transition_to(GroupState.DEAD, now_us=turn.now_us, cause=cause, trace=turn.result.trace)
     cancel_all(turn, group)

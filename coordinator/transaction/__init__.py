@@ -1,7 +1,7 @@
 """The transaction coordinator: ids and epochs of producers, and how their transactions end.
 
-Reading order: `states`, `metadata` (one transactional id), `effects`, `transaction_turn` (one input
-being handled), `versions` (errors by version), `producer_ids`, `init_producer_id`,
+Reading order: `states`, `metadata` (one transactional id), `effects`, `transaction_turn` (handling
+of one input), `versions` (errors by version), `producer_ids`, `init_producer_id`,
 `add_partitions`, `end_transaction`, `markers`, `load`, `expiration` (unused transactional ids),
-`invariants`, `transaction_coordinator` (the way in).
+`invariants`, `transaction_coordinator` (the facade).
 """

@@ -1,7 +1,9 @@
-"""AddPartitionsToTxn (24) and AddOffsetsToTxn (25): what a transaction writes to is remembered.
+"""AddPartitionsToTxn (24) and AddOffsetsToTxn (25): add partitions to a producer's transaction.
 
-A transaction begins with its first partition. Brokers ask with the same request whether a partition
-is part of a transaction, before they let it begin in a log (KIP-890).
+A transaction begins with its first partition. AddOffsetsToTxn names a group and stands for the
+partition of `__consumer_offsets` of that group. With `verify_only` the request adds nothing: a
+broker asks whether a partition is part of a transaction, before it accepts the first batch
+(KIP-890).
 Source: Kafka `TransactionCoordinator.handleAddPartitionsToTransaction`,
 `handleVerifyPartitionsInTransaction`, `KafkaApis.handleAddOffsetsToTxnRequest`.
 """
@@ -16,7 +18,7 @@ from coordinator.transaction.transaction_turn import (
     PartitionsAdded,
     TransactionTurn,
 )
-from coordinator.transaction.versions import add_offsets_answer, told
+from coordinator.transaction.versions import add_offsets_answer, error_for_version
 from protocol.errors import ErrorCode
 from protocol.ids import RequestId, TopicPartition, offsets_partition
 from protocol.messages.transaction import (
@@ -37,7 +39,7 @@ def handle_add_partitions(
     request: AddPartitionsToTxnRequest,
     api_version: int,
 ) -> None:
-    """Add or verify, transaction by transaction; answered once all are done."""
+    """Add or verify the partitions of each transaction; answer once all of them are done."""
     answer = CollectedAnswer(
         request_id,
         is_add_offsets=False,
@@ -92,7 +94,7 @@ def partitions_added(
     transactional_id: str,
     error: ErrorCode,
 ) -> None:
-    """Take that what was to be added is in the log, or is not."""
+    """Continue after the append of added partitions, which ended with `error`."""
     errors = dict.fromkeys(purpose.partitions, error)
     _collect(turn, purpose.answer, transactional_id, errors)
 
@@ -125,7 +127,7 @@ def _check(
     producer_epoch: int,
     partitions: Iterable[TopicPartition],
 ) -> ErrorCode | None:
-    """Return the answer that needs no write; None where the partitions are to be added."""
+    """Return the error of an answer without an append; None if the partitions must be appended."""
     if metadata.producer_id != producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     if metadata.producer_epoch != producer_epoch:
@@ -133,6 +135,7 @@ def _check(
     if metadata.is_pending or metadata.state in PREPARED:
         return ErrorCode.CONCURRENT_TRANSACTIONS
     is_ongoing = metadata.state is TransactionState.ONGOING
+    # A producer that retries adds the same partitions again: answered without another append.
     if is_ongoing and all(each in metadata.topic_partitions for each in partitions):
         return ErrorCode.NONE
     return None
@@ -143,10 +146,9 @@ def _verify(
     asked: AddPartitionsToTxnTransaction,
     partitions: tuple[TopicPartition, ...],
 ) -> dict[TopicPartition, ErrorCode]:
-    """Return for each partition whether it is part of the transaction.
-
-    A step that is being written is not looked at: an append has a last check of its own.
-    """
+    """Return an error for each partition, NONE if it is part of the transaction."""
+    # A step whose append is in flight is ignored here. The log checks a transactional batch once
+    # more when it is appended.
     found = _find(turn, asked.transactional_id)
     if isinstance(found, ErrorCode):
         return dict.fromkeys(partitions, found)
@@ -185,9 +187,10 @@ def _collect(
     transactional_id: str,
     errors: dict[TopicPartition, ErrorCode],
 ) -> None:
-    """Take in the outcome of one transaction, and answer if it was the last."""
+    """Add the errors of one transaction to the answer; send it if no transaction is missing."""
     answer.errors[transactional_id] = {
-        partition: told(error, answer.api_version) for partition, error in errors.items()
+        partition: error_for_version(error, answer.api_version)
+        for partition, error in errors.items()
     }
     answer.missing -= 1
     if answer.missing:

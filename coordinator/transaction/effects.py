@@ -1,7 +1,7 @@
-"""What the transaction coordinator returns beside what every core does: markers to be sent.
+"""Effects that only the transaction coordinator requests: markers, and blocks of producer ids.
 
-Whoever hosts it sends each to the leaders of its partitions and feeds the outcome of each partition
-back, exactly once.
+The broker sends each marker to the leaders of its partitions, and reports the outcome of every
+partition back exactly once.
 """
 
 from dataclasses import dataclass, field
@@ -12,10 +12,10 @@ from protocol.ids import TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendMarkers:
-    """Asks for a marker in each of `partitions`, which are at least one.
+    """Request for a marker in each of `partitions`, of which there is at least one.
 
-    `coordinator_epoch` is the leader epoch in which the end was decided. What is asked for again
-    after a failure `is_retry`: it is worth waiting a little.
+    coordinator_epoch: the leader epoch of this coordinator; partitions refuse an older one.
+    is_retry: an earlier attempt failed, so the broker waits a little before it sends.
     """
 
     transactional_id: str
@@ -31,8 +31,8 @@ class SendMarkers:
 class TransactionResult(Result):
     """A Result of the transaction coordinator.
 
-    `wants_producer_ids` asks for a block of producer ids from the controller; one
-    `producer_ids_allocated` or `producer_ids_refused` follows.
+    wants_producer_ids: the broker must get a block of producer ids from the controller, and then
+    call `producer_ids_allocated` or `producer_ids_refused` once.
     """
 
     markers: list[SendMarkers] = field(default_factory=list)

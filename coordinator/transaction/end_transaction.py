@@ -1,8 +1,14 @@
-"""EndTxn (26), and the end of transactions that nobody ends: decided in the log, then told.
+"""EndTxn (26) and the abort of abandoned transactions.
 
-The client is answered once the decision is in the log; the markers follow. A transaction that has
-taken longer than its producer's transaction.timeout.ms, or is in the way of a new producer, is
-aborted in an epoch above the producer's, which fences it.
+The end of a transaction takes three steps:
+1. The decision, PrepareCommit or PrepareAbort, is appended to the log. From here it is final, also
+   if this broker fails.
+2. The client is answered.
+3. Markers are written to all partitions of the transaction (`markers`).
+
+The coordinator itself aborts a transaction that has run longer than the producer's
+transaction.timeout.ms, or that is open when a new producer begins with the same transactional id.
+It does so with an epoch above the old producer's, which fences the old producer.
 Source: Kafka `TransactionCoordinator.endTransaction`, `abortTimedOutTransactions`.
 """
 
@@ -50,7 +56,12 @@ def end_transaction(
     api_version: int,
     is_from_client: bool = False,
 ) -> ErrorCode | None:
-    """Begin to write the decision. None: the answer comes when it is in the log."""
+    """Append the decision, or return the error to answer at once.
+
+    `request_id` is answered after the append; None if no client waits. A request that is not from
+    a client's EndTxn (`is_from_client` False) is the abort of an abandoned transaction: its
+    `producer_epoch` is the fencing one.
+    """
     if not transactional_id:
         return ErrorCode.INVALID_REQUEST
     owned = turn.owned(transactional_id)
@@ -59,6 +70,8 @@ def end_transaction(
     metadata = owned.transactions.get(transactional_id)
     if metadata is None:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    # The caller of an abort has prepared PrepareEpochFence, which is pending until here and is
+    # never written: `abort_fenced` replaces it by PrepareAbort.
     is_fence = metadata.pending_state is TransactionState.PREPARE_EPOCH_FENCE
     is_other = producer_epoch < metadata.producer_epoch or (
         is_from_client and producer_epoch != metadata.producer_epoch
@@ -94,18 +107,21 @@ def end_transaction(
 def end_decided(
     turn: TransactionTurn, purpose: EndDecided, pending: PendingStep, error: ErrorCode
 ) -> None:
-    """Answer whoever ended the transaction, and have the markers written if it is decided."""
+    """Continue after the append of a decision: answer the client, then begin with the markers."""
     owned = turn.owned_partition(pending.partition)
     found = None
     if isinstance(owned, OwnedPartition) and owned.coordinator_epoch == pending.coordinator_epoch:
         found = owned.transactions.get(pending.transactional_id)
     if error is not ErrorCode.NONE and found is not None and purpose.is_epoch_fence:
+        # The next attempt must use the same epoch. Otherwise a log that fails for long would use
+        # up the epochs of the producer id.
         found.has_failed_epoch_fence = True
     if purpose.request_id is not None:
         if purpose.is_init:
-            # The transaction was in its way, and is on its way out: ask again.
-            told = ErrorCode.CONCURRENT_TRANSACTIONS if error is ErrorCode.NONE else error
-            turn.reply(purpose.request_id, init_producer_id_error(told, purpose.api_version))
+            # The old transaction is being aborted. On this error the new producer asks again,
+            # until the abort is complete.
+            retry = ErrorCode.CONCURRENT_TRANSACTIONS if error is ErrorCode.NONE else error
+            turn.reply(purpose.request_id, init_producer_id_error(retry, purpose.api_version))
         else:
             turn.reply(purpose.request_id, end_txn_answer(error, purpose.api_version))
     if error is ErrorCode.NONE and isinstance(owned, OwnedPartition) and found is not None:
@@ -113,7 +129,7 @@ def end_decided(
 
 
 def abort_timed_out(turn: TransactionTurn) -> None:
-    """Abort every transaction that has taken longer than its producer said it would."""
+    """Abort every transaction that has run longer than its producer's transaction.timeout.ms."""
     for owned in turn.shared.owned.values():
         for metadata in list(owned.transactions.values()):
             if _is_timed_out(metadata, turn.now_ms):
@@ -138,7 +154,10 @@ def _is_timed_out(metadata: TransactionMetadata, now_ms: int) -> bool:
 
 
 def _answer_by_state(metadata: TransactionMetadata, *, is_commit: bool) -> ErrorCode | None:
-    """Return the answer in a state that has nothing to decide; None in Ongoing."""
+    """Return the answer in a state without an open transaction to end; None in Ongoing.
+
+    Asking again for the decision that was made is no error: the first answer may have got lost.
+    """
     match metadata.state:
         case TransactionState.ONGOING:
             return None

@@ -1,4 +1,4 @@
-"""Transactional ids that nobody has used for long are forgotten.
+"""Expiration of transactional ids that no producer has used for transactional.id.expiration.ms.
 
 Source: Kafka `TransactionStateManager.removeExpiredTransactionalIds`.
 """
@@ -8,7 +8,7 @@ from coordinator.transaction.transaction_turn import Expired, TransactionTurn
 
 
 def expire_transactional_ids(turn: TransactionTurn) -> None:
-    """Write a tombstone for every id without a transaction for transactional.id.expiration.ms."""
+    """Append a tombstone for every expired transactional id."""
     oldest_ms = turn.now_ms - turn.config.transactional_id_expiration_ms
     for owned in turn.shared.owned.values():
         for metadata in owned.transactions.values():

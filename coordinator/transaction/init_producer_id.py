@@ -1,6 +1,8 @@
-"""InitProducerId (22), v0 to v5: a producer begins, and whoever had its transactional id is fenced.
+"""InitProducerId (22), v0 to v5: gives a producer its id and epoch, and fences its predecessor.
 
-A transaction that is open under the id is aborted first; the producer asks again until it is.
+Two producers must not use one transactional id at a time. Each InitProducerId raises the epoch, and
+requests with an older epoch are refused from then on. If a transaction of the predecessor is open,
+it is aborted first; until it is, the new producer gets CONCURRENT_TRANSACTIONS and asks again.
 Source: Kafka `TransactionCoordinator.handleInitProducerId`, `prepareInitProducerIdTransit`;
 KIP-98, KIP-360.
 """
@@ -23,7 +25,7 @@ from protocol.messages.transaction import InitProducerIdRequest, InitProducerIdR
 def handle_init_producer_id(
     turn: TransactionTurn, request_id: RequestId, request: InitProducerIdRequest, api_version: int
 ) -> None:
-    """Give out an id and an epoch, at once for a producer without transactions."""
+    """Answer an InitProducerId; at once for a producer without a transactional id."""
     ids = turn.shared.producer_ids
     if request.transactional_id is None:
         producer_id = ids.take()
@@ -43,7 +45,7 @@ def handle_init_producer_id(
 def new_epoch_written(
     turn: TransactionTurn, purpose: NewProducerEpoch, pending: PendingStep, error: ErrorCode
 ) -> None:
-    """Answer an InitProducerId whose id and epoch are in the log, or are not."""
+    """Continue after the append of a new epoch, which ended with `error`: answer the producer."""
     if error is ErrorCode.NONE:
         response = InitProducerIdResponse(
             producer_id=pending.step.producer_id, producer_epoch=pending.step.producer_epoch
@@ -60,7 +62,7 @@ def _begin(
     transactional_id: str,
     api_version: int,
 ) -> ErrorCode | None:
-    """Begin to write a new epoch, or to abort what is in the way; None: an answer will come."""
+    """Append a new epoch, or the abort of an open transaction; or return an error to answer now."""
     names_id = request.producer_id != NO_PRODUCER_ID
     if not transactional_id or names_id != (request.producer_epoch != NO_PRODUCER_EPOCH):
         return ErrorCode.INVALID_REQUEST
@@ -93,7 +95,10 @@ def _begin(
 def _get_or_create(
     turn: TransactionTurn, owned: OwnedPartition, transactional_id: str, timeout_ms: int
 ) -> TransactionMetadata | None:
-    """Return what is known of an id; a new one takes a producer id, None while there is none."""
+    """Return the metadata of a transactional id, created if needed.
+
+    None if the id is new and no producer id is available yet.
+    """
     metadata = owned.transactions.get(transactional_id)
     if metadata is None:
         producer_id = turn.shared.producer_ids.take()
@@ -140,9 +145,13 @@ def _prepare(
 
 
 def _is_valid(metadata: TransactionMetadata, producer_id: int, producer_epoch: int) -> bool:
-    """Return whether a producer that names its id may go on; its epoch is looked at later."""
+    """Return whether a producer may keep the producer id that its request names (KIP-360).
+
+    The epoch is checked later, in `prepare_new_epoch`.
+    """
     return (
         metadata.producer_epoch == NO_PRODUCER_EPOCH
         or producer_id == metadata.producer_id
+        # The producer's epochs were used up and it got a new id, but that answer was lost.
         or (producer_id == metadata.last_producer_id and producer_epoch >= EPOCH_MAX)
     )

@@ -1,6 +1,7 @@
-"""What always holds of the transactional ids of a broker, between two inputs.
+"""Invariants of the transaction coordinator, which hold between any two inputs.
 
-Raises InvariantViolation with what was found.
+The docstring of a check states what holds; the check raises InvariantViolation with the evidence
+where it does not.
 """
 
 from coordinator.transaction.metadata import NO_TIMESTAMP
@@ -20,9 +21,9 @@ _COMPLETE = frozenset({TransactionState.COMPLETE_COMMIT, TransactionState.COMPLE
 
 
 def check_transactions(shared: TransactionShared) -> None:
-    """A partition is owned or loading, its ids are its own, and what is pending is under way.
+    """No partition is owned and loading; its ids hash to it; each pending step is being written.
 
-    Who waits for an answer about several transactions waits for one that is being written.
+    An AddPartitionsToTxn that is not answered yet waits for at least one append in flight.
     """
     for partition, owned in shared.owned.items():
         _require(
@@ -60,7 +61,8 @@ def _check_ids(owned: OwnedPartition, shared: TransactionShared) -> None:
         is_completing = (
             completion is not None and completion.coordinator_epoch == owned.coordinator_epoch
         )
-        # Where another coordinator's marker was met, nobody here goes on with the completion.
+        # A pending Complete... step may have no completion: it was given up because a partition
+        # had a marker of a later coordinator, which completes the transaction.
         _require(
             metadata.pending_state is None
             or metadata.pending_state in _COMPLETE

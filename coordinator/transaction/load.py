@@ -1,7 +1,7 @@
-"""Loading: what one partition of `__transaction_state` holds becomes transactional ids.
+"""TransactionLoad: rebuilds transactional ids from the log of one `__transaction_state` partition.
 
-Resumable, as the group coordinator's: the broker feeds the log in chunks, and finishes. The last
-write of an id wins.
+The broker feeds the log in chunks, then calls `finish`. The last record of each transactional id
+wins.
 Source: Kafka `TransactionStateManager.loadTransactionMetadata`.
 """
 
@@ -18,16 +18,17 @@ from protocol.records.versioned import CorruptRecord
 
 
 class TransactionLoad:
-    """A load of one partition under way, in one leader epoch."""
+    """An unfinished load of one partition in one leader epoch."""
 
     def __init__(self, partition: int, coordinator_epoch: int) -> None:
         self.partition = partition
         self.coordinator_epoch = coordinator_epoch
-        self.error: str | None = None  # why reading stopped early: what was read until then counts
+        # Why reading stopped early. Ids read before that are served, as in Kafka.
+        self.error: str | None = None
         self._values: dict[str, TransactionLogValue] = {}
 
     def read(self, batches: tuple[RecordBatch, ...]) -> None:
-        """Read batches that follow those read before; one that cannot be read ends the load."""
+        """Read the next batches. An unreadable record ends the load and is kept as `error`."""
         if self.error is not None:
             return
         try:
@@ -46,7 +47,8 @@ class TransactionLoad:
                 raise CorruptRecord(f"record without key in batch {batch.base_offset}")
             name = decode_transaction_key(record.key)
             if name is None:
-                continue  # a newer coordinator wrote it
+                continue  # written by a newer coordinator, ignored as in Kafka
+            # Removed first, so that a rewritten id moves to the end of the dict's order.
             self._values.pop(name, None)
             if record.value is not None:
                 value = decode_transaction_value(record.value)

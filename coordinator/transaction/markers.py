@@ -1,8 +1,12 @@
-"""Markers: telling the partitions of a transaction how it ended, until every one has been told.
+"""Markers: the records that end a transaction in each of its partitions.
 
-Each partition that fails is told again; the transaction is complete, in the log, once all have
-their marker. Nothing of it survives the loss of leadership: the next coordinator reads the decision
-and begins anew, with its own epoch, and a marker of this one is then refused.
+After the decision is in the log:
+1. A marker is sent to the leader of each partition, and sent again as long as it fails.
+2. Once every partition has its marker, CompleteCommit or CompleteAbort is appended to the log.
+3. When that is acknowledged, the transaction is complete.
+
+This progress is soft state. A coordinator that takes over finds the decision in the log and begins
+again with step 1, in its own epoch. Partitions then refuse markers of the older epoch.
 Source: Kafka `TransactionMarkerChannelManager`, `TransactionMarkerRequestCompletionHandler`.
 """
 
@@ -20,16 +24,17 @@ from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
 
 RETRY_MS = 100
-"""How long a completion waits that could not be written. Kafka tries with what it sends next."""
+"""Delay before a failed append of a completion is repeated. Kafka repeats it with its next markers.
+"""
 
 _FENCED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
-"""Another coordinator has followed, and its markers count."""
+"""Errors of a partition that has a marker of a later coordinator."""
 
 
 def begin_markers(
     turn: TransactionTurn, owned: OwnedPartition, metadata: TransactionMetadata
 ) -> None:
-    """Have the markers of a decided transaction written."""
+    """Send the markers of a decided transaction to all of its partitions."""
     step = metadata.prepare_complete(now_ms=turn.now_ms)
     pending = PendingStep(
         partition=owned.partition,
@@ -48,14 +53,16 @@ def markers_answered(
     coordinator_epoch: int,
     errors: dict[TopicPartition, ErrorCode],
 ) -> None:
-    """Take the outcome of markers: tell those that failed again, complete what has all.
+    """Handle the outcome of markers: send failed ones again, complete a transaction without any.
 
-    The outcome of another tenure's means nothing.
+    Outcomes of markers from an earlier leadership of this broker are ignored.
     """
     pending = turn.shared.completions.get(transactional_id)
     if pending is None or pending.coordinator_epoch != coordinator_epoch:
         return
     metadata = _metadata_of(turn, pending)
+    # A later coordinator completes the transaction: give up, without an append to a log that this
+    # broker no longer leads.
     if metadata is None or any(error in _FENCED for error in errors.values()):
         del turn.shared.completions[transactional_id]
         return
@@ -70,7 +77,10 @@ def markers_answered(
 
 
 def completion_written(turn: TransactionTurn, pending: PendingStep, error: ErrorCode) -> None:
-    """Take that a completion is in the log, or try it again, or leave it to who leads now."""
+    """Continue after the append of a completion: repeat it later, or forget it.
+
+    It is repeated while this broker leads the partition and the log says to retry.
+    """
     if error is ErrorCode.COORDINATOR_NOT_AVAILABLE and _metadata_of(turn, pending) is not None:
         transactional_id = pending.transactional_id
         key = f"transaction-complete-{transactional_id}"
@@ -80,7 +90,7 @@ def completion_written(turn: TransactionTurn, pending: PendingStep, error: Error
 
 
 def write_completion_again(turn: TransactionTurn, transactional_id: str) -> None:
-    """Take that it is time to write a completion again."""
+    """Append a completion again, after its timer fired."""
     pending = turn.shared.completions.get(transactional_id)
     if pending is not None and _metadata_of(turn, pending) is not None:
         turn.write_step(pending)
@@ -115,7 +125,7 @@ def _markers(
 
 
 def _metadata_of(turn: TransactionTurn, pending: PendingStep) -> TransactionMetadata | None:
-    """Return the transactional id of a step, None if its tenure is over."""
+    """Return the metadata of a step's transactional id, None if its leader epoch is over."""
     owned = turn.owned_partition(pending.partition)
     if isinstance(owned, ErrorCode) or owned.coordinator_epoch != pending.coordinator_epoch:
         return None

@@ -1,8 +1,11 @@
-"""What is known of one transactional id, and every step that it may take.
+"""TransactionMetadata: the state of one transactional id, and the steps that change it.
 
-A step is prepared, written to the log, and then completed: `prepare_…` says what the log shall hold
-and marks the step as pending, `complete_transition_to` takes it over once the log has it. While one
-is pending no other may begin. Must not know requests or logs.
+A step takes three actions:
+1. `prepare_...` returns the values that the log shall hold, and marks the step as pending.
+2. The caller appends them to the log.
+3. `complete_transition_to` makes them the current values, once the log has acknowledged them.
+
+While a step is pending no other step may begin. Must not know requests or logs.
 Source: Kafka `TransactionMetadata`.
 """
 
@@ -14,13 +17,13 @@ from protocol.errors import IllegalTransition
 from protocol.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 
 EPOCH_MAX = 32_766
-"""The last epoch that is given to a producer; the one above is kept for fencing it."""
+"""The last epoch that a producer gets. The int16 above it, 32,767, is reserved for fencing."""
 NO_TIMESTAMP = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transition:
-    """A step: what the transactional id will be. Units: milliseconds; -1 is no timestamp."""
+    """Values of a transactional id after a step. Units: milliseconds; -1 means no timestamp."""
 
     producer_id: int
     producer_epoch: int
@@ -35,7 +38,7 @@ class Transition:
 class TransactionMetadata:
     """One transactional id.
 
-    Invariant: `pending_state` is set exactly while a step is being written, or markers are.
+    Invariant: `pending_state` is set while a step or markers are being written, else None.
     Units: timestamps and timeouts in milliseconds.
     """
 
@@ -67,34 +70,35 @@ class TransactionMetadata:
         txn_last_update_timestamp_ms: int,
     ) -> None:
         self.transactional_id = transactional_id
-        # Hard state: what the log holds.
+        # Hard state: stored in the log, and rebuilt from it by a load.
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
         self.txn_timeout_ms = txn_timeout_ms
         self._state = state
-        # Those that still want a marker, once the end is decided.
+        # After the decision: the partitions whose marker is still missing.
         self.topic_partitions = dict.fromkeys(topic_partitions)
         self.txn_start_timestamp_ms = txn_start_timestamp_ms
         self.txn_last_update_timestamp_ms = txn_last_update_timestamp_ms
-        # Soft state.
-        self.last_producer_epoch = NO_PRODUCER_EPOCH  # before a bump that the producer asked for
-        self.last_producer_id: int = NO_PRODUCER_ID  # before the present one
+        # Soft state: lost when another coordinator takes over.
+        self.last_producer_epoch = NO_PRODUCER_EPOCH  # the epoch before the producer's last bump
+        self.last_producer_id: int = NO_PRODUCER_ID  # the id before a rotation
         self.pending_state: TransactionState | None = None
-        self.has_failed_epoch_fence = False  # the epoch was bumped in vain: not once more
+        # The append of a fencing epoch failed: the next fence uses the same epoch again.
+        self.has_failed_epoch_fence = False
 
     @property
     def state(self) -> TransactionState:
-        """Its state; only complete_transition_to writes it."""
+        """State of the transactional id; only complete_transition_to writes it."""
         return self._state
 
     @property
     def is_pending(self) -> bool:
-        """Whether a step is under way."""
+        """Whether a step is pending."""
         return self.pending_state is not None
 
     @property
     def is_epoch_exhausted(self) -> bool:
-        """Whether no further epoch can be given out under this producer id."""
+        """Whether the producer id has no epoch left."""
         return self.producer_epoch >= EPOCH_MAX
 
     # -- steps --
@@ -102,11 +106,11 @@ class TransactionMetadata:
     def prepare_new_epoch(
         self, *, txn_timeout_ms: int, expected_epoch: int | None, now_ms: int
     ) -> Transition | None:
-        """Give the producer the next epoch. None: it was fenced by another one.
+        """Prepare the next epoch; None if a newer producer has fenced this one.
 
-        A producer that names its epoch gets the next one; the same request once more, whose answer
-        was lost, gets the same answer.
-        Source: Kafka TransactionMetadata.prepareIncrementProducerEpoch; KIP-360.
+        `expected_epoch` is the epoch that the producer believes to have (KIP-360), None for a
+        producer that starts.
+        Source: Kafka TransactionMetadata.prepareIncrementProducerEpoch.
         """
         bumped = self.producer_epoch + 1
         if expected_epoch is None:
@@ -114,6 +118,7 @@ class TransactionMetadata:
         elif self.producer_epoch in (NO_PRODUCER_EPOCH, expected_epoch):
             epoch, last_epoch = bumped, self.producer_epoch
         elif expected_epoch == self.last_producer_epoch:
+            # A repeated request whose first answer was lost: the bump is done, answer the same.
             epoch, last_epoch = self.producer_epoch, self.last_producer_epoch
         else:
             return None
@@ -130,7 +135,7 @@ class TransactionMetadata:
     def prepare_producer_id_rotation(
         self, producer_id: int, *, txn_timeout_ms: int, names_epoch: bool, now_ms: int
     ) -> Transition:
-        """Give the producer another id, from epoch 0 on: its epochs are used up."""
+        """Prepare a new producer id with epoch 0, because the old id has no epoch left."""
         return self._prepare(
             TransactionState.EMPTY,
             producer_id=producer_id,
@@ -145,7 +150,7 @@ class TransactionMetadata:
     def prepare_add_partitions(
         self, partitions: Iterable[TopicPartition], *, now_ms: int
     ) -> Transition:
-        """Add partitions to the transaction, which begins if there is none."""
+        """Prepare adding partitions to the transaction; a transaction begins if none is open."""
         is_new = self._state is not TransactionState.ONGOING
         return self._prepare(
             TransactionState.ONGOING,
@@ -155,7 +160,7 @@ class TransactionMetadata:
         )
 
     def prepare_abort_or_commit(self, *, is_commit: bool, now_ms: int) -> Transition:
-        """Decide the end of the transaction."""
+        """Prepare the decision to commit or abort the transaction."""
         return self._prepare(
             TransactionState.PREPARE_COMMIT if is_commit else TransactionState.PREPARE_ABORT,
             topic_partitions=tuple(self.topic_partitions),
@@ -163,9 +168,9 @@ class TransactionMetadata:
         )
 
     def prepare_complete(self, *, now_ms: int) -> Transition:
-        """Take note that every partition has its marker; pending until they have."""
+        """Prepare the completion; the step stays pending while the markers are being written."""
         is_commit = self._state is TransactionState.PREPARE_COMMIT
-        # What was bumped to fence the producer is in the log with this.
+        # The decision is in the log, and with it the fencing epoch if there was one.
         self.has_failed_epoch_fence = False
         return self._prepare(
             TransactionState.COMPLETE_COMMIT if is_commit else TransactionState.COMPLETE_ABORT,
@@ -174,9 +179,9 @@ class TransactionMetadata:
         )
 
     def prepare_fence_producer_epoch(self) -> Transition:
-        """Take the epoch above the producer's, with which its transaction is then aborted.
+        """Prepare fencing the producer: the abort of its transaction uses the epoch above its own.
 
-        An attempt whose append failed is made again with the same epoch.
+        After an attempt whose append failed, the same epoch is used again.
         """
         epoch = self.producer_epoch if self.has_failed_epoch_fence else self.producer_epoch + 1
         return self._prepare(
@@ -188,7 +193,7 @@ class TransactionMetadata:
         )
 
     def prepare_dead(self) -> Transition:
-        """Forget the transactional id."""
+        """Prepare the removal of the transactional id."""
         return self._prepare(
             TransactionState.DEAD,
             topic_partitions=(),
@@ -196,15 +201,15 @@ class TransactionMetadata:
         )
 
     def abort_fenced(self, producer_epoch: int) -> None:
-        """Leave the fence for the abort that it was made for, with the epoch of the fence."""
+        """End the pending fence and adopt its epoch, so that the abort can be prepared."""
         self.pending_state = None
         self.producer_epoch = producer_epoch
         self.last_producer_epoch = NO_PRODUCER_EPOCH
 
     def complete_transition_to(self, step: Transition) -> None:
-        """Be what the log now holds.
+        """Make the values of a step the current ones: the log has acknowledged them.
 
-        Raises: IllegalTransition if this is not the step that is pending, or its table forbids it.
+        Raises: IllegalTransition if another step is pending, or the table of states forbids it.
         """
         if self.pending_state is not step.state:
             raise self._illegal(step.state, f"{self.pending_state} is pending")
@@ -232,7 +237,7 @@ class TransactionMetadata:
         txn_start_timestamp_ms: int | None = None,
         now_ms: int,
     ) -> Transition:
-        """Mark a step as pending; what is None stays."""
+        """Mark a step as pending and return it. Arguments that are None keep the current value."""
         if self.pending_state is not None:
             raise self._illegal(state, f"{self.pending_state.value} is pending")
         self._check_previous(state)

@@ -1,14 +1,16 @@
-"""The producer ids that this broker may give out: blocks of them, from the controller.
+"""ProducerIds: blocks of producer ids that the controller has allocated to this broker.
 
-Source: Kafka `RPCProducerIdManager`. No two brokers, and no two lives of one, give out the same id.
+The controller allocates each block once, so no two brokers use the same id, nor a broker before and
+after a restart.
+Source: Kafka `RPCProducerIdManager`.
 """
 
 PREFETCH_PERCENT = 90
-"""With so much of a block given out the next one is asked for."""
+"""Share of a block after which the next block is requested, so that no producer has to wait."""
 
 
 class ProducerIds:
-    """The present block, and the one that comes after it, if it is here already."""
+    """The current block of producer ids, and the following block once it has arrived."""
 
     def __init__(self) -> None:
         self._next = 0
@@ -18,7 +20,7 @@ class ProducerIds:
         self._is_asked_for = False
 
     def take(self) -> int | None:
-        """Return an id that nobody else has; None while there is none."""
+        """Return an unused producer id, None if no block is available."""
         if self._next == self._end and self._following is not None:
             self._begin(*self._following)
             self._following = None
@@ -29,7 +31,7 @@ class ProducerIds:
         return producer_id
 
     def wants_block(self) -> bool:
-        """Return whether a block is to be asked for now; it then counts as asked for."""
+        """Return whether to request a block now. True marks the block as requested."""
         is_wanted = self._following is None and self._next >= self._prefetch_at
         if not is_wanted or self._is_asked_for:
             return False
@@ -37,7 +39,7 @@ class ProducerIds:
         return True
 
     def allocated(self, start: int, length: int) -> None:
-        """Take the block of ids `start` to `start + length`, the last one excluded."""
+        """Add the block of ids from `start` to `start + length` (exclusive)."""
         self._is_asked_for = False
         if self._next == self._end:
             self._begin(start, length)
@@ -45,7 +47,7 @@ class ProducerIds:
             self._following = (start, length)
 
     def refused(self) -> None:
-        """Take that the controller gave none: the next one who needs an id has it asked again."""
+        """Note that the controller refused; the next request for an id requests a block again."""
         self._is_asked_for = False
 
     def _begin(self, start: int, length: int) -> None:

@@ -1,4 +1,4 @@
-"""The states of a transactional id, under Kafka's names, and how each may be entered.
+"""States of a transactional id, under Kafka's names, and the table of legal transitions.
 
 Source: Kafka `TransactionState`.
 """
@@ -7,27 +7,30 @@ from enum import Enum
 
 
 class TransactionState(Enum):
-    """A transactional id's state, by Kafka's printed name."""
+    """State of a transactional id; values are the names that Kafka prints."""
 
     EMPTY = "Empty"
-    """It has an id and an epoch, and no transaction."""
+    """The producer has an id and an epoch, and no transaction yet."""
     ONGOING = "Ongoing"
+    """The transaction has at least one partition."""
     PREPARE_COMMIT = "PrepareCommit"
-    """It is decided, and the markers are being written."""
+    """The commit is decided; markers are being written."""
     PREPARE_ABORT = "PrepareAbort"
+    """The abort is decided; markers are being written."""
     COMPLETE_COMMIT = "CompleteCommit"
-    """Every partition has its marker."""
+    """Every partition has the marker of the commit."""
     COMPLETE_ABORT = "CompleteAbort"
+    """Every partition has the marker of the abort."""
     DEAD = "Dead"
-    """It has not been used for transactional.id.expiration.ms: it is being forgotten."""
+    """The transactional id has expired; its tombstone is being written."""
     PREPARE_EPOCH_FENCE = "PrepareEpochFence"
-    """Its producer is being fenced, so that its transaction can be aborted. Never stored."""
+    """The producer is being fenced, so that its transaction can be aborted. Never stored."""
 
 
 STATE_IDS: dict[TransactionState, int] = {
     state: number for number, state in enumerate(TransactionState)
 }
-"""How a state stands in the log."""
+"""The number of each state in a record."""
 STATES_BY_ID = {number: state for state, number in STATE_IDS.items()}
 
 VALID_PREVIOUS_STATES: dict[TransactionState, frozenset[TransactionState]] = {
@@ -55,6 +58,6 @@ VALID_PREVIOUS_STATES: dict[TransactionState, frozenset[TransactionState]] = {
 }
 
 PREPARED = frozenset({TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT})
-"""Decided, and not complete."""
+"""States in which the end is decided and markers are missing."""
 EXPIRABLE = VALID_PREVIOUS_STATES[TransactionState.DEAD]
-"""Nothing is under way."""
+"""States without a transaction under way, from which a transactional id may expire."""

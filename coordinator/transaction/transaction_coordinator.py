@@ -1,8 +1,7 @@
-"""The facade: the one way in to the transaction coordinator of a broker.
+"""TransactionCoordinator, the facade through which a broker uses the transaction coordinator.
 
 The broker feeds requests, completed appends, outcomes of markers, fired timers, blocks of producer
-ids and tasks (load, unload; one at a time, in order), and carries out the Result of each. Must not
-know logs, sockets, clocks, or which broker leads what.
+ids and tasks (loads and unloads; one at a time, in order), and carries out the Result of each.
 Source: Kafka `TransactionCoordinator`, `TransactionStateManager`.
 """
 
@@ -65,7 +64,9 @@ _APPEND_ERRORS: dict[ErrorCode, ErrorCode] = {
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
-"""Source: Kafka TransactionStateManager.appendTransactionToLog."""
+"""The log's error -> the error of the answer; others are passed on unchanged.
+
+Source: Kafka TransactionStateManager.appendTransactionToLog."""
 
 
 class TransactionCoordinator:
@@ -81,7 +82,7 @@ class TransactionCoordinator:
         )
 
     def start(self, now_us: int) -> TransactionResult:
-        """Begin to look for transactions that take too long, and ids that nobody uses."""
+        """Start the periodic checks for abandoned transactions and expired transactional ids."""
         turn = TransactionTurn(self._shared, now_us)
         _schedule_abort(turn)
         _schedule_expiration(turn)
@@ -90,7 +91,7 @@ class TransactionCoordinator:
     def handle(
         self, request_id: RequestId, envelope: RequestEnvelope, now_us: int
     ) -> TransactionResult:
-        """Handle a request; it is answered now, or when the log has what it changes.
+        """Handle a request; its answer is in this Result, or in that of its completed append.
 
         Raises: SimulationError if the envelope holds no request of the transaction coordinator.
         """
@@ -111,13 +112,13 @@ class TransactionCoordinator:
         return turn.result
 
     def append_completed(self, completed: AppendCompleted, now_us: int) -> TransactionResult:
-        """Take the outcome of an append that an earlier Result asked for.
+        """Continue after an append that an earlier Result requested.
 
         Raises: SimulationError if no such append is in flight.
         """
         turn = TransactionTurn(self._shared, now_us)
         pending = self._shared.in_flight.take_append(completed.append_id)
-        error = _take(turn, pending, _APPEND_ERRORS.get(completed.error, completed.error))
+        error = _finish_step(turn, pending, _APPEND_ERRORS.get(completed.error, completed.error))
         match pending.purpose:
             case NewProducerEpoch() as purpose:
                 new_epoch_written(turn, purpose, pending, error)
@@ -138,17 +139,20 @@ class TransactionCoordinator:
         errors: dict[TopicPartition, ErrorCode],
         now_us: int,
     ) -> TransactionResult:
-        """Take what became of markers that an earlier Result asked for, or of some of them.
+        """Handle the outcome of some or all markers that an earlier Result requested.
 
-        Every error but INVALID_PRODUCER_EPOCH and TRANSACTION_COORDINATOR_FENCED has them sent
-        again.
+        A failed marker is sent again, except after INVALID_PRODUCER_EPOCH and
+        TRANSACTION_COORDINATOR_FENCED, which show that a later coordinator has taken over.
         """
         turn = TransactionTurn(self._shared, now_us)
         markers_answered(turn, transactional_id, coordinator_epoch, errors)
         return turn.result
 
     def timer_fired(self, key: str, now_us: int) -> TransactionResult:
-        """Take a fired timer. Raises: SimulationError for one that was never set."""
+        """Carry out a fired timer.
+
+        Raises: SimulationError if no such timer was set.
+        """
         turn = TransactionTurn(self._shared, now_us)
         match self._shared.in_flight.take_timer(key):
             case AbortTimer():
@@ -164,19 +168,19 @@ class TransactionCoordinator:
         return turn.result
 
     def producer_ids_allocated(self, start: int, length: int) -> None:
-        """Take a block of producer ids from the controller."""
+        """Add a block of producer ids from the controller."""
         self._shared.producer_ids.allocated(start, length)
 
     def producer_ids_refused(self) -> None:
-        """Take that the controller gave no block."""
+        """Note that the controller refused a block of producer ids."""
         self._shared.producer_ids.refused()
 
     # -- load and unload --
 
     def begin_load(self, partition: int, coordinator_epoch: int) -> None:
-        """Begin to load a partition: from here it answers COORDINATOR_LOAD_IN_PROGRESS.
+        """Begin a load; until it ends, the partition's ids answer COORDINATOR_LOAD_IN_PROGRESS.
 
-        What was known of it is forgotten: it belongs to an earlier leader epoch.
+        State of an earlier leader epoch of the partition is forgotten.
         """
         self._forget(partition)
         self._shared.loading[partition] = TransactionLoad(partition, coordinator_epoch)
@@ -189,7 +193,7 @@ class TransactionCoordinator:
         self._loading(partition).read(batches)
 
     def finish_load(self, partition: int, now_us: int) -> TransactionResult:
-        """Serve the transactional ids that the log holds, and finish what had been decided.
+        """Serve the transactional ids that the log holds, and send markers of decided ends.
 
         Raises: SimulationError if the partition is not loading.
         """
@@ -208,27 +212,27 @@ class TransactionCoordinator:
         return self._loading(partition).error
 
     def unload(self, partition: int) -> None:
-        """Forget a partition that another broker leads now, or nobody."""
+        """Forget a partition that this broker no longer leads."""
         self._forget(partition)
 
-    # -- what may be seen --
+    # -- queries: nothing below changes the coordinator --
 
     def is_owned(self, partition: int) -> bool:
         """Return whether this broker serves the transactional ids of `partition`."""
         return partition in self._shared.owned
 
     def loading_epoch(self, partition: int) -> int | None:
-        """Return the leader epoch of the load under way, None where there is none."""
+        """Return the leader epoch of the partition's unfinished load, None if none runs."""
         load = self._shared.loading.get(partition)
         return None if load is None else load.coordinator_epoch
 
     def count(self, partition: int) -> int:
-        """Return how many transactional ids `partition` has here."""
+        """Return the number of transactional ids of `partition`, 0 if it is not owned."""
         owned = self._shared.owned.get(partition)
         return 0 if owned is None else len(owned.transactions)
 
     def open_transactions(self, partition: int) -> dict[str, TransactionState]:
-        """Return the state of each id of `partition` whose transaction is not carried out yet."""
+        """Return the state of each id of `partition` with an open or decided transaction."""
         owned = self._shared.owned.get(partition)
         known = {} if owned is None else owned.transactions
         return {
@@ -242,19 +246,19 @@ class TransactionCoordinator:
         return partition_for(transactional_id, self._shared.num_partitions)
 
     def metadata(self, transactional_id: str) -> TransactionMetadata | None:
-        """Return a transactional id, to look at: only this package may change it."""
+        """Return a transactional id for reading; only this package may change it."""
         owned = self._shared.owned.get(self.partition_of(transactional_id))
         return None if owned is None else owned.transactions.get(transactional_id)
 
     def check_invariants(self) -> None:
-        """Check everything that must hold between two inputs.
+        """Check all invariants of transactional ids, steps and timers.
 
         Raises: InvariantViolation.
         """
         check_transactions(self._shared)
 
     def timers(self) -> frozenset[str]:
-        """Return the keys of the timers that were asked for and have not fired."""
+        """Return the keys of the running timers."""
         return frozenset(self._shared.in_flight.timers)
 
     # -- helpers --
@@ -290,10 +294,10 @@ def _schedule_expiration(turn: TransactionTurn) -> None:
     )
 
 
-def _take(turn: TransactionTurn, pending: PendingStep, error: ErrorCode) -> ErrorCode:
-    """Let memory follow the log, or take the step back; return what is told.
+def _finish_step(turn: TransactionTurn, pending: PendingStep, error: ErrorCode) -> ErrorCode:
+    """Complete a step in memory, or cancel it if its append failed; return the client's error.
 
-    A step of an earlier tenure changes nothing.
+    A step of an earlier leadership of this broker changes nothing.
     """
     owned = turn.owned_partition(pending.partition)
     if isinstance(owned, ErrorCode):
@@ -304,6 +308,7 @@ def _take(turn: TransactionTurn, pending: PendingStep, error: ErrorCode) -> Erro
     if metadata is None:
         return ErrorCode.NOT_COORDINATOR
     if error is not ErrorCode.NONE:
+        # A completion stays pending while its append is repeated, so that no other step begins.
         is_tried_again = error is ErrorCode.COORDINATOR_NOT_AVAILABLE
         if not (isinstance(pending.purpose, Completed) and is_tried_again):
             metadata.pending_state = None
@@ -317,7 +322,7 @@ def _take(turn: TransactionTurn, pending: PendingStep, error: ErrorCode) -> Erro
 
 
 def _cause(pending: PendingStep) -> TransactionCause:
-    """Return why a transactional id is in another state, for the trace."""
+    """Return the cause of a transactional id's new state, for the trace."""
     match pending.purpose:
         case NewProducerEpoch():
             return TransactionCause.PRODUCER_BEGAN

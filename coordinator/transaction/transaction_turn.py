@@ -1,8 +1,8 @@
-"""One input of the transaction coordinator being handled, its kinds of timers, and its steps.
+"""The transaction coordinator's turn: the context of one input, and the types of continuations.
 
-Owns the partitions of `__transaction_state` that are here, and the markers that are not all
-written. Handlers take a TransactionTurn, prepare steps, and say what the broker shall do through
-it.
+A handler prepares a step of a transactional id (`metadata`) and writes it with `TransactionTurn.
+write`, together with a `Purpose`: what to do once the log has the step. `TransactionShared` has the
+state that outlives a turn.
 """
 
 from dataclasses import dataclass, field
@@ -31,7 +31,7 @@ from protocol.trace import TraceEvent, TraceKind
 
 @dataclass(frozen=True, slots=True)
 class NewProducerEpoch:
-    """An InitProducerId waits for its id and epoch to be written."""
+    """Purpose: answer the InitProducerId whose producer id and epoch are being written."""
 
     request_id: RequestId
     api_version: int
@@ -39,7 +39,7 @@ class NewProducerEpoch:
 
 @dataclass(frozen=True, slots=True)
 class PartitionsAdded:
-    """Somebody waits for partitions to be added: one transaction of a collected answer."""
+    """Purpose: add the outcome of one transaction to the answer of an AddPartitionsToTxn."""
 
     answer: "CollectedAnswer"
     partitions: tuple[TopicPartition, ...]
@@ -47,10 +47,11 @@ class PartitionsAdded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndDecided:
-    """The end of a transaction is being written; markers follow.
+    """Purpose: answer the request that ended a transaction, and send the markers.
 
-    Shape: `request_id` is an EndTxn's or, where the transaction is in the way of a producer that
-    begins anew, its InitProducerId's (`is_init`); None for a transaction that took too long.
+    request_id: an EndTxn; or the InitProducerId of a new producer, for which the transaction of its
+    predecessor is aborted (`is_init`); None for a transaction that timed out.
+    is_epoch_fence: the step also raises the epoch, to fence the producer.
     """
 
     is_commit: bool
@@ -62,12 +63,12 @@ class EndDecided:
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """That all markers are written is being written."""
+    """Purpose: end a transaction; its completion, after the last marker, is being written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """A transactional id is being forgotten."""
+    """Purpose: forget a transactional id whose tombstone is being written."""
 
 
 Purpose = NewProducerEpoch | PartitionsAdded | EndDecided | Completed | Expired
@@ -75,7 +76,7 @@ Purpose = NewProducerEpoch | PartitionsAdded | EndDecided | Completed | Expired
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingStep:
-    """A step that is being written to the log of a partition, and what it is for."""
+    """A step that is being written to a partition's log, with its purpose."""
 
     partition: int
     coordinator_epoch: int
@@ -86,17 +87,17 @@ class PendingStep:
 
 @dataclass(frozen=True, slots=True)
 class AbortTimer:
-    """Transactions that take too long are looked for."""
+    """Timer of the periodic check for transactions over their timeout."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExpirationTimer:
-    """Transactional ids that nobody uses are looked for."""
+    """Timer of the periodic check for expired transactional ids."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompletionTimer:
-    """A completion that could not be written is written again."""
+    """Timer after which the failed append of a completion is repeated."""
 
     transactional_id: str
 
@@ -105,9 +106,10 @@ TransactionTimer = AbortTimer | ExpirationTimer | CompletionTimer
 
 
 class CollectedAnswer:
-    """The answer to an AddPartitionsToTxn: errors by transaction and partition, until all are in.
+    """The unfinished answer to an AddPartitionsToTxn: errors by transaction and partition.
 
-    An AddOffsetsToTxn is one with one transaction, answered with its error alone.
+    `missing` transactions have no outcome yet. An AddOffsetsToTxn is handled as the case of one
+    transaction with one partition; its answer carries the error only.
     """
 
     def __init__(
@@ -134,7 +136,7 @@ class OwnedPartition:
 
 @dataclass(slots=True, kw_only=True)
 class TransactionShared:
-    """What all turns of one transaction coordinator share."""
+    """State of a transaction coordinator that outlives a turn."""
 
     config: BrokerConfig
     num_partitions: int
@@ -144,11 +146,11 @@ class TransactionShared:
     loading: dict[int, TransactionLoad] = field(default_factory=dict)
     in_flight: InFlight[TransactionTimer, PendingStep] = field(default_factory=InFlight)
     completions: dict[str, PendingStep] = field(default_factory=dict)
-    """By transactional id: what will be written once its last marker is, or is tried again."""
+    """Transactional id -> the completion that is appended once its last marker is written."""
 
 
 class TransactionTurn(BaseTurn[TransactionTimer, PendingStep, TransactionResult]):
-    """One input of the transaction coordinator being handled."""
+    """The context of one input of the transaction coordinator."""
 
     __slots__ = ("shared",)
 
@@ -157,12 +159,12 @@ class TransactionTurn(BaseTurn[TransactionTimer, PendingStep, TransactionResult]
         self.shared = shared
 
     def owned(self, transactional_id: str) -> OwnedPartition | ErrorCode:
-        """Return the partition of a transactional id, or why it is not served here."""
+        """Return the partition of a transactional id, or the error if it is not served here."""
         partition = partition_for(transactional_id, self.shared.num_partitions)
         return self.owned_partition(partition)
 
     def owned_partition(self, partition: int) -> OwnedPartition | ErrorCode:
-        """Return a partition, or why it is not served here.
+        """Return a partition, or the error if it is not served here.
 
         Source: Kafka TransactionStateManager.getAndMaybeAddTransactionState.
         """
@@ -177,10 +179,7 @@ class TransactionTurn(BaseTurn[TransactionTimer, PendingStep, TransactionResult]
         step: Transition,
         purpose: Purpose,
     ) -> None:
-        """Append a step to the log; its outcome comes with `purpose`.
-
-        It is waited for as long as the producer's transactions may last, as in Kafka.
-        """
+        """Append a step to the log; `purpose` says what follows once the log has answered."""
         self.write_step(
             PendingStep(
                 partition=owned.partition,
@@ -193,6 +192,8 @@ class TransactionTurn(BaseTurn[TransactionTimer, PendingStep, TransactionResult]
 
     def write_step(self, pending: PendingStep) -> None:
         """Append a step to the log."""
+        # The limit of the append is the producer's transaction timeout, as in Kafka: a client
+        # would rather wait than have to find out whether the step was stored.
         self.result.appends.append(
             Append(
                 append_id=self._in_flight.add_append(pending),
@@ -205,7 +206,7 @@ class TransactionTurn(BaseTurn[TransactionTimer, PendingStep, TransactionResult]
     def trace_state(
         self, pending: PendingStep, previous: TransactionState, cause: TransactionCause
     ) -> None:
-        """Record that a transactional id is in another state."""
+        """Trace the new state of a transactional id."""
         step = pending.step
         self.trace(
             TraceEvent(
@@ -225,10 +226,7 @@ class TransactionTurn(BaseTurn[TransactionTimer, PendingStep, TransactionResult]
 
 
 def _record(pending: PendingStep, now_ms: int) -> Record:
-    """Return the record of a step; a tombstone for one that forgets its transactional id.
-
-    Partitions are stored while there is a transaction.
-    """
+    """Return the record of a step; a tombstone if the step removes the transactional id."""
     key = encode_transaction_key(pending.transactional_id)
     step = pending.step
     if step.state is TransactionState.DEAD:

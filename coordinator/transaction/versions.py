@@ -1,7 +1,7 @@
-"""Answers with an error, as each version of an API tells it.
+"""Error answers of the transaction APIs, by API version.
 
-Older clients do not know PRODUCER_FENCED: they are told INVALID_PRODUCER_EPOCH. Source: Kafka
-`KafkaApis`.
+Older clients do not know PRODUCER_FENCED and get INVALID_PRODUCER_EPOCH instead.
+Source: Kafka `KafkaApis`.
 """
 
 from protocol.errors import ErrorCode
@@ -13,30 +13,33 @@ from protocol.messages.transaction import (
 )
 
 INIT_KNOWS_FENCED_SINCE = 4
+"""First version of InitProducerId whose clients know PRODUCER_FENCED."""
 KNOWS_FENCED_SINCE = 2
-"""Of AddPartitionsToTxn, AddOffsetsToTxn and EndTxn."""
+"""The same for AddPartitionsToTxn, AddOffsetsToTxn and EndTxn."""
 
 
 def init_producer_id_error(error: ErrorCode, api_version: int) -> InitProducerIdResponse:
     """Return the answer to an InitProducerId that fails."""
     return InitProducerIdResponse(
-        error_code=told(error, api_version, since=INIT_KNOWS_FENCED_SINCE),
+        error_code=error_for_version(error, api_version, since=INIT_KNOWS_FENCED_SINCE),
         producer_epoch=NO_PRODUCER_EPOCH,
     )
 
 
 def add_offsets_answer(error: ErrorCode, api_version: int) -> AddOffsetsToTxnResponse:
     """Return the answer to an AddOffsetsToTxn."""
-    return AddOffsetsToTxnResponse(error_code=told(error, api_version))
+    return AddOffsetsToTxnResponse(error_code=error_for_version(error, api_version))
 
 
 def end_txn_answer(error: ErrorCode, api_version: int) -> EndTxnResponse:
     """Return the answer to an EndTxn."""
-    return EndTxnResponse(error_code=told(error, api_version))
+    return EndTxnResponse(error_code=error_for_version(error, api_version))
 
 
-def told(error: ErrorCode, api_version: int, *, since: int = KNOWS_FENCED_SINCE) -> ErrorCode:
-    """Return what a client of this version is told."""
+def error_for_version(
+    error: ErrorCode, api_version: int, *, since: int = KNOWS_FENCED_SINCE
+) -> ErrorCode:
+    """Return `error`, or the older error that stands for it below version `since`."""
     if error is ErrorCode.PRODUCER_FENCED and api_version < since:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return error
