@@ -2,7 +2,7 @@
 
 Reading order: `ids`, `errors`, `config`, `metadata_version`, `partitioner`, `messages`, `api` (one
 row per API), `envelope`, `plain` (messages as plain data), `records` (what logs persist),
-`compression`, `wire` (Kafka's fields by version), `answer_contract` (what an answer owes its
-request), `effects` (what a core asks its host for), `causes`, `trace`, `trace_schema` (what each
-kind of row says).
+`compression`, `wire` (Kafka's fields by version), `answer_contract` (checks of an answer against
+its request), `effects` (inputs and results of the cores), `causes`, `trace`, `trace_schema`
+(columns and detail of each kind of trace row).
 """

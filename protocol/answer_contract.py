@@ -1,8 +1,8 @@
-"""What each answer owes its request, whoever gives it: a promise that a run in virtual time checks.
+"""Checks that an answer fits its request. Runs in virtual time check every answer of every node.
 
-An answer names what its request asked about: every topic and partition, every group, every key,
-once. An answer without an error carries values that a client can use. Both follow from Kafka's
-message definitions alone, so that no state of a node has to be known.
+An answer must name exactly what its request names: every topic, partition, group or key once. An
+answer without an error must carry values that a client can use. Both rules follow from Kafka's
+message definitions, so the checks need no state of any node.
 
 Source: Kafka 3.9 `clients/src/main/resources/common/message/*.json`, and the clients' use of them.
 """
@@ -62,13 +62,15 @@ from protocol.messages.transaction import (
 )
 
 _CONSUMER = -1
-"""`replica_id` of a Fetch that is no follower's."""
+"""`replica_id` in a consumer's Fetch."""
 
 _SHOWN_CHARACTERS = 600
-"""How much of a message the evidence shows: records can be long."""
+"""Longest part of a message that a violation shows; a message with records can be huge."""
 
 _Path = tuple[str | None, ...]
-"""Lists and the fields that name their items, in turn; None: the items are names themselves."""
+"""Path to the names in a message: a list, the field that names its items, a list of each item, ...
+
+None in the place of a field: the items of the list are the names."""
 
 _TOPICS: _Path = ("topics", "name", "partitions", "partition_index")
 
@@ -107,15 +109,13 @@ _NAMED: dict[type, tuple[_Path, _Path]] = {
     FindCoordinatorRequest: (("coordinator_keys", None), ("coordinators", "key")),
     LeaveGroupRequest: (("members", "member_id"), ("members", "member_id")),
 }
-"""Request -> where it and its answer name what the request is about."""
+"""Request type -> paths of the names in the request and in its answer."""
 
 
 def check_answer(request: AnyRequest, response: AnyResponse) -> None:
-    """Check an answer against its request.
+    """Check an answer against its request; an answer with a top-level error is not checked.
 
-    An answer whose `error_code` is an error owes nothing else.
-
-    Raises: InvariantViolation that names request, answer and what is wrong.
+    Raises: InvariantViolation that names the request, the answer and the problem.
     """
     if getattr(response, "error_code", ErrorCode.NONE) is not ErrorCode.NONE:
         return

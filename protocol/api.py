@@ -1,8 +1,8 @@
-"""Kafka's APIs, one row each: number, versions, messages, and where an answer says its error.
+"""Kafka's APIs, one row each: API key, versions, messages, and the error fields of the answer.
 
-To add an API: its two messages in `protocol/messages`, a row of `Api`, and a line in the unions
-below, which mypy needs in order to name every `match` that forgets a message. Everything else that
-depends on an API (the codec, the field tables, the trace, link rules) reads its row.
+To add an API: write its two messages in `protocol/messages`, a row of `Api`, and a line in the
+unions below, with which mypy finds every `match` that lacks a message. All other code that depends
+on an API (the codec, the field tables, the trace, link rules) reads its row.
 Source: Kafka 3.9 `clients/src/main/resources/common/message/*.json`.
 """
 
@@ -35,9 +35,9 @@ _WHOLE_AND_PER_PARTITION = ("error_code", *_PER_PARTITION)
 
 
 class RequestSubject(NamedTuple):
-    """Fields of a request that name a group, a member and its generation: for the trace.
+    """Paths of a request's group id, member id and generation, for the trace.
 
-    Each is a path; of a list the first item counts. None where the API has no such field.
+    On a list the path goes on with its first item. None if the request has no such field.
     """
 
     group: str
@@ -49,13 +49,12 @@ _MEMBER = RequestSubject("group_id", "member_id", "generation_id")
 
 
 class _Row(NamedTuple):
-    """What a row says of an API.
+    """The properties of an API.
 
-    `versions` are the oldest and the newest that we speak; an API without `schema` has one.
-    `errors` are the fields of the answer that hold an ErrorCode, as paths through its lists; the
-    trace names the first error, path by path.
-    `subject` is None where the trace names no group.
-    `schema` is None where Kafka's fields of each version are not needed yet.
+    versions: the oldest and the newest version in use; an API without `schema` has one version.
+    errors: paths, through lists, of the answer's fields with an ErrorCode; the trace names the
+        first error in this order. subject: None if the trace shows no group for the API. schema:
+        Kafka's fields by version, None if only the newest version is needed.
     """
 
     key: int
@@ -68,7 +67,7 @@ class _Row(NamedTuple):
 
 
 class Api(IntEnum):
-    """One of Kafka's APIs: its value is Kafka's API key, its `label` the name that Kafka prints."""
+    """Kafka's APIs. A member's value is Kafka's API key, its `label` the name that Kafka prints."""
 
     label: str
     versions: range
@@ -123,7 +122,8 @@ class Api(IntEnum):
         (12, 12),
         discovery.MetadataRequest,
         discovery.MetadataResponse,
-        errors=("topics.error_code",),  # a partition without leader is no failure of the request
+        # Without those of partitions: a partition that has no leader is no failure of the request.
+        errors=("topics.error_code",),
     )
     OFFSET_COMMIT = _Row(
         8,
@@ -311,8 +311,9 @@ class Api(IntEnum):
         schema=message_schemas.CONSUMER_GROUP_HEARTBEAT,
     )
 
-    # ZooKeeper's requests have their OpCode plus 10,000, packets between its servers plus 20,000:
-    # they travel in the same frames, and no fault may take one for an API of Kafka.
+    # ZooKeeper's requests have their OpCode plus 10,000, packets between its servers theirs plus
+    # 20,000. They travel in the same frames as Kafka's, and link faults are chosen by API: two
+    # protocols must not share a number.
     CONNECT = _Row(9_990, (0, 0), zookeeper.ConnectRequest, zookeeper.ConnectResponse)
     CLOSE_SESSION = _Row(
         9_989, (0, 0), zookeeper.CloseSessionRequest, zookeeper.CloseSessionResponse
@@ -370,7 +371,7 @@ API_OF_RESPONSE: dict[type, Api] = {api.response: api for api in Api}
 API_BY_LABEL = {api.label: api for api in Api}
 
 
-# -- the closed unions --
+# -- unions of messages, which `match` statements must exhaust --
 
 GroupRequest = (
     group.JoinGroupRequest
@@ -451,7 +452,7 @@ AnyResponse = (
 )
 
 AnyNotice = zookeeper.WatcherEvent | zookeeper_quorum.QuorumNotice
-"""What a server says on a connection without being asked."""
+"""Messages that a server sends without a request."""
 
 
 # -- errors of answers --
@@ -463,13 +464,15 @@ _FirstError = Callable[[object], ErrorCode]
 
 
 def error_of(response: AnyResponse) -> str:
-    """Return the name of a response's first error, "NONE" where there is none: for the trace."""
+    """Return the name of a response's first error for the trace, "NONE" without an error."""
     error = _FIRST_ERRORS[type(response)](response)
     return _NO_ERROR if error is _NONE else error.name
 
 
 def _first_error_at(*path: str) -> _FirstError:
-    """Return a function that reads the first error at one path, NONE where there is none."""
+    """Return a function that reads the first error at one path, or NONE."""
+    # A function per API, built once at import: walking the path anew for every answer would be
+    # one of the larger costs of tracing.
     head: Callable[[object], ErrorCode] = attrgetter(path[0])
     if len(path) == 1:
         return head

@@ -1,59 +1,60 @@
-"""Causes in the trace: closed enums whose values stand in a row's column `cause`.
+"""Causes in the trace: closed enums, whose values fill the column `cause` of a row.
 
-Programs compare these values. The sentence for people stands beside them in `cause_text`, and is
-read by nobody else. A cause that is a name instead (a fault's id, a connection's purpose, a
-broker, a checker, an error) has no enum: the table of trace kinds says which kind has which.
+Programs compare these values. The column `cause_text` has a sentence for people, which no program
+reads. Some kinds of rows have a name as their cause (a fault id, the purpose of a connection, a
+broker, a checker, an error); `trace_schema` says which.
 """
 
 from enum import StrEnum
 
 
 class RebalanceCause(StrEnum):
-    """Why a rebalance began: REBALANCE_STARTED, and the GROUP_STATE that comes with it."""
+    """Why a rebalance began: cause of REBALANCE_STARTED and of the GROUP_STATE beside it."""
 
     SESSION_EXPIRY = "session expiry"
     """A member's session timer fired."""
     STATIC_MEMBER_BACK = "static member back"
-    """A new process took a static member's place, and the group could not go on as it was."""
+    """A new process took a static member's place, and the group was not Stable or chose another
+    protocol."""
     JOIN = "join"
-    """A new member came."""
+    """A new member joined."""
     LEAVE = "leave"
-    """A member left, or an administrator took it out."""
+    """A member left, or an administrator removed it."""
     CHANGED_METADATA = "changed metadata"
     """A member rejoined with other protocols or subscriptions."""
     REJOIN = "rejoin"
-    """The leader rejoined, to have the assignment computed again."""
+    """The leader rejoined, to compute the assignment again."""
     NO_SYNC_GROUP = "no SyncGroup"
-    """Members of the new generation sent no SyncGroup in time."""
+    """Members of the new generation sent no SyncGroup before the deadline."""
     ASSIGNMENT_NOT_STORED = "assignment not stored"
-    """The log did not take the new generation's assignment."""
+    """The append of the new generation's assignment failed."""
     GROUP_TOO_LARGE = "group too large"
     """A coordinator loaded a group with more members than `group.max.size`."""
 
 
 class RemovalCause(StrEnum):
-    """Why a member id was taken out of its group: MEMBER_REMOVED."""
+    """Why a member id was removed from its group: cause of MEMBER_REMOVED."""
 
     SESSION_EXPIRY = "session expiry"
     LEAVE = "leave"
-    """It left, or an administrator took it out."""
+    """The member left, or an administrator removed it."""
     DID_NOT_REJOIN = "did not rejoin"
-    """The join phase ended without its JoinGroup."""
+    """The join phase ended without a JoinGroup of the member."""
     SYNC_DEADLINE = "sync deadline"
-    """It sent no SyncGroup in time."""
+    """The member sent no SyncGroup before the deadline."""
     GROUP_MAX_SIZE = "group.max.size"
-    """It rejoined a group that was full already."""
+    """The member rejoined a group that was full already."""
     STATIC_MEMBER_REPLACED = "static member replaced"
     """A static member got another id: also the cause of the new id's MEMBER_ADDED."""
 
 
 class GroupStateCause(StrEnum):
-    """Why a group is in another state: GROUP_STATE, beside RebalanceCause and DeletionCause."""
+    """Why a group entered a state: GROUP_STATE, beside RebalanceCause and DeletionCause."""
 
     ALL_JOINED = "all members joined"
     NO_MEMBER_LEFT = "no member is left"
     LAST_MISSING_WENT = "the last member that had not joined went"
-    """A member, or an id that was given out, expired or left: the join phase waited for it only."""
+    """A member, or a pending member id, expired or left; the join phase waited only for it."""
     INITIAL_DELAY_OVER = "initial rebalance delay over"
     REBALANCE_TIMEOUT = "rebalance timeout passed"
     ASSIGNMENT_STORED = "assignment stored"
@@ -61,7 +62,7 @@ class GroupStateCause(StrEnum):
 
 
 class DeletionCause(StrEnum):
-    """Why a committed offset or a whole group went: OFFSET_REMOVED, GROUP_STATE to Dead."""
+    """Why an offset or a group was deleted: cause of OFFSET_REMOVED and of GROUP_STATE to Dead."""
 
     EXPIRED = "expired"
     DELETED = "deleted by an administrator"
@@ -69,11 +70,12 @@ class DeletionCause(StrEnum):
 
 
 ORDERED_DELETIONS = frozenset({DeletionCause.DELETED, DeletionCause.TOPIC_DELETED})
-"""Deletions that excuse a missing offset. Expiry does not: the offset's group must be gone."""
+"""Deletions after which a checker expects the offset to be missing. Expiry is no such order: an
+offset may expire only when its group no longer consumes the topic, which the checker verifies."""
 
 
 class IgnoredCause(StrEnum):
-    """Why a load or an unload was not carried out: LOAD_IGNORED, UNLOAD_IGNORED."""
+    """Why a load or unload was refused: cause of LOAD_IGNORED and UNLOAD_IGNORED."""
 
     STALE_LEADER_EPOCH = "stale leader epoch"
     ALREADY_LOADED = "already loaded or loading"
@@ -81,12 +83,12 @@ class IgnoredCause(StrEnum):
 
 
 class TransactionCause(StrEnum):
-    """Why a transactional id is in another state: TRANSACTION_STATE."""
+    """Why a transactional id entered a state: cause of TRANSACTION_STATE."""
 
     PRODUCER_BEGAN = "a producer began"
     PARTITIONS_ADDED = "partitions added"
     NEW_PRODUCER = "a new producer began"
-    """Another producer with the same id began while a transaction was open, and ended it."""
+    """A producer began under a transactional id with an open transaction, which was aborted."""
     TIMED_OUT = "transaction.timeout.ms passed"
     ENDED = "the producer ended it"
     MARKERS_WRITTEN = "every marker is written"
@@ -94,31 +96,31 @@ class TransactionCause(StrEnum):
 
 
 class CoordinatorUnknownCause(StrEnum):
-    """Why a client gave its coordinator up without an error's name: COORDINATOR_UNKNOWN."""
+    """Why a client gave up its coordinator, if not for an error: cause of COORDINATOR_UNKNOWN."""
 
     UNAVAILABLE = "coordinator unavailable"
-    """Its connection failed, and is held back."""
+    """The connection to the coordinator failed, and may not be opened again yet."""
     SESSION_TIMEOUT = "session timed out without receiving a heartbeat response"
 
 
 class MemberStateCause(StrEnum):
-    """Why a member is in another state: MEMBER_STATE."""
+    """Why a member entered a state: cause of MEMBER_STATE."""
 
     REBALANCE = "rebalance"
-    """It joins, because it must or asked to."""
+    """The member joins a rebalance, its own or another member's."""
     JOINED = "joined"
     ASSIGNED = "assigned"
     ERROR = "error"
-    """An answer took its generation away: `api` and `error` say which."""
+    """An answer with an error ended the member's generation: `api` and `error` name the answer."""
     MISSED_POLL = "missed poll"
-    """Its application was slower than `max.poll.interval.ms`."""
+    """The application did not poll within `max.poll.interval.ms`."""
     LEFT = "left"
-    """Its application closed it, or unsubscribed."""
+    """The application closed the consumer, or unsubscribed."""
     RESET_WHILE_JOINING = "generation reset while joining"
 
 
 class PositionCause(StrEnum):
-    """Where a consumer's position comes from: POSITION_RESET."""
+    """Where a consumer's position comes from: cause of POSITION_RESET."""
 
     COMMITTED = "committed"
     EARLIEST = "earliest"
@@ -126,35 +128,35 @@ class PositionCause(StrEnum):
 
 
 class OffsetFetchCause(StrEnum):
-    """What an OffsetFetch was for, if no member needed it: OFFSETS_FETCHED."""
+    """Purpose of an OffsetFetch that no member sent: cause of OFFSETS_FETCHED."""
 
     VERIFICATION = "verification"
-    """The run asks for what is committed in the end."""
+    """The run reads the committed offsets at its end."""
 
 
 class KillCause(StrEnum):
-    """What killed a node, beside its process: NODE_KILLED."""
+    """What killed a node, if not a crash of its process: cause of NODE_KILLED."""
 
     POWER_LOSS = "power loss"
 
 
 class RecoveryCause(StrEnum):
-    """Why a log that is opened holds less than was written to it: LOG_RECOVERED."""
+    """Why an opened log has less than was written: cause of LOG_RECOVERED."""
 
     TORN_TAIL = "torn tail"
-    """What stood behind the last whole batch was no batch: a write that was cut short."""
+    """The bytes after the last whole batch were an incomplete write."""
     POWER_LOSS = "power loss"
-    """What was not flushed is gone."""
+    """Batches that were not flushed are lost."""
 
 
 class FencingCause(StrEnum):
-    """Why the controller fences a broker: the `reason` of BROKER_FENCED."""
+    """Why the controller fences a broker: `reason` in the detail of BROKER_FENCED."""
 
     SESSION_ENDED = "session ended"
     """No heartbeat came for `broker.session.timeout.ms`."""
     CONTROLLED_SHUTDOWN = "controlled shutdown"
-    """The broker has shut down in order, and leads nothing any more."""
+    """The broker has completed a controlled shutdown, and leads no partition any more."""
     REGISTERED_ANEW = "registered anew"
-    """A new process of the broker registered; its former one was not fenced yet."""
+    """A new process of the broker registered before the old one was fenced."""
     WANTS_TO_BE_FENCED = "wants to be fenced"
     """The broker's heartbeat asks for it."""

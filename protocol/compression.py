@@ -1,7 +1,8 @@
-"""Which codecs a batch may be compressed with, and what whoever reads and writes batches is given.
+"""Compression of batches: Kafka's ids of codecs, and the interface of a set of codecs.
 
-Owns Kafka's ids; the codecs themselves are libraries, which cores do not know: `Codecs` is handed
-in. Source: Kafka `CompressionType`.
+The codecs themselves are libraries, which the cores must not import. The broker passes an object
+that implements `Codecs`.
+Source: Kafka `CompressionType`.
 """
 
 from enum import IntEnum
@@ -9,7 +10,7 @@ from typing import Protocol
 
 
 class CompressionType(IntEnum):
-    """Kafka's ids, as in `offsets.topic.compression.codec` and in a batch's attributes."""
+    """Kafka's ids of codecs, in `offsets.topic.compression.codec` and in a batch's attributes."""
 
     NONE = 0
     GZIP = 1
@@ -19,17 +20,20 @@ class CompressionType(IntEnum):
 
 
 class Codecs(Protocol):
-    """What compresses and decompresses payloads."""
+    """Compresses and decompresses payloads."""
 
     def compress(self, compression: int, payload: bytes) -> bytes:
-        """Return `payload` compressed with a codec, by its id."""
+        """Return `payload` compressed with the codec of id `compression`."""
 
     def decompress(self, compression: int, payload: bytes) -> bytes:
-        """Return what was compressed. Raises: ValueError for bytes that are no such thing."""
+        """Return the payload that was compressed.
+
+        Raises: ValueError if `payload` is not in the format of the codec.
+        """
 
 
 class _NoCodecs:
-    """Knows no codec but none."""
+    """A set without any codec."""
 
     def compress(self, compression: int, payload: bytes) -> bytes:
         """Raises: ValueError."""
@@ -41,4 +45,4 @@ class _NoCodecs:
 
 
 NO_CODECS: Codecs = _NoCodecs()
-"""For logs that nothing is compressed in."""
+"""For logs without compressed batches."""

@@ -1,8 +1,11 @@
-"""What the synchronous state machines return: one `Result` for every input.
+"""Effects: what a core (controller, coordinator) requests from its host in a `Result`.
 
-Controller, coordinator and partition log never call out. Whoever hosts them carries out what a
-Result asks for, in this order: timers, appends, sends, verifications, replies; and hands its trace
-events to the Host, which stamps them with time, node, incarnation and sequence.
+A core never calls out. Each input to it returns one Result. The node that hosts the core carries
+the effects out, in this order: timers, appends, sends, verifications, replies. It passes the trace
+events to its Host, which adds time, node, incarnation and sequence number.
+
+Some effects have an outcome (AppendCompleted, TransactionVerified), which the node feeds back into
+the core as a later input.
 """
 
 from dataclasses import dataclass, field
@@ -16,18 +19,20 @@ from protocol.trace import TraceEvent
 ACKS_ALL = -1
 ACKS_NONE = 0
 ACKS_LEADER = 1
-"""How Kafka's Java coordinator appends: into the local log, whoever is in sync."""
+"""The append completes when the leader's log has the batch; used as by Kafka's Java coordinator."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Append:
-    """Asks the broker to append `records` as one batch to a partition of the coordinator's topic.
+    """Request to append `records` as one batch to a partition of the coordinator's topic.
 
-    Shape: `partition` is the index in `__consumer_offsets`, or in `__transaction_state` for the
-    transaction coordinator; `records` is non-empty.
-    `required_acks` -1 asks for an AppendCompleted once the high watermark passed the batch, after
-    `timeout_ms` (None: `offsets.commit.timeout.ms`), or when leadership was lost; 1 asks for the
-    same, and min.insync.replicas does not matter; 0 asks for none.
+    partition: index in `__consumer_offsets`, or in `__transaction_state` for the transaction
+        coordinator.
+    records: non-empty.
+    required_acks: ACKS_ALL (-1) has an AppendCompleted follow when the high watermark has passed
+        the batch, after `timeout_ms`, or when leadership is lost. ACKS_LEADER (1) does the same
+        and ignores min.insync.replicas. ACKS_NONE (0) has no outcome.
+    timeout_ms: None stands for `offsets.commit.timeout.ms`.
     """
 
     append_id: AppendId
@@ -38,16 +43,17 @@ class Append:
     producer_epoch: int = NO_PRODUCER_EPOCH
     is_transactional: bool = False
     verification_guard: int | None = None
-    """Of a transactional append: what its VerifyTransaction brought."""
+    """For a transactional append: the guard from the TransactionVerified."""
     timeout_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendCompleted:
-    """The outcome of an Append, fed back as an input.
+    """The outcome of an Append, an input.
 
-    Shape: `base_offset` is the batch's offset in the log and None if it was never appended; it is
-    set with an error when the batch stands in the log but was not acknowledged in time.
+    Shape: `base_offset` is the batch's offset in the log, None if the log never had the batch. An
+    error with a `base_offset` means that the log has the batch, but it was not acknowledged in
+    time.
     """
 
     append_id: AppendId
@@ -57,11 +63,11 @@ class AppendCompleted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyTransaction:
-    """Asks the broker whether a partition of `__consumer_offsets` is part of an open transaction.
+    """Request to verify that a partition of `__consumer_offsets` is part of an open transaction.
 
-    It is known where the log has batches of the transaction; otherwise the transaction coordinator
-    is asked (KIP-890). Exactly one TransactionVerified follows.
-    Shape: `tells_abortable` is set for clients that know TRANSACTION_ABORTABLE.
+    If the log has batches of the transaction, it is verified; otherwise the broker asks the
+    transaction coordinator (KIP-890). Exactly one TransactionVerified follows.
+    Shape: `tells_abortable` is True for a client that knows the error TRANSACTION_ABORTABLE.
     """
 
     verification_id: int
@@ -74,9 +80,10 @@ class VerifyTransaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionVerified:
-    """The outcome of a VerifyTransaction, fed back as an input.
+    """The outcome of a VerifyTransaction, an input.
 
-    Shape: `guard` goes into the append; None with an error, and where the transaction was known.
+    Shape: `guard` must be passed on to the Append. It is None with an error, and if the log had the
+    transaction already.
     """
 
     verification_id: int
@@ -86,7 +93,7 @@ class TransactionVerified:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """Answers the request `request_id`, now or long after it came."""
+    """The answer to the request `request_id`, which may have arrived long before."""
 
     request_id: RequestId
     response: AnyResponse
@@ -94,7 +101,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Send:
-    """Sends a request to another node; its answer comes back as an input."""
+    """Request to send a message to another node; the answer is a later input."""
 
     destination: NodeName
     request: AnyRequest
@@ -102,7 +109,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetTimer:
-    """Fires the input TimerFired(key) after `delay_us`; a timer with the same key is replaced."""
+    """Request for a timer that fires after `delay_us`; it replaces a timer with the same key."""
 
     key: str
     delay_us: int
@@ -110,14 +117,14 @@ class SetTimer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelTimer:
-    """Forgets the timer `key`, if there is one."""
+    """Request to cancel the timer `key`, if it runs."""
 
     key: str
 
 
 @dataclass(slots=True)
 class Result:
-    """Everything that one input asks for. Built by one handler, then only read."""
+    """The effects of one input. Handlers of the input fill it; after that it is only read."""
 
     appends: list[Append] = field(default_factory=list)
     replies: list[Reply] = field(default_factory=list)

@@ -1,6 +1,7 @@
-"""The envelope of every message: api, version, correlation id, client id and host.
+"""Envelopes of requests and responses, with the fields of Kafka's request header.
 
-In virtual time envelopes travel by reference; on Ray, and in the codec check, as MessagePack.
+In virtual time envelopes are passed by reference; between processes, and in the test of the codec,
+they are encoded as MessagePack.
 """
 
 import msgspec

@@ -1,15 +1,15 @@
 """Kafka's error codes, with their numbers and what a caller may conclude from each.
 
-Source: Kafka `Errors`; BEHAVIOUR 5.9 and the retriable set of 7.8. "Definite" is Maelstrom's
-word: the operation certainly did not happen. A checker must treat an indefinite failure as
-"may have happened".
+Source: Kafka `Errors`; BEHAVIOUR 5.9 and the retriable set of 7.8. An error is *definite* (a term
+of Maelstrom) if the operation certainly did not happen. After an indefinite error a checker must
+allow for both.
 """
 
 from enum import IntEnum
 
 
 class SimulationError(Exception):
-    """Misuse: our own bug. Names what was allowed, what came, and the story so far."""
+    """A bug of the lab's own code: an illegal call. The message says what was expected."""
 
 
 class IllegalTransition(SimulationError):
@@ -17,9 +17,9 @@ class IllegalTransition(SimulationError):
 
 
 class InvariantViolation(Exception):
-    """A broken invariant: a node does not agree with itself, and the lab is wrong.
+    """A broken invariant: the state of a node contradicts itself.
 
-    Shape: `name` is the invariant's, `evidence` a sentence with the values that break it.
+    Shape: `name` names the invariant; `evidence` is a sentence with the values that break it.
     """
 
     def __init__(self, name: str, evidence: str) -> None:
@@ -141,8 +141,8 @@ _INDEFINITE = frozenset(
         ErrorCode.REQUEST_TIMED_OUT,
         ErrorCode.NETWORK_EXCEPTION,
         ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-        # The append may stand in the log of the old leader and reach the new one before the
-        # broker learns that it has resigned, or time out: both are reported with these codes.
+        # The broker answers these after a timeout, or when it learns that it no longer leads. By
+        # then the new leader may have fetched the append.
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.NOT_COORDINATOR,
         ErrorCode.NOT_LEADER_OR_FOLLOWER,

@@ -1,6 +1,7 @@
-"""Kafka's versions as `inter.broker.protocol.version` names them, and what brokers of each write.
+"""Values of `inter.broker.protocol.version`, and the record versions that brokers write for each.
 
-A release may have several internal versions (`2.1-IV0` to `2.1-IV2`); a bare release is its last.
+A release may have several internal versions (`2.1-IV0` to `2.1-IV2`). The release alone (`2.1`)
+stands for its last internal version.
 Source: Kafka 3.9 `MetadataVersion`.
 """
 
@@ -39,23 +40,24 @@ _INTERNAL_VERSIONS: dict[str, int] = {
     "3.8": 1,
     "3.9": 1,
 }
-"""The releases in order, and how many internal versions each has: IV0 and so on."""
+"""Release -> number of its internal versions, oldest release first."""
 LATEST_METADATA_VERSION = "3.9-IV0"
-"""What Kafka 3.9's brokers have unless they are told otherwise."""
+"""The default of Kafka 3.9's brokers."""
 
 
 class MetadataVersion(NamedTuple):
-    """A version: compares as older and newer."""
+    """A version, ordered by age."""
 
     release: int
-    """Place of the release among all."""
+    """Index of the release in the list of all releases."""
     internal: int
 
 
 def metadata_version(name: str) -> MetadataVersion:
-    """Return the version of this name, such as `2.1` or `2.1-IV0`.
+    """Return the version named `name`, such as `2.1` or `2.1-IV0`.
 
-    Raises: SimulationError if Kafka has no such version; VERSION_PATTERN does not match it then.
+    Raises: SimulationError if Kafka has no such version. Experiment files are checked against
+        VERSION_PATTERN before.
     """
     release, _, internal = name.partition("-IV")
     count = _INTERNAL_VERSIONS.get(release)
@@ -84,15 +86,15 @@ _2_3_IV0 = metadata_version("2.3-IV0")
 
 
 class ValueVersions(NamedTuple):
-    """In which versions values are written to `__consumer_offsets`."""
+    """Versions of the values that are written to `__consumer_offsets`."""
 
     group: int = 3
     offset: int = 3
-    """Of an offset without an expiry of its own."""
+    """For an offset without an explicit expiry."""
 
 
 def value_versions(version: MetadataVersion) -> ValueVersions:
-    """Return what brokers of a version write.
+    """Return the versions of the values that brokers of `version` write.
 
     Source: Kafka `MetadataVersion.groupMetadataValueVersion`, `offsetCommitValueVersion`;
     BEHAVIOUR 5.1.
@@ -105,5 +107,5 @@ def value_versions(version: MetadataVersion) -> ValueVersions:
 
 
 def has_static_members(version: MetadataVersion) -> bool:
-    """Return whether brokers of this version take requests of static members (KIP-345)."""
+    """Return whether brokers of `version` support static members (KIP-345)."""
     return version >= _2_3_IV0

@@ -1,4 +1,4 @@
-"""Which partition of `__consumer_offsets` a group belongs to.
+"""Computation of a group's partition in `__consumer_offsets`, by Java's string hash.
 
 Source: Kafka `GroupMetadataManager.partitionFor`, `Utils.abs`, `java.lang.String.hashCode`.
 """
@@ -17,10 +17,10 @@ def java_string_hash(text: str) -> int:
 
 
 def kafka_abs(value: int) -> int:
-    """Return Kafka's `Utils.abs`: plain |value|, but 0 for -2**31, whose |x| Java cannot hold."""
+    """Return Kafka's `Utils.abs`: |value|, but 0 for -2**31, as Java's int cannot hold 2**31."""
     return 0 if value == -(1 << 31) else abs(value)
 
 
 def partition_for(group_id: str, num_partitions: int) -> int:
-    """Return the offsets partition of `group_id` in a topic of `num_partitions`."""
+    """Return the index of a group's partition among `num_partitions`."""
     return kafka_abs(java_string_hash(group_id)) % num_partitions

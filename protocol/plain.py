@@ -1,7 +1,7 @@
-"""Messages as plain data under the names of one version, and back: the schemas applied.
+"""Conversion between messages and plain data (dicts, lists, numbers) in one version of an API.
 
-Whoever reads or prints what Kafka itself says (recordings, later its wire format) goes through
-here. Must not know where the data comes from.
+Plain data has Kafka's field names of that version. Recordings of real Kafka are read and compared
+in this form.
 """
 
 import types
@@ -24,17 +24,17 @@ _PYTHON_TYPES: dict[Kind, type] = {
 
 
 class NotAMessage(Exception):
-    """Plain data that is no message of its version: says at which field, and what was expected."""
+    """Plain data that does not fit its version; the message names field and expectation."""
 
 
 def is_known(api: str, version: int) -> bool:
-    """Return whether we have this version of the API."""
+    """Return whether the tables have this version of the API."""
     row = API_BY_LABEL.get(api)
     return row is not None and row.schema is not None and version in row.versions
 
 
 def check_request(api: str, version: int, plain: PlainMessage) -> None:
-    """Check that a request has every field of its version and no other; an unknown API passes.
+    """Check that a request has exactly the fields of its version; an unknown API passes.
 
     Raises: NotAMessage.
     """
@@ -44,7 +44,7 @@ def check_request(api: str, version: int, plain: PlainMessage) -> None:
 
 
 def request_from_plain(api: str, version: int, plain: PlainMessage) -> AnyRequest:
-    """Return a request. `plain` has the fields that the version has.
+    """Return the request of `plain`, which has the fields of the version.
 
     Raises: NotAMessage; SimulationError if the version is not known.
     """
@@ -59,7 +59,7 @@ def request_from_plain(api: str, version: int, plain: PlainMessage) -> AnyReques
 
 
 def response_to_plain(api: str, version: int, response: AnyResponse) -> PlainMessage:
-    """Return an answer with the fields that the version has, in the schema's order.
+    """Return an answer as plain data, with the fields of the version in the schema's order.
 
     Raises: SimulationError if the version is not known, or the answer is of another API.
     """
@@ -97,22 +97,22 @@ def _check_value(field: WireField, version: int, value: PlainValue, path: str) -
         _check_one(field, version, value, path)
         return
     if not isinstance(value, list):
-        raise NotAMessage(f"{path}: expected a list, came {value!r}")
+        raise NotAMessage(f"{path}: expected a list, got {value!r}")
     for index, item in enumerate(value):
         _check_one(field, version, item, f"{path}[{index}]")
 
 
 def _check_one(field: WireField, version: int, value: PlainValue, path: str) -> None:
     expected = _PYTHON_TYPES[field.kind]
-    is_bool = isinstance(value, bool)
+    is_bool = isinstance(value, bool)  # a bool is also an int in Python, but not in a message
     if not isinstance(value, expected) or (is_bool and field.kind is not Kind.BOOL):
-        raise NotAMessage(f"{path}: expected {field.kind.value}, came {value!r}")
+        raise NotAMessage(f"{path}: expected {field.kind.value}, got {value!r}")
     if isinstance(value, dict):
         _check(field.fields, version, value, path)
 
 
 def _build(struct: type[msgspec.Struct], plain: Mapping[str, PlainValue]) -> msgspec.Struct:
-    """Return a Struct from the values of its fields; those left out have their defaults."""
+    """Return a Struct from the values of its fields; missing fields have their defaults."""
     known = {field.name: field.type for field in msgspec.structs.fields(struct)}
     unknown = [name for name in plain if name not in known]
     if unknown:

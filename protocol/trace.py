@@ -1,7 +1,7 @@
-"""The trace schema: one flat, typed row for everything that a run lets be seen.
+"""The rows of the trace: one flat, typed row for each event of a run.
 
-Every event of both runtimes, of the checkers' input and of Spark's tables has these columns.
-Cores and nodes make a `TraceEvent`; the Host stamps it into a `TraceRow`.
+A core or node makes a `TraceEvent`; its Host adds time, node, incarnation and sequence number,
+which gives a `TraceRow`. All runtimes write the same rows; checkers and Spark's tables read them.
 """
 
 from enum import StrEnum
@@ -10,7 +10,7 @@ import msgspec
 
 
 class TraceKind(StrEnum):
-    """What happened. The table of `protocol.trace_schema` says what a row of each kind holds."""
+    """Kind of event. `protocol.trace_schema` has the columns and the detail of each kind."""
 
     RUN_STAGE = "run_stage"
     FAULT_INJECTED = "fault_injected"
@@ -108,11 +108,11 @@ MESSAGE_KINDS = frozenset(
         TraceKind.RESPONSE_SENT,
     }
 )
-"""The kinds that only the trace wants: with the trace off they are not even made."""
+"""Kinds that no checker reads. With the trace switched off such events are not even created."""
 
 
 class TraceEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """What a core or node saw, before the Host stamps it. None where a column has no meaning."""
+    """An event of a core or node, before the Host stamps it. None: the kind lacks the column."""
 
     kind: TraceKind
     peer: str | None = None
@@ -131,13 +131,13 @@ class TraceEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TraceRow(msgspec.Struct, frozen=True, array_like=True):
-    """One row of the trace. Made by `stamp`, by position: by keyword it takes five times as long.
+    """One row of the trace, built by `stamp`.
 
     Units: `time_us` is on the run's undrifted clock, microseconds since the run began;
     `node_time_us` on the node's own monotonic clock.
     Shape: (`node`, `incarnation`, `seq`) is unique; `seq` counts from 0 in each incarnation.
     `partition` is printed as Kafka prints it (`__consumer_offsets-3`); `detail` is small JSON.
-    `cause` is a closed value (`protocol.causes`) or a name, `cause_text` a sentence for people.
+    `cause` is a value of an enum in `protocol.causes`, or a name; `cause_text` is for people.
     """
 
     run: str
@@ -163,7 +163,7 @@ class TraceRow(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def explanation(self) -> str | None:
-        """The cause for people: `cause_text` where there is one, else `cause`."""
+        """The cause for people: `cause_text`, or `cause` if the row has no text."""
         return self.cause_text or self.cause
 
 
@@ -204,7 +204,8 @@ def stamp(
     node: str,
     incarnation: int,
 ) -> TraceRow:
-    """Return the row of `event` as seen by `node` at `time_us`."""
+    """Return the row of `event`, which happened on `node` at `time_us`."""
+    # By position: building a row by keyword takes five times as long.
     return TraceRow(
         run,
         time_us,

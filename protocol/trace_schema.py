@@ -1,7 +1,7 @@
-"""The trace's schema: for each kind of row its meaning, the columns it fills and its detail.
+"""The schema of the trace: meaning, columns and detail of each kind of row.
 
-`TRACE_SECTIONS` is the table. `nonconformity` holds a row against it; the reference page prints it;
-the tables of `pipeline` take the types of details from it.
+`TRACE_SECTIONS` is the table. `nonconformity` checks a row against the table, the reference page
+prints the table, and `pipeline` takes the types of details from it.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ from protocol.causes import (
 from protocol.trace import TraceKind, TraceRow
 
 STAMP = ("run", "time_us", "node_time_us", "seq", "node", "incarnation", "kind")
-"""The columns that every row fills."""
+"""Columns that every row fills."""
 COLUMN_MEANINGS = {
     "run": "id of the run",
     "time_us": "run's clock, microseconds since the run began",
@@ -51,11 +51,11 @@ COLUMN_MEANINGS = {
     "detail": "JSON object with the fields of the kind",
     "cause_text": "sentence for people; no program reads it",
 }
-"""What a column means, unless a kind says it more exactly."""
+"""Meaning of a column, unless the table gives a kind a more exact one."""
 
 
 class Detail(msgspec.Struct, forbid_unknown_fields=True):
-    """The detail of one kind of row. A field without a default is always there."""
+    """Base of the details. A field without a default is present in every row of its kind."""
 
 
 # -- the run and its faults -----------------------------------------------------------------------
@@ -535,11 +535,13 @@ class ViolationDetail(Detail):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindSchema:
-    """What rows of one kind say.
+    """The schema of one kind of row.
 
-    `columns` has the columns that a row may fill, beside the stamp, with their meaning here, empty
-    where it is that of COLUMN_MEANINGS. A cause is a value of `causes`, or a name where
-    `has_named_cause`. `detail` is None where there is none, and a plain map where fields are open.
+    columns: columns that a row may fill beside STAMP -> their meaning in this kind; "" stands for
+        the meaning in COLUMN_MEANINGS.
+    causes: enums of the column `cause`.
+    has_named_cause: the cause may be a name that is in no enum.
+    detail: the struct of the detail; None without a detail; a dict type if any field is allowed.
     """
 
     summary: str
@@ -556,7 +558,7 @@ def _kind(
     detail: type[Detail] | type[dict[str, float | None]] | None = None,
     **meanings: str,
 ) -> KindSchema:
-    """Return a row: `columns` as they mean everywhere, `meanings` of those that say it exactly."""
+    """Return a KindSchema: `columns` keep their common meaning, `meanings` have their own."""
     filled = dict.fromkeys(columns, "") | meanings
     if causes:
         filled.setdefault("cause", "")
@@ -1098,7 +1100,7 @@ TRACE_SECTIONS: Mapping[str, Mapping[TraceKind, KindSchema]] = {
         ),
     },
 }
-"""The kinds of rows, by who writes them."""
+"""The schemas of all kinds, in sections by the writer of the rows."""
 
 TRACE_KINDS: Mapping[TraceKind, KindSchema] = {
     kind: schema for kinds in TRACE_SECTIONS.values() for kind, schema in kinds.items()
@@ -1122,7 +1124,7 @@ _DECODERS = {
 
 
 def nonconformity(row: TraceRow) -> str | None:
-    """Return what a row has that its kind does not declare, None if it conforms."""
+    """Return the first difference of a row from its schema, None if the row conforms."""
     kind = TraceKind(row.kind)
     for name in _UNDECLARED[kind]:
         if getattr(row, name) is not None:

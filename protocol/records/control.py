@@ -1,7 +1,7 @@
 """Control records: the markers that end transactions in a log.
 
-A control batch holds one record, whose key says what kind of end it is. Source: Kafka
-`ControlRecordType`, `EndTransactionMarker`.
+A control batch has one record. Its key says whether the marker commits or aborts.
+Source: Kafka `ControlRecordType`, `EndTransactionMarker`.
 """
 
 import struct
@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from protocol.records.batch import Record, RecordBatch, decode_records
 
 _KEY = struct.Struct(">hh")
-"""Version, type."""
+"""Layout of the key: version, type (abort or commit)."""
 _VALUE = struct.Struct(">hi")
-"""Version, coordinator epoch."""
+"""Layout of the value: version, coordinator epoch."""
 _VERSION = 0
 _ABORT = 0
 _COMMIT = 1
@@ -20,7 +20,7 @@ _COMMIT = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndTransactionMarker:
-    """A transaction's end; `coordinator_epoch` is that of the coordinator which decided it."""
+    """End of a transaction; `coordinator_epoch` is the leader epoch of its coordinator."""
 
     is_commit: bool
     coordinator_epoch: int
@@ -35,13 +35,13 @@ def encode_marker(marker: EndTransactionMarker, timestamp_ms: int) -> Record:
 
 
 def decode_marker(batch: RecordBatch) -> EndTransactionMarker | None:
-    """Return the marker of a control batch; None if it holds no record, or another control record.
+    """Return the marker of a control batch, None if the batch has another control record, or none.
 
     Raises: ValueError for bytes that are no control record.
     """
     records = decode_records(batch.records)
     if not records:
-        return None
+        return None  # a compaction has removed the marker and kept the empty batch
     key, value = records[0].key, records[0].value
     try:
         _version, kind = _KEY.unpack_from(key or b"")

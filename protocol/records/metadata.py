@@ -1,7 +1,8 @@
-"""The records of `__cluster_metadata-0`, under KRaft's names: the controller's state is their log.
+"""Records of `__cluster_metadata-0`, under KRaft's names. Their log is the controller's state.
 
-Controller and brokers replay the same records into a MetadataImage, each at its own pace. Epochs
-of partitions are not written: replaying a change counts them up, as in KRaft.
+Controller and brokers replay the same records into a MetadataImage, each at its own pace. A
+PartitionChangeRecord does not carry the new epochs: replaying the record increases them, as in
+KRaft.
 Source: Kafka's metadata record schemas; DEVIATION: topics are named, they have no UUID.
 """
 
@@ -10,13 +11,13 @@ import msgspec
 from protocol.records.batch import Record
 
 NO_LEADER = -1
-"""`leader` of a partition that nobody leads."""
+"""`leader` of a partition without a leader."""
 NO_LEADER_CHANGE = -2
 """`leader` of a PartitionChangeRecord that leaves leader and leader epoch as they are."""
 
 
 class RegisterBrokerRecord(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """A broker's incarnation registered. It replaces whatever was registered under the id."""
+    """A broker's incarnation registered; it replaces an earlier registration of the id."""
 
     broker_id: int
     incarnation_id: int
@@ -32,7 +33,7 @@ class BrokerRegistrationChangeRecord(
 ):
     """A registered broker was fenced or unfenced, or began a controlled shutdown.
 
-    None leaves what is registered.
+    A field that is None does not change.
     """
 
     broker_id: int
@@ -62,7 +63,7 @@ class ConfigRecord(msgspec.Struct, frozen=True, kw_only=True, array_like=True, t
 
 
 class PartitionRecord(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """A partition with everything about it. `replicas` is in assignment order."""
+    """A partition was created. `replicas` is in assignment order, the preferred leader first."""
 
     topic: str
     partition_id: int
@@ -76,7 +77,7 @@ class PartitionRecord(msgspec.Struct, frozen=True, kw_only=True, array_like=True
 class PartitionChangeRecord(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
     """A partition got another leader, ISR or assignment (`replicas`).
 
-    None and NO_LEADER_CHANGE leave what is there.
+    A field that is None or NO_LEADER_CHANGE does not change.
     """
 
     topic: str
@@ -87,7 +88,7 @@ class PartitionChangeRecord(msgspec.Struct, frozen=True, kw_only=True, array_lik
 
 
 class ProducerIdsRecord(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """A broker got a block of producer ids: the next one begins at `next_producer_id`."""
+    """A broker got a block of producer ids; the next block begins at `next_producer_id`."""
 
     broker_id: int
     broker_epoch: int
@@ -110,7 +111,7 @@ _decoder: msgspec.msgpack.Decoder[MetadataRecord] = msgspec.msgpack.Decoder(Meta
 
 
 def encode_metadata_record(record: MetadataRecord) -> Record:
-    """Return `record` as it stands in the metadata log: a value without a key."""
+    """Return `record` as a record of the metadata log, which has values and no keys."""
     return Record(key=None, value=_encoder.encode(record))
 
 

@@ -1,7 +1,7 @@
-"""The persisted records of `__consumer_offsets`: keys and values, each with its version.
+"""Records of `__consumer_offsets`: keys and values of committed offsets and groups.
 
-The version of a key says what kind of record it is; a record without value is a tombstone. How
-bodies are encoded is `versioned`'s.
+Keys and values begin with a version. The version of the key says whether the record is an offset or
+a group. A record without a value is a tombstone. `versioned` encodes the bodies.
 
 Source: Kafka `OffsetCommitKey.json`, `OffsetCommitValue.json`, `GroupMetadataKey.json`,
 `GroupMetadataValue.json`; BEHAVIOUR 5.1.
@@ -24,16 +24,16 @@ from protocol.records.versioned import (
 from protocol.wire.fields import bytes_field, int_field, str_field, struct_array
 
 OFFSET_COMMIT_KEY_VERSION = 1
-"""Written for offsets; version 0 has the same fields and is read too."""
+"""The key version of offsets. Version 0 has the same fields; it is read, but not written."""
 GROUP_METADATA_KEY_VERSION = 2
 OFFSET_VALUE_VERSION = 3
-"""Written for offsets, unless inter.broker.protocol.version asks for an older one."""
+"""The value version of offsets, unless inter.broker.protocol.version demands an older one."""
 OFFSET_VALUE_VERSION_WITH_EXPIRY = 1
-"""Written where a commit carries an explicit expiry: newer versions have no field for it."""
+"""The value version of offsets with an explicit expiry, for which newer versions have no field."""
 GROUP_VALUE_VERSION = 3
-"""Written for groups, unless inter.broker.protocol.version asks for an older one."""
+"""The value version of groups, unless inter.broker.protocol.version demands an older one."""
 NO_EXPIRE_TIMESTAMP = -1
-"""Of a committed offset that offsets.retention.minutes decides on."""
+"""Expiry of an offset that offsets.retention.minutes applies to."""
 
 _Int32 = Annotated[int, Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
 
@@ -58,7 +58,7 @@ class GroupMetadataKey(msgspec.Struct, frozen=True, array_like=True):
 
 
 class UnknownKey(msgspec.Struct, frozen=True):
-    """A key of a version that this coordinator does not know; its record is ignored."""
+    """A key in a version that this coordinator does not know; its record is ignored."""
 
     version: int
 
@@ -67,9 +67,10 @@ OffsetsKey = OffsetCommitKey | GroupMetadataKey | UnknownKey
 
 
 class OffsetCommitValue(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A committed offset, whatever version it was stored in.
+    """A committed offset, in the form common to all versions.
 
-    Units: timestamps in ms since the epoch; -1 where a version has no such field, or none was set.
+    Units: timestamps in ms since the epoch; -1 if the stored version lacks the field, or it was not
+    set.
     """
 
     offset: int
@@ -93,7 +94,7 @@ class MemberMetadataValue(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupMetadataValue(msgspec.Struct, frozen=True, kw_only=True):
-    """A stored group, whatever version it was stored in.
+    """A stored group, in the form common to all versions.
 
     Shape: `protocol` and `leader` are None, and `members` empty, for a group that became Empty.
     Units: `current_state_timestamp_ms` since the epoch, -1 below version 2.
@@ -164,7 +165,7 @@ def encode_group_metadata_key(group: str) -> bytes:
 
 
 def decode_key(data: bytes) -> OffsetsKey:
-    """Return what kind of record `data` is the key of; an unknown version is an UnknownKey.
+    """Return the decoded key; an UnknownKey for an unknown version.
 
     Raises: CorruptRecord if the body does not fit the version.
     """
@@ -181,9 +182,9 @@ def decode_key(data: bytes) -> OffsetsKey:
 def encode_offset_commit_value(
     value: OffsetCommitValue, version: int = OFFSET_VALUE_VERSION
 ) -> bytes:
-    """Return `value` in this version, 1 to 3, or in version 1 if it has an expiry.
+    """Return `value` in this version, 1 to 3, or in version 1 if it has an explicit expiry.
 
-    Below version 3 there is no leader epoch. Version 4 is never written.
+    Versions below 3 lack the leader epoch. Version 4 is read, but not written.
     Raises: SimulationError for any other version.
     """
     if value.expire_timestamp_ms != NO_EXPIRE_TIMESTAMP:
@@ -198,9 +199,9 @@ decode_offset_commit_value = _OFFSET_COMMIT_VALUE.decode
 def encode_group_metadata_value(
     value: GroupMetadataValue, version: int = GROUP_VALUE_VERSION
 ) -> bytes:
-    """Return `value` in this version, 0 to 3; what the version has no field for is left out.
+    """Return `value` in this version, 0 to 3, without the fields that the version lacks.
 
-    Version 4 is never written. Raises: SimulationError for any other version.
+    Version 4 is read, but not written. Raises: SimulationError for any other version.
     """
     return _GROUP_METADATA_VALUE.encode(value, version)
 

@@ -1,6 +1,6 @@
-"""The persisted records of `__transaction_state`: what is known of a transactional id.
+"""Records of `__transaction_state`: the stored state of transactional ids.
 
-A record without value is a tombstone. How bodies are encoded is `versioned`'s.
+A record without a value is a tombstone. `versioned` encodes the bodies.
 Source: Kafka `TransactionLogKey.json`, `TransactionLogValue.json` (version 0).
 """
 
@@ -30,7 +30,10 @@ class TransactionPartitions(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TransactionLogValue(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """A transactional id. Units: milliseconds; `transaction_status` is the state's number."""
+    """State of a transactional id. Units: milliseconds.
+
+    `transaction_status` is the number of a TransactionState (`coordinator.transaction.states`).
+    """
 
     producer_id: int
     producer_epoch: int
@@ -56,7 +59,7 @@ def encode_transaction_value(value: TransactionLogValue) -> bytes:
 
 
 def decode_transaction_key(data: bytes) -> str | None:
-    """Return the transactional id, None for a key of a version that is not known.
+    """Return the transactional id of a key, None if the key's version is unknown.
 
     Raises: CorruptRecord.
     """
@@ -69,7 +72,7 @@ def decode_transaction_key(data: bytes) -> str | None:
 
 
 def decode_transaction_value(data: bytes) -> TransactionLogValue:
-    """Return what is stored of a transactional id.
+    """Return the stored state of a transactional id.
 
     Raises: CorruptRecord.
     """

@@ -1,8 +1,8 @@
-"""Bodies of persisted keys and values: a version, and the fields that the version has.
+"""Encoding of the keys and values of records, by version.
 
-A key, and a value, is a two-byte big-endian version and a body. The fields of a value stand in a
-table, as those of messages do (`protocol.wire.fields`); a ValueCodec writes and reads every version
-of it. To add a field, or a version: a line in the table of the value.
+A key or value is a two-byte big-endian version and a body. The fields of a value and their versions
+are a table, like those of messages (`protocol.wire.fields`); a ValueCodec writes and reads each
+version by that table. To add a field or a version, change the table of the value.
 
 DEVIATION: the body is a MessagePack array of Kafka's fields in Kafka's order, instead of Kafka's
 own schema encoding. Fields, versions and which version is written are Kafka's.
@@ -27,29 +27,30 @@ encode_body = msgspec.msgpack.Encoder().encode
 
 
 class CorruptRecord(ValueError):
-    """A key or value that cannot be read: an unknown value version, or no body of its kind."""
+    """A key or value that cannot be read: its version is unknown, or its body does not fit."""
 
 
 def record_version(data: bytes) -> int:
-    """Return the version that `data`, a key or a value, begins with.
+    """Return the version at the beginning of `data`, a key or a value.
 
-    Raises: CorruptRecord if it has no two bytes.
+    Raises: CorruptRecord if `data` has fewer than two bytes.
     """
     if len(data) < 2:
-        raise CorruptRecord(f"{len(data)} bytes hold no version")
+        raise CorruptRecord(f"expected a version of 2 bytes, got {len(data)} bytes")
     return int.from_bytes(data[:2], "big", signed=True)
 
 
 def version_prefix(version: int) -> bytes:
-    """Return the two bytes that a key or value of this version begins with."""
+    """Return the first two bytes of a key or value in this version."""
     return version.to_bytes(2, "big")
 
 
 class ValueCodec(typing.Generic[_S]):
     """Writes and reads the values of one kind of record.
 
-    `struct` has a field for each of the table, with a default for those that some version lacks.
-    `readable` and `writable` are versions; `noun` names the kind in errors.
+    noun: name of the kind in errors.
+    struct: has every field of the table; a default for each field that some version lacks.
+    readable, writable: the versions that can be read and written.
     """
 
     def __init__(
@@ -62,7 +63,8 @@ class ValueCodec(typing.Generic[_S]):
         writable: range,
     ) -> None:
         self._noun = noun
-        # Each version is compiled once: a load decodes a value for each committed offset.
+        # Writers and readers are built once per version, because a load decodes a value for every
+        # committed offset.
         self._writers = {
             version: (version_prefix(version), _writer(fields, version)) for version in writable
         }
@@ -75,7 +77,7 @@ class ValueCodec(typing.Generic[_S]):
         }
 
     def encode(self, value: _S, version: int) -> bytes:
-        """Return `value` in this version; what the version has no field for is left out.
+        """Return `value` in this version, without the fields that the version lacks.
 
         Raises: SimulationError for a version that is not written.
         """
@@ -86,9 +88,9 @@ class ValueCodec(typing.Generic[_S]):
         return prefix + encode_body(write(value))
 
     def decode(self, data: bytes) -> _S:
-        """Return the value in `data`; a field that its version lacks has the struct's default.
+        """Return the value in `data`; fields that its version lacks have the struct's defaults.
 
-        Raises: CorruptRecord naming a version that is not read, or if the body does not fit.
+        Raises: CorruptRecord if the version is not readable or the body does not fit.
         """
         version = record_version(data)
         reader = self._readers.get(version)
@@ -102,7 +104,7 @@ class ValueCodec(typing.Generic[_S]):
 
 
 def _writer(fields: tuple[WireField, ...], version: int) -> _Write:
-    """Return a function that lists the fields of a value in the order of one version."""
+    """Return a function that returns the fields of a value in the order of one version."""
     present = [field for field in fields if field.is_in(version)]
     values_of = _values_of([field.name for field in present])
     item_writers = {
@@ -124,12 +126,12 @@ def _writer(fields: tuple[WireField, ...], version: int) -> _Write:
 
 def _values_of(names: list[str]) -> _Write:
     getter = attrgetter(*names)
-    # Of one name attrgetter returns the value itself, of several a tuple.
+    # attrgetter returns a tuple for several names, but the bare value for a single one.
     return getter if len(names) > 1 else lambda value: (getter(value),)
 
 
 def _reader(struct: type[_S], fields: tuple[WireField, ...], version: int) -> Callable[[Any], _S]:
-    """Return a function that makes the value of a decoded layout."""
+    """Return a function that converts a decoded layout (see `_layout`) into a value."""
     asdict = msgspec.structs.asdict
     item_readers = [
         (field.name, _reader(_item_struct(struct, field), field.fields, version))
@@ -151,10 +153,10 @@ def _reader(struct: type[_S], fields: tuple[WireField, ...], version: int) -> Ca
 def _layout(
     struct: type[msgspec.Struct], fields: tuple[WireField, ...], version: int
 ) -> type[msgspec.Struct]:
-    """Return the class that a body of one version is decoded as.
+    """Return a struct class with exactly the fields of one version, to decode its bodies.
 
-    Unknown elements behind the last field are skipped when read, as Kafka skips the tagged fields
-    of a version 4 that is newer than the reader.
+    Elements after the last known field are ignored, as Kafka ignores the tagged fields of a version
+    4 that is newer than the reader.
     """
     present = [field for field in fields if field.is_in(version)]
     return msgspec.defstruct(
@@ -189,6 +191,6 @@ def _scalar_annotation(struct: type[msgspec.Struct], field: WireField, version: 
 
 
 def _item_struct(struct: type[msgspec.Struct], field: WireField) -> type[msgspec.Struct]:
-    """Return the struct of the items of a list, which the field's annotation names."""
+    """Return the struct class of a list's items, from the annotation of the field."""
     item: type[msgspec.Struct] = typing.get_args(typing.get_type_hints(struct)[field.name])[0]
     return item

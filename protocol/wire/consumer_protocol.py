@@ -1,9 +1,9 @@
-"""The consumer protocol's own bytes: what a consumer puts into JoinGroup and SyncGroup.
+"""Encoding of subscriptions (in JoinGroup) and assignments (in SyncGroup) of consumers.
 
-The coordinator carries these bytes without reading them, but for the topics of a subscription.
-Owns their layout, big-endian as all of Kafka's types: strings with an int16 length, arrays and
-bytes with an int32 length, -1 for null. Every version begins with the fields of the one before,
-so a reader of an older version may stop early.
+The coordinator passes these bytes on; of a subscription it reads the topics only. Numbers are
+big-endian, as everywhere in Kafka; strings have an int16 length, arrays and bytes an int32 length,
+and -1 stands for null. Each version appends fields to those of the version before, so a reader of
+an older version stops early.
 Source: Kafka `ConsumerProtocolSubscription.json`, `ConsumerProtocolAssignment.json`,
 `ConsumerProtocol`; the two kinds of errors: BEHAVIOUR 0.1.
 """
@@ -27,7 +27,7 @@ class ConsumerProtocolError(ValueError):
 
 
 class TruncatedConsumerProtocol(ConsumerProtocolError):
-    """The bytes end in the middle of a number; Kafka's coordinator tolerates just this."""
+    """The bytes end in the middle of a number: the one error that Kafka's coordinator tolerates."""
 
 
 class TopicPartitions(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,9 +38,9 @@ class TopicPartitions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ConsumerProtocolSubscription(msgspec.Struct, frozen=True, kw_only=True):
-    """What a member tells the assignor of itself.
+    """A member's input to the assignor.
 
-    `owned_partitions` from v1, `generation_id` (-1: none) from v2, `rack_id` from v3.
+    `owned_partitions` since v1, `generation_id` (-1: none) since v2, `rack_id` since v3.
     """
 
     topics: tuple[str, ...]
@@ -51,7 +51,7 @@ class ConsumerProtocolSubscription(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ConsumerProtocolAssignment(msgspec.Struct, frozen=True, kw_only=True):
-    """What the leader gives to one member. All versions have the same fields."""
+    """The partitions that the leader assigns to one member. All versions have the same fields."""
 
     assigned_partitions: tuple[TopicPartitions, ...]
     user_data: bytes | None = None
@@ -68,7 +68,7 @@ class ConsumerProtocolAssignment(msgspec.Struct, frozen=True, kw_only=True):
 def encode_subscription(
     subscription: ConsumerProtocolSubscription, version: int = LATEST_VERSION
 ) -> bytes:
-    """Return the bytes of `subscription`, leaving out what `version` does not have.
+    """Return the bytes of `subscription`, without the fields that `version` lacks.
 
     Raises: ConsumerProtocolError for an unknown version or a string over 32,767 bytes.
     """
@@ -89,7 +89,7 @@ def encode_subscription(
 def decode_subscription(data: bytes) -> ConsumerProtocolSubscription:
     """Return the subscription in `data`, as an assignor reads it.
 
-    A version above the newest is read as the newest; what follows its fields is ignored.
+    A newer version is read as the newest known one; bytes after its fields are ignored.
 
     Raises: ConsumerProtocolError, TruncatedConsumerProtocol.
     Source: Kafka `ConsumerProtocol.deserializeSubscription`.
@@ -110,14 +110,12 @@ def decode_subscription(data: bytes) -> ConsumerProtocolSubscription:
 def decode_subscribed_topics(data: bytes) -> tuple[str, ...]:
     """Return the topics of the subscription in `data`, as the coordinator reads them.
 
-    The version is skipped unseen and the rest read as v0, which begins every version.
-
-    Raises: TruncatedConsumerProtocol, which the coordinator takes for "unknown topics"; any other
-        ConsumerProtocolError, which breaks the join phase that asked.
+    Raises: TruncatedConsumerProtocol, after which the coordinator treats the topics as unknown; any
+        other ConsumerProtocolError, which makes the join phase fail.
     Source: Kafka `GroupMetadata.computeSubscribedTopics`; BEHAVIOUR 4.7 with 0.1.
     """
     reader = _Reader(data)
-    reader.int16()
+    reader.int16()  # the version, ignored as in Kafka: every version begins with the fields of v0
     topics = reader.strings()
     reader.nullable_bytes()
     return topics
@@ -137,7 +135,7 @@ def encode_assignment(
 
 
 def decode_assignment(data: bytes) -> ConsumerProtocolAssignment:
-    """Return the assignment in `data`. Empty bytes are no assignment: the caller checks first.
+    """Return the assignment in `data`, which must not be empty (a member without assignment).
 
     Raises: ConsumerProtocolError, TruncatedConsumerProtocol.
     """
@@ -151,7 +149,7 @@ def decode_assignment(data: bytes) -> ConsumerProtocolAssignment:
 
 def _version_header(version: int) -> bytes:
     if not 0 <= version <= LATEST_VERSION:
-        raise ConsumerProtocolError(f"unknown version {version}, newest is {LATEST_VERSION}")
+        raise ConsumerProtocolError(f"expected a version from 0 to {LATEST_VERSION}, got {version}")
     return _INT16.pack(version)
 
 
@@ -193,7 +191,7 @@ def _write_topic_partitions(out: bytearray, entries: tuple[TopicPartitions, ...]
 
 
 class _Reader:
-    """A cursor over Kafka's primitive types that never reads beyond its bytes."""
+    """Reads Kafka's primitive types from bytes one by one, and checks every length."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -234,14 +232,15 @@ class _Reader:
         return self._text(length)
 
     def _text(self, length: int) -> str:
-        # Java decodes malformed UTF-8 to replacement characters and never fails.
+        # Like Java, which replaces malformed UTF-8 and never fails.
         return self._take(length).decode(errors="replace")
 
     def _array_length(self) -> int:
         length = self.int32()
         if length < 0:
             raise ConsumerProtocolError("null where an array must be")
-        # Every element takes a byte or more: a larger length is refused before it is believed.
+        # Every element takes at least one byte. The check comes before a loop or allocation of
+        # that length, which corrupt bytes could make huge.
         if length > len(self._data) - self._at:
             raise ConsumerProtocolError(
                 f"array of {length} elements in {len(self._data) - self._at} bytes"

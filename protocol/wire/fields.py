@@ -1,6 +1,6 @@
-"""What the tables of Kafka's message schemas are written with: fields, their kinds and versions.
+"""The vocabulary of schema tables: fields, their kinds and their versions.
 
-Must not know any API: `message_schemas` and `transaction_schemas` have the tables.
+`message_schemas` and `transaction_schemas` have the tables; this module knows no API.
 """
 
 from collections.abc import Callable
@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from enum import Enum
 
 NEWEST = 32_767
-"""A version above every one that there is."""
+"""Upper bound of all versions: the largest int16."""
 
 PlainValue = bool | int | str | bytes | list["PlainValue"] | dict[str, "PlainValue"] | None
 PlainMessage = dict[str, PlainValue]
-"""A message as plain data, under the names that one version of its API has."""
+"""A message as plain data, with the field names of one version of its API."""
 
 
 class Kind(Enum):
-    """What a field holds."""
+    """Type of a field; the value names the type in errors."""
 
     INT = "an integer"
     BOOL = "true or false"
@@ -27,11 +27,12 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WireField:
-    """One field of a message, in the versions `since` to `until`.
+    """One field of a message or record, present in the versions `since` to `until`.
 
-    Shape: `fields` are those of a STRUCT. `absent` is what an answer has where our message knows
-    no such field. A request's field that `is_unused` changes nothing here and is dropped.
-    Units: `bits` is the width of an INT, which bounds what is read from a log.
+    fields: the fields of a STRUCT.
+    absent: the value in an answer, if our message lacks the field.
+    is_unused: the field of a request is dropped, since it changes nothing in the lab.
+    bits: width of an INT; a value read from a log must fit.
     """
 
     name: str
@@ -46,7 +47,7 @@ class WireField:
     bits: int = 64
 
     def is_in(self, version: int) -> bool:
-        """Return whether the field is there in this version."""
+        """Return whether this version has the field."""
         return self.since <= version <= self.until
 
 
@@ -55,10 +56,11 @@ Reshape = Callable[[PlainMessage], PlainMessage]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiSchema:
-    """Kafka's fields of one API's request and answer, each with its versions.
+    """The fields of an API's request and answer, with their versions.
 
-    Below `reshaped_below` a message has another shape than the newest: `lift` brings a request
-    into the newest, `lower` an answer out of it.
+    Versions below `reshaped_below` have another structure than the newest, for example one group
+    in place of a list: `lift` converts a request into the newest structure, `lower` converts an
+    answer from the newest structure.
     """
 
     request_fields: tuple[WireField, ...]
@@ -68,7 +70,7 @@ class ApiSchema:
     lower: Reshape | None = None
 
 
-# -- how the tables are written --
+# -- constructors, which keep the tables short --
 
 
 def int_field(
@@ -116,12 +118,12 @@ def struct_array(
 
 
 def throttle_time(since: int) -> WireField:
-    """Return the field of an answer's throttling: there are no quotas here, so it is 0."""
+    """Return the field `throttle_time_ms` of an answer; always 0, as the lab has no quotas."""
     return int_field("throttle_time_ms", since, absent=0)
 
 
 def group_instance(since: int) -> WireField:
-    """Return the field of a group.instance.id, which may be null."""
+    """Return the nullable field `group_instance_id`."""
     return str_field("group_instance_id", since, nullable=True)
 
 

@@ -184,7 +184,7 @@ def test_leader_that_no_choice_makes_stays_a_difference(tmp_path: Path) -> None:
         (lambda r: r["steps"][1].pop("version"), "step 2: Object missing required field `version`"),
         (
             lambda r: r["steps"][1]["request"].update(session_timeout_ms="6 s"),
-            "step 2: JoinGroup v9: request.session_timeout_ms: expected an integer, came '6 s'",
+            "step 2: JoinGroup v9: request.session_timeout_ms: expected an integer, got '6 s'",
         ),
         (
             lambda r: r["steps"][1]["request"].pop("reason"),

@@ -227,9 +227,9 @@ def test_answer_of_one_key_is_told_flat_below_version_4() -> None:
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        ({"generation_id": "1"}, "request.generation_id: expected an integer, came '1'"),
-        ({"generation_id": True}, "request.generation_id: expected an integer, came True"),
-        ({"member_id": None}, "request.member_id: expected a string, came None"),
+        ({"generation_id": "1"}, "request.generation_id: expected an integer, got '1'"),
+        ({"generation_id": True}, "request.generation_id: expected an integer, got True"),
+        ({"member_id": None}, "request.member_id: expected a string, got None"),
         ({"reason": "x"}, "request.reason: there is no such field in v4"),
     ],
 )

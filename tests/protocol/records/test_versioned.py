@@ -91,5 +91,5 @@ def test_version_that_is_not_readable_is_named() -> None:
     """A value cannot be guessed at, and data without a version is no value."""
     with pytest.raises(CorruptRecord, match="unknown value value version 4"):
         CODEC.decode(b"\0\4\x90")
-    with pytest.raises(CorruptRecord, match="1 bytes hold no version"):
+    with pytest.raises(CorruptRecord, match="expected a version of 2 bytes, got 1 bytes"):
         CODEC.decode(b"\0")

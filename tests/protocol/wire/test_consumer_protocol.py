@@ -110,7 +110,7 @@ def test_subscription_with_an_impossible_length_is_more_than_truncated(data: byt
 
 def test_version_that_does_not_exist_is_not_written() -> None:
     """A typo must not produce bytes that nobody can read."""
-    with pytest.raises(ConsumerProtocolError, match="unknown version 4"):
+    with pytest.raises(ConsumerProtocolError, match="expected a version from 0 to 3, got 4"):
         encode_subscription(FULL, 4)
 
 
