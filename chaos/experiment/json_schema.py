@@ -164,7 +164,7 @@ def _rules(kind: FaultKind) -> Schema:
         rules["properties"]["args"] = {"$ref": f"#/$defs/{kind.args_type.__name__}"}
         if any(field.required for field in fields_of(kind.args_type)):
             rules["required"].append("args")
-    if kind.momentary:
+    if kind.momentary or kind.is_gradual:
         rules["properties"]["duration"] = _NULL
     else:
         rules |= _if(_OFTEN, _with({"duration": {"type": "string"}}))

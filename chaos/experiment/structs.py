@@ -184,6 +184,9 @@ class GroupDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Kafka's settings of members on ZooKeeper, beside `coordination: zookeeper`."""
     late_members: tuple[LateMembersDefinition, ...] = ()
     """Members that join later, beside those; their indices follow."""
+    spare_members: Annotated[int, Meta(ge=0, le=MAX_MEMBERS)] = 0
+    """How many places it has beyond its members, for those that a `scale` starts or that a
+    `rollout` has too many for a while; their indices come last."""
     poll_timeout_ms: Count = 50
     """How long each poll of the application waits for records, in milliseconds."""
     process_us: Annotated[int, Meta(ge=0)] = 0
@@ -211,9 +214,23 @@ class GroupDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         return self.coordination == "zookeeper"
 
     @property
+    def places_total(self) -> int:
+        """The number of its members and of its spare places."""
+        return self.members_total + self.spare_members
+
+    @property
     def members_total(self) -> int:
         """The number of its members, those included that join late."""
         return self.members + sum(late.members for late in self.late_members)
+
+    def settings_of_places(self) -> tuple[tuple[ConsumerConfig, bool], ...]:
+        """Return each place's settings, and whether somebody starts it during the run, by index."""
+        spare = ((self.config, True),) * self.spare_members
+        members = ((config, at_us is not None) for config, at_us in self.settings_of_members())
+        return tuple(
+            (_with_index(config, index), starts_later)
+            for index, (config, starts_later) in enumerate((*members, *spare))
+        )
 
     def settings_of_members(self) -> tuple[tuple[ConsumerConfig, int | None], ...]:
         """Return each member's settings and when it joins, by index.
@@ -430,9 +447,9 @@ def to_cluster_spec(experiment: Experiment) -> ClusterSpec:
             ),
         ),
         consumers=tuple(
-            _consumer(group_id, index, group, config, starts_later=at_us is not None)
+            _consumer(group_id, index, group, config, starts_later=starts_later)
             for group_id, group in coordinated_groups(experiment).items()
-            for index, (config, at_us) in enumerate(group.settings_of_members())
+            for index, (config, starts_later) in enumerate(group.settings_of_places())
         ),
         zookeeper_consumers=tuple(
             ZooKeeperConsumerSpec(
@@ -443,10 +460,10 @@ def to_cluster_spec(experiment: Experiment) -> ClusterSpec:
                 config=group.zookeeper,
                 process_us=group.process_us,
                 isolate=group.isolate,
-                starts_later=at_us is not None,
+                starts_later=starts_later,
             )
             for group_id, group in zookeeper_groups(experiment).items()
-            for index, (_config, at_us) in enumerate(group.settings_of_members())
+            for index, (_config, starts_later) in enumerate(group.settings_of_places())
         ),
         zookeepers=tuple(
             ZooKeeperSpec(server_id=server_id) for server_id in zookeeper_ids(experiment)

@@ -1,8 +1,10 @@
 """What a fault is: whom it would hit in a moment, how it is done, and how it is undone."""
 
+import random
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import msgspec
 
@@ -25,18 +27,37 @@ MEMBER_TARGETS = ("member", "leader-member-of")
 SET_TARGETS = ("brokers", "members", "clients", "zookeepers")
 
 
+class GradualWork(Protocol):
+    """What an act that goes on by itself still has to do."""
+
+    async def step(self, runtime: Runtime, status: ClusterStatus) -> int | None:
+        """Do what is due; return when to go on, in microseconds of the run's clock; None: never."""
+
+    def progress(self) -> dict[str, object]:
+        """Return how far it is, for the journal."""
+
+    @property
+    def hangs(self) -> bool:
+        """Whether it has stopped without having ended: nothing but the end of the run undoes it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultTools:
     """What faults act with.
 
     Units: `kill_at_us`, of an undoing, is when a node that is still stopping is killed.
-    Shape: `lost` are the nodes that never start again; a fault that loses one enters it.
+    Shape: `lost` are the nodes that never start again, `joined` those that were started beyond the
+    members that the experiment begins with; a fault that does either enters it. `under_way` is what
+    acts that go on by themselves have left to do, by fault. `rng` is the fault's own stream.
     """
 
     runtime: Runtime
     links: LinkTable
+    rng: random.Random = field(default_factory=random.Random)
     kill_at_us: int = 0
     lost: dict[NodeName, None] = field(default_factory=dict)
+    joined: dict[NodeName, None] = field(default_factory=dict)
+    under_way: dict[str, GradualWork] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +96,8 @@ class FaultKind(ABC):
     momentary: bool = False
     spares_members: bool = True
     """Whether members that it does not hit stay in their groups: a rebalance would be needless."""
+    is_gradual: bool = False
+    """Whether it goes on by itself (`FaultTools.under_way`) until it is done; no duration."""
     has_ends: bool = False
     """Whether it is aimed with `from` and `to` instead of `target`."""
 

@@ -56,7 +56,9 @@ class ProcessFault(FaultKind):
         )
 
     async def heal(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> str | None:
-        """Bring the node back from whatever state it is in."""
+        """Bring the node back from whatever state it is in, unless it is gone for good."""
+        if aim.nodes[0] in tools.lost:
+            return None
         empty_disk = planned.args.get("disk") == "empty"
         return await bring_back(
             aim.nodes[0], tools.runtime, empty_disk=empty_disk, kill_at_us=tools.kill_at_us

@@ -9,6 +9,7 @@ from chaos.faults.groups import DeleteGroup, DeleteOffsets, RemoveMembers, Reset
 from chaos.faults.leadership import LeadershipMove, PreferredLeaderElection
 from chaos.faults.links import ClogLinks, CutLinks, ResetConnections, ResponseLoss, SlowLinks
 from chaos.faults.processes import ControlledShutdown, Crash, NodeLoss, Pause, PowerLoss
+from chaos.faults.rollouts import RolloutFault, ScaleFault
 
 FAULT_KINDS: dict[str, FaultKind] = {
     kind.name: kind
@@ -18,6 +19,8 @@ FAULT_KINDS: dict[str, FaultKind] = {
         ControlledShutdown(),
         Pause(),
         NodeLoss(),
+        RolloutFault(),
+        ScaleFault(),
         LeadershipMove(),
         PreferredLeaderElection(),
         RemoveMembers(),

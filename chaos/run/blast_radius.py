@@ -24,7 +24,7 @@ def blast_radius_of(
         if broker_name(known.leader) in hit
     }
     for group_id, group in experiment.groups.items():
-        for name in (consumer_name(group_id, index) for index in range(group.members_total)):
+        for name in (consumer_name(group_id, index) for index in range(group.places_total)):
             if name in hit:
                 groups.add(group_id)
                 member = status.members.get(name)  # None: it does not answer

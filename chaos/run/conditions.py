@@ -42,18 +42,21 @@ def missing_for_liveness(
     commits_before: dict[str, int],
     *,
     lost: Collection[NodeName] = (),
+    joined: Collection[NodeName] = (),
 ) -> list[str]:
     """Return what keeps the cluster from being well again after healing.
 
     Shape: `commits_before` holds each member's acknowledged commits at healing, by node name; each
     must have had one more since. Late members have joined by then, and members that were killed
-    are back, but for those that are `lost`.
+    are back, but for those that are `lost`; `joined` are there beyond them.
     """
     members = {group_id: group.members_total for group_id, group in experiment.groups.items()}
     missing = missing_partitions(experiment, status, full_isr=False)
-    missing += missing_groups(experiment, status, members, lost=lost)
-    missing += missing_on_zookeeper(experiment, status, members, lost=lost)
-    return missing + missing_commits(experiment, status, members, commits_before, lost=lost)
+    missing += missing_groups(experiment, status, members, lost=lost, joined=joined)
+    missing += missing_on_zookeeper(experiment, status, members, lost=lost, joined=joined)
+    return missing + missing_commits(
+        experiment, status, members, commits_before, lost=lost, joined=joined
+    )
 
 
 def missing_partitions(
@@ -82,15 +85,17 @@ def missing_groups(
     members: dict[str, int],
     *,
     lost: Collection[NodeName] = (),
+    joined: Collection[NodeName] = (),
 ) -> list[str]:
     """Return the groups that are not Stable, with all members, at their one coordinator.
 
     Shape: `members` says by group how many there should be, by index from 0; those of them that
-    are `lost` are not expected. A group whose members all come later is not asked for.
+    are `lost` are not expected, those that have `joined` are. A group whose members all come later
+    is not asked for.
     """
     missing = []
     for group_id in coordinated_groups(experiment):
-        names = [name for name in _members_of(group_id, members[group_id]) if name not in lost]
+        names = _expected(group_id, members[group_id], lost, joined)
         expected = len(names)
         if not names and experiment.groups[group_id].members_total:
             continue
@@ -124,6 +129,7 @@ def missing_on_zookeeper(
     members: dict[str, int],
     *,
     lost: Collection[NodeName] = (),
+    joined: Collection[NodeName] = (),
 ) -> list[str]:
     """Return what keeps the ensemble from serving, and its groups from reading every partition.
 
@@ -137,7 +143,7 @@ def missing_on_zookeeper(
         or not server.is_serving
     ]
     for group_id, group in zookeeper_groups(experiment).items():
-        names = [name for name in _members_of(group_id, members[group_id]) if name not in lost]
+        names = _expected(group_id, members[group_id], lost, joined)
         readers: dict[TopicPartition, int] = {}
         for name in names:
             member = status.members.get(name)
@@ -165,6 +171,7 @@ def missing_commits(
     commits_before: dict[str, int],
     *,
     lost: Collection[NodeName] = (),
+    joined: Collection[NodeName] = (),
 ) -> list[str]:
     """Return the members that commit and have had none acknowledged beyond `commits_before`.
 
@@ -174,11 +181,10 @@ def missing_commits(
     for group_id, definition in experiment.groups.items():
         if not definition.commits:
             continue
-        for name in _members_of(group_id, members[group_id]):
+        for name in _expected(group_id, members[group_id], lost, joined):
             member = status.members.get(name)
             if (
                 member is not None
-                and name not in lost
                 and member.assigned
                 and member.commits_acknowledged <= commits_before.get(name, 0)
             ):
@@ -186,8 +192,13 @@ def missing_commits(
     return missing
 
 
-def _members_of(group_id: str, total: int) -> list[NodeName]:
-    return [consumer_name(group_id, index) for index in range(total)]
+def _expected(
+    group_id: str, total: int, lost: Collection[NodeName], joined: Collection[NodeName]
+) -> list[NodeName]:
+    """Return the members that a group of `total` members should have now."""
+    members = [consumer_name(group_id, index) for index in range(total)]
+    beyond = [name for name in joined if name.rpartition("-")[0] == f"consumer-{group_id}"]
+    return [name for name in dict.fromkeys((*members, *beyond)) if name not in lost]
 
 
 def summarize(missing: list[str], limit: int = 4) -> str:

@@ -74,7 +74,8 @@ class FaultInjector:
         # every phase is measured from here. The process's id stands in the journal.
         self._trace(TraceKind.FAULT_INJECTED, entry, _injected_detail(entry, planned))
         try:
-            hit = await kind.inject(planned, aim, self._tools)
+            rng = stream(self._seed, "act", planned.fault_id)
+            hit = await kind.inject(planned, aim, replace(self._tools, rng=rng))
         except Exception as error:
             entry.outcome = FaultOutcome.FAILED
             entry.error = f"{type(error).__name__}: {error}"
@@ -146,6 +147,39 @@ class FaultInjector:
         )
         self._journal.changed()
         self._log(f"{planned.fault_id} healed by {by}" + ("" if note is None else f": {note}"))
+
+    def goes_on(self, planned: PlannedFault) -> bool:
+        """Whether the act is under way, and has a next step now."""
+        return planned.fault_id in self._tools.under_way
+
+    async def advance(self, planned: PlannedFault, status: ClusterStatus) -> int | None:
+        """Let an act that goes on by itself take a step; return when the next is due.
+
+        One that is done is undone as by the plan: from now on nothing of it is in force. One that
+        hangs stays in force until everything is healed.
+        Units: microseconds of the run's clock; None: there is no next step.
+        Raises: ToolFailed if the runtime could not do it.
+        """
+        entry = self._journal.entry(planned.fault_id)
+        if not entry.in_force:  # it was healed, with everything
+            return None
+        work = self._tools.under_way[planned.fault_id]
+        try:
+            next_us = await work.step(self._runtime, status)
+        except Exception as error:
+            entry.error = f"{type(error).__name__}: {error}"
+            self._journal.changed()
+            raise ToolFailed(f"{planned.fault_id} could not go on: {error}") from error
+        entry.resolved = {**entry.resolved, **work.progress()}
+        self._journal.changed()
+        if next_us is None and not work.hangs:
+            await self.heal(planned, by="plan")
+        return next_us
+
+    @property
+    def joined_nodes(self) -> tuple[NodeName, ...]:
+        """The nodes that were started beyond the members that the experiment begins with."""
+        return tuple(self._tools.joined)
 
     @property
     def lost_nodes(self) -> tuple[NodeName, ...]:

@@ -28,6 +28,14 @@ class PlannedAct:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NextStep:
+    """One moment at which an act that goes on by itself takes its next step."""
+
+    at_us: int
+    planned: PlannedFault
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Arrival:
     """One moment at which a late member is started. Units: `at_us` counts from the steady state."""
 

@@ -19,7 +19,7 @@ from chaos.run.conditions import missing_for_liveness, missing_for_steady_state,
 from chaos.run.injection import FaultInjector, ToolFailed
 from chaos.run.journal import Journal
 from chaos.run.live_checks import LiveChecks
-from chaos.run.plan import Arrival, PlannedAct, arrivals_of, schedule_of
+from chaos.run.plan import Arrival, NextStep, PlannedAct, arrivals_of, schedule_of
 from chaos.run.status_history import Looks
 from chaos.run.verification import read_committed_offsets
 from cluster.runtime import ClusterStatus, NodeState, Runtime
@@ -200,7 +200,9 @@ class ExperimentRun:
     async def _inject_faults(self) -> None:
         self._enter("faults")
         began_us = self._runtime.now_us()
-        moments = list(schedule_of(self._plan, arrivals_of(self._experiment)))
+        moments: list[PlannedAct | Arrival | NextStep] = [
+            *schedule_of(self._plan, arrivals_of(self._experiment))
+        ]
         while moments:
             moment = moments.pop(0)
             await self._pause_until(began_us + moment.at_us)
@@ -217,6 +219,13 @@ class ExperimentRun:
                 case PlannedAct(planned=planned):
                     status = self._looks.as_known(await self._look())
                     await self._injector.inject(planned, status)
+                    if self._injector.goes_on(planned):
+                        moments.insert(0, NextStep(at_us=moment.at_us, planned=planned))
+                case NextStep(planned=planned):
+                    next_us = await self._injector.advance(planned, await self._look())
+                    if next_us is not None:
+                        step = NextStep(at_us=next_us - began_us, planned=planned)
+                        insort(moments, step, key=lambda each: each.at_us)
             self._acted_since_status = True
         # From now: what was undone last may have taken its time.
         after_us = microseconds(self._experiment.run.after_faults)
@@ -248,6 +257,7 @@ class ExperimentRun:
                 status,
                 self._commits_at_healing,
                 lost=self._injector.lost_nodes,
+                joined=self._injector.joined_nodes,
             ),
             timeout_us,
         )

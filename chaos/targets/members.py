@@ -138,7 +138,7 @@ def all_members(experiment: Experiment) -> tuple[NodeName, ...]:
 
 
 def _members(group_id: str, experiment: Experiment) -> tuple[NodeName, ...]:
-    total = experiment.groups[group_id].members_total
+    total = experiment.groups[group_id].places_total
     return tuple(consumer_name(group_id, index) for index in range(total))
 
 

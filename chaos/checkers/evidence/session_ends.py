@@ -67,6 +67,8 @@ _LEAVE_TIMERS_ALONE = frozenset(
         "reset",
         "response_loss",
         "node_loss",
+        "rollout",
+        "scale",
     }
 )
 """Faults that hold up no living broker's clock or disk."""

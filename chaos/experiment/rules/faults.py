@@ -91,10 +91,12 @@ def _time_errors(fault: FaultDefinition, kind: FaultKind | None, path: str) -> I
         duration = getattr(fault, field)
         if duration is not None:
             yield from too_long(duration, f"{path}.{field}")
-    if fault.duration is not None and kind is not None and kind.momentary:
+    has_none = kind is not None and (kind.momentary or kind.is_gradual)
+    if fault.duration is not None and has_none and kind is not None:
+        why = "is done in a moment" if kind.momentary else "takes as long as it takes"
         yield problem(
             f"{path}.duration",
-            f"`{fault.fault}` is done in a moment and has no duration",
+            f"`{fault.fault}` {why} and has no duration",
             expected="no such key",
             found=f"`{fault.duration}`",
         )
@@ -122,7 +124,7 @@ def _time_errors(fault: FaultDefinition, kind: FaultKind | None, path: str) -> I
         yield problem(
             f"{path}.repeat", "the last one would be too late", expected="all within `24h`"
         )
-    if kind is None or kind.momentary or fault.repeat == 1:
+    if kind is None or kind.momentary or kind.is_gradual or fault.repeat == 1:
         return
     if fault.duration is None:
         yield problem(

@@ -275,6 +275,7 @@ ONE_OF_EACH = (
     {"at": "1s", "fault": "slow", "from": "brokers", "to": "clients", "args": {"delay": "2ms"}},
     {"at": "1s", "fault": "reset", "from": "clients", "to": "brokers", "every": "9s", "repeat": 3},
     {"at": "1s", "fault": "node_loss", "target": "member(orders-readers, 1)"},
+    {"at": "1s", "fault": "scale", "target": "members(orders-readers)", "args": {"to": 1}},
     {
         "at": "1s",
         "fault": "response_loss",

@@ -677,6 +677,10 @@ def test_every_experiment_that_comes_along_is_valid_and_without_warning() -> Non
     assert [experiment.name for experiment in listed] == [
         "coordinator_crash",
         "coordinator_crash_static",
+        "deploy",
+        "deploy_in_failover",
+        "deploy_static",
+        "deploy_too_slow",
         "graceful_move",
         "herd_effect",
         "member_crash",

@@ -1,0 +1,341 @@
+"""Rollouts and scalings: who is stopped and started when, and what a run says of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from chaos.experiment.rules.all_rules import errors
+from chaos.experiment.structs import Experiment
+from chaos.exploration.play import PlayResult, play
+from chaos.faults.orchestration import Orders, Outcome, Rollout, Scaling
+from cluster.runtime import ClusterStatus, MemberStatus, NodeState, Runtime
+from protocol.ids import NodeName
+from protocol.trace import TraceKind
+from tests.support.builders.quick_experiment import quick_experiment
+from tests.support.worlds.acceptance import VirtualRun, play_virtual
+
+S = 1_000_000
+PLACES = tuple(NodeName(f"consumer-readers-{index}") for index in range(6))
+
+
+@dataclass
+class Cluster:
+    """Members that stop and start as they are told, on a clock that a test moves.
+
+    Units: `stopping_takes_us` is what a SIGTERM takes; None: it is never done.
+    """
+
+    states: dict[NodeName, NodeState]
+    stopping_takes_us: int | None = 0
+    time_us: int = 0
+    acts: list[tuple[int, str, str]] = field(default_factory=list)
+    fewest_up: int = 99
+    most_up: int = 0
+    _down_at_us: dict[NodeName, int] = field(default_factory=dict)
+
+    def now_us(self) -> int:
+        return self.time_us
+
+    async def shut_down(self, node: NodeName) -> None:
+        self._act("term", node, NodeState.STOPPING)
+        if self.stopping_takes_us is not None:
+            self._down_at_us[node] = self.time_us + self.stopping_takes_us
+
+    async def crash(self, node: NodeName) -> None:
+        self._act("kill", node, NodeState.DOWN)
+
+    async def restart(self, node: NodeName) -> None:
+        self._act("start", node, NodeState.UP)
+
+    async def start_node(self, node: NodeName) -> None:
+        self._act("start", node, NodeState.UP)
+
+    def status(self) -> ClusterStatus:
+        for node, at_us in list(self._down_at_us.items()):
+            if self.time_us >= at_us:
+                self.states[node] = NodeState.DOWN
+                del self._down_at_us[node]
+        up = [node for node, state in self.states.items() if state is NodeState.UP]
+        self.fewest_up = min(self.fewest_up, len(up))
+        self.most_up = max(self.most_up, len(up))
+        members = {
+            node: MemberStatus(
+                group_id="readers",
+                member_id=node,
+                generation=1,
+                state="STABLE",
+                coordinator=None,
+                assigned=(),
+                records_consumed=0,
+                commits_acknowledged=0,
+            )
+            for node in up
+        }
+        return ClusterStatus(nodes=dict(self.states), members=members)
+
+    def _act(self, what: str, node: NodeName, state: NodeState) -> None:
+        self.acts.append((self.time_us // S, what, node.rpartition("-")[2]))
+        self.states[node] = state
+
+
+def of_four(**changes: Any) -> Cluster:  # noqa: ANN401 - a test's own words
+    """Four members that are up, and two places that nobody has had."""
+    states = dict.fromkeys(PLACES[:4], NodeState.UP) | dict.fromkeys(
+        PLACES[4:], NodeState.NOT_STARTED
+    )
+    return Cluster(states=states, **changes)
+
+
+async def _drive(work: Rollout | Scaling, cluster: Cluster) -> None:
+    for _ in range(10_000):
+        next_us = await work.step(cast(Runtime, cluster), cluster.status())
+        if next_us is None:
+            return
+        assert next_us > cluster.time_us, "it must not ask for the same moment for ever"
+        cluster.time_us = next_us
+    raise AssertionError("it never ends")
+
+
+def drive(work: Rollout | Scaling, cluster: Cluster) -> None:
+    """Let it go on to its end."""
+    coroutine = _drive(work, cluster)
+    with pytest.raises(StopIteration):
+        coroutine.send(None)
+
+
+def rollout(*, spare: Sequence[NodeName] = (), **changes: Any) -> Rollout:  # noqa: ANN401
+    """A rollout over four members, one after the other, each back after 5 s."""
+    orders = Orders(
+        max_unavailable=1,
+        max_surge=len(spare),
+        in_batches=False,
+        kills=False,
+        grace_us=30 * S,
+        start_ups_us=(5 * S,),
+        ready_when_assigned=True,
+        ready_after_us=0,
+        progress_deadline_us=60 * S,
+        broken_from=None,
+        rolls_back=False,
+    )
+    return Rollout(
+        orders=msgspec_replace(orders, changes),
+        old=list(PLACES[3::-1]),
+        spare=list(spare),
+        lost={},
+        joined={},
+    )
+
+
+def msgspec_replace(orders: Orders, changes: dict[str, Any]) -> Orders:
+    fields = {name: getattr(orders, name) for name in Orders.__dataclass_fields__}
+    return Orders(**(fields | changes))
+
+
+def test_members_are_replaced_one_after_the_other_the_last_first() -> None:
+    cluster, deploy = of_four(), rollout()
+    drive(deploy, cluster)
+    assert deploy.outcome is Outcome.COMPLETED
+    assert [(what, who) for _, what, who in cluster.acts] == [
+        (what, who) for who in "3210" for what in ("term", "start")
+    ]
+    assert (cluster.fewest_up, cluster.most_up) == (3, 4)
+    assert cluster.time_us >= 4 * 5 * S
+    assert deploy.lost == {}
+    assert [each.ready_at_us is not None for each in deploy.done] == [True] * 4
+
+
+def test_no_more_than_allowed_are_missing_and_batches_wait_for_each_other() -> None:
+    cluster = of_four()
+    drive(rollout(max_unavailable=2, in_batches=True), cluster)
+    assert [who for _, what, who in cluster.acts if what == "term"] == list("3210")
+    assert [what for _, what, _ in cluster.acts] == 2 * ["term", "term", "start", "start"]
+    assert cluster.fewest_up == 2
+
+
+def test_with_surge_a_successor_is_there_before_its_predecessor_goes() -> None:
+    cluster = of_four()
+    deploy = rollout(max_unavailable=0, spare=PLACES[4:5])
+    drive(deploy, cluster)
+    assert deploy.outcome is Outcome.COMPLETED
+    assert (cluster.fewest_up, cluster.most_up) == (4, 5)
+    assert [(what, who) for _, what, who in cluster.acts][:2] == [("start", "4"), ("term", "3")]
+    assert len([node for node, state in cluster.states.items() if state is NodeState.UP]) == 4
+    assert list(deploy.joined) == [PLACES[4]]
+    assert len(deploy.lost) == 1, "the last one's place is taken by nobody"
+
+
+def test_member_that_does_not_stop_is_killed_after_its_grace_period() -> None:
+    cluster = of_four(stopping_takes_us=None)
+    deploy = rollout(grace_us=10 * S)
+    drive(deploy, cluster)
+    assert cluster.acts[:3] == [(0, "term", "3"), (10, "kill", "3"), (15, "start", "3")]
+    assert deploy.outcome is Outcome.COMPLETED
+
+
+def test_kill_stops_nobody_in_an_orderly_way() -> None:
+    cluster = of_four()
+    drive(rollout(kills=True), cluster)
+    assert {what for _, what, _ in cluster.acts} == {"kill", "start"}
+
+
+def test_readiness_after_a_time_makes_the_next_wait() -> None:
+    cluster = of_four()
+    drive(rollout(ready_when_assigned=False, ready_after_us=20 * S), cluster)
+    stops = [at for at, what, _ in cluster.acts if what == "term"]
+    assert [later - earlier for earlier, later in pairwise(stops)] == [25] * 3
+
+
+def test_broken_version_hangs_at_its_deadline_with_what_was_stopped() -> None:
+    cluster, deploy = of_four(), rollout(broken_from=1)
+    drive(deploy, cluster)
+    assert deploy.outcome is Outcome.HUNG
+    assert deploy.hangs
+    assert [(what, who) for _, what, who in cluster.acts] == [
+        ("term", "3"),
+        ("start", "3"),
+        ("term", "2"),
+    ]
+    assert list(deploy.lost) == [PLACES[2]]
+
+
+def test_broken_version_that_is_rolled_back_leaves_everybody_there() -> None:
+    cluster, deploy = of_four(), rollout(broken_from=1, rolls_back=True)
+    drive(deploy, cluster)
+    assert deploy.outcome is Outcome.ROLLED_BACK
+    assert not deploy.hangs
+    assert set(cluster.states.values()) == {NodeState.UP, NodeState.NOT_STARTED}
+    assert [(what, who) for _, what, who in cluster.acts][3:] == [
+        ("start", "2"),
+        ("term", "3"),
+        ("start", "3"),
+    ]
+    assert deploy.lost == {}
+
+
+def scaling(to: int, **changes: Any) -> Scaling:  # noqa: ANN401
+    fields: dict[str, Any] = {
+        "to": to,
+        "step_size": 1,
+        "every_us": 10 * S,
+        "kills": False,
+        "grace_us": 30 * S,
+        "places": PLACES,
+        "spare": frozenset(PLACES[4:]),
+        "lost": {},
+        "joined": {},
+    }
+    return Scaling(**(fields | changes))
+
+
+def test_group_is_made_smaller_by_steps_the_last_member_first() -> None:
+    cluster, work = of_four(), scaling(2)
+    drive(work, cluster)
+    assert cluster.acts == [(0, "term", "3"), (10, "term", "2")]
+    assert list(work.lost) == [PLACES[3], PLACES[2]]
+
+
+def test_group_is_made_larger_up_to_its_spare_places() -> None:
+    cluster, work = of_four(), scaling(6, step_size=2)
+    drive(work, cluster)
+    assert cluster.acts == [(0, "start", "4"), (0, "start", "5")]
+    assert list(work.joined) == [*PLACES[4:]]
+
+
+def test_group_that_has_its_size_is_left_alone() -> None:
+    cluster = of_four()
+    drive(scaling(4), cluster)
+    assert cluster.acts == []
+
+
+# -- whole runs ----------------------------------------------------------------------------------
+
+
+def act(fault: str, *, spare: int = 0, instance: str | None = None, **args: object) -> Experiment:
+    """Return a quick experiment in which a group is replaced or scaled."""
+    made = quick_experiment(
+        faults=[{"at": "1s", "fault": fault, "target": "members(readers)", "args": args}]
+    )
+    group = msgspec.structs.replace(made.groups["readers"], spare_members=spare)
+    if instance is not None:
+        config = msgspec.structs.replace(group.config, group_instance_id=instance)
+        group = msgspec.structs.replace(group, config=config)
+    return msgspec.structs.replace(made, groups={"readers": group})
+
+
+def generations(run: VirtualRun) -> int:
+    started = [row for row in run.rows if row.kind == TraceKind.GENERATION_STARTED]
+    return max((row.generation or 0 for row in started), default=0)
+
+
+def test_run_with_a_rollout_passes_and_its_journal_says_who_was_replaced_when() -> None:
+    run = play_virtual(act("rollout", start_up=["1s", "3s"]), seed=3)
+    assert run.results.reasons == ()
+    (entry,) = run.results.faults
+    assert entry.healed_by == "plan"
+    assert entry.resolved["outcome"] == "completed"
+    replaced = cast(list[dict[str, Any]], entry.resolved["replaced"])
+    assert [each["place"] for each in replaced] == ["consumer-readers-1", "consumer-readers-0"]
+    for each in replaced:
+        assert each["start_at_us"] <= each["started_at_us"] <= each["ready_at_us"]
+    assert run.digest == play_virtual(act("rollout", start_up=["1s", "3s"]), seed=3).digest
+
+
+def test_dynamic_members_rebalance_for_each_other_and_static_ones_do_not() -> None:
+    dynamic = play_virtual(act("rollout", start_up="1s"), seed=3)
+    static = play_virtual(act("rollout", start_up="1s", instance="reader-{index}"), seed=3)
+    assert generations(dynamic) >= 3
+    assert generations(static) == 1
+
+
+def test_rollout_that_hangs_is_undone_at_the_end() -> None:
+    run = play_virtual(act("rollout", start_up="1s", broken_from=0, progress_deadline="3s"), seed=3)
+    (entry,) = run.results.faults
+    assert entry.healed_by == "end"
+    assert entry.note is not None
+    assert "hung" in entry.note
+    assert run.results.reasons == ()
+
+
+def test_scaled_group_is_live_with_the_members_that_it_has_then() -> None:
+    for experiment, started in (
+        (act("scale", to=1), []),
+        (act("scale", to=3, spare=1), ["consumer-readers-2"]),
+    ):
+        run = play_virtual(experiment, seed=3)
+        (entry,) = run.results.faults
+        assert run.results.reasons == (), experiment.faults
+        assert entry.resolved["started"] == started
+        assert play(experiment, 3).result is PlayResult.PASS
+
+
+@pytest.mark.parametrize(
+    ("fault", "args", "problem"),
+    [
+        ("rollout", {"max_unavailable": 0}, "nobody could be replaced"),
+        ("rollout", {"max_surge": 1}, "`spare_members: 1` in the group"),
+        ("rollout", {"start_up": ["3s", "1s"]}, "the first is longer than the second"),
+        ("rollout", {"max_unavailable": "101%"}, "max_unavailable"),
+        ("scale", {"to": 5}, "`spare_members: 3` in the group"),
+        ("scale", {}, "to"),
+    ],
+)
+def test_what_can_replace_nobody_is_refused(
+    fault: str, args: dict[str, object], problem: str
+) -> None:
+    made = quick_experiment(
+        faults=[{"at": "1s", "fault": fault, "target": "members(readers)", "args": args}]
+    )
+    assert problem in "; ".join(map(str, errors(made)))
+
+
+def test_rollout_has_no_duration() -> None:
+    """Its length is the deploy's own."""
+    made = quick_experiment(
+        faults=[{"at": "1s", "fault": "rollout", "target": "members(readers)", "duration": "9s"}]
+    )
+    assert "has no duration" in "; ".join(map(str, errors(made)))
