@@ -60,10 +60,9 @@ def edited(command_line: CommandLine, before: str, after: str) -> str:
         (
             "    commit_interval_ms: 200",
             "    commit_intervall_ms: 200",
-            "groups.orders-readers.commit_intervall_ms: unknown key; expected one of `members`, "
-            "`coordination`, `topics`, `config`, `zookeeper`, `late_members`, `poll_timeout_ms`, "
-            "`process_us`, `commit_interval_ms`, `transactional`, `transaction_timeout_ms`, "
-            "`isolate`; did you mean `commit_interval_ms`?",
+            "groups.orders-readers.commit_intervall_ms: unknown key; expected one of 13 keys, "
+            "nearest `commit_interval_ms`, `members`, `poll_timeout_ms`, `late_members`, "
+            "`coordination`; did you mean `commit_interval_ms`?",
         ),
         (
             "    auto.leader.rebalance.enable: false",
@@ -78,7 +77,7 @@ def edited(command_line: CommandLine, before: str, after: str) -> str:
             "    fault: crash",
             "    fault: crahs",
             "faults[0].fault: unknown fault `crahs`; expected one of `crash`, `power_loss`, "
-            "`controlled_shutdown`, `pause`, `node_loss`, `leadership_move`, "
+            "`controlled_shutdown`, `pause`, `node_loss`, `rollout`, `scale`, `leadership_move`, "
             "`preferred_leader_election`, `remove_members`, `delete_group`, `delete_offsets`, "
             "`reset_offsets`, `cut`, `clog`, `slow`, `reset`, `response_loss`; "
             "did you mean `crash`?",

@@ -14,6 +14,7 @@ from cluster.links.rules import Clog
 from protocol.causes import RemovalCause
 from protocol.trace import MESSAGE_KINDS, TraceKind, TraceRow
 from protocol.trace_schema import TRACE_KINDS, nonconformity
+from tests.support.builders.quick_experiment import quick_experiment
 from tests.support.harness.ensemble import EnsembleRun, run_ensemble
 from tests.support.harness.zookeeper_group import GroupLab
 from tests.support.worlds.acceptance import play_virtual
@@ -53,6 +54,7 @@ def test_rows_of_runs_with_every_fault_conform_to_the_table() -> None:
     rows += run_ensemble(expiry_of_a_session).rows
     rows += GroupLab(2, 8, late_from=1).run(owner_that_does_not_let_go).rows
     rows += play_virtual(pause_and_election_of_the_preferred_leader(), seed=7).rows
+    rows += play_virtual(deploy_of_a_smaller_group(), seed=7).rows
 
     assert {problem for row in rows if (problem := nonconformity(row)) is not None} == set()
     faults = [json.loads(row.detail or "")["fault"] for row in of_kind(rows, "fault_injected")]
@@ -83,6 +85,17 @@ async def owner_that_does_not_let_go(lab: GroupLab) -> None:
     await lab.rule(Clog(), [owner], lab.servers, apis=("Delete",))
     await lab.runtime.start_node(newcomer)
     await lab.runtime.sleep(10_000_000)
+
+
+def deploy_of_a_smaller_group() -> Experiment:
+    """Return a group that loses a member, and whose other one is then replaced."""
+    group = "members(readers)"
+    return quick_experiment(
+        faults=[
+            {"at": "1s", "fault": "scale", "target": group, "args": {"to": 1}},
+            {"at": "2s", "fault": "rollout", "target": group, "args": {"start_up": "1s"}},
+        ]
+    )
 
 
 def pause_and_election_of_the_preferred_leader() -> Experiment:

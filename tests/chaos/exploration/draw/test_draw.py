@@ -104,7 +104,8 @@ def test_every_fault_target_and_kind_of_link_is_drawn() -> None:
         if target is not None and (parts := split_target(target)) is not None
     }
 
-    assert {fault.fault for fault in faults} == set(FAULT_KINDS)
+    # No space has a key for acts of an orchestrator yet.
+    assert {fault.fault for fault in faults} == set(FAULT_KINDS) - {"rollout", "scale"}
     # No drawn group lives on ZooKeeper.
     assert roles == set(TARGET_KINDS) - {"zookeeper", "zookeeper-leader", "zookeepers"}
     for argument in ("direction", "purposes", "apis", "disk", "to", "delay", "jitter"):
