@@ -164,6 +164,13 @@ class Runtime(ABC):
     async def status(self) -> ClusterStatus:
         """Look at the cluster. Touched by no fault."""
 
+    def bootstrap_servers(self) -> tuple[str, ...]:
+        """Return "host:port" of the listener of each broker that is up, as clients reach it.
+
+        Empty without ClusterSpec.listener, and in virtual time.
+        """
+        return ()
+
     # -- lives: each raises UnknownNode if there is no such node, or not in the state it needs --
 
     @abstractmethod

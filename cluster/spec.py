@@ -201,6 +201,21 @@ class StorageModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """How often is checked."""
 
 
+class ListenerSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The listener of each broker for clients from outside: Kafka's wire protocol, PLAINTEXT.
+
+    Runtimes in real time open it. Shape: broker number i listens on port `first_port` + i, or on a
+    free port if `first_port` is 0; a new incarnation listens on the port of the one before.
+    """
+
+    host: str | None = None
+    """Address to bind; None: loopback, or the machine's own on a Ray cluster of machines."""
+    first_port: Annotated[int, Meta(ge=0, le=65_535)] = 0
+    """Port of the first broker; 0: free ports."""
+    advertised_host: str | None = None
+    """Host that clients are told to connect to; None: the address that is bound."""
+
+
 class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True):
     """A whole cluster.
 
@@ -226,6 +241,7 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True):
     zookeepers: tuple[ZooKeeperSpec, ...] = ()
     zookeeper_consumers: tuple[ZooKeeperConsumerSpec, ...] = ()
     zookeeper_config: ZooKeeperConfig = ZooKeeperConfig()
+    listener: ListenerSpec | None = None  # None: brokers listen to nodes of the lab alone
 
 
 NodeSpec = (
