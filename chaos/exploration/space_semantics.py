@@ -91,9 +91,10 @@ def _misfits_alone(base: Item, choices: tuple[Choice, ...]) -> Iterator[Problem]
 
 def _misfits_in_pairs(base: Item, choices: tuple[Choice, ...]) -> Iterator[Problem]:
     told = 0
-    for one, other in combinations(choices, 2):
-        for index in range(len(one.options)):
-            for beside in range(len(other.options)):
+    distinct = [(choice, _distinct_options(choice)) for choice in choices]
+    for (one, indexes), (other, besides) in combinations(distinct, 2):
+        for index in indexes:
+            for beside in besides:
                 for wrong in _errors_with(base, (one, index), (other, beside)):
                     yield problem(
                         other.at(beside),
@@ -105,6 +106,18 @@ def _misfits_in_pairs(base: Item, choices: tuple[Choice, ...]) -> Iterator[Probl
                     told += 1
                     if told == MAX_PAIRS:
                         return
+
+
+def _distinct_options(choice: Choice) -> list[int]:
+    """Return the indexes of a choice's options without those that repeat an earlier option.
+
+    A space repeats an option to have it drawn more often.
+    """
+    return [
+        index
+        for index, option in enumerate(choice.options)
+        if choice.options.index(option) == index
+    ]
 
 
 def _errors_with(base: Item, *options: tuple[Choice, int]) -> Iterator[Problem]:

@@ -8,6 +8,7 @@ import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -61,20 +62,25 @@ Limits = Mapping[type[msgspec.Struct], tuple[Limit, ...]]
 """The rows of each section of settings."""
 
 
+@cache
+def _names_by_key(section: type[msgspec.Struct]) -> dict[str, str]:
+    """Return the Python name of each field of a section, by the name in the file."""
+    return {field.key: field.name for field in fields_of(section)}
+
+
 def broken_limits(limits: Limits, section: msgspec.Struct, path: str) -> Iterator[Problem]:
     """Yield a problem for each row that a section of settings breaks; `path` is the section's."""
-    values: dict[str | int, Any] = {
-        field.key: getattr(section, field.name) for field in fields_of(type(section))
-    }
+    names = _names_by_key(type(section))
     for row in limits[type(section)]:
-        value = values[row.setting]
-        limit = values.get(row.limit, row.limit)
+        value = getattr(section, names[row.setting])
+        other = names.get(row.limit) if isinstance(row.limit, str) else None
+        limit: Any = row.limit if other is None else getattr(section, other)
         if row.relation.holds(value, limit):
             continue
         if row.relation is Relation.IS:
             expected, found = show(limit), show(value)
         else:
-            bound = f"{row.limit} ({limit})" if row.limit in values else str(limit)
+            bound = str(limit) if other is None else f"{row.limit} ({limit})"
             expected, found = f"{row.relation.value} {bound}{row.note}", str(value)
         yield problem(f"{path}.{row.setting}", row.because, expected=expected, found=found)
 
