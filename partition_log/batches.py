@@ -1,8 +1,9 @@
 """Record batches: build a batch from records, check it, and give it its offset in a log.
 
-The CRC-32C covers every field but `base_offset` and `partition_leader_epoch`, as in Kafka's
-DefaultRecordBatch. A leader sets these two fields of a producer's batch, and so need not compute
-the CRC again.
+A batch built here holds MessagePack; one of a real client is in Kafka's format, with Kafka's CRC
+(`protocol.records.kafka_format`). The CRC-32C covers every field but `base_offset` and
+`partition_leader_epoch`, as in Kafka's DefaultRecordBatch. A leader sets these two fields of a
+producer's batch, and so need not compute the CRC again.
 """
 
 import struct
@@ -14,12 +15,16 @@ from msgspec.structs import replace
 
 from protocol.compression import NO_CODECS, Codecs
 from protocol.errors import ErrorCode, SimulationError
+from protocol.ids import NO_SEQUENCE
 from protocol.records.batch import Cleaned, Record, RecordBatch, encode_records
+from protocol.records.kafka_format import flags_match, kafka_crc
 
 _encode = msgspec.msgpack.Encoder().encode
 _CRC_HEADER = struct.Struct(">iqqi??B")
 """The batch's fields under the CRC, beside its records: last offset delta, max timestamp, producer
 id, producer epoch, is transactional, is control, compression id."""
+_SEQUENCE = struct.Struct(">i")
+"""The base sequence of an idempotent producer's batch, also under the CRC."""
 
 
 def build_batch(
@@ -78,6 +83,8 @@ def batch_crc(batch: RecordBatch) -> int:
 
     Raises: struct.error if a field does not fit its width.
     """
+    if batch.kafka is not None:
+        return kafka_crc(batch, batch.kafka, batch.records)
     header = _CRC_HEADER.pack(
         batch.last_offset_delta,
         batch.max_timestamp_ms,
@@ -88,19 +95,26 @@ def batch_crc(batch: RecordBatch) -> int:
         batch.compression,
     )
     crc = google_crc32c.extend(google_crc32c.value(header), batch.records)
+    if batch.base_sequence != NO_SEQUENCE:
+        crc = google_crc32c.extend(crc, _SEQUENCE.pack(batch.base_sequence))
     if batch.cleaned is not None:
         crc = google_crc32c.extend(crc, _encode(batch.cleaned))
     return int(crc)
 
 
 def check_batch(batch: RecordBatch) -> ErrorCode:
-    """Return CORRUPT_MESSAGE if the CRC or the record count is wrong, else NONE."""
+    """Return CORRUPT_MESSAGE if the CRC or the record count is wrong, else NONE.
+
+    The records of a batch in Kafka's format are not read, as Kafka's followers do not read them.
+    """
     try:
         crc = batch_crc(batch)
     except struct.error:  # a field too large for its width, which only a client can send
         return ErrorCode.CORRUPT_MESSAGE
     if crc != batch.crc or (batch.record_count < 1 and batch.cleaned is None):
         return ErrorCode.CORRUPT_MESSAGE
+    if batch.kafka is not None:
+        return ErrorCode.NONE if flags_match(batch, batch.kafka) else ErrorCode.CORRUPT_MESSAGE
     if not batch.compression and payload_record_count(batch.records) != batch.record_count:
         return ErrorCode.CORRUPT_MESSAGE
     return ErrorCode.NONE

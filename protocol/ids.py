@@ -39,6 +39,7 @@ NO_GENERATION = GenerationId(-1)
 UNKNOWN_MEMBER = MemberId("")
 NO_PRODUCER_ID = ProducerId(-1)
 NO_PRODUCER_EPOCH = -1
+NO_SEQUENCE = -1
 
 
 class TopicPartition(NamedTuple):

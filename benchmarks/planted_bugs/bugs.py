@@ -31,6 +31,7 @@ from coordinator.validation import check_offset_commit
 from partition_log.in_sync_replicas import InSyncReplicas
 from partition_log.outcomes import AppendInfo
 from partition_log.replica import Partition
+from protocol.compression import NO_CODECS, Codecs
 from protocol.config import Guards
 from protocol.effects import Append, Result
 from protocol.errors import ErrorCode
@@ -38,7 +39,7 @@ from protocol.ids import NO_LEADER_EPOCH, BrokerId, NodeName, TopicPartition
 from protocol.messages.controller import BrokerHeartbeatResponse
 from protocol.messages.discovery import FindCoordinatorResponse
 from protocol.messages.log import FetchPartition
-from protocol.records.batch import Record, RecordBatch, decode_fields, decode_records
+from protocol.records.batch import RecordBatch, fields_of
 from protocol.records.metadata import PartitionChangeRecord
 
 
@@ -138,14 +139,12 @@ def _timer_survives_unload(stack: ExitStack) -> None:
 
 
 def _load_drops_tombstones(stack: ExitStack) -> None:
-    def fields_with_values(payload: bytes) -> list[tuple[bytes | None, bytes | None, int]]:
-        return [fields for fields in decode_fields(payload) if fields[1] is not None]
+    def fields_with_values(
+        batch: RecordBatch, codecs: Codecs = NO_CODECS
+    ) -> list[tuple[bytes | None, bytes | None, int]]:
+        return [fields for fields in fields_of(batch, codecs) if fields[1] is not None]
 
-    def records_with_values(payload: bytes) -> tuple[Record, ...]:
-        return tuple(record for record in decode_records(payload) if record.value is not None)
-
-    stack.enter_context(patch("coordinator.storage.load.decode_fields", fields_with_values))
-    stack.enter_context(patch("coordinator.storage.load.decode_records", records_with_values))
+    stack.enter_context(patch("coordinator.storage.load.fields_of", fields_with_values))
 
 
 # -- log ------------------------------------------------------------------------------------------

@@ -1,9 +1,10 @@
-"""The codecs that batches of `__consumer_offsets` are compressed with, from libraries.
+"""The codecs of record batches, in the formats that Kafka's clients write and read.
 
 gzip is the standard library's; snappy, lz4 and zstd are pyarrow's, as far as it was built with
-them. It is imported only for those, and before a run begins.
-DEVIATION: in front of the compressed bytes stands the length of the others, four bytes, instead of
-the frames of snappy-java; levels are Kafka's.
+them. It is imported only for those, and before a run begins. snappy is cut into the blocks of
+snappy-java, which Java's clients write; a bare block, which others write, is read too.
+Source: Kafka `GzipCompression`, `SnappyCompression`, `Lz4Compression`, `ZstdCompression`.
+DEVIATION: what decompresses to more than MAX_PAYLOAD_BYTES is refused.
 """
 
 import struct
@@ -14,12 +15,18 @@ from typing import Any
 from protocol.compression import CompressionType
 from protocol.errors import SimulationError
 
-_LENGTH = struct.Struct(">I")
+MAX_PAYLOAD_BYTES = 1 << 28
+"""What a batch may decompress to. A few kilobytes of zeros could fill the memory otherwise."""
 _GZIP_WINDOW = 31
 """zlib's word for a gzip header and trailer around it; the header has no time in it."""
 _GZIP_LEVEL = 6
 _LEVELS = {CompressionType.ZSTD: 3, CompressionType.LZ4: 9}
 """Kafka's default levels of the codecs that have any."""
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
+"""The header of snappy-java's stream: magic, version, oldest compatible version."""
+_XERIAL_LENGTH = struct.Struct(">i")
+_XERIAL_BLOCK_BYTES = 32 * 1024
 
 
 class PayloadCodecs:
@@ -29,29 +36,31 @@ class PayloadCodecs:
         """Return `payload` compressed with a codec. Raises: SimulationError: not supported."""
         if compression == CompressionType.GZIP:
             packer = zlib.compressobj(_GZIP_LEVEL, zlib.DEFLATED, _GZIP_WINDOW)
-            compressed = packer.compress(payload) + packer.flush()
-        else:
-            compressed = _codec(compression).compress(payload, asbytes=True)
-        return _LENGTH.pack(len(payload)) + compressed
+            return packer.compress(payload) + packer.flush()
+        if compression == CompressionType.SNAPPY:
+            return _compress_snappy(payload)
+        compressed: bytes = _codec(compression).compress(payload, asbytes=True)
+        return compressed
 
     def decompress(self, compression: int, payload: bytes) -> bytes:
         """Return what was compressed.
 
-        Raises: ValueError for bytes that are no such thing; SimulationError: not supported.
+        Raises: ValueError for bytes that are no such thing, or too much; SimulationError: not
+        supported.
         """
-        if len(payload) < _LENGTH.size:
-            raise ValueError(f"{len(payload)} bytes are no compressed payload")
-        (length,) = _LENGTH.unpack_from(payload)
-        content = payload[_LENGTH.size :]
         try:
             if compression == CompressionType.GZIP:
-                plain = zlib.decompress(content, _GZIP_WINDOW)
+                plain = _decompress_gzip(payload)
+            elif compression == CompressionType.SNAPPY:
+                plain = _decompress_snappy(payload)
             else:
-                plain = _codec(compression).decompress(content, length, asbytes=True)
-        except (zlib.error, OSError, ValueError) as error:
+                plain = _decompress_stream(compression, payload)
+        except (zlib.error, struct.error, OSError, ValueError) as error:
             raise ValueError(f"codec {compression}: {error}") from error
-        if len(plain) != length:
-            raise ValueError(f"codec {compression}: {len(plain)} bytes instead of {length}")
+        if len(plain) > MAX_PAYLOAD_BYTES:
+            raise ValueError(
+                f"codec {compression}: decompresses to more than {MAX_PAYLOAD_BYTES} bytes"
+            )
         return plain
 
 
@@ -102,3 +111,81 @@ def _codec(compression: int) -> Any:  # noqa: ANN401 - a pyarrow.Codec, which ha
     ):
         raise SimulationError(f"pyarrow has no codec {name}")
     return pyarrow.Codec(name, compression_level=_LEVELS.get(known))
+
+
+def _decompress_gzip(payload: bytes) -> bytes:
+    """Return the content of all members of a gzip file, one behind the other."""
+    plain: list[bytes] = []
+    rest = payload
+    bytes_left = MAX_PAYLOAD_BYTES + 1
+    while bytes_left > 0:
+        unpacker = zlib.decompressobj(_GZIP_WINDOW)
+        plain.append(unpacker.decompress(rest, bytes_left))
+        bytes_left -= len(plain[-1])
+        if not unpacker.eof and bytes_left > 0:
+            raise ValueError(f"{len(payload)} bytes end in the middle")
+        rest = unpacker.unused_data
+        if not rest:
+            break
+    return b"".join(plain)
+
+
+def _compress_snappy(payload: bytes) -> bytes:
+    """Return `payload` as snappy-java's stream: a header, and blocks with their lengths."""
+    codec = _codec(CompressionType.SNAPPY)
+    parts = [_XERIAL_HEADER]
+    for start in range(0, len(payload), _XERIAL_BLOCK_BYTES):
+        block = codec.compress(payload[start : start + _XERIAL_BLOCK_BYTES], asbytes=True)
+        parts += (_XERIAL_LENGTH.pack(len(block)), block)
+    return b"".join(parts)
+
+
+def _decompress_snappy(payload: bytes) -> bytes:
+    if not payload.startswith(_XERIAL_MAGIC):
+        return _decompress_snappy_block(payload, MAX_PAYLOAD_BYTES)
+    if len(payload) < len(_XERIAL_HEADER):
+        raise ValueError(f"{len(payload)} bytes are no header of snappy-java")
+    plain: list[bytes] = []
+    bytes_left = MAX_PAYLOAD_BYTES
+    position = len(_XERIAL_HEADER)
+    while position < len(payload):
+        (length,) = _XERIAL_LENGTH.unpack_from(payload, position)
+        position += _XERIAL_LENGTH.size
+        if not 0 < length <= len(payload) - position:
+            raise ValueError(f"a block of {length} bytes, {len(payload) - position} are left")
+        plain.append(_decompress_snappy_block(payload[position : position + length], bytes_left))
+        bytes_left -= len(plain[-1])
+        position += length
+    return b"".join(plain)
+
+
+def _decompress_snappy_block(block: bytes, max_bytes: int) -> bytes:
+    """Return the content of a block, which begins with the content's length as a varint.
+
+    Source: snappy's format description.
+    """
+    size = shift = 0
+    for byte in block[:5]:
+        size |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            break
+    else:
+        raise ValueError(f"{len(block)} bytes are no block of snappy")
+    if size > max_bytes:
+        raise ValueError(f"a block decompresses to {size} bytes, at most {max_bytes} are allowed")
+    plain: bytes = _codec(CompressionType.SNAPPY).decompress(block, size, asbytes=True)
+    return plain
+
+
+def _decompress_stream(compression: int, payload: bytes) -> bytes:
+    """Return the content of lz4 or zstd frames, which need not say how long it is."""
+    _codec(compression)  # refuses what is not supported
+    import pyarrow  # noqa: PLC0415 - see _codec
+
+    if not payload:
+        raise ValueError("0 bytes are no frame")
+    name = CompressionType(compression).name.lower()
+    with pyarrow.CompressedInputStream(pyarrow.BufferReader(payload), name) as stream:
+        plain: bytes = stream.read(MAX_PAYLOAD_BYTES + 1)
+    return plain

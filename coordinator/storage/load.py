@@ -19,7 +19,7 @@ from coordinator.storage.offsets import CommittedOffset
 from protocol.compression import NO_CODECS, Codecs
 from protocol.ids import TopicPartition
 from protocol.messages.group import JoinGroupRequestProtocol
-from protocol.records.batch import RecordBatch, decode_fields, decode_records, payload_of
+from protocol.records.batch import RecordBatch, fields_of
 from protocol.records.control import decode_marker
 from protocol.records.offsets import (
     OFFSET_COMMIT_KEY_VERSION,
@@ -112,7 +112,7 @@ class Load:
         offsets = self._offsets
         base_offset = batch.base_offset
         # This loop is what a load of many commits costs.
-        for key_bytes, value, _ in decode_fields(payload_of(batch, self._codecs)):
+        for key_bytes, value, _ in fields_of(batch, self._codecs):
             key: bytes | None = key_bytes
             if key is None or key[:2] != _OFFSET_KEY_PREFIX:
                 key = _offset_key(key_bytes, base_offset)
@@ -132,14 +132,14 @@ class Load:
         """
         if not batch.is_control:
             pending = self._transactional.setdefault(batch.producer_id, {})
-            for record in decode_records(payload_of(batch, self._codecs)):
-                key = _offset_key(record.key, batch.base_offset)
+            for key_bytes, value, _ in fields_of(batch, self._codecs):
+                key = _offset_key(key_bytes, batch.base_offset)
                 if key is None:
-                    self._read_other(record.key or b"", record.value)
-                elif record.value is None:
+                    self._read_other(key_bytes or b"", value)
+                elif value is None:
                     pending.pop(key, None)
                 else:
-                    pending[key] = (batch.base_offset, record.value)
+                    pending[key] = (batch.base_offset, value)
             return
         marker = decode_marker(batch)
         if marker is None:

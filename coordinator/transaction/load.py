@@ -8,7 +8,7 @@ Source: Kafka `TransactionStateManager.loadTransactionMetadata`.
 from coordinator.transaction.metadata import TransactionMetadata
 from coordinator.transaction.states import STATES_BY_ID
 from protocol.ids import TopicPartition
-from protocol.records.batch import RecordBatch, decode_records
+from protocol.records.batch import RecordBatch, fields_of
 from protocol.records.transaction import (
     TransactionLogValue,
     decode_transaction_key,
@@ -42,16 +42,16 @@ class TransactionLoad:
         return {name: _metadata(name, value) for name, value in self._values.items()}
 
     def _read_batch(self, batch: RecordBatch) -> None:
-        for record in decode_records(batch.records):
-            if record.key is None:
+        for key, stored, _ in fields_of(batch):
+            if key is None:
                 raise CorruptRecord(f"record without key in batch {batch.base_offset}")
-            name = decode_transaction_key(record.key)
+            name = decode_transaction_key(key)
             if name is None:
                 continue  # written by a newer coordinator, ignored as in Kafka
             # Removed first, so that a rewritten id moves to the end of the dict's order.
             self._values.pop(name, None)
-            if record.value is not None:
-                value = decode_transaction_value(record.value)
+            if stored is not None:
+                value = decode_transaction_value(stored)
                 if value.transaction_status not in STATES_BY_ID:
                     raise CorruptRecord(f"{name}: unknown state {value.transaction_status}")
                 self._values[name] = value

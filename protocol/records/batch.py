@@ -1,13 +1,19 @@
 """Records and record batches, in logs and in the messages Produce and Fetch.
 
-Here are the structs and their MessagePack form. `partition_log.batches` computes offsets, epochs
-and CRCs. The CRC covers every field but `base_offset` and `partition_leader_epoch`, as in Kafka, so
+A batch is of one of two kinds. The lab's own nodes write records as MessagePack, because Kafka's
+encoding takes a varint for each length and delta, which pure Python writes slowly. A batch of a
+real client is kept in *Kafka's format*, byte for byte: it has a KafkaHeader, and its records are
+Kafka's. `kafka_format` translates either kind to the bytes that a real client reads.
+
+Here are the structs and how records are read. `partition_log.batches` computes offsets, epochs and
+CRCs. The CRC covers every field but `base_offset` and `partition_leader_epoch`, as in Kafka, so
 that a leader can set these two.
 """
 
 import msgspec
 
 from protocol.compression import NO_CODECS, Codecs
+from protocol.records.kafka_records import KafkaRecord, parse_records
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -30,11 +36,29 @@ class Cleaned(msgspec.Struct, frozen=True, array_like=True):
     delete_horizon_ms: int = -1
 
 
+LOG_APPEND_TIME = 0x08
+"""The bit of a batch's attributes that makes `max_timestamp_ms` the timestamp of each record."""
+
+
+class KafkaHeader(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What the header of a batch in Kafka's format has beyond the fields of RecordBatch.
+
+    `attributes` are the header's 16 bits as the client sent them. Kafka's flags among them stand in
+    the RecordBatch too, where every reader of batches finds them.
+    """
+
+    attributes: int
+    base_timestamp_ms: int
+    record_count: int
+
+
 class RecordBatch(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """A batch: contiguous offsets `base_offset .. base_offset + last_offset_delta`.
 
-    Invariant: `records` is the MessagePack form of one Record for each offset (for each offset left
-    if the batch was `cleaned`), compressed if `compression`, a CompressionType, is not 0.
+    Invariant: `records` has one record for each offset (for each offset left if the batch was
+    `cleaned`), compressed if `compression`, a CompressionType, is not 0. Without a `kafka` header
+    they are MessagePack, with one they are Kafka's records, and `crc` is Kafka's.
+    Units: `base_sequence` counts the producer's records from 0; -1 if it is not idempotent.
     Source: Kafka `DefaultRecordBatch`.
     """
 
@@ -50,6 +74,8 @@ class RecordBatch(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     is_control: bool = False
     cleaned: Cleaned | None = None
     compression: int = 0
+    base_sequence: int = -1
+    kafka: KafkaHeader | None = None
 
     @property
     def last_offset(self) -> int:
@@ -64,6 +90,8 @@ class RecordBatch(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     @property
     def record_count(self) -> int:
         """Number of records in the batch."""
+        if self.kafka is not None:
+            return self.kafka.record_count
         if self.cleaned is not None:
             return len(self.cleaned.offset_deltas)
         return self.last_offset_delta + 1
@@ -102,7 +130,7 @@ def decode_fields(payload: bytes) -> list[tuple[bytes | None, bytes | None, int]
 
 
 def payload_of(batch: RecordBatch, codecs: Codecs) -> bytes:
-    """Return the uncompressed payload of a batch, for `decode_records`.
+    """Return the uncompressed payload of a batch, for `decode_records` or `parse_records`.
 
     Raises: ValueError if it cannot be decompressed.
     """
@@ -112,13 +140,52 @@ def payload_of(batch: RecordBatch, codecs: Codecs) -> bytes:
 
 
 def records_of(batch: RecordBatch, codecs: Codecs = NO_CODECS) -> list[tuple[int, Record]]:
-    """Return the records of a batch, each with its offset.
+    """Return the records of a batch of either kind, each with its offset.
 
     Raises: msgspec.MsgspecError if the payload is no array of records; ValueError if it cannot be
-        decompressed, or a cleaning left another number of them than the header says.
+        decompressed, is not in Kafka's format, or a cleaning left another number of records than
+        the header says.
     """
-    records = decode_records(payload_of(batch, codecs))
+    payload = payload_of(batch, codecs)
+    if batch.kafka is not None:
+        base_offset = batch.base_offset
+        return [
+            (base_offset + found.offset_delta, Record(found.key, found.value, timestamp_ms))
+            for found, timestamp_ms in kafka_records_of(batch, batch.kafka, payload)
+        ]
+    records = decode_records(payload)
     deltas = range(len(records)) if batch.cleaned is None else batch.cleaned.offset_deltas
     return [
         (batch.base_offset + delta, record) for delta, record in zip(deltas, records, strict=True)
     ]
+
+
+def fields_of(
+    batch: RecordBatch, codecs: Codecs = NO_CODECS
+) -> list[tuple[bytes | None, bytes | None, int]]:
+    """Return (key, value, timestamp) of each record of a batch of either kind, without offsets.
+
+    Raises: as `records_of`.
+    """
+    payload = payload_of(batch, codecs)
+    if batch.kafka is None:
+        return decode_fields(payload)
+    return [
+        (found.key, found.value, timestamp_ms)
+        for found, timestamp_ms in kafka_records_of(batch, batch.kafka, payload)
+    ]
+
+
+def kafka_records_of(
+    batch: RecordBatch, header: KafkaHeader, payload: bytes
+) -> list[tuple[KafkaRecord, int]]:
+    """Return the records in the uncompressed payload of a batch in Kafka's format.
+
+    Each comes with its timestamp: its own, or the batch's if the broker set it (LogAppendTime).
+    Raises: ValueError if the payload does not have the records that the header counts.
+    """
+    found = parse_records(payload, header.record_count)
+    if header.attributes & LOG_APPEND_TIME:
+        return [(record, batch.max_timestamp_ms) for record in found]
+    base_ms = header.base_timestamp_ms
+    return [(record, base_ms + record.timestamp_delta_ms) for record in found]

@@ -7,7 +7,7 @@ Source: Kafka `ControlRecordType`, `EndTransactionMarker`.
 import struct
 from dataclasses import dataclass
 
-from protocol.records.batch import Record, RecordBatch, decode_records
+from protocol.records.batch import Record, RecordBatch, fields_of
 
 _KEY = struct.Struct(">hh")
 """Layout of the key: version, type (abort or commit)."""
@@ -39,10 +39,10 @@ def decode_marker(batch: RecordBatch) -> EndTransactionMarker | None:
 
     Raises: ValueError for bytes that are no control record.
     """
-    records = decode_records(batch.records)
+    records = fields_of(batch)
     if not records:
         return None  # a compaction has removed the marker and kept the empty batch
-    key, value = records[0].key, records[0].value
+    key, value, _ = records[0]
     try:
         _version, kind = _KEY.unpack_from(key or b"")
         if kind not in (_ABORT, _COMMIT):

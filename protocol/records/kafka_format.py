@@ -1,0 +1,216 @@
+"""Kafka's format of record batches (magic 2), and the translation between it and RecordBatch.
+
+A listener for real clients decodes what a producer sends with `decode_batches`, and encodes what a
+consumer reads with `encode_batch`. A client's batch passes unchanged but for what a broker sets:
+the base offset and the leader epoch, which its CRC does not cover. A batch of the lab's own nodes
+is MessagePack inside; `encode_batch` translates its records.
+
+The header has 61 bytes: base offset, batch length, leader epoch, magic, CRC-32C, and under the CRC
+attributes, last offset delta, base and max timestamp, producer id and epoch, base sequence and
+record count.
+Source: Kafka `DefaultRecordBatch`, `ByteBufferLogInputStream`, `LegacyRecord`.
+DEVIATION: the delete horizon of a cleaned batch is not written. Only Kafka's own cleaner reads it.
+"""
+
+import struct
+
+import google_crc32c
+
+from protocol.compression import NO_CODECS, Codecs, CompressionType
+from protocol.errors import ErrorCode
+from protocol.records.batch import KafkaHeader, RecordBatch, decode_records, payload_of
+from protocol.records.kafka_records import encode_kafka_records
+
+MAGIC = 2
+"""The version of the format."""
+_OVERHEAD = struct.Struct(">qi")
+"""Base offset and batch length, which counts what follows it."""
+_HEADER = struct.Struct(">qiibIhiqqqhii")
+_CHECKED = struct.Struct(">hiqqqhii")
+"""The part of the header under the CRC."""
+_MAGIC_AT = 16
+_CHECKED_AT = 21
+_SMALLEST_LENGTH = 14
+"""The least batch length of any magic: that of a message of magic 0."""
+_CODEC_BITS = 0x07
+_TRANSACTIONAL = 0x10
+_CONTROL = 0x20
+
+
+class InvalidBatch(ValueError):
+    """Bytes that are no batch which a broker takes; `error_code` is Kafka's answer."""
+
+    def __init__(self, error_code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.error_code = error_code
+
+
+def decode_batches(data: bytes) -> tuple[RecordBatch, ...]:
+    """Return the batches in `data`, one behind the other, as its producer sent them.
+
+    A batch at the end that is cut short is left out, as Kafka leaves it out; `data` may so have no
+    batch at all. Records are neither decompressed nor read: the leader does that before it appends.
+
+    Raises: InvalidBatch with CORRUPT_MESSAGE (length, magic or CRC are wrong), INVALID_RECORD
+        (magic 0 or 1), UNSUPPORTED_COMPRESSION_TYPE.
+    """
+    batches: list[RecordBatch] = []
+    position = 0
+    while len(data) - position >= _MAGIC_AT + 1:
+        _, length = _OVERHEAD.unpack_from(data, position)
+        if length < _SMALLEST_LENGTH:
+            raise InvalidBatch(
+                ErrorCode.CORRUPT_MESSAGE,
+                f"the batch at byte {position} has a length of {length}, "
+                f"expected at least {_SMALLEST_LENGTH}",
+            )
+        end = position + _OVERHEAD.size + length
+        _check_magic(data[position + _MAGIC_AT], position)
+        if end > len(data):
+            break
+        batches.append(_decode_batch(data, position, end))
+        position = end
+    return tuple(batches)
+
+
+def encode_batch(batch: RecordBatch, codecs: Codecs = NO_CODECS) -> bytes:
+    """Return the bytes of a batch of either kind in Kafka's format.
+
+    `codecs` are needed for a compressed batch of the lab's own, which stays compressed.
+    Raises: msgspec.MsgspecError or ValueError if such a batch cannot be read.
+    """
+    header = batch.kafka
+    payload, crc = batch.records, batch.crc
+    if header is None:
+        payload, header = _translate(batch, codecs)
+        crc = kafka_crc(batch, header, payload)
+    return (
+        _HEADER.pack(
+            batch.base_offset,
+            _HEADER.size - _OVERHEAD.size + len(payload),
+            batch.partition_leader_epoch,
+            MAGIC,
+            crc,
+            header.attributes,
+            batch.last_offset_delta,
+            header.base_timestamp_ms,
+            batch.max_timestamp_ms,
+            batch.producer_id,
+            batch.producer_epoch,
+            batch.base_sequence,
+            header.record_count,
+        )
+        + payload
+    )
+
+
+def kafka_crc(batch: RecordBatch, header: KafkaHeader, payload: bytes) -> int:
+    """Return the CRC-32C that a batch with this header and payload has in Kafka's format.
+
+    Raises: struct.error if a field does not fit its width.
+    """
+    checked = _CHECKED.pack(
+        header.attributes,
+        batch.last_offset_delta,
+        header.base_timestamp_ms,
+        batch.max_timestamp_ms,
+        batch.producer_id,
+        batch.producer_epoch,
+        batch.base_sequence,
+        header.record_count,
+    )
+    return int(google_crc32c.extend(google_crc32c.value(checked), payload))
+
+
+def flags_match(batch: RecordBatch, header: KafkaHeader) -> bool:
+    """Return whether the attributes in the header say what the fields of the batch say."""
+    attributes = header.attributes
+    return (
+        attributes & _CODEC_BITS == batch.compression
+        and bool(attributes & _TRANSACTIONAL) == batch.is_transactional
+        and bool(attributes & _CONTROL) == batch.is_control
+    )
+
+
+def _check_magic(magic: int, position: int) -> None:
+    if magic in (0, 1):
+        raise InvalidBatch(
+            ErrorCode.INVALID_RECORD,
+            f"the batch at byte {position} has magic {magic}, expected {MAGIC}",
+        )
+    if magic != MAGIC:
+        raise InvalidBatch(
+            ErrorCode.CORRUPT_MESSAGE,
+            f"the batch at byte {position} has an unknown magic {magic}, expected {MAGIC}",
+        )
+
+
+def _decode_batch(data: bytes, position: int, end: int) -> RecordBatch:
+    if end - position < _HEADER.size:
+        raise InvalidBatch(
+            ErrorCode.CORRUPT_MESSAGE,
+            f"the batch at byte {position} has {end - position} bytes, "
+            f"expected at least {_HEADER.size}",
+        )
+    (
+        base_offset,
+        _length,
+        leader_epoch,
+        _magic,
+        crc,
+        attributes,
+        last_offset_delta,
+        base_timestamp_ms,
+        max_timestamp_ms,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        record_count,
+    ) = _HEADER.unpack_from(data, position)
+    checked = bytes(memoryview(data)[position + _CHECKED_AT : end])
+    if int(google_crc32c.value(checked)) != crc:
+        raise InvalidBatch(
+            ErrorCode.CORRUPT_MESSAGE,
+            f"the batch at byte {position} has the CRC {crc}, expected "
+            f"{int(google_crc32c.value(checked))}",
+        )
+    compression = attributes & _CODEC_BITS
+    if compression > max(CompressionType):
+        raise InvalidBatch(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            f"the batch at byte {position} is compressed with codec {compression}",
+        )
+    return RecordBatch(
+        base_offset=base_offset,
+        partition_leader_epoch=leader_epoch,
+        last_offset_delta=last_offset_delta,
+        max_timestamp_ms=max_timestamp_ms,
+        records=checked[_CHECKED.size :],
+        crc=crc,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        is_transactional=bool(attributes & _TRANSACTIONAL),
+        is_control=bool(attributes & _CONTROL),
+        compression=compression,
+        base_sequence=base_sequence,
+        kafka=KafkaHeader(attributes, base_timestamp_ms, record_count),
+    )
+
+
+def _translate(batch: RecordBatch, codecs: Codecs) -> tuple[bytes, KafkaHeader]:
+    """Return the payload and header in Kafka's format of a batch of the lab's own."""
+    records = decode_records(payload_of(batch, codecs))
+    deltas = range(len(records)) if batch.cleaned is None else batch.cleaned.offset_deltas
+    base_timestamp_ms = records[0].timestamp_ms if records else -1
+    payload = encode_kafka_records(
+        (delta, record.timestamp_ms - base_timestamp_ms, record.key, record.value)
+        for delta, record in zip(deltas, records, strict=True)
+    )
+    if batch.compression:
+        payload = codecs.compress(batch.compression, payload)
+    attributes = (
+        batch.compression
+        | (_TRANSACTIONAL if batch.is_transactional else 0)
+        | (_CONTROL if batch.is_control else 0)
+    )
+    return payload, KafkaHeader(attributes, base_timestamp_ms, len(records))

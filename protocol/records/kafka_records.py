@@ -1,0 +1,165 @@
+"""Kafka's encoding of the records in a batch of magic 2: lengths and deltas as zigzag varints.
+
+Knows the payload of a batch, after decompression, and no batch header. A record is its length,
+attributes (unused), timestamp delta, offset delta, key, value and headers.
+Source: Kafka `DefaultRecord`, `ByteUtils.readVarint`; KIP-98.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+_INT32_MAX = (1 << 31) - 1
+_INT64_MAX = (1 << 63) - 1
+_VARINT_BYTES = 5
+_VARLONG_BYTES = 10
+
+
+class KafkaRecord(NamedTuple):
+    """One record of a payload.
+
+    Shape: the record's bytes, with the length in front, are `payload[start:end]`. The deltas are
+    distances from the batch's base offset and base timestamp. Headers are checked, and not kept.
+    """
+
+    offset_delta: int
+    timestamp_delta_ms: int
+    key: bytes | None
+    value: bytes | None
+    start: int
+    end: int
+
+
+def parse_records(payload: bytes, count: int) -> list[KafkaRecord]:
+    """Return the `count` records of a payload.
+
+    Raises: ValueError if the payload is anything else than this many whole records.
+    """
+    records = list(_parse(payload, count))
+    if records and records[-1].end != len(payload):
+        raise ValueError(
+            f"{len(payload) - records[-1].end} bytes follow the last of {count} records"
+        )
+    if not records and payload:
+        raise ValueError(f"{len(payload)} bytes in a batch without records")
+    return records
+
+
+def _parse(payload: bytes, count: int) -> Iterator[KafkaRecord]:
+    # Varints of one byte are read in place: a call for each would take most of the time.
+    end = 0
+    for index in range(count):
+        start = end
+        try:
+            length, position = _read_varint(payload, start)
+            end = position + length
+            if length < 0 or end > len(payload):
+                raise ValueError(f"the length of record {index} is {length}")
+            position += 1  # attributes
+            timestamp_delta_ms = payload[position]
+            if timestamp_delta_ms < 0x80:
+                timestamp_delta_ms = (timestamp_delta_ms >> 1) ^ -(timestamp_delta_ms & 1)
+                position += 1
+            else:
+                timestamp_delta_ms, position = _read_varint(
+                    payload, position, _INT64_MAX, _VARLONG_BYTES
+                )
+            offset_delta = payload[position]
+            if offset_delta < 0x80:
+                offset_delta = (offset_delta >> 1) ^ -(offset_delta & 1)
+                position += 1
+            else:
+                offset_delta, position = _read_varint(payload, position)
+            key, position = _read_bytes(payload, position, end)
+            value, position = _read_bytes(payload, position, end)
+            header_count = payload[position]
+            if header_count:
+                position = _skip_headers(payload, position, end)
+            else:
+                position += 1
+        except IndexError as error:
+            raise ValueError(f"record {index} of {count} is cut short") from error
+        if position != end:
+            raise ValueError(f"record {index} has another length than its fields")
+        yield KafkaRecord(offset_delta, timestamp_delta_ms, key, value, start, end)
+
+
+def encode_kafka_records(
+    records: Iterable[tuple[int, int, bytes | None, bytes | None]],
+) -> bytes:
+    """Return the payload of (offset delta, timestamp delta, key, value) of each record."""
+    parts: list[bytes] = []
+    for offset_delta, timestamp_delta_ms, key, value in records:
+        body = b"".join(
+            (
+                b"\0",  # attributes
+                write_varint(timestamp_delta_ms),
+                write_varint(offset_delta),
+                b"\1" if key is None else write_varint(len(key)) + key,
+                b"\1" if value is None else write_varint(len(value)) + value,
+                b"\0",  # number of headers
+            )
+        )
+        parts.append(write_varint(len(body)))
+        parts.append(body)
+    return b"".join(parts)
+
+
+def write_varint(number: int) -> bytes:
+    """Return a zigzag varint. Shape: `number` is a signed integer of at most 64 bits."""
+    rest = (number << 1) ^ (number >> 63)
+    if rest < 0x80:
+        return bytes((rest,))
+    parts = bytearray()
+    while rest >= 0x80:
+        parts.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    parts.append(rest)
+    return bytes(parts)
+
+
+def _read_varint(
+    payload: bytes, position: int, limit: int = _INT32_MAX, max_bytes: int = _VARINT_BYTES
+) -> tuple[int, int]:
+    """Return the number at `position`, and the position behind it.
+
+    Raises: IndexError at the payload's end; ValueError if the number is beyond `limit`.
+    """
+    raw = shift = 0
+    for place in range(max_bytes):
+        byte = payload[position + place]
+        raw |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            number = (raw >> 1) ^ -(raw & 1)
+            if not -limit - 1 <= number <= limit:
+                break
+            return number, position + place + 1
+        shift += 7
+    raise ValueError(f"a number at byte {position} is longer than {max_bytes} bytes allow")
+
+
+def _read_bytes(payload: bytes, position: int, end: int) -> tuple[bytes | None, int]:
+    """Return the bytes at `position`, None for a negative length, and the position behind them."""
+    length = payload[position]
+    if length < 0x80:
+        length = (length >> 1) ^ -(length & 1)
+        position += 1
+    else:
+        length, position = _read_varint(payload, position)
+    if length < 0:
+        return None, position
+    if position + length > end:
+        raise ValueError(f"a key or value of {length} bytes is longer than its record")
+    return payload[position : position + length], position + length
+
+
+def _skip_headers(payload: bytes, position: int, end: int) -> int:
+    """Return the position behind a record's headers."""
+    count, position = _read_varint(payload, position)
+    if not 0 <= count <= end - position:
+        raise ValueError(f"a record has {count} headers")
+    for _ in range(count):
+        key, position = _read_bytes(payload, position, end)
+        if key is None:
+            raise ValueError("a header has no key")
+        _, position = _read_bytes(payload, position, end)
+    return position

@@ -1,0 +1,233 @@
+"""Kafka's format of batches: what an independent library wrote comes back byte for byte."""
+
+import struct
+from contextlib import suppress
+
+import google_crc32c
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from cluster.storage.compression import CODECS
+from partition_log.batches import build_batch, check_batch, cleaned_batch, place_batch
+from protocol.compression import CompressionType
+from protocol.errors import ErrorCode
+from protocol.records.batch import LOG_APPEND_TIME, Cleaned, Record, RecordBatch, records_of
+from protocol.records.control import EndTransactionMarker, decode_marker, encode_marker
+from protocol.records.kafka_format import InvalidBatch, decode_batches, encode_batch
+from tests.support.recorded_batches import RecordedBatch, recorded_batches
+
+RECORDED = recorded_batches()
+PLAIN = RECORDED[0].data
+RECORDS = st.lists(
+    st.builds(
+        Record,
+        st.none() | st.binary(max_size=200),
+        st.none() | st.binary(max_size=200),
+        st.integers(-1, 2**42),
+    ),
+    min_size=1,
+    max_size=80,
+).map(tuple)
+
+
+def sealed(data: bytes) -> bytes:
+    """Return the batch with the CRC that it must have."""
+    return data[:17] + struct.pack(">I", int(google_crc32c.value(data[21:]))) + data[21:]
+
+
+def refusal(data: bytes) -> ErrorCode:
+    """Return the error of a batch that is refused."""
+    with pytest.raises(InvalidBatch) as refused:
+        decode_batches(data)
+    return refused.value.error_code
+
+
+@pytest.mark.parametrize("recorded", RECORDED, ids=lambda each: each.name)
+def test_batch_of_a_real_client_is_read_and_passes_byte_for_byte(recorded: RecordedBatch) -> None:
+    """Compressed or not, with headers, whatever the producer."""
+    (batch,) = decode_batches(recorded.data)
+    assert encode_batch(batch) == recorded.data
+    assert check_batch(batch) is ErrorCode.NONE
+    assert batch.size_in_bytes == len(recorded.data)
+    assert (batch.compression, batch.producer_id, batch.producer_epoch, batch.base_sequence) == (
+        recorded.compression,
+        recorded.producer_id,
+        recorded.producer_epoch,
+        recorded.base_sequence,
+    )
+    assert (batch.is_transactional, batch.is_control) == (recorded.is_transactional, False)
+    assert batch.record_count == len(recorded.records)
+    assert records_of(batch, CODECS) == [
+        (offset, Record(*record)) for offset, record in enumerate(recorded.records)
+    ]
+    assert batch.max_timestamp_ms == max(time for _, _, time in recorded.records)
+
+
+@pytest.mark.parametrize("recorded", RECORDED, ids=lambda each: each.name)
+def test_leader_changes_only_base_offset_and_leader_epoch(recorded: RecordedBatch) -> None:
+    """Neither is under the CRC, so that the rest stays what the client signed."""
+    (batch,) = decode_batches(recorded.data)
+    placed = encode_batch(place_batch(batch, base_offset=2**40, leader_epoch=9))
+    assert placed[:8] == (2**40).to_bytes(8, "big")
+    assert placed[8:12] == recorded.data[8:12]
+    assert placed[12:16] == (9).to_bytes(4, "big")
+    assert placed[16:] == recorded.data[16:]
+    assert decode_batches(placed)[0].next_offset == 2**40 + len(recorded.records)
+
+
+def test_several_batches_are_read_up_to_one_that_is_cut_short() -> None:
+    """As Kafka reads a fetch response, whose last batch may be a part of one."""
+    whole = b"".join(each.data for each in RECORDED)
+    assert len(decode_batches(whole)) == len(RECORDED)
+    for cut in (1, 11, 17, 60, len(RECORDED[-1].data) - 1):
+        assert len(decode_batches(whole[: len(whole) - cut])) == len(RECORDED) - 1
+    assert decode_batches(b"") == ()
+
+
+@given(RECORDS, st.integers(0, 4))
+def test_own_batch_reads_the_same_in_kafkas_format(
+    records: tuple[Record, ...], compression: int
+) -> None:
+    """What the lab's producers write, a real consumer reads."""
+    batch = place_batch(
+        build_batch(records, compression=compression, codecs=CODECS, producer_id=5),
+        base_offset=1_000,
+        leader_epoch=3,
+    )
+    (read,) = decode_batches(encode_batch(batch, CODECS))
+    assert records_of(read, CODECS) == records_of(batch, CODECS)
+    assert (read.base_offset, read.last_offset, read.partition_leader_epoch) == (
+        batch.base_offset,
+        batch.last_offset,
+        3,
+    )
+    assert (read.compression, read.producer_id) == (compression, 5)
+    assert read.max_timestamp_ms == batch.max_timestamp_ms
+    assert encode_batch(read) == encode_batch(batch, CODECS)
+
+
+def test_own_batch_equals_the_one_that_an_independent_library_writes() -> None:
+    """Without headers, which the lab's records do not have, there is one encoding only."""
+    (recorded,) = (each for each in RECORDED if each.name == "nulls")
+    parts = [(key, value, time) for key, value, time in recorded.records]
+    own = build_batch(tuple(Record(*part) for part in parts[:1]))
+    (first,) = decode_batches(encode_batch(own))
+    # The recorded batch's first record stands behind its header of 61 bytes, and has no headers.
+    length = 1 + (recorded.data[61] >> 1)
+    assert first.records == recorded.data[61 : 61 + length]
+
+
+def test_marker_is_a_control_batch_that_clients_understand() -> None:
+    """Key and value are Kafka's own bytes already."""
+    marker = EndTransactionMarker(is_commit=True, coordinator_epoch=4)
+    batch = build_batch(
+        (encode_marker(marker, 77),),
+        producer_id=9,
+        producer_epoch=2,
+        is_transactional=True,
+        is_control=True,
+    )
+    (read,) = decode_batches(encode_batch(batch))
+    assert (read.is_control, read.is_transactional, read.producer_epoch) == (True, True, 2)
+    assert decode_marker(read) == marker
+    assert records_of(read)[0][1].key == bytes((0, 0, 0, 1))
+
+
+def test_cleaned_batch_keeps_its_offsets() -> None:
+    """Holes stand in the records' deltas; the last offset is the one before the cleaning."""
+    records = tuple(Record(b"k%d" % n, b"v", n) for n in range(5))
+    batch = place_batch(build_batch(records), base_offset=40, leader_epoch=1)
+    left = cleaned_batch(batch, Cleaned((1, 3)), [records[1], records[3]])
+    (read,) = decode_batches(encode_batch(left))
+    assert records_of(read) == [(41, records[1]), (43, records[3])]
+    assert (read.last_offset, read.record_count) == (44, 2)
+    empty = cleaned_batch(batch, Cleaned(()), [])
+    (read,) = decode_batches(encode_batch(empty))
+    assert (records_of(read), read.next_offset) == ([], 45)
+
+
+def test_log_append_time_is_the_time_of_each_record() -> None:
+    """The bit in the attributes decides, whatever the records say."""
+    (batch,) = decode_batches(RECORDED[5].data)
+    assert batch.kafka is not None
+    changed = replace(
+        batch,
+        max_timestamp_ms=99,
+        kafka=replace(batch.kafka, attributes=batch.kafka.attributes | LOG_APPEND_TIME),
+    )
+    assert {record.timestamp_ms for _, record in records_of(changed)} == {99}
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "error"),
+    [
+        ("a byte of a record", PLAIN[:-1] + b"x", ErrorCode.CORRUPT_MESSAGE),
+        ("a byte of the crc", PLAIN[:17] + b"\0" + PLAIN[18:], ErrorCode.CORRUPT_MESSAGE),
+        ("magic 0", PLAIN[:16] + b"\0" + PLAIN[17:], ErrorCode.INVALID_RECORD),
+        ("magic 1", PLAIN[:16] + b"\1" + PLAIN[17:], ErrorCode.INVALID_RECORD),
+        ("magic 3", PLAIN[:16] + b"\3" + PLAIN[17:], ErrorCode.CORRUPT_MESSAGE),
+        ("length 13", PLAIN[:8] + struct.pack(">i", 13) + PLAIN[12:], ErrorCode.CORRUPT_MESSAGE),
+        ("length -1", PLAIN[:8] + struct.pack(">i", -1) + PLAIN[12:], ErrorCode.CORRUPT_MESSAGE),
+        ("no header", PLAIN[:8] + struct.pack(">i", 20) + PLAIN[12:], ErrorCode.CORRUPT_MESSAGE),
+        (
+            "codec 5",
+            sealed(PLAIN[:21] + b"\0\5" + PLAIN[23:]),
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+        ),
+    ],
+)
+def test_damaged_batch_is_refused_with_kafkas_error(
+    name: str, data: bytes, error: ErrorCode
+) -> None:
+    """A batch that is cut short is no error: Kafka leaves it out."""
+    assert refusal(data) is error
+
+
+@pytest.mark.parametrize(
+    "records",
+    [b"", b"\x0e\0\0\0\1\1", b"\x0c\0\0\0\1\1\0\0", b"\x7f\0\0\0\1\1\0", b"\xff" * 9, b"\1"],
+)
+def test_records_that_are_not_what_the_header_counts_are_no_records(records: bytes) -> None:
+    """Nothing, a length too large, a byte too much, a length below zero, no number at all."""
+    (batch,) = decode_batches(sealed(PLAIN[:8] + struct.pack(">i", 49) + PLAIN[12:61]))
+    assert batch.kafka is not None
+    one = replace(batch, records=records, kafka=replace(batch.kafka, record_count=1))
+    with pytest.raises(ValueError, match=r"record|number|key"):
+        records_of(one)
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_batches_or_an_invalid_batch(data: bytes) -> None:
+    """Whatever a client sends, the listener has an answer."""
+    with suppress(InvalidBatch):
+        for batch in decode_batches(data):
+            assert encode_batch(batch) in data
+
+
+@given(
+    st.sampled_from(RECORDED),
+    st.lists(st.tuples(st.integers(0, 200), st.integers(0, 255)), min_size=1, max_size=4),
+    st.booleans(),
+)
+def test_any_damage_to_a_batch_is_an_invalid_batch_or_unreadable_records(
+    recorded: RecordedBatch, damage: list[tuple[int, int]], with_crc: bool
+) -> None:
+    """Also behind a CRC that is right: the leader reads the records before it appends."""
+    data = bytearray(recorded.data)
+    for place, byte in damage:
+        data[place % len(data)] = byte
+    with suppress(ValueError):
+        for batch in decode_batches(sealed(bytes(data)) if with_crc else bytes(data)):
+            assert len(records_of(batch, CODECS)) == batch.record_count
+
+
+def test_batches_of_both_kinds_are_not_equal() -> None:
+    """The same records: what a log stores is what was sent."""
+    own = build_batch((Record(b"k", b"v", 5),))
+    (read,) = decode_batches(encode_batch(own))
+    assert isinstance(read, RecordBatch)
+    assert read != own
+    assert records_of(read) == records_of(own)
+    assert CompressionType(read.compression) is CompressionType.NONE

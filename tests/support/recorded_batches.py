@@ -1,0 +1,114 @@
+"""Batches that kafka-python has encoded, and the program that recorded them.
+
+Nothing here is the lab's own code but the reading of the file: the batches are an independent
+reading of Kafka's format. To record them anew, run this file with a Python that has kafka-python
+and its codecs (crc32c, lz4, python-snappy, zstandard): it writes the file beside the tests.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+RECORDED = Path(__file__).resolve().parents[1] / "protocol/records/kafka_python_batches.json"
+
+
+_Records = list[tuple[bytes | None, bytes | None, int]]
+"""Key, value and timestamp of each record."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedBatch:
+    """What kafka-python was given, and the bytes that it made."""
+
+    name: str
+    compression: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    is_transactional: bool
+    records: _Records
+    data: bytes
+
+
+def recorded_batches() -> list[RecordedBatch]:
+    """Return the recorded batches."""
+    return [
+        RecordedBatch(
+            name=each["name"],
+            compression=each["compression"],
+            producer_id=each["producer_id"],
+            producer_epoch=each["producer_epoch"],
+            base_sequence=each["base_sequence"],
+            is_transactional=each["is_transactional"],
+            records=[(_bytes(key), _bytes(value), time) for key, value, time in each["records"]],
+            data=bytes.fromhex(each["data"]),
+        )
+        for each in json.loads(RECORDED.read_text())
+    ]
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else bytes.fromhex(text)
+
+
+def _record() -> None:
+    """Encode the batches with kafka-python and write them."""
+    from kafka.record.default_records import (  # type: ignore[import-not-found]
+        DefaultRecordBatchBuilder,
+    )
+
+    ordinary: _Records = [
+        (b"key-%d" % n, b"value %d" % n * 9, 1_700_000_000_000 + 7 * n) for n in range(6)
+    ]
+    kinds: list[tuple[str, int, int, int, int, bool, _Records]]
+    kinds = [
+        ("plain", 0, -1, -1, -1, False, ordinary),
+        ("gzip", 1, -1, -1, -1, False, ordinary),
+        ("snappy", 2, -1, -1, -1, False, ordinary),
+        ("lz4", 3, -1, -1, -1, False, ordinary),
+        ("zstd", 4, -1, -1, -1, False, ordinary),
+        ("idempotent", 0, 4000, 3, 2**31 - 2, False, ordinary[:4]),
+        ("transactional", 4, 2**40, 7, 0, True, ordinary[:3]),
+        ("times back and forth", 0, -1, -1, -1, False, [(b"a", b"", 9), (b"a", b"1", 2**41)] * 2),
+        ("nulls", 0, -1, -1, -1, False, [(None, b"v", 5), (b"k", None, 5), (None, None, 5)]),
+        ("long", 0, -1, -1, -1, False, [(b"k" * 70, b"v" * 900, 1), (b"", b"v" * 64, 0)]),
+        ("many", 0, -1, -1, -1, False, [(None, b"%d" % n, 50 * n) for n in range(140)]),
+    ]
+    found = []
+    for name, codec, producer_id, epoch, sequence, transactional, records in kinds:
+        builder = DefaultRecordBatchBuilder(
+            magic=2,
+            compression_type=codec,
+            is_transactional=transactional,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=sequence,
+            batch_size=10**6,
+        )
+        for offset, (key, value, timestamp) in enumerate(records):
+            headers = [("h", b"x"), ("trace", None)] if offset % 3 == 1 else []
+            builder.append(offset, timestamp, key, value, headers)
+        found.append(
+            {
+                "name": name,
+                "compression": codec,
+                "producer_id": producer_id,
+                "producer_epoch": epoch,
+                "base_sequence": sequence,
+                "is_transactional": transactional,
+                "records": [
+                    (
+                        None if key is None else key.hex(),
+                        None if value is None else value.hex(),
+                        timestamp,
+                    )
+                    for key, value, timestamp in records
+                ],
+                "data": bytes(builder.build()).hex(),
+            }
+        )
+    RECORDED.write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    _record()
