@@ -6,6 +6,7 @@ A new checker is one module and one line in `CHECKERS`.
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from chaos.checkers.administration import Administration
 from chaos.checkers.answers import Answers
 from chaos.checkers.base import Checker, FindingSink
 from chaos.checkers.context import (
@@ -60,6 +61,7 @@ CHECKERS: dict[str, type[Checker]] = {
         Recovery,
         Readers,
         Answers,
+        Administration,
         Stability,
         NeedlessRebalance,
         Processing,

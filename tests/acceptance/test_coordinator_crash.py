@@ -53,6 +53,7 @@ def test_run_passes_and_all_that_can_be_is_put_to_the_test(run: VirtualRun) -> N
         "recovery": CheckOutcome.NOTHING_SEEN,
         "readers": CheckOutcome.PASS,
         "answers": CheckOutcome.PASS,
+        "administration": CheckOutcome.NOTHING_SEEN,
         "stability": CheckOutcome.PASS,
         "needless_rebalance": CheckOutcome.PASS,
         "processing": CheckOutcome.PASS,

@@ -151,9 +151,10 @@ async def move_leader(
             raise ElectionFailed(
                 f"{partition}: broker {broker} has no replica, {list(replicas)} have"
             )
-        if replicas[0] != broker:
-            others = (other for other in replicas if other != broker)
-            await _reassign(admin, partition, (broker, *others))
+        # Ordered also if the broker names `broker` first: a broker that has not learnt of the last
+        # order names an old one, and the election would then keep the leader of that order.
+        others = (other for other in replicas if other != broker)
+        await _reassign(admin, partition, (broker, *others))
         await _elect_preferred(admin, (partition,))
 
 

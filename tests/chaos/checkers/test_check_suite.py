@@ -33,6 +33,7 @@ def test_eleven_checkers_are_in_every_suite() -> None:
         "recovery",
         "readers",
         "answers",
+        "administration",
         "stability",
         "needless_rebalance",
         "processing",

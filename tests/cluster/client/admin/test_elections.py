@@ -3,6 +3,7 @@
 import pytest
 
 from cluster.client.admin.orders import ElectionFailed, elect_preferred_leaders, move_leader
+from cluster.links.rules import LinkRule, Selector, Slow
 from cluster.runtime import ClusterStatus
 from protocol.errors import ErrorCode
 from protocol.ids import BrokerId, TopicPartition, broker_name, offsets_partition
@@ -50,6 +51,28 @@ def test_moved_leader_takes_over_without_anybody_being_fenced_or_losing_records(
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.NONE,
     )
+
+
+def test_leader_moved_back_before_the_brokers_know_of_the_first_move_leads_again() -> None:
+    """A broker that names the replicas of before the first move does not keep back the second."""
+
+    async def story(lab: BrokerLab) -> tuple[int, tuple[BrokerId, ...]]:
+        cluster = broker_cluster()
+        metadata_comes_late = LinkRule(
+            rule_id="slow",
+            selector=Selector(
+                sources=tuple(each.name for each in cluster.controllers),
+                destinations=tuple(each.name for each in cluster.brokers),
+            ),
+            effect=Slow(delay_us=1_000_000),
+        )
+        await lab.runtime.set_link_rules([metadata_comes_late])
+        await lab.runtime.ask_as_admin(move_leader, P0, TWO)
+        await lab.runtime.ask_as_admin(move_leader, P0, BrokerId(0))
+        moved = (await lab.runtime.status()).partitions[P0]
+        return moved.leader, moved.replicas
+
+    assert BrokerLab(broker_cluster()).run(story) == (0, (0, 1, 2))
 
 
 def test_moved_leader_that_leads_already_is_a_success_and_changes_nothing() -> None:

@@ -1,0 +1,205 @@
+"""Administration: what an administrator orders of the cluster is carried out.
+
+Controlled shutdowns (Source: Kafka BrokerHeartbeatManager, ReplicationControlManager):
+
+1. A broker that ends its controlled shutdown leads no partition, and is in no ISR beside another
+   replica: the controller lets it stop only then. A broker that waits for
+   CONTROLLED_SHUTDOWN_TIMEOUT_US in vain stops without that, and is not judged; nor is one that is
+   not running yet, which stops at once (Source: Kafka BrokerLifecycleManager).
+2. A controlled shutdown that begins while nothing is broken ends before the run has to kill the
+   broker, unless another fault comes in between.
+
+Elections that an administrator orders:
+
+3. The controller elects the leader that `leadership_move` asks for, or refuses: by the end of the
+   run one of the two is seen.
+4. The controller refuses no election that is ordered while nothing is broken. Whether the new
+   leader is in sync and alive was asked of the cluster just before.
+
+Nothing is broken means here: no fault is in force, and `settling_us` of the context has passed
+since the last fault ended and the last leader changed.
+
+Judged in virtual time: no machine is too busy there, the cluster is as the order's aim has seen it,
+and a broker that asks the controller cannot stop in the same microsecond.
+"""
+
+from dataclasses import dataclass
+
+from chaos.checkers.base import Checker
+from chaos.checkers.context import HEALED_STAGE, CheckContext, detail_of
+from chaos.checkers.evidence.board import Evidence
+from chaos.checkers.evidence.faults_in_force import FAULT_KINDS
+from chaos.checkers.evidence.replicas import REPLICA_KINDS
+from cluster.broker.node import CONTROLLED_SHUTDOWN_TIMEOUT_US
+from protocol.trace import TraceKind, TraceRow
+from results_schema.evidence_text import seconds
+from results_schema.results import CheckReport
+
+LEADERSHIP_MOVE = "leadership_move"
+PREFERRED_LEADER_ELECTION = "preferred_leader_election"
+_ELECTIONS = frozenset({LEADERSHIP_MOVE, PREFERRED_LEADER_ELECTION})
+
+
+@dataclass(slots=True)
+class _Order:
+    """An order under way. Shape: `was_whole` says that nothing was broken when it was given."""
+
+    row: TraceRow
+    was_whole: bool
+
+
+class Administration(Checker):
+    """Controlled shutdowns and ordered elections are carried out."""
+
+    name = "administration"
+    promise = (
+        "a broker that ends its controlled shutdown leads no partition and is in no ISR beside "
+        "another replica, and an election that an administrator orders is held or refused; while "
+        "nothing is broken, shutdowns end and no election is refused (all judged in virtual time)"
+    )
+    kinds = frozenset(
+        {
+            TraceKind.RUN_STAGE,
+            TraceKind.NODE_STOPPED,
+            TraceKind.FAULT_MISSED,
+            *FAULT_KINDS,
+            *REPLICA_KINDS,
+        }
+    )
+
+    def __init__(self, context: CheckContext, evidence: Evidence | None = None) -> None:
+        super().__init__(context, evidence)
+        self._replicas = self.evidence.replicas
+        self._shutdowns: dict[str, _Order] = {}  # by broker
+        self._elections: dict[str, _Order] = {}  # by fault id
+        self._leader_changed_us = 0
+        self._last_was_whole = False
+        self._is_healed = False  # every order of the plan has had its answer
+        self._over = False
+        self._ended_shutdowns = 0
+        self._ended_elections = 0
+
+    def judge(self, row: TraceRow) -> None:
+        """Take in an order, what became of it, or what disturbs it."""
+        if self._over or not self.context.in_virtual_time:
+            return
+        match row.kind:
+            case TraceKind.RUN_STAGE:
+                stage = detail_of(row).get("stage")
+                self._is_healed = self._is_healed or stage == HEALED_STAGE
+                self._over = stage == "stopping"
+            case TraceKind.FAULT_INJECTED:
+                self._injected(row)
+            case TraceKind.FAULT_MISSED:
+                self._refused(row)
+            case TraceKind.LEADER_ELECTED:
+                self._elected(row)
+            case TraceKind.NODE_STOPPING:
+                # The row that injects a fault stands just before: it was judged there what is
+                # whole, for the shutdown itself is a fault in force by now.
+                self._shutdowns[row.peer or ""] = _Order(row, self._last_was_whole)
+            case TraceKind.NODE_STOPPED:
+                self._stopped(row)
+            case TraceKind.NODE_KILLED:
+                self._killed(row)
+            case _:
+                pass
+
+    # -- orders --------------------------------------------------------------------------------
+
+    def _injected(self, row: TraceRow) -> None:
+        quiet_us = self._faults.was_quiet_since_us
+        settled_us = self._leader_changed_us + self.context.settling_us
+        self._last_was_whole = quiet_us is not None and (
+            quiet_us == 0 or row.time_us > max(quiet_us + self.context.settling_us, settled_us)
+        )
+        for order in self._shutdowns.values():
+            order.was_whole = False  # from now on another fault may keep it from its end
+        if detail_of(row).get("fault") in _ELECTIONS:
+            self._elections[row.cause or ""] = _Order(row, self._last_was_whole)
+
+    def _elected(self, row: TraceRow) -> None:
+        """End the moves to this leader."""
+        self._leader_changed_us = row.time_us
+        for fault_id, order in list(self._elections.items()):
+            detail = detail_of(order.row)
+            if row.peer in detail.get("to", ()) and row.partition in detail.get("partitions", ()):
+                self._ended_elections += 1
+                if detail.get("fault") == LEADERSHIP_MOVE:
+                    del self._elections[fault_id]
+
+    def _refused(self, row: TraceRow) -> None:
+        order = self._elections.pop(row.cause or "", None)
+        if order is None:
+            return
+        self._ended_elections += 1
+        if order.was_whole:
+            detail = detail_of(order.row)
+            self.found(
+                f"{row.cause}: no leader was elected ({detail_of(row).get('reason')}), although "
+                "nothing was broken",
+                [order.row, row],
+                partition=next(iter(detail.get("partitions", ())), None),
+            )
+
+    # -- shutdowns -----------------------------------------------------------------------------
+
+    def _stopped(self, row: TraceRow) -> None:
+        order = self._shutdowns.pop(row.node, None)
+        if order is None:
+            return
+        took_us = row.time_us - order.row.time_us
+        if not 0 < took_us < CONTROLLED_SHUTDOWN_TIMEOUT_US:
+            return
+        self._ended_shutdowns += 1
+        for partition, known in self._replicas.partitions.items():
+            if known.leader == row.node:
+                what = f"still leads {partition}"
+            elif row.node in known.in_sync and len(known.in_sync) > 1:
+                what = f"is still in the ISR of {partition}"
+            else:
+                continue
+            self.found(
+                f"{row.node} stops in order, and {what}",
+                [order.row, known.row, row],
+                partition=partition,
+            )
+            return
+
+    def _killed(self, row: TraceRow) -> None:
+        order = self._shutdowns.pop(row.peer or "", None)
+        if order is None or not order.was_whole:
+            return
+        took_us = row.time_us - order.row.time_us
+        self.found(
+            f"{row.peer} is killed {seconds(took_us)} after its controlled shutdown began, which "
+            "has not ended although nothing else was broken",
+            [order.row, row],
+        )
+
+    def finish(self) -> CheckReport:
+        """Report what was ordered and neither carried out nor refused."""
+        for fault_id, order in self._elections.items() if self._is_healed else ():
+            detail = detail_of(order.row)
+            if detail.get("fault") != LEADERSHIP_MOVE:
+                continue
+            (to,) = detail.get("to") or ("its replica",)
+            self.found(
+                f"{fault_id} was not refused, and {to} was never elected",
+                [order.row],
+                partition=next(iter(detail.get("partitions", ())), None),
+            )
+        return self.report(
+            judged=self._ended_shutdowns + self._ended_elections + self.findings_total,
+            seen={
+                "controlled_shutdowns": self._ended_shutdowns,
+                "elections_ordered": self._ended_elections,
+            },
+            note=self._note(),
+        )
+
+    def _note(self) -> str:
+        if not self.context.in_virtual_time:
+            return "judged in virtual time only"
+        is_idle = not (self._ended_shutdowns or self._ended_elections or self.findings_total)
+        return "no shutdown and no election was ordered" if is_idle else ""

@@ -1,0 +1,209 @@
+"""The administration checker finds orders that the cluster does not carry out."""
+
+import pytest
+
+from chaos.checkers.administration import Administration
+from chaos.checkers.context import CheckContext
+from cluster.broker.node import CONTROLLED_SHUTDOWN_TIMEOUT_US
+from protocol.trace import TraceKind
+from results_schema.results import CheckOutcome, CheckReport
+from tests.support.builders.rows import OFFSETS_0, Rows
+
+SETTLING_S = 60
+
+
+def check(rows: Rows, *, in_virtual_time: bool = True) -> CheckReport:
+    checker = Administration(
+        CheckContext(settling_us=SETTLING_S * 1_000_000, in_virtual_time=in_virtual_time)
+    )
+    for row in rows.rows:
+        checker.observe(row)
+    return checker.finish()
+
+
+def elected(rows: Rows, time_s: float, leader: str, isr: list[int]) -> None:
+    rows.add(
+        time_s,
+        "controller",
+        TraceKind.LEADER_ELECTED,
+        partition=OFFSETS_0,
+        peer=leader,
+        detail={"isr": isr, "reason": "any"},
+    )
+
+
+def cluster() -> Rows:
+    """Three replicas, led by broker-0, in a steady state from 10 s on."""
+    rows = Rows()
+    for broker in range(3):
+        rows.add(1, "controller", TraceKind.BROKER_UNFENCED, peer=f"broker-{broker}")
+    elected(rows, 2, "broker-0", [0, 1, 2])
+    rows.stage(10, "steady")
+    return rows
+
+
+def shut_down(rows: Rows, time_s: float) -> None:
+    rows.fault(time_s, "broker-0", fault="controlled_shutdown", nodes=["broker-0"])
+    rows.add(time_s, "driver", TraceKind.NODE_STOPPING, peer="broker-0")
+
+
+def stopped(rows: Rows, time_s: float) -> None:
+    rows.add(time_s, "broker-0", TraceKind.NODE_STOPPED)
+
+
+def move(rows: Rows, time_s: float, fault: str = "leadership_move") -> None:
+    rows.fault(
+        time_s,
+        "broker-0",
+        fault=fault,
+        partitions=[OFFSETS_0],
+        to=["broker-1"],
+        momentary=True,
+    )
+
+
+def refused(rows: Rows, time_s: float, fault: str = "leadership_move") -> None:
+    rows.add(
+        time_s,
+        "driver",
+        TraceKind.FAULT_MISSED,
+        cause=f"{fault}-0",
+        detail={"fault": fault, "reason": "ElectionFailed"},
+    )
+
+
+def another_fault(rows: Rows, time_s: float) -> None:
+    rows.fault(time_s, "broker-2", fault="cut", nodes=["broker-2"])
+
+
+# -- controlled shutdowns --
+
+
+def test_broker_that_leads_nothing_and_is_in_no_isr_may_stop() -> None:
+    rows = cluster()
+    shut_down(rows, 20)
+    elected(rows, 21, "broker-1", [1, 2])
+    stopped(rows, 22)
+    report = check(rows)
+    assert report.outcome is CheckOutcome.PASS
+    assert report.seen["controlled_shutdowns"] == 1
+
+
+@pytest.mark.parametrize(
+    ("leader", "isr", "what"),
+    [
+        ("broker-0", [0, 1], f"broker-0 stops in order, and still leads {OFFSETS_0}"),
+        ("broker-0", [0], f"broker-0 stops in order, and still leads {OFFSETS_0}"),
+        (
+            "broker-1",
+            [0, 1, 2],
+            f"broker-0 stops in order, and is still in the ISR of {OFFSETS_0}",
+        ),
+    ],
+)
+def test_broker_that_stops_beside_its_work_is_found(leader: str, isr: list[int], what: str) -> None:
+    """Kafka's controller moves leaders away first, and takes the broker out of the ISRs."""
+    rows = cluster()
+    shut_down(rows, 20)
+    elected(rows, 21, leader, isr)
+    stopped(rows, 22)
+    assert [finding.summary for finding in check(rows).findings] == [what]
+
+
+def test_last_replica_in_sync_may_stop_once_its_partition_has_no_leader() -> None:
+    """The ISR keeps it: without it nobody could ever lead the partition again."""
+    rows = cluster()
+    shut_down(rows, 20)
+    elected(rows, 21, "", [0])
+    stopped(rows, 22)
+    assert check(rows).outcome is CheckOutcome.PASS
+
+
+@pytest.mark.parametrize("stopped_s", [20.0, 20 + CONTROLLED_SHUTDOWN_TIMEOUT_US / 1_000_000])
+def test_broker_that_asks_nobody_or_asks_in_vain_is_not_judged(stopped_s: float) -> None:
+    """A broker that is not running yet stops at once; one that waited long enough stops, too."""
+    rows = cluster()
+    shut_down(rows, 20)
+    stopped(rows, stopped_s)
+    assert check(rows).outcome is CheckOutcome.NOTHING_SEEN
+
+
+def test_shutdown_that_has_to_be_killed_although_nothing_else_is_broken_is_found() -> None:
+    rows = cluster()
+    shut_down(rows, 20)
+    rows.add(60, "driver", TraceKind.NODE_KILLED, peer="broker-0")
+    (finding,) = check(rows).findings
+    assert finding.summary.startswith("broker-0 is killed 40 s after its controlled shutdown")
+
+
+def test_shutdown_that_another_fault_disturbs_may_be_killed() -> None:
+    rows = cluster()
+    shut_down(rows, 20)
+    another_fault(rows, 25)
+    rows.add(60, "driver", TraceKind.NODE_KILLED, peer="broker-0")
+    assert check(rows).outcome is CheckOutcome.NOTHING_SEEN
+
+
+# -- elections --
+
+
+def test_leader_that_was_asked_for_leads() -> None:
+    rows = cluster()
+    move(rows, 20)
+    elected(rows, 20.1, "broker-1", [0, 1, 2])
+    rows.stage(30, "liveness")
+    report = check(rows)
+    assert report.outcome is CheckOutcome.PASS
+    assert report.seen["elections_ordered"] == 1
+
+
+def test_leader_that_was_asked_for_and_never_elected_is_found() -> None:
+    rows = cluster()
+    move(rows, 20)
+    elected(rows, 20.1, "broker-2", [0, 1, 2])
+    rows.stage(30, "liveness")
+    (finding,) = check(rows).findings
+    assert finding.summary == "leadership_move-0 was not refused, and broker-1 was never elected"
+
+
+def test_run_that_ends_before_its_orders_are_answered_judges_none() -> None:
+    rows = cluster()
+    move(rows, 20)
+    rows.stage(21, "stopping")
+    assert check(rows).outcome is CheckOutcome.NOTHING_SEEN
+
+
+@pytest.mark.parametrize("fault", ["leadership_move", "preferred_leader_election"])
+def test_election_that_is_refused_although_nothing_is_broken_is_found(fault: str) -> None:
+    rows = cluster()
+    move(rows, 20, fault)
+    refused(rows, 20.1, fault)
+    (finding,) = check(rows).findings
+    assert finding.summary == (
+        f"{fault}-0: no leader was elected (ElectionFailed), although nothing was broken"
+    )
+
+
+@pytest.mark.parametrize(("moved_s", "is_found"), [(25, False), (80, False), (91, True)])
+def test_election_is_judged_once_the_last_fault_has_settled(
+    moved_s: float, *, is_found: bool
+) -> None:
+    """A cut from 15 to 30 s; its consequences may show for SETTLING_S."""
+    rows = cluster()
+    another_fault(rows, 15)
+    rows.healed(30, "broker-2", fault="cut")
+    rows.rows.sort(key=lambda row: row.time_us)
+    if moved_s < 30:
+        rows.rows.pop()
+    move(rows, moved_s)
+    refused(rows, moved_s + 0.1)
+    assert bool(check(rows).findings) is is_found
+
+
+def test_nothing_is_judged_in_real_time() -> None:
+    rows = cluster()
+    move(rows, 20)
+    refused(rows, 20.1)
+    report = check(rows, in_virtual_time=False)
+    assert report.outcome is CheckOutcome.NOTHING_SEEN
+    assert report.note == "judged in virtual time only"
