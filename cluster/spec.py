@@ -241,6 +241,7 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True):
     zookeepers: tuple[ZooKeeperSpec, ...] = ()
     zookeeper_consumers: tuple[ZooKeeperConsumerSpec, ...] = ()
     zookeeper_config: ZooKeeperConfig = ZooKeeperConfig()
+    brokers_register_in_zookeeper: bool = False
     listener: ListenerSpec | None = None  # None: brokers listen to nodes of the lab alone
 
 

@@ -111,6 +111,10 @@ class ZooKeeperDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
     """How many servers it has: `zookeeper-1`, `zookeeper-2` and so on."""
     config: ZooKeeperConfig = ZooKeeperConfig()
     """ZooKeeper's settings of its servers."""
+    brokers_register: bool = False
+    """Whether each broker keeps a session and an ephemeral znode, as brokers of Kafka 0.8 to 1.1
+    did: then members on ZooKeeper see a broker vanish 4 to 8 s after its death. Off: the znodes of
+    all brokers stand there for the whole run."""
 
 
 class ClusterDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -469,6 +473,7 @@ def to_cluster_spec(experiment: Experiment) -> ClusterSpec:
             ZooKeeperSpec(server_id=server_id) for server_id in zookeeper_ids(experiment)
         ),
         zookeeper_config=cluster.zookeeper.config,
+        brokers_register_in_zookeeper=cluster.zookeeper.brokers_register,
         producers=tuple(
             ProducerSpec(
                 name=producer_name(index),

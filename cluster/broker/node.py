@@ -8,6 +8,7 @@ from cluster.broker.channels import BrokerIdentity, ControllerChannel
 from cluster.broker.control.metadata_cache import MetadataCache
 from cluster.broker.control.metadata_fetcher import MetadataFetcher
 from cluster.broker.control.registration import BrokerHeartbeats
+from cluster.broker.control.zookeeper_registration import ZooKeeperRegistration
 from cluster.broker.coordination.coordinator_tasks import CoordinatorTasks
 from cluster.broker.coordination.group_coordination import GroupCoordination
 from cluster.broker.coordination.preload import preload
@@ -117,6 +118,11 @@ class BrokerNode:
             lambda: self._metadata.applied_offset,
             self._caught_up,
         )
+        self._zookeeper: ZooKeeperRegistration | None = None
+        """Registration for consumers on ZooKeeper; None: the cluster's brokers keep none."""
+        if cluster.brokers_register_in_zookeeper and cluster.zookeepers:
+            servers = tuple(server.name for server in cluster.zookeepers)
+            self._zookeeper = ZooKeeperRegistration(host, self._identity.broker_id, servers)
         self._on_stopped: Callable[[], None] | None = None
         self._shutdown_limit: Timer | None = None
 
@@ -134,6 +140,8 @@ class BrokerNode:
             host.spawn(self._transaction_tasks.run(), name="transaction-tasks")
         host.spawn(self._metadata.run(), name="metadata-fetcher")
         host.spawn(self._heartbeats.run(), name="heartbeats")
+        if self._zookeeper is not None:
+            self._zookeeper.start()
 
     def shut_down(self, on_done: Callable[[], None]) -> None:
         """Begin a controlled shutdown: leaders move first, and this broker serves meanwhile.
@@ -191,8 +199,12 @@ class BrokerNode:
             self._shutdown_limit.cancel()
         self._replicas.shut_down()
         self._host.log("shut down")
-        if self._on_stopped is not None:
+        if self._on_stopped is None:
+            return
+        if self._zookeeper is None:
             self._on_stopped()
+        else:
+            self._zookeeper.close(self._on_stopped)
 
     async def _caught_up(self) -> None:
         """Act on the metadata that there is, and only then serve."""

@@ -1,14 +1,15 @@
 """Znodes that stand in every server's tree before the run: what brokers and tools have written.
 
-DEVIATION: brokers register with the controller, not here, and topics are created there: their
-znodes are as of the beginning, persistent, and follow neither a broker's death nor a new partition.
+DEVIATION: topics are created at the controller: their znodes are as of the beginning, and follow no
+new partition. Brokers register with the controller: their znodes are persistent and follow no
+broker's death, unless the cluster has its brokers register here too.
 Source: Kafka `ZkUtils`, section 2 of the rules.
 """
 
 import json
 
 from cluster.spec import ClusterSpec, TopicSpec
-from protocol.ids import CONSUMER_OFFSETS, TRANSACTION_STATE, broker_name
+from protocol.ids import CONSUMER_OFFSETS, TRANSACTION_STATE, BrokerId, broker_name
 
 BROKER_IDS = "/brokers/ids"
 BROKER_TOPICS = "/brokers/topics"
@@ -19,16 +20,11 @@ _INTERNAL = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
 def initial_znodes(cluster: ClusterSpec) -> tuple[tuple[str, str], ...]:
     """Return (path, data) of the znodes of a cluster's brokers and topics, parents first."""
     znodes = [("/brokers", ""), (BROKER_IDS, ""), (BROKER_TOPICS, ""), (CONSUMERS, "")]
-    for broker in cluster.brokers:
-        content: dict[str, object] = {
-            "host": broker_name(broker.broker_id),
-            "port": 9092,
-            "version": 4,
-        }
-        znodes.append((f"{BROKER_IDS}/{broker.broker_id}", _json(content)))
+    if not cluster.brokers_register_in_zookeeper:
+        znodes += [broker_znode(BrokerId(broker.broker_id)) for broker in cluster.brokers]
     for topic in cluster.topics:
         if topic.name not in _INTERNAL:
-            content = {
+            content: dict[str, object] = {
                 "version": 1,
                 "partitions": {
                     str(partition): list(_replicas(topic, partition, len(cluster.brokers)))
@@ -37,6 +33,12 @@ def initial_znodes(cluster: ClusterSpec) -> tuple[tuple[str, str], ...]:
             }
             znodes.append((f"{BROKER_TOPICS}/{topic.name}", _json(content)))
     return tuple(znodes)
+
+
+def broker_znode(broker_id: BrokerId) -> tuple[str, str]:
+    """Return path and data of a broker's registration."""
+    content: dict[str, object] = {"host": broker_name(broker_id), "port": 9092, "version": 4}
+    return f"{BROKER_IDS}/{broker_id}", _json(content)
 
 
 def _replicas(topic: TopicSpec, partition: int, brokers: int) -> tuple[int, ...]:

@@ -59,6 +59,11 @@ class ZooKeeperNode:
         """When the requests that have come are carried out."""
         self._electors: dict[ServerId, Connection] = {}
 
+    @property
+    def core(self) -> ServerCore:
+        """The server without its host, to look at."""
+        return self._core
+
     def start(self) -> None:
         """Begin to serve, and to look for a leader."""
         report_recoveries(self._host)

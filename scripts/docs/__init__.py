@@ -1,5 +1,5 @@
 """The generators of docs/generated; a test compares the pages with the code.
 
 Reading order: `reference` (writes all pages), `experiment_reference`, `conformance_page`,
-`trace_page`, `markdown`.
+`trace_page`, `zookeeper_rules_page`, `markdown`.
 """

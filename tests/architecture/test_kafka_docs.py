@@ -22,6 +22,8 @@ SECTION = r"(?:\d+(?:\.\d+)*(?: [a-j]\d?(?=[):.,;]|$))?|\[[SJ]\])"
 CITATION = {
     "BEHAVIOUR": SECTION,
     "FAILOVER_FACTS": SECTION,
+    "MEASURED_ZOOKEEPER": SECTION,
+    "ZOOKEEPER_CONSUMER": SECTION,
     "MEASURED_FAILOVER": r"(?:\d|kill|term|move|pause|split|member|[a-z]+(?:-[a-z]+)+)\b",
 }
 OUTSIDE = re.compile(r"\bshared/|\b(?:DESIGN|STYLE|SIMULATION|STRUCTURE)(?:\.md| section)? \d")
@@ -29,6 +31,7 @@ OUTSIDE = re.compile(r"\bshared/|\b(?:DESIGN|STYLE|SIMULATION|STRUCTURE)(?:\.md|
 EXAMPLES = {
     Path(__file__).relative_to(ROOT).as_posix(),
     "tests/architecture/test_conformance_page.py",
+    "tests/architecture/test_zookeeper_rules_page.py",
     "docs/kafka/README.md",
 }
 """Files that show how citations are written, and name what does not exist."""
@@ -132,6 +135,18 @@ def test_id_of_a_scenario_exists() -> None:
         f"{file}: {each}"
         for file, text in cited.items()
         for each in ids_in(text)
+        if each not in known
+    ]
+    assert unknown == []
+
+
+def test_rule_of_the_consumer_on_zookeeper_exists() -> None:
+    rule = re.compile(r"\bZK-\d+\b")
+    known = set(rule.findall((KAFKA / "ZOOKEEPER_CONSUMER.md").read_text(encoding="utf-8")))
+    unknown = [
+        f"{file}: {each}"
+        for file, text in texts().items()
+        for each in rule.findall(text)
         if each not in known
     ]
     assert unknown == []

@@ -40,6 +40,11 @@ def of(run: VirtualRun, kind: TraceKind, group: str | None = None) -> list[Trace
     ]
 
 
+def of_all(run: VirtualRun, kind: TraceKind) -> list[TraceRow]:
+    """Return the rows of a kind of the whole run."""
+    return [row for row in run.rows if row.kind == kind]
+
+
 def detail_of_row(row: TraceRow) -> dict[str, Any]:
     """Return a row's detail."""
     detail: dict[str, Any] = json.loads(row.detail or "{}")
@@ -82,7 +87,10 @@ def test_zombie_processes_what_another_owns_and_its_offsets_go_back() -> None:
 
 
 def test_coordinator_refuses_the_commits_of_a_member_that_goes_on_processing() -> None:
-    """Its commits are refused; processing of records may go on (ZK-67, ZK-93)."""
+    """The coordinator fences commits: it fences commits, not processing (ZK-67).
+
+    Processing of records already fetched may go on (ZK-93).
+    """
     run = played("zookeeper_zombie")
     committed: dict[str | None, int] = {}
     for row in of(run, TraceKind.COMMIT_STORED, "new"):
@@ -114,8 +122,12 @@ def test_replaced_member_conflicts_until_the_dead_session_has_ended() -> None:
     assert len(generations) <= 3  # the replacement, and the killed one that comes back
 
 
-def test_join_on_zookeeper_wakes_everybody_and_reads_grow_with_the_square() -> None:
-    """One membership change: C - 1 notifications (ZK-29)."""
+def test_join_on_zookeeper_wakes_everybody_at_once() -> None:
+    """Herd effect: every consumer wakes for every change: C - 1 notifications (ZK-29).
+
+    In the calm case the old design hears of a change sooner: a push within tens of ms, where a
+    member of the new group waits for its next heartbeat (ZK-80).
+    """
     run = played("herd_effect")
     joined_us = next(
         row.time_us
@@ -130,6 +142,22 @@ def test_join_on_zookeeper_wakes_everybody_and_reads_grow_with_the_square() -> N
     }
 
     assert woken == {f"consumer-old-{index}" for index in range(7)}
+    heard = [row for row in of_all(run, TraceKind.ZOOKEEPER_WATCH_FIRED) if row.peer in woken]
+    registered_us = min(row.time_us for row in heard if row.time_us >= joined_us)
+    assert all(
+        row.time_us - registered_us < SECOND // 10
+        for row in heard
+        if joined_us <= row.time_us < joined_us + SECOND
+    )
+    rejoined = [
+        row.time_us
+        for row in of_all(run, TraceKind.REQUEST_SENT)
+        if row.api == "JoinGroup"
+        and row.node.startswith("consumer-new-")
+        and row.time_us >= joined_us
+    ]
+    first_round = sorted(at_us for at_us in rejoined if at_us < joined_us + 4 * SECOND)
+    assert first_round[-1] - first_round[0] > SECOND // 2
 
 
 def views_of(run: VirtualRun) -> dict[str, list[tuple[int, tuple[str, ...]]]]:

@@ -1,4 +1,5 @@
 """The broker and its controller: registration, heartbeats, and metadata as it arrives.
 
-Reading order: `registration`, `metadata_cache`, `metadata_fetcher`.
+Reading order: `registration`, `zookeeper_registration`, `metadata_cache`,
+`metadata_fetcher`.
 """

@@ -12,6 +12,7 @@ from cluster.client.zookeeper_consumer.streams import Chunk, ChunkQueue
 from cluster.host.host import Host
 from cluster.runtime import ClusterStatus, MemberStatus
 from cluster.spec import ClusterSpec, ZooKeeperConsumerSpec
+from cluster.zookeeper.client import KeeperException
 from protocol.ids import NO_GENERATION
 from protocol.trace import TraceKind
 
@@ -35,6 +36,11 @@ class ZooKeeperConsumerNode:
         self._records_consumed = 0
         self._commits_before = 0
         """Commits of earlier connectors."""
+
+    @property
+    def connector(self) -> ZooKeeperConsumerConnector | None:
+        """Present connector, to look at; None between two connectors."""
+        return self._connector
 
     def start(self) -> None:
         """Begin to consume."""
@@ -74,7 +80,8 @@ class ZooKeeperConsumerNode:
                 self._host.spawn(self._process(connector, queue), name=f"stream-{topic}")
             try:
                 await connector.start()
-            except ConsumerRebalanceFailedException as error:
+            except (ConsumerRebalanceFailedException, KeeperException) as error:
+                # KeeperException: another session still has the registration (ZK-36).
                 self._host.log(f"createMessageStreams: {error}")
                 if self._is_stopping:
                     return

@@ -310,7 +310,7 @@ def test_target_of_zookeeper_needs_an_ensemble_and_its_number() -> None:
 
 
 def test_group_on_zookeeper_has_no_coordinator_and_no_leader() -> None:
-    """No znode holds a leader; a fault for one would hit nobody (ZK-27)."""
+    """No znode holds the group's assignment, a generation, or a leader: none is hit (ZK-27)."""
     both = experiment(groups=groups_of_both_kinds())
 
     for role in ("coordinator-of", "leader-member-of"):

@@ -428,3 +428,27 @@ def test_delete_of_another_session_is_carried_out() -> None:
         assert await children(owner, "/consumers") == ()
 
     run_ensemble(scenario)
+
+
+def test_follower_that_hears_nothing_serves_old_data_until_the_sync_limit() -> None:
+    """A follower that does not keep up is dropped after `syncLimit` ticks, 5 x 2000 ms (ZK-06).
+
+    Then it stops serving. Within that time it serves old data.
+    """
+
+    async def scenario(lab: EnsembleRun) -> None:
+        leader = await lab.leader()
+        follower = next(name for name in lab.servers if name != leader)
+        writer, reader = lab.client(0, [leader]), lab.client(1, [follower])
+        await connected(lab, writer)
+        await connected(lab, reader)
+        await lab.cut([leader], [follower])
+        await writer.call(CreateRequest(path="/consumers/g"))
+        await lab.runtime.sleep(8 * SECOND)
+        assert await children(reader, "/consumers") == ()
+        await lab.runtime.sleep(4 * SECOND)
+        status = await lab.runtime.status()
+        assert not status.zookeepers[follower].is_serving
+        assert KeeperState.DISCONNECTED in reader.states
+
+    run_ensemble(scenario, 3)

@@ -2,10 +2,12 @@
 
 import pytest
 
+from cluster.links.rules import Slow
 from cluster.zookeeper.client import KeeperException
 from cluster.zookeeper.zk_client import ListenerFailed
 from protocol.api import Api
 from protocol.ids import NodeName, zookeeper_name
+from protocol.messages.zookeeper import WatcherEvent
 from protocol.trace import TraceKind
 from tests.support.harness.ensemble import SECOND, EnsembleRun, run_ensemble
 
@@ -175,3 +177,32 @@ def test_write_makes_the_znode_and_its_parents() -> None:
             await client.create("/consumers/g", "")
 
     run_ensemble(scenario)
+
+
+def test_changes_before_the_rearming_read_fall_together_into_what_it_returns() -> None:
+    """The event carries type and path, not the new data (ZK-18).
+
+    Changes between the event and the re-arming read fall together into what that read returns:
+    states are skipped, changes are never missed for good.
+    """
+
+    async def scenario(lab: EnsembleRun) -> None:
+        watcher, writer = lab.zk_client(0), lab.zk_client(1)
+        seen: list[str] = []
+
+        async def listener(path: str) -> None:
+            seen.append((await watcher.read(path)).data)
+
+        await watcher.subscribe_data_changes("/brokers", listener)
+        await lab.rule(Slow(delay_us=SECOND), ["client-0"], lab.servers)
+        for data in ("1", "2", "3"):
+            await writer.write("/brokers", data)
+        await lab.runtime.sleep(10 * SECOND)
+        assert seen == ["3"]
+        await lab.heal()
+        await writer.write("/brokers", "4")
+        await lab.runtime.sleep(SECOND)
+        assert seen == ["3", "4"]
+
+    run_ensemble(scenario)
+    assert WatcherEvent.__struct_fields__ == ("event_type", "path")

@@ -22,7 +22,7 @@ SECOND = 1_000_000
 CLIENTS = 3
 
 
-class _IdleNode:
+class IdleNode:
     """A node that only lends its host."""
 
     def start(self) -> None:
@@ -153,7 +153,7 @@ class EnsembleRun:
     def _build(self, spec: NodeSpec, cluster: ClusterSpec, host: Host) -> Node:
         if isinstance(spec, ProducerSpec):
             self.hosts[host.name] = host
-            return _IdleNode()
+            return IdleNode()
         return build_node(spec, cluster, host)
 
 

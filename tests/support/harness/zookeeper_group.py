@@ -8,24 +8,29 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+from cluster.host.host import Host
 from cluster.links.rules import LinkEffect
+from cluster.node_factory import Node, build_node
 from cluster.runtime import MemberStatus
 from cluster.spec import (
     BrokerSpec,
     ClusterSpec,
     ControllerSpec,
+    NodeSpec,
     ProducerSpec,
     TopicSpec,
     ZooKeeperConsumerSpec,
     ZooKeeperSpec,
 )
 from cluster.virtual.runtime import VirtualRuntime
+from cluster.zookeeper.zk_client import ZkClient
 from protocol.config import BrokerConfig, ZooKeeperConsumerConfig
 from protocol.ids import CONSUMER_OFFSETS, NodeName, zookeeper_name
 from protocol.trace import TraceKind, TraceRow
-from tests.support.harness.ensemble import link_rules
+from tests.support.harness.ensemble import SESSION_TIMEOUT_MS, IdleNode, link_rules
 
 GROUP = "g"
+VISITOR = NodeName("visitor")
 SECOND = 1_000_000
 READS = ("Exists", "GetData", "GetChildren")
 WRITES = ("Create", "Delete", "SetData")
@@ -37,7 +42,10 @@ def member_name(index: int) -> NodeName:
 
 
 class GroupLab:
-    """`members` members of one group; those from `late_from` on are started by the scenario."""
+    """`members` members of one group; those from `late_from` on are started by the scenario.
+
+    `has_visitor` adds a host without a node, for a client of the ensemble that is no member.
+    """
 
     def __init__(
         self,
@@ -53,7 +61,12 @@ class GroupLab:
         seed: int = 1,
         config: ZooKeeperConsumerConfig | None = None,
         configs: dict[int, ZooKeeperConsumerConfig] | None = None,
+        has_visitor: bool = False,
+        brokers_register: bool = False,
     ) -> None:
+        self.nodes: dict[NodeName, Node] = {}
+        """Present incarnation of each node."""
+        self._visitor_host: Host | None = None
         self.members = members
         self.names = tuple(member_name(index) for index in range(members))
         self.servers = tuple(zookeeper_name(index) for index in range(1, servers + 1))
@@ -76,8 +89,14 @@ class GroupLab:
                 )
                 for index, name in enumerate(topic_names)
                 if rate
+            )
+            + (
+                (ProducerSpec(name=VISITOR, topic=topic_names[0], records_per_second=1),)
+                if has_visitor
+                else ()
             ),
             zookeepers=tuple(ZooKeeperSpec(server_id=index) for index in range(1, servers + 1)),
+            brokers_register_in_zookeeper=brokers_register,
             zookeeper_consumers=tuple(
                 ZooKeeperConsumerSpec(
                     name=name,
@@ -95,7 +114,12 @@ class GroupLab:
             ),
         )
         self.runtime = VirtualRuntime(
-            spec, seed=seed, run_id="group", observers=[self.rows.append], invariants_every=50
+            spec,
+            seed=seed,
+            run_id="group",
+            observers=[self.rows.append],
+            invariants_every=50,
+            build=self._build,
         )
         self.joined_us = 0
         """When the scenario's change began, for a scenario to set."""
@@ -148,6 +172,18 @@ class GroupLab:
     async def heal(self) -> None:
         """Withdraw every rule."""
         await self.runtime.set_link_rules([])
+
+    def visitor(self) -> ZkClient:
+        """Return a client of the ensemble on the visitor's host."""
+        assert self._visitor_host is not None, "pass has_visitor=True"
+        return ZkClient(self._visitor_host, self.servers, SESSION_TIMEOUT_MS)
+
+    def _build(self, spec: NodeSpec, cluster: ClusterSpec, host: Host) -> Node:
+        if host.name == VISITOR:
+            self._visitor_host = host
+            return IdleNode()
+        node = self.nodes[host.name] = build_node(spec, cluster, host)
+        return node
 
     # -- what the rows say -----------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from cluster.client.zookeeper_consumer.node import ZooKeeperConsumerNode
 from cluster.links.rules import Clog, Slow
 from protocol.config import ZooKeeperConsumerConfig
 from protocol.trace import TraceKind
@@ -47,8 +48,9 @@ def newcomer_that_waits(members: int) -> Scenario:
 def test_reads_of_an_undisturbed_join_equal_the_formula(
     members: int, topics: int, brokers: int
 ) -> None:
-    """C(C + T + 3B + 9) + P reads, and 1 + T for the newcomer's own start (ZK-90).
+    """Reads of an undisturbed join equal the formula of section 13 exactly (ZK-90).
 
+    C(C + T + 3B + 9) + P reads, and 1 + T for the newcomer's own start.
     C - 1 notifications: every consumer wakes for every change (ZK-29).
     """
     partitions = 64 // topics
@@ -87,7 +89,7 @@ def test_newcomer_of_a_small_group_conflicts_and_pays_a_back_off(seed: int) -> N
     assert failed == [{"attempt": 0, "conflicts": 32, "done": False}]
     assert lab.reads(lab.joined_us) == 94 + 2 + (2 + 1 + 2 + 6 + 32) + 32
     assert 2 * SECOND <= lab.settled_us - lab.joined_us <= 5 * SECOND // 2
-    # During the sleep its whole share is unowned, and it claims anew afterwards (ZK-49).
+    # During the sleep the loser's whole share is unowned, not only the disputed one (ZK-49).
     conflicts = lab.of(TraceKind.ZOOKEEPER_CLAIM_CONFLICT, after_us=lab.joined_us)
     assert {row.node for row in conflicts} == {member_name(1)}
 
@@ -175,8 +177,10 @@ def test_notifications_during_a_rebalance_fall_into_one_further_rebalance() -> N
 
 
 def test_owner_that_does_not_let_go_makes_a_newcomer_give_up_at_its_start() -> None:
-    """The exception ends in the caller of createMessageStreams (ZK-38, ZK-37).
+    """The exception ends in the caller of createMessageStreams (ZK-38).
 
+    The caller gets no streams, but the registration, the watches and the executor thread remain
+    until the program closes the connector (ZK-37).
     Patience is about 4 x (2 s + attempt) (ZK-50).
     """
     gave_up: list[tuple[int, dict[str, Any]]] = []
@@ -207,8 +211,9 @@ def test_owner_that_does_not_let_go_makes_a_newcomer_give_up_at_its_start() -> N
 
 
 def test_two_strategies_in_one_group_conflict_until_members_give_up() -> None:
-    """The strategy is a private setting: two in one group conflict for ever (ZK-53, ZK-75).
+    """The strategy is a private setting: two in one group conflict for ever (ZK-53).
 
+    Endless conflicts, ConsumerRebalanceFailedException, until configured away (ZK-75).
     While running the exception is only logged, and the member owns nothing (ZK-38).
     """
 
@@ -277,7 +282,10 @@ def test_shutdown_commits_and_lets_all_ephemerals_vanish_in_one_step() -> None:
 
 
 def test_member_that_vanishes_between_two_reads_fails_the_attempt_of_another() -> None:
-    """R6 is not a snapshot: a member that vanishes raises NoNode (ZK-42, ZK-72)."""
+    """R6 not a snapshot: NoNode exception, one back-off (ZK-72).
+
+    A member that vanishes between `getChildren` and its `getData` raises NoNode (ZK-42).
+    """
     causes: list[str | None] = []
     for seed in range(12):
 
@@ -302,3 +310,178 @@ def test_members_without_a_partition_are_settled() -> None:
         assert sorted(len(each.assigned) for each in status.values()) == [0, 1, 1]
 
     GroupLab(3, 2).run(scenario)
+
+
+def test_members_that_collided_sleep_the_same_time() -> None:
+    """No randomness in the back-off: consumers that collided sleep the same 2000 ms (ZK-39)."""
+
+    async def scenario(lab: GroupLab) -> None:
+        await lab.runtime.start_node(member_name(1))
+        await lab.runtime.sleep(15 * SECOND)
+
+    other = ZooKeeperConsumerConfig(partition_assignment_strategy="roundrobin")
+    pauses: set[int] = set()
+    for seed in range(2):
+        lab = GroupLab(2, 8, late_from=1, configs={1: other}, seed=seed).run(scenario)
+        for name in lab.names:
+            ended_us = 0
+            for row in lab.rows:
+                if row.node != name:
+                    continue
+                if row.kind == TraceKind.ZOOKEEPER_ATTEMPT_ENDED:
+                    ended_us = row.time_us
+                elif row.kind == TraceKind.ZOOKEEPER_ATTEMPT_STARTED and detail_of(row)["attempt"]:
+                    pauses.add(row.time_us - ended_us)
+    assert pauses == {2 * SECOND}
+
+
+def test_member_finishes_while_another_has_not_begun() -> None:
+    """There is no barrier: a consumer may finish while another has not begun (ZK-43).
+
+    The child list used for the assignment is that of R6; nothing later re-checks it.
+    """
+
+    async def scenario(lab: GroupLab) -> None:
+        lab.joined_us = lab.runtime.now_us()
+        # Member 2 has the last partitions, which no other's new share overlaps.
+        await lab.rule(Clog(), lab.servers, [member_name(1)])
+        await lab.runtime.crash(member_name(2))
+        await lab.runtime.sleep(9 * SECOND)
+
+    lab = GroupLab(3, 9).run(scenario)
+
+    began = [
+        row
+        for row in lab.of(TraceKind.ZOOKEEPER_ATTEMPT_STARTED, after_us=lab.joined_us)
+        if row.node == member_name(1)
+    ]
+    views = lab.of(TraceKind.ZOOKEEPER_VIEW, after_us=lab.joined_us, node=member_name(0))
+    assert began == []
+    assert len(views) >= 1
+
+
+def test_claims_are_in_another_order_at_each_member() -> None:
+    """Order of R9 inside one consumer is that of a hash map, not of partition numbers (ZK-48).
+
+    Two consumers do not claim in the same order.
+    """
+
+    async def scenario(lab: GroupLab) -> None:
+        lab.joined_us = lab.runtime.now_us()
+        await lab.runtime.shut_down(member_name(1))
+        await lab.runtime.sleep(3 * SECOND)
+        await lab.settled(lab.names[:1])
+        await lab.runtime.start_node(member_name(2))
+        await lab.runtime.sleep(SECOND)
+        await lab.runtime.shut_down(member_name(0))
+        await lab.runtime.sleep(5 * SECOND)
+
+    lab = GroupLab(3, 16, late_from=2).run(scenario)
+
+    orders: dict[str, list[int]] = {}
+    for _row, detail in lab.writes_of("owners", lab.joined_us):
+        if detail["op"] == "create" and detail["data"]:
+            number = int(detail["path"].rpartition("/")[2])
+            order = orders.setdefault(detail["data"], [])
+            if number not in order:
+                order.append(number)
+    whole = [order for order in orders.values() if sorted(order) == list(range(16))]
+    assert len(whole) == 2
+    assert whole[0] != whole[1]
+    assert sorted(whole[0]) not in whole
+
+
+def test_automatic_commit_does_not_wait_for_a_rebalance() -> None:
+    """`rebalanceLock` serialises rebalances and shutdown; auto-commit does not take it (ZK-32).
+
+    The registry is replaced only by a successful attempt and emptied by the release (ZK-33): what
+    the member believes it owns is committed for as long as its release is under way.
+    """
+    config = ZooKeeperConsumerConfig(
+        auto_commit_interval_ms=1_000, offsets_storage="kafka", dual_commit_enabled=False
+    )
+
+    async def scenario(lab: GroupLab) -> None:
+        lab.joined_us = lab.runtime.now_us()
+        await lab.rule(Clog(), [member_name(0)], lab.servers, apis=("Delete",))
+        await lab.runtime.start_node(member_name(1))
+        await lab.runtime.sleep(4 * SECOND)
+        lab.settled_us = lab.runtime.now_us()
+        node = lab.nodes[member_name(0)]
+        assert isinstance(node, ZooKeeperConsumerNode)
+        assert node.connector is not None
+        registries.append(len(node.connector.rebalancer.registry))
+        await lab.heal()
+        await lab.runtime.sleep(5 * SECOND)
+
+    registries: list[int] = []
+    lab = GroupLab(2, 4, late_from=1, config=config).run(scenario)
+
+    (started, *_) = lab.of(
+        TraceKind.ZOOKEEPER_ATTEMPT_STARTED, after_us=lab.joined_us, node=member_name(0)
+    )
+    during = [
+        row
+        for row in lab.of(
+            TraceKind.ZOOKEEPER_OFFSET_COMMITTED, after_us=started.time_us, node=member_name(0)
+        )
+        if started.time_us + SECOND < row.time_us < lab.settled_us
+    ]
+    assert registries == [4]
+    assert len({row.time_us for row in during}) >= 2
+
+
+def test_member_that_hears_late_still_holds_what_others_claim() -> None:
+    """Early ones claim what late ones still hold: conflicts, failed attempts (ZK-70)."""
+
+    async def scenario(lab: GroupLab) -> None:
+        lab.joined_us = lab.runtime.now_us()
+        await lab.rule(Slow(delay_us=SECOND), lab.servers, [member_name(0)])
+        await lab.runtime.start_node(member_name(3))
+        await lab.runtime.sleep(2 * SECOND)
+        await lab.heal()
+        await lab.runtime.sleep(10 * SECOND)
+        await lab.settled(lab.names)
+
+    lab = GroupLab(4, 16, late_from=3).run(scenario)
+
+    late = next(
+        row.time_us
+        for row in lab.of(TraceKind.ZOOKEEPER_ATTEMPT_STARTED, after_us=lab.joined_us)
+        if row.node == member_name(0)
+    )
+    conflicts = lab.of(TraceKind.ZOOKEEPER_CLAIM_CONFLICT, after_us=lab.joined_us)
+    assert conflicts != []
+    assert conflicts[0].time_us < late
+    assert "consumer-g-0" in str(detail_of(conflicts[0])["owner"])
+
+
+def test_sync_time_is_only_the_default_of_the_back_off() -> None:
+    """`zookeeper.sync.time.ms` sends nothing to ZooKeeper (ZK-07).
+
+    The old consumer never calls `sync`; its only use is as the default of `rebalance.backoff.ms`.
+    """
+    assert ZooKeeperConsumerConfig(zookeeper_sync_time_ms=500).backoff_ms == 500
+    both = ZooKeeperConsumerConfig(zookeeper_sync_time_ms=500, rebalance_backoff_ms=900)
+    assert both.backoff_ms == 900
+
+    async def scenario(lab: GroupLab) -> None:
+        await lab.runtime.start_node(member_name(1))
+        await lab.runtime.sleep(5 * SECOND)
+
+    lab = GroupLab(2, 4, late_from=1, servers=3).run(scenario)
+    own = {
+        str(row.api)
+        for row in lab.of(TraceKind.REQUEST_SENT)
+        if row.peer in lab.servers and row.node in lab.names
+    }
+    assert own == {
+        "Connect",
+        "Ping",
+        "Exists",
+        "GetData",
+        "GetChildren",
+        "Create",
+        "Delete",
+        "SetData",
+    }

@@ -35,8 +35,9 @@ def processed_between(lab: GroupLab, node: str, from_us: int, until_us: int) -> 
 
 
 def test_member_without_zookeeper_goes_on_processing_what_another_owns() -> None:
-    """A consumer without ZooKeeper goes on fetching and processing (ZK-58, ZK-73).
+    """A consumer without ZooKeeper goes on fetching and processing (ZK-58).
 
+    Session over at the leader, client not told: two processes work on one partition (ZK-73).
     Double processing begins at the takeover and ends only with the cut plus reconnect (0 to 1 s),
     expiry news and the new session's rebalance (ZK-92).
     """
@@ -97,7 +98,10 @@ def test_returning_member_drops_what_it_has_consumed_and_registers_again() -> No
 
 
 def test_commit_of_the_old_session_sets_the_position_back_in_the_new_one() -> None:
-    """A commit begun before or during the cut is carried out in the new session (ZK-66)."""
+    """A commit begun before or during the cut is carried out in the new session (ZK-66).
+
+    No compare, no owner, no generation: the last writer wins, whoever it is (ZK-60).
+    """
     rewinds = 0
     for seed in range(2):
         lab = GroupLab(4, 16, config=EVERY_SECOND, process_us=SLOW_WORK_US, seed=seed).run(cut_off)
@@ -143,7 +147,11 @@ def test_release_that_goes_on_in_the_next_session_deletes_owners_of_the_living()
 
 
 def test_kafka_storage_takes_the_commits_of_a_zombie_during_the_whole_cut() -> None:
-    """A broker accepts generation -1 from anyone: also no fencing (ZK-63, ZK-66)."""
+    """OffsetCommit goes to the group's offset manager with generation -1 and an empty member id.
+
+    A broker accepts it while the group has no members of the new protocol: also no fencing (ZK-63).
+    The zombie's auto-commit goes straight to the broker during the whole cut (ZK-66).
+    """
     config = ZooKeeperConsumerConfig(
         auto_commit_interval_ms=1_000, offsets_storage="kafka", dual_commit_enabled=False
     )
@@ -220,7 +228,11 @@ def test_rebalance_commits_nothing_without_auto_commit() -> None:
 
 @pytest.mark.parametrize("lag_us", [0, 2 * SECOND // 5])
 def test_follower_that_lags_parts_the_views_for_as_long_as_it_lags(lag_us: int) -> None:
-    """A join gives two different member lists; after the lag all agree again (ZK-71, ZK-95)."""
+    """A computes with C members, B with C + 1: overlapping and missing claims (ZK-71).
+
+    A join gives two different member lists among consumers at the same moment; after the lag all
+    agree again without any outside help (ZK-95).
+    """
 
     async def scenario(lab: GroupLab) -> None:
         status = (await lab.runtime.status()).zookeepers
@@ -246,9 +258,10 @@ def test_follower_that_lags_parts_the_views_for_as_long_as_it_lags(lag_us: int) 
 
 
 def test_member_that_gave_up_owns_nothing_until_an_unrelated_event() -> None:
-    """When a release takes longer than 4 back-offs, others give up (ZK-94, ZK-76).
+    """When a release takes longer than 4 back-offs, others give up (ZK-94).
 
-    It stays registered, and its share is unowned until the next unrelated notification (ZK-38).
+    All whose new share overlaps its old share fail, and after 4 tries give up (ZK-76). Such a
+    consumer stays registered, owns nothing, and waits for the next unrelated notification (ZK-38).
     """
 
     async def scenario(lab: GroupLab) -> None:

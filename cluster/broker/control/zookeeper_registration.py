@@ -1,0 +1,68 @@
+"""The broker's znode in ZooKeeper, for consumers of the time before the group coordinator.
+
+Owns the session and the ephemeral znode `/brokers/ids/[b]`, which is created again in each new
+session. Nothing else of the broker asks ZooKeeper: its controller has its own registration.
+Source: Kafka 1.1 `KafkaHealthcheck`, `ZkUtils.registerBrokerInZk`; ZK-40.
+DEVIATION: a broker whose earlier session still has the znode waits for that session's end; Kafka's
+ends with an error, and its process manager starts it again.
+"""
+
+from collections.abc import Callable, Sequence
+
+from cluster.host.host import Host
+from cluster.zookeeper.bootstrap import broker_znode
+from cluster.zookeeper.client import KeeperException
+from cluster.zookeeper.zk_client import ZkClient
+from protocol.ids import BrokerId, NodeName
+from protocol.messages.zookeeper import KeeperError
+
+SESSION_TIMEOUT_MS = 6_000
+"""`zookeeper.session.timeout.ms` of brokers. Source: Kafka 1.1 KafkaConfig."""
+RETRY_US = 500_000
+"""Pause between two attempts while the earlier session lives."""
+
+
+class ZooKeeperRegistration:
+    """One broker's registration in ZooKeeper, for one incarnation of the broker."""
+
+    def __init__(self, host: Host, broker_id: BrokerId, servers: Sequence[NodeName]) -> None:
+        self._host = host
+        self._path, self._data = broker_znode(broker_id)
+        self._servers = servers
+        self._zk: ZkClient | None = None
+        self._is_closed = False
+
+    def start(self) -> None:
+        """Open the session and register."""
+        self._zk = ZkClient(self._host, self._servers, SESSION_TIMEOUT_MS)
+        self._zk.on_new_session = self._register
+        self._host.spawn(self._register(), name="zookeeper-registration")
+
+    def close(self, on_closed: Callable[[], None]) -> None:
+        """Close the session: the znode vanishes at once."""
+        self._is_closed = True
+        if self._zk is None:
+            on_closed()
+        else:
+            self._zk.close(on_closed)
+
+    async def _register(self) -> None:
+        """Create the znode; one that another session has must vanish first."""
+        zk = self._zk
+        while zk is not None and not self._is_closed:
+            try:
+                await zk.create(self._path, self._data, ephemeral=True)
+            except KeeperException as error:
+                if error.code is not KeeperError.NodeExists or await self._is_own(zk):
+                    return  # another error than NodeExists: the session was closed
+                await self._host.sleep(RETRY_US)
+            else:
+                return
+
+    async def _is_own(self, zk: ZkClient) -> bool:
+        """Return whether the znode is this session's; True also once the session is closed."""
+        try:
+            stat = (await zk.read(self._path)).stat
+        except KeeperException as error:
+            return error.code is not KeeperError.NoNode  # another: the session was closed
+        return stat is not None and stat.ephemeral_owner == zk.session_id

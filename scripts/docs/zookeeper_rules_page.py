@@ -1,0 +1,184 @@
+"""The page of the rules of the consumer on ZooKeeper: which rule is covered by which test.
+
+The rules are those of docs/kafka/ZOOKEEPER_CONSUMER.md. A test covers a rule if its docstring, or a
+comment in it, names the rule's id and quotes its text; a story of a transcript does so with the
+comments at its head. Rules that deviate or need no test stand with their reasons in
+tests/conformance/zookeeper_rules.toml. Reads the source of the tests and runs none of them.
+"""
+
+import ast
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import takewhile
+from pathlib import Path
+
+import msgspec
+
+from coordlab.own_packages import package_root
+from scripts.docs.markdown import table
+
+TESTS = package_root() / "tests"
+RULES = package_root() / "docs" / "kafka" / "ZOOKEEPER_CONSUMER.md"
+REASONS = TESTS / "conformance" / "zookeeper_rules.toml"
+QUOTED_WORDS = 5
+"""Words in a row that a test shares with the rule that it quotes."""
+STATUSES = ("covered", "deviates", "no matter for a test", "missing")
+_ID = re.compile(r"\bZK-\d+\b")
+_RULE = re.compile(r"^(?:\* |\| )\*\*(ZK-\d+)\*\* ?(.*)$", re.MULTILINE)
+_SECTION = re.compile(r"^##+ (.*)$", re.MULTILINE)
+_WORD = re.compile(r"[a-z0-9]+")
+_SENTENCE_END = re.compile(r"(?<=[.:]) (?=[A-Z(*])")
+
+
+class Reasons(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Why a rule is kept otherwise, or is not the matter of a test, by its id."""
+
+    deviates: Mapping[str, str]
+    no_test: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """A rule of the document: its id, its section's heading, its whole text."""
+
+    id: str
+    section: str
+    text: str
+
+    def summary(self) -> str:
+        """Return the first sentence of a rule, or the cells of a row."""
+        if "|" in self.text:
+            cells = [cell.strip() for cell in self.text.strip("| ").split("|")]
+            return "; ".join(cells)
+        return _SENTENCE_END.split(self.text, maxsplit=1)[0].rstrip(":")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A test or a story, the file that holds it from the checkout's root, and its prose."""
+
+    name: str
+    path: str
+    text: str
+
+
+def read_reasons() -> Reasons:
+    """Return the committed reasons."""
+    with REASONS.open("rb") as file:
+        return msgspec.convert(tomllib.load(file), Reasons)
+
+
+@cache
+def read_rules() -> Mapping[str, Rule]:
+    """Return the rules by id, in the order of the document."""
+    text = RULES.read_text(encoding="utf-8")
+    headings = [(match.start(), match[1]) for match in _SECTION.finditer(text)]
+    rules = {}
+    for match in _RULE.finditer(text):
+        section = next((title for start, title in reversed(headings) if start < match.start()), "")
+        rules[match[1]] = Rule(id=match[1], section=section, text=match[2])
+    return rules
+
+
+@cache
+def named() -> Mapping[str, tuple[Place, ...]]:
+    """Return the tests and stories that name each id, known or not."""
+    places: dict[str, list[Place]] = {}
+    for place in (*_in_tests(), *_in_stories()):
+        for rule in dict.fromkeys(_ID.findall(place.text)):
+            places.setdefault(rule, []).append(place)
+    return {rule: tuple(found) for rule, found in places.items()}
+
+
+def quotes(text: str, rule: Rule) -> bool:
+    """Return whether a text shares so many words in a row with a rule that it quotes the rule."""
+    return not _runs_of_words(text).isdisjoint(_runs_of_words(rule.text))
+
+
+def statuses() -> dict[str, str]:
+    """Return the status of each rule."""
+    reasons, places = read_reasons(), named()
+    status = {}
+    for rule in read_rules().values():
+        if rule.id in reasons.deviates:
+            status[rule.id] = "deviates"
+        elif rule.id in reasons.no_test:
+            status[rule.id] = "no matter for a test"
+        else:
+            is_covered = any(quotes(place.text, rule) for place in places.get(rule.id, ()))
+            status[rule.id] = "covered" if is_covered else "missing"
+    return status
+
+
+def zookeeper_rules_page() -> str:
+    """Return every rule with its status and the tests that quote it, after the counts."""
+    status = statuses()
+    counts = [str(list(status.values()).count(each)) for each in STATUSES]
+    parts = [
+        "# Rules of the consumer on ZooKeeper\n\nEach rule of "
+        "[ZOOKEEPER_CONSUMER.md](../kafka/ZOOKEEPER_CONSUMER.md), shortened to its first sentence. "
+        "A rule is covered when a test names its id and quotes its text. The reasons of the other "
+        "rules are [zookeeper_rules.toml](../../tests/conformance/zookeeper_rules.toml); "
+        "what deviates stands in [FIDELITY](../FIDELITY.md) too.\n\n",
+        table(("rules", *STATUSES), [(str(len(status)), *counts)]),
+    ]
+    for section in dict.fromkeys(rule.section for rule in read_rules().values()):
+        rows = [
+            (rule.id, rule.summary(), _status_cell(rule.id, status[rule.id]), _links(rule))
+            for rule in read_rules().values()
+            if rule.section == section
+        ]
+        parts += [f"\n## {section or 'Before section 1'}\n\n"]
+        parts += [table(("id", "rule", "status", "where"), rows)]
+    return "".join(parts)
+
+
+def _status_cell(rule: str, status: str) -> str:
+    reasons = read_reasons()
+    reason = reasons.deviates.get(rule) or reasons.no_test.get(rule)
+    return f"{status}: {reason}" if reason else status
+
+
+def _links(rule: Rule) -> str:
+    return ", ".join(
+        f"[{place.name}](../../{place.path})"
+        for place in named().get(rule.id, ())
+        if quotes(place.text, rule)
+    )
+
+
+def _runs_of_words(text: str) -> set[tuple[str, ...]]:
+    words: Sequence[str] = _WORD.findall(text.lower())
+    size = min(QUOTED_WORDS, len(words)) or 1
+    return {tuple(words[start : start + size]) for start in range(len(words) - size + 1)}
+
+
+def _in_tests() -> Iterator[Place]:
+    for path in sorted(TESTS.rglob("test_*.py")):
+        source = path.read_text(encoding="utf-8")
+        if _ID.search(source) is None:
+            continue
+        lines = source.splitlines()
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+                body = lines[node.lineno - 1 : node.end_lineno]
+                comments = (line.strip()[1:] for line in body if line.strip().startswith("#"))
+                text = "\n".join((ast.get_docstring(node) or "", *comments))
+                yield Place(name=node.name, path=_from_root(path), text=text)
+
+
+def _in_stories() -> Iterator[Place]:
+    for path in sorted(TESTS.rglob("scenarios/*.txt")):
+        _, *stories = re.split(r"^== ", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+        for story in stories:
+            title, _, rest = story.partition(" ==\n")
+            comments = takewhile(lambda line: line.startswith("#"), rest.splitlines())
+            text = "\n".join(line.removeprefix("# ") for line in comments)
+            yield Place(name=title, path=_from_root(path), text=text)
+
+
+def _from_root(path: Path) -> str:
+    return path.relative_to(package_root()).as_posix()

@@ -1,0 +1,54 @@
+"""Every rule of the consumer on ZooKeeper is quoted by a test, or has a reason."""
+
+import re
+
+from scripts.docs.zookeeper_rules_page import (
+    RULES,
+    Rule,
+    named,
+    quotes,
+    read_reasons,
+    read_rules,
+    statuses,
+)
+
+
+def test_every_id_of_the_document_is_a_rule_of_its_own() -> None:
+    """A rule that the reader of the document does not find would be asked of nobody."""
+    ids = set(re.findall(r"\bZK-\d+\b", RULES.read_text(encoding="utf-8")))
+    assert ids == set(read_rules())
+    assert len(ids) == 85
+
+
+def test_no_test_names_a_rule_that_does_not_exist() -> None:
+    assert set(named()) <= set(read_rules())
+
+
+def test_every_rule_is_quoted_by_a_test_or_has_a_reason() -> None:
+    missing = [rule for rule, status in statuses().items() if status == "missing"]
+    assert missing == []
+
+
+def test_reason_is_given_once_and_for_a_rule_that_exists() -> None:
+    """At most one rule in ten may go without a test."""
+    reasons = read_reasons()
+    given = (*reasons.deviates, *reasons.no_test)
+    assert len(given) == len(set(given)) <= len(read_rules()) // 10
+    assert set(given) <= set(read_rules())
+    assert all((*reasons.deviates.values(), *reasons.no_test.values()))
+
+
+def test_quotation_is_five_words_of_the_rule_in_a_row() -> None:
+    rule = Rule(id="ZK-1", section="", text="A **read** is answered by the server, at once.")
+
+    assert quotes("The claim: a read is answered by it (ZK-1)", rule)
+    assert not quotes("a read is answered (ZK-1)", rule)
+    assert not quotes("it is answered by the servers (ZK-1)", rule)
+
+
+def test_summary_is_the_first_sentence_or_the_cells_of_a_row() -> None:
+    sentence = Rule(id="ZK-1", section="", text="A tree. All writes: one order.")
+    row = Rule(id="ZK-2", section="", text="| cause | what is seen | an instant |")
+
+    assert sentence.summary() == "A tree."
+    assert row.summary() == "cause; what is seen; an instant"

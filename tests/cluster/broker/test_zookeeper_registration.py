@@ -1,0 +1,109 @@
+"""Brokers that register in ZooKeeper, and what consumers of that time learn from it."""
+
+from protocol.ids import BrokerId, broker_name
+from protocol.trace import TraceKind
+from tests.support.harness.zookeeper_group import SECOND, GroupLab, detail_of, member_name
+
+BROKER = broker_name(BrokerId(0))
+
+
+def registrations(lab: GroupLab, after_us: int = 0) -> list[tuple[int, str, str]]:
+    """Return each single write of a broker's znode: when, which operation, which path."""
+    writes = [
+        (row.time_us, detail_of(row))
+        for row in lab.of(TraceKind.ZOOKEEPER_TXN_APPLIED, after_us=after_us)
+        if row.node == lab.servers[0]
+    ]
+    return [
+        (at_us, detail["op"], detail["path"])
+        for at_us, detail in writes
+        if str(detail.get("path", "")).startswith("/brokers/ids/")
+    ]
+
+
+def test_death_of_a_broker_starts_no_rebalance() -> None:
+    """A broker's death does not start a rebalance of the group in 0.8 to 1.1 (ZK-40).
+
+    A consumer watches `/brokers/ids` only after a rebalance that found no broker at all.
+    """
+
+    async def scenario(lab: GroupLab) -> None:
+        lab.joined_us = lab.runtime.now_us()
+        await lab.runtime.crash(broker_name(BrokerId(1)))
+        await lab.runtime.sleep(15 * SECOND)
+
+    lab = GroupLab(2, 4, brokers=2, brokers_register=True).run(scenario)
+
+    assert len(registrations(lab)) == 2
+    (expired,) = lab.of(TraceKind.ZOOKEEPER_SESSION_EXPIRED, after_us=lab.joined_us)
+    assert 4 * SECOND <= expired.time_us - lab.joined_us <= 8 * SECOND
+    assert lab.of(TraceKind.ZOOKEEPER_WATCH_FIRED, after_us=lab.joined_us) == []
+    assert lab.of(TraceKind.ZOOKEEPER_ATTEMPT_STARTED, after_us=lab.joined_us) == []
+
+
+def test_consumer_that_finds_no_broker_waits_for_one_and_rebalances_then() -> None:
+    """It watches `/brokers/ids` only after a rebalance that found no broker at all (ZK-40).
+
+    That rebalance has succeeded, with nothing assigned.
+    """
+
+    async def scenario(lab: GroupLab) -> None:
+        await lab.runtime.crash(BROKER)
+        await lab.runtime.sleep(10 * SECOND)
+        lab.joined_us = lab.runtime.now_us()
+        await lab.runtime.start_node(member_name(0))
+        await lab.runtime.sleep(5 * SECOND)
+        status = (await lab.status())[member_name(0)]
+        found.append((status.state, len(status.assigned)))
+        lab.settled_us = lab.runtime.now_us()
+        await lab.runtime.restart(BROKER)
+        await lab.runtime.sleep(15 * SECOND)
+        status = (await lab.status())[member_name(0)]
+        found.append((status.state, len(status.assigned)))
+
+    found: list[tuple[str, int]] = []
+    lab = GroupLab(1, 4, late_from=0, brokers_register=True).run(scenario)
+
+    assert found == [("STABLE", 0), ("STABLE", 4)]
+    (registered,) = registrations(lab, lab.settled_us)
+    (fired,) = lab.of(TraceKind.ZOOKEEPER_WATCH_FIRED, after_us=lab.settled_us)
+    assert registered[1:] == ("create", "/brokers/ids/0")
+    assert fired.peer == member_name(0)
+    assert 0 <= fired.time_us - registered[0] < SECOND // 10
+    assert lab.processed(lab.settled_us) != []
+
+
+def test_broker_that_restarts_at_once_registers_when_its_earlier_session_is_over() -> None:
+    """A closed socket (kill -9) shortens nothing: the session lives on (ZK-11)."""
+
+    async def scenario(lab: GroupLab) -> None:
+        await lab.runtime.sleep(3 * SECOND)
+        lab.joined_us = lab.runtime.now_us()
+        await lab.runtime.crash(BROKER)
+        await lab.runtime.restart(BROKER)
+        await lab.runtime.sleep(12 * SECOND)
+
+    lab = GroupLab(1, 4, brokers_register=True).run(scenario)
+
+    (expired,) = lab.of(TraceKind.ZOOKEEPER_SESSION_EXPIRED, after_us=lab.joined_us)
+    (registered,) = registrations(lab, lab.joined_us)
+    assert expired.time_us < registered[0] < expired.time_us + SECOND
+
+
+def test_broker_that_stops_leaves_zookeeper_at_once() -> None:
+    """A clean `close` ends it at once (ZK-11)."""
+
+    async def scenario(lab: GroupLab) -> None:
+        lab.joined_us = lab.runtime.now_us()
+        await lab.runtime.shut_down(broker_name(BrokerId(1)))
+        await lab.runtime.sleep(10 * SECOND)
+
+    lab = GroupLab(1, 4, brokers=2, brokers_register=True).run(scenario)
+
+    ends = [
+        row.time_us
+        for row in lab.of(TraceKind.ZOOKEEPER_TXN_APPLIED, after_us=lab.joined_us)
+        if detail_of(row)["op"] == "closeSession"
+    ]
+    assert len(ends) == 1
+    assert lab.of(TraceKind.ZOOKEEPER_SESSION_EXPIRED, after_us=lab.joined_us) == []

@@ -1,0 +1,42 @@
+"""Commits to Kafka that fail, and how often each part of a consumer tries."""
+
+import pytest
+
+from cluster.links.rules import Cut
+from protocol.config import ZooKeeperConsumerConfig
+from protocol.trace import TraceKind
+from tests.support.harness.zookeeper_group import SECOND, GroupLab, member_name
+
+KAFKA = ZooKeeperConsumerConfig(
+    auto_commit_interval_ms=20_000,
+    offsets_storage="kafka",
+    dual_commit_enabled=False,
+    offsets_channel_socket_timeout_ms=500,
+)
+
+
+@pytest.mark.parametrize(("by_shutdown", "tries"), [(False, 6), (True, 1)])
+def test_automatic_commit_is_tried_six_times_and_the_others_once(
+    by_shutdown: bool, tries: int
+) -> None:
+    """The auto-commit thread gets 1 + `offsets.commit.max.retries` (5) tries (ZK-65).
+
+    R3 and shutdown get one.
+    """
+
+    async def scenario(lab: GroupLab) -> None:
+        lab.joined_us = lab.runtime.now_us()
+        brokers = [name for name in lab.nodes if name.startswith("broker-")]
+        await lab.rule(Cut(), [member_name(0)], brokers, apis=("OffsetCommit",))
+        if by_shutdown:
+            await lab.runtime.shut_down(member_name(0))
+        await lab.runtime.sleep(35 * SECOND)
+
+    lab = GroupLab(1, 1, config=KAFKA).run(scenario)
+
+    sent = [
+        row
+        for row in lab.of(TraceKind.REQUEST_SENT, after_us=lab.joined_us, node=member_name(0))
+        if row.api == "OffsetCommit"
+    ]
+    assert len(sent) == tries

@@ -1,0 +1,214 @@
+"""How a consumer becomes known: its id, its registration, its watches, and what others leave."""
+
+import json
+import re
+
+import pytest
+
+from cluster.links.rules import Cut
+from cluster.zookeeper.node import ZooKeeperNode
+from protocol.api import Api
+from protocol.config import ZooKeeperConsumerConfig
+from protocol.trace import TraceKind
+from tests.support.harness.zookeeper_group import (
+    GROUP,
+    SECOND,
+    GroupLab,
+    detail_of,
+    member_name,
+)
+
+NAMED = ZooKeeperConsumerConfig(consumer_id="c{index}")
+
+
+async def start_member_1(lab: GroupLab) -> None:
+    """Start member 1 and wait until it is settled."""
+    lab.joined_us = lab.runtime.now_us()
+    await lab.runtime.start_node(member_name(1))
+    await lab.runtime.sleep(SECOND)
+    await lab.settled(lab.names)
+
+
+def test_consumer_id_has_the_group_the_host_the_time_and_eight_hex_digits() -> None:
+    """The consumer id is `[group]_[host]-[ms time]-[first 8 hex digits of a UUID]` (ZK-25).
+
+    With the testing setting `consumer.id`: `[group]_[that]`. A thread id adds `-[n]`.
+    """
+    owners: dict[str, set[str]] = {}
+    for name, config in (("drawn", None), ("named", NAMED)):
+        lab = GroupLab(2, 4, late_from=1, config=config).run(start_member_1)
+        owners[name] = {
+            detail["data"] for _row, detail in lab.writes_of("owners") if detail.get("data")
+        }
+
+    assert owners["named"] == {"g_c0-0", "g_c1-0"}
+    drawn = re.compile(r"g_consumer-g-\d-\d{13}-[0-9a-f]{8}-0")
+    assert len(owners["drawn"]) == 2
+    assert all(drawn.fullmatch(each) for each in owners["drawn"])
+
+
+def test_start_registers_then_subscribes_then_rebalances() -> None:
+    """Create `ids/[c]`; subscribe; call `syncedRebalance` in the caller's thread (ZK-36).
+
+    4 subscribe: session state, child watch on `ids`, data watch per topic.
+    """
+    lab = GroupLab(2, 4, late_from=1, topics=2).run(start_member_1)
+
+    quiet = (Api.PING.label, Api.CONNECT.label)
+    sent = [
+        (row.api, row.time_us)
+        for row in lab.of(TraceKind.REQUEST_SENT, after_us=lab.joined_us, node=member_name(1))
+        if row.peer in lab.servers and row.api not in quiet
+    ]
+    (first_attempt, *_) = lab.of(
+        TraceKind.ZOOKEEPER_ATTEMPT_STARTED, after_us=lab.joined_us, node=member_name(1)
+    )
+    before = [api for api, time_us in sent if time_us < first_attempt.time_us]
+    # Whether the ensemble answers, the registration, `ids` twice, one for each of two topics.
+    assert before == ["Exists", "Create", "Exists", "GetChildren", "Exists", "Exists"]
+
+
+def test_registration_of_another_session_fails_the_start_and_the_program_starts_again() -> None:
+    """On NodeExists it compares `ephemeralOwner` with its own session (ZK-36).
+
+    It fails if another's: a killed consumer with a fixed id cannot start before its session ends.
+    """
+
+    async def scenario(lab: GroupLab) -> None:
+        await lab.runtime.sleep(3 * SECOND)
+        lab.joined_us = lab.runtime.now_us()
+        await lab.runtime.crash(member_name(1))
+        await lab.runtime.restart(member_name(1))
+        await lab.runtime.sleep(3 * SECOND)
+        early.update((await lab.status()).items())
+        await lab.runtime.sleep(9 * SECOND)
+        await lab.settled(lab.names)
+
+    early: dict[str, object] = {}
+    lab = GroupLab(2, 4, config=NAMED).run(scenario)
+
+    (expired,) = lab.of(TraceKind.ZOOKEEPER_SESSION_EXPIRED, after_us=lab.joined_us)
+    registered = [
+        row.time_us
+        for row, detail in lab.writes_of("ids", lab.joined_us)
+        if detail["op"] == "create" and detail["path"].endswith("/g_c1")
+    ]
+    assert len(registered) == 1
+    assert expired.time_us < registered[0] < expired.time_us + 2 * SECOND
+    attempts = lab.of(
+        TraceKind.ZOOKEEPER_ATTEMPT_STARTED, after_us=lab.joined_us, node=member_name(1)
+    )
+    assert attempts[0].time_us > registered[0]
+
+
+@pytest.mark.parametrize(("members", "topics"), [(3, 1), (2, 3)])
+def test_group_with_static_subscriptions_has_two_watches_a_member_and_one_a_topic(
+    members: int, topics: int
+) -> None:
+    """Standing watches of a group with static subscription: C x (2 + T) (ZK-28)."""
+
+    async def scenario(lab: GroupLab) -> None:
+        node = lab.nodes[lab.servers[0]]
+        assert isinstance(node, ZooKeeperNode)
+        standing.append(len(node.core.clients.watches))
+
+    standing: list[int] = []
+    GroupLab(members, 4, topics=topics).run(scenario)
+    assert standing == [members * (2 + topics)]
+
+
+def test_release_of_a_claim_wakes_nobody() -> None:
+    """`owners` has no watch by anyone: a release or the vanishing of a claim wakes nobody (ZK-26).
+
+    Waiting for a release is a sleep.
+    """
+
+    async def scenario(lab: GroupLab) -> None:
+        visitor = lab.visitor()
+        lab.joined_us = lab.runtime.now_us()
+        assert await visitor.delete(f"/consumers/{GROUP}/owners/t0/0")
+        await lab.runtime.sleep(5 * SECOND)
+
+    lab = GroupLab(2, 4, has_visitor=True).run(scenario)
+
+    assert [detail["op"] for _row, detail in lab.writes_of("owners", lab.joined_us)] == ["delete"]
+    assert lab.of(TraceKind.ZOOKEEPER_WATCH_FIRED, after_us=lab.joined_us) == []
+    assert lab.of(TraceKind.ZOOKEEPER_ATTEMPT_STARTED, after_us=lab.joined_us) == []
+
+
+def test_owner_node_with_the_same_text_counts_as_the_consumers_own() -> None:
+    """R9's "equal content is mine" compares the text only, not the session (ZK-46).
+
+    The node vanishes at the old session's end with no event, and its partition has an owner that
+    no znode names.
+    """
+    claimed = f"/consumers/{GROUP}/owners/t0/3"
+
+    async def scenario(lab: GroupLab) -> None:
+        visitor = lab.visitor()
+        await lab.runtime.shut_down(member_name(0))
+        await lab.runtime.sleep(3 * SECOND)
+        await visitor.create(claimed, "g_c1-0", ephemeral=True)
+        lab.joined_us = lab.runtime.now_us()
+        await lab.runtime.start_node(member_name(1))
+        await lab.runtime.sleep(3 * SECOND)
+        closed = []
+        visitor.close(lambda: closed.append(True))
+        await lab.runtime.sleep(3 * SECOND)
+        assert closed == [True]
+        assigned.extend(str(each) for each in (await lab.status())[member_name(1)].assigned)
+
+    assigned: list[str] = []
+    lab = GroupLab(2, 4, late_from=1, config=NAMED, has_visitor=True).run(scenario)
+
+    assert [each["done"] for each in lab.attempts(lab.joined_us, member_name(1))] == [True]
+    assert "t0-3" in assigned
+    ends = [
+        row
+        for row in lab.of(TraceKind.ZOOKEEPER_TXN_APPLIED, after_us=lab.joined_us)
+        if detail_of(row)["op"] == "closeSession"
+    ]
+    assert len(ends) == 1
+    # The consumer goes on with the partition, and nothing makes it claim the partition again.
+    after = [row for row in lab.processed(ends[0].time_us) if row.partition == "t0-3"]
+    assert after[-1].time_us > ends[0].time_us + 2 * SECOND
+    assert lab.attempts(ends[0].time_us) == []
+
+
+def test_member_that_cannot_register_again_goes_on_until_the_queued_events_rebalance() -> None:
+    """If step (2) throws, fetchers run on without registration (ZK-56).
+
+    Not for ever: the events that zkclient queues behind `handleNewSession` start a rebalance, and
+    its R3 stops the fetchers.
+    """
+
+    async def scenario(lab: GroupLab) -> None:
+        lab.joined_us = lab.runtime.now_us()
+        await lab.rule(Cut(), [member_name(1)], lab.servers, both_ways=True)
+        await lab.runtime.sleep(10 * SECOND)
+        # Another session takes the id before the member is back.
+        visitor = lab.visitor()
+        content = json.dumps({"version": 1, "subscription": {}, "pattern": "static"})
+        await visitor.create("/consumers/g/ids/g_c1", content, ephemeral=True)
+        await lab.heal()
+        lab.settled_us = lab.runtime.now_us()
+        await lab.runtime.sleep(30 * SECOND)
+
+    lab = GroupLab(2, 4, config=NAMED, has_visitor=True).run(scenario)
+
+    (expired,) = lab.of(
+        TraceKind.ZOOKEEPER_CLIENT_STATE, after_us=lab.settled_us, node=member_name(1)
+    )[:1]
+    attempts = lab.of(
+        TraceKind.ZOOKEEPER_ATTEMPT_STARTED, after_us=lab.settled_us, node=member_name(1)
+    )
+    processed = lab.processed(lab.settled_us - SECOND, member_name(1))
+    assert detail_of(expired)["state"] == "Expired"
+    assert processed != []
+    assert processed[-1].time_us <= attempts[0].time_us + SECOND // 10
+    registered = [
+        detail
+        for _row, detail in lab.writes_of("ids", lab.settled_us)
+        if detail["op"] == "create" and detail["path"].endswith("/g_c1")
+    ]
+    assert registered == []

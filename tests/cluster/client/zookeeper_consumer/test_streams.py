@@ -1,0 +1,64 @@
+"""What waits between fetchers and streams, and which offset a commit covers."""
+
+from cluster.client.zookeeper_consumer.streams import (
+    Chunk,
+    ChunkQueue,
+    Interrupt,
+    PartitionTopicInfo,
+)
+from protocol.config import ZooKeeperConsumerConfig
+from protocol.ids import NodeName, TopicPartition
+from protocol.trace import TraceKind
+from tests.support.harness.ensemble import EnsembleRun, run_ensemble
+from tests.support.harness.zookeeper_group import SECOND, GroupLab
+
+
+def test_queue_holds_two_chunks_beside_the_one_in_hand() -> None:
+    """`queued.max.message.chunks` (2) chunks, plus the chunk being iterated (ZK-34)."""
+
+    async def scenario(lab: EnsembleRun) -> None:
+        host = lab.hosts[NodeName("client-0")]
+        queue = ChunkQueue(host, ZooKeeperConsumerConfig().queued_max_message_chunks)
+        info = PartitionTopicInfo(TopicPartition("t", 0), queue, 0, 0)
+        put: list[int] = []
+
+        async def fetch() -> None:
+            for first in range(5):
+                await queue.put(Chunk(info, first, first), Interrupt())
+                put.append(first)
+
+        host.spawn(fetch(), name="fetch")
+        await lab.runtime.sleep(SECOND)
+        assert put == [0, 1]
+        chunk = await queue.take()
+        await lab.runtime.sleep(SECOND)
+        assert chunk is not None
+        assert chunk.first == 0
+        assert put == [0, 1, 2]
+
+    run_ensemble(scenario)
+
+
+def test_commit_covers_the_record_that_is_still_being_processed() -> None:
+    """The iterator moves the consumed offset before the application handles the message (ZK-35).
+
+    A commit can cover a message still in hand: it is lost if the consumer crashes now.
+    """
+    config = ZooKeeperConsumerConfig(auto_commit_interval_ms=1_000, auto_offset_reset="smallest")
+
+    async def scenario(lab: GroupLab) -> None:
+        await lab.runtime.sleep(10 * SECOND)
+
+    lab = GroupLab(1, 1, config=config, process_us=3 * SECOND, records_per_second=1).run(scenario)
+
+    processed: list[tuple[int, int]] = []
+    for row in lab.processed():
+        assert row.offset is not None
+        processed.append((row.time_us, row.offset))
+    in_hand = [
+        row.offset
+        for row in lab.of(TraceKind.ZOOKEEPER_OFFSET_COMMITTED)
+        if row.offset is not None
+        and (row.offset - 1) not in {offset for at, offset in processed if at <= row.time_us}
+    ]
+    assert in_hand != []
