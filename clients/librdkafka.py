@@ -1,0 +1,137 @@
+"""librdkafka, through confluent-kafka: `python clients/librdkafka.py consume|produce ...`."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file, from anywhere
+
+from confluent_kafka import Consumer as LibraryConsumer
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition, libversion
+from confluent_kafka import Producer as LibraryProducer
+
+from clients.program import (
+    Acknowledged,
+    Client,
+    Consumer,
+    Options,
+    Ownership,
+    Producer,
+    ReadRecord,
+    main,
+)
+
+NO_OFFSET = KafkaError._NO_OFFSET  # that is its public name
+
+
+class Librdkafka(Client):
+    """librdkafka."""
+
+    name = "librdkafka"
+
+    def version(self) -> str:
+        """Return librdkafka's version."""
+        return str(libversion()[0])
+
+    def consumer(self, options: Options, ownership: Ownership) -> Consumer:
+        """Return a member that has subscribed."""
+        return _Member(options, ownership)
+
+    def producer(self, options: Options, acknowledged: Acknowledged) -> Producer:
+        """Return a producer."""
+        return _Writer(options, acknowledged)
+
+
+class _Member(Consumer):
+    def __init__(self, options: Options, ownership: Ownership) -> None:
+        self._ownership = ownership
+        self._consumer = LibraryConsumer(
+            {
+                "bootstrap.servers": options.bootstrap,
+                "client.id": options.name,
+                "group.id": options.group,
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                **options.settings,
+            }
+        )
+        self._consumer.subscribe(
+            [options.topic],
+            on_assign=self._assigned,
+            on_revoke=self._revoked,
+            on_lost=self._lost,
+        )
+
+    def poll(self, timeout_s: float) -> Sequence[ReadRecord]:
+        records = []
+        for message in self._consumer.consume(500, timeout_s):
+            error = message.error()
+            if error is not None:
+                raise KafkaException(error)
+            records.append(
+                ReadRecord(
+                    partition=message.partition(),
+                    offset=message.offset(),
+                    value=(message.value() or b"").decode().rstrip(),
+                )
+            )
+        return records
+
+    def commit(self) -> None:
+        try:
+            self._consumer.commit(asynchronous=False)
+        except KafkaException as error:
+            if error.args[0].code() != NO_OFFSET:  # nothing has moved since the last commit
+                raise
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def _assigned(self, _consumer: LibraryConsumer, partitions: list[TopicPartition]) -> None:
+        self._ownership.assigned(each.partition for each in partitions)
+
+    def _revoked(self, _consumer: LibraryConsumer, partitions: list[TopicPartition]) -> None:
+        self._ownership.revoked(each.partition for each in partitions)
+
+    def _lost(self, _consumer: LibraryConsumer, partitions: list[TopicPartition]) -> None:
+        self._ownership.revoked((each.partition for each in partitions), lost=True)
+
+
+class _Writer(Producer):
+    def __init__(self, options: Options, acknowledged: Acknowledged) -> None:
+        self._topic = options.topic
+        self._acknowledged = acknowledged
+        self._producer = LibraryProducer(
+            {
+                "bootstrap.servers": options.bootstrap,
+                "client.id": options.name,
+                "acks": "all",
+                **options.settings,
+            }
+        )
+
+    def send(self, number: int, key: bytes, value: bytes) -> None:
+        def on_delivery(error: KafkaError | None, message: Message) -> None:
+            if error is not None:
+                self._acknowledged.lost(number, error)
+            else:
+                self._acknowledged.stored(number, message.partition(), message.offset())
+
+        while True:
+            try:
+                self._producer.produce(self._topic, value, key, on_delivery=on_delivery)
+            except BufferError:  # the library's queue is full: let answers make room
+                self._producer.poll(0.05)
+            else:
+                break
+        self._producer.poll(0)
+
+    def work(self, timeout_s: float) -> None:
+        self._producer.poll(timeout_s)
+
+    def finish(self, timeout_s: float) -> None:
+        self._producer.flush(timeout_s)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Librdkafka()))

@@ -1,0 +1,319 @@
+"""The frame of a client program: its command line, its events, and its two loops.
+
+A client family implements `Consumer` and `Producer` with a few calls of its library. Every event is
+written here, so that all families write the same events.
+"""
+
+import argparse
+import json
+import signal
+import sys
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+POLL_S = 0.2
+"""Longest wait for records, and for SIGTERM to be noticed."""
+REPORT_S = 0.5
+"""Interval of `records` and `acknowledged` events."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What the command line asks for.
+
+    Shape: `settings` are the client's own, under the client's own names. `until` and `count` are
+    numbers of records; `rate` is records a second, 0 for as fast as the client takes them.
+    """
+
+    bootstrap: str
+    topic: str
+    group: str
+    name: str
+    until: int
+    count: int
+    rate: float
+    commit_interval_s: float
+    value_bytes: int
+    settings: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadRecord:
+    """One consumed record."""
+
+    partition: int
+    offset: int
+    value: str
+
+
+class Reporter:
+    """Writes events to stdout: one JSON object a line, flushed, with the time of the day."""
+
+    def __init__(self, client: str, name: str) -> None:
+        self._head = {"client": client, "name": name}
+
+    def write(self, event: str, **more: object) -> None:
+        """Write one event; `t` is in seconds since the epoch."""
+        line = {"t": round(time.time(), 3), "event": event, **self._head, **more}
+        sys.stdout.write(json.dumps(line) + "\n")
+        sys.stdout.flush()
+
+    def failed(self, what: str, error: BaseException | object) -> None:
+        """Write an error of the client library: its type, and its text."""
+        self.write("error", during=what, error=type(error).__name__, message=str(error))
+
+
+@dataclass(slots=True)
+class Ownership:
+    """The partitions that a member owns; each change is an event."""
+
+    reporter: Reporter
+    owned: dict[int, None] = field(default_factory=dict)
+
+    def assigned(self, partitions: Iterable[int]) -> None:
+        """Add partitions."""
+        added = sorted(partitions)
+        self.owned.update(dict.fromkeys(added))
+        self.reporter.write("assigned", partitions=added, owned=sorted(self.owned))
+
+    def revoked(self, partitions: Iterable[int], *, lost: bool = False) -> None:
+        """Take partitions away; `lost` says that another member may own them already."""
+        gone = sorted(partitions)
+        for partition in gone:
+            self.owned.pop(partition, None)
+        event = "lost" if lost else "revoked"
+        self.reporter.write(event, partitions=gone, owned=sorted(self.owned))
+
+
+class Consumer(ABC):
+    """A member of a group, in one client library; reports assignments to its `Ownership`."""
+
+    @abstractmethod
+    def poll(self, timeout_s: float) -> Sequence[ReadRecord]:
+        """Return records that arrived; wait for `timeout_s` at most."""
+
+    @abstractmethod
+    def commit(self) -> None:
+        """Commit the positions, and wait for the answer. Raises: what the library raises."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Commit no more, and leave the group."""
+
+
+class Producer(ABC):
+    """A producer in one client library; reports answers to its `Acknowledged`."""
+
+    @abstractmethod
+    def send(self, number: int, key: bytes, value: bytes) -> None:
+        """Send a record; its answer is reported later."""
+
+    @abstractmethod
+    def work(self, timeout_s: float) -> None:
+        """Let the library call back, for `timeout_s` at most."""
+
+    @abstractmethod
+    def finish(self, timeout_s: float) -> None:
+        """Wait until every record has its answer, for `timeout_s` at most."""
+
+
+class Acknowledged:
+    """Collects the answers to records, and writes them as events.
+
+    An `acknowledged` event has [number, partition, offset] for each record. A `refused` event names
+    a record whose delivery failed for good: it may be stored all the same.
+    """
+
+    def __init__(self, reporter: Reporter) -> None:
+        self._reporter = reporter
+        self._lock = threading.Lock()  # kafka-python calls back from a thread of its own
+        self._waiting: list[tuple[int, int, int]] = []
+        self._reported_s = time.monotonic()
+        self.count = 0
+        self.refused = 0
+
+    def stored(self, number: int, partition: int, offset: int) -> None:
+        """Take the answer to a record."""
+        with self._lock:
+            self.count += 1
+            self._waiting.append((number, partition, offset))
+
+    def lost(self, number: int, error: object) -> None:
+        """Take the failure of a record."""
+        with self._lock:
+            self.refused += 1
+        self._reporter.write("refused", number=number, error=str(error))
+
+    def report(self, *, now: bool = False) -> None:
+        """Write the answers since the last report, if REPORT_S have passed or `now`."""
+        if not now and time.monotonic() - self._reported_s < REPORT_S:
+            return
+        with self._lock:
+            waiting, self._waiting = self._waiting, []
+        if waiting:
+            self._reported_s = time.monotonic()
+            self._reporter.write("acknowledged", records=waiting, total=self.count)
+
+
+class Stop:
+    """Notes SIGTERM and SIGINT."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        for each in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(each, self._take)
+
+    def _take(self, _signal: int, _frame: object) -> None:
+        self.asked = True
+
+
+class Client(ABC):
+    """A client family."""
+
+    name: str
+
+    @abstractmethod
+    def version(self) -> str:
+        """Return the version of the library, for the first event."""
+
+    @abstractmethod
+    def consumer(self, options: Options, ownership: Ownership) -> Consumer:
+        """Return a member that has subscribed."""
+
+    @abstractmethod
+    def producer(self, options: Options, acknowledged: Acknowledged) -> Producer:
+        """Return a producer."""
+
+
+def main(client: Client, arguments: Sequence[str] | None = None) -> int:
+    """Run a client program; return its exit code: 0, or 1 if a record was refused."""
+    parser = argparse.ArgumentParser(
+        description=f"A consumer or a producer: {client.name}. Events are JSON lines on stdout."
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    consume = commands.add_parser("consume", help="be a member of a group until SIGTERM")
+    produce = commands.add_parser("produce", help="write numbered records, then end")
+    for each in (consume, produce):
+        each.add_argument("--bootstrap", required=True, help="host:port[,host:port...]")
+        each.add_argument("--topic", required=True)
+        each.add_argument("--name", default=f"{client.name}-0", help="client.id, and in each event")
+        each.add_argument(
+            "--set",
+            action="append",
+            default=[],
+            metavar="KEY=VALUE",
+            help="a setting of the client",
+        )
+    consume.add_argument("--group", required=True)
+    consume.add_argument("--until", type=int, default=0, help="end after so many records; 0: never")
+    consume.add_argument("--commit-interval", type=float, default=0.5, help="seconds; 0: never")
+    produce.add_argument("--count", type=int, default=1_000, help="records; 0: until SIGTERM")
+    produce.add_argument("--rate", type=float, default=0.0, help="records a second; 0: no limit")
+    produce.add_argument("--value-bytes", type=int, default=0, help="pad values to this size")
+    given = parser.parse_args(arguments)
+    settings = {}
+    for text in given.set:
+        key, separator, value = text.partition("=")
+        if not separator or not key:
+            parser.error(f"--set: expected KEY=VALUE, got {text}")
+        settings[key] = value
+    options = Options(
+        bootstrap=given.bootstrap,
+        topic=given.topic,
+        group=getattr(given, "group", ""),
+        name=given.name,
+        until=getattr(given, "until", 0),
+        count=getattr(given, "count", 0),
+        rate=getattr(given, "rate", 0.0),
+        commit_interval_s=getattr(given, "commit_interval", 0.0),
+        value_bytes=getattr(given, "value_bytes", 0),
+        settings=settings,
+    )
+    reporter = Reporter(client.name, options.name)
+    reporter.write("started", command=given.command, version=client.version())
+    run = _consume if given.command == "consume" else _produce
+    return run(client, options, reporter)
+
+
+def _consume(client: Client, options: Options, reporter: Reporter) -> int:
+    stop = Stop()
+    consumer = client.consumer(options, Ownership(reporter))
+    waiting: list[tuple[int, int, str]] = []
+    total = 0
+    reported_s = committed_s = time.monotonic()
+    uncommitted = False
+    while not stop.asked and not (options.until and total >= options.until):
+        try:
+            records = consumer.poll(POLL_S)
+        except Exception as error:  # any error of a library is an event
+            reporter.failed("poll", error)
+            time.sleep(POLL_S)
+            continue
+        waiting += [(each.partition, each.offset, each.value) for each in records]
+        total += len(records)
+        uncommitted = uncommitted or bool(records)
+        now_s = time.monotonic()
+        if waiting and now_s - reported_s >= REPORT_S:
+            reporter.write("records", records=waiting, total=total)
+            waiting, reported_s = [], now_s
+        if (
+            uncommitted
+            and options.commit_interval_s
+            and now_s - committed_s >= options.commit_interval_s
+        ):
+            uncommitted = not _commit(consumer, reporter)
+            committed_s = time.monotonic()
+    if waiting:
+        reporter.write("records", records=waiting, total=total)
+    if uncommitted and options.commit_interval_s:
+        _commit(consumer, reporter)
+    try:
+        consumer.close()
+    except Exception as error:
+        reporter.failed("close", error)
+    reporter.write("closed", total=total)
+    return 0
+
+
+def _commit(consumer: Consumer, reporter: Reporter) -> bool:
+    """Commit; write the outcome and the time that it took; return whether it went well."""
+    began_s = time.monotonic()
+    try:
+        consumer.commit()
+    except Exception as error:
+        reporter.write(
+            "commit_failed",
+            error=type(error).__name__,
+            message=str(error),
+            took_s=round(time.monotonic() - began_s, 3),
+        )
+        return False
+    reporter.write("committed", took_s=round(time.monotonic() - began_s, 3))
+    return True
+
+
+def _produce(client: Client, options: Options, reporter: Reporter) -> int:
+    stop = Stop()
+    acknowledged = Acknowledged(reporter)
+    producer = client.producer(options, acknowledged)
+    began_s = time.monotonic()
+    number = 0
+    while not stop.asked and not (options.count and number >= options.count):
+        if options.rate:
+            due_s = began_s + number / options.rate
+            while (wait_s := due_s - time.monotonic()) > 0 and not stop.asked:
+                producer.work(min(wait_s, POLL_S))
+                acknowledged.report()
+        value = f"{options.name}:{number}"
+        producer.send(number, f"k{number}".encode(), value.ljust(options.value_bytes).encode())
+        number += 1
+        acknowledged.report()
+    producer.finish(timeout_s=120.0)
+    acknowledged.report(now=True)
+    reporter.write(
+        "produced", sent=number, acknowledged=acknowledged.count, refused=acknowledged.refused
+    )
+    return 1 if acknowledged.refused or acknowledged.count < number else 0
