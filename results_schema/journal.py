@@ -77,7 +77,7 @@ class JournalEntry(msgspec.Struct, kw_only=True):
     in_force_from_us: int | None = None
     in_force_until_us: int | None = None
     healed_at_us: int | None = None
-    healed_by: str | None = None  # "plan", or "end" when everything was healed
+    healed_by: str | None = None  # "plan", "order", or "end" when everything was healed
     note: str | None = None  # what was remarkable about the undoing
     error: str | None = None  # why it missed or failed
 

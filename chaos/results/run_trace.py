@@ -1,8 +1,12 @@
 """The trace of a run on its way to the run's directory, on a disk that may fill meanwhile."""
 
+from typing import TYPE_CHECKING
+
 from chaos.results.run_directory import EVENTS_FILE, RunDirectory
-from cluster.trace.parquet import ParquetTraceWriter
 from protocol.trace import TraceRow
+
+if TYPE_CHECKING:
+    from cluster.trace.parquet import ParquetTraceWriter
 
 
 class RunTrace:
@@ -12,32 +16,52 @@ class RunTrace:
     disk of the directory remembers the error, and the run ends at its next look.
     """
 
-    def __init__(self, directory: RunDirectory) -> None:
-        """Open the file. Raises: NotARun."""
+    def __init__(self, directory: RunDirectory, *, rows_come_last: bool = False) -> None:
+        """Open the file. Raises: NotARun.
+
+        Where `rows_come_last`, as in real time, what writes it is imported with the first row:
+        pyarrow takes as long as a cluster in this process takes to start.
+        """
         self._disk = directory.disk
-        self._writer = ParquetTraceWriter(
-            directory.events / EVENTS_FILE, sink=directory.open_trace()
-        )
+        self._path = directory.events / EVENTS_FILE
+        self._sink = directory.open_trace()
+        self._writer: ParquetTraceWriter | None = None
         self._is_lost = False
+        if not rows_come_last:
+            self._open_writer()
 
     def __call__(self, row: TraceRow) -> None:
         """Add a row, unless an earlier one was lost."""
         if self._is_lost:
             return
         try:
-            self._writer(row)
+            self._open_writer()(row)
         except OSError:
             self._lose()
 
     def close(self) -> int | None:
         """Finish the file; return the number of its rows, None if there is no file."""
-        if not self._is_lost:
-            try:
-                self._writer.close()
-            except OSError:
-                self._lose()
-        return None if self._is_lost else self._writer.rows_written
+        if self._is_lost:
+            return None
+        try:
+            writer = self._open_writer()
+            writer.close()
+        except OSError:
+            self._lose()
+            return None
+        return writer.rows_written
+
+    def _open_writer(self) -> "ParquetTraceWriter":
+        """Return the writer, which is made by the first call. Raises: OSError."""
+        if self._writer is None:
+            from cluster.trace.parquet import ParquetTraceWriter  # noqa: PLC0415
+
+            self._writer = ParquetTraceWriter(self._path, sink=self._sink)
+        return self._writer
 
     def _lose(self) -> None:
         self._is_lost = self._disk.lost = True
-        self._writer.discard()
+        if self._writer is None:
+            self._sink.close()
+        else:
+            self._writer.discard()

@@ -48,6 +48,19 @@ class FaultInjector:
         self._aims: dict[str, Aim] = {}
         self._members = dict.fromkeys(all_members(experiment))
 
+    def take_experiment(self, experiment: Experiment) -> None:
+        """Resolve targets in `experiment` from now on: topics and groups may have come."""
+        self._experiment = experiment
+
+    def aim(self, planned: PlannedFault, status: ClusterStatus) -> Aim | Miss:
+        """Return what the fault would hit in `status`. Nothing is done."""
+        situation = Situation(
+            experiment=self._experiment,
+            status=status,
+            rng=stream(self._seed, "target", planned.fault_id),
+        )
+        return FAULT_KINDS[planned.fault].aim(planned, situation)
+
     async def inject(self, planned: PlannedFault, status: ClusterStatus) -> None:
         """Break what the target means in `status`; a target that is nobody is a miss.
 
@@ -57,14 +70,7 @@ class FaultInjector:
         entry = self._journal.entry(planned.fault_id)
         entry.fired_at_us = self._runtime.now_us()
         entry.momentary = kind.momentary
-        aim = kind.aim(
-            planned,
-            Situation(
-                experiment=self._experiment,
-                status=status,
-                rng=stream(self._seed, "target", planned.fault_id),
-            ),
-        )
+        aim = self.aim(planned, status)
         if isinstance(aim, Miss):
             self._missed(entry, aim)
             return
@@ -112,9 +118,10 @@ class FaultInjector:
         return now_us < entry.in_force_until_us + SHUTDOWN_LIMIT_US
 
     async def heal(self, planned: PlannedFault, *, by: str) -> None:
-        """Undo the fault if it is in force; `by` is "plan", or "end" when everything is healed.
+        """Undo the fault if it is in force.
 
-        At the end a fault that was half injected is undone too.
+        `by` is "plan", "order", or "end" when everything is healed: then a fault that was half
+        injected is undone too.
         Raises: ToolFailed if the runtime could not undo it.
         """
         entry = self._journal.entry(planned.fault_id)

@@ -6,7 +6,7 @@ It is written after every change, so that a run that dies leaves what it had don
 from collections.abc import Callable
 
 from results_schema.journal import JournalEntry
-from results_schema.manifest import Plan
+from results_schema.manifest import Plan, PlannedFault
 
 
 class Journal:
@@ -25,6 +25,11 @@ class Journal:
     def entry(self, fault_id: str) -> JournalEntry:
         """Return the entry of one fault, to be changed; then call `changed`."""
         return self._entries[fault_id]
+
+    def add(self, planned: PlannedFault) -> JournalEntry:
+        """Begin the entry of a fault that is ordered while the run goes on."""
+        entry = self._entries[planned.fault_id] = JournalEntry.of(planned)
+        return entry
 
     def changed(self) -> None:
         """Write what stands there now."""

@@ -43,6 +43,10 @@ class Arrival:
     node: NodeName
 
 
+Moment = PlannedAct | NextStep | Arrival
+"""What a run does at a time of its own."""
+
+
 def plan_of(experiment: Experiment) -> Plan:
     """Return the plan that stands in an experiment file, in the file's order.
 

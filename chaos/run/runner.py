@@ -19,10 +19,11 @@ from chaos.run.conditions import missing_for_liveness, missing_for_steady_state,
 from chaos.run.injection import FaultInjector, ToolFailed
 from chaos.run.journal import Journal
 from chaos.run.live_checks import LiveChecks
-from chaos.run.plan import Arrival, NextStep, PlannedAct, arrivals_of, schedule_of
+from chaos.run.plan import Arrival, Moment, NextStep, PlannedAct, arrivals_of, schedule_of
 from chaos.run.status_history import Looks
 from chaos.run.verification import read_committed_offsets
 from cluster.runtime import ClusterStatus, NodeState, Runtime
+from protocol.ids import NodeName
 from protocol.trace import TraceEvent, TraceKind, TraceRow
 from results_schema.journal import JournalEntry
 from results_schema.manifest import Plan, RunStatus
@@ -69,7 +70,7 @@ ProgressObserver = Callable[[Progress], None]
 TraceReader = Callable[[], Iterable[TraceRow]]
 
 
-class _GiveUp(Exception):
+class GiveUp(Exception):
     """The run cannot prove its point; says why. It is healed, stopped and UNKNOWN."""
 
 
@@ -163,16 +164,20 @@ class ExperimentRun:
             for checks in (self._suite, self._live_checks):
                 if checks is not None:
                     checks.allow_clock_error(self._runtime.clock_error_us)
-            await self._reach_steady_state()
-            await self._inject_faults()
+            await self._until_healing()
             await self._heal_everything()
             if await self._wait_for_liveness():
                 await self._wait_for_recovery()
             if self._verifies:
                 await self._verify()
-        except _GiveUp as reason:
+        except GiveUp as reason:
             self._unknown.append(str(reason))
             self._log(f"giving up: {reason}")
+
+    async def _until_healing(self) -> None:
+        """Reach the steady state, and carry out the plan."""
+        await self._reach_steady_state()
+        await self._inject_faults()
 
     async def _reach_steady_state(self) -> None:
         await self._wait_for_steady_state()
@@ -180,6 +185,10 @@ class ExperimentRun:
             # The members' timers began with it, and an operator does not know of them.
             await self._pause_until(self._runtime.now_us() + self._runtime.out_of_step_us())
             await self._wait_for_steady_state()
+        self._note_steady_state()
+
+    def _note_steady_state(self) -> None:
+        """Begin the time of the plan."""
         self._enter("steady")
         self._steady_at_us = self._runtime.now_us()
         for fault in self._plan:
@@ -195,41 +204,47 @@ class ExperimentRun:
         if missing:
             detail = {"waited_us": microseconds(timeout), "missing": missing}
             self._runtime.trace(TraceEvent(kind=TraceKind.STEADY_STATE_MISSED, detail=detail))
-            raise _GiveUp(f"no steady state within {timeout}: {summarize(missing)}")
+            raise GiveUp(f"no steady state within {timeout}: {summarize(missing)}")
 
     async def _inject_faults(self) -> None:
         self._enter("faults")
         began_us = self._runtime.now_us()
-        moments: list[PlannedAct | Arrival | NextStep] = [
-            *schedule_of(self._plan, arrivals_of(self._experiment))
-        ]
+        moments: list[Moment] = [*schedule_of(self._plan, arrivals_of(self._experiment))]
         while moments:
             moment = moments.pop(0)
             await self._pause_until(began_us + moment.at_us)
-            match moment:
-                case Arrival(node=node):
-                    await self._runtime.start_node(node)
-                    self._log(f"{node} started, as planned")
-                case PlannedAct(planned=planned, heals=True):
-                    if self._injector.must_wait(planned, await self._runtime.status()):
-                        later = replace(moment, at_us=self._runtime.now_us() - began_us + POLL_US)
-                        insort(moments, later, key=lambda each: each.at_us)
-                    else:
-                        await self._injector.heal(planned, by="plan")
-                case PlannedAct(planned=planned):
-                    status = self._looks.as_known(await self._look())
-                    await self._injector.inject(planned, status)
-                    if self._injector.goes_on(planned):
-                        moments.insert(0, NextStep(at_us=moment.at_us, planned=planned))
-                case NextStep(planned=planned):
-                    next_us = await self._injector.advance(planned, await self._look())
-                    if next_us is not None:
-                        step = NextStep(at_us=next_us - began_us, planned=planned)
-                        insort(moments, step, key=lambda each: each.at_us)
-            self._acted_since_status = True
+            await self._act(moment, moments, began_us=began_us)
         # From now: what was undone last may have taken its time.
         after_us = microseconds(self._experiment.run.after_faults)
         await self._pause_until(self._runtime.now_us() + after_us)
+
+    async def _act(self, moment: Moment, moments: list[Moment], *, began_us: int) -> None:
+        """Do what is due; enter into `moments` what comes of it later.
+
+        Units: moments count from `began_us` of the run's clock.
+        Raises: ToolFailed if the runtime could not do it.
+        """
+        match moment:
+            case Arrival(node=node):
+                await self._runtime.start_node(node)
+                self._log(f"{node} started, as planned")
+            case PlannedAct(planned=planned, heals=True):
+                if self._injector.must_wait(planned, await self._runtime.status()):
+                    later = replace(moment, at_us=self._runtime.now_us() - began_us + POLL_US)
+                    insort(moments, later, key=lambda each: each.at_us)
+                else:
+                    await self._injector.heal(planned, by="plan")
+            case PlannedAct(planned=planned):
+                status = self._looks.as_known(await self._look())
+                await self._injector.inject(planned, status)
+                if self._injector.goes_on(planned):
+                    moments.insert(0, NextStep(at_us=moment.at_us, planned=planned))
+            case NextStep(planned=planned):
+                next_us = await self._injector.advance(planned, await self._look())
+                if next_us is not None:
+                    step = NextStep(at_us=next_us - began_us, planned=planned)
+                    insort(moments, step, key=lambda each: each.at_us)
+        self._acted_since_status = True
 
     async def _heal_everything(self) -> None:
         """Undo every fault that is in force, and take out every link rule.
@@ -256,7 +271,7 @@ class ExperimentRun:
                 self._experiment,
                 status,
                 self._commits_at_healing,
-                lost=self._injector.lost_nodes,
+                lost=self._absent_nodes(),
                 joined=self._injector.joined_nodes,
             ),
             timeout_us,
@@ -265,6 +280,10 @@ class ExperimentRun:
             self._log(f"not live: {summarize(missing)}")
             self._tell_who_waits()
         return not missing
+
+    def _absent_nodes(self) -> tuple[NodeName, ...]:
+        """Return the members of the experiment that no group waits for."""
+        return self._injector.lost_nodes
 
     def _tell_who_waits(self) -> None:
         """Write every request that a member has no answer to: a finding may name it."""
@@ -325,7 +344,7 @@ class ExperimentRun:
                 await self._look()
             elif reason := self._reason_to_give_up():
                 await self._ask_status()
-                raise _GiveUp(reason)
+                raise GiveUp(reason)
             self._show()
 
     async def _look(self) -> ClusterStatus:
@@ -333,7 +352,7 @@ class ExperimentRun:
         reason = self._reason_to_give_up()
         status = await self._ask_status()
         if reason:
-            raise _GiveUp(reason)
+            raise GiveUp(reason)
         return status
 
     async def _ask_status(self) -> ClusterStatus:
@@ -469,7 +488,7 @@ class ExperimentRun:
     def _conclude(self, reports: tuple[CheckReport, ...], *, interrupted: bool) -> Results:
         verdict, reasons = reach_verdict(
             reports=reports,
-            entries=self._journal.entries,
+            entries=self._judged_entries(),
             unknown_because=("interrupted",) if interrupted else tuple(self._unknown),
         )
         if interrupted:
@@ -504,6 +523,10 @@ class ExperimentRun:
             self._directory.finish(_STATUS[outcome])
         self._log(f"{outcome}, verdict {verdict}: {'; '.join(reasons) or 'nothing to add'}")
         return results
+
+    def _judged_entries(self) -> tuple[JournalEntry, ...]:
+        """Return the faults without which the run does not prove its point."""
+        return self._journal.entries
 
     def _log(self, message: str) -> None:
         if self._directory is not None:

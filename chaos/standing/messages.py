@@ -1,0 +1,204 @@
+"""Requests to a standing cluster, and its answers: JSON frames with the cluster's token.
+
+Knows the results' schema only: a command that asks need not import the lab.
+"""
+
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from results_schema.journal import JournalEntry
+from results_schema.results import (
+    EXIT_BAD_ARGUMENTS,
+    EXIT_INTERNAL_ERROR,
+    EXIT_UNKNOWN,
+)
+
+CONTROL_VERSION = 1
+"""Goes up when a cluster and a command of two versions could misunderstand each other."""
+
+
+class PingRequest(msgspec.Struct, frozen=True, kw_only=True, tag="ping"):
+    """Asks whether the cluster is there."""
+
+
+class InjectRequest(
+    msgspec.Struct, frozen=True, kw_only=True, tag="inject", rename={"from_": "from"}
+):
+    """Orders a fault, in the words of an experiment file.
+
+    Shape: `waits` keeps the answer back until the fault is over.
+    """
+
+    fault: str
+    target: str | None = None
+    from_: tuple[str, ...] = ()
+    to: tuple[str, ...] = ()
+    duration: str | None = None
+    args: dict[str, Any] = {}  # checked by the fault's own struct, in the cluster
+    waits: bool = False
+
+
+class HealRequest(msgspec.Struct, frozen=True, kw_only=True, tag="heal"):
+    """Orders that faults are undone: one, or all that are in force.
+
+    Shape: without `fault_id` and `everything` the only fault in force is meant.
+    """
+
+    fault_id: str | None = None
+    everything: bool = False
+
+
+class StatusRequest(msgspec.Struct, frozen=True, kw_only=True, tag="status"):
+    """Asks for the state of the cluster; `partitions` asks for each partition's, too."""
+
+    partitions: bool = False
+
+
+class DownRequest(msgspec.Struct, frozen=True, kw_only=True, tag="down"):
+    """Ends the run. The answer comes when the report is written."""
+
+
+Request = PingRequest | InjectRequest | HealRequest | StatusRequest | DownRequest
+
+
+class Envelope(msgspec.Struct, frozen=True, kw_only=True):
+    """A request with what lets it in."""
+
+    version: int = CONTROL_VERSION
+    token: str
+    request: Request
+
+
+class RefusalKind(StrEnum):
+    """Why a request was not carried out."""
+
+    UNKNOWN = "unknown"  # the request can never mean anything in this cluster
+    NOTHING_NOW = "nothing_now"  # the target is nothing at this moment
+    ENDING = "ending"  # the cluster is starting, or on its way down
+    FAILED = "failed"  # the lab could not carry it out
+
+
+class Refusal(msgspec.Struct, frozen=True, kw_only=True, tag="refused"):
+    """A request that was not carried out; each of `problems` is a sentence."""
+
+    kind: RefusalKind
+    problems: tuple[str, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """Exit code of the command that asked."""
+        return _EXIT_CODES[self.kind]
+
+
+_EXIT_CODES = {
+    RefusalKind.UNKNOWN: EXIT_BAD_ARGUMENTS,
+    RefusalKind.NOTHING_NOW: EXIT_UNKNOWN,
+    RefusalKind.ENDING: EXIT_BAD_ARGUMENTS,
+    RefusalKind.FAILED: EXIT_INTERNAL_ERROR,
+}
+
+
+class PingAnswer(msgspec.Struct, frozen=True, kw_only=True, tag="ping_answer"):
+    """The cluster is there."""
+
+
+class InjectAnswer(msgspec.Struct, frozen=True, kw_only=True, tag="inject_answer"):
+    """A fault that was injected; `warnings` are what is unwise about it."""
+
+    fault: JournalEntry
+    warnings: tuple[str, ...] = ()
+
+
+class HealAnswer(msgspec.Struct, frozen=True, kw_only=True, tag="heal_answer"):
+    """The faults that were undone; none if nothing was in force."""
+
+    faults: tuple[JournalEntry, ...]
+
+
+class BrokerFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """One broker. `state` is the process's, or `fenced` where the controller has fenced it."""
+
+    broker_id: int
+    state: str
+
+
+class PartitionFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """One partition, as the controller has it. `leader` -1: none."""
+
+    topic: str
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+
+class MemberFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """One member of a group, as its coordinator has it.
+
+    Shape: `node` is the lab's consumer that has this member id; None for a client from outside.
+    """
+
+    member_id: str
+    node: str | None = None
+    is_leader: bool = False
+
+
+class GroupFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """One group at one of its coordinators: a split brain has two.
+
+    Shape: `is_of_the_file` says whether the run judges its liveness.
+    """
+
+    group: str
+    coordinator: int
+    offsets_partition: int
+    state: str
+    generation: int
+    members: tuple[MemberFacts, ...]
+    is_of_the_file: bool
+
+
+class StatusAnswer(msgspec.Struct, frozen=True, kw_only=True, tag="status_answer"):
+    """The state of a cluster.
+
+    Units: `time_us` is on the run's clock.
+    Shape: `topics` has the number of partitions of each; `partitions` is empty unless asked for;
+    `faults` are the journal's; `not_up` are controllers and clients that do not run; `findings`
+    are what the checkers have found so far; `waiting_for` is what the steady state lacks.
+    """
+
+    name: str
+    run_directory: str
+    runtime: str
+    pid: int
+    stage: str
+    time_us: int
+    bootstrap: tuple[str, ...] = ()
+    controller: str | None = None
+    brokers: tuple[BrokerFacts, ...] = ()
+    topics: dict[str, int] = {}
+    partitions: tuple[PartitionFacts, ...] = ()
+    groups: tuple[GroupFacts, ...] = ()
+    not_up: dict[str, str] = {}
+    faults: tuple[JournalEntry, ...] = ()
+    records_produced: int = 0
+    findings: tuple[str, ...] = ()
+    waiting_for: tuple[str, ...] = ()
+
+
+class DownAnswer(msgspec.Struct, frozen=True, kw_only=True, tag="down_answer"):
+    """How the run ended. `report` is None where none was written; `notes` say what else is so."""
+
+    exit_code: int
+    outcome: str
+    verdict: str
+    reasons: tuple[str, ...]
+    run_directory: str
+    report: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+Answer = PingAnswer | InjectAnswer | HealAnswer | StatusAnswer | DownAnswer | Refusal

@@ -1,0 +1,168 @@
+"""From an order to a fault of the plan, by the rules of experiment files.
+
+The file's topics and groups are not all that a standing cluster has: clients from outside make
+others. So an order is checked against the file with what the cluster shows at that moment
+(`with_what_is_there`).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from chaos.experiment.problems import Problem
+from chaos.experiment.rules.faults import fault_errors, fault_warnings
+from chaos.experiment.schema_errors import shape_problems
+from chaos.experiment.structs import (
+    Experiment,
+    FaultDefinition,
+    GroupDefinition,
+    TopicDefinition,
+    internal_topics,
+    microseconds,
+)
+from chaos.experiment.yaml_document import item_of
+from chaos.run.plan import ends_of
+from chaos.standing.messages import InjectRequest, Refusal, RefusalKind
+from chaos.targets.partitions import parse_partition
+from chaos.targets.registry import split_target
+from cluster.runtime import ClusterStatus
+from protocol.ids import CLUSTER_METADATA
+from results_schema.manifest import PlannedFault
+
+FILE = "inject"
+"""What a problem of an order names in the place of a file."""
+_GROUP_ROLES = ("coordinator-of", "leader-member-of", "members", "member")
+_PARTITION_ROLES = ("leader-of", "follower-of")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderedFault:
+    """A fault that can be injected, and what is unwise about it."""
+
+    planned: PlannedFault
+    warnings: tuple[str, ...]
+
+
+def with_what_is_there(experiment: Experiment, status: ClusterStatus) -> Experiment:
+    """Return `experiment` with the topics and groups that the cluster has beside the file's.
+
+    Nobody knows which topics such a group reads: it is given all, and no member of the lab.
+    """
+    own = {*internal_topics(experiment), CLUSTER_METADATA}
+    sizes: dict[str, tuple[int, int]] = {}
+    for partition, known in status.partitions.items():
+        if partition.topic not in own:
+            size, factor = sizes.get(partition.topic, (0, 1))
+            sizes[partition.topic] = (
+                max(size, partition.partition + 1),
+                max(factor, len(known.replicas)),
+            )
+    topics = {
+        **experiment.topics,
+        **{
+            name: TopicDefinition(partitions=partitions, replication_factor=factor)
+            for name, (partitions, factor) in sizes.items()
+            if name not in experiment.topics
+        },
+    }
+    return _with_groups(msgspec.structs.replace(experiment, topics=topics), status.groups)
+
+
+def order_fault(
+    request: InjectRequest,
+    experiment: Experiment,
+    *,
+    fault_id: str,
+    at_us: int,
+) -> OrderedFault | Refusal:
+    """Return the fault that is ordered, or everything for which it cannot be injected.
+
+    Units: `at_us` is when it is injected, since the cluster went live.
+    Shape: `experiment` has what the cluster shows now.
+    """
+    document = item_of(_as_in_a_file(request))
+    problems = shape_problems(document, FaultDefinition, FILE)
+    if problems:
+        return _refusal(RefusalKind.UNKNOWN, problems)
+    fault = msgspec.convert(document.plain(), FaultDefinition)
+    problems = list(fault_errors(experiment, fault, FILE))
+    if problems:
+        # With the groups and topics that it names the order may be right: they can come later.
+        imagined = _with_what_is_named(experiment, fault)
+        kind = RefusalKind.NOTHING_NOW
+        if any(True for _ in fault_errors(imagined, fault, FILE)):
+            kind = RefusalKind.UNKNOWN
+        return _refusal(kind, problems)
+    return OrderedFault(
+        planned=PlannedFault(
+            fault_id=fault_id,
+            at_us=at_us,
+            fault=fault.fault,
+            target=fault.target or "",
+            from_=ends_of(fault.from_),
+            to=ends_of(fault.to),
+            duration_us=None if fault.duration is None else microseconds(fault.duration),
+            args=dict(fault.args),
+        ),
+        warnings=tuple(map(_words, fault_warnings(experiment, fault, FILE))),
+    )
+
+
+def _as_in_a_file(request: InjectRequest) -> dict[str, object]:
+    """Return the order as an experiment file would have it, without what was not given."""
+    document: dict[str, object] = {"at": "0s", "fault": request.fault}
+    if request.target is not None:
+        document["target"] = request.target
+    for key, ends in (("from", request.from_), ("to", request.to)):
+        if ends:
+            document[key] = ends[0] if len(ends) == 1 else list(ends)
+    if request.duration is not None:
+        document["duration"] = request.duration
+    if request.args:
+        document["args"] = request.args
+    return document
+
+
+def _with_groups(experiment: Experiment, group_ids: Iterable[str]) -> Experiment:
+    """Return `experiment` with groups that nobody of the lab joins."""
+    group = GroupDefinition(members=0, topics=tuple(experiment.topics))
+    groups = {
+        **experiment.groups,
+        **{group_id: group for group_id in sorted(group_ids) if group_id not in experiment.groups},
+    }
+    return msgspec.structs.replace(experiment, groups=groups)
+
+
+def _with_what_is_named(experiment: Experiment, fault: FaultDefinition) -> Experiment:
+    """Return `experiment` with the groups and topics that the fault's targets name."""
+    groups: list[str] = []
+    topics = dict(experiment.topics)
+    for target in (fault.target or "", *ends_of(fault.from_), *ends_of(fault.to)):
+        role, argument = split_target(target) or ("", "")
+        if role in _GROUP_ROLES and argument:
+            groups.append(argument.partition(",")[0].strip())
+        partition = parse_partition(argument) if role in _PARTITION_ROLES else None
+        if partition is not None and partition.topic not in internal_topics(experiment):
+            topics.setdefault(
+                partition.topic,
+                TopicDefinition(
+                    partitions=partition.partition + 1,
+                    replication_factor=experiment.cluster.brokers,
+                ),
+            )
+    return _with_groups(msgspec.structs.replace(experiment, topics=topics), groups)
+
+
+def _refusal(kind: RefusalKind, problems: Iterable[Problem]) -> Refusal:
+    return Refusal(kind=kind, problems=tuple(map(_words, problems)))
+
+
+def _words(problem: Problem) -> str:
+    """Return a problem as a sentence; the place is a word of the order."""
+    path = problem.path.removeprefix(FILE).removeprefix(".")
+    words = str(replace(problem, file=FILE, line=None, path=path))
+    # The messages are those of files; a cluster that stays has more than its file.
+    return words.replace(" of the file: ", " that is there: ").replace(
+        ", but the file has none", ", and there is none"
+    )

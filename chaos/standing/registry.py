@@ -1,0 +1,203 @@
+"""Which clusters are up below a folder of runs: one file a name, which its owner alone can read.
+
+`<runs>/.up/<name>.json` claims the name: it says where the cluster listens for orders and holds the
+token that lets them in. A cluster removes its file when it has gone down. One that was killed
+leaves it, and the next command finds that nothing listens there, says so, and removes what is left.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from chaos.standing.control import NoAnswer, Unreachable, ask_at
+from chaos.standing.messages import Answer, PingRequest, Request
+
+FOLDER = ".up"
+"""Hidden: no reader of run directories looks into it."""
+DEFAULT_NAME = "lab"
+_OWNER_ONLY = 0o600
+_ATTEMPTS = 100
+"""More claims of one name at once than people have terminals."""
+
+
+class StandingCluster(msgspec.Struct, frozen=True, kw_only=True):
+    """A cluster that is up, or was.
+
+    Shape: orders go to `port` of the loopback address, with `token`.
+    """
+
+    name: str
+    pid: int
+    port: int
+    token: str
+    run_directory: str
+    runtime: str
+    started_at: str
+    bootstrap: tuple[str, ...] = ()
+
+    def ask(self, request: Request, *, timeout_s: float | None = None) -> Answer:
+        """Ask the cluster. Raises: NoAnswer; Unreachable if nothing listens there."""
+        return ask_at(self.port, self.token, request, timeout_s=timeout_s)
+
+
+class NameTaken(Exception):
+    """A cluster of this name is up; says where."""
+
+
+class NoCluster(Exception):
+    """No cluster that was asked for is up; says which are."""
+
+
+class Died(msgspec.Struct, frozen=True, kw_only=True):
+    """A cluster that ended without a word, whose file was removed."""
+
+    cluster: StandingCluster
+
+    def __str__(self) -> str:
+        cluster = self.cluster
+        return (
+            f"the cluster `{cluster.name}` (process {cluster.pid}) has died without a word: its "
+            f"claim of the name is removed, its run is in {cluster.run_directory}"
+        )
+
+
+def claim(runs: Path, cluster: StandingCluster) -> tuple[Died, ...]:
+    """Claim the cluster's name; return the dead cluster that had it, if there was one.
+
+    Raises: NameTaken; OSError.
+    """
+    folder = runs / FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    unfinished = folder / f".{cluster.name}-{cluster.pid}-{cluster.port}"
+    _write_for_owner(unfinished, cluster)
+    died: list[Died] = []
+    try:
+        for _ in range(_ATTEMPTS):
+            try:
+                # A link fails where the name exists, and its content is whole from the beginning.
+                os.link(unfinished, _path(runs, cluster.name))
+            except FileExistsError:
+                died += _remove_if_dead(runs, cluster.name)
+            else:
+                return tuple(died)
+        raise NameTaken(f"the name `{cluster.name}` is claimed again and again in {folder}")
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def update(runs: Path, cluster: StandingCluster) -> None:
+    """Replace what the file of an own cluster says. Raises: OSError."""
+    unfinished = runs / FOLDER / f".{cluster.name}-{cluster.pid}-{cluster.port}"
+    _write_for_owner(unfinished, cluster)
+    unfinished.replace(_path(runs, cluster.name))
+
+
+def release(runs: Path, cluster: StandingCluster) -> None:
+    """Give up the name of an own cluster; that it is given up does no harm."""
+    path = _path(runs, cluster.name)
+    known = _read(path)
+    if known is not None and known.token == cluster.token:
+        path.unlink(missing_ok=True)
+
+
+def clusters_up(runs: Path) -> tuple[tuple[StandingCluster, ...], tuple[Died, ...]]:
+    """Return the clusters that are up, by name, and those that are found dead, and removed."""
+    up: list[StandingCluster] = []
+    died: list[Died] = []
+    for path in sorted((runs / FOLDER).glob("*.json")):
+        cluster = _read(path)
+        if cluster is None:
+            continue
+        if _is_dead(cluster):
+            died += _remove(runs, cluster)
+        else:
+            up.append(cluster)
+    return tuple(up), tuple(died)
+
+
+def find_cluster(runs: Path, name: str | None) -> tuple[StandingCluster, tuple[Died, ...]]:
+    """Return the cluster of this name, or the only one, and those that are found dead.
+
+    Raises: NoCluster.
+    """
+    up, died = clusters_up(runs)
+    names = " and ".join(f"`{cluster.name}`" for cluster in up)
+    words = "".join(f"{each}\n" for each in died)
+    for cluster in up:
+        if cluster.name == name or (name is None and len(up) == 1):
+            return cluster, died
+    if name is not None:
+        known = f"; {names} {'is' if len(up) == 1 else 'are'} up" if up else "; none is up"
+        raise NoCluster(f"{words}no cluster `{name}` is up in {runs}{known}")
+    if up:
+        raise NoCluster(f"{words}{names} are up in {runs}: name one")
+    raise NoCluster(f"{words}no cluster is up in {runs}")
+
+
+def _remove_if_dead(runs: Path, name: str) -> Iterator[Died]:
+    """Remove the claim of a dead cluster. Raises: NameTaken if it lives."""
+    cluster = _read(_path(runs, name))
+    if cluster is None:  # released in this moment
+        return
+    if not _is_dead(cluster):
+        raise NameTaken(
+            f"a cluster `{name}` is up already: process {cluster.pid}, since "
+            f"{cluster.started_at}, in {cluster.run_directory}"
+        )
+    yield from _remove(runs, cluster)
+
+
+def _remove(runs: Path, cluster: StandingCluster) -> Iterator[Died]:
+    """Remove the claim of a dead cluster; yield it, unless another process was first.
+
+    Two processes may find the same dead claim, and the first may have claimed the name anew when
+    the second acts. So the file is moved away first, and moved back if it is another's.
+    """
+    path = _path(runs, cluster.name)
+    aside = path.with_name(f".{path.name}-{os.getpid()}")
+    try:
+        path.replace(aside)
+    except FileNotFoundError:
+        return
+    found = _read(aside)
+    if found is not None and found.token != cluster.token:
+        with suppress(FileExistsError):
+            os.link(aside, path)
+        aside.unlink(missing_ok=True)
+        return
+    aside.unlink(missing_ok=True)
+    yield Died(cluster=cluster)
+
+
+def _is_dead(cluster: StandingCluster) -> bool:
+    """Return whether nothing that knows the token listens at the cluster's port."""
+    try:
+        cluster.ask(PingRequest(), timeout_s=5.0)
+    except Unreachable:
+        return True
+    except NoAnswer:  # stopped, or too busy: it holds its port
+        return False
+    return False
+
+
+def _read(path: Path) -> StandingCluster | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=StandingCluster)
+    except FileNotFoundError:
+        return None
+    except msgspec.MsgspecError as error:
+        raise NoCluster(f"{path} cannot be read: {error}") from error
+
+
+def _path(runs: Path, name: str) -> Path:
+    return runs / FOLDER / f"{name}.json"
+
+
+def _write_for_owner(path: Path, cluster: StandingCluster) -> None:
+    path.unlink(missing_ok=True)  # of a writer that was killed; it may be open to others
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _OWNER_ONLY)
+    with os.fdopen(file, "wb") as stream:
+        stream.write(msgspec.json.format(msgspec.json.encode(cluster), indent=2) + b"\n")

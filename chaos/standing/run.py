@@ -1,0 +1,386 @@
+"""A run with an open end: it goes on until somebody ends it, and takes orders meanwhile.
+
+The stages are a run's, and so are journal, trace, checkers and verdict; what is different:
+
+1. It is open to orders as soon as the brokers serve. Groups may become stable later, or never.
+2. A fault comes from an order, and from the plan where there is one. The plan's time begins with
+   the first steady state.
+3. A request to end, a duration that is over or a Ctrl-C ends it as a plan's last act ends a run:
+   everything is healed, the groups of the experiment have their bound to be live again, and the
+   trace is judged.
+
+Groups and topics of clients from outside are no part of the experiment: their members are not seen,
+and no check waits for them. What brokers and coordinators do with them is judged as for all.
+"""
+
+from bisect import insort
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+
+import msgspec
+
+from chaos.checkers.registry import CheckSuite
+from chaos.experiment.problems import near_miss
+from chaos.experiment.structs import Experiment, microseconds
+from chaos.results.run_directory import RunDirectory
+from chaos.run.conditions import missing_for_steady_state, missing_partitions, summarize
+from chaos.run.injection import ToolFailed
+from chaos.run.live_checks import LiveChecks
+from chaos.run.plan import Moment, NextStep, PlannedAct, arrivals_of, schedule_of
+from chaos.run.runner import POLL_US, ExperimentRun, GiveUp, ProgressObserver, TraceReader
+from chaos.standing.facts import status_answer
+from chaos.standing.mailbox import Asked, Orders
+from chaos.standing.messages import (
+    DownRequest,
+    HealAnswer,
+    HealRequest,
+    InjectAnswer,
+    InjectRequest,
+    PingAnswer,
+    PingRequest,
+    Refusal,
+    RefusalKind,
+    StatusAnswer,
+    StatusRequest,
+)
+from chaos.standing.ordered_faults import order_fault, with_what_is_there
+from chaos.targets.base import Miss
+from cluster.runtime import ClusterStatus, NodeState, Runtime
+from protocol.ids import BrokerId, NodeName
+from results_schema.journal import FaultOutcome, JournalEntry
+from results_schema.manifest import Plan, PlannedFault
+
+SERVING = "serving"
+START_POLL_US = 10_000
+"""Interval of the looks at a cluster that starts: a person waits for it."""
+STANDING_STAGES = (
+    "starting",
+    SERVING,
+    "steady",
+    "healing",
+    "liveness",
+    "recovery",
+    "verifying",
+    "stopping",
+)
+
+
+class StandingRun(ExperimentRun):
+    """One run that others end. `execute` may be called once."""
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        plan: Plan,
+        runtime: Runtime,
+        suite: CheckSuite,
+        orders: Orders,
+        *,
+        identity: StatusAnswer,
+        seed: int = 0,
+        directory: RunDirectory | None = None,
+        progress: ProgressObserver | None = None,
+        read_trace: TraceReader | None = None,
+        live_checks: LiveChecks | None = None,
+        duration_us: int | None = None,
+        on_serving: Callable[[int], None] | None = None,
+        while_serving: AbstractContextManager[object] | None = None,
+    ) -> None:
+        """Prepare a run, as ExperimentRun does.
+
+        Shape: `identity` says in each status which run it is. `on_serving` is called once, with
+        the run's clock, when the brokers serve; `while_serving` is entered from then until the end
+        begins, in the run's loop.
+        Units: `duration_us` is how long the cluster is open to orders, on the run's clock.
+        """
+        super().__init__(
+            experiment,
+            plan,
+            runtime,
+            suite,
+            seed=seed,
+            directory=directory,
+            progress=progress,
+            read_trace=read_trace,
+            live_checks=live_checks,
+        )
+        self._orders = orders
+        self._identity = identity
+        self._duration_us = duration_us
+        self._on_serving = on_serving
+        self._while_serving = while_serving or nullcontext()
+        self._of_the_file = plan
+        self._moments: list[Moment] = []
+        """What is due at which time of the run's clock: of the plan, and of orders' durations."""
+        self._not_arrived = {arrival.node: None for arrival in arrivals_of(experiment)}
+        self._live_at_us = 0
+        self._missing: list[str] = []
+        """What the steady state lacks."""
+        self._ordered: dict[str, int] = {}
+        """Number of orders of each fault, those aside that hit nothing."""
+        self._ordered_ids: dict[str, None] = {}
+        self._unjudged: dict[str, None] = {}
+        self._waiting: dict[str, tuple[Asked, tuple[str, ...]]] = {}
+        """Orders that are answered when their fault is over, and their warnings."""
+
+    # -- from the start to the end of the orders --
+
+    async def _until_healing(self) -> None:
+        await self._wait_until_brokers_serve()
+        self._live_at_us = self._runtime.now_us()
+        self._enter(SERVING)
+        self._orders.open()
+        try:
+            with self._while_serving:
+                if self._on_serving is not None:
+                    self._on_serving(self._live_at_us)
+                await self._serve()
+        finally:
+            self._orders.close("the cluster is going down")
+
+    async def _wait_until_brokers_serve(self) -> None:
+        """Wait until every broker is registered, and every partition has a leader.
+
+        Raises: GiveUp if that does not come within the file's `steady_state_timeout`.
+        """
+        timeout = self._experiment.run.steady_state_timeout
+        deadline_us = self._runtime.now_us() + microseconds(timeout)
+        while True:
+            missing = self._missing_to_serve(await self._look())
+            if not missing:
+                return
+            if self._runtime.now_us() >= deadline_us:
+                raise GiveUp(f"the brokers do not serve within {timeout}: {summarize(missing)}")
+            self._show(missing)
+            await self._runtime.sleep(START_POLL_US)
+
+    def _missing_to_serve(self, status: ClusterStatus) -> list[str]:
+        brokers = range(self._experiment.cluster.brokers)
+        fenced = [
+            f"broker {broker} is not registered"
+            for broker in brokers
+            if status.brokers_fenced.get(BrokerId(broker), True)
+        ]
+        return fenced or missing_partitions(self._experiment, status, full_isr=False)
+
+    async def _serve(self) -> None:
+        """Carry out orders, and the plan, until the end is asked for."""
+        ends_us = None if self._duration_us is None else self._live_at_us + self._duration_us
+        while True:
+            await self._watch()
+            await self._do_what_is_due()
+            now_us = self._runtime.now_us()
+            if ends_us is not None and now_us >= ends_us:
+                self._log("the duration is over")
+                return
+            next_us = [now_us + POLL_US, *(moment.at_us for moment in self._moments[:1])]
+            if ends_us is not None:
+                next_us.append(ends_us)
+            asked = await self._orders.next(self._runtime.sleep(max(min(next_us) - now_us, 0)))
+            if asked is not None and await self._carry_out(asked):
+                return
+
+    async def _watch(self) -> None:
+        """Look at the cluster: report findings, and note the first steady state."""
+        status = await self._look()
+        self._unjudged |= dict.fromkeys(
+            group_id for group_id in status.groups if group_id not in self._experiment.groups
+        )
+        for node in [n for n in self._not_arrived if status.nodes.get(n) is NodeState.UP]:
+            del self._not_arrived[node]
+        if self._steady_at_us is None:
+            self._missing = missing_for_steady_state(self._experiment, status)
+            if not self._missing:
+                self._note_steady_state()
+                began_us = self._runtime.now_us()
+                for moment in schedule_of(self._of_the_file, arrivals_of(self._experiment)):
+                    self._add(replace(moment, at_us=began_us + moment.at_us))
+        self._show(self._missing)
+
+    async def _do_what_is_due(self) -> None:
+        while self._moments and self._moments[0].at_us <= self._runtime.now_us():
+            await self._act(self._moments.pop(0), self._moments, began_us=0)
+            self._answer_waiting()
+
+    def _add(self, moment: Moment) -> None:
+        insort(self._moments, moment, key=lambda each: each.at_us)
+
+    # -- orders --
+
+    async def _carry_out(self, asked: Asked) -> bool:
+        """Carry out a request; return whether it ends the run."""
+        match asked.request:
+            case PingRequest():
+                asked.answer(PingAnswer())
+            case InjectRequest() as request:
+                await self._inject(request, asked)
+            case HealRequest() as request:
+                await self._heal(request, asked)
+            case StatusRequest(partitions=partitions):
+                asked.answer(await self._answer_status(with_partitions=partitions))
+            case DownRequest():
+                self._log("asked to go down")
+                return True
+        return False
+
+    async def _answer_status(self, *, with_partitions: bool) -> StatusAnswer:
+        status = await self._look()
+        identity = msgspec.structs.replace(
+            self._identity, stage=self._stage, time_us=self._runtime.now_us()
+        )
+        return status_answer(
+            status,
+            self._experiment,
+            identity,
+            faults=self._journal.entries,
+            findings=self._findings,
+            waiting_for=self._missing,
+            with_partitions=with_partitions,
+        )
+
+    async def _inject(self, request: InjectRequest, asked: Asked) -> None:
+        """Inject what is ordered; what can hit nothing now is refused, and leaves no trace."""
+        status = self._looks.as_known(await self._look())
+        experiment = with_what_is_there(self._experiment, status)
+        number = self._ordered.get(request.fault, self._planned_total(request.fault))
+        ordered = order_fault(
+            request,
+            experiment,
+            fault_id=f"{request.fault}-{number}",
+            at_us=self._runtime.now_us() - self._live_at_us,
+        )
+        if isinstance(ordered, Refusal):
+            asked.answer(ordered)
+            return
+        planned = ordered.planned
+        self._injector.take_experiment(experiment)
+        aim = self._injector.aim(planned, status)
+        if isinstance(aim, Miss):
+            asked.answer(_nothing_hit(planned, aim.reason))
+            return
+        self._ordered[request.fault] = number + 1
+        entry = self._enter_order(planned)
+        try:
+            await self._injector.inject(planned, status)
+        except ToolFailed as error:
+            asked.answer(Refusal(kind=RefusalKind.FAILED, problems=(str(error),)))
+            raise
+        self._acted_since_status = True
+        if entry.outcome is FaultOutcome.MISSED:
+            asked.answer(_nothing_hit(planned, entry.error or "nothing was hit"))
+            return
+        if entry.in_force and planned.duration_us is not None:
+            healed_at_us = self._runtime.now_us() + planned.duration_us
+            self._add(PlannedAct(at_us=healed_at_us, planned=planned, heals=True))
+        if self._injector.goes_on(planned):
+            self._add(NextStep(at_us=self._runtime.now_us(), planned=planned))
+        if request.waits and entry.in_force:
+            self._waiting[planned.fault_id] = (asked, ordered.warnings)
+        else:
+            asked.answer(InjectAnswer(fault=entry, warnings=ordered.warnings))
+
+    def _planned_total(self, fault: str) -> int:
+        """Return the first number that no fault of the plan has: `crash-<number>`."""
+        used = [
+            int(number)
+            for planned in self._plan
+            if planned.fault == fault
+            and (number := planned.fault_id.rpartition("-")[2].partition(".")[0]).isdecimal()
+        ]
+        return max(used, default=-1) + 1
+
+    def _enter_order(self, planned: PlannedFault) -> JournalEntry:
+        """Enter an ordered fault into plan, manifest and journal."""
+        self._plan = (*self._plan, planned)
+        self._ordered_ids[planned.fault_id] = None
+        entry = self._journal.add(planned)
+        entry.planned_at_us = self._runtime.now_us()
+        if self._directory is not None:
+            self._directory.manifest.plan = self._plan
+            self._directory.write_manifest()
+        return entry
+
+    async def _heal(self, request: HealRequest, asked: Asked) -> None:
+        chosen = self._faults_to_heal(request)
+        if isinstance(chosen, Refusal):
+            asked.answer(chosen)
+            return
+        healed = []
+        for planned in chosen:
+            try:
+                await self._injector.heal(planned, by="order")
+            except ToolFailed as error:
+                asked.answer(Refusal(kind=RefusalKind.FAILED, problems=(str(error),)))
+                raise
+            healed.append(self._journal.entry(planned.fault_id))
+        self._acted_since_status = True
+        self._moments = [
+            moment
+            for moment in self._moments
+            if not (isinstance(moment, PlannedAct) and moment.heals and moment.planned in chosen)
+        ]
+        asked.answer(HealAnswer(faults=tuple(healed)))
+        self._answer_waiting()
+
+    def _faults_to_heal(self, request: HealRequest) -> tuple[PlannedFault, ...] | Refusal:
+        """Return the faults that are meant, the last one first."""
+        in_force = tuple(
+            planned
+            for planned in reversed(self._plan)
+            if self._journal.entry(planned.fault_id).in_force
+        )
+        if request.fault_id is None:
+            if len(in_force) > 1 and not request.everything:
+                names = ", ".join(f"`{planned.fault_id}`" for planned in reversed(in_force))
+                problem = f"heal: {len(in_force)} faults are in force: name one of {names}, or all"
+                return Refusal(kind=RefusalKind.UNKNOWN, problems=(problem,))
+            return in_force
+        known = {planned.fault_id: planned for planned in self._plan}
+        planned = known.get(request.fault_id)
+        if planned is None:
+            near = near_miss(request.fault_id, known)
+            problem = f"heal: there is no fault `{request.fault_id}`"
+            problem += f"; did you mean `{near}`?" if near else ""
+            return Refusal(kind=RefusalKind.UNKNOWN, problems=(problem,))
+        if planned in in_force:
+            return (planned,)
+        problem = f"heal: `{planned.fault_id}` is not in force"
+        return Refusal(kind=RefusalKind.NOTHING_NOW, problems=(problem,))
+
+    def _answer_waiting(self) -> None:
+        """Answer those who wait for a fault that is over."""
+        for fault_id, (asked, warnings) in list(self._waiting.items()):
+            entry = self._journal.entry(fault_id)
+            if not entry.in_force:
+                del self._waiting[fault_id]
+                asked.answer(InjectAnswer(fault=entry, warnings=warnings))
+
+    # -- the end --
+
+    async def _heal_everything(self) -> None:
+        try:
+            await super()._heal_everything()
+        finally:
+            self._answer_waiting()
+
+    def _absent_nodes(self) -> tuple[NodeName, ...]:
+        """Return the members that are lost, and those whose time to join did not come."""
+        return (*super()._absent_nodes(), *self._not_arrived)
+
+    def _judged_entries(self) -> tuple[JournalEntry, ...]:
+        """Leave out orders that hit nothing: who gave them was told, and gave others."""
+        return tuple(
+            entry
+            for entry in super()._judged_entries()
+            if entry.fault_id not in self._ordered_ids or entry.outcome is not FaultOutcome.MISSED
+        )
+
+    def unjudged_groups(self) -> tuple[str, ...]:
+        """Return the groups of clients from outside that were seen, in order of names."""
+        return tuple(sorted(self._unjudged))
+
+
+def _nothing_hit(planned: PlannedFault, reason: str) -> Refusal:
+    problem = f"inject: {planned.fault} {planned.aimed_at}: {reason}; nothing was done"
+    return Refusal(kind=RefusalKind.NOTHING_NOW, problems=(problem,))

@@ -1,0 +1,85 @@
+"""One standing run into its directory: trace, journal, results, manifest.
+
+Data flow: (Experiment, orders) -> run directory -> Results. Which runtime it is, the caller says.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from chaos.checkers.registry import CheckSuite, context_of
+from chaos.experiment.structs import Experiment
+from chaos.exploration.gc_pause import collecting_seldom
+from chaos.results.run_directory import TRACE_FOLDER, RunDirectory
+from chaos.results.run_trace import RunTrace
+from chaos.run.live_checks import LiveChecks
+from chaos.run.runner import ProgressObserver
+from chaos.standing.mailbox import Orders
+from chaos.standing.messages import StatusAnswer
+from chaos.standing.run import StandingRun
+from cluster.runtime import RowObserver, Runtime
+from cluster.trace.tail import WATERMARK_LAG_US, TraceTail
+from results_schema.results import Results
+
+RuntimeFactory = Callable[[Sequence[RowObserver]], Runtime]
+"""Makes the runtime of a run, in real time, with the observers of its rows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stood:
+    """A standing run that has ended.
+
+    Shape: `unjudged_groups` are groups of clients from outside: no check waited for their members.
+    """
+
+    results: Results
+    unjudged_groups: tuple[str, ...]
+
+
+def stand(
+    experiment: Experiment,
+    directory: RunDirectory,
+    make_runtime: RuntimeFactory,
+    orders: Orders,
+    *,
+    identity: StatusAnswer,
+    duration_us: int | None = None,
+    progress: ProgressObserver | None = None,
+    on_serving: Callable[[Runtime, int], None] | None = None,
+    while_serving: AbstractContextManager[object] | None = None,
+) -> Stood:
+    """Let a cluster stand until it is ended, and return what the run proved.
+
+    Shape: the plan is the directory's manifest's; the arguments are StandingRun's, and `on_serving`
+    gets the runtime, too.
+    Raises: NotRecorded if its directory does not hold everything; it was healed and stopped then.
+    """
+    suite = CheckSuite(context_of(experiment), experiment.checks)
+    trace = RunTrace(directory, rows_come_last=True)
+    runtime = make_runtime((suite.observe, trace))
+    tail = TraceTail(directory.path / TRACE_FOLDER, lag_us=WATERMARK_LAG_US)
+    run = StandingRun(
+        experiment,
+        directory.manifest.plan,
+        runtime,
+        suite,
+        orders,
+        identity=identity,
+        seed=directory.manifest.seed,
+        directory=directory,
+        progress=progress,
+        live_checks=LiveChecks(CheckSuite(context_of(experiment), experiment.checks), tail.poll),
+        duration_us=duration_us,
+        on_serving=None if on_serving is None else lambda at_us: on_serving(runtime, at_us),
+        while_serving=while_serving,
+    )
+    try:
+        with collecting_seldom():
+            results = run.execute()
+    finally:
+        rows = trace.close()
+    directory.manifest.clock_error_us = runtime.clock_error_us
+    directory.manifest.losses = runtime.losses
+    directory.write_manifest()
+    directory.conclude(results, rows=rows)
+    return Stood(results=results, unjudged_groups=run.unjudged_groups())
