@@ -19,6 +19,11 @@ COMMANDS = {
     "replay": "replay.command",
     "diff": "diff",
     "shrink": "shrink",
+    "up": "up.command",
+    "inject": "inject",
+    "heal": "heal",
+    "status": "status",
+    "down": "down",
     "groups": "groups.command",
     "analyze": "analyze",
     "report": "report",
@@ -43,6 +48,13 @@ SUMMARIES = {
     "shrink": (
         "Make a failing schedule small: fewest faults, fewest nodes, shortest time, "
         "roundest values."
+    ),
+    "up": "Start a cluster that stays until it is ended, and show it; break it from another terminal.",
+    "inject": "Inject a fault into a cluster that is up.",
+    "heal": "Undo faults of a cluster that is up: one by its id, all, or the only one in force.",
+    "status": "Show a cluster that is up: brokers, controller, groups with their members, faults.",
+    "down": (
+        "End a cluster that is up: heal it, judge its trace, write its report, and say the verdict."
     ),
     "groups": "List, describe and delete consumer groups, reset and delete their offsets.",
     "analyze": (

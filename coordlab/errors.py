@@ -13,6 +13,9 @@ from chaos.experiment.problems import ExperimentError
 from chaos.exploration.store import CannotResume, NotAnExploration
 from chaos.results.recording import NotRecorded
 from chaos.results.run_directory import NotARun
+from chaos.standing.control import NoAnswer
+from chaos.standing.ports import PortTaken
+from chaos.standing.registry import NameTaken, NoCluster
 from cluster.disk_errors import is_of_the_disk
 from cluster.fan_out import WorkersFailed
 from cluster.runtime import ClusterStartError
@@ -32,10 +35,19 @@ def print_error(error: Exception) -> int:
             for problem in error.problems:
                 errors.print(escape(str(problem)), highlight=False, soft_wrap=True)
             return EXIT_BAD_ARGUMENTS
-        case NotARun() | NotAnExploration() | CannotResume() | JunitNotWritable() | NoJava():
+        case (
+            NotARun()
+            | NotAnExploration()
+            | CannotResume()
+            | JunitNotWritable()
+            | NoJava()
+            | NoCluster()
+            | NameTaken()
+            | PortTaken()
+        ):
             errors.print(escape(str(error)), highlight=False, soft_wrap=True)
             return EXIT_BAD_ARGUMENTS
-        case NotRecorded():
+        case NotRecorded() | NoAnswer():
             errors.print(escape(str(error)), highlight=False, soft_wrap=True)
         case OSError() if error.filename is not None and is_of_the_disk(error):
             told = f"{error.filename} cannot be written or read: {error.strerror}"

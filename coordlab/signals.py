@@ -32,6 +32,27 @@ def terminate_as_ctrl_c() -> Iterator[None]:
 
 
 @contextmanager
+def ask_on_first_ctrl_c(ask: Callable[[], object]) -> Iterator[None]:
+    """Call `ask` at the first Ctrl-C within; the second does what it did before.
+
+    To be entered in the coroutine of an asyncio.Runner: what the second one meets is the Runner's
+    handler, which cancels the main task. An exception raised here would leave that task alive.
+    """
+    before = signal.getsignal(signal.SIGINT)
+
+    def first(_signal: int, _frame: FrameType | None) -> None:
+        signal.signal(signal.SIGINT, before)
+        ask()
+
+    signal.signal(signal.SIGINT, first)
+    try:
+        yield
+    finally:
+        if signal.getsignal(signal.SIGINT) is first:
+            signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
 def stop_on_ctrl_c() -> Iterator[Callable[[], bool]]:
     """Yield whether a Ctrl-C, or a SIGTERM, came: to be asked between two steps of long work.
 

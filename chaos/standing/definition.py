@@ -74,9 +74,7 @@ def _of_command_line(problem: Problem) -> Problem:
     return replace(problem, file=COMMAND_LINE) if problem.file == "--var" else problem
 
 
-def _define(
-    file: str | None, flags: Flags, *, name: str | None, plays: bool
-) -> StandingDefinition:
+def _define(file: str | None, flags: Flags, *, name: str | None, plays: bool) -> StandingDefinition:
     path = None if file is None else find_experiment(file)
     shown_as = COMMAND_LINE if path is None else path_from_here(path)
     root = _blank(flags) if path is None else read_document(path, shown_as)

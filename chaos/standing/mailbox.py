@@ -86,8 +86,8 @@ class Mailbox:
         self._refuse_waiting()
 
     def conclude(self, answer: DownAnswer | Refusal) -> None:
-        """Answer every request that is left, and all that come, with how the run ended."""
-        self._conclusion = answer
+        """Answer every request that is left, and all that come; the first conclusion stays."""
+        self._conclusion = self._conclusion or answer
         self.close("the cluster is down")
 
     async def next(self, pause: Coroutine[object, object, None]) -> Asked | None:

@@ -119,15 +119,18 @@ def clusters_up(runs: Path) -> tuple[tuple[StandingCluster, ...], tuple[Died, ..
 
 
 def find_cluster(runs: Path, name: str | None) -> tuple[StandingCluster, tuple[Died, ...]]:
-    """Return the cluster of this name, or the only one, and those that are found dead.
+    """Return the cluster that is meant, and those that are found dead.
+
+    Without a name it is the only one that is up, or the one of the default name.
 
     Raises: NoCluster.
     """
     up, died = clusters_up(runs)
     names = " and ".join(f"`{cluster.name}`" for cluster in up)
     words = "".join(f"{each}\n" for each in died)
+    wanted = DEFAULT_NAME if name is None else name
     for cluster in up:
-        if cluster.name == name or (name is None and len(up) == 1):
+        if cluster.name == wanted or (name is None and len(up) == 1):
             return cluster, died
     if name is not None:
         known = f"; {names} {'is' if len(up) == 1 else 'are'} up" if up else "; none is up"
@@ -169,7 +172,22 @@ def _remove(runs: Path, cluster: StandingCluster) -> Iterator[Died]:
         aside.unlink(missing_ok=True)
         return
     aside.unlink(missing_ok=True)
+    _remove_leavings(cluster)
     yield Died(cluster=cluster)
+
+
+def _remove_leavings(cluster: StandingCluster) -> None:
+    """Remove what a killed cluster leaves beside its trace: disks, and where its nodes listened."""
+    if not cluster.run_directory:
+        return
+    # Seldom needed, and larger than all that a command which asks imports.
+    from cluster.realtime.listeners_file import remove_listeners  # noqa: PLC0415
+    from cluster.realtime.machine_processes import remove_disks  # noqa: PLC0415
+
+    directory = Path(cluster.run_directory)
+    with suppress(OSError):
+        remove_disks(directory)
+        remove_listeners(directory)
 
 
 def _is_dead(cluster: StandingCluster) -> bool:

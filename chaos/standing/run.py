@@ -227,7 +227,10 @@ class StandingRun(ExperimentRun):
     async def _answer_status(self, *, with_partitions: bool) -> StatusAnswer:
         status = await self._look()
         identity = msgspec.structs.replace(
-            self._identity, stage=self._stage, time_us=self._runtime.now_us()
+            self._identity,
+            stage=self._stage,
+            time_us=self._runtime.now_us(),
+            bootstrap=self._runtime.bootstrap_servers(),
         )
         return status_answer(
             status,

@@ -52,10 +52,10 @@ def run_view(
             return Text(f"{experiment} on {runtime}: starting")
         return run_panel(experiment, runtime, progress, console.width)
 
-    return LiveView(console, render, _RunLines(), shown=shown)
+    return LiveView(console, render, RunLines(), shown=shown)
 
 
-class _RunLines:
+class RunLines:
     """The lines that a progress adds: what became of faults, findings, a new stage."""
 
     def __init__(self) -> None:
@@ -64,6 +64,7 @@ class _RunLines:
         self._stage = ""
 
     def __call__(self, progress: Progress) -> Iterator[str]:
+        """Yield the lines that `progress` adds."""
         for fault in progress.faults:
             now = fate(fault)
             if fault.outcome is FaultOutcome.PLANNED or self._fates.get(fault.fault_id) == now:
@@ -73,16 +74,17 @@ class _RunLines:
             injected = fault.outcome is FaultOutcome.HIT and fault.healed_at_us is None
             hit = f"hit {fault.hit}; " if injected else ""
             change = f"{fault.fault} {fault.target}: {hit}{now}"
-            yield _timed(at_us or progress.time_us, change)
+            yield timed(at_us or progress.time_us, change)
         for finding in progress.findings[self._findings :]:
-            yield _timed(finding.time_us, f"{finding.check} is violated: {finding.summary}")
+            yield timed(finding.time_us, f"{finding.check} is violated: {finding.summary}")
         self._findings = len(progress.findings)
         if progress.stage != self._stage:
             self._stage = progress.stage
-            yield _timed(progress.time_us, progress.stage)
+            yield timed(progress.time_us, progress.stage)
 
 
-def _timed(time_us: int, text: str) -> str:
+def timed(time_us: int, text: str) -> str:
+    """Return a line with its time on the run's clock."""
     return f"{time_us / 1e6:9.3f} s  {text}"
 
 
@@ -94,15 +96,15 @@ def run_panel(name: str, runtime: str, progress: Progress, width: int) -> Group:
     ]
     if progress.status is not None:
         parts += [
-            _brokers_line(progress.status),
-            _counts_line(progress),
-            _groups(progress.status, width),
+            brokers_line(progress.status),
+            counts_line(progress),
+            groups_view(progress.status, width),
         ]
-        absent = _absent_line(progress.status)
+        absent = absent_line(progress.status)
         if absent is not None:
             parts.append(absent)
     if progress.faults:
-        parts.append(_faults(progress.faults, progress.time_us, width))
+        parts.append(faults_view(progress.faults, progress.time_us, width))
     for finding in progress.findings[-_MAX_FINDINGS:]:
         parts.append(Text(f"{finding.check} is violated: {finding.summary}", style="bold red"))
     if progress.waiting_for:
@@ -140,8 +142,9 @@ def _stage_line(stage: str, width: int) -> Text:
     return line
 
 
-def _brokers_line(status: ClusterStatus) -> Text:
-    words = _broker_words(status)
+def brokers_line(status: ClusterStatus) -> Text:
+    """Name the brokers with their states: all of a few, of many the numbers in each state."""
+    words = broker_words(status)
     line = Text("brokers ")
     if len(words) <= _MAX_BROKERS:
         for broker_id, word in words.items():
@@ -154,7 +157,8 @@ def _brokers_line(status: ClusterStatus) -> Text:
     return line
 
 
-def _broker_words(status: ClusterStatus) -> dict[int, str]:
+def broker_words(status: ClusterStatus) -> dict[int, str]:
+    """Return each broker's state in a word."""
     words = {}
     for broker_id in sorted(dict.fromkeys((*status.brokers_fenced, *status.brokers_alive))):
         word = str(status.nodes.get(broker_name(broker_id), NodeState.UP))
@@ -170,7 +174,8 @@ def _broker_style(word: str) -> str:
     return {"up": "", "down": "red"}.get(word, "yellow")
 
 
-def _counts_line(progress: Progress) -> Text:
+def counts_line(progress: Progress) -> Text:
+    """Count the records and commits of the lab's own clients."""
     produced = progress.status.records_produced if progress.status is not None else 0
     return Text(
         f"records produced {produced:,}, consumed {progress.records_consumed:,}; "
@@ -179,7 +184,7 @@ def _counts_line(progress: Progress) -> Text:
     )
 
 
-def _absent_line(status: ClusterStatus) -> Text | None:
+def absent_line(status: ClusterStatus) -> Text | None:
     """Name the controllers and clients that are not up; brokers have a line of their own."""
     brokers = {broker_name(broker_id): None for broker_id in status.brokers_alive}
     absent = [
@@ -194,7 +199,7 @@ def _absent_line(status: ClusterStatus) -> Text | None:
     return Text(f"not up: {shown}{f' and {more} more' if more > 0 else ''}", style="yellow")
 
 
-def _groups(status: ClusterStatus, width: int) -> RenderableType:
+def groups_view(status: ClusterStatus, width: int) -> RenderableType:
     """Show the groups: all of a few, else those that are not Stable at one coordinator first."""
     members: dict[str, list[MemberStatus]] = {}
     for member in status.members.values():
@@ -278,7 +283,8 @@ def _state(group: GroupStatus) -> Text:
     return Text(group.state, style=_STATE_STYLES.get(group.state, ""))
 
 
-def _faults(faults: Sequence[JournalEntry], now_us: int, width: int) -> RenderableType:
+def faults_view(faults: Sequence[JournalEntry], now_us: int, width: int) -> RenderableType:
+    """Show faults: all of a few, of many those around the present moment."""
     shown = _notable(faults)
     hidden = [fault for fault in faults if not any(fault is each for each in shown)]
     parts: list[RenderableType] = (

@@ -4,22 +4,21 @@ Wiring only: the experiment is chaos's, the cluster is the runtime's, figures an
 pipeline's.
 """
 
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 import click
 from rich.console import Console
 from rich.markup import escape
-from rich.text import Text
 
 from chaos.experiment.loader import load_experiment
 from chaos.experiment.structs import Experiment
-from chaos.results.run_directory import RunDirectory, open_run
-from coordlab.analysis import analyze_runs, java_notice, sum_up, write_run_report
+from chaos.results.run_directory import RunDirectory
+from coordlab.analysis import sum_up
+from coordlab.commands.run.conclusion import conclude_run
 from coordlab.commands.run.play import LOCAL, RAY, VIRTUAL, Playable, play_into
 from coordlab.commands.run.seeds import SeedsOptions, run_seeds
-from coordlab.console import print_document, print_path
+from coordlab.console import print_document
 from coordlab.junit import begin_junit, junit_of_failure, junit_of_run, write_junit
 from coordlab.options import (
     as_one,
@@ -32,14 +31,12 @@ from coordlab.options import (
     with_examples,
 )
 from coordlab.parameters import MAX_TIME_SCALE, DurationParam, OneOf, Seeds, TimeScale
-from coordlab.program import EXIT_CODES_HELP, called_as, to_paste
+from coordlab.program import EXIT_CODES_HELP
 from coordlab.signals import terminate_as_ctrl_c
 from coordlab.views.run_view import run_view
-from coordlab.views.summary_view import print_figures, print_phases, print_verdict, verdict_text
 from pipeline.in_memory.summary import ROWS_AT_ONCE
 from pipeline.summary.caveats import caveats_of
-from pipeline.summary.figures import RunSummary
-from results_schema.results import Results, RunOutcome, Verdict
+from results_schema.results import Results, Verdict
 
 MAX_WORKERS = 1_000
 RUNTIMES = (RAY, LOCAL, VIRTUAL)
@@ -238,7 +235,14 @@ def _run(options: RunOptions, console: Console) -> int:
             }
             print_document(console, document, indented=True)
             return results.exit_code
-        _conclude(options, directory, results, console)
+        conclude_run(
+            console,
+            directory,
+            results,
+            analyze=options.analyze,
+            report=options.report,
+            master=options.master,
+        )
     return results.exit_code
 
 
@@ -262,54 +266,6 @@ def _seed(options: RunOptions, experiment: Experiment) -> int:
     return 0 if experiment.replay is None else experiment.replay.seed
 
 
-def _conclude(
-    options: RunOptions, directory: RunDirectory, results: Results, console: Console
-) -> None:
-    """Print the verdict with the figures from the trace; then Spark makes tables and the report.
-
-    Raises: what made the analysis or the report fail.
-    """
-    rows = ROWS_AT_ONCE if options.analyze and java_notice(directory.path) is None else None
-    summary = _sum_up(directory, results, console, max_rows=rows)
-    print_figures(console, directory.manifest, results, summary)
-    print_path(console, "run directory", directory.path)
-    console.print(Text(f"again: {to_paste(directory.manifest.replay)}"), soft_wrap=True)
-    analysed = _analyze(options, directory, results, console)
-    if analysed is not None and summary is None:
-        print_phases(console, analysed)
-    if options.report and analysed is not None:
-        _report(directory, console)
-
-
-def _sum_up(
-    directory: RunDirectory, results: Results, console: Console, *, max_rows: int | None
-) -> RunSummary | None:
-    """Print the verdict, with what was felt all the same, and return the summary.
-
-    While it is made a terminal shows the verdict alone; a summary that fails keeps nobody from it.
-    """
-    summary = None
-    known = verdict_text(results).append("  summing up the trace", style="dim")
-    try:
-        with console.status(known) if console.is_terminal else nullcontext():
-            summary = sum_up(console, directory.path, results, max_rows=max_rows)
-    finally:
-        print_verdict(console, directory.manifest, results, summary)
-    return summary
-
-
-def _report(directory: RunDirectory, console: Console) -> None:
-    try:
-        path = write_run_report(console, open_run(directory.path))
-    except OSError as error:
-        _say_not_written(console, directory, "report", error)
-        return
-    except KeyboardInterrupt:
-        console.print(f"report interrupted: {called_as()} report {directory.path}")
-        return
-    print_path(console, "report", path)
-
-
 def _play(
     options: RunOptions, playable: Playable, directory: RunDirectory, console: Console
 ) -> Results:
@@ -318,40 +274,3 @@ def _play(
     name = playable.experiment.name
     with run_view(console, name, options.runtime) as view:
         return play_into(directory, playable, progress=view)
-
-
-def _analyze(
-    options: RunOptions, directory: RunDirectory, results: Results, console: Console
-) -> RunSummary | None:
-    """Make the tables and return their summary; None where unwanted, or not to be had now."""
-    if not options.analyze or options.json or results.outcome is RunOutcome.INTERNAL_ERROR:
-        return None
-    if results.outcome is RunOutcome.INTERRUPTED:
-        console.print(f"to analyse it: {called_as()} analyze {directory.path}", soft_wrap=True)
-        return None
-    notice = java_notice(directory.path)
-    if notice is not None:
-        console.print(notice, highlight=False, soft_wrap=True)
-        return None
-    try:
-        return analyze_runs(console, [directory.path], master=options.master)[0]
-    except OSError as error:
-        _say_not_written(console, directory, "analyze", error)
-        return None
-    except KeyboardInterrupt:
-        console.print("analysis interrupted; the run itself is complete")
-        return None
-
-
-def _say_not_written(
-    console: Console, directory: RunDirectory, command: str, error: OSError
-) -> None:
-    """Say that what follows a run could not be written: the run's verdict stands."""
-    path = error.filename or directory.path
-    console.print(
-        Text(
-            f"{path} cannot be written: {error.strerror or error}; the run itself is recorded. "
-            f"Then: {called_as()} {command} {directory.path}"
-        ),
-        soft_wrap=True,
-    )

@@ -4,8 +4,11 @@ Wiring only: the experiment is chaos's, the cluster is the runtime's. Data flow:
 -> run directory -> Results.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from chaos.checkers.registry import CheckSuite, context_of
 from chaos.experiment.structs import Experiment, to_cluster_spec
@@ -21,6 +24,7 @@ from chaos.run.live_checks import LiveChecks
 from chaos.run.plan import plan_of
 from chaos.run.runner import ExperimentRun, ProgressObserver
 from cluster.runtime import RowObserver, Runtime
+from cluster.spec import ListenerSpec
 from cluster.trace.digest import TraceDigest
 from cluster.trace.tail import WATERMARK_LAG_US, TraceTail
 from results_schema.results import Results
@@ -94,7 +98,14 @@ def play_into(
     observers: list[RowObserver] = [suite.observe, trace]
     if playable.runtime == VIRTUAL:
         observers.append(digest)
-    runtime = _runtime(playable, directory, observers)
+    runtime = make_runtime(
+        experiment,
+        directory,
+        observers,
+        ray_address=playable.ray_address,
+        time_scale=playable.time_scale,
+        trace_messages=playable.trace,
+    )
     try:
         with collecting_seldom():
             results = ExperimentRun(
@@ -129,10 +140,20 @@ def _live_checks(playable: Playable, directory: RunDirectory) -> LiveChecks | No
     return LiveChecks(CheckSuite(context_of(experiment), experiment.checks), tail.poll)
 
 
-def _runtime(playable: Playable, directory: RunDirectory, observers: list[RowObserver]) -> Runtime:
-    spec = to_cluster_spec(playable.experiment)
+def make_runtime(
+    experiment: Experiment,
+    directory: RunDirectory,
+    observers: Sequence[RowObserver],
+    *,
+    ray_address: str,
+    time_scale: float = 1.0,
+    trace_messages: bool = True,
+    listener: ListenerSpec | None = None,
+) -> Runtime:
+    """Return the runtime that the manifest names; `listener` is for clients from outside."""
+    spec = msgspec.structs.replace(to_cluster_spec(experiment), listener=listener)
     manifest = directory.manifest
-    if playable.runtime == VIRTUAL:
+    if manifest.runtime == VIRTUAL:
         from cluster.virtual.runtime import VirtualRuntime  # noqa: PLC0415 - only one is needed
 
         return VirtualRuntime(
@@ -140,9 +161,9 @@ def _runtime(playable: Playable, directory: RunDirectory, observers: list[RowObs
             seed=manifest.seed,
             run_id=manifest.run,
             observers=observers,
-            trace_messages=playable.trace,
+            trace_messages=trace_messages,
         )
-    if playable.runtime == LOCAL:
+    if manifest.runtime == LOCAL:
         from cluster.local.runtime import LocalRuntime  # noqa: PLC0415 - only one is needed
 
         return LocalRuntime(
@@ -150,9 +171,9 @@ def _runtime(playable: Playable, directory: RunDirectory, observers: list[RowObs
             seed=manifest.seed,
             run_id=manifest.run,
             run_dir=directory.path,
-            time_scale=playable.time_scale,
+            time_scale=time_scale,
             observers=observers,
-            trace_messages=playable.trace,
+            trace_messages=trace_messages,
         )
     from cluster.ray.runtime import RayRuntime  # noqa: PLC0415 - importing Ray takes a second
 
@@ -161,8 +182,8 @@ def _runtime(playable: Playable, directory: RunDirectory, observers: list[RowObs
         seed=manifest.seed,
         run_id=manifest.run,
         run_dir=directory.path,
-        ray_address=playable.ray_address,
-        time_scale=playable.time_scale,
+        ray_address=ray_address,
+        time_scale=time_scale,
         observers=observers,
-        trace_messages=playable.trace,
+        trace_messages=trace_messages,
     )

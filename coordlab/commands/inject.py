@@ -1,0 +1,113 @@
+"""`inject`: breaks a cluster that stays, in the words of experiment files."""
+
+from pathlib import Path
+
+import click
+import yaml
+
+from chaos.standing.messages import InjectAnswer, InjectRequest
+from coordlab.options import with_examples
+from coordlab.standing_options import (
+    NO_CLUSTER_HELP,
+    ask_cluster,
+    ends_with_refusal,
+    name_option,
+    runs_of_cluster_option,
+)
+from results_schema.journal import JournalEntry
+
+
+@click.command(
+    "inject",
+    cls=with_examples(
+        "inject crash 'coordinator-of(payments)' --duration 20s",
+        "inject crash --duration 20s --coordinator-of payments",
+        "inject cut --from 'broker(0)' --to controller --duration 15s",
+        "inject slow --from clients --to brokers --arg latency=200ms --wait --duration 10s",
+        "inject leadership_move 'coordinator-of(payments)' --name lab",
+    ),
+    epilog=NO_CLUSTER_HELP,
+)
+@click.argument("fault")
+@click.argument("target", required=False)
+@click.option(
+    "--coordinator-of",
+    "coordinator_of",
+    metavar="GROUP",
+    help="The same as the target `coordinator-of(GROUP)`.",
+)
+@click.option("--from", "from_", metavar="TARGET", multiple=True, help="Of links: one end.")
+@click.option("--to", metavar="TARGET", multiple=True, help="Of links: the other end.")
+@click.option(
+    "--duration",
+    metavar="DURATION",
+    help="How long it lasts, e.g. `20s`; default: until it is healed, or the cluster goes down.",
+)
+@click.option(
+    "--arg",
+    "args",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="What the fault takes beside, e.g. `disk=empty`.",
+)
+@click.option("--wait", is_flag=True, help="Return when the fault is over, not when it began.")
+@name_option
+@runs_of_cluster_option
+@ends_with_refusal
+def inject_command(
+    fault: str,
+    target: str | None,
+    coordinator_of: str | None,
+    from_: tuple[str, ...],
+    to: tuple[str, ...],
+    duration: str | None,
+    args: tuple[str, ...],
+    wait: bool,
+    name: str | None,
+    runs: Path,
+) -> int:
+    """Inject a fault into a cluster that is up.
+
+    FAULT and TARGET are those of experiment files: docs/generated/faults.md lists them.
+    """
+    if coordinator_of is not None:
+        if target is not None:
+            raise click.UsageError("expected one of TARGET and --coordinator-of, got both")
+        target = f"coordinator-of({coordinator_of})"
+    request = InjectRequest(
+        fault=fault,
+        target=target,
+        from_=from_,
+        to=to,
+        duration=duration,
+        args=dict(map(_argument, args)),
+        waits=wait,
+    )
+    answer = ask_cluster(runs, name, request, InjectAnswer)
+    for warning in answer.warnings:
+        click.echo(f"unwise: {warning}", err=True)
+    click.echo(injected_line(answer.fault))
+    return 0
+
+
+def injected_line(fault: JournalEntry) -> str:
+    """Return what was injected, what it hit, and how long it lasts."""
+    line = f"{fault.fault_id}: {fault.fault} of {fault.target} hit {fault.hit}"
+    if fault.momentary:
+        return f"{line}; done"
+    if fault.healed_at_us is not None:
+        return f"{line}; over"
+    if fault.duration_us is not None:
+        return f"{line}; in force for {fault.duration_us / 1e6:g} s"
+    return f"{line}; in force until `heal {fault.fault_id}`"
+
+
+def _argument(text: str) -> tuple[str, object]:
+    """Return key and value of `key=value`, the value as YAML reads it."""
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise click.BadParameter(f"expected `key=value`, got `{text}`", param_hint="`--arg`")
+    try:
+        return key, yaml.safe_load(value)
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return key, value

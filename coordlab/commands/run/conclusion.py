@@ -1,0 +1,108 @@
+"""What follows a run that has ended: verdict, figures, Spark's tables and the report."""
+
+from contextlib import nullcontext
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from chaos.results.run_directory import RunDirectory, open_run
+from coordlab.analysis import analyze_runs, java_notice, sum_up, write_run_report
+from coordlab.console import print_path
+from coordlab.program import called_as, to_paste
+from coordlab.views.summary_view import print_figures, print_phases, print_verdict, verdict_text
+from pipeline.in_memory.summary import ROWS_AT_ONCE
+from pipeline.summary.figures import RunSummary
+from results_schema.results import Results, RunOutcome
+
+
+def conclude_run(
+    console: Console,
+    directory: RunDirectory,
+    results: Results,
+    *,
+    analyze: bool,
+    report: bool,
+    master: str | None,
+) -> Path | None:
+    """Print the verdict with the figures from the trace; then Spark makes tables and the report.
+
+    Returns: the report; None if none was written.
+    Raises: what made the analysis or the report fail.
+    """
+    rows = ROWS_AT_ONCE if analyze and java_notice(directory.path) is None else None
+    summary = _sum_up(directory, results, console, max_rows=rows)
+    print_figures(console, directory.manifest, results, summary)
+    print_path(console, "run directory", directory.path)
+    console.print(Text(f"again: {to_paste(directory.manifest.replay)}"), soft_wrap=True)
+    analysed = _analyze(directory, results, console, master=master) if analyze else None
+    if analysed is not None and summary is None:
+        print_phases(console, analysed)
+    return _report(directory, console) if report and analysed is not None else None
+
+
+def _sum_up(
+    directory: RunDirectory, results: Results, console: Console, *, max_rows: int | None
+) -> RunSummary | None:
+    """Print the verdict, with what was felt all the same, and return the summary.
+
+    While it is made a terminal shows the verdict alone; a summary that fails keeps nobody from it.
+    """
+    summary = None
+    known = verdict_text(results).append("  summing up the trace", style="dim")
+    try:
+        with console.status(known) if console.is_terminal else nullcontext():
+            summary = sum_up(console, directory.path, results, max_rows=max_rows)
+    finally:
+        print_verdict(console, directory.manifest, results, summary)
+    return summary
+
+
+def _report(directory: RunDirectory, console: Console) -> Path | None:
+    try:
+        path = write_run_report(console, open_run(directory.path))
+    except OSError as error:
+        _say_not_written(console, directory, "report", error)
+        return None
+    except KeyboardInterrupt:
+        console.print(f"report interrupted: {called_as()} report {directory.path}")
+        return None
+    print_path(console, "report", path)
+    return path
+
+
+def _analyze(
+    directory: RunDirectory, results: Results, console: Console, *, master: str | None
+) -> RunSummary | None:
+    """Make the tables and return their summary; None where they cannot be made now."""
+    if results.outcome is RunOutcome.INTERNAL_ERROR:
+        return None
+    if results.outcome is RunOutcome.INTERRUPTED:
+        console.print(f"to analyse it: {called_as()} analyze {directory.path}", soft_wrap=True)
+        return None
+    notice = java_notice(directory.path)
+    if notice is not None:
+        console.print(notice, highlight=False, soft_wrap=True)
+        return None
+    try:
+        return analyze_runs(console, [directory.path], master=master)[0]
+    except OSError as error:
+        _say_not_written(console, directory, "analyze", error)
+        return None
+    except KeyboardInterrupt:
+        console.print("analysis interrupted; the run itself is complete")
+        return None
+
+
+def _say_not_written(
+    console: Console, directory: RunDirectory, command: str, error: OSError
+) -> None:
+    """Say that what follows a run could not be written: the run's verdict stands."""
+    path = error.filename or directory.path
+    console.print(
+        Text(
+            f"{path} cannot be written: {error.strerror or error}; the run itself is recorded. "
+            f"Then: {called_as()} {command} {directory.path}"
+        ),
+        soft_wrap=True,
+    )

@@ -1,0 +1,61 @@
+"""The lines that `up` prints to be pasted: how the cluster is broken, ended, and started again."""
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from chaos.experiment.structs import Experiment, coordinated_groups, duration_of
+from chaos.standing.registry import DEFAULT_NAME
+from coordlab.program import PROGRAM
+from coordlab.standing_options import DEFAULT_RUNS
+
+_DURATION = "20s"
+"""Longer than the session of a broker (9 s), so that it fails over."""
+
+
+def break_command(experiment: Experiment, name: str, runs: Path) -> str:
+    """Return an order that fits the cluster: its first group's coordinator crashes, or a broker."""
+    groups = [group_id for group_id, each in coordinated_groups(experiment).items() if each.members]
+    target = f"coordinator-of({groups[0]})" if groups else "broker(0)"
+    words = ["inject", "crash", target, "--duration", _DURATION]
+    return _line([*words, *_which(name, runs)])
+
+
+def down_command_line(name: str, runs: Path) -> str:
+    """Return the command that ends the cluster."""
+    words = ["down"] if name == DEFAULT_NAME else ["down", name]
+    return _line([*words, *_runs(runs)])
+
+
+def up_command_line(
+    file: str | None,
+    *,
+    repeated: Sequence[tuple[str, Sequence[str]]],
+    single: Sequence[tuple[str, object]],
+    switches: Sequence[tuple[str, bool]],
+    duration_us: int | None,
+) -> str:
+    """Return the command that starts the same cluster again; options that are None are left out."""
+    words = ["up", *([] if file is None else [file])]
+    for option, values in repeated:
+        for value in values:
+            words += [option, value]
+    for option, one in single:
+        if one is not None:
+            words += [option, str(one)]
+    words += [option for option, is_on in switches if is_on]
+    if duration_us is not None:
+        words += ["--duration", duration_of(duration_us)]
+    return _line(words)
+
+
+def _which(name: str, runs: Path) -> list[str]:
+    return [*([] if name == DEFAULT_NAME else ["--name", name]), *_runs(runs)]
+
+
+def _runs(runs: Path) -> list[str]:
+    return [] if str(runs) == DEFAULT_RUNS else ["--runs", str(runs)]
+
+
+def _line(words: Sequence[str]) -> str:
+    return f"{PROGRAM} {shlex.join(words)}"

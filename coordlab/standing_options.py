@@ -1,0 +1,78 @@
+"""What the commands share that ask a cluster which stays: its name, and how its refusal ends them.
+
+They import neither the lab nor a runtime: an order should be there when the person expects it.
+"""
+
+import functools
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import click
+
+from chaos.standing.messages import Answer, Refusal, Request
+from chaos.standing.registry import FOLDER, find_cluster
+
+DEFAULT_RUNS = "runs"
+"""As in `coordlab.options`, which imports experiments."""
+A = TypeVar("A")
+Command = TypeVar("Command", bound=Callable[..., int])
+
+runs_of_cluster_option = click.option(
+    "--runs",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=DEFAULT_RUNS,
+    show_default=True,
+    help=f"Folder of the run directories; `{FOLDER}` in it names the clusters that are up.",
+)
+name_option = click.option(
+    "--name",
+    metavar="NAME",
+    help="The cluster; default: the only one that is up, or `lab`.",
+)
+
+NO_CLUSTER_HELP = (
+    "Exit codes: 0 done, 2 nothing was done because the target is nothing now, 254 bad arguments, "
+    "or no such cluster is up, 255 internal error."
+)
+
+
+class Refused(Exception):
+    """A request that the cluster refused."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__("; ".join(refusal.problems))
+        self.refusal = refusal
+
+
+def ask_cluster(runs: Path, name: str | None, request: Request, expected: type[A]) -> A:
+    """Ask the cluster that is meant, and return its answer.
+
+    Raises: NoCluster, NoAnswer; Refused, if the cluster refuses.
+    """
+    cluster, died = find_cluster(runs, name)
+    for each in died:
+        click.echo(str(each), err=True)
+    answer: Answer = cluster.ask(request)
+    if isinstance(answer, Refusal):
+        raise Refused(answer)
+    if not isinstance(answer, expected):
+        raise TypeError(f"expected {expected.__name__} of {cluster.name}, got {answer!r}")
+    return answer
+
+
+def ends_with_refusal(command: Command) -> Callable[..., int]:
+    """Let a command print the cluster's refusal, and end with its exit code."""
+
+    @functools.wraps(command)
+    def refused_or_done(*args: object, **kwargs: object) -> int:
+        try:
+            return command(*args, **kwargs)
+        except Refused as refused:
+            for problem in refused.refusal.problems:
+                click.echo(problem, err=True)
+            sys.stderr.flush()
+            return refused.refusal.exit_code
+
+    return refused_or_done

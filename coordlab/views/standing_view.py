@@ -1,0 +1,107 @@
+"""The live view of a cluster that stays: brokers, groups, members, faults, and how to break it.
+
+A panel on a terminal; elsewhere a line for each change of a broker, a group, a fault or a stage,
+and for each finding.
+"""
+
+from collections.abc import Iterator
+
+from rich.console import Console, Group, RenderableType
+from rich.text import Text
+
+from chaos.run.runner import Progress
+from coordlab.views.live import LiveView
+from coordlab.views.run_view import (
+    RunLines,
+    absent_line,
+    broker_words,
+    brokers_line,
+    counts_line,
+    faults_view,
+    groups_view,
+    timed,
+)
+from results_schema.journal import FaultOutcome, JournalEntry
+
+_MAX_FINDINGS = 3
+_MAX_OVER = 3
+"""Faults that are over and still shown."""
+
+
+def standing_view(console: Console, name: str, runtime: str) -> LiveView[Progress]:
+    """Return the live view of a cluster, under its name and runtime."""
+
+    def render(progress: Progress | None) -> RenderableType:
+        if progress is None:
+            return Text(f"{name} on {runtime}: starting")
+        return standing_panel(name, runtime, progress, console.width)
+
+    return LiveView(console, render, StandingLines())
+
+
+def standing_panel(name: str, runtime: str, progress: Progress, width: int) -> Group:
+    """Return what there is to see of a cluster; `width` is the terminal's."""
+    parts: list[RenderableType] = [
+        Text(f"{name} on {runtime}  {progress.time_us / 1e6:.1f} s  {progress.stage}", style="bold")
+    ]
+    status = progress.status
+    if status is not None:
+        parts.append(brokers_line(status))
+        if status.members or status.records_produced:
+            parts.append(counts_line(progress))
+        parts.append(groups_view(status, width) if status.groups else Text("no group", "dim"))
+        absent = absent_line(status)
+        if absent is not None:
+            parts.append(absent)
+    faults = _shown_faults(progress.faults)
+    if faults:
+        parts.append(faults_view(faults, progress.time_us, width))
+    parts += [
+        Text(f"{finding.check} is violated: {finding.summary}", style="bold red")
+        for finding in progress.findings[-_MAX_FINDINGS:]
+    ]
+    return Group(*parts)
+
+
+def _shown_faults(faults: tuple[JournalEntry, ...]) -> list[JournalEntry]:
+    """Return the faults that are not over, and the last few that are, in the journal's order."""
+    over = [each for each in faults if not each.in_force and each.outcome is FaultOutcome.HIT]
+    shown = {each.fault_id for each in over[-_MAX_OVER:]}
+    shown |= {each.fault_id for each in faults if each not in over}
+    return [each for each in faults if each.fault_id in shown]
+
+
+class StandingLines:
+    """The lines that a progress adds: a run's, and what changed of brokers and groups."""
+
+    def __init__(self) -> None:
+        self._of_the_run = RunLines()
+        self._brokers: dict[int, str] = {}
+        self._groups: dict[str, str] = {}
+
+    def __call__(self, progress: Progress) -> Iterator[str]:
+        """Yield the lines that `progress` adds."""
+        yield from self._of_the_run(progress)
+        if progress.status is None or progress.stage == "starting":
+            return
+        for broker_id, word in broker_words(progress.status).items():
+            if self._brokers.get(broker_id, "up") != word:
+                yield timed(progress.time_us, f"broker {broker_id} is {word}")
+            self._brokers[broker_id] = word
+        groups = {
+            group_id: "; ".join(
+                f"{group.state} at broker {group.coordinator}, generation {group.generation:,}, "
+                f"{_members(len(group.members))}"
+                for group in coordinators
+            )
+            for group_id, coordinators in progress.status.groups.items()
+        }
+        for group_id in sorted({**self._groups, **groups}):
+            now = groups.get(group_id, "no coordinator has it")
+            if self._groups.get(group_id) != now:
+                yield timed(progress.time_us, f"group {group_id}: {now}")
+            self._groups[group_id] = now
+
+
+def _members(count: int) -> str:
+    return "1 member" if count == 1 else f"{count:,} members"
