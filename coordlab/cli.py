@@ -49,7 +49,9 @@ SUMMARIES = {
         "Make a failing schedule small: fewest faults, fewest nodes, shortest time, "
         "roundest values."
     ),
-    "up": "Start a cluster that stays until it is ended, and show it; break it from another terminal.",
+    "up": (
+        "Start a cluster that stays until it is ended, and show it; break it from another terminal."
+    ),
     "inject": "Inject a fault into a cluster that is up.",
     "heal": "Undo faults of a cluster that is up: one by its id, all, or the only one in force.",
     "status": "Show a cluster that is up: brokers, controller, groups with their members, faults.",

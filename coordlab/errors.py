@@ -13,7 +13,7 @@ from chaos.experiment.problems import ExperimentError
 from chaos.exploration.store import CannotResume, NotAnExploration
 from chaos.results.recording import NotRecorded
 from chaos.results.run_directory import NotARun
-from chaos.standing.control import NoAnswer
+from chaos.standing.control import SilentCluster
 from chaos.standing.ports import PortTaken
 from chaos.standing.registry import NameTaken, NoCluster
 from cluster.disk_errors import is_of_the_disk
@@ -47,7 +47,7 @@ def print_error(error: Exception) -> int:
         ):
             errors.print(escape(str(error)), highlight=False, soft_wrap=True)
             return EXIT_BAD_ARGUMENTS
-        case NotRecorded() | NoAnswer():
+        case NotRecorded() | SilentCluster():
             errors.print(escape(str(error)), highlight=False, soft_wrap=True)
         case OSError() if error.filename is not None and is_of_the_disk(error):
             told = f"{error.filename} cannot be written or read: {error.strerror}"

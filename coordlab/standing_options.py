@@ -12,7 +12,8 @@ from typing import TypeVar
 import click
 
 from chaos.standing.messages import Answer, Refusal, Request
-from chaos.standing.registry import FOLDER, find_cluster
+from chaos.standing.registry import FOLDER, NoCluster, find_cluster
+from coordlab.program import called_as
 
 DEFAULT_RUNS = "runs"
 """As in `coordlab.options`, which imports experiments."""
@@ -49,9 +50,14 @@ class Refused(Exception):
 def ask_cluster(runs: Path, name: str | None, request: Request, expected: type[A]) -> A:
     """Ask the cluster that is meant, and return its answer.
 
-    Raises: NoCluster, NoAnswer; Refused, if the cluster refuses.
+    Raises: NoCluster, SilentCluster; Refused, if the cluster refuses.
     """
-    cluster, died = find_cluster(runs, name)
+    try:
+        cluster, died = find_cluster(runs, name)
+    except NoCluster as error:
+        if not error.none_is_up:
+            raise
+        raise NoCluster(f"{error}: `{called_as()} up` starts one") from error
     for each in died:
         click.echo(str(each), err=True)
     answer: Answer = cluster.ask(request)

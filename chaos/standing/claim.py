@@ -10,7 +10,7 @@ import msgspec
 from chaos.standing.control import ControlServer
 from chaos.standing.mailbox import Mailbox
 from chaos.standing.messages import Answer, DownAnswer, Refusal, RefusalKind, Request
-from chaos.standing.registry import Died, StandingCluster, claim, release, update
+from chaos.standing.registry import DeadCluster, StandingCluster, claim, release, update
 
 _TOKEN_BYTES = 16
 
@@ -37,7 +37,7 @@ class ClaimedName:
             started_at=datetime.now(UTC).isoformat(timespec="seconds"),
         )
         try:
-            self.died: tuple[Died, ...] = claim(runs, self._cluster)
+            self.died: tuple[DeadCluster, ...] = claim(runs, self._cluster)
             """The clusters of this name that were found dead."""
         except BaseException:
             self._server.close()

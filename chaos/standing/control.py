@@ -19,8 +19,8 @@ from chaos.standing.messages import (
     CONTROL_VERSION,
     Answer,
     Envelope,
-    PingAnswer,
-    PingRequest,
+    PresenceAnswer,
+    PresenceRequest,
     Refusal,
     RefusalKind,
     Request,
@@ -31,6 +31,7 @@ MAX_FRAME_BYTES = 16 * 1024 * 1024
 """The status of the largest cluster that a file may describe is below it."""
 FRAME_TIMEOUT_S = 10.0
 """Time in which a caller sends its whole request."""
+_CLOSES_WITHIN_S = 0.05
 _LENGTH = struct.Struct(">I")
 
 
@@ -38,7 +39,7 @@ class Unreachable(Exception):
     """Nothing listens at a cluster's port, or something that does not know its token."""
 
 
-class NoAnswer(Exception):
+class SilentCluster(Exception):
     """A cluster that took a request and did not answer; says why."""
 
 
@@ -53,7 +54,7 @@ class ControlServer:
         self._server = _Server(handle, token)
         self.port: int = self._server.server_address[1]
         self._thread = threading.Thread(
-            target=self._server.serve_forever, name="control", daemon=True
+            target=self._server.serve_forever, args=(_CLOSES_WITHIN_S,), name="control", daemon=True
         )
         self._thread.start()
 
@@ -88,7 +89,7 @@ class _Server(socketserver.ThreadingTCPServer):
         me = threading.current_thread()
         self._answering[me] = None
         try:
-            super().process_request_thread(request, client_address)  # type: ignore[arg-type]
+            super().process_request_thread(request, client_address)
         finally:
             self._answering.pop(me, None)
 
@@ -113,8 +114,8 @@ class _Caller(socketserver.BaseRequestHandler):
             return  # no caller of ours: it gets nothing
         if not hmac.compare_digest(envelope.token.encode(), self.server.token.encode()):
             return
-        if isinstance(envelope.request, PingRequest):
-            answer: Answer = PingAnswer()
+        if isinstance(envelope.request, PresenceRequest):
+            answer: Answer = PresenceAnswer()
         elif envelope.version != CONTROL_VERSION:
             answer = Refusal(
                 kind=RefusalKind.UNKNOWN,
@@ -132,29 +133,30 @@ def ask_at(port: int, token: str, request: Request, *, timeout_s: float | None =
     """Send a request to the cluster that listens at `port`, and return its answer.
 
     Without `timeout_s` the answer may take as long as it takes.
-    Raises: Unreachable, NoAnswer.
+    Raises: Unreachable, SilentCluster.
     """
     try:
         connection = socket.create_connection((LOOPBACK, port), timeout=FRAME_TIMEOUT_S)
     except ConnectionRefusedError as error:
         raise Unreachable(f"nothing listens at port {port}") from error
     except OSError as error:
-        raise NoAnswer(f"port {port} does not answer: {error}") from error
+        raise SilentCluster(f"port {port} does not answer: {error}") from error
     with connection:
         try:
             _send(connection, msgspec.json.encode(Envelope(token=token, request=request)))
             connection.settimeout(timeout_s)
             content = _receive(connection)
         except EOFError as error:
-            if isinstance(request, PingRequest):
+            if isinstance(request, PresenceRequest):
                 raise Unreachable(f"what listens at port {port} is another program") from error
-            raise NoAnswer("the cluster ended before it answered") from error
+            raise SilentCluster("the cluster ended before it answered") from error
         except OSError as error:
-            raise NoAnswer(f"the cluster does not answer: {error}") from error
+            raise SilentCluster(f"the cluster does not answer: {error}") from error
         try:
-            return msgspec.json.decode(content, type=Answer)  # type: ignore[arg-type]
+            answer: Answer = msgspec.json.decode(content, type=Answer)
         except msgspec.MsgspecError as error:
             raise Unreachable(f"what listens at port {port} is another program") from error
+    return answer
 
 
 def _send(connection: socket.socket, content: bytes) -> None:

@@ -20,7 +20,7 @@ from chaos.standing.messages import (
 )
 
 
-class Asked:
+class PendingRequest:
     """A request that waits for its answer."""
 
     def __init__(self, request: Request) -> None:
@@ -33,10 +33,10 @@ class Asked:
             self.future.set_result(answer)
 
 
-class Orders(Protocol):
+class OrderSource(Protocol):
     """Where a run gets its orders from."""
 
-    async def next(self, pause: Coroutine[object, object, None]) -> Asked | None:
+    async def next(self, pause: Coroutine[object, object, None]) -> PendingRequest | None:
         """Return the next request; None if none came before `pause` had ended.
 
         A request that ends the run is answered by the source itself.
@@ -56,15 +56,15 @@ class Mailbox:
     """
 
     def __init__(self) -> None:
-        self._waiting: deque[Asked] = deque()
-        self._ending: deque[Asked] = deque()
+        self._waiting: deque[PendingRequest] = deque()
+        self._ending: deque[PendingRequest] = deque()
         self._wake: tuple[asyncio.AbstractEventLoop, asyncio.Future[None]] | None = None
         self._closed_because: str | None = "the cluster is starting"
         self._conclusion: Answer | None = None
 
     def ask(self, request: Request) -> "Future[Answer]":
         """Take a request; its answer comes with the future."""
-        asked = Asked(request)
+        asked = PendingRequest(request)
         self._waiting.append(asked)
         # The request is there before the loop is looked at: either `next` sees the request, or this
         # sees that `next` waits.
@@ -90,7 +90,7 @@ class Mailbox:
         self._conclusion = self._conclusion or answer
         self.close("the cluster is down")
 
-    async def next(self, pause: Coroutine[object, object, None]) -> Asked | None:
+    async def next(self, pause: Coroutine[object, object, None]) -> PendingRequest | None:
         """Return the next request; None if none came before `pause` had ended."""
         loop = asyncio.get_running_loop()
         woken: asyncio.Future[None] = loop.create_future()

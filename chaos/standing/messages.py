@@ -19,14 +19,14 @@ CONTROL_VERSION = 1
 """Goes up when a cluster and a command of two versions could misunderstand each other."""
 
 
-class PingRequest(msgspec.Struct, frozen=True, kw_only=True, tag="ping"):
+class PresenceRequest(msgspec.Struct, frozen=True, kw_only=True, tag="presence"):
     """Asks whether the cluster is there."""
 
 
 class InjectRequest(
     msgspec.Struct, frozen=True, kw_only=True, tag="inject", rename={"from_": "from"}
 ):
-    """Orders a fault, in the words of an experiment file.
+    """OrderSource a fault, in the words of an experiment file.
 
     Shape: `waits` keeps the answer back until the fault is over.
     """
@@ -41,7 +41,7 @@ class InjectRequest(
 
 
 class HealRequest(msgspec.Struct, frozen=True, kw_only=True, tag="heal"):
-    """Orders that faults are undone: one, or all that are in force.
+    """OrderSource that faults are undone: one, or all that are in force.
 
     Shape: without `fault_id` and `everything` the only fault in force is meant.
     """
@@ -60,7 +60,7 @@ class DownRequest(msgspec.Struct, frozen=True, kw_only=True, tag="down"):
     """Ends the run. The answer comes when the report is written."""
 
 
-Request = PingRequest | InjectRequest | HealRequest | StatusRequest | DownRequest
+Request = PresenceRequest | InjectRequest | HealRequest | StatusRequest | DownRequest
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,7 +100,7 @@ _EXIT_CODES = {
 }
 
 
-class PingAnswer(msgspec.Struct, frozen=True, kw_only=True, tag="ping_answer"):
+class PresenceAnswer(msgspec.Struct, frozen=True, kw_only=True, tag="presence_answer"):
     """The cluster is there."""
 
 
@@ -146,7 +146,7 @@ class MemberFacts(msgspec.Struct, frozen=True, kw_only=True):
     is_leader: bool = False
 
 
-class GroupFacts(msgspec.Struct, frozen=True, kw_only=True):
+class CoordinatedGroup(msgspec.Struct, frozen=True, kw_only=True):
     """One group at one of its coordinators: a split brain has two.
 
     Shape: `is_of_the_file` says whether the run judges its liveness.
@@ -181,7 +181,7 @@ class StatusAnswer(msgspec.Struct, frozen=True, kw_only=True, tag="status_answer
     brokers: tuple[BrokerFacts, ...] = ()
     topics: dict[str, int] = {}
     partitions: tuple[PartitionFacts, ...] = ()
-    groups: tuple[GroupFacts, ...] = ()
+    groups: tuple[CoordinatedGroup, ...] = ()
     not_up: dict[str, str] = {}
     faults: tuple[JournalEntry, ...] = ()
     records_produced: int = 0
@@ -201,4 +201,4 @@ class DownAnswer(msgspec.Struct, frozen=True, kw_only=True, tag="down_answer"):
     notes: tuple[str, ...] = ()
 
 
-Answer = PingAnswer | InjectAnswer | HealAnswer | StatusAnswer | DownAnswer | Refusal
+Answer = PresenceAnswer | InjectAnswer | HealAnswer | StatusAnswer | DownAnswer | Refusal

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import msgspec
 
-from chaos.standing.control import NoAnswer, Unreachable, ask_at
-from chaos.standing.messages import Answer, PingRequest, Request
+from chaos.standing.control import SilentCluster, Unreachable, ask_at
+from chaos.standing.messages import Answer, PresenceRequest, Request
 
 FOLDER = ".up"
 """Hidden: no reader of run directories looks into it."""
@@ -39,7 +39,7 @@ class StandingCluster(msgspec.Struct, frozen=True, kw_only=True):
     bootstrap: tuple[str, ...] = ()
 
     def ask(self, request: Request, *, timeout_s: float | None = None) -> Answer:
-        """Ask the cluster. Raises: NoAnswer; Unreachable if nothing listens there."""
+        """Ask the cluster. Raises: SilentCluster; Unreachable if nothing listens there."""
         return ask_at(self.port, self.token, request, timeout_s=timeout_s)
 
 
@@ -50,8 +50,12 @@ class NameTaken(Exception):
 class NoCluster(Exception):
     """No cluster that was asked for is up; says which are."""
 
+    def __init__(self, words: str, *, none_is_up: bool = False) -> None:
+        super().__init__(words)
+        self.none_is_up = none_is_up
 
-class Died(msgspec.Struct, frozen=True, kw_only=True):
+
+class DeadCluster(msgspec.Struct, frozen=True, kw_only=True):
     """A cluster that ended without a word, whose file was removed."""
 
     cluster: StandingCluster
@@ -64,7 +68,7 @@ class Died(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def claim(runs: Path, cluster: StandingCluster) -> tuple[Died, ...]:
+def claim(runs: Path, cluster: StandingCluster) -> tuple[DeadCluster, ...]:
     """Claim the cluster's name; return the dead cluster that had it, if there was one.
 
     Raises: NameTaken; OSError.
@@ -73,7 +77,7 @@ def claim(runs: Path, cluster: StandingCluster) -> tuple[Died, ...]:
     folder.mkdir(parents=True, exist_ok=True)
     unfinished = folder / f".{cluster.name}-{cluster.pid}-{cluster.port}"
     _write_for_owner(unfinished, cluster)
-    died: list[Died] = []
+    died: list[DeadCluster] = []
     try:
         for _ in range(_ATTEMPTS):
             try:
@@ -103,10 +107,10 @@ def release(runs: Path, cluster: StandingCluster) -> None:
         path.unlink(missing_ok=True)
 
 
-def clusters_up(runs: Path) -> tuple[tuple[StandingCluster, ...], tuple[Died, ...]]:
+def clusters_up(runs: Path) -> tuple[tuple[StandingCluster, ...], tuple[DeadCluster, ...]]:
     """Return the clusters that are up, by name, and those that are found dead, and removed."""
     up: list[StandingCluster] = []
-    died: list[Died] = []
+    died: list[DeadCluster] = []
     for path in sorted((runs / FOLDER).glob("*.json")):
         cluster = _read(path)
         if cluster is None:
@@ -118,7 +122,7 @@ def clusters_up(runs: Path) -> tuple[tuple[StandingCluster, ...], tuple[Died, ..
     return tuple(up), tuple(died)
 
 
-def find_cluster(runs: Path, name: str | None) -> tuple[StandingCluster, tuple[Died, ...]]:
+def find_cluster(runs: Path, name: str | None) -> tuple[StandingCluster, tuple[DeadCluster, ...]]:
     """Return the cluster that is meant, and those that are found dead.
 
     Without a name it is the only one that is up, or the one of the default name.
@@ -134,13 +138,13 @@ def find_cluster(runs: Path, name: str | None) -> tuple[StandingCluster, tuple[D
             return cluster, died
     if name is not None:
         known = f"; {names} {'is' if len(up) == 1 else 'are'} up" if up else "; none is up"
-        raise NoCluster(f"{words}no cluster `{name}` is up in {runs}{known}")
+        raise NoCluster(f"{words}no cluster `{name}` is up in {runs}{known}", none_is_up=not up)
     if up:
         raise NoCluster(f"{words}{names} are up in {runs}: name one")
-    raise NoCluster(f"{words}no cluster is up in {runs}")
+    raise NoCluster(f"{words}no cluster is up in {runs}", none_is_up=True)
 
 
-def _remove_if_dead(runs: Path, name: str) -> Iterator[Died]:
+def _remove_if_dead(runs: Path, name: str) -> Iterator[DeadCluster]:
     """Remove the claim of a dead cluster. Raises: NameTaken if it lives."""
     cluster = _read(_path(runs, name))
     if cluster is None:  # released in this moment
@@ -153,7 +157,7 @@ def _remove_if_dead(runs: Path, name: str) -> Iterator[Died]:
     yield from _remove(runs, cluster)
 
 
-def _remove(runs: Path, cluster: StandingCluster) -> Iterator[Died]:
+def _remove(runs: Path, cluster: StandingCluster) -> Iterator[DeadCluster]:
     """Remove the claim of a dead cluster; yield it, unless another process was first.
 
     Two processes may find the same dead claim, and the first may have claimed the name anew when
@@ -173,7 +177,7 @@ def _remove(runs: Path, cluster: StandingCluster) -> Iterator[Died]:
         return
     aside.unlink(missing_ok=True)
     _remove_leavings(cluster)
-    yield Died(cluster=cluster)
+    yield DeadCluster(cluster=cluster)
 
 
 def _remove_leavings(cluster: StandingCluster) -> None:
@@ -193,10 +197,10 @@ def _remove_leavings(cluster: StandingCluster) -> None:
 def _is_dead(cluster: StandingCluster) -> bool:
     """Return whether nothing that knows the token listens at the cluster's port."""
     try:
-        cluster.ask(PingRequest(), timeout_s=5.0)
+        cluster.ask(PresenceRequest(), timeout_s=5.0)
     except Unreachable:
         return True
-    except NoAnswer:  # stopped, or too busy: it holds its port
+    except SilentCluster:  # stopped, or too busy: it holds its port
         return False
     return False
 

@@ -30,15 +30,15 @@ from chaos.run.live_checks import LiveChecks
 from chaos.run.plan import Moment, NextStep, PlannedAct, arrivals_of, schedule_of
 from chaos.run.runner import POLL_US, ExperimentRun, GiveUp, ProgressObserver, TraceReader
 from chaos.standing.facts import status_answer
-from chaos.standing.mailbox import Asked, Orders
+from chaos.standing.mailbox import OrderSource, PendingRequest
 from chaos.standing.messages import (
     DownRequest,
     HealAnswer,
     HealRequest,
     InjectAnswer,
     InjectRequest,
-    PingAnswer,
-    PingRequest,
+    PresenceAnswer,
+    PresenceRequest,
     Refusal,
     RefusalKind,
     StatusAnswer,
@@ -75,7 +75,7 @@ class StandingRun(ExperimentRun):
         plan: Plan,
         runtime: Runtime,
         suite: CheckSuite,
-        orders: Orders,
+        orders: OrderSource,
         *,
         identity: StatusAnswer,
         seed: int = 0,
@@ -121,8 +121,8 @@ class StandingRun(ExperimentRun):
         """Number of orders of each fault, those aside that hit nothing."""
         self._ordered_ids: dict[str, None] = {}
         self._unjudged: dict[str, None] = {}
-        self._waiting: dict[str, tuple[Asked, tuple[str, ...]]] = {}
-        """Orders that are answered when their fault is over, and their warnings."""
+        self._waiting: dict[str, tuple[PendingRequest, tuple[str, ...]]] = {}
+        """OrderSource that are answered when their fault is over, and their warnings."""
 
     # -- from the start to the end of the orders --
 
@@ -208,11 +208,11 @@ class StandingRun(ExperimentRun):
 
     # -- orders --
 
-    async def _carry_out(self, asked: Asked) -> bool:
+    async def _carry_out(self, asked: PendingRequest) -> bool:
         """Carry out a request; return whether it ends the run."""
         match asked.request:
-            case PingRequest():
-                asked.answer(PingAnswer())
+            case PresenceRequest():
+                asked.answer(PresenceAnswer())
             case InjectRequest() as request:
                 await self._inject(request, asked)
             case HealRequest() as request:
@@ -242,7 +242,7 @@ class StandingRun(ExperimentRun):
             with_partitions=with_partitions,
         )
 
-    async def _inject(self, request: InjectRequest, asked: Asked) -> None:
+    async def _inject(self, request: InjectRequest, asked: PendingRequest) -> None:
         """Inject what is ordered; what can hit nothing now is refused, and leaves no trace."""
         status = self._looks.as_known(await self._look())
         experiment = with_what_is_there(self._experiment, status)
@@ -304,7 +304,7 @@ class StandingRun(ExperimentRun):
             self._directory.write_manifest()
         return entry
 
-    async def _heal(self, request: HealRequest, asked: Asked) -> None:
+    async def _heal(self, request: HealRequest, asked: PendingRequest) -> None:
         chosen = self._faults_to_heal(request)
         if isinstance(chosen, Refusal):
             asked.answer(chosen)

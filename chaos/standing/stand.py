@@ -14,7 +14,7 @@ from chaos.results.run_directory import TRACE_FOLDER, RunDirectory
 from chaos.results.run_trace import RunTrace
 from chaos.run.live_checks import LiveChecks
 from chaos.run.runner import ProgressObserver
-from chaos.standing.mailbox import Orders
+from chaos.standing.mailbox import OrderSource
 from chaos.standing.messages import StatusAnswer
 from chaos.standing.run import StandingRun
 from cluster.runtime import RowObserver, Runtime
@@ -40,7 +40,7 @@ def stand(
     experiment: Experiment,
     directory: RunDirectory,
     make_runtime: RuntimeFactory,
-    orders: Orders,
+    orders: OrderSource,
     *,
     identity: StatusAnswer,
     duration_us: int | None = None,

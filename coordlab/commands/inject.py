@@ -23,7 +23,7 @@ from results_schema.journal import JournalEntry
         "inject crash 'coordinator-of(payments)' --duration 20s",
         "inject crash --duration 20s --coordinator-of payments",
         "inject cut --from 'broker(0)' --to controller --duration 15s",
-        "inject slow --from clients --to brokers --arg latency=200ms --wait --duration 10s",
+        "inject slow --from clients --to brokers --arg delay=200ms --wait --duration 10s",
         "inject leadership_move 'coordinator-of(payments)' --name lab",
     ),
     epilog=NO_CLUSTER_HELP,

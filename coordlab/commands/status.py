@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from chaos.standing.messages import GroupFacts, StatusAnswer, StatusRequest
+from chaos.standing.messages import CoordinatedGroup, StatusAnswer, StatusRequest
 from coordlab.options import with_examples
 from coordlab.standing_options import (
     NO_CLUSTER_HELP,
@@ -28,8 +28,8 @@ from results_schema.journal import FaultOutcome, JournalEntry
     "--json",
     "as_json",
     is_flag=True,
-    help="Print one JSON document instead: name, run_directory, runtime, stage, bootstrap, brokers, "
-    "topics, partitions, groups, faults and more.",
+    help="Print one JSON document instead: name, run_directory, runtime, stage, bootstrap, "
+    "brokers, topics, partitions, groups, faults and more.",
 )
 @name_option
 @runs_of_cluster_option
@@ -79,7 +79,7 @@ def status_lines(status: StatusAnswer) -> Iterator[str]:
         yield f"seems violated: {finding}"
 
 
-def _group_lines(group: GroupFacts) -> Iterator[str]:
+def _group_lines(group: CoordinatedGroup) -> Iterator[str]:
     count = len(group.members)
     yield (
         f"group {group.group}: {group.state} at broker {group.coordinator}, generation "

@@ -187,8 +187,8 @@ def up_command(options: UpOptions) -> int:
         host=options.listen, first_port=options.port, advertised_host=options.advertise
     )
     check_ports(listener, definition.experiment.cluster.brokers)
-    for warning in definition.warnings:
-        console.print(Text(f"unwise: {warning}", style="yellow"), soft_wrap=True)
+    for unwise in definition.warnings:
+        console.print(Text(f"unwise: {unwise}", style="yellow"), soft_wrap=True)
     if not is_loopback(options.listen):
         warning = (
             f"unsafe: brokers listen at {options.listen} without TLS and passwords: every program "
@@ -280,7 +280,7 @@ def _conclude(
     from coordlab.commands.run.conclusion import conclude_run  # noqa: PLC0415
 
     results = stood.results
-    notes = ()
+    notes: tuple[str, ...] = ()
     if stood.unjudged_groups:
         notes = (
             "groups of clients from outside were seen: " + ", ".join(stood.unjudged_groups) + "; "

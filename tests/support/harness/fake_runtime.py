@@ -140,6 +140,7 @@ class FakeRuntime(Runtime):
             brokers_alive={
                 broker: self.nodes[broker_name(broker)] is not NodeState.DOWN for broker in brokers
             },
+            brokers_fenced=dict.fromkeys(brokers, False),
         )
         for topic, partitions in topics.items():
             for index in range(partitions):

@@ -1,0 +1,209 @@
+"""`up` and those who ask it: processes of their own, a few seconds of real time each."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from chaos.standing.registry import FOLDER
+from results_schema.manifest import RunStatus
+from results_schema.results import EXIT_BAD_ARGUMENTS, EXIT_INTERRUPTED, EXIT_PASS, EXIT_UNKNOWN
+from tests.support.harness.command_line import CommandLine
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+
+PATIENCE_S = 60.0
+QUICK = (
+    *("--topic", "orders:2", "--group", "readers:orders:2", "--producer", "orders:50"),
+    *("--var", "cluster.config.group.initial.rebalance.delay.ms=0"),
+    *("--var", "cluster.config.offsets.topic.num.partitions=4"),
+    *("--var", "groups.readers.commit_interval_ms=100"),
+    "--no-analyze",
+)
+"""A small cluster whose group is Stable in a moment."""
+
+
+@contextmanager
+def up(
+    command_line: CommandLine, *arguments: str, until: str = "end it"
+) -> Iterator["subprocess.Popen[str]"]:
+    """Start `up`, and go on when it has printed `until`."""
+    with command_line.started("up", *arguments) as process:
+        seen = read_until(process, until)
+        assert process.poll() is None, (seen, process.communicate())
+        yield process
+
+
+def read_until(process: "subprocess.Popen[str]", words: str) -> str:
+    """Read what a process prints up to the line that has `words`, or to its end."""
+    assert process.stdout is not None
+    seen = ""
+    for line in process.stdout:
+        seen += line
+        if words in line:
+            break
+    return seen
+
+
+def ended(process: "subprocess.Popen[str]") -> tuple[int, str]:
+    """Wait for the end of a process; return its exit code and what it printed since."""
+    output, errors = process.communicate(timeout=PATIENCE_S)
+    assert "Traceback" not in output + errors, output + errors
+    return process.returncode, output
+
+
+def test_a_cluster_is_broken_healed_and_ended_from_another_terminal(
+    command_line: CommandLine,
+) -> None:
+    """The whole way, by the words of the documentation."""
+    with up(command_line, *QUICK, until="group readers: Stable") as cluster:
+        crashed = command_line.run(
+            "inject", "crash", "--duration", "1s", "--wait", "--coordinator-of", "readers"
+        )
+        assert crashed.returncode == EXIT_PASS, crashed.stderr
+        assert "crash-0: crash of coordinator-of(readers) hit broker-" in crashed.stdout
+        assert "over" in crashed.stdout
+        assert "more than broker.session.timeout.ms" in crashed.stderr
+
+        slow = command_line.run(
+            "inject", "slow", "--from", "clients", "--to", "brokers", "--arg", "delay=5ms"
+        )
+        assert slow.returncode == EXIT_PASS, slow.stderr
+        assert "in force until `heal slow-0`" in slow.stdout
+
+        status = command_line.run("status", "--json", "--partitions")
+        shown = json.loads(status.stdout)
+        assert [each["fault_id"] for each in shown["faults"]] == ["crash-0", "slow-0"]
+        assert [each["group"] for each in shown["groups"]] == ["readers"]
+        assert {each["topic"] for each in shown["partitions"]} == {"__consumer_offsets", "orders"}
+        assert "group readers: " in command_line.run("status").stdout
+
+        assert command_line.run("heal", "slow-0").stdout.endswith("is healed\n")
+        assert command_line.run("heal").stdout == "nothing is in force\n"
+
+        down = command_line.run("down")
+        code, output = ended(cluster)
+    assert (down.returncode, code) == (EXIT_PASS, EXIT_PASS), down.stdout + output
+    assert down.stdout.startswith("pass\n")
+    assert "PASS  lab on local" in output
+    (past,) = command_line.runs()
+    assert past.manifest.status is RunStatus.COMPLETED
+    assert past.manifest.replay.startswith("python -m coordlab up --topic orders:2")
+    assert [(each.fault_id, each.healed_by) for each in past.journal()] == [
+        ("crash-0", "plan"),
+        ("slow-0", "order"),
+    ]
+    assert not list((command_line.folder / "runs" / FOLDER).iterdir())
+    assert command_line.processes() == []
+
+
+def test_wrong_orders_end_with_their_exit_codes(command_line: CommandLine) -> None:
+    """254 for what can never be right, 2 for what is nothing now; nothing is done."""
+    nowhere = command_line.run("inject", "crash", "broker(0)")
+    assert nowhere.returncode == EXIT_BAD_ARGUMENTS
+    assert nowhere.stderr.startswith("no cluster is up in runs: `")
+    assert nowhere.stderr.endswith(" up` starts one\n")
+    with up(command_line, "--no-analyze") as cluster:
+        cases = (
+            (("crash", "brokr(0)"), EXIT_BAD_ARGUMENTS, "did you mean `broker(0)`?"),
+            (("crash", "--coordinator-of", "payments"), EXIT_UNKNOWN, "no group `payments`"),
+            (("crash", "broker(0)", "--arg", "x"), EXIT_BAD_ARGUMENTS, "expected `key=value`"),
+            (("crash", "broker(0)", "--name", "x"), EXIT_BAD_ARGUMENTS, "`lab` is up"),
+        )
+        for arguments, code, words in cases:
+            refused = command_line.run("inject", *arguments)
+            assert refused.returncode == code, refused.stderr
+            assert words in refused.stderr
+        again = command_line.run("up", "--no-analyze")
+        assert again.returncode == EXIT_BAD_ARGUMENTS
+        assert "a cluster `lab` is up already" in again.stderr
+        assert json.loads(command_line.run("status", "--json").stdout)["faults"] == []
+        cluster.send_signal(signal.SIGTERM)
+        code, output = ended(cluster)
+    assert code == EXIT_PASS, output
+    assert len(command_line.runs()) == 1
+    assert command_line.runs()[0].journal() == ()
+
+
+def test_ports_that_are_taken_are_named_before_anything_is_started(
+    command_line: CommandLine,
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen(1)
+        port = taken.getsockname()[1]
+        refused = command_line.run("up", "--brokers", "1", "--port", str(port))
+    assert refused.returncode == EXIT_BAD_ARGUMENTS
+    assert f"nothing can listen at 127.0.0.1:{port}" in refused.stderr
+    assert not (command_line.folder / "runs").exists()
+
+
+def test_ctrl_c_heals_and_judges_and_a_second_one_ends_that(command_line: CommandLine) -> None:
+    """The first is `down`; the second, while it waits for liveness, is a run's Ctrl-C."""
+    with up(command_line, *QUICK, "--name", "blue", until="group readers: Stable") as cluster:
+        assert command_line.run("inject", "pause", "broker(0)").returncode == EXIT_PASS
+        cluster.send_signal(signal.SIGINT)
+        code, output = ended(cluster)
+    assert code == EXIT_PASS, output
+    (past,) = command_line.runs()
+    assert [each.healed_by for each in past.journal()] == ["end"]
+
+    slow = (*QUICK, "--name", "green", "--var", "groups.readers.config.session.timeout.ms=30000")
+    with up(command_line, *slow, until="group readers: Stable") as cluster:
+        # A member that is lost to the group for a while: liveness has to be waited for.
+        assert command_line.run("inject", "pause", "broker(0)").returncode == EXIT_PASS
+        crashed = command_line.run("inject", "crash", "member(readers, 0)", "--name", "green")
+        assert crashed.returncode == EXIT_PASS, crashed.stderr
+        cluster.send_signal(signal.SIGINT)
+        read_until(cluster, "liveness")
+        cluster.send_signal(signal.SIGINT)
+        code, output = ended(cluster)
+    assert code == EXIT_INTERRUPTED, output
+    assert command_line.processes() == []
+
+
+def test_a_duration_ends_the_cluster_and_a_plan_is_played(
+    command_line: CommandLine, tmp_path: Path
+) -> None:
+    """As CI wants it: the file's plan, and an end of its own."""
+    file = tmp_path / "small.yaml"
+    file.write_text(
+        "version: 1\nname: small\nquestion: q\nexpect: e\n"
+        "cluster: {config: {offsets.topic.num.partitions: 4,"
+        " group.initial.rebalance.delay.ms: 0}}\n"
+        "topics: {orders: {partitions: 2, replication.factor: 3}}\n"
+        "groups: {readers: {members: 2, topics: [orders], commit_interval_ms: 100}}\n"
+        "producers: [{topic: orders, records_per_second: 50}]\n"
+        "faults: [{at: 100ms, fault: pause, target: coordinator-of(readers), duration: 500ms}]\n"
+    )
+    done = command_line.run("up", "small.yaml", "--play", "--duration", "4s", "--no-analyze")
+    assert done.returncode == EXIT_PASS, done.stdout + done.stderr
+    (past,) = command_line.runs()
+    assert past.manifest.experiment == "small"
+    assert [(each.fault_id, each.healed_by) for each in past.journal()] == [("pause-0", "plan")]
+
+
+def test_a_killed_cluster_leaves_no_process_and_its_name_is_free(
+    command_line: CommandLine,
+) -> None:
+    with up(command_line, "--no-analyze", "--no-trace") as cluster:
+        os.kill(cluster.pid, signal.SIGKILL)
+        cluster.communicate(timeout=PATIENCE_S)
+    assert command_line.processes() == []
+    (past,) = command_line.runs()
+    assert (past.path / "disks").exists()
+
+    status = command_line.run("status")
+    assert status.returncode == EXIT_BAD_ARGUMENTS
+    assert f"the cluster `lab` (process {cluster.pid}) has died without a word" in status.stderr
+    assert not (past.path / "disks").exists()
+    assert not (past.path / "listeners.json").exists()
+
+    done = command_line.run("up", "--duration", "100ms", "--no-analyze")
+    assert done.returncode == EXIT_PASS, done.stdout + done.stderr

@@ -1,0 +1,229 @@
+"""The control channel: who is let in, what a broken frame does, and which clusters are up."""
+
+import socket
+import stat
+import struct
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from chaos.standing.claim import ClaimedName
+from chaos.standing.control import (
+    LOOPBACK,
+    MAX_FRAME_BYTES,
+    ControlServer,
+    SilentCluster,
+    Unreachable,
+    ask_at,
+)
+from chaos.standing.mailbox import Mailbox
+from chaos.standing.messages import (
+    Answer,
+    DownAnswer,
+    DownRequest,
+    Envelope,
+    HealAnswer,
+    HealRequest,
+    PresenceAnswer,
+    PresenceRequest,
+    Refusal,
+    RefusalKind,
+    Request,
+    StatusRequest,
+)
+from chaos.standing.registry import (
+    FOLDER,
+    NameTaken,
+    NoCluster,
+    StandingCluster,
+    claim,
+    clusters_up,
+    find_cluster,
+)
+
+TOKEN = "secret"
+DOWN = DownAnswer(
+    exit_code=0, outcome="completed", verdict="pass", reasons=(), run_directory="runs/lab/x"
+)
+
+
+@pytest.fixture
+def server() -> Iterator[ControlServer]:
+    """A server that heals nothing, whatever it is asked."""
+
+    def heal(_request: Request) -> Answer:
+        return HealAnswer(faults=())
+
+    server = ControlServer(heal, token=TOKEN)
+    yield server
+    server.close()
+
+
+def sent_raw(port: int, content: bytes) -> bytes:
+    """Send bytes, then no more, and return all that comes back."""
+    with socket.create_connection((LOOPBACK, port)) as connection:
+        connection.sendall(content)
+        connection.shutdown(socket.SHUT_WR)
+        return connection.recv(1 << 16)
+
+
+def dead(name: str, run_directory: Path) -> StandingCluster:
+    """Return a cluster at whose port nothing listens any more."""
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        port = probe.getsockname()[1]
+    return StandingCluster(
+        name=name,
+        pid=4711,
+        port=port,
+        token=TOKEN,
+        run_directory=str(run_directory),
+        runtime="local",
+        started_at="2026-01-01T00:00:00+00:00",
+    )
+
+
+def test_a_request_is_answered(server: ControlServer) -> None:
+    assert ask_at(server.port, TOKEN, HealRequest()) == HealAnswer(faults=())
+    assert ask_at(server.port, TOKEN, PresenceRequest()) == PresenceAnswer()
+
+
+def test_a_caller_without_the_token_gets_nothing(server: ControlServer) -> None:
+    with pytest.raises(SilentCluster):
+        ask_at(server.port, "guessed", HealRequest())
+    with pytest.raises(Unreachable, match="another program"):
+        ask_at(server.port, "guessed", PresenceRequest())
+
+
+def test_a_caller_of_another_version_is_told(server: ControlServer) -> None:
+    envelope = msgspec.json.encode(Envelope(version=99, token=TOKEN, request=HealRequest()))
+    answer = sent_raw(server.port, struct.pack(">I", len(envelope)) + envelope)
+    refusal = msgspec.json.decode(answer[4:], type=Refusal)
+    assert refusal.kind is RefusalKind.UNKNOWN
+    assert "this is 99" in refusal.problems[0]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\0\0",
+        struct.pack(">I", MAX_FRAME_BYTES + 1),
+        struct.pack(">I", 100) + b"half",
+        struct.pack(">I", 4) + b"junk",
+        struct.pack(">I", 2) + b"{}",
+    ],
+    ids=["nothing", "half a length", "too long", "half a frame", "no JSON", "no request"],
+)
+def test_a_broken_frame_ends_its_connection_and_no_other(
+    server: ControlServer, content: bytes
+) -> None:
+    assert sent_raw(server.port, content) == b""
+    assert ask_at(server.port, TOKEN, PresenceRequest()) == PresenceAnswer()
+
+
+def test_nothing_listens_at_a_closed_port(server: ControlServer) -> None:
+    server.close()
+    with pytest.raises(Unreachable):
+        ask_at(server.port, TOKEN, PresenceRequest())
+
+
+def test_a_name_is_claimed_once_by_a_file_of_its_owner_alone(tmp_path: Path) -> None:
+    with ClaimedName(tmp_path, "blue", runtime="local", mailbox=Mailbox()) as claimed:
+        claimed.publish(run_directory=tmp_path / "blue", bootstrap=("127.0.0.1:9092",))
+        path = tmp_path / FOLDER / "blue.json"
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        with pytest.raises(NameTaken, match="a cluster `blue` is up already"):
+            ClaimedName(tmp_path, "blue", runtime="local", mailbox=Mailbox())
+        cluster, died = find_cluster(tmp_path, None)
+        assert (cluster.name, cluster.bootstrap, died) == ("blue", ("127.0.0.1:9092",), ())
+        assert cluster.ask(PresenceRequest()) == PresenceAnswer()
+    assert list((tmp_path / FOLDER).iterdir()) == []
+
+
+def test_a_dead_cluster_is_named_and_its_files_removed(tmp_path: Path) -> None:
+    """SIGKILL leaves the claim; the next command finds that nothing listens."""
+    run = tmp_path / "lab" / "x"
+    (run / "disks" / "broker-0").mkdir(parents=True)
+    (run / "listeners.json").write_text("{}")
+    (run / "trace").mkdir()
+    claim(tmp_path, dead("lab", run))
+
+    up, died = clusters_up(tmp_path)
+
+    assert up == ()
+    assert "`lab` (process 4711) has died without a word" in str(died[0])
+    assert str(run) in str(died[0])
+    assert sorted(path.name for path in run.iterdir()) == ["trace"]
+    assert clusters_up(tmp_path) == ((), ())
+
+
+def test_the_name_of_a_dead_cluster_can_be_claimed(tmp_path: Path) -> None:
+    claim(tmp_path, dead("lab", tmp_path / "lab"))
+    with ClaimedName(tmp_path, "lab", runtime="local", mailbox=Mailbox()) as claimed:
+        assert [each.cluster.pid for each in claimed.died] == [4711]
+        assert len(clusters_up(tmp_path)[0]) == 1
+
+
+def test_which_cluster_is_meant(tmp_path: Path) -> None:
+    """The one that is named, the only one, or the one of the default name; else the names."""
+    with pytest.raises(NoCluster, match="no cluster is up"):
+        find_cluster(tmp_path, None)
+    with ClaimedName(tmp_path, "blue", runtime="local", mailbox=Mailbox()):
+        with pytest.raises(NoCluster, match=r"no cluster `green` is up in .*; `blue` is up"):
+            find_cluster(tmp_path, "green")
+        with ClaimedName(tmp_path, "green", runtime="local", mailbox=Mailbox()):
+            with pytest.raises(NoCluster, match=r"`blue` and `green` are up in .*: name one"):
+                find_cluster(tmp_path, None)
+            with ClaimedName(tmp_path, "lab", runtime="local", mailbox=Mailbox()):
+                assert find_cluster(tmp_path, None)[0].name == "lab"
+                assert find_cluster(tmp_path, "green")[0].name == "green"
+
+
+def test_a_cluster_that_starts_refuses_orders_and_keeps_who_ends_it(tmp_path: Path) -> None:
+    """`down` waits for the verdict, however early it came."""
+    mailbox = Mailbox()
+    answers: list[Answer] = []
+    with ClaimedName(tmp_path, "lab", runtime="local", mailbox=mailbox) as claimed:
+        cluster, _ = find_cluster(tmp_path, None)
+        refusal = cluster.ask(StatusRequest())
+        assert isinstance(refusal, Refusal)
+        assert refusal.problems == ("the cluster is starting",)
+        waiting = threading.Thread(target=lambda: answers.append(cluster.ask(DownRequest())))
+        waiting.start()
+        claimed.conclude(DOWN)
+        waiting.join(10)
+        assert answers == [DOWN]
+        assert cluster.ask(DownRequest()) == DOWN
+
+
+class HeardMailbox(Mailbox):
+    """A mailbox that says when it has a request that ends the run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heard = threading.Event()
+
+    def ask(self, request: Request) -> "Future[Answer]":
+        answer = super().ask(request)
+        if isinstance(request, DownRequest):
+            self.heard.set()
+        return answer
+
+
+def test_a_cluster_that_ends_without_a_verdict_says_so(tmp_path: Path) -> None:
+    answers: list[Answer] = []
+    mailbox = HeardMailbox()
+    with ClaimedName(tmp_path, "lab", runtime="local", mailbox=mailbox):
+        cluster, _ = find_cluster(tmp_path, None)
+        waiting = threading.Thread(target=lambda: answers.append(cluster.ask(DownRequest())))
+        waiting.start()
+        assert mailbox.heard.wait(10)
+    waiting.join(10)
+    (answer,) = answers
+    assert isinstance(answer, Refusal)
+    assert answer.problems == ("the cluster `lab` ended without a verdict",)

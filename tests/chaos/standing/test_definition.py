@@ -1,0 +1,120 @@
+"""Experiments of clusters that stay: from flags, from a file, from both."""
+
+from pathlib import Path
+
+import pytest
+
+from chaos.experiment.problems import ExperimentError
+from chaos.standing.definition import Flags, define
+
+FILE = """\
+version: 1
+name: orders
+question: What?
+expect: Nothing.
+cluster: {brokers: 3}
+topics:
+  orders: {partitions: 2, replication.factor: 3}
+groups:
+  readers: {members: 2, topics: [orders]}
+faults:
+  - {at: 5s, fault: crash, target: coordinator-of(readers), duration: 20s}
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    path = tmp_path / "orders.yaml"
+    path.write_text(FILE)
+    return str(path)
+
+
+def problems(flags: Flags, file: str | None = None) -> str:
+    """Return what is wrong with a cluster."""
+    with pytest.raises(ExperimentError) as wrong:
+        define(file, flags)
+    return str(wrong.value)
+
+
+def test_without_anything_there_are_three_brokers_and_no_topic() -> None:
+    experiment = define(None, Flags()).experiment
+    assert experiment.name == "lab"
+    assert experiment.cluster.brokers == 3
+    assert (dict(experiment.topics), dict(experiment.groups)) == ({}, {})
+
+
+def test_flags_make_topics_groups_and_producers() -> None:
+    """A topic that only a group or a producer names is made, too."""
+    flags = Flags(
+        brokers=4,
+        topics=("orders:8:2", "plain"),
+        groups=("readers:orders:5", "others:orders,made"),
+        producers=("orders:250", "also"),
+        overrides=("cluster.config.group.initial.rebalance.delay.ms=0",),
+    )
+    experiment = define(None, flags, name="blue").experiment
+    assert experiment.name == "blue"
+    assert experiment.cluster.brokers == 4
+    assert experiment.cluster.config.group_initial_rebalance_delay_ms == 0
+    assert {
+        name: (topic.partitions, topic.replication_factor)
+        for name, topic in experiment.topics.items()
+    } == {"orders": (8, 2), "plain": (6, 3), "made": (6, 3), "also": (6, 3)}
+    assert {name: (group.members, group.topics) for name, group in experiment.groups.items()} == {
+        "readers": (5, ("orders",)),
+        "others": (3, ("orders", "made")),
+    }
+    assert [(each.topic, each.records_per_second) for each in experiment.producers] == [
+        ("orders", 250.0),
+        ("also", 100.0),
+    ]
+
+
+def test_kafkas_own_topics_fit_a_small_cluster() -> None:
+    experiment = define(None, Flags(brokers=1, topics=("orders",))).experiment
+    assert experiment.cluster.config.offsets_topic_replication_factor == 1
+    assert experiment.topics["orders"].replication_factor == 1
+
+
+def test_a_file_keeps_its_plan_only_to_play_it(file: str) -> None:
+    standing = define(file, Flags())
+    assert standing.experiment.name == "orders"
+    assert standing.experiment.faults == ()
+    assert standing.warnings == ()
+    assert len(define(file, Flags(), plays=True).experiment.faults) == 1
+
+
+def test_flags_change_a_file(file: str) -> None:
+    experiment = define(file, Flags(brokers=5, groups=("more:orders:1",)), name="x").experiment
+    assert (experiment.name, experiment.cluster.brokers) == ("x", 5)
+    assert list(experiment.groups) == ["readers", "more"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        (Flags(topics=("orders:x",)), "--topic: is not allowed; expected `NAME[:PARTITIONS"),
+        (Flags(topics=(":6",)), "--topic: is not allowed"),
+        (Flags(topics=("a:1:2:3",)), "--topic: is not allowed"),
+        (Flags(groups=("readers",)), "--group: is not allowed; expected `NAME:TOPIC[,TOPIC]"),
+        (Flags(groups=("readers:a,,b",)), "--group: is not allowed"),
+        (Flags(groups=("readers:a:many",)), "got `readers:a:many`"),
+        (Flags(producers=("orders:fast",)), "--producer: is not allowed"),
+        (Flags(producers=("orders:",)), "--producer: is not allowed"),
+        (
+            Flags(topics=("orders:6:4",)),
+            "command line: topics.orders.replication.factor: more replicas than brokers",
+        ),
+        (Flags(topics=("bad name",)), "command line: topics.bad name"),
+        (Flags(producers=("orders:-1",)), "command line: producers[0].records_per_second"),
+        (Flags(overrides=("cluster.brokrs=3",)), "did you mean `brokers`?"),
+    ],
+)
+def test_what_is_wrong_is_said_as_for_files(flags: Flags, expected: str) -> None:
+    assert expected in problems(flags)
+
+
+def test_what_is_wrong_in_a_file_has_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_text(FILE.replace("replication.factor: 3", "replication.factor: 4"))
+    assert f"{path}:7: topics.orders.replication.factor" in problems(Flags(), str(path))

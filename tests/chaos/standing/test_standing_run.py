@@ -1,0 +1,432 @@
+"""A run with an open end on a scripted runtime: orders, the plan beside them, every ending."""
+
+from collections.abc import Coroutine, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+from chaos.checkers.registry import CheckSuite, context_of
+from chaos.experiment.structs import Experiment
+from chaos.results.run_directory import RunDirectory, create_run_directory, open_run
+from chaos.run.plan import plan_of
+from chaos.standing.mailbox import PendingRequest
+from chaos.standing.messages import (
+    Answer,
+    DownRequest,
+    HealAnswer,
+    HealRequest,
+    InjectAnswer,
+    InjectRequest,
+    PresenceAnswer,
+    PresenceRequest,
+    Refusal,
+    RefusalKind,
+    Request,
+    StatusAnswer,
+    StatusRequest,
+)
+from chaos.standing.run import StandingRun
+from cluster.runtime import ClusterStatus, GroupStatus, NodeState
+from protocol.ids import BrokerId, NodeName, broker_name
+from protocol.trace import TraceRow
+from results_schema.journal import FaultOutcome
+from results_schema.manifest import Plan
+from results_schema.results import Results, RunOutcome, Verdict
+from tests.support.builders.experiments import experiment
+from tests.support.harness.fake_runtime import FakeRuntime
+
+SECOND_US = 1_000_000
+SAFETY = ("fencing", "durable_commits")
+"""The checks that need no rows of nodes, which the fake runtime does not have."""
+IDENTITY = StatusAnswer(
+    name="lab", run_directory="runs/lab/x", runtime="fake", pid=1, stage="", time_us=0
+)
+CRASH = InjectRequest(fault="crash", target="coordinator-of(readers)", duration="10s")
+
+
+class ScriptedOrders:
+    """Requests at times of the run's clock; the run is ended after the last one."""
+
+    def __init__(self, runtime: FakeRuntime, script: dict[int, Request]) -> None:
+        self.runtime = runtime
+        self.script = dict(sorted(script.items()))
+        self.asked: list[PendingRequest] = []
+        self.answered_at_us: dict[int, int] = {}
+        self.closed_because = "never opened"
+
+    def open(self) -> None:
+        self.closed_because = ""
+
+    def close(self, reason: str) -> None:
+        self.closed_because = self.closed_because or reason
+
+    async def next(self, pause: Coroutine[object, object, None]) -> PendingRequest | None:
+        await pause
+        for time_us, request in self.script.items():
+            if time_us <= self.runtime.time_us:
+                del self.script[time_us]
+                asked = PendingRequest(request)
+                asked.future.add_done_callback(partial(self._note_answer, len(self.asked)))
+                self.asked.append(asked)
+                return asked
+        return None
+
+    def _note_answer(self, number: int, _: "Future[Answer]") -> None:
+        self.answered_at_us[number] = self.runtime.time_us
+
+    @property
+    def answers(self) -> list[Answer]:
+        """What was answered, in the order of the requests; `down` is not answered by the run."""
+        return [each.future.result() for each in self.asked if each.future.done()]
+
+
+class Standing:
+    """One standing run on a FakeRuntime, and everything that it showed."""
+
+    def __init__(
+        self,
+        script: dict[int, Request] | None = None,
+        of: Experiment | None = None,
+        *,
+        plan: Plan = (),
+        duration_us: int | None = None,
+    ) -> None:
+        self.experiment = of or experiment(faults=[])
+        self.suite = CheckSuite(context_of(self.experiment), SAFETY)
+        self.rows: list[TraceRow] = []
+        self.runtime = FakeRuntime(self.experiment, self.observe)
+        self.orders = ScriptedOrders(self.runtime, script or {})
+        self.plan = plan
+        self.duration_us = duration_us
+        self.directory: RunDirectory | None = None
+        self.served_at_us: list[int] = []
+        self.serving: list[str] = []
+
+    def observe(self, row: TraceRow) -> None:
+        self.rows.append(row)
+        self.suite.observe(row)
+
+    @contextmanager
+    def while_serving(self) -> Iterator[None]:
+        self.serving.append("entered")
+        yield
+        self.serving.append("left")
+
+    def execute(self) -> Results:
+        self.run = StandingRun(
+            self.experiment,
+            self.plan,
+            self.runtime,
+            self.suite,
+            self.orders,
+            identity=IDENTITY,
+            directory=self.directory,
+            duration_us=self.duration_us,
+            on_serving=self.served_at_us.append,
+            while_serving=self.while_serving(),
+        )
+        return self.run.execute()
+
+    def refusals(self) -> list[Refusal]:
+        return [answer for answer in self.orders.answers if isinstance(answer, Refusal)]
+
+
+def test_an_order_is_a_fault_of_the_run_and_ends_by_its_duration() -> None:
+    """The stages of a run, with no plan: what is ordered stands in journal and verdict."""
+    standing = Standing({5 * SECOND_US: CRASH, 30 * SECOND_US: DownRequest()})
+
+    results = standing.execute()
+
+    assert standing.runtime.acts == [
+        "stage starting",
+        "start",
+        "stage serving",
+        "stage steady",
+        "crash broker-0",
+        "restart broker-0",
+        "stage healing",
+        "stage liveness",
+        "stage verifying",
+        "read offsets of readers",
+        "stage stopping",
+        "stop",
+    ]
+    (entry,) = results.faults
+    assert (entry.fault_id, entry.target) == ("crash-0", "coordinator-of(readers)")
+    assert (entry.fired_at_us, entry.healed_at_us) == (5 * SECOND_US, 15 * SECOND_US)
+    assert results.outcome is RunOutcome.COMPLETED
+    (answer,) = standing.orders.answers
+    assert isinstance(answer, InjectAnswer)
+    assert standing.orders.answered_at_us[0] == 5 * SECOND_US
+    assert standing.served_at_us == [0]
+    assert standing.serving == ["entered", "left"]
+    assert standing.orders.closed_because == "the cluster is going down"
+
+
+def test_whoever_waits_is_answered_when_the_fault_is_over() -> None:
+    waits = InjectRequest(fault="crash", target="broker(1)", duration="10s", waits=True)
+    standing = Standing({SECOND_US: waits, 20 * SECOND_US: DownRequest()})
+    standing.execute()
+    (answer,) = standing.orders.answers
+    assert isinstance(answer, InjectAnswer)
+    assert answer.fault.healed_by == "plan"
+    assert standing.orders.answered_at_us[0] == 11 * SECOND_US
+
+
+def test_a_fault_without_a_duration_is_healed_at_the_end_and_its_waiter_answered() -> None:
+    waits = InjectRequest(fault="pause", target="broker(1)", waits=True)
+    standing = Standing({SECOND_US: waits, 20 * SECOND_US: DownRequest()})
+    standing.execute()
+    (answer,) = standing.orders.answers
+    assert isinstance(answer, InjectAnswer)
+    assert answer.fault.healed_by == "end"
+    assert standing.runtime.acts.count("resume broker-1") == 1
+
+
+def test_faults_are_healed_by_order() -> None:
+    """The only one without a name, one by its id, all of them; what is due later is forgotten."""
+    pause = InjectRequest(fault="pause", target="broker(1)", duration="1h")
+    cut = InjectRequest(fault="cut", from_=("broker(0)",), to=("controller",))
+    standing = Standing(
+        {
+            1 * SECOND_US: pause,
+            2 * SECOND_US: HealRequest(),
+            3 * SECOND_US: HealRequest(),
+            4 * SECOND_US: pause,
+            5 * SECOND_US: cut,
+            6 * SECOND_US: HealRequest(),
+            7 * SECOND_US: HealRequest(fault_id="paus-1"),
+            8 * SECOND_US: HealRequest(fault_id="pause-0"),
+            9 * SECOND_US: HealRequest(fault_id="pause-1"),
+            10 * SECOND_US: pause,
+            11 * SECOND_US: HealRequest(everything=True),
+            12 * SECOND_US: DownRequest(),
+        }
+    )
+    results = standing.execute()
+    healed = [
+        [fault.fault_id for fault in answer.faults]
+        for answer in standing.orders.answers
+        if isinstance(answer, HealAnswer)
+    ]
+    assert healed == [["pause-0"], [], ["pause-1"], ["pause-2", "cut-0"]]
+    assert [(each.kind, each.problems[0]) for each in standing.refusals()] == [
+        (
+            RefusalKind.UNKNOWN,
+            "heal: 2 faults are in force: name one of `pause-1`, `cut-0`, or all",
+        ),
+        (RefusalKind.UNKNOWN, "heal: there is no fault `paus-1`; did you mean `pause-1`?"),
+        (RefusalKind.NOTHING_NOW, "heal: `pause-0` is not in force"),
+    ]
+    assert {each.healed_by for each in results.faults} == {"order"}
+
+
+def test_what_hits_nothing_now_is_refused_and_leaves_nothing() -> None:
+    """A target that is down, a group that is not there: no entry, no row, no unknown verdict."""
+    member = InjectRequest(fault="pause", target="coordinator-of(payments)")
+    standing = Standing(
+        {
+            1 * SECOND_US: InjectRequest(fault="crash", target="broker(2)"),
+            2 * SECOND_US: InjectRequest(fault="crash", target="broker(2)"),
+            3 * SECOND_US: member,
+            4 * SECOND_US: InjectRequest(fault="leadership_move", target="leader-of(audit-7)"),
+            5 * SECOND_US: DownRequest(),
+        }
+    )
+    results = standing.execute()
+    assert {each.kind for each in standing.refusals()} == {RefusalKind.NOTHING_NOW}
+    assert [each.problems[0].partition(";")[0] for each in standing.refusals()] == [
+        "inject: crash broker(2): broker-2 is down",
+        "inject: target: no group `payments` is defined",
+        "inject: target: no topic `audit` is defined",
+    ]
+    assert [each.fault_id for each in results.faults] == ["crash-0"]
+    assert not any("hit nothing" in reason for reason in results.reasons)
+
+
+def test_what_can_never_be_right_is_refused_as_in_a_file() -> None:
+    wrong: list[tuple[InjectRequest, str]] = [
+        (InjectRequest(fault="crsh", target="broker(0)"), "did you mean `crash`?"),
+        (InjectRequest(fault="crash", target="coordinatr-of(readers)"), "did you mean"),
+        (InjectRequest(fault="crash", target="broker(3)"), "expected a broker id from 0 to 2"),
+        (InjectRequest(fault="crash"), "inject: target: is missing"),
+        (InjectRequest(fault="cut", target="broker(0)"), "inject: target: `cut` is a fault of"),
+        (InjectRequest(fault="crash", target="broker(0)", duration="soon"), "inject: duration:"),
+        (InjectRequest(fault="crash", target="broker(0)", args={"disc": 1}), "inject: args.disc"),
+        (
+            InjectRequest(fault="leadership_move", target="leader-of(orders-0)", duration="1s"),
+            "has no duration",
+        ),
+    ]
+    script: dict[int, Request] = {
+        index * SECOND_US: request for index, (request, _) in enumerate(wrong, start=1)
+    }
+    standing = Standing({**script, 60 * SECOND_US: DownRequest()})
+    results = standing.execute()
+    assert {each.kind for each in standing.refusals()} == {RefusalKind.UNKNOWN}
+    for refusal, (_, expected) in zip(standing.refusals(), wrong, strict=True):
+        assert expected in "\n".join(refusal.problems)
+    assert results.faults == ()
+
+
+def test_groups_and_topics_of_clients_from_outside_can_be_hit() -> None:
+    """The file does not name them; the coordinators know them."""
+
+    class WithGuests(FakeRuntime):
+        async def status(self) -> ClusterStatus:
+            status = await super().status()
+            status.groups["payments"] = [
+                GroupStatus(
+                    coordinator=BrokerId(0),
+                    offsets_partition=1,
+                    state="Stable",
+                    generation=4,
+                    members=("java-client-1",),
+                    leader="java-client-1",
+                )
+            ]
+            return status
+
+    crash = InjectRequest(fault="crash", target="coordinator-of(payments)", duration="5s")
+    member = InjectRequest(fault="crash", target="leader-member-of(payments)")
+    standing = Standing(
+        {
+            1 * SECOND_US: crash,
+            10 * SECOND_US: member,
+            11 * SECOND_US: StatusRequest(partitions=True),
+            12 * SECOND_US: DownRequest(),
+        }
+    )
+    standing.runtime = WithGuests(standing.experiment, standing.observe)
+    standing.orders.runtime = standing.runtime
+    results = standing.execute()
+
+    (entry,) = results.faults
+    assert entry.nodes == ("broker-0",)
+    assert "payments" in entry.blast_radius.groups
+    (refusal,) = standing.refusals()
+    assert refusal.kind is RefusalKind.NOTHING_NOW
+    status = standing.orders.answers[-1]
+    assert isinstance(status, StatusAnswer)
+    (payments,) = [group for group in status.groups if group.group == "payments"]
+    assert not payments.is_of_the_file
+    assert [(each.member_id, each.node) for each in payments.members] == [("java-client-1", None)]
+    (readers,) = [group for group in status.groups if group.group == "readers"]
+    assert readers.is_of_the_file
+    assert [each.node for each in readers.members] == ["consumer-readers-0", "consumer-readers-1"]
+    assert standing.run.unjudged_groups() == ("payments",)
+
+
+def test_status_shows_the_cluster() -> None:
+    standing = Standing(
+        {
+            1 * SECOND_US: PresenceRequest(),
+            2 * SECOND_US: InjectRequest(fault="crash", target="broker(1)"),
+            3 * SECOND_US: StatusRequest(),
+            4 * SECOND_US: DownRequest(),
+        }
+    )
+    standing.execute()
+    ping, _, status = standing.orders.answers
+    assert ping == PresenceAnswer()
+    assert isinstance(status, StatusAnswer)
+    assert (status.name, status.stage, status.time_us) == ("lab", "steady", 3 * SECOND_US)
+    assert [each.state for each in status.brokers] == ["up", "down", "up"]
+    assert status.topics == {"__consumer_offsets": 2, "orders": 2}
+    assert status.partitions == ()
+    assert [each.fault_id for each in status.faults] == ["crash-0"]
+
+
+def test_the_plan_begins_with_the_steady_state_and_numbers_go_on() -> None:
+    """OrderSource are open before; an order's id is none of the plan's."""
+    of = experiment()
+    standing = Standing(
+        {
+            12 * SECOND_US: InjectRequest(fault="crash", target="broker(2)", duration="1s"),
+            60 * SECOND_US: DownRequest(),
+        },
+        of,
+        plan=plan_of(of),
+    )
+    standing.runtime.group_state = "PreparingRebalance"
+
+    def settle(runtime: FakeRuntime) -> None:
+        runtime.group_state = "Stable"
+
+    standing.runtime.at[10 * SECOND_US] = settle
+    results = standing.execute()
+    assert results.steady_at_us == 10 * SECOND_US
+    assert [(each.fault_id, each.fired_at_us) for each in results.faults] == [
+        ("crash-0", 15 * SECOND_US),
+        ("crash-1", 12 * SECOND_US),
+    ]
+
+
+def test_a_plan_that_was_cut_short_proves_nothing() -> None:
+    of = experiment()
+    standing = Standing({2 * SECOND_US: DownRequest()}, of, plan=plan_of(of))
+    results = standing.execute()
+    assert results.verdict is Verdict.UNKNOWN
+    assert "crash-0 was never injected" in results.reasons
+
+
+def test_late_members_come_and_those_that_did_not_are_not_waited_for() -> None:
+    groups = {
+        "readers": {
+            "members": 1,
+            "topics": ["orders"],
+            "late_members": [{"at": "5s", "members": 1}, {"at": "1h", "members": 1}],
+        }
+    }
+    standing = Standing({20 * SECOND_US: DownRequest()}, experiment(groups=groups, faults=[]))
+    standing.execute()
+    assert standing.runtime.acts.count("start consumer-readers-1") == 1
+    assert standing.runtime.nodes[_consumer(2)] is NodeState.NOT_STARTED
+    assert standing.runtime.time_us < 25 * SECOND_US  # liveness came at once
+
+
+def _consumer(index: int) -> NodeName:
+    return NodeName(f"consumer-readers-{index}")
+
+
+def test_a_duration_ends_the_run() -> None:
+    standing = Standing(duration_us=7 * SECOND_US)
+    results = standing.execute()
+    assert results.outcome is RunOutcome.COMPLETED
+    assert results.healed_at_us == 7 * SECOND_US
+
+
+def test_brokers_that_never_serve_prove_nothing() -> None:
+    standing = Standing()
+    standing.runtime.leader = BrokerId(-1)
+    results = standing.execute()
+    assert results.verdict is Verdict.UNKNOWN
+    assert "the brokers do not serve within 60s" in results.reasons[0]
+    assert standing.orders.closed_because == "never opened"
+
+
+def test_a_failure_of_the_tool_is_answered_and_ends_the_run() -> None:
+    standing = Standing({SECOND_US: CRASH})
+    standing.runtime.crash_fails_with = OSError("no such process")
+    results = standing.execute()
+    assert results.outcome is RunOutcome.INTERNAL_ERROR
+    (refusal,) = standing.refusals()
+    assert refusal.kind is RefusalKind.FAILED
+    assert results.faults[0].outcome is FaultOutcome.FAILED
+
+
+def test_orders_stand_in_the_manifest(tmp_path: Path) -> None:
+    """Who reads the run later finds what was ordered, with its arguments."""
+    order = InjectRequest(fault="crash", target="broker(1)", duration="10s", args={"disk": "empty"})
+    standing = Standing({5 * SECOND_US: order, 6 * SECOND_US: DownRequest()})
+    standing.directory = create_run_directory(
+        tmp_path, standing.experiment, (), seed=0, runtime="local", replay="again"
+    )
+    standing.execute()
+    past = open_run(standing.directory.path)
+    (planned,) = past.manifest.plan
+    assert (planned.fault_id, planned.at_us) == ("crash-0", 5 * SECOND_US)
+    assert planned.args == {"disk": "empty"}
+    assert [each.fault_id for each in past.journal()] == ["crash-0"]
+    assert broker_name(1) in past.journal()[0].nodes
