@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from chaos.experiment.structs import Experiment
 from chaos.standing.messages import (
     BrokerFacts,
-    CoordinatedGroup,
+    GroupAtBroker,
     MemberFacts,
     PartitionFacts,
     StatusAnswer,
@@ -66,7 +66,7 @@ def broker_state(status: ClusterStatus, broker_id: BrokerId) -> str:
     return word
 
 
-def group_facts(status: ClusterStatus, experiment: Experiment) -> tuple[CoordinatedGroup, ...]:
+def group_facts(status: ClusterStatus, experiment: Experiment) -> tuple[GroupAtBroker, ...]:
     """Return every group at each broker that has it loaded, in order of names."""
     nodes = {member.member_id: str(name) for name, member in status.members.items()}
     return tuple(
@@ -78,8 +78,8 @@ def group_facts(status: ClusterStatus, experiment: Experiment) -> tuple[Coordina
 
 def _group(
     group_id: str, group: GroupStatus, nodes: dict[str, str], *, is_of_the_file: bool
-) -> CoordinatedGroup:
-    return CoordinatedGroup(
+) -> GroupAtBroker:
+    return GroupAtBroker(
         group=group_id,
         coordinator=group.coordinator,
         offsets_partition=group.offsets_partition,

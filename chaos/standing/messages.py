@@ -146,7 +146,7 @@ class MemberFacts(msgspec.Struct, frozen=True, kw_only=True):
     is_leader: bool = False
 
 
-class CoordinatedGroup(msgspec.Struct, frozen=True, kw_only=True):
+class GroupAtBroker(msgspec.Struct, frozen=True, kw_only=True):
     """One group at one of its coordinators: a split brain has two.
 
     Shape: `is_of_the_file` says whether the run judges its liveness.
@@ -181,7 +181,7 @@ class StatusAnswer(msgspec.Struct, frozen=True, kw_only=True, tag="status_answer
     brokers: tuple[BrokerFacts, ...] = ()
     topics: dict[str, int] = {}
     partitions: tuple[PartitionFacts, ...] = ()
-    groups: tuple[CoordinatedGroup, ...] = ()
+    groups: tuple[GroupAtBroker, ...] = ()
     not_up: dict[str, str] = {}
     faults: tuple[JournalEntry, ...] = ()
     records_produced: int = 0

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from chaos.standing.messages import CoordinatedGroup, StatusAnswer, StatusRequest
+from chaos.standing.messages import GroupAtBroker, StatusAnswer, StatusRequest
 from coordlab.options import with_examples
 from coordlab.standing_options import (
     NO_CLUSTER_HELP,
@@ -79,7 +79,7 @@ def status_lines(status: StatusAnswer) -> Iterator[str]:
         yield f"seems violated: {finding}"
 
 
-def _group_lines(group: CoordinatedGroup) -> Iterator[str]:
+def _group_lines(group: GroupAtBroker) -> Iterator[str]:
     count = len(group.members)
     yield (
         f"group {group.group}: {group.state} at broker {group.coordinator}, generation "

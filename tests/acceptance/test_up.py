@@ -23,6 +23,8 @@ QUICK = (
     *("--topic", "orders:2", "--group", "readers:orders:2", "--producer", "orders:50"),
     *("--var", "cluster.config.group.initial.rebalance.delay.ms=0"),
     *("--var", "cluster.config.offsets.topic.num.partitions=4"),
+    *("--var", "cluster.config.broker.session.timeout.ms=2000"),
+    *("--var", "cluster.config.broker.heartbeat.interval.ms=400"),
     *("--var", "groups.readers.commit_interval_ms=100"),
     "--no-analyze",
 )
@@ -63,6 +65,11 @@ def test_a_cluster_is_broken_healed_and_ended_from_another_terminal(
 ) -> None:
     """The whole way, by the words of the documentation."""
     with up(command_line, *QUICK, until="group readers: Stable") as cluster:
+        shown = json.loads(command_line.run("status", "--json", "--partitions").stdout)
+        assert [each["group"] for each in shown["groups"]] == ["readers"]
+        assert {each["topic"] for each in shown["partitions"]} == {"__consumer_offsets", "orders"}
+        assert "group readers: Stable" in command_line.run("status").stdout
+
         crashed = command_line.run(
             "inject", "crash", "--duration", "1s", "--wait", "--coordinator-of", "readers"
         )
@@ -77,12 +84,8 @@ def test_a_cluster_is_broken_healed_and_ended_from_another_terminal(
         assert slow.returncode == EXIT_PASS, slow.stderr
         assert "in force until `heal slow-0`" in slow.stdout
 
-        status = command_line.run("status", "--json", "--partitions")
-        shown = json.loads(status.stdout)
+        shown = json.loads(command_line.run("status", "--json").stdout)
         assert [each["fault_id"] for each in shown["faults"]] == ["crash-0", "slow-0"]
-        assert [each["group"] for each in shown["groups"]] == ["readers"]
-        assert {each["topic"] for each in shown["partitions"]} == {"__consumer_offsets", "orders"}
-        assert "group readers: " in command_line.run("status").stdout
 
         assert command_line.run("heal", "slow-0").stdout.endswith("is healed\n")
         assert command_line.run("heal").stdout == "nothing is in force\n"
