@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "SOAK.md"
 PARTS = {
     "experiments": ("experiments",),
+    "bounce": ("bounce",),
     "explore": ("explore",),
     "mutants": ("mutants",),
     "sight": ("sight",),

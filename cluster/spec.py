@@ -78,8 +78,8 @@ class PreloadSpec(msgspec.Struct, frozen=True, kw_only=True):
 class ConsumerSpec(msgspec.Struct, frozen=True, kw_only=True):
     """One consumer of a group and what its application does.
 
-    Units: the application polls with `poll_timeout_ms`; each record costs `process_us`; offsets
-    are committed asynchronously every `commit_interval_ms` (None: never; one commit in flight), in
+    Units: the application polls with `poll_timeout_ms`; each record costs `process_us` and up to
+    `process_spread_us` more, evenly drawn; offsets are committed asynchronously every `commit_interval_ms` (None: never; one commit in flight), in
     transactions of a producer of its own if it is `transactional`.
     `isolate` gives it a process of its own on Ray. One that `starts_later` is started by the run
     (Runtime.start_node), not with the cluster.
@@ -92,6 +92,7 @@ class ConsumerSpec(msgspec.Struct, frozen=True, kw_only=True):
     config: ConsumerConfig = ConsumerConfig()
     poll_timeout_ms: int = 50
     process_us: int = 0
+    process_spread_us: int = 0
     commit_interval_ms: int | None = 200
     transactional: bool = False
     transaction_timeout_ms: int = 60_000
@@ -103,7 +104,7 @@ class ConsumerSpec(msgspec.Struct, frozen=True, kw_only=True):
 class ZooKeeperConsumerSpec(msgspec.Struct, frozen=True, kw_only=True):
     """One member of a group that lives on ZooKeeper, and what its application does.
 
-    Units: each record costs `process_us`. A member whose start fails closes its connector and
+    Units: each record costs `process_us` and up to `process_spread_us` more. A member whose start fails closes its connector and
     starts another one after `restart_ms`. `isolate` and `starts_later` are ConsumerSpec's.
     """
 
@@ -113,6 +114,7 @@ class ZooKeeperConsumerSpec(msgspec.Struct, frozen=True, kw_only=True):
     topics: tuple[str, ...]
     config: ZooKeeperConsumerConfig = ZooKeeperConsumerConfig()
     process_us: int = 0
+    process_spread_us: int = 0
     restart_ms: int = 1_000
     isolate: bool = False
     starts_later: bool = False
@@ -176,6 +178,11 @@ class CostModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     publish_jitter_us: NotNegative = 0
     """Up to so much more, drawn evenly by each broker for each change: with it a follower may hear
     of a new leader before that does, and then waits replica.fetch.backoff.ms for it."""
+    consumer_start_us: NotNegative = 0
+    """What a consumer takes from its creation to its first request, in microseconds: a JVM makes its
+    objects and threads."""
+    consumer_start_jitter_us: NotNegative = 0
+    """Up to so much more, drawn evenly for each start."""
     zookeeper_request_us: NotNegative = 250
     """What a ZooKeeper server takes for each request of a client, one after the other, in
     microseconds: 32 members made 1782 requests in 0.5 s."""

@@ -268,7 +268,8 @@ def _learnt_and_begun_us(consumer: ConsumerSpec) -> int:
 
 def _application_us(consumer: ConsumerSpec) -> int:
     """Return what the application takes between two polls that return all that they may."""
-    return consumer.poll_timeout_ms * MS + consumer.config.max_poll_records * consumer.process_us
+    record_us = consumer.process_us + consumer.process_spread_us
+    return consumer.poll_timeout_ms * MS + consumer.config.max_poll_records * record_us
 
 
 def _transaction_partitions(

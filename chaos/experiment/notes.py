@@ -18,7 +18,7 @@ def _idle_members(experiment: Experiment) -> Iterator[str]:
     idle = [
         group_id
         for group_id, group in experiment.groups.items()
-        if group.process_us == 0 and group.members_total
+        if group.process_bounds_us[1] == 0 and group.members_total
     ]
     if idle:
         yield (

@@ -81,6 +81,10 @@ KafkaName = Annotated[
     ),
 ]
 Count = Annotated[int, Meta(ge=1)]
+NotNegative = Annotated[int, Meta(ge=0)]
+# Not `tuple[NotNegative, NotNegative]`: msgspec 0.19 and 0.20 crash on the union of a bounded int and
+# a tuple of fixed length, when the garbage collector visits it.
+TwoNumbers = Annotated[tuple[NotNegative, ...], Meta(min_length=2, max_length=2)]
 OneOrMany = str | tuple[str, ...]
 """A word, or a list of words."""
 
@@ -193,8 +197,9 @@ class GroupDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     `rollout` has too many for a while; their indices come last."""
     poll_timeout_ms: Count = 50
     """How long each poll of the application waits for records, in milliseconds."""
-    process_us: Annotated[int, Meta(ge=0)] = 0
-    """What the application takes for each record, in microseconds."""
+    process_us: NotNegative | TwoNumbers = 0
+    """What the application takes for each record, in microseconds; of two numbers, evenly drawn
+    between them for each. A member rejoins only when the batch of its last poll is processed."""
     commit_interval_ms: Count | None = None
     """How often the application commits (commitAsync), in milliseconds; not set: it never does."""
     transactional: bool = False
@@ -211,6 +216,12 @@ class GroupDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         if self.is_on_zookeeper:
             return False
         return self.commit_interval_ms is not None or self.config.enable_auto_commit
+
+    @property
+    def process_bounds_us(self) -> tuple[int, int]:
+        """The least and the most that the application takes for a record, in microseconds."""
+        cost = self.process_us
+        return (cost[0], cost[1]) if isinstance(cost, tuple) else (cost, cost)
 
     @property
     def is_on_zookeeper(self) -> bool:
@@ -462,7 +473,8 @@ def to_cluster_spec(experiment: Experiment) -> ClusterSpec:
                 index=index,
                 topics=group.topics,
                 config=group.zookeeper,
-                process_us=group.process_us,
+                process_us=group.process_bounds_us[0],
+                process_spread_us=group.process_bounds_us[1] - group.process_bounds_us[0],
                 isolate=group.isolate,
                 starts_later=starts_later,
             )
@@ -527,7 +539,8 @@ def _consumer(
         topics=group.topics,
         config=config,
         poll_timeout_ms=group.poll_timeout_ms,
-        process_us=group.process_us,
+        process_us=group.process_bounds_us[0],
+        process_spread_us=group.process_bounds_us[1] - group.process_bounds_us[0],
         commit_interval_ms=group.commit_interval_ms,
         transactional=group.transactional,
         transaction_timeout_ms=group.transaction_timeout_ms,

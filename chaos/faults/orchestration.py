@@ -51,8 +51,8 @@ class Replacement(msgspec.Struct, kw_only=True):
 class Orders:
     """How members are replaced. Units: microseconds.
 
-    Shape: `start_ups_us` has one for each successor, in their order. `broken_from` is the number of
-    successors of the new version that start at all, None for all.
+    Shape: `start_ups_us` and `ready_after_us` have one for each successor, in their order.
+    `broken_from` is the number of successors of the new version that start at all, None for all.
     """
 
     max_unavailable: int
@@ -62,7 +62,7 @@ class Orders:
     grace_us: int
     start_ups_us: tuple[int, ...]
     ready_when_assigned: bool
-    ready_after_us: int
+    ready_after_us: tuple[int, ...]
     progress_deadline_us: int
     broken_from: int | None
     rolls_back: bool
@@ -143,8 +143,10 @@ class Rollout:
                 each.down_at_us = now_us
                 self._stopping.remove(each)
                 self._free.append(NodeName(each.place))
-        for each in self._waiting():
-            if self._is_ready(each, status, now_us):
+        for number, each in enumerate(self.done):
+            if each.started_at_us is None or each.ready_at_us is not None:
+                continue
+            if self._is_ready(number, each, status, now_us):
                 each.ready_at_us = now_us
 
     async def _kill_late(self, runtime: Runtime, status: ClusterStatus, now_us: int) -> None:
@@ -227,8 +229,9 @@ class Rollout:
             if each.started_at_us is not None and each.ready_at_us is None
         ]
 
-    def _is_ready(self, each: Replacement, status: ClusterStatus, now_us: int) -> bool:
-        if now_us < (each.started_at_us or 0) + self.orders.ready_after_us:
+    def _is_ready(self, number: int, each: Replacement, status: ClusterStatus, now_us: int) -> bool:
+        ready_after_us = self.orders.ready_after_us[number % len(self.orders.ready_after_us)]
+        if now_us < (each.started_at_us or 0) + ready_after_us:
             return False
         if not self.orders.ready_when_assigned:
             return True

@@ -38,6 +38,9 @@ CountOrPercent = (
     Annotated[int, Meta(ge=0, le=MAX_MEMBERS)] | Annotated[str, Meta(pattern=_PERCENT.pattern)]
 )
 
+DurationOrRange = Duration | tuple[Duration, Duration]
+"""A length of time, or the shortest and the longest of lengths that are evenly drawn."""
+
 
 class RolloutArgs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How the members are replaced; Kubernetes' names where it has them."""
@@ -51,7 +54,9 @@ class RolloutArgs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     in_batches: bool = False
     """whether nobody is stopped before all that were stopped together have successors that are
     ready"""
-    start_up: Duration | tuple[Duration, Duration] = "5s"
+    partition: Annotated[int, Meta(ge=0, le=MAX_MEMBERS)] = 0
+    """the members with a smaller index keep the former version and are not replaced"""
+    start_up: DurationOrRange = "5s"
     """what a successor takes from its place being free to its first poll: scheduling, the image,
     the start of the process; of two durations, evenly drawn between them"""
     stop: Literal["term", "kill"] = "term"
@@ -62,8 +67,9 @@ class RolloutArgs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     ready: Literal["started", "assigned"] = "assigned"
     """when a successor counts as available: once it has started, or once it is stable in its
     group"""
-    ready_after: Duration = "0s"
-    """how long after its start it counts as available at the earliest"""
+    ready_after: DurationOrRange = "0s"
+    """how long after its start it counts as available at the earliest; of two durations, evenly
+    drawn between them"""
     progress_deadline: Duration = "600s"
     """how long after its start-up a successor may take to be ready, or the rollout has failed"""
     broken_from: Annotated[int, Meta(ge=0, le=MAX_MEMBERS)] | None = None
@@ -101,14 +107,21 @@ class _Gradual(FaultKind):
         _, group_id = split_target(planned.target) or ("", "")
         group = situation.experiment.groups[group_id]
         places = tuple(consumer_name(group_id, index) for index in range(group.places_total))
-        up = tuple(place for place in places if situation.is_up(place))
+        first = self.first_index(planned)
+        up = tuple(place for place in places[first:] if situation.is_up(place))
         if not up:
-            return Miss(reason=f"no member of {group_id} is up")
+            which = f" with an index of at least {first}" if first else ""
+            return Miss(reason=f"no member of {group_id}{which} is up")
         return Aim(
             nodes=places,
             blast_radius=blast_radius_of(up, situation.experiment, situation.status),
             detail={"up": list(up), "members": group.members_total},
         )
+
+    def first_index(self, planned: PlannedFault) -> int:
+        """Return the index of the first member that the act is about."""
+        del planned
+        return 0
 
 
 class RolloutFault(_Gradual):
@@ -125,18 +138,25 @@ class RolloutFault(_Gradual):
     def check(self, fault: FaultDefinition, experiment: Experiment) -> Iterator[Problem]:
         """Refuse a rollout that can replace nobody, or that has no places for its surge."""
         args = msgspec.convert(fault.args, RolloutArgs)
-        if isinstance(args.start_up, tuple):
-            low, high = map(microseconds, args.start_up)
-            if low > high:
+        for name, length in (("start_up", args.start_up), ("ready_after", args.ready_after)):
+            if isinstance(length, tuple) and microseconds(length[0]) > microseconds(length[1]):
                 yield problem(
-                    "args.start_up",
+                    f"args.{name}",
                     "the first is longer than the second",
                     expected="the shortest and the longest",
-                    found=f"`{args.start_up[0]}, {args.start_up[1]}`",
+                    found=f"`{length[0]}, {length[1]}`",
                 )
         definition = _group_of(fault, experiment)
         if definition is None:
             return
+        if args.partition >= definition.members_total > 0:
+            yield problem(
+                "args.partition",
+                f"the group has {definition.members_total} members: none has an index of at least "
+                f"{args.partition}",
+                expected=f"at most {definition.members_total - 1}",
+                found=f"`{args.partition}`",
+            )
         surge = _count(args.max_surge, definition.members_total, rounded_up=True)
         if surge == 0 and _count(args.max_unavailable, definition.members_total) == 0:
             yield problem(
@@ -154,13 +174,17 @@ class RolloutFault(_Gradual):
                 found=f"`spare_members: {definition.spare_members}`",
             )
 
+    def first_index(self, planned: PlannedFault) -> int:
+        """Return the index of the first member that is replaced."""
+        return msgspec.convert(planned.args, RolloutArgs).partition
+
     async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Aim | Miss:
         """Take the orders; the first step is the runner's next one."""
         args = msgspec.convert(planned.args, RolloutArgs)
         up = _up(aim)
-        total = len(up)
+        total = int(str(aim.detail["members"]))
         surge = _count(args.max_surge, total, rounded_up=True)
-        spare = [place for place in aim.nodes if place not in up][:surge]
+        spare = [place for place in aim.nodes[args.partition :] if place not in up][:surge]
         tools.under_way[planned.fault_id] = Rollout(
             orders=Orders(
                 max_unavailable=_count(args.max_unavailable, total),
@@ -168,9 +192,9 @@ class RolloutFault(_Gradual):
                 in_batches=args.in_batches,
                 kills=args.stop == "kill",
                 grace_us=microseconds(args.grace_period),
-                start_ups_us=_start_ups(args, total, tools.rng),
+                start_ups_us=_drawn(args.start_up, len(up), tools.rng),
                 ready_when_assigned=args.ready == "assigned",
-                ready_after_us=microseconds(args.ready_after),
+                ready_after_us=_drawn(args.ready_after, len(up), tools.rng),
                 progress_deadline_us=microseconds(args.progress_deadline),
                 broken_from=args.broken_from,
                 rolls_back=args.at_deadline == "roll_back",
@@ -265,11 +289,11 @@ def _count(wanted: int | str, members: int, *, rounded_up: bool = False) -> int:
     return max(1, math.ceil(share) if rounded_up else math.floor(share))
 
 
-def _start_ups(args: RolloutArgs, members: int, rng: random.Random) -> tuple[int, ...]:
-    """Return the start-up of each successor, in microseconds."""
-    if isinstance(args.start_up, str):
-        return (microseconds(args.start_up),) * members
-    low, high = map(microseconds, args.start_up)
+def _drawn(length: DurationOrRange, members: int, rng: random.Random) -> tuple[int, ...]:
+    """Return the length of each successor, in microseconds."""
+    if isinstance(length, str):
+        return (microseconds(length),) * members
+    low, high = map(microseconds, length)
     return tuple(rng.randint(low, high) for _ in range(members))
 
 

@@ -295,6 +295,10 @@ class BaseHost(Host):
             )
         )
 
+    def stream(self, purpose: str) -> random.Random:
+        """Return a new random stream of this incarnation's for `purpose`, apart from `rng`."""
+        return stream(self._seed, "node", self.name, self.incarnation, purpose)
+
     def _rng_for_rule(self, rule_id: str) -> random.Random:
         return stream(self._seed, "slow", rule_id, self.name, self.incarnation)
 

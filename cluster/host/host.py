@@ -138,6 +138,10 @@ class Host(ABC):
     """
 
     @abstractmethod
+    def stream(self, purpose: str) -> random.Random:
+        """Return a new random stream of this incarnation's for `purpose`, apart from `rng`."""
+
+    @abstractmethod
     def now_us(self) -> int:
         """Return this node's monotonic clock in microseconds (with its drift, if any)."""
 

@@ -24,6 +24,7 @@ CITATION = {
     "FAILOVER_FACTS": SECTION,
     "MEASURED_ZOOKEEPER": SECTION,
     "ZOOKEEPER_CONSUMER": SECTION,
+    "MEASURED_BOUNCE": r"bounce(?:-set-up)?\b",
     "MEASURED_FAILOVER": r"(?:\d|kill|term|move|pause|split|member|[a-z]+(?:-[a-z]+)+)\b",
 }
 OUTSIDE = re.compile(r"\bshared/|\b(?:DESIGN|STYLE|SIMULATION|STRUCTURE)(?:\.md| section)? \d")
@@ -52,6 +53,8 @@ def sections_of(name: str) -> set[str]:
     text = (KAFKA / f"{name}.md").read_text(encoding="utf-8")
     headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
     numbers = {match[1] for each in headings if (match := re.match(r"(\d+(?:\.\d+)*)", each))}
+    if name == "MEASURED_BOUNCE":
+        return {word for each in headings for word in re.findall(r"`([a-z-]+)`", each)}
     if name == "MEASURED_FAILOVER":
         points = text.split("(points `1` to `7`)")[1].split("\n## ")[0]
         words = {word for each in headings for word in re.findall(r"`([a-z-]+)`", each)}

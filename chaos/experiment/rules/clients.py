@@ -43,12 +43,13 @@ def consumer_warnings(
             found=str(heartbeat_ms),
         )
     poll_ms = config.max_poll_interval_ms
-    longest_ms = group.poll_timeout_ms + config.max_poll_records * group.process_us // 1_000
+    record_us = group.process_bounds_us[1]
+    longest_ms = group.poll_timeout_ms + config.max_poll_records * record_us // 1_000
     if longest_ms >= poll_ms:
         yield problem(
             f"{path}.max.poll.interval.ms",
             "members leave the group when a poll returns as many records as it may: "
-            f"max.poll.records ({config.max_poll_records}) x process_us ({group.process_us})",
+            f"max.poll.records ({config.max_poll_records}) x process_us ({record_us})",
             expected=f"more than {longest_ms}",
             found=str(poll_ms),
         )

@@ -28,6 +28,14 @@ def group_errors(experiment: Experiment, group: GroupDefinition, path: str) -> I
     """Yield everything for which a group's members could not do what the file asks."""
     yield from check_once("topic", group.topics, experiment.topics, f"{path}.topics")
     yield from _coordination_errors(group, path)
+    least_us, most_us = group.process_bounds_us
+    if least_us > most_us:
+        yield problem(
+            f"{path}.process_us",
+            "the first is longer than the second",
+            expected="the shortest and the longest",
+            found=f"`{least_us}, {most_us}`",
+        )
     yield from _consumer_errors(experiment, group.config, f"{path}.config")
     yield from _transaction_errors(experiment, group, path)
     for index, late in enumerate(group.late_members):

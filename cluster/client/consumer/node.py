@@ -1,7 +1,7 @@
 """The consumer node: an application that polls, processes, and commits what it has processed.
 
 The application is the one of MEASURED_FAILOVER set-up: it polls with `poll_timeout_ms`, spends
-`process_us` on each record, and every `commit_interval_ms` commits its positions asynchronously,
+`process_us` on each record (drawn for each, if it has a spread), and every `commit_interval_ms` commits its positions asynchronously,
 one commit in flight. Before partitions are revoked it commits what it has processed synchronously,
 as an ordinary rebalance listener does; when they are lost it cannot. Records are counted once they
 are processed, so a consumer that dies between processing and commit leaves duplicates behind.
@@ -14,6 +14,7 @@ from cluster.client.consumer.group_consumer import GroupConsumer
 from cluster.client.net.errors import ClientError
 from cluster.client.net.futures import RequestFuture
 from cluster.client.net.retries import MS
+from cluster.client.record_work import RecordWork
 from cluster.host.host import Host
 from cluster.runtime import ClusterStatus, MemberStatus
 from cluster.spec import ClusterSpec, ConsumerSpec
@@ -37,6 +38,10 @@ class ConsumerNode:
             transaction_timeout_ms=spec.transaction_timeout_ms if spec.transactional else None,
         )
         self._records_consumed = 0
+        self._work = RecordWork(host, spec.process_us, spec.process_spread_us)
+        costs = cluster.costs
+        self._start_us = costs.consumer_start_us if host.simulates_costs else 0
+        self._start_jitter_us = costs.consumer_start_jitter_us if host.simulates_costs else 0
         self._poll_timeout_us = max(1, spec.poll_timeout_ms) * MS
         self._poll_began_us = 0
         self._commit_due_us = 0
@@ -86,6 +91,8 @@ class ConsumerNode:
     async def _run(self) -> None:
         if self._spec.start_after_ms:
             await self._host.sleep(self._spec.start_after_ms * MS)
+        if start_us := self._start_us + _drawn_us(self._host, "start", self._start_jitter_us):
+            await self._host.sleep(start_us)
         self._consumer.start()
         self._poll_began_us = self._host.now_us()
         ended_by: ClientError | None = None
@@ -116,14 +123,15 @@ class ConsumerNode:
             self._poll_began_us += polls * self._poll_timeout_us
 
     async def _process(self, records: list[ConsumedRange]) -> None:
-        processed = 0
+        worked_us = 0
         for consumed in records:
             detail: dict[str, object] = {"count": consumed.count, "last": consumed.last}
-            processed += consumed.count
-            if self._spec.process_us:
-                await self._host.sleep(self._spec.process_us * consumed.count)
+            if self._work.costs_time:
+                work_us = self._work.draw_us(consumed.count)
+                worked_us += work_us
+                await self._host.sleep(work_us)
                 # Not the time since the poll: a pause of the process is no work.
-                detail["work_us"] = self._spec.process_us * processed
+                detail["work_us"] = worked_us
             self._records_consumed += consumed.count
             self._host.trace(
                 TraceEvent(
@@ -169,3 +177,8 @@ class ConsumerNode:
         wait_us = max(1, at_us - self._poll_began_us)
         polls = -(-wait_us // self._poll_timeout_us)
         return self._poll_began_us + polls * self._poll_timeout_us
+
+
+def _drawn_us(host: Host, purpose: str, most_us: int) -> int:
+    """Return a time up to `most_us`; without a spread no stream is made."""
+    return host.stream(purpose).randint(0, most_us) if most_us else 0

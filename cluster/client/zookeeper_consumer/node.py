@@ -6,6 +6,7 @@ it closes the connector and starts another one (what the programs of the measure
 
 from collections.abc import Callable
 
+from cluster.client.record_work import RecordWork
 from cluster.client.zookeeper_consumer.connector import ZooKeeperConsumerConnector
 from cluster.client.zookeeper_consumer.rebalance import ConsumerRebalanceFailedException
 from cluster.client.zookeeper_consumer.streams import Chunk, ChunkQueue
@@ -29,6 +30,7 @@ class ZooKeeperConsumerNode:
         self._spec = spec
         # On Ray a start costs what it costs.
         self._start_us = cluster.costs.zookeeper_consumer_start_us if host.simulates_costs else 0
+        self._work = RecordWork(host, spec.process_us, spec.process_spread_us)
         self._servers = tuple(server.name for server in cluster.zookeepers)
         self._connector: ZooKeeperConsumerConnector | None = None
         """None between two connectors."""
@@ -100,7 +102,7 @@ class ZooKeeperConsumerNode:
     async def _process(self, connector: ZooKeeperConsumerConnector, queue: ChunkQueue) -> None:
         """Process what one stream hands out, until the connector is shut down."""
         while (chunk := await queue.take()) is not None:
-            if self._spec.process_us == 0:
+            if not self._work.costs_time:
                 chunk.info.consumed_offset = chunk.last + 1
                 self._processed(connector, chunk, chunk.first, chunk.last)
                 continue
@@ -109,17 +111,23 @@ class ZooKeeperConsumerNode:
                     break  # the rest of the chunk was cleared by a rebalance
                 # Before the record is processed: a commit may cover one still in hand (ZK-35).
                 chunk.info.consumed_offset = offset + 1
-                await self._host.sleep(self._spec.process_us)
-                self._processed(connector, chunk, offset, offset)
+                work_us = self._work.draw_us(1)
+                await self._host.sleep(work_us)
+                self._processed(connector, chunk, offset, offset, work_us)
 
     def _processed(
-        self, connector: ZooKeeperConsumerConnector, chunk: Chunk, first: int, last: int
+        self,
+        connector: ZooKeeperConsumerConnector,
+        chunk: Chunk,
+        first: int,
+        last: int,
+        work_us: int = 0,
     ) -> None:
         count = last - first + 1
         self._records_consumed += count
         detail: dict[str, object] = {"count": count, "last": last}
-        if self._spec.process_us:
-            detail["work_us"] = self._spec.process_us * count
+        if self._work.costs_time:
+            detail["work_us"] = work_us
         connector.member.trace(
             TraceKind.RECORDS_CONSUMED, detail, partition=chunk.info.partition, offset=first
         )

@@ -117,7 +117,7 @@ def rollout(*, spare: Sequence[NodeName] = (), **changes: Any) -> Rollout:  # no
         grace_us=30 * S,
         start_ups_us=(5 * S,),
         ready_when_assigned=True,
-        ready_after_us=0,
+        ready_after_us=(0,),
         progress_deadline_us=60 * S,
         broken_from=None,
         rolls_back=False,
@@ -185,7 +185,7 @@ def test_kill_stops_nobody_in_an_orderly_way() -> None:
 
 def test_readiness_after_a_time_makes_the_next_wait() -> None:
     cluster = of_four()
-    drive(rollout(ready_when_assigned=False, ready_after_us=20 * S), cluster)
+    drive(rollout(ready_when_assigned=False, ready_after_us=(20 * S,)), cluster)
     stops = [at for at, what, _ in cluster.acts if what == "term"]
     assert [later - earlier for earlier, later in pairwise(stops)] == [25] * 3
 

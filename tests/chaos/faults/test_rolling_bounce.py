@@ -1,0 +1,31 @@
+"""The experiment `rolling_bounce`: what its callbacks and changes come to, whatever the seed."""
+
+import pytest
+
+from chaos.experiment.loader import load_experiment
+from results_schema.results import Verdict
+from tests.support.worlds.acceptance import play_virtual
+from tests.support.worlds.rolling_bounce import rolling_bounce_of
+
+LONGEST_US = 4_000_000
+"""A heartbeat interval, the start of a consumer, and slow messages."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2])
+def test_twelve_partitions_change_hands_in_each_leave_and_join(seed: int) -> None:
+    """138 callbacks of each kind: 11 in a leave, 12 in a join, and 1 of each member that closes.
+
+    MEASURED_BOUNCE bounce: exactly so on a real cluster.
+    """
+    run = play_virtual(
+        load_experiment("rolling_bounce").experiment, seed=seed, trace_messages=False
+    )
+    bounce = rolling_bounce_of(run.rows, "orders-readers")
+
+    assert run.results.verdict == Verdict.PASS
+    assert (bounce.assigned, bounce.revoked) == (138, 138)
+    assert [change.handed_out for change in (*bounce.leaves, *bounce.joins)] == [12] * 12
+    assert len(bounce.leaves) == len(bounce.joins) == 6
+    assert all(0 < change.settled_us < LONGEST_US for change in (*bounce.leaves, *bounce.joins))
+    assert bounce.commit_errors == {}

@@ -1,0 +1,69 @@
+"""The experiment `rolling_bounce` over many seeds beside its measurement on a real cluster.
+
+The measured values are one draw each of what the seeds predict: a median belongs in the middle half
+of the predicted values, the largest of twelve within the first and the last percent.
+"""
+
+from functools import partial
+
+import pytest
+
+from chaos.experiment.loader import load_experiment
+from results_schema.results import Verdict
+from tests.support.soak import remembered, say
+from tests.support.worlds.acceptance import percentile, play_virtual
+from tests.support.worlds.rolling_bounce import Change, RollingBounce, rolling_bounce_of
+
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(3_500)]
+
+GROUP = "orders-readers"
+SEEDS = 200
+MEASURED_MS = {"leave": (1817, 2517, 3093), "join": (2064, 2794, 3230)}
+"""Median, 90th percentile and largest. MEASURED_BOUNCE bounce, the column of eager range."""
+CALLBACKS = 138
+
+
+def bounce(seed: int) -> RollingBounce:
+    """Play one seed, which passes, and return what its bounces cost."""
+    run = play_virtual(
+        load_experiment("rolling_bounce").experiment, seed=seed, trace_messages=False
+    )
+    assert run.results.verdict == Verdict.PASS, run.results.reasons
+    return rolling_bounce_of(run.rows, GROUP)
+
+
+def test_measured_times_are_what_the_seeds_predict() -> None:
+    """Nothing is left out: each of the six leaves and joins of each seed counts."""
+    runs = [
+        remembered("bounce", str(seed), RollingBounce, partial(bounce, seed))
+        for seed in range(SEEDS)
+    ]
+    leaves = [change for run in runs for change in run.leaves]
+    joins = [change for run in runs for change in run.joins]
+    say(f"**rolling_bounce**: {len(runs)} of {len(runs)} passed")
+    _tell("leave: settled", [change.settled_us for change in leaves])
+    _tell("join: settled", [change.settled_us for change in joins])
+    _tell("partition time without an owner, per leave", [each.unowned_us for each in leaves])
+    _tell("partition time without an owner, per join", [each.unowned_us for each in joins])
+    _tell("longest pause between commits", [pause for run in runs for pause in run.pauses_us])
+    say(f"callbacks: {CALLBACKS} assigned and {CALLBACKS} revoked in each run")
+
+    assert {run.assigned for run in runs} == {CALLBACKS}
+    assert {run.revoked for run in runs} == {CALLBACKS}
+    assert {change.handed_out for change in (*leaves, *joins)} == {12}
+    assert {len(run.leaves) for run in runs} == {len(run.joins) for run in runs} == {6}
+    for what, settled in (("leave", leaves), ("join", joins)):
+        _check_measured(what, settled)
+
+
+def _check_measured(what: str, changes: list[Change]) -> None:
+    ascending = sorted(change.settled_us for change in changes)
+    median_ms, _, largest_ms = MEASURED_MS[what]
+    assert percentile(ascending, 25) <= median_ms * 1_000 <= percentile(ascending, 75)
+    assert percentile(ascending, 1) <= largest_ms * 1_000 <= percentile(ascending, 99)
+
+
+def _tell(what: str, values_us: list[int]) -> None:
+    ascending = sorted(values_us)
+    told = " / ".join(f"{percentile(ascending, p) / 1_000:.0f}" for p in (1, 25, 50, 75, 90, 99))
+    say(f"{what}, ms: p1 / p25 / p50 / p75 / p90 / p99 {told}, max {ascending[-1] / 1_000:.0f}")
