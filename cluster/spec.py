@@ -79,10 +79,10 @@ class ConsumerSpec(msgspec.Struct, frozen=True, kw_only=True):
     """One consumer of a group and what its application does.
 
     Units: the application polls with `poll_timeout_ms`; each record costs `process_us` and up to
-    `process_spread_us` more, evenly drawn; offsets are committed asynchronously every `commit_interval_ms` (None: never; one commit in flight), in
-    transactions of a producer of its own if it is `transactional`.
-    `isolate` gives it a process of its own on Ray. One that `starts_later` is started by the run
-    (Runtime.start_node), not with the cluster.
+    `process_spread_us` more, evenly drawn; offsets are committed asynchronously every
+    `commit_interval_ms` (None: never; one commit in flight), in transactions of a producer of its
+    own if it is `transactional`. `isolate` gives it a process of its own on Ray. One that
+    `starts_later` is started by the run (Runtime.start_node), not with the cluster.
     """
 
     name: NodeName
@@ -104,8 +104,9 @@ class ConsumerSpec(msgspec.Struct, frozen=True, kw_only=True):
 class ZooKeeperConsumerSpec(msgspec.Struct, frozen=True, kw_only=True):
     """One member of a group that lives on ZooKeeper, and what its application does.
 
-    Units: each record costs `process_us` and up to `process_spread_us` more. A member whose start fails closes its connector and
-    starts another one after `restart_ms`. `isolate` and `starts_later` are ConsumerSpec's.
+    Units: each record costs `process_us` and up to `process_spread_us` more. A member whose start
+    fails closes its connector and starts another one after `restart_ms`. `isolate` and
+    `starts_later` are ConsumerSpec's.
     """
 
     name: NodeName
@@ -179,8 +180,8 @@ class CostModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """Up to so much more, drawn evenly by each broker for each change: with it a follower may hear
     of a new leader before that does, and then waits replica.fetch.backoff.ms for it."""
     consumer_start_us: NotNegative = 0
-    """What a consumer takes from its creation to its first request, in microseconds: a JVM makes its
-    objects and threads."""
+    """What a consumer takes from its creation to its first request, in microseconds: a JVM makes
+    its objects and threads."""
     consumer_start_jitter_us: NotNegative = 0
     """Up to so much more, drawn evenly for each start."""
     zookeeper_request_us: NotNegative = 250

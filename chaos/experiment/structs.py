@@ -82,8 +82,8 @@ KafkaName = Annotated[
 ]
 Count = Annotated[int, Meta(ge=1)]
 NotNegative = Annotated[int, Meta(ge=0)]
-# Not `tuple[NotNegative, NotNegative]`: msgspec 0.19 and 0.20 crash on the union of a bounded int and
-# a tuple of fixed length, when the garbage collector visits it.
+# Not `tuple[NotNegative, NotNegative]`: msgspec 0.22 crashes on the union of a bounded int and a
+# tuple of fixed length, when the garbage collector visits it.
 TwoNumbers = Annotated[tuple[NotNegative, ...], Meta(min_length=2, max_length=2)]
 OneOrMany = str | tuple[str, ...]
 """A word, or a list of words."""

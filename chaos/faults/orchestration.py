@@ -100,10 +100,14 @@ class Rollout:
     _wanted: int = 0
     """How many members the group shall have."""
     _is_rolling_back: bool = False
+    _size: int = 0
+    """How many members the rollout began with."""
+    _untouched: list[NodeName] = field(default_factory=list)
+    """Of a rollout that is rolled back: members that were not replaced yet."""
 
     def __post_init__(self) -> None:
         """Begin: nothing is stopped yet, the spare places are free."""
-        self._wanted = len(self.old)
+        self._wanted = self._size = len(self.old)
         self._free = list(self.spare)
 
     async def step(self, runtime: Runtime, status: ClusterStatus) -> int | None:
@@ -129,6 +133,23 @@ class Rollout:
             "outcome": self.outcome.value,
             "replaced": [msgspec.to_builtins(each) for each in (*self.replaced, *self.done)],
         }
+
+    def places_to_fill(self) -> tuple[NodeName, ...]:
+        """Return the places to start members in, if nothing more is replaced: back to full size.
+
+        The group's own places come before spare ones: a successor that has started in a spare place
+        stays, and its predecessor's place stays empty.
+        """
+        started = [NodeName(each.place) for each in self.done if each.started_at_us is not None]
+        missing = self._size - len({*self.old, *self._untouched, *started})
+        empty = dict.fromkeys(
+            (
+                *(NodeName(each.place) for each in self.done if each.started_at_us is None),
+                *self._free,
+                *(NodeName(each.place) for each in self._stopping),
+            )
+        )
+        return tuple(sorted(empty, key=lambda place: place in self.spare)[: max(0, missing)])
 
     @property
     def hangs(self) -> bool:
@@ -174,6 +195,7 @@ class Rollout:
         # Those that were replaced are replaced once more, the last first; who never came up makes
         # its place free for its predecessor's version.
         self._wanted -= len(self.old)
+        self._untouched = self.old
         self.replaced, self.done = self.done, []
         self._free += [NodeName(each.place) for each in self.replaced if not each.started_at_us]
         self.old = [NodeName(each.place) for each in reversed(self.replaced) if each.started_at_us]

@@ -29,6 +29,7 @@ from chaos.faults.processes import bring_back
 from chaos.run.blast_radius import blast_radius_of
 from chaos.targets.base import Miss, Situation
 from chaos.targets.registry import split_target
+from cluster.runtime import NodeState
 from protocol.ids import NodeName
 from results_schema.manifest import PlannedFault
 
@@ -207,14 +208,20 @@ class RolloutFault(_Gradual):
         return aim
 
     async def heal(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> str | None:
-        """Bring back whom a rollout that did not end has stopped; say how it ended."""
+        """Bring a rollout that did not end back to its full size; say how it ended."""
         rollout = tools.under_way.get(planned.fault_id)
         if not isinstance(rollout, Rollout):
             return None
         if rollout.outcome in {Outcome.UNDER_WAY, Outcome.HUNG}:
-            for node in _up(aim):
-                await bring_back(node, tools.runtime, kill_at_us=tools.kill_at_us)
+            for node in rollout.places_to_fill():
+                status = await tools.runtime.status()
+                if status.nodes.get(node) is NodeState.NOT_STARTED:
+                    await tools.runtime.start_node(node)
+                else:
+                    await bring_back(node, tools.runtime, kill_at_us=tools.kill_at_us)
                 tools.lost.pop(node, None)
+                if node in rollout.spare:
+                    tools.joined[node] = None
         if rollout.outcome is Outcome.COMPLETED:
             return None
         return f"the rollout {_ENDED[rollout.outcome]} with {len(rollout.done)} replaced"

@@ -1,10 +1,11 @@
 """The consumer node: an application that polls, processes, and commits what it has processed.
 
 The application is the one of MEASURED_FAILOVER set-up: it polls with `poll_timeout_ms`, spends
-`process_us` on each record (drawn for each, if it has a spread), and every `commit_interval_ms` commits its positions asynchronously,
-one commit in flight. Before partitions are revoked it commits what it has processed synchronously,
-as an ordinary rebalance listener does; when they are lost it cannot. Records are counted once they
-are processed, so a consumer that dies between processing and commit leaves duplicates behind.
+`process_us` on each record (drawn for each, if it has a spread), and every `commit_interval_ms`
+commits its positions asynchronously, one commit in flight. Before partitions are revoked it commits
+what it has processed synchronously, as an ordinary rebalance listener does; when they are lost it
+cannot. Records are counted once they are processed, so a consumer that dies between processing and
+commit leaves duplicates behind.
 """
 
 from collections.abc import Callable

@@ -685,6 +685,7 @@ def test_every_experiment_that_comes_along_is_valid_and_without_warning() -> Non
         "herd_effect",
         "member_crash",
         "pause_coordinator",
+        "rolling_bounce",
         "rolling_restart",
         "split_brain_generations",
         "split_brain_ownership",

@@ -90,19 +90,19 @@ def of_four(**changes: Any) -> Cluster:  # noqa: ANN401 - a test's own words
     return Cluster(states=states, **changes)
 
 
-async def _drive(work: Rollout | Scaling, cluster: Cluster) -> None:
+async def _drive(work: Rollout | Scaling, cluster: Cluster, until_us: int | None) -> None:
     for _ in range(10_000):
         next_us = await work.step(cast(Runtime, cluster), cluster.status())
-        if next_us is None:
+        if next_us is None or (until_us is not None and next_us > until_us):
             return
         assert next_us > cluster.time_us, "it must not ask for the same moment for ever"
         cluster.time_us = next_us
     raise AssertionError("it never ends")
 
 
-def drive(work: Rollout | Scaling, cluster: Cluster) -> None:
-    """Let it go on to its end."""
-    coroutine = _drive(work, cluster)
+def drive(work: Rollout | Scaling, cluster: Cluster, *, until_us: int | None = None) -> None:
+    """Let it go on to its end, or until then."""
+    coroutine = _drive(work, cluster, until_us)
     with pytest.raises(StopIteration):
         coroutine.send(None)
 
@@ -188,6 +188,36 @@ def test_readiness_after_a_time_makes_the_next_wait() -> None:
     drive(rollout(ready_when_assigned=False, ready_after_us=(20 * S,)), cluster)
     stops = [at for at, what, _ in cluster.acts if what == "term"]
     assert [later - earlier for earlier, later in pairwise(stops)] == [25] * 3
+
+
+def test_readiness_of_each_successor_has_its_own_time() -> None:
+    cluster = of_four()
+    drive(rollout(ready_when_assigned=False, ready_after_us=(20 * S, 1 * S, 8 * S, 0)), cluster)
+    stops = [at for at, what, _ in cluster.acts if what == "term"]
+    assert [later - earlier for earlier, later in pairwise(stops)] == [25, 6, 13]
+
+
+def test_rollout_that_is_broken_off_is_filled_up_to_its_size() -> None:
+    """A member that stops, or is down, is missing; a successor in a spare place is not."""
+    for spare, until, filled in (
+        ((), 2, (PLACES[3],)),  # the first is down
+        ((), 7, (PLACES[2],)),  # its successor is there, the second is down
+        (PLACES[4:5], 2, ()),  # nobody is stopped before the first successor is there
+        (PLACES[4:5], 7, ()),  # a successor stands in the spare place for the first
+    ):
+        cluster = of_four()
+        deploy = rollout(spare=spare, max_unavailable=0 if spare else 1)
+        drive(deploy, cluster, until_us=until * S)
+        assert deploy.outcome is Outcome.UNDER_WAY
+        assert deploy.places_to_fill() == filled, (spare, until)
+
+
+def test_roll_back_that_is_broken_off_counts_members_that_were_not_replaced() -> None:
+    cluster, deploy = of_four(), rollout(broken_from=1, rolls_back=True)
+    drive(deploy, cluster, until_us=72 * S)
+    assert deploy.replaced
+    up = [node for node, state in cluster.states.items() if state is NodeState.UP]
+    assert len({*up, *deploy.places_to_fill()}) == 4
 
 
 def test_broken_version_hangs_at_its_deadline_with_what_was_stopped() -> None:
@@ -319,6 +349,8 @@ def test_scaled_group_is_live_with_the_members_that_it_has_then() -> None:
         ("rollout", {"max_unavailable": 0}, "nobody could be replaced"),
         ("rollout", {"max_surge": 1}, "`spare_members: 1` in the group"),
         ("rollout", {"start_up": ["3s", "1s"]}, "the first is longer than the second"),
+        ("rollout", {"ready_after": ["3s", "1s"]}, "the first is longer than the second"),
+        ("rollout", {"partition": 2}, "none has an index of at least 2"),
         ("rollout", {"max_unavailable": "101%"}, "max_unavailable"),
         ("scale", {"to": 5}, "`spare_members: 3` in the group"),
         ("scale", {}, "to"),

@@ -296,6 +296,7 @@ class ClientLab:
         *,
         commit_interval_ms: int | None = 200,
         process_us: int = 0,
+        process_spread_us: int = 0,
         transaction_timeout_ms: int | None = None,
     ) -> ConsumerNode:
         """Start a consumer of the topic and return it; with a timeout it has transactions."""
@@ -307,6 +308,7 @@ class ClientLab:
             config=config or ConsumerConfig(enable_auto_commit=False, auto_offset_reset="earliest"),
             commit_interval_ms=commit_interval_ms,
             process_us=process_us,
+            process_spread_us=process_spread_us,
             transactional=transaction_timeout_ms is not None,
             transaction_timeout_ms=transaction_timeout_ms or 60_000,
         )

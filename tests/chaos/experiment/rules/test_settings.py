@@ -120,6 +120,11 @@ def _kafka(config: dict[str, object]) -> dict[str, object]:
             "more than 350050",
         ),
         (
+            {"groups": readers({"process_us": [100, 700_000]})},
+            "groups.readers.config.max.poll.interval.ms",
+            "more than 350050",
+        ),
+        (
             {"groups": readers(request_timeout_ms=5_000)},
             "groups.readers.config.request.timeout.ms",
             "more than offsets.commit.timeout.ms (5000)",

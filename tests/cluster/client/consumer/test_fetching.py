@@ -1,5 +1,7 @@
 """Positions and fetches: where reading begins, what the application gets, what moves leaders."""
 
+import json
+
 import pytest
 
 from protocol.config import ConsumerConfig
@@ -213,3 +215,15 @@ def test_pause_is_no_work(make_lab: LabMaker) -> None:
     lab.clients[0].resume()
     lab.run_for(300 * MS)
     assert ranges(lab) == [("t-0", 0, '{"count":10,"last":9,"work_us":1000000}')]
+
+
+def test_work_of_each_record_is_drawn_between_its_bounds(make_lab: LabMaker) -> None:
+    """A stream of the node's own: the same in every run, another for another incarnation."""
+    lab = make_lab(1, partitions=1)
+    lab.high_watermark = 10
+    lab.consumer(process_us=10 * MS, process_spread_us=20 * MS)
+    lab.run_for(900 * MS)
+    ((_, _, detail),) = ranges(lab)
+    work_us = json.loads(detail)["work_us"]
+    assert 10 * 10 * MS < work_us < 10 * 30 * MS
+    assert work_us % (10 * MS) != 0
