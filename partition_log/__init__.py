@@ -3,7 +3,8 @@
 Pure state machines: I/O goes through Storage only; no clock, no randomness. ISR stands for in-sync
 replicas, as in Kafka.
 
-Reading order: `storage`, `memory_storage`, `batches`, `epochs`, `producer_states` and
+Reading order: `storage`, `memory_storage`, `batches`, `log_validation` (what a leader checks of a
+client's batch), `epochs`, `producer_states` (idempotent producers and transactions) and
 `transaction_index` (transactions of a log), `log`, `segments`, `compaction`, `outcomes`,
 `follower_state`, `in_sync_replicas` (ISR and high watermark of a leader), `fetching`, `replica`
 (leader or follower of one partition), `traces`, `checkpoints`, `invariants`.

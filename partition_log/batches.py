@@ -16,7 +16,15 @@ from msgspec.structs import replace
 from protocol.compression import NO_CODECS, Codecs
 from protocol.errors import ErrorCode, SimulationError
 from protocol.ids import NO_SEQUENCE
-from protocol.records.batch import Cleaned, Record, RecordBatch, encode_records
+from protocol.records.batch import (
+    Cleaned,
+    KafkaHeader,
+    Record,
+    RecordBatch,
+    encode_records,
+    kafka_records_of,
+    payload_of,
+)
 from protocol.records.kafka_format import flags_match, kafka_crc
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -38,6 +46,7 @@ def build_batch(
     is_control: bool = False,
     compression: int = 0,
     codecs: Codecs = NO_CODECS,
+    base_sequence: int = NO_SEQUENCE,
 ) -> RecordBatch:
     """Return a batch of `records` with its CRC.
 
@@ -63,18 +72,22 @@ def build_batch(
         is_control,
         compression,
     )
+    crc = google_crc32c.extend(google_crc32c.value(header), payload)
+    if base_sequence != NO_SEQUENCE:
+        crc = google_crc32c.extend(crc, _SEQUENCE.pack(base_sequence))
     return RecordBatch(
         base_offset=base_offset,
         partition_leader_epoch=leader_epoch,
         last_offset_delta=last_offset_delta,
         max_timestamp_ms=max_timestamp_ms,
         records=payload,
-        crc=google_crc32c.extend(google_crc32c.value(header), payload),
+        crc=crc,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         is_transactional=is_transactional,
         is_control=is_control,
         compression=compression,
+        base_sequence=base_sequence,
     )
 
 
@@ -148,6 +161,8 @@ def cleaned_batch(
     """
     if len(cleaned.offset_deltas) != len(records):
         raise SimulationError(f"{len(cleaned.offset_deltas)} offsets for {len(records)} records")
+    if batch.kafka is not None:
+        return _cleaned_kafka_batch(batch, batch.kafka, cleaned, codecs)
     payload = encode_records(tuple(records))
     if batch.compression:
         payload = codecs.compress(batch.compression, payload)
@@ -158,6 +173,33 @@ def cleaned_batch(
         cleaned=cleaned,
     )
     return replace(left, crc=batch_crc(left))
+
+
+def _cleaned_kafka_batch(
+    batch: RecordBatch, header: KafkaHeader, cleaned: Cleaned, codecs: Codecs
+) -> RecordBatch:
+    """Return a batch in Kafka's format with the bytes of the records that are left.
+
+    Bytes, because a Record has no headers.
+    """
+    payload = payload_of(batch, codecs)
+    kept = frozenset(cleaned.offset_deltas)
+    left = [
+        (record, timestamp_ms)
+        for record, timestamp_ms in kafka_records_of(batch, header, payload)
+        if record.offset_delta in kept
+    ]
+    kept_payload = b"".join(payload[record.start : record.end] for record, _ in left)
+    if batch.compression:
+        kept_payload = codecs.compress(batch.compression, kept_payload)
+    smaller = replace(
+        batch,
+        records=kept_payload,
+        max_timestamp_ms=max((timestamp_ms for _, timestamp_ms in left), default=-1),
+        cleaned=cleaned,
+        kafka=replace(header, record_count=len(left)),
+    )
+    return replace(smaller, crc=batch_crc(smaller))
 
 
 def place_batch(batch: RecordBatch, *, base_offset: int, leader_epoch: int) -> RecordBatch:

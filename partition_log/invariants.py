@@ -70,7 +70,7 @@ def check_partition(partition: Partition) -> None:
         )
 
 
-def check_agreement(logs: Sequence[PartitionLog]) -> None:
+def check_agreement(logs: Sequence[PartitionLog], codecs: Codecs = NO_CODECS) -> None:
     """Any two replicas have the same batches below the smaller of their high watermarks.
 
     Replicas of a compacted log have the same last record of each key there, since each broker
@@ -81,7 +81,7 @@ def check_agreement(logs: Sequence[PartitionLog]) -> None:
     for position, log in enumerate(logs):
         for other in logs[position + 1 :]:
             committed = min(log.high_watermark, other.high_watermark)
-            if _committed(log, committed) != _committed(other, committed):
+            if _committed(log, committed, codecs) != _committed(other, committed, codecs):
                 raise InvariantViolation(
                     "logs agree below the high watermark",
                     f"{log.topic_partition}: two replicas differ below {committed}: "
@@ -89,10 +89,10 @@ def check_agreement(logs: Sequence[PartitionLog]) -> None:
                 )
 
 
-def _committed(log: PartitionLog, up_to: int) -> object:
+def _committed(log: PartitionLog, up_to: int, codecs: Codecs) -> object:
     """Return the part of a log that must be equal on all replicas, below offset `up_to`."""
     batches = log.read(0, 2**62, up_to=up_to)
-    return last_records(log, up_to) if log.is_compacted else batches
+    return last_records(log, up_to, codecs) if log.is_compacted else batches
 
 
 def last_records(

@@ -125,10 +125,11 @@ class PartitionLog:
         return batch
 
     def append_batch_as_leader(self, batch: RecordBatch, *, leader_epoch: int) -> RecordBatch:
-        """Append a prebuilt, checked batch at the log end and return it as it was appended.
+        """Append a prebuilt batch at the log end and return it as it was appended.
 
+        The replica has checked the batch, and its producer's state, before.
         Raises: SimulationError if `leader_epoch` is below the latest.
-        Source: Kafka UnifiedLog.appendAsLeader. DEVIATION: no idempotence check.
+        Source: Kafka UnifiedLog.appendAsLeader.
         """
         placed = place_batch(batch, base_offset=self.log_end_offset, leader_epoch=leader_epoch)
         self._append(placed)
@@ -302,7 +303,7 @@ class PartitionLog:
 
     def _rebuild_producers(self) -> None:
         """Compute the producers' states anew, from the batches that a truncation has left."""
-        if not self.producers:
+        if not self.producers.had_any:
             return
         self.producers = ProducerStates()
         for index in range(len(self.storage)):

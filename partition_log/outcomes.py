@@ -13,7 +13,7 @@ import msgspec
 from protocol.errors import ErrorCode
 from protocol.ids import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset, PartitionEpoch
 from protocol.messages.controller import AlterPartitionPartitionData
-from protocol.messages.log import PartitionData
+from protocol.messages.log import BatchIndexAndErrorMessage, PartitionData
 from protocol.trace import TraceEvent
 
 NO_OFFSET = Offset(-1)
@@ -27,6 +27,8 @@ class ReplicaConfig:
     replica_lag_time_max_ms: int = 30_000
     message_max_bytes: int = 1_048_588
     segment_bytes: int = 1_073_741_824
+    uses_log_append_time: bool = False
+    """Whether message.timestamp.type is LogAppendTime."""
     min_insync_check: bool = True
     """The guard. False: below min.insync.replicas appends with acks=all are accepted, and the high
     watermark advances."""
@@ -70,6 +72,11 @@ class AppendInfo(msgspec.Struct, frozen=True, kw_only=True):
     acknowledged once the high watermark reaches `next_offset` (`Partition.check_acknowledged`).
     `new_high_watermark` is None if it did not move; it moves at once if the leader is alone in
     the ISR.
+    is_duplicate: nothing was appended, because the batch of this producer stands in the log
+        already, at these offsets.
+    log_append_time_ms: -1 if records keep their producer's timestamps. Of a duplicate it is the
+        timestamp of the batch, as in Kafka.
+    error_message, record_errors: why a client's records are invalid.
     """
 
     error: ErrorCode = ErrorCode.NONE
@@ -78,6 +85,11 @@ class AppendInfo(msgspec.Struct, frozen=True, kw_only=True):
     leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
     new_high_watermark: Offset | None = None
     trace: tuple[TraceEvent, ...] = ()
+    is_duplicate: bool = False
+    log_append_time_ms: int = -1
+    log_start_offset: Offset = NO_OFFSET
+    error_message: str | None = None
+    record_errors: tuple[BatchIndexAndErrorMessage, ...] = ()
 
 
 class FetchResult(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,6 +1,13 @@
-"""ProducerStates: epochs and open transactions of the producers that wrote to a log.
+"""ProducerStates: the last batches, epochs and open transactions of the producers of a log.
 
-The states are rebuilt from the log's batches, so every replica has the same.
+The states are rebuilt from the log's batches, so every replica has the same, also after a restart
+or a truncation.
+
+An *idempotent* producer numbers its records in each partition from 0 (the base sequence is that of
+a batch's first record), and sends a batch again until it is answered. The leader knows the
+producer's last BATCHES_TO_RETAIN batches. It answers one that it has already with the offset at
+which it stands, refuses one that leaves out a number, and so appends each exactly once, in order
+(KIP-98, KIP-185).
 
 A leader also keeps *verification guards* (KIP-890), against this race:
 1. A producer's TxnOffsetCommit is delayed on its way.
@@ -9,35 +16,71 @@ A leader also keeps *verification guards* (KIP-890), against this race:
    transaction coordinator does not know and so never ends. So the first batch of a transaction is
    appended only with a guard, a number that `begin_verification` gives out before the broker asks
    the transaction coordinator. A marker makes the guard invalid.
-Source: Kafka `ProducerStateManager`, `ProducerAppendInfo`, `VerificationGuard`; KIP-98, KIP-890.
-DEVIATION: no sequence numbers (producers here are not idempotent), and producers never expire.
+Source: Kafka `ProducerStateManager`, `ProducerStateEntry`, `ProducerAppendInfo`,
+`VerificationGuard`.
 """
 
+from collections import deque
+from typing import NamedTuple
+
 from protocol.errors import ErrorCode
-from protocol.ids import NO_PRODUCER_ID
+from protocol.ids import NO_PRODUCER_ID, NO_SEQUENCE
 from protocol.records.batch import RecordBatch
 from protocol.records.control import EndTransactionMarker, decode_marker
 
+BATCHES_TO_RETAIN = 5
+"""How many batches of a producer are remembered: a client has at most so many under way.
+
+Source: Kafka ProducerStateEntry.NUM_BATCHES_TO_RETAIN.
+"""
 _NO_EPOCH = -1
+_SEQUENCES = 1 << 31
+"""Sequence numbers begin at 0 again behind this one."""
+
+
+class AppendedBatch(NamedTuple):
+    """A batch of a producer that stands in the log. Sequences are -1 if it is not idempotent."""
+
+    first_sequence: int
+    last_sequence: int
+    first_offset: int
+    last_offset: int
+    timestamp_ms: int
 
 
 class _ProducerState:
     """State of one producer; `txn_first_offset` is None while it has no open transaction."""
 
-    __slots__ = ("coordinator_epoch", "producer_epoch", "txn_first_offset")
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "last_timestamp_ms",
+        "producer_epoch",
+        "txn_first_offset",
+    )
 
     def __init__(self) -> None:
         self.producer_epoch = _NO_EPOCH
         self.coordinator_epoch = _NO_EPOCH
         self.txn_first_offset: int | None = None
+        self.last_timestamp_ms = -1
+        # The last batches of `producer_epoch`, the newest last.
+        self.batches: deque[AppendedBatch] = deque(maxlen=BATCHES_TO_RETAIN)
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence of the last record in this epoch, -1 if the epoch has no batch."""
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
 
 class ProducerStates:
     """The producers of one log, by producer id."""
 
-    __slots__ = ("_guards", "_last_guard", "_producers")
+    __slots__ = ("_guards", "_last_guard", "_producers", "had_any")
 
     def __init__(self) -> None:
+        self.had_any = False
+        """Whether the log has a batch of any producer, also of one that expired."""
         self._producers: dict[int, _ProducerState] = {}
         self._guards: dict[int, int] = {}  # producer id -> its valid guard
         self._last_guard = 0
@@ -99,6 +142,59 @@ class ProducerStates:
             return ErrorCode.INVALID_TXN_STATE
         return ErrorCode.NONE
 
+    def find_duplicate(self, batch: RecordBatch) -> AppendedBatch | None:
+        """Return where a batch that a producer sends stands already, None if it does not.
+
+        Source: Kafka ProducerStateEntry.findDuplicateBatch.
+        """
+        state = self._producers.get(batch.producer_id)
+        if state is None or batch.producer_epoch != state.producer_epoch:
+            return None
+        first, last = batch.base_sequence, last_sequence_of(batch)
+        for appended in state.batches:
+            if appended.first_sequence == first and appended.last_sequence == last:
+                return appended
+        return None
+
+    def check_produced(self, batch: RecordBatch) -> ErrorCode:
+        """Return NONE if a leader may append a batch that a producer sent, else the error.
+
+        Shape: `batch` has a producer id and is no duplicate (`find_duplicate`).
+        Errors, in this order: INVALID_TXN_STATE if it would begin a transaction, for which it needs
+        a guard; INVALID_PRODUCER_EPOCH if the producer was fenced; OUT_OF_ORDER_SEQUENCE_NUMBER if
+        it does not follow the producer's last batch, or is not the first of a new epoch;
+        INVALID_TXN_STATE if it is outside the producer's open transaction. A producer that this log
+        does not know may begin with any sequence: its earlier batches may have been deleted.
+        Source: Kafka UnifiedLog.analyzeAndValidateProducerState, ProducerAppendInfo.checkSequence.
+        """
+        # A batch older than those remembered is out of order too. DUPLICATE_SEQUENCE_NUMBER, which
+        # clients know, was the answer of brokers before 1.1.
+        producer_id, epoch = batch.producer_id, batch.producer_epoch
+        if batch.is_transactional and not self.has_ongoing_transaction(producer_id, epoch):
+            return ErrorCode.INVALID_TXN_STATE
+        state = self._producers.get(producer_id)
+        if state is None or state.producer_epoch == _NO_EPOCH:
+            return ErrorCode.NONE
+        if epoch < state.producer_epoch:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        last_sequence = state.last_sequence if epoch == state.producer_epoch else NO_SEQUENCE
+        if batch.base_sequence != (last_sequence + 1) % _SEQUENCES:
+            return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        if state.txn_first_offset is not None and not batch.is_transactional:
+            return ErrorCode.INVALID_TXN_STATE
+        return ErrorCode.NONE
+
+    def remove_expired(self, now_ms: int, expiration_ms: int) -> None:
+        """Forget producers without an open transaction that wrote nothing for `expiration_ms`.
+
+        Units: milliseconds since the epoch; a producer's time is that of its last batch's records.
+        Source: Kafka ProducerStateManager.removeExpiredProducers.
+        """
+        for producer_id, state in list(self._producers.items()):
+            is_expired = now_ms - state.last_timestamp_ms >= expiration_ms
+            if is_expired and state.txn_first_offset is None:
+                del self._producers[producer_id]
+
     def check_marker(
         self, producer_id: int, producer_epoch: int, marker: EndTransactionMarker
     ) -> ErrorCode:
@@ -121,19 +217,43 @@ class ProducerStates:
         producer_id = batch.producer_id
         if producer_id == NO_PRODUCER_ID:
             return
+        self.had_any = True
         state = self._producers.get(producer_id)
         if state is None:
             state = self._producers[producer_id] = _ProducerState()
         # Without a check: the leader has checked the epoch, and a follower must follow the leader.
-        state.producer_epoch = batch.producer_epoch
+        if state.producer_epoch != batch.producer_epoch:
+            state.producer_epoch = batch.producer_epoch
+            state.batches.clear()
+        state.last_timestamp_ms = batch.max_timestamp_ms
         if batch.is_control:
             marker = decode_marker(batch)
             if marker is not None:
                 state.coordinator_epoch = marker.coordinator_epoch
                 state.txn_first_offset = None
                 self._guards.pop(producer_id, None)
-        elif batch.is_transactional:
+            return
+        state.batches.append(
+            AppendedBatch(
+                batch.base_sequence,
+                last_sequence_of(batch),
+                batch.base_offset,
+                batch.last_offset,
+                batch.max_timestamp_ms,
+            )
+        )
+        if batch.is_transactional:
             if state.txn_first_offset is None:
                 state.txn_first_offset = batch.base_offset
             # The transaction is open: later batches need no guard.
             self._guards.pop(producer_id, None)
+
+
+def last_sequence_of(batch: RecordBatch) -> int:
+    """Return the sequence of a batch's last record, -1 if it has no sequences.
+
+    Source: Kafka DefaultRecordBatch.incrementSequence.
+    """
+    if batch.base_sequence == NO_SEQUENCE:
+        return NO_SEQUENCE
+    return (batch.base_sequence + batch.last_offset_delta) % _SEQUENCES

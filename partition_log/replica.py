@@ -15,6 +15,7 @@ from partition_log.fetching import apply_fetched, find_divergence, read_for_fetc
 from partition_log.follower_state import FollowerState, SharedFetchTime
 from partition_log.in_sync_replicas import InSyncReplicas
 from partition_log.log import PartitionLog
+from partition_log.log_validation import Refusal, validate_produced
 from partition_log.outcomes import (
     AlterPartitionResult,
     AppendInfo,
@@ -335,14 +336,50 @@ class Partition:
         )
         return self._append(batch, now_us)
 
-    def append_batch(self, batch: RecordBatch, *, required_acks: int, now_us: int) -> AppendInfo:
-        """Append a producer's batch. Errors: as in append_records, and CORRUPT_MESSAGE."""
+    def append_batch(
+        self,
+        batch: RecordBatch,
+        *,
+        required_acks: int,
+        now_us: int,
+        wall_ms: int = 0,
+        codecs: Codecs = NO_CODECS,
+    ) -> AppendInfo:
+        """Append a producer's batch, once: a duplicate is answered with the first one's offsets.
+
+        wall_ms: the time for LogAppendTime. codecs: read the records of a compressed batch.
+        Errors: as in append_records, CORRUPT_MESSAGE, those of `log_validation`, and those of
+        `ProducerStates.check_produced`.
+        Source: Kafka UnifiedLog.append, which checks in this order.
+        """
         error = self._check_append(required_acks)
+        if error is ErrorCode.NONE and batch.size_in_bytes > self._config.message_max_bytes:
+            error = ErrorCode.MESSAGE_TOO_LARGE
         if error is ErrorCode.NONE:
             error = check_batch(batch)
         if error is not ErrorCode.NONE:
             return AppendInfo(error=error)
-        return self._append(batch, now_us)
+        log_append_time_ms = wall_ms if self._config.uses_log_append_time else None
+        validated = validate_produced(
+            batch,
+            codecs=codecs,
+            is_compacted=self.log.is_compacted,
+            log_append_time_ms=log_append_time_ms,
+        )
+        if isinstance(validated, Refusal):
+            return AppendInfo(
+                error=validated.error,
+                error_message=validated.message,
+                record_errors=validated.record_errors,
+            )
+        if validated.size_in_bytes > self._config.segment_bytes:
+            return AppendInfo(error=ErrorCode.RECORD_LIST_TOO_LARGE)
+        known = self._check_producer(validated)
+        if known is not None:
+            return known
+        return self._append(
+            validated, now_us, -1 if log_append_time_ms is None else log_append_time_ms
+        )
 
     def check_acknowledged(self, required_offset: int) -> ErrorCode | None:
         """Return the outcome of an acks=all append whose `next_offset` is `required_offset`.
@@ -554,7 +591,25 @@ class Partition:
             return ErrorCode.NOT_ENOUGH_REPLICAS
         return ErrorCode.NONE
 
-    def _append(self, batch: RecordBatch, now_us: int) -> AppendInfo:
+    def _check_producer(self, batch: RecordBatch) -> AppendInfo | None:
+        """Return the result for a batch that its producer's state decides, None to append it."""
+        if batch.producer_id == NO_PRODUCER_ID:
+            return None
+        producers = self.log.producers
+        duplicate = producers.find_duplicate(batch)
+        if duplicate is not None:
+            return AppendInfo(
+                base_offset=Offset(duplicate.first_offset),
+                next_offset=Offset(duplicate.last_offset + 1),
+                leader_epoch=self.leader_epoch,
+                is_duplicate=True,
+                log_append_time_ms=duplicate.timestamp_ms,
+                log_start_offset=self.log.log_start_offset,
+            )
+        error = producers.check_produced(batch)
+        return None if error is ErrorCode.NONE else AppendInfo(error=error)
+
+    def _append(self, batch: RecordBatch, now_us: int, log_append_time_ms: int = -1) -> AppendInfo:
         size = batch.size_in_bytes
         if size > self._config.message_max_bytes:
             return AppendInfo(error=ErrorCode.MESSAGE_TOO_LARGE)
@@ -569,6 +624,8 @@ class Partition:
             leader_epoch=self.leader_epoch,
             new_high_watermark=self.log.high_watermark if moved else None,
             trace=self._high_watermark_trace(moved),
+            log_append_time_ms=log_append_time_ms,
+            log_start_offset=self.log.log_start_offset,
         )
 
     def _check_fetch(

@@ -29,7 +29,7 @@ class TransactionIndex:
         """Producer id -> offsets of its markers, and for each whether it is a commit."""
         self._last_batches: dict[int, int] = {}
         """Producer id -> base offset of its last data batch, or of its last marker without data."""
-        if log.producers:
+        if log.producers.had_any:
             self._read(log)
 
     def counts(self, batch: RecordBatch) -> bool | None:

@@ -121,7 +121,13 @@ class BrokerConfig(
     controller_quorum_fetch_timeout_ms: PositiveMs = 2_000
     """How long a broker waits for the answer to its fetch of the metadata log."""
     message_max_bytes: Annotated[int, Meta(ge=1)] = 1_048_588
-    """The largest batch that a log takes."""
+    """The largest batch that a log takes; a topic may say otherwise."""
+    log_message_timestamp_type: Literal["CreateTime", "LogAppendTime"] = "CreateTime"
+    """Whose time records have: their producer's or their leader's; a topic may say otherwise."""
+    producer_id_expiration_ms: Annotated[int, Meta(ge=1)] = 86_400_000
+    """A producer that wrote nothing to a partition for so long is forgotten there."""
+    producer_id_expiration_check_interval_ms: PositiveMs = 600_000
+    """How often such producers are looked for."""
     log_flush_interval_messages: Annotated[int, Meta(ge=1)] = LONG_MAX
     """A log is flushed at the end of the append with which so many records are unflushed."""
     log_flush_interval_ms: Ms | None = None
@@ -158,6 +164,10 @@ class TopicConfig(
     cleanup_policy: Literal["delete", "compact"] = "delete"
     """Whether old records are deleted, or all but the last of each key; the lab does neither with
     data topics."""
+    max_message_bytes: Annotated[int, Meta(ge=1)] | None = None
+    """The topic's own message.max.bytes."""
+    message_timestamp_type: Literal["CreateTime", "LogAppendTime"] | None = None
+    """The topic's own log.message.timestamp.type."""
     flush_messages: Annotated[int, Meta(ge=1)] | None = None
     """The topic's own log.flush.interval.messages."""
     flush_ms: Ms | None = None

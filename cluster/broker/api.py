@@ -117,7 +117,7 @@ class BrokerApi:
             case FetchRequest() as request:
                 self._replicas.fetch(request_id, request)
             case ProduceRequest() as request:
-                self._produce.handle(request_id, request)
+                self._produce.handle(request_id, request, envelope.client_id)
             case OffsetCommitRequest() as request:
                 self._offset_commit(request_id, envelope, request)
             case SyncGroupRequest() as request:

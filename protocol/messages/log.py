@@ -32,12 +32,27 @@ class ProduceRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True,
     topic_data: tuple[TopicProduceData, ...]
 
 
+class BatchIndexAndErrorMessage(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """A record of a batch that was refused, by its place in the batch."""
+
+    batch_index: int
+    batch_index_error_message: str | None = None
+
+
 class PartitionProduceResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """The outcome for one partition; `base_offset` -1 with an error."""
+    """The outcome for one partition; `base_offset` -1 with an error.
+
+    `log_append_time_ms` is -1 if the records keep their producer's timestamps. What is wrong with
+    single records stands in `record_errors`.
+    """
 
     index: int
     error_code: ErrorCode = ErrorCode.NONE
     base_offset: int = -1
+    log_append_time_ms: int = -1
+    log_start_offset: int = -1
+    record_errors: tuple[BatchIndexAndErrorMessage, ...] = ()
+    error_message: str | None = None
 
 
 class TopicProduceResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True):

@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-RECORDED = Path(__file__).resolve().parents[1] / "protocol/records/kafka_python_batches.json"
+RECORDED = Path(__file__).resolve().parents[2] / "tests/protocol/records/kafka_python_batches.json"
 
 
 _Records = list[tuple[bytes | None, bytes | None, int]]

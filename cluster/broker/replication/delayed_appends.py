@@ -33,7 +33,12 @@ class DelayedAppends:
     ) -> DelayedAppend:
         """Wait until `partition` acknowledges everything below `required_offset`."""
         delayed = DelayedAppend(partition, required_offset, on_completed)
-        self._waiting.setdefault(partition.topic_partition, deque()).append(delayed)
+        waiting = self._waiting.setdefault(partition.topic_partition, deque())
+        # A producer's duplicate waits for its first append, which others may have followed.
+        place = len(waiting)
+        while place and waiting[place - 1].required_offset > required_offset:
+            place -= 1
+        waiting.insert(place, delayed)
         return delayed
 
     def check(self, partition: Partition) -> None:

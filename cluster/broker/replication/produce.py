@@ -12,7 +12,7 @@ from cluster.host.host import Host, Timer
 from partition_log.replica import Partition
 from protocol.effects import ACKS_ALL, ACKS_LEADER, ACKS_NONE
 from protocol.errors import ErrorCode
-from protocol.ids import RequestId, TopicPartition
+from protocol.ids import CONSUMER_OFFSETS, TRANSACTION_STATE, RequestId, TopicPartition
 from protocol.messages.log import (
     PartitionProduceResponse,
     ProduceRequest,
@@ -21,6 +21,10 @@ from protocol.messages.log import (
 )
 from protocol.records.batch import RecordBatch
 
+INTERNAL_TOPICS = (CONSUMER_OFFSETS, TRANSACTION_STATE)
+"""Topics that coordinators alone write to. Source: Kafka `Topic.isInternal`."""
+ADMIN_CLIENT_ID = "__admin_client"
+"""The client id that may write to them. Source: Kafka `AdminUtils.ADMIN_CLIENT_ID`."""
 VALID_ACKS = (ACKS_ALL, ACKS_NONE, ACKS_LEADER)
 
 
@@ -43,13 +47,19 @@ class ProduceApi:
         self._host = host
         self._replicas = replicas
 
-    def handle(self, request_id: RequestId, request: ProduceRequest) -> None:
+    def handle(self, request_id: RequestId, request: ProduceRequest, client_id: str) -> None:
         """Append each batch; answer now, or with acks=all when the last is acknowledged."""
         produce = _DelayedProduce(request_id)
+        refused = () if client_id == ADMIN_CLIENT_ID else INTERNAL_TOPICS
         for topic in request.topic_data:
             for data in topic.partition_data:
                 name = TopicPartition(topic.name, data.index)
-                self._append(produce, name, data.records, request.acks)
+                if topic.name in refused and request.acks in VALID_ACKS:
+                    produce.answers[name] = PartitionProduceResponse(
+                        index=data.index, error_code=ErrorCode.INVALID_TOPIC_EXCEPTION
+                    )
+                else:
+                    self._append(produce, name, data.records, request.acks)
         if produce.waiting:
             produce.timer = self._host.after(request.timeout_ms * 1_000, self._timed_out, produce)
         else:
@@ -65,25 +75,38 @@ class ProduceApi:
         elif partition is None:
             error = self._replicas.absence(name.topic, name.partition)
         else:
-            error = self._append_to(partition, produce, batch, acks)
-        if error is not ErrorCode.NONE:
-            produce.answers[name] = PartitionProduceResponse(index=name.partition, error_code=error)
+            self._append_to(partition, produce, batch, acks)
+            return
+        produce.answers[name] = PartitionProduceResponse(index=name.partition, error_code=error)
 
     def _append_to(
         self, partition: Partition, produce: _DelayedProduce, batch: RecordBatch, acks: int
-    ) -> ErrorCode:
+    ) -> None:
+        name = partition.topic_partition
         info = self._replicas.append_batch(partition, batch, required_acks=acks)
-        if info.error is ErrorCode.NONE:
-            name = partition.topic_partition
-            # What the answer says if nothing goes wrong until the acknowledgement.
+        error, decided = info.error, None
+        if error is ErrorCode.NONE and acks == ACKS_ALL and info.is_duplicate:
+            decided = partition.check_acknowledged(info.next_offset)
+            error = decided or ErrorCode.NONE
+        if error is not ErrorCode.NONE:
             produce.answers[name] = PartitionProduceResponse(
-                index=name.partition, base_offset=info.base_offset
+                index=name.partition,
+                error_code=error,
+                record_errors=info.record_errors,
+                error_message=info.error_message,
             )
-            if acks == ACKS_ALL:
-                produce.waiting[name] = self._replicas.await_acknowledgement(
-                    partition, info, partial(self._acknowledged, produce, name)
-                )
-        return info.error
+            return
+        # What the answer says if nothing goes wrong until the acknowledgement.
+        produce.answers[name] = PartitionProduceResponse(
+            index=name.partition,
+            base_offset=info.base_offset,
+            log_append_time_ms=info.log_append_time_ms,
+            log_start_offset=info.log_start_offset,
+        )
+        if acks == ACKS_ALL and decided is None:
+            produce.waiting[name] = self._replicas.await_acknowledgement(
+                partition, info, partial(self._acknowledged, produce, name)
+            )
 
     def _acknowledged(
         self, produce: _DelayedProduce, name: TopicPartition, error: ErrorCode

@@ -86,6 +86,7 @@ class ReplicaManager:
         self._config = cluster.broker_config
         self._checkpoint_us = self._config.replica_high_watermark_checkpoint_interval_ms * 1_000
         self._shrink_us = self._config.replica_lag_time_max_ms * 1_000 // 2
+        self._expire_us = self._config.producer_id_expiration_check_interval_ms * 1_000
         self._guards = cluster.guards
         self._cache = cache
         self._partitions: dict[PartitionKey, Partition] = {}
@@ -130,6 +131,7 @@ class ReplicaManager:
         first_tick_us = self._host.first_tick_us
         self._host.after(first_tick_us("checkpoint", self._checkpoint_us), self._checkpoint)
         self._host.after(first_tick_us("isr-expiration", self._shrink_us), self._shrink_isrs)
+        self._host.after(self._expire_us, self._expire_producers)
         self._flusher.start()
         self._cleaner.start()
         self._metrics.start()
@@ -323,7 +325,13 @@ class ReplicaManager:
                 ReplicaConfig(
                     min_insync_replicas=min_insync_replicas or self._config.min_insync_replicas,
                     replica_lag_time_max_ms=self._config.replica_lag_time_max_ms,
-                    message_max_bytes=self._config.message_max_bytes,
+                    message_max_bytes=(
+                        settings.max_message_bytes or self._config.message_max_bytes
+                    ),
+                    uses_log_append_time=(
+                        settings.message_timestamp_type or self._config.log_message_timestamp_type
+                    )
+                    == "LogAppendTime",
                     segment_bytes=(
                         self._config.offsets_topic_segment_bytes
                         if name.topic == CONSUMER_OFFSETS
@@ -382,11 +390,20 @@ class ReplicaManager:
     def append_batch(
         self, partition: Partition, batch: RecordBatch, *, required_acks: int
     ) -> AppendInfo:
-        """Append a producer's batch. Call `complete_delayed` when its wait is parked."""
+        """Append a producer's batch. Call `complete_delayed` when its wait is parked.
+
+        The wait for a duplicate is decided first with `check_acknowledged`: what has been
+        acknowledged before completes no wait.
+        """
         info = partition.append_batch(
-            batch, required_acks=required_acks, now_us=self._host.now_us()
+            batch,
+            required_acks=required_acks,
+            now_us=self._host.now_us(),
+            wall_ms=self._host.wall_us() // 1_000,
+            codecs=CODECS,
         )
-        self._appended(partition, info)
+        if not info.is_duplicate:
+            self._appended(partition, info)
         return info
 
     def await_acknowledgement(
@@ -489,6 +506,12 @@ class ReplicaManager:
         if high_watermark is not None:
             self._advanced[partition.topic_partition] = partition
             self._quiet.changed(partition.topic_partition)
+
+    def _expire_producers(self) -> None:
+        now_ms = self._host.wall_us() // 1_000
+        for log in self._all_logs():
+            log.producers.remove_expired(now_ms, self._config.producer_id_expiration_ms)
+        self._host.after(self._expire_us, self._expire_producers)
 
     def _checkpoint(self) -> None:
         self._write_checkpoint()

@@ -7,6 +7,7 @@ from cluster.host.host import Connection, Host
 from cluster.node_factory import Node, build_node
 from cluster.runtime import ClusterStatus
 from cluster.spec import ClusterSpec, NodeSpec, PreloadSpec, ProducerSpec, TopicSpec
+from cluster.storage.compression import CODECS
 from cluster.virtual.host import LogSink
 from cluster.virtual.runtime import VirtualRuntime
 from partition_log.batches import build_batch
@@ -37,7 +38,7 @@ from protocol.messages.offset import (
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
-from protocol.records.batch import Record, decode_records
+from protocol.records.batch import Record, RecordBatch, records_of
 from protocol.trace import TraceKind, TraceRow
 from tests.support.harness.controllers import CONTROLLER, NO_BALANCING, cluster_of
 
@@ -125,7 +126,26 @@ class TestClient:
         topic: str = ORDERS,
     ) -> PartitionProduceResponse:
         """Produce one batch and return the answer for its partition."""
-        batch = build_batch(tuple(Record(None, value) for value in values))
+        return await self.produce_batch(
+            broker_id,
+            build_batch(tuple(Record(None, value) for value in values)),
+            partition=partition,
+            acks=acks,
+            timeout_ms=timeout_ms,
+            topic=topic,
+        )
+
+    async def produce_batch(
+        self,
+        broker_id: int,
+        batch: RecordBatch,
+        *,
+        partition: int = 0,
+        acks: int = -1,
+        timeout_ms: int = 10_000,
+        topic: str = ORDERS,
+    ) -> PartitionProduceResponse:
+        """Produce a prepared batch and return the answer for its partition."""
         response = await self.call(
             broker_id,
             ProduceRequest(
@@ -198,7 +218,7 @@ class TestClient:
 
 def values_of(data: PartitionData) -> list[bytes | None]:
     """Return the values of the records that were fetched."""
-    return [record.value for batch in data.records for record in decode_records(batch.records)]
+    return [record.value for batch in data.records for _, record in records_of(batch, CODECS)]
 
 
 class BrokerLab:

@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from cluster.broker.node import BrokerNode
+from cluster.broker.replication.produce import ADMIN_CLIENT_ID
 from cluster.controller.node import ControllerNode
 from cluster.host.frames import Frame, RequestFrame, ResponseFrame
 from cluster.host.host import Disconnected, RequestTimedOut
@@ -99,7 +100,12 @@ class LossyCluster:
         """Produce a record to broker 0 and return what was answered within `seconds`."""
         answers: list[Outcome] = []
         client = self.lab.host(f"client-{topic}-{self.lab.loop.now_us()}")
-        connection = client.connect(NodeName("broker-0"), "test", setup_timeout_us=1_000_000)
+        connection = client.connect(
+            NodeName("broker-0"),
+            "test",
+            setup_timeout_us=1_000_000,
+            client_id=ADMIN_CLIENT_ID,  # other clients may not write to __consumer_offsets
+        )
         batch = build_batch((Record(None, b"a"),))
         data = PartitionProduceData(index=0, records=batch)
         connection.send(

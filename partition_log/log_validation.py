@@ -1,0 +1,120 @@
+"""The checks of a client's batch that only a leader makes, before it appends the batch.
+
+A batch in Kafka's format comes from a real client, so its records are read here once: a batch whose
+records cannot be read would stop every consumer behind it. Followers and a restarted broker check
+the CRC alone.
+Source: Kafka `LogValidator.validateBatch`, `validateRecord`.
+DEVIATION: offset deltas must be 0, 1, 2 ... in an uncompressed batch too. Payloads that cannot be
+decompressed are INVALID_RECORD; Kafka answers UNKNOWN_SERVER_ERROR.
+"""
+
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from partition_log.batches import batch_crc
+from protocol.compression import Codecs
+from protocol.errors import ErrorCode
+from protocol.ids import NO_PRODUCER_ID
+from protocol.messages.log import BatchIndexAndErrorMessage
+from protocol.records.batch import (
+    LOG_APPEND_TIME,
+    KafkaHeader,
+    Record,
+    RecordBatch,
+    encode_records,
+    fields_of,
+    payload_of,
+)
+from protocol.records.kafka_records import parse_records
+
+NO_TIMESTAMP = -1
+"""The timestamp of a record without one."""
+_KEYLESS = "Compacted topic cannot accept message without key"
+
+
+class Refusal(NamedTuple):
+    """Why a batch is not appended, in the words of the answer to its producer."""
+
+    error: ErrorCode
+    message: str
+    record_errors: tuple[BatchIndexAndErrorMessage, ...] = ()
+
+
+def validate_produced(
+    batch: RecordBatch, *, codecs: Codecs, is_compacted: bool, log_append_time_ms: int | None
+) -> RecordBatch | Refusal:
+    """Return the batch as the leader appends it, or why it does not.
+
+    It is the same batch if its max timestamp is right and the topic keeps the producer's times. A
+    batch of the lab's own producers is not read.
+
+    is_compacted: the topic is compacted, so that each record needs a key.
+    log_append_time_ms: the timestamp of all records if the topic's message.timestamp.type is
+        LogAppendTime; None for CreateTime.
+    """
+    header = batch.kafka
+    if header is None:
+        return batch if log_append_time_ms is None else _stamped(batch, log_append_time_ms, codecs)
+    message = _header_fault(batch, header)
+    if message is not None:
+        return Refusal(ErrorCode.INVALID_RECORD, message)
+    try:
+        records = parse_records(payload_of(batch, codecs), header.record_count)
+    except ValueError as error:
+        return Refusal(ErrorCode.INVALID_RECORD, str(error))
+    keyless: list[BatchIndexAndErrorMessage] = []
+    max_timestamp_ms = NO_TIMESTAMP
+    for index, record in enumerate(records):
+        if record.offset_delta != index:
+            return Refusal(
+                ErrorCode.INVALID_RECORD,
+                f"record {index} has the offset delta {record.offset_delta}, expected {index}",
+            )
+        if is_compacted and record.key is None:
+            keyless.append(
+                BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=_KEYLESS)
+            )
+        max_timestamp_ms = max(
+            max_timestamp_ms, header.base_timestamp_ms + record.timestamp_delta_ms
+        )
+    if keyless:
+        message = (
+            f"{len(keyless)} of {len(records)} records have no key, and the topic is compacted"
+        )
+        return Refusal(ErrorCode.INVALID_RECORD, message, tuple(keyless))
+    attributes = header.attributes & ~LOG_APPEND_TIME
+    if log_append_time_ms is not None:
+        attributes = header.attributes | LOG_APPEND_TIME
+        max_timestamp_ms = log_append_time_ms
+    if (attributes, max_timestamp_ms) == (header.attributes, batch.max_timestamp_ms):
+        return batch
+    settled = KafkaHeader(attributes, header.base_timestamp_ms, header.record_count)
+    timed = replace(batch, max_timestamp_ms=max_timestamp_ms, kafka=settled)
+    return replace(timed, crc=batch_crc(timed))
+
+
+def _stamped(batch: RecordBatch, timestamp_ms: int, codecs: Codecs) -> RecordBatch:
+    """Return a batch of the lab's own with this timestamp on each record."""
+    records = tuple(Record(key, value, timestamp_ms) for key, value, _ in fields_of(batch, codecs))
+    payload = encode_records(records)
+    if batch.compression:
+        payload = codecs.compress(batch.compression, payload)
+    timed = replace(batch, records=payload, max_timestamp_ms=timestamp_ms)
+    return replace(timed, crc=batch_crc(timed))
+
+
+def _header_fault(batch: RecordBatch, header: KafkaHeader) -> str | None:
+    """Return what is wrong with the header of a client's batch, None if nothing is."""
+    count = batch.last_offset_delta + 1
+    if batch.base_offset != 0:
+        return f"the base offset is {batch.base_offset}, expected 0 from a client"
+    if count <= 0:
+        return f"the last offset delta is {batch.last_offset_delta}"
+    if header.record_count != count:
+        return f"{header.record_count} records for {count} offsets"
+    if batch.is_control:
+        return "clients are not allowed to write control records"
+    if batch.producer_id != NO_PRODUCER_ID and batch.base_sequence < 0:
+        return f"the sequence number of producer {batch.producer_id} is {batch.base_sequence}"
+    return None

@@ -1,0 +1,284 @@
+"""Produce from real clients: stored as sent, once for each sequence, on brokers that crash."""
+
+from collections.abc import Awaitable
+
+import pytest
+from msgspec.structs import replace
+
+from cluster.broker.replication.delayed_appends import DelayedAppends
+from cluster.broker.replication.produce import INTERNAL_TOPICS
+from cluster.spec import ClusterSpec, TopicSpec
+from partition_log.log import PartitionLog
+from partition_log.memory_storage import MemoryLogStorage
+from partition_log.outcomes import ReplicaConfig
+from partition_log.replica import Partition
+from protocol.config import BrokerConfig, TopicConfig
+from protocol.errors import ErrorCode
+from protocol.ids import BrokerId, TopicPartition, broker_name
+from protocol.messages.log import FetchPartition, PartitionProduceResponse
+from protocol.messages.transaction import InitProducerIdRequest, InitProducerIdResponse
+from protocol.records.batch import Record, RecordBatch
+from protocol.records.kafka_format import decode_batches, encode_batch
+from tests.support.builders.client_batches import client_batch
+from tests.support.harness.brokers import ORDERS, BrokerLab, TestClient, broker_cluster, values_of
+from tests.support.harness.controllers import NO_BALANCING
+from tests.support.recorded_batches import recorded_batches
+
+P0 = TopicPartition(ORDERS, 0)
+PRODUCER = 7
+
+
+def produced(*values: str, sequence: int = 0) -> RecordBatch:
+    """Return a batch of an idempotent producer."""
+    return client_batch(*values, producer_id=PRODUCER, base_sequence=sequence)
+
+
+def with_settings(
+    *, config: BrokerConfig = NO_BALANCING, topic_config: TopicConfig | None = None
+) -> ClusterSpec:
+    """Return three brokers; orders has one replica of each partition, partition 0 on broker 0."""
+    orders = TopicSpec(
+        name=ORDERS,
+        partitions=3,
+        replication_factor=1,
+        config=topic_config or TopicConfig(),
+    )
+    return replace(broker_cluster(config=config), topics=(orders,))
+
+
+def test_batches_of_a_real_client_are_fetched_byte_for_byte() -> None:
+    """Through the leader, its followers and a restart of all of them."""
+
+    async def story(lab: BrokerLab) -> None:
+        sent = [each for each in recorded_batches() if not each.is_transactional]
+        for recorded in sent:
+            (batch,) = decode_batches(recorded.data)
+            answer = await lab.client.produce_batch(0, batch)
+            assert answer.error_code is ErrorCode.NONE
+        for broker_id in range(3):
+            await lab.kill(broker_id)
+        for broker_id in range(3):
+            await lab.restart(broker_id)
+        await lab.seconds(15)
+        leader = (await lab.runtime.status()).partitions[P0].leader
+        fetched = await lab.client.fetch(leader)
+        assert [encode_batch(batch)[16:] for batch in fetched.records] == [
+            recorded.data[16:] for recorded in sent
+        ]
+        assert [batch.base_offset for batch in fetched.records] == [
+            sum(len(each.records) for each in sent[:index]) for index in range(len(sent))
+        ]
+        assert values_of(fetched) == [value for each in sent for _, value, _ in each.records]
+
+    BrokerLab(broker_cluster(), copy_messages=True).run(story)
+
+
+def test_answer_names_offsets_and_what_is_wrong_with_records() -> None:
+    """An administrator's topic that is compacted refuses records without a key."""
+
+    async def story(lab: BrokerLab) -> None:
+        taken = await lab.client.produce_batch(0, client_batch("a", "b"))
+        assert taken == PartitionProduceResponse(index=0, base_offset=0, log_start_offset=0)
+        refused = await lab.client.produce_batch(0, client_batch("a", has_keys=False))
+        assert (refused.error_code, refused.base_offset) == (ErrorCode.INVALID_RECORD, -1)
+        assert refused.error_message == "1 of 1 records have no key, and the topic is compacted"
+        assert [each.batch_index for each in refused.record_errors] == [0]
+
+    BrokerLab(with_settings(topic_config=TopicConfig(cleanup_policy="compact"))).run(story)
+
+
+@pytest.mark.parametrize("is_topics_own", [True, False])
+def test_topic_may_have_its_own_size_and_timestamps(is_topics_own: bool) -> None:
+    """max.message.bytes and message.timestamp.type; the broker's are the defaults."""
+    if is_topics_own:
+        cluster = with_settings(
+            topic_config=TopicConfig(message_timestamp_type="LogAppendTime", max_message_bytes=100)
+        )
+    else:
+        cluster = with_settings(
+            config=BrokerConfig(
+                auto_leader_rebalance_enable=False,
+                log_message_timestamp_type="LogAppendTime",
+                message_max_bytes=100,
+            )
+        )
+
+    async def story(lab: BrokerLab) -> None:
+        taken = await lab.client.produce_batch(0, client_batch("a"))
+        now_ms = lab.client.host.wall_us() // 1_000
+        assert now_ms - 1_000 < taken.log_append_time_ms <= now_ms
+        (stored,) = (await lab.client.fetch(0)).records
+        assert stored.max_timestamp_ms == taken.log_append_time_ms
+        large = await lab.client.produce_batch(0, client_batch("a" * 100))
+        assert large.error_code is ErrorCode.MESSAGE_TOO_LARGE
+
+    BrokerLab(cluster).run(story)
+
+
+@pytest.mark.parametrize("topic", INTERNAL_TOPICS)
+def test_internal_topics_are_written_by_coordinators_alone(topic: str) -> None:
+    """A client would put groups there; Source: Kafka ReplicaManager.appendToLocalLog."""
+
+    async def story(lab: BrokerLab) -> None:
+        answer = await lab.client.produce(0, b"a", topic=topic)
+        assert answer.error_code is ErrorCode.INVALID_TOPIC_EXCEPTION
+        written = lab.storages[broker_name(BrokerId(0))].log(TopicPartition(topic, 0))
+        assert len(written) == 0
+
+    BrokerLab(broker_cluster()).run(story)
+
+
+def test_duplicate_is_acknowledged_with_the_first_append() -> None:
+    """While the first one waits for its replicas, and after that at once."""
+
+    async def story(lab: BrokerLab) -> None:
+        for broker_id in (1, 2):
+            await lab.runtime.pause(broker_name(BrokerId(broker_id)))
+        answers: list[tuple[str, PartitionProduceResponse]] = []
+
+        async def keep(name: str, answer: Awaitable[PartitionProduceResponse]) -> None:
+            answers.append((name, await answer))
+
+        host = lab.client.host
+        sent = (
+            ("first", produced("a", "b")),
+            ("next", produced("c", sequence=2)),
+            ("again", produced("a", "b")),
+        )
+        for name, batch in sent:
+            # Each on a connection of its own: on one, an answer waits for those before it.
+            client = TestClient(host)
+            host.spawn(keep(name, client.produce_batch(0, batch)), name=name)
+            await lab.seconds(0.1)
+        assert answers == []
+        for broker_id in (1, 2):
+            await lab.runtime.resume(broker_name(BrokerId(broker_id)))
+        await lab.seconds(1)
+        assert {name: answer.base_offset for name, answer in answers} == {
+            "first": 0,
+            "next": 2,
+            "again": 0,
+        }
+        late = await lab.client.produce_batch(0, produced("a", "b"))
+        assert (late.error_code, late.base_offset) == (ErrorCode.NONE, 0)
+        assert values_of(await lab.client.fetch(0)) == [b"a", b"b", b"c"]
+
+    BrokerLab(broker_cluster()).run(story)
+
+
+@pytest.mark.parametrize("has_power_loss", [False, True])
+def test_next_leader_knows_what_a_producer_sent_to_the_last_one(has_power_loss: bool) -> None:
+    """A retry after a failover, and after the return from the disk, is not written twice."""
+
+    async def story(lab: BrokerLab) -> None:
+        await lab.client.produce_batch(0, produced("a", "b"))
+        if has_power_loss:
+            await lab.runtime.power_loss(broker_name(BrokerId(0)))
+        else:
+            await lab.kill(0)
+        status = await lab.until(lambda status: status.partitions[P0].leader not in (-1, 0))
+        leader = status.partitions[P0].leader
+        await lab.seconds(1)
+        again = await lab.client.produce_batch(leader, produced("a", "b"))
+        assert (again.error_code, again.base_offset) == (ErrorCode.NONE, 0)
+        gap = await lab.client.produce_batch(leader, produced("x", sequence=3))
+        assert gap.error_code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        await lab.client.produce_batch(leader, produced("c", sequence=2))
+        await lab.restart(0)
+        await lab.until(lambda status: len(status.partitions[P0].isr) == 3)
+        for broker_id in (1, 2):
+            await lab.kill(broker_id)
+        await lab.until(lambda status: status.partitions[P0].leader == 0)
+        await lab.seconds(1)
+        kept = await lab.client.produce_batch(0, produced("c", sequence=2), acks=1)
+        assert (kept.error_code, kept.base_offset) == (ErrorCode.NONE, 2)
+        assert values_of(await lab.client.fetch(0)) == [b"a", b"b", b"c"]
+
+    BrokerLab(broker_cluster()).run(story)
+
+
+def test_expired_producer_may_go_on_anywhere() -> None:
+    """producer.id.expiration.ms, looked at every producer.id.expiration.check.interval.ms."""
+    config = BrokerConfig(
+        auto_leader_rebalance_enable=False,
+        producer_id_expiration_ms=2_000,
+        producer_id_expiration_check_interval_ms=1_000,
+    )
+
+    async def story(lab: BrokerLab) -> None:
+        now_ms = lab.client.host.wall_us() // 1_000
+        first = client_batch("a", producer_id=PRODUCER, timestamp_ms=now_ms)
+        assert (await lab.client.produce_batch(0, first)).error_code is ErrorCode.NONE
+        gap = produced("b", sequence=9)
+        refused = await lab.client.produce_batch(0, gap)
+        assert refused.error_code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        await lab.seconds(4)
+        assert (await lab.client.produce_batch(0, gap)).base_offset == 1
+
+    BrokerLab(with_settings(config=config)).run(story)
+
+
+def test_producer_ids_are_given_by_every_broker_and_never_twice() -> None:
+    """InitProducerId without transactional id, in a cluster without `__transaction_state`."""
+
+    async def story(lab: BrokerLab) -> None:
+        ids: list[int] = []
+
+        async def ask(broker_id: int) -> None:
+            request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+            for _ in range(50):
+                answer = await lab.client.call(broker_id, request)
+                assert isinstance(answer, InitProducerIdResponse)
+                if answer.error_code is ErrorCode.NONE:
+                    assert answer.producer_epoch == 0
+                    ids.append(answer.producer_id)
+                    return
+                # As Kafka answers until the controller has given the broker a block of ids.
+                assert answer.error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+                assert (answer.producer_id, answer.producer_epoch) == (-1, -1)
+                await lab.seconds(0.1)
+            raise TimeoutError(f"broker {broker_id} gives no producer id")
+
+        for broker_id in (0, 1, 2, 0, 1, 2):
+            await ask(broker_id)
+        await lab.kill(1)
+        await lab.restart(1)
+        await lab.runtime.crash(lab.controller)
+        await lab.runtime.restart(lab.controller)
+        await lab.seconds(12)
+        for broker_id in (1, 0, 1):
+            await ask(broker_id)
+        assert len(set(ids)) == len(ids) == 9
+
+    BrokerLab(broker_cluster()).run(story)
+
+
+def test_append_that_repeats_an_earlier_one_completes_in_its_place() -> None:
+    """A duplicate waits for fewer replicas' progress than what was appended after the first."""
+    log = PartitionLog(P0, MemoryLogStorage())
+    partition = Partition(P0, BrokerId(0), log, ReplicaConfig())
+    replicas = (BrokerId(0), BrokerId(1))
+    partition.make_leader(
+        leader_epoch=0, partition_epoch=0, replicas=replicas, isr=replicas, now_us=0
+    )
+    appends = DelayedAppends()
+    done: list[tuple[str, ErrorCode]] = []
+
+    def wait(name: str, required_offset: int) -> None:
+        appends.park(partition, required_offset, lambda error: done.append((name, error)))
+
+    for _ in range(2):
+        partition.append_records((Record(None, b"a"),), required_acks=-1, now_us=0)
+    wait("first", 1)
+    wait("second", 2)
+    wait("first again", 1)
+    partition.fetch(
+        FetchPartition(partition=0, current_leader_epoch=0, fetch_offset=1),
+        replica_id=1,
+        replica_epoch=-1,
+        max_bytes=1_000,
+        now_us=0,
+    )
+    appends.check(partition)
+    assert done == [("first", ErrorCode.NONE), ("first again", ErrorCode.NONE)]
+    appends.check_invariants()

@@ -1,0 +1,208 @@
+"""What a leader refuses of a client's batch, and what it changes in one that it takes."""
+
+import re
+
+import pytest
+from msgspec.structs import replace
+
+from cluster.storage.compression import CODECS
+from partition_log.log import PartitionLog
+from partition_log.memory_storage import MemoryLogStorage
+from partition_log.outcomes import AppendInfo, ReplicaConfig
+from partition_log.replica import Partition
+from protocol.errors import ErrorCode
+from protocol.ids import TopicPartition
+from protocol.messages.log import BatchIndexAndErrorMessage
+from protocol.records.batch import LOG_APPEND_TIME, KafkaHeader, RecordBatch, records_of
+from protocol.records.kafka_format import decode_batches, encode_batch
+from protocol.records.kafka_records import encode_kafka_records
+from tests.support.builders.client_batches import client_batch, resealed
+from tests.support.builders.partition_logs import EVERYBODY, A, batch, leader, replicate
+from tests.support.builders.partition_logs import follower as following_replica
+from tests.support.recorded_batches import RecordedBatch, recorded_batches
+
+RECORDED = recorded_batches()
+
+
+def partition(
+    *,
+    is_compacted: bool = False,
+    uses_log_append_time: bool = False,
+    message_max_bytes: int = 1_000_000,
+    segment_bytes: int = 1_000_000,
+) -> Partition:
+    """Return the only replica of a partition of data, which leads."""
+    log = PartitionLog(TopicPartition("orders", 0), MemoryLogStorage())
+    log.is_compacted = is_compacted
+    config = ReplicaConfig(
+        uses_log_append_time=uses_log_append_time,
+        message_max_bytes=message_max_bytes,
+        segment_bytes=segment_bytes,
+    )
+    made = Partition(log.topic_partition, A, log, config)
+    made.update_eligible_brokers(EVERYBODY)
+    made.make_leader(leader_epoch=5, partition_epoch=1, replicas=(A,), isr=(A,), now_us=0)
+    return made
+
+
+def append(place: Partition, produced: RecordBatch) -> AppendInfo:
+    """Append as a broker does, at 99 ms since the epoch."""
+    return place.append_batch(produced, required_acks=-1, now_us=0, wall_ms=99, codecs=CODECS)
+
+
+@pytest.mark.parametrize(
+    "recorded",
+    [each for each in RECORDED if not each.is_transactional],
+    ids=lambda each: each.name,
+)
+def test_batch_of_a_real_client_is_stored_byte_for_byte(recorded: RecordedBatch) -> None:
+    """Also compressed ones: base offset and leader epoch are all that changes."""
+    place = partition()
+    append(place, client_batch("before"))
+    (produced,) = decode_batches(recorded.data)
+    info = append(place, produced)
+    assert (info.error, info.base_offset) == (ErrorCode.NONE, 1)
+    assert (info.next_offset, info.log_append_time_ms) == (1 + len(recorded.records), -1)
+    stored = encode_batch(place.log.storage.batch(1))
+    assert stored[8:12] + stored[16:] == recorded.data[8:12] + recorded.data[16:]
+    assert stored[:8] + stored[12:16] == (1).to_bytes(8, "big") + (5).to_bytes(4, "big")
+
+
+def header(produced: RecordBatch, **changes: int) -> KafkaHeader:
+    """Return the header of a batch with other fields."""
+    assert produced.kafka is not None
+    return replace(produced.kafka, **changes)
+
+
+PLAIN = client_batch("a", "b", "c")
+PACKED = client_batch("a", "b", "c", compression=1)
+
+
+@pytest.mark.parametrize(
+    ("produced", "message"),
+    [
+        (resealed(PLAIN, base_offset=1), "the base offset is 1, expected 0 from a client"),
+        (resealed(PLAIN, last_offset_delta=-1), "the last offset delta is -1"),
+        (resealed(PLAIN, last_offset_delta=1), "3 records for 2 offsets"),
+        (resealed(PLAIN, header(PLAIN, record_count=2)), "2 records for 3 offsets"),
+        (
+            resealed(client_batch("a", producer_id=4), base_sequence=-1),
+            "the sequence number of producer 4 is -1",
+        ),
+        (
+            resealed(PLAIN, header(PLAIN, attributes=0x20), is_control=True),
+            "clients are not allowed to write control records",
+        ),
+        (
+            resealed(PLAIN, header(PLAIN, record_count=4), last_offset_delta=3),
+            "record 3 of 4 is cut short",
+        ),
+        (
+            resealed(replace(PACKED, records=PACKED.records[:-3])),
+            "codec 1: .* bytes end in the middle",
+        ),
+        (
+            resealed(
+                replace(
+                    PLAIN, records=encode_kafka_records([(n * 2, 0, b"", b"") for n in range(3)])
+                )
+            ),
+            "record 1 has the offset delta 2, expected 1",
+        ),
+    ],
+)
+def test_batch_that_no_client_may_send_is_refused_and_changes_nothing(
+    produced: RecordBatch, message: str
+) -> None:
+    """Each with INVALID_RECORD, which a client does not repeat; Source: Kafka LogValidator."""
+    place = partition()
+    info = append(place, produced)
+    assert info.error is ErrorCode.INVALID_RECORD
+    assert info.error_message is not None
+    assert re.search(message, info.error_message), info.error_message
+    assert (place.log_end_offset, len(place.log.producers)) == (0, 0)
+
+
+def test_record_without_key_is_refused_by_a_compacted_topic_alone() -> None:
+    """By its place in the batch, as Kafka's clients show it."""
+    produced = client_batch("a", "b", has_keys=False)
+    assert append(partition(), produced).error is ErrorCode.NONE
+    place = partition(is_compacted=True)
+    info = append(place, produced)
+    assert info.error is ErrorCode.INVALID_RECORD
+    assert info.error_message == "2 of 2 records have no key, and the topic is compacted"
+    assert info.record_errors == tuple(
+        BatchIndexAndErrorMessage(
+            batch_index=index,
+            batch_index_error_message="Compacted topic cannot accept message without key",
+        )
+        for index in range(2)
+    )
+    assert place.log_end_offset == 0
+
+
+def test_wrong_max_timestamp_is_put_right() -> None:
+    """Lookups by time rely on it; the CRC is computed again, as Kafka does."""
+    place = partition()
+    append(place, resealed(PLAIN, max_timestamp_ms=5_000))
+    stored = place.log.storage.batch(0)
+    assert stored.max_timestamp_ms == 7
+    assert stored == replace(PLAIN, partition_leader_epoch=5)
+
+
+def test_log_append_time_is_the_leaders_time_of_every_record() -> None:
+    """message.timestamp.type LogAppendTime, for batches of both kinds."""
+    place = partition(uses_log_append_time=True)
+    info = append(place, PACKED)
+    assert (info.error, info.log_append_time_ms) == (ErrorCode.NONE, 99)
+    append(place, batch("own"))
+    for index in (0, 1):
+        stored = place.log.storage.batch(index)
+        assert {record.timestamp_ms for _, record in records_of(stored, CODECS)} == {99}
+        assert stored.max_timestamp_ms == 99
+    kept = place.log.storage.batch(0)
+    assert kept.records == PACKED.records
+    assert kept.kafka is not None
+    assert kept.kafka.attributes == 1 | LOG_APPEND_TIME
+
+
+def test_log_append_time_of_a_client_is_not_believed() -> None:
+    """Of a topic with CreateTime: the records have their own timestamps."""
+    place = partition()
+    append(place, resealed(PLAIN, header(PLAIN, attributes=LOG_APPEND_TIME), max_timestamp_ms=3))
+    stored = place.log.storage.batch(0)
+    assert {record.timestamp_ms for _, record in records_of(stored)} == {7}
+
+
+def test_size_is_checked_before_anything_is_read() -> None:
+    """message.max.bytes counts the header; segment.bytes is looked at when the batch is valid."""
+    damaged = replace(PLAIN, crc=1)
+    small = PLAIN.size_in_bytes
+    assert append(partition(message_max_bytes=small - 1), damaged).error is (
+        ErrorCode.MESSAGE_TOO_LARGE
+    )
+    assert append(partition(message_max_bytes=small), damaged).error is ErrorCode.CORRUPT_MESSAGE
+    assert append(partition(segment_bytes=small - 1), PLAIN).error is (
+        ErrorCode.RECORD_LIST_TOO_LARGE
+    )
+
+
+def test_flags_that_the_attributes_do_not_have_are_corrupt() -> None:
+    """A batch on the lab's own wire has both; they must agree."""
+    for changed in (
+        replace(PLAIN, is_control=True),
+        replace(PLAIN, is_transactional=True),
+        replace(PLAIN, compression=2),
+    ):
+        assert append(partition(), changed).error is ErrorCode.CORRUPT_MESSAGE
+
+
+def test_follower_stores_what_the_leader_stores() -> None:
+    """Byte for byte, without reading the records."""
+    leading, following = leader(), following_replica()
+    info = leading.append_batch(
+        client_batch("a", "b", compression=4), required_acks=1, now_us=0, codecs=CODECS
+    )
+    assert info.error is ErrorCode.NONE
+    replicate(leading, following)
+    assert following.log.storage.batch(0) == leading.log.storage.batch(0)
