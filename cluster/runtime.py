@@ -110,6 +110,10 @@ class ClusterStatus:
     members: dict[NodeName, MemberStatus] = field(default_factory=dict)
     records_produced: int = 0
     zookeepers: dict[NodeName, ZooKeeperStatus] = field(default_factory=dict)
+    kafka_clients: dict[NodeName, int] = field(default_factory=dict)
+    """Kafka clients that are connected, with their numbers of connections."""
+    refused_clients: dict[str, int] = field(default_factory=dict)
+    """Broker and reason for which it ended connections of Kafka clients, with the number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -210,7 +210,7 @@ class StorageModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class ListenerSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The listener of each broker for clients from outside: Kafka's wire protocol, PLAINTEXT.
+    """The listener of each broker for Kafka clients: Kafka's wire protocol, PLAINTEXT.
 
     Runtimes in real time open it. Shape: broker number i listens on port `first_port` + i, or on a
     free port if `first_port` is 0; a new incarnation listens on the port of the one before.

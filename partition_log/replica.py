@@ -461,6 +461,18 @@ class Partition:
             trace=self._high_watermark_trace(moved),
         )
 
+    def check_leadership(self, current_leader_epoch: int) -> ErrorCode:
+        """Return why a client that believes in `current_leader_epoch` (-1: none) gets no answer.
+
+        Errors: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER.
+        Source: Kafka Partition.checkCurrentLeaderEpoch.
+        """
+        if current_leader_epoch not in (NO_LEADER_EPOCH, self.leader_epoch):
+            if current_leader_epoch < self.leader_epoch:
+                return ErrorCode.FENCED_LEADER_EPOCH
+            return ErrorCode.UNKNOWN_LEADER_EPOCH
+        return ErrorCode.NONE if self.is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
     def fetch_nothing(
         self, request: FetchPartition, replica_id: int, replica_epoch: int, now_us: int | None
     ) -> PartitionData | None:
@@ -632,12 +644,9 @@ class Partition:
         self, request: FetchPartition, replica_id: int, replica_epoch: int
     ) -> ErrorCode:
         epoch = request.current_leader_epoch
-        if epoch not in (NO_LEADER_EPOCH, self.leader_epoch):
-            if epoch < self.leader_epoch:
-                return ErrorCode.FENCED_LEADER_EPOCH
-            return ErrorCode.UNKNOWN_LEADER_EPOCH
-        if not self.is_leader:
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        error = self.check_leadership(epoch)
+        if error is not ErrorCode.NONE:
+            return error
         if replica_id == CONSUMER:
             return ErrorCode.NONE
         broker = BrokerId(replica_id)

@@ -200,6 +200,14 @@ class Api(IntEnum):
         group_admin.ListGroupsResponse,
         schema=message_schemas.LIST_GROUPS,
     )
+    API_VERSIONS = _Row(18, (2, 2), discovery.ApiVersionsRequest, discovery.ApiVersionsResponse)
+    CREATE_TOPICS = _Row(
+        19,
+        (4, 4),
+        admin.CreateTopicsRequest,
+        admin.CreateTopicsResponse,
+        errors=("topics.error_code",),
+    )
     DELETE_TOPICS = _Row(
         20,
         (5, 5),
@@ -213,6 +221,13 @@ class Api(IntEnum):
         transaction.InitProducerIdRequest,
         transaction.InitProducerIdResponse,
         schema=transaction_schemas.INIT_PRODUCER_ID,
+    )
+    OFFSET_FOR_LEADER_EPOCH = _Row(
+        23,
+        (3, 3),
+        log.OffsetForLeaderEpochRequest,
+        log.OffsetForLeaderEpochResponse,
+        errors=_PER_PARTITION,
     )
     ADD_PARTITIONS_TO_TXN = _Row(
         24,
@@ -256,6 +271,13 @@ class Api(IntEnum):
         errors=_PER_PARTITION,
         subject=_MEMBER,
         schema=transaction_schemas.TXN_OFFSET_COMMIT,
+    )
+    DESCRIBE_CONFIGS = _Row(
+        32,
+        (3, 3),
+        admin.DescribeConfigsRequest,
+        admin.DescribeConfigsResponse,
+        errors=("results.error_code",),
     )
     DELETE_GROUPS = _Row(
         42,
@@ -406,13 +428,17 @@ AnyRequest = (
     | log.ProduceRequest
     | log.FetchRequest
     | log.ListOffsetsRequest
+    | log.OffsetForLeaderEpochRequest
+    | discovery.ApiVersionsRequest
     | controller.BrokerRegistrationRequest
     | controller.BrokerHeartbeatRequest
     | controller.AlterPartitionRequest
     | controller.AllocateProducerIdsRequest
     | admin.ElectLeadersRequest
     | admin.AlterPartitionReassignmentsRequest
+    | admin.CreateTopicsRequest
     | admin.DeleteTopicsRequest
+    | admin.DescribeConfigsRequest
     | zookeeper.ZooKeeperRequest
     | zookeeper_quorum.QuorumRequest
 )
@@ -440,13 +466,17 @@ AnyResponse = (
     | log.ProduceResponse
     | log.FetchResponse
     | log.ListOffsetsResponse
+    | log.OffsetForLeaderEpochResponse
+    | discovery.ApiVersionsResponse
     | controller.BrokerRegistrationResponse
     | controller.BrokerHeartbeatResponse
     | controller.AlterPartitionResponse
     | controller.AllocateProducerIdsResponse
     | admin.ElectLeadersResponse
     | admin.AlterPartitionReassignmentsResponse
+    | admin.CreateTopicsResponse
     | admin.DeleteTopicsResponse
+    | admin.DescribeConfigsResponse
     | zookeeper.ZooKeeperResponse
     | zookeeper_quorum.QuorumResponse
 )

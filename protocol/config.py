@@ -96,6 +96,18 @@ class BrokerConfig(
     """Without so many in-sync replicas acks=all is refused; a topic may say otherwise."""
     default_replication_factor: Annotated[int, Meta(ge=1)] = 1
     """Replicas of a topic that is created without saying how many."""
+    num_partitions: Annotated[int, Meta(ge=1)] = 1
+    """Partitions of a topic that is created without saying how many."""
+    auto_create_topics_enable: bool = True
+    """Whether the Metadata request of a Kafka client creates topics that do not exist."""
+    socket_request_max_bytes: Annotated[int, Meta(ge=1)] = 104_857_600
+    """The largest request of a Kafka client; a larger one ends its connection."""
+    connections_max_idle_ms: PositiveMs = 600_000
+    """A connection of a Kafka client ends after so long without a byte."""
+    max_connections: Annotated[int, Meta(ge=0)] = 2_147_483_647
+    """The most connections of Kafka clients to a broker; others wait for a free place."""
+    max_connections_per_ip: Annotated[int, Meta(ge=0)] = 2_147_483_647
+    """The most connections from one address to a broker; others are closed."""
     unclean_leader_election_enable: bool = False
     """Whether a replica out of sync may be elected if no other is left: records are lost."""
     auto_leader_rebalance_enable: bool = True

@@ -10,7 +10,11 @@ from protocol.api import AnyRequest, AnyResponse, Api
 
 
 class RequestEnvelope(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """A request on a connection. `client_host` is the sender's node name."""
+    """A request on a connection.
+
+    `client_host` is the sender's node name, or the address of a Kafka client. Requests of
+    those came in by the listener `listener_name`; requests of nodes have "".
+    """
 
     api_key: Api
     api_version: int
@@ -18,6 +22,7 @@ class RequestEnvelope(msgspec.Struct, frozen=True, kw_only=True, array_like=True
     client_id: str
     client_host: str
     body: AnyRequest
+    listener_name: str = ""
 
 
 class ResponseEnvelope(msgspec.Struct, frozen=True, kw_only=True, array_like=True):

@@ -20,6 +20,7 @@ _PYTHON_TYPES: dict[Kind, type] = {
     Kind.STRING: str,
     Kind.BYTES: bytes,
     Kind.STRUCT: dict,
+    Kind.RECORDS: bytes,
 }
 
 

@@ -8,10 +8,13 @@ from typing import NoReturn
 
 import msgspec
 
+from cluster.broker.control.describe_configs import describe_configs
 from cluster.broker.control.metadata_cache import MetadataCache
+from cluster.broker.control.topic_forwarding import TopicForwarding
 from cluster.broker.coordination.group_coordination import GroupCoordination
 from cluster.broker.coordination.static_membership import static_member_refusal
 from cluster.broker.coordination.unknown_partitions import with_unknown, without_unknown
+from cluster.broker.replication.leader_epochs import offset_for_leader_epoch
 from cluster.broker.replication.list_offsets import list_offsets
 from cluster.broker.replication.produce import ProduceApi
 from cluster.broker.replication.replica_manager import ReplicaManager
@@ -19,17 +22,19 @@ from cluster.broker.transactions.transaction_coordination import TransactionCoor
 from cluster.broker.transactions.txn_marker_writer import TxnMarkerWriter
 from cluster.host.host import Host
 from cluster.host.incoming_request import IncomingRequest
+from protocol.api import AnyResponse
 from protocol.config import BrokerConfig
 from protocol.envelope import RequestEnvelope
 from protocol.errors import ErrorCode, SimulationError
-from protocol.ids import RequestId
+from protocol.ids import BrokerId, RequestId
 from protocol.messages.admin import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
+    CreateTopicsRequest,
     DeleteTopicsRequest,
+    DescribeConfigsRequest,
     ElectLeadersRequest,
     ElectLeadersResponse,
-    refused_deletion,
 )
 from protocol.messages.consumer_group import (
     ConsumerGroupHeartbeatRequest,
@@ -45,7 +50,11 @@ from protocol.messages.controller import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
 )
-from protocol.messages.discovery import FindCoordinatorRequest, MetadataRequest
+from protocol.messages.discovery import (
+    ApiVersionsRequest,
+    FindCoordinatorRequest,
+    MetadataRequest,
+)
 from protocol.messages.group import (
     HeartbeatRequest,
     JoinGroupRequest,
@@ -60,7 +69,12 @@ from protocol.messages.group_admin import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
 )
-from protocol.messages.log import FetchRequest, ListOffsetsRequest, ProduceRequest
+from protocol.messages.log import (
+    FetchRequest,
+    ListOffsetsRequest,
+    OffsetForLeaderEpochRequest,
+    ProduceRequest,
+)
 from protocol.messages.offset import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -78,6 +92,7 @@ from protocol.messages.transaction import (
 from protocol.messages.zookeeper import ZooKeeperRequest
 from protocol.messages.zookeeper_quorum import QuorumRequest
 from protocol.metadata_version import has_static_members, metadata_version
+from protocol.wire.listener_versions import api_versions
 
 SYNC_GROUP_NAMES_PROTOCOL_SINCE_VERSION = 5
 
@@ -93,6 +108,8 @@ class BrokerApi:
         coordination: GroupCoordination,
         transactions: TransactionCoordination,
         markers: TxnMarkerWriter,
+        forwarding: TopicForwarding,
+        broker_id: BrokerId,
         config: BrokerConfig,
     ) -> None:
         version = metadata_version(config.inter_broker_protocol_version)
@@ -103,6 +120,9 @@ class BrokerApi:
         self._coordination = coordination
         self._transactions = transactions
         self._markers = markers
+        self._forwarding = forwarding
+        self._broker_id = broker_id
+        self._config = config
         self._produce = ProduceApi(host, replicas)
 
     def handle(self, incoming: IncomingRequest) -> None:
@@ -153,41 +173,35 @@ class BrokerApi:
                 )
             case FindCoordinatorRequest() as request:
                 self._host.reply(
-                    request_id, self._cache.find_coordinator(request, envelope.api_version)
+                    request_id,
+                    self._cache.find_coordinator(
+                        request, envelope.api_version, envelope.listener_name
+                    ),
                 )
             case MetadataRequest() as request:
-                self._host.reply(request_id, self._cache.metadata(request))
+                self._metadata(request_id, envelope, request)
             case ListOffsetsRequest() as request:
                 self._host.reply(request_id, list_offsets(self._replicas, request))
-            case BrokerRegistrationRequest():
-                self._host.reply(
-                    request_id, BrokerRegistrationResponse(error_code=ErrorCode.NOT_CONTROLLER)
-                )
-            case BrokerHeartbeatRequest():
-                self._host.reply(
-                    request_id, BrokerHeartbeatResponse(error_code=ErrorCode.NOT_CONTROLLER)
-                )
-            case AlterPartitionRequest():
-                self._host.reply(
-                    request_id, AlterPartitionResponse(error_code=ErrorCode.NOT_CONTROLLER)
-                )
-            case AllocateProducerIdsRequest():
-                self._host.reply(
-                    request_id, AllocateProducerIdsResponse(error_code=ErrorCode.NOT_CONTROLLER)
-                )
-            # DEVIATION: Kafka's brokers forward these to the controller (Envelope); here an
-            # administrator asks the controllers themselves (KIP-919).
-            case ElectLeadersRequest():
-                self._host.reply(
-                    request_id, ElectLeadersResponse(error_code=ErrorCode.NOT_CONTROLLER)
-                )
-            case AlterPartitionReassignmentsRequest():
+            case OffsetForLeaderEpochRequest() as request:
+                self._host.reply(request_id, offset_for_leader_epoch(self._replicas, request))
+            case ApiVersionsRequest():
+                self._host.reply(request_id, api_versions(envelope.api_version))
+            case DescribeConfigsRequest() as request:
                 self._host.reply(
                     request_id,
-                    AlterPartitionReassignmentsResponse(error_code=ErrorCode.NOT_CONTROLLER),
+                    describe_configs(self._cache.image, self._broker_id, self._config, request),
                 )
-            case DeleteTopicsRequest() as request:
-                self._host.reply(request_id, refused_deletion(request, ErrorCode.NOT_CONTROLLER))
+            case CreateTopicsRequest() | DeleteTopicsRequest() as request:
+                self._forwarding.forward(request_id, request)
+            case (
+                BrokerRegistrationRequest()
+                | BrokerHeartbeatRequest()
+                | AlterPartitionRequest()
+                | AllocateProducerIdsRequest()
+                | ElectLeadersRequest()
+                | AlterPartitionReassignmentsRequest()
+            ) as request:
+                self._host.reply(request_id, _not_controller(request))
             case other:
                 _refuse_other_world(other)
 
@@ -201,6 +215,18 @@ class BrokerApi:
             )
         else:
             self._coordination.handle(request_id, envelope)
+
+    def _metadata(
+        self, request_id: RequestId, envelope: RequestEnvelope, request: MetadataRequest
+    ) -> None:
+        """Answer Metadata; begin to create what the client may have created.
+
+        The answer is UNKNOWN_TOPIC_OR_PARTITION until the topic exists: the client asks again.
+        Source: Kafka KafkaApis.getTopicMetadata.
+        """
+        if request.allow_auto_topic_creation and self._config.auto_create_topics_enable:
+            self._forwarding.create_missing(self._cache.missing_topics(request))
+        self._host.reply(request_id, self._cache.metadata(request, envelope.listener_name))
 
     def _offset_commit(
         self, request_id: RequestId, envelope: RequestEnvelope, request: OffsetCommitRequest
@@ -235,6 +261,35 @@ class BrokerApi:
             self._coordination.handle(request_id, _with_body(envelope, known), unknown)
         else:
             self._host.reply(request_id, with_unknown(OffsetDeleteResponse(), unknown))
+
+
+def _not_controller(
+    request: BrokerRegistrationRequest
+    | BrokerHeartbeatRequest
+    | AlterPartitionRequest
+    | AllocateProducerIdsRequest
+    | ElectLeadersRequest
+    | AlterPartitionReassignmentsRequest,
+) -> AnyResponse:
+    """Return a broker's answer to what only a controller can do.
+
+    DEVIATION: Kafka's brokers forward the last two to the controller (Envelope); here an
+    administrator asks the controllers themselves (KIP-919).
+    """
+    error = ErrorCode.NOT_CONTROLLER
+    match request:
+        case BrokerRegistrationRequest():
+            return BrokerRegistrationResponse(error_code=error)
+        case BrokerHeartbeatRequest():
+            return BrokerHeartbeatResponse(error_code=error)
+        case AlterPartitionRequest():
+            return AlterPartitionResponse(error_code=error)
+        case AllocateProducerIdsRequest():
+            return AllocateProducerIdsResponse(error_code=error)
+        case ElectLeadersRequest():
+            return ElectLeadersResponse(error_code=error)
+        case AlterPartitionReassignmentsRequest():
+            return AlterPartitionReassignmentsResponse(error_code=error)
 
 
 def _with_body(

@@ -8,6 +8,7 @@ from cluster.broker.channels import BrokerIdentity, ControllerChannel
 from cluster.broker.control.metadata_cache import MetadataCache
 from cluster.broker.control.metadata_fetcher import MetadataFetcher
 from cluster.broker.control.registration import BrokerHeartbeats
+from cluster.broker.control.topic_forwarding import TopicForwarding
 from cluster.broker.control.zookeeper_registration import ZooKeeperRegistration
 from cluster.broker.coordination.coordinator_tasks import CoordinatorTasks
 from cluster.broker.coordination.group_coordination import GroupCoordination
@@ -19,6 +20,7 @@ from cluster.broker.transactions.txn_marker_writer import TxnMarkerWriter
 from cluster.host.connection_purposes import (
     ALTER_PARTITION,
     BROKER_HEARTBEAT,
+    FORWARDING,
     METADATA,
     PRODUCER_IDS,
 )
@@ -99,6 +101,12 @@ class BrokerNode:
             self._coordination,
             self._transactions,
             TxnMarkerWriter(host, self._replicas, self._tasks.complete_transaction),
+            TopicForwarding(
+                host,
+                ControllerChannel(host, controllers, FORWARDING),
+                cluster.broker_config,
+            ),
+            self._identity.broker_id,
             cluster.broker_config,
         )
         self._metadata = MetadataFetcher(

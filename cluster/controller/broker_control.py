@@ -78,6 +78,7 @@ class BrokerControl:
                 host=request.host,
                 port=request.port,
                 rack=request.rack,
+                end_points=request.listeners,
             )
         )
         decision.trace.append(

@@ -20,7 +20,7 @@ from cluster.controller.metadata_fetches import MetadataFetches
 from cluster.controller.metadata_image import MetadataImage, PartitionRegistration
 from cluster.controller.producer_ids import allocate_producer_ids
 from cluster.controller.quorum_state import next_controller_epoch
-from cluster.controller.topic_creation import create_missing_topics
+from cluster.controller.topic_creation import create_missing_topics, handle_create_topics
 from cluster.controller.topic_deletion import handle_delete_topics
 from cluster.spec import ClusterSpec
 from partition_log.invariants import check_log
@@ -32,6 +32,7 @@ from protocol.errors import InvariantViolation, SimulationError
 from protocol.ids import BrokerId, LeaderEpoch, RequestId, TopicPartition, broker_name
 from protocol.messages.admin import (
     AlterPartitionReassignmentsRequest,
+    CreateTopicsRequest,
     DeleteTopicsRequest,
     ElectLeadersRequest,
 )
@@ -143,6 +144,10 @@ class ControllerCore:
             case AlterPartitionReassignmentsRequest() as request:
                 self._carry_out(
                     request_id, alter_partition_reassignments(self.image, request), result
+                )
+            case CreateTopicsRequest() as request:
+                self._carry_out(
+                    request_id, handle_create_topics(self.image, self._config, request), result
                 )
             case DeleteTopicsRequest() as request:
                 self._carry_out(request_id, handle_delete_topics(self.image, request), result)

@@ -14,6 +14,7 @@ from protocol.errors import SimulationError
 from protocol.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, TopicPartition
 from protocol.records.metadata import (
     NO_LEADER_CHANGE,
+    BrokerEndpoint,
     BrokerRegistrationChangeRecord,
     ConfigRecord,
     MetadataRecord,
@@ -38,6 +39,8 @@ class BrokerRegistration:
     rack: str | None
     fenced: bool
     in_controlled_shutdown: bool
+    end_points: tuple[BrokerEndpoint, ...] = ()
+    """Listeners for Kafka clients."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +158,7 @@ class MetadataImage:
             rack=record.rack,
             fenced=record.fenced,
             in_controlled_shutdown=False,
+            end_points=record.end_points,
         )
 
     def _replay_broker_change(self, record: BrokerRegistrationChangeRecord) -> None:
@@ -174,6 +178,7 @@ class MetadataImage:
                 if record.in_controlled_shutdown is None
                 else record.in_controlled_shutdown
             ),
+            end_points=broker.end_points,
         )
 
     def _replay_remove_topic(self, record: RemoveTopicRecord) -> None:
@@ -233,7 +238,7 @@ _NO_CONFIG = TopicConfig()
 def topic_config_records(topic: str, config: TopicConfig) -> list[ConfigRecord]:
     """Return the records that give `topic` the settings of `config` that differ from none."""
     return [
-        ConfigRecord(resource_name=topic, name=name, value=_setting_text(value))
+        ConfigRecord(resource_name=topic, name=name, value=setting_text(value))
         for name, value in _settings(config).items()
     ]
 
@@ -245,6 +250,6 @@ def _settings(config: TopicConfig) -> dict[str, object]:
     return {name: value for name, value in settings.items() if value != defaults[name]}
 
 
-def _setting_text(value: object) -> str:
+def setting_text(value: object) -> str:
     """Return a setting's value as Kafka writes it: `true`, not `True`."""
     return str(value).lower() if isinstance(value, bool) else str(value)

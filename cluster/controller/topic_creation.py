@@ -1,14 +1,33 @@
-"""Topics of the cluster's plan become records, once every broker of the plan is there.
+"""New topics become records: those of the cluster's plan, and those that clients ask for.
 
+The plan's topics are created once every broker of the plan is there; CreateTopics at once.
 Source: Kafka `ReplicationControlManager.createTopic`, `StripedReplicaPlacer` (without racks).
 DEVIATION: Kafka creates `__consumer_offsets` when it is first asked for, and spreads replicas from
 a random start; here the plan's topics are created together, and partition p begins at broker p.
+Topics of CreateTopics begin at broker t + p, if there are t topics.
 """
 
+from collections.abc import Sequence
+
+import msgspec
+
+from cluster.controller.decision import Decision
 from cluster.controller.metadata_image import MetadataImage, topic_config_records
 from cluster.spec import BrokerSpec, TopicSpec
+from protocol.config import BrokerConfig, TopicConfig
+from protocol.errors import ErrorCode
 from protocol.ids import BrokerId
+from protocol.messages.admin import (
+    CreatableTopic,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from protocol.records.metadata import MetadataRecord, PartitionRecord, TopicRecord
+from protocol.topic_names import collides, topic_name_problem
+
+DEFAULT = -1
+"""Stands in a request for num.partitions or default.replication.factor."""
 
 
 def replica_assignment(
@@ -56,3 +75,196 @@ def create_missing_topics(
                 )
             )
     return records
+
+
+class _Refusal(Exception):
+    """Why a topic is not created: the error code and Kafka's message."""
+
+    def __init__(self, error: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.error = error
+        self.message = message
+
+
+def handle_create_topics(
+    image: MetadataImage, config: BrokerConfig, request: CreateTopicsRequest
+) -> Decision[CreateTopicsResponse]:
+    """Create each topic that `request` names, or only check if it is `validate_only`.
+
+    Errors, by topic: INVALID_REQUEST, INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS,
+    INVALID_CONFIG, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT.
+    DEVIATION: a setting that Kafka has and the lab has not is refused with INVALID_CONFIG.
+    Source: Kafka ControllerApis.createTopics, ReplicationControlManager.createTopics.
+    """
+    decision = Decision(CreateTopicsResponse(), reason="topic created")
+    names = [topic.name for topic in request.topics]
+    results: list[CreatableTopicResult] = []
+    for topic in {each.name: each for each in request.topics}.values():
+        try:
+            _check_name(image, topic.name, occurrences=names.count(topic.name))
+            records = _creation(image, config, topic, created_before=len(results))
+        except _Refusal as refusal:
+            results.append(
+                CreatableTopicResult(
+                    name=topic.name, error_code=refusal.error, error_message=refusal.message
+                )
+            )
+            continue
+        results.append(CreatableTopicResult(name=topic.name))
+        if not request.validate_only:
+            decision.records.extend(records)
+    decision.response = CreateTopicsResponse(topics=tuple(results))
+    return decision
+
+
+def _creation(
+    image: MetadataImage, config: BrokerConfig, topic: CreatableTopic, *, created_before: int
+) -> list[MetadataRecord]:
+    """Return the records that create one topic. Raises: _Refusal."""
+    settings = _settings_of(topic)
+    partitions = (
+        _assigned_by_hand(image, topic)
+        if topic.assignments
+        else _spread(image, config, topic, start=len(image.topics) + created_before)
+    )
+    records: list[MetadataRecord] = [TopicRecord(name=topic.name)]
+    records.extend(topic_config_records(topic.name, settings))
+    for index, replicas in enumerate(partitions):
+        isr = tuple(each for each in replicas if image.is_active(BrokerId(each)))
+        records.append(
+            PartitionRecord(
+                topic=topic.name, partition_id=index, replicas=replicas, isr=isr, leader=isr[0]
+            )
+        )
+    return records
+
+
+def _check_name(image: MetadataImage, name: str, *, occurrences: int) -> None:
+    if occurrences > 1:
+        raise _Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+    problem = topic_name_problem(name)
+    if problem is not None:
+        raise _Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+    if name in image.topics:
+        raise _Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+    other = next((other for other in image.topics if collides(name, other)), None)
+    if other is not None:
+        raise _Refusal(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"Topic '{name}' collides with existing topic: {other}",
+        )
+
+
+def _settings_of(topic: CreatableTopic) -> TopicConfig:
+    settings: dict[str, str] = {}
+    for setting in topic.configs:
+        if setting.value is None:
+            raise _Refusal(
+                ErrorCode.INVALID_CONFIG,
+                f"Null value not supported for topic configs: {setting.name}",
+            )
+        settings[setting.name] = setting.value
+    try:
+        return msgspec.convert(settings, TopicConfig, strict=False)
+    except msgspec.ValidationError as error:
+        raise _Refusal(ErrorCode.INVALID_CONFIG, str(error)) from error
+
+
+def _assigned_by_hand(image: MetadataImage, topic: CreatableTopic) -> list[tuple[int, ...]]:
+    """Return the replicas that the request names, by partition. Raises: _Refusal."""
+    for number, name in (
+        (topic.replication_factor, "replication factor"),
+        (topic.num_partitions, "partition count"),
+    ):
+        if number != DEFAULT:
+            raise _Refusal(
+                ErrorCode.INVALID_REQUEST,
+                f"A manual partition assignment was specified, but {name} was not set to -1.",
+            )
+    by_index: dict[int, tuple[int, ...]] = {}
+    for assignment in topic.assignments:
+        index, replicas = assignment.partition_index, assignment.broker_ids
+        if index in by_index:
+            raise _invalid_assignment(
+                f"Found multiple manual partition assignments for partition {index}"
+            )
+        _check_replicas(image, index, replicas, next(iter(by_index.values()), None))
+        by_index[index] = replicas
+    if sorted(by_index) != list(range(len(by_index))):
+        raise _invalid_assignment("partitions should be a consecutive 0-based integer sequence")
+    return [by_index[index] for index in range(len(by_index))]
+
+
+def _check_replicas(
+    image: MetadataImage, index: int, replicas: Sequence[int], first: Sequence[int] | None
+) -> None:
+    if not replicas:
+        raise _invalid_assignment("The manual partition assignment includes an empty replica list.")
+    for broker_id in replicas:
+        if BrokerId(broker_id) not in image.brokers:
+            raise _invalid_assignment(
+                f"The manual partition assignment includes broker {broker_id}, but no such "
+                "broker is registered."
+            )
+        if replicas.count(broker_id) > 1:
+            raise _invalid_assignment(
+                f"The manual partition assignment includes the broker {broker_id} more than once."
+            )
+    if first is not None and len(first) != len(replicas):
+        raise _invalid_assignment(
+            f"The manual partition assignment includes a partition with {len(replicas)} "
+            f"replica(s), but this is not consistent with previous partitions, which have "
+            f"{len(first)} replica(s)."
+        )
+    if not any(image.is_active(BrokerId(broker_id)) for broker_id in replicas):
+        raise _invalid_assignment(
+            "All brokers specified in the manual partition assignment for partition "
+            f"{index} are fenced or in controlled shutdown."
+        )
+
+
+def _invalid_assignment(message: str) -> _Refusal:
+    return _Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+
+
+def _spread(
+    image: MetadataImage, config: BrokerConfig, topic: CreatableTopic, *, start: int
+) -> list[tuple[int, ...]]:
+    """Return replicas spread over the brokers, active ones first. Raises: _Refusal."""
+    replication_factor, num_partitions = topic.replication_factor, topic.num_partitions
+    if replication_factor < DEFAULT or replication_factor == 0:
+        raise _Refusal(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "Replication factor must be larger than 0, or -1 to use the default value.",
+        )
+    if num_partitions < DEFAULT or num_partitions == 0:
+        raise _Refusal(
+            ErrorCode.INVALID_PARTITIONS,
+            "Number of partitions was set to an invalid non-positive value.",
+        )
+    if replication_factor == DEFAULT:
+        replication_factor = config.default_replication_factor
+    if num_partitions == DEFAULT:
+        num_partitions = config.num_partitions
+    active = [each for each in sorted(image.brokers) if image.is_active(each)]
+    others = [each for each in sorted(image.brokers) if not image.is_active(each)]
+    if not active:
+        raise _unreachable(replication_factor, "All brokers are currently fenced.")
+    if replication_factor > len(image.brokers):
+        raise _unreachable(
+            replication_factor,
+            f"The target replication factor of {replication_factor} cannot be reached because "
+            f"only {len(image.brokers)} broker(s) are registered.",
+        )
+    partitions: list[tuple[int, ...]] = []
+    for index in range(num_partitions):
+        shift = (start + index) % len(active)
+        partitions.append((*active[shift:], *active[:shift], *others)[:replication_factor])
+    return partitions
+
+
+def _unreachable(replication_factor: int, why: str) -> _Refusal:
+    return _Refusal(
+        ErrorCode.INVALID_REPLICATION_FACTOR,
+        f"Unable to replicate the partition {replication_factor} time(s): {why}",
+    )

@@ -11,6 +11,8 @@ METADATA = "metadata"
 ALTER_PARTITION = "alter-partition"
 REPLICA_FETCHER = "replica-fetcher"
 PRODUCER_IDS = "producer-ids"
+FORWARDING = "forwarding"
+KAFKA_CLIENT = "kafka-client"
 TRANSACTION_VERIFICATION = "transaction-verification"
 TRANSACTION_MARKERS = "transaction-markers"
 TRANSACTIONAL_PRODUCER = "transactional-producer"
@@ -31,6 +33,8 @@ PURPOSES: dict[str, str] = {
     TRANSACTION_VERIFICATION: "broker to transaction coordinator: is this part of a transaction?",
     TRANSACTION_MARKERS: "transaction coordinator to brokers: markers that end transactions",
     PRODUCER_IDS: "broker to controller: blocks of producer ids",
+    FORWARDING: "broker to controller: creations and deletions of topics that clients ask for",
+    KAFKA_CLIENT: "Kafka client, in Kafka's wire protocol, to broker: every request",
     ZOOKEEPER: "session of a client: reads, writes, watches and pings",
     ZOOKEEPER_QUORUM: "ZooKeeper's follower to its leader: transactions, and what is forwarded",
     ZOOKEEPER_ELECTION: "ZooKeeper's servers among themselves: votes",

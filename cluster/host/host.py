@@ -17,6 +17,7 @@ from partition_log.storage import Storage
 from protocol.api import AnyNotice, AnyRequest, AnyResponse
 from protocol.envelope import RequestEnvelope
 from protocol.ids import Incarnation, NodeName, RequestId
+from protocol.records.metadata import BrokerEndpoint
 from protocol.trace import TraceEvent
 
 T = TypeVar("T")
@@ -136,6 +137,9 @@ class Host(ABC):
 
     A virtual host sets it: nodes then wait for the modelled time of a load and of publishing.
     """
+
+    listeners: tuple[BrokerEndpoint, ...] = ()
+    """Where Kafka clients reach this node; only brokers in real time have any."""
 
     @abstractmethod
     def stream(self, purpose: str) -> random.Random:

@@ -15,6 +15,7 @@ from cluster.lives import LifeAct, NodeBuilder, NodeLife, NodeLives
 from cluster.local.disks import LocalDisk
 from cluster.node_factory import node_specs
 from cluster.realtime import machine_processes
+from cluster.realtime.listening import listener_binding
 from cluster.realtime.process import NodeProcess
 from cluster.runtime import ClusterStartError, HitNode, NodeState
 from cluster.spec import ClusterSpec, NodeSpec, has_disk, role_of, starts_later
@@ -24,6 +25,8 @@ from protocol.causes import KillCause
 from protocol.errors import SimulationError
 from protocol.ids import Incarnation, NodeName
 from protocol.trace import TraceEvent
+
+LOOPBACK = "127.0.0.1"
 
 
 class LocalLife(NodeLife):
@@ -193,6 +196,13 @@ class LocalLives(NodeLives[LocalLife]):
                 partial(self._build, life.spec, self._cluster),
                 storage=MemoryStorage() if life.disk is None else life.disk.storage,
                 role=role_of(life.spec),
+                binding=listener_binding(
+                    self._cluster,
+                    life.spec,
+                    incarnation,
+                    run_id=self._hosting().settings.run_id,
+                    default_host=LOOPBACK,
+                ),
             )
         except Exception as error:
             life.is_gone()

@@ -16,7 +16,7 @@ from cluster.host.host import Host
 from cluster.links.reset import LinkReset
 from cluster.links.rules import LinkRule
 from cluster.lives import ADMIN_NODE, NodeBuilder
-from cluster.local.lives import LocalLives
+from cluster.local.lives import LOOPBACK, LocalLives
 from cluster.node_factory import build_node
 from cluster.realtime import machine_processes
 from cluster.realtime.host import RunSettings
@@ -32,7 +32,6 @@ from protocol.ids import Incarnation, NodeName
 P = ParamSpec("P")
 T = TypeVar("T")
 
-LOOPBACK = "127.0.0.1"
 _PROCESS_ID = "local#0"
 
 
@@ -115,6 +114,13 @@ class LocalRuntime(LocalLives, RealtimeRuntime):
         if self._process is not None:
             merge_status(self._process.status(), into=status)
         return status
+
+    def bootstrap_servers(self) -> tuple[str, ...]:
+        """Return "host:port" of the listener of each broker that is up."""
+        if self._process is None:
+            return ()
+        addresses = (self._process.listener_address(name) for name in self.names_up())
+        return tuple(f"{each.host}:{each.port}" for each in addresses if each is not None)
 
     async def set_link_rules(self, rules: Sequence[LinkRule]) -> None:
         """Replace all link rules, at once and for every node that is started later."""

@@ -17,10 +17,12 @@ from typing import TypeVarTuple
 from cluster.host.base_host import BaseHost
 from cluster.host.frames import Frame
 from cluster.host.host import HostDead, Timer
+from cluster.host.incoming_request import AcceptedConnection, IncomingRequest
 from cluster.realtime.clock import RunClock
 from cluster.trace.files import FrameTraceWriter, frames_path
 from partition_log.storage import Storage
 from protocol.ids import Incarnation, NodeName
+from protocol.records.metadata import BrokerEndpoint
 from protocol.trace import TraceEvent, TraceKind
 
 Ts = TypeVarTuple("Ts")
@@ -49,6 +51,8 @@ class HostCallbacks:
     send_frame: Callable[[Frame], None]
     traced: Callable[["RealHost"], None]
     failed: Callable[[str, BaseException], None]
+    serving: Callable[["RealHost"], None]
+    """Called when the node begins to serve."""
 
 
 class _HostTimer:
@@ -97,6 +101,7 @@ class RealHost(BaseHost):
         settings: RunSettings,
         storage: Storage,
         callbacks: HostCallbacks,
+        listeners: tuple[BrokerEndpoint, ...] = (),
     ) -> None:
         self._loop = asyncio.get_running_loop()
         super().__init__(
@@ -109,6 +114,7 @@ class RealHost(BaseHost):
             traces_messages=settings.trace_messages,
             carry=callbacks.send_frame,
         )
+        self.listeners = listeners
         self._clock = settings.clock
         self._callbacks = callbacks
         self._trace = FrameTraceWriter(
@@ -117,6 +123,16 @@ class RealHost(BaseHost):
         log_path = settings.machine_dir / "logs" / f"{name}-{incarnation}.log"
         log_path.parent.mkdir(parents=True, exist_ok=True)
         self._log_file = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+
+    def serve(
+        self,
+        handler: Callable[[IncomingRequest], None],
+        *,
+        on_end: Callable[[AcceptedConnection], None] | None = None,
+    ) -> None:
+        """Accept connections, those of Kafka clients too if the node has a listener for them."""
+        super().serve(handler, on_end=on_end)
+        self._callbacks.serving(self)
 
     def now_us(self) -> int:
         """Return run time; a real node's clock does not drift."""

@@ -8,7 +8,9 @@ where nobody listens. It knows nothing of Ray, faults or experiments.
 
 import asyncio
 import os
+import socket
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import Protocol, TypeVar
 
 from cluster.disk_errors import is_of_the_disk, unwritten
@@ -23,6 +25,7 @@ from cluster.host.frames import (
     ResponseFrame,
 )
 from cluster.host.host import Host
+from cluster.host.randomness import stream
 from cluster.links.reset import (
     ConnectionName,
     LinkReset,
@@ -34,9 +37,11 @@ from cluster.realtime.failures import NodeFailure
 from cluster.realtime.host import HostCallbacks, RealHost, RunSettings
 from cluster.realtime.tcp import ProcessAddress, Transport, TransportEvents
 from cluster.runtime import ClusterStatus
+from cluster.wire.listener import ListenerBinding, WireListener, bind, is_kafka_client
 from partition_log.storage import Storage
 from protocol.errors import SimulationError
 from protocol.ids import Incarnation, NodeName
+from protocol.records.metadata import BrokerEndpoint
 from protocol.trace import TraceEvent, TraceKind
 
 MAX_FAILURES_KEPT = 1_000
@@ -81,6 +86,10 @@ class NodeProcess:
         self._guests: dict[NodeName, ProcessAddress] = {}
         """Nodes of guests that have called: where they listen."""
         self._rules: tuple[LinkRule, ...] = ()
+        self._listeners: dict[NodeName, WireListener] = {}
+        """Listeners for Kafka clients, of the brokers that have one."""
+        self._reserved: dict[NodeName, socket.socket] = {}
+        """Bound sockets that keep the ports of brokers that are down."""
         self._unflushed: dict[RealHost, None] = {}
         self._failed = asyncio.Event()
         self._transport = Transport(
@@ -122,10 +131,15 @@ class NodeProcess:
         self._rules = tuple(rules)
         for host in self._hosts.values():
             host.set_link_rules(self._rules)
+        for listener in self._listeners.values():
+            listener.set_rules(self._rules)
 
     def reset_client_ends(self, reset: LinkReset) -> tuple[ConnectionName, ...]:
-        """End the connections of own clients; return their names."""
-        return reset_client_ends(tuple(self._hosts.values()), reset)
+        """End the connections of own clients, and of Kafka clients; return their names."""
+        names = reset_client_ends(tuple(self._hosts.values()), reset)
+        for listener in self._listeners.values():
+            names += listener.reset(reset)
+        return names
 
     def reset_server_ends(
         self,
@@ -145,22 +159,32 @@ class NodeProcess:
         *,
         storage: Storage,
         role: str,
+        binding: ListenerBinding | None = None,
     ) -> NodeT:
-        """Build and start a node; return it.
+        """Build and start a node; return it. With `binding` it listens for Kafka clients.
 
-        Raises: SimulationError if it is alive here already; what `build` or its start raises.
+        Raises: SimulationError if it is alive here already; OSError if the listener's address is
+            taken; what `build` or its start raises.
         """
         if name in self._hosts:
             raise SimulationError(f"{name} is alive in {self.process_id}")
+        listener = None if binding is None else self._open_listener(name, incarnation, binding)
         host = RealHost(
             name,
             incarnation,
             settings=self.settings,
             storage=storage,
             callbacks=HostCallbacks(
-                send_frame=self._send_frame, traced=self._traced, failed=self._node_failed
+                send_frame=self._send_frame,
+                traced=self._traced,
+                failed=self._node_failed,
+                serving=self._serving,
             ),
+            listeners=() if listener is None else (listener.end_point,),
         )
+        if listener is not None:
+            listener.attach(host)
+            self._listeners[name] = listener
         host.trace(
             TraceEvent(kind=TraceKind.NODE_STARTED, detail={"pid": os.getpid(), "role": role})
         )
@@ -171,6 +195,7 @@ class NodeProcess:
             node.start()
         except BaseException:
             del self._hosts[name]
+            self._close_listener(name)
             host.retire()
             raise
         self._nodes[name] = node
@@ -229,7 +254,17 @@ class NodeProcess:
         for name, node in self._nodes.items():
             if not self._hosts[name].is_paused:
                 node.report(status)
+        for name, listener in self._listeners.items():
+            for client, count in listener.connection_counts().items():
+                status.kafka_clients[client] = status.kafka_clients.get(client, 0) + count
+            for reason, count in listener.refusals.items():
+                status.refused_clients[f"{name}: {reason}"] = count
         return status
+
+    def listener_address(self, name: NodeName) -> BrokerEndpoint | None:
+        """Return where Kafka clients reach an own broker, None if it does not listen for them."""
+        listener = self._listeners.get(name)
+        return None if listener is None else listener.end_point
 
     async def next_failures(self, known: int) -> list[NodeFailure]:
         """Return the failures behind the first `known`; waits until there is one."""
@@ -243,6 +278,9 @@ class NodeProcess:
         for host in reversed(list(self._hosts.values())):
             host.trace(TraceEvent(kind=TraceKind.NODE_STOPPED))
             self._remove(host, is_orderly=True)
+        for sock in self._reserved.values():
+            sock.close()
+        self._reserved.clear()
         await self._transport.close()
 
     def _host(self, name: NodeName) -> RealHost:
@@ -263,10 +301,40 @@ class NodeProcess:
         del self._hosts[host.name]
         self._nodes.pop(host.name, None)
         host.retire()
+        self._close_listener(host.name)
         self._unflushed.pop(host, None)
         waiting = self._shutting_down.pop(host.name, None)
         if waiting is not None and not waiting.done():
             waiting.set_result(is_orderly)
+
+    def _open_listener(
+        self, name: NodeName, incarnation: Incarnation, binding: ListenerBinding
+    ) -> WireListener:
+        sock = self._reserved.pop(name, None) or bind(binding.host, binding.port)
+        seed = self.settings.seed
+        listener = WireListener(
+            binding,
+            sock,
+            loop=self._loop,
+            flush=self._flush_traces,
+            rng_for=lambda client, rule_id: stream(seed, "slow", rule_id, client, incarnation),
+        )
+        listener.set_rules(self._rules)
+        return listener
+
+    def _close_listener(self, name: NodeName) -> None:
+        """End the listener of a node that is gone, and keep its port for the next incarnation."""
+        listener = self._listeners.pop(name, None)
+        if listener is None:
+            return
+        listener.stop()
+        with suppress(OSError):  # without the reservation the next incarnation binds it itself
+            self._reserved[name] = bind(listener.bound_host, listener.port)
+
+    def _serving(self, host: RealHost) -> None:
+        listener = self._listeners.get(host.name)
+        if listener is not None:
+            listener.start()
 
     def _own_nodes(self) -> tuple[tuple[NodeName, Incarnation], ...]:
         return tuple((name, host.incarnation) for name, host in self._hosts.items())
@@ -278,6 +346,11 @@ class NodeProcess:
         """Carry a frame of an own node; frames of one source and destination stay in order."""
         if frame.destination in self._hosts:
             self._loop.call_soon(self._deliver, frame)
+            return
+        if is_kafka_client(frame.destination):
+            listener = self._listeners.get(frame.source)
+            if listener is not None:
+                listener.take(frame)
             return
         address = self._address_of(frame.destination)
         if address is None or address.process_id == self.process_id:

@@ -205,5 +205,8 @@ def merge_status(part: ClusterStatus, *, into: ClusterStatus) -> None:
     into.members.update(part.members)
     into.records_produced += part.records_produced
     into.zookeepers.update(part.zookeepers)
+    into.refused_clients.update(part.refused_clients)
+    for client, connections in part.kafka_clients.items():
+        into.kafka_clients[client] = into.kafka_clients.get(client, 0) + connections
     for group_id, found in part.groups.items():
         into.groups.setdefault(group_id, []).extend(found)

@@ -33,6 +33,66 @@ class ElectLeadersRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=
     timeout_ms: int = 60_000
 
 
+class CreatableReplicaAssignment(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """The replicas of one new partition, the preferred leader first."""
+
+    partition_index: int
+    broker_ids: tuple[int, ...]
+
+
+class CreatableTopicConfig(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """A setting of a new topic, by Kafka's name and as text."""
+
+    name: str
+    value: str | None
+
+
+class CreatableTopic(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """A topic to create.
+
+    With `assignments` both numbers are -1; otherwise -1 stands for num.partitions or
+    default.replication.factor.
+    """
+
+    name: str
+    num_partitions: int = -1
+    replication_factor: int = -1
+    assignments: tuple[CreatableReplicaAssignment, ...] = ()
+    configs: tuple[CreatableTopicConfig, ...] = ()
+
+
+class CreateTopicsRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
+    """CreateTopics (19). With `validate_only` nothing is created."""
+
+    topics: tuple[CreatableTopic, ...]
+    timeout_ms: int = 60_000
+    validate_only: bool = False
+
+
+class CreatableTopicResult(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """The outcome for one topic; `error_message` None where there is no error."""
+
+    name: str
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str | None = None
+
+
+class CreateTopicsResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
+    """Answer to CreateTopics."""
+
+    topics: tuple[CreatableTopicResult, ...] = ()
+
+
+def refused_creation(request: CreateTopicsRequest, error: ErrorCode) -> CreateTopicsResponse:
+    """Return the answer that fails for every topic: it has no error of the whole."""
+    return CreateTopicsResponse(
+        topics=tuple(
+            CreatableTopicResult(name=name, error_code=error)
+            for name in dict.fromkeys(topic.name for topic in request.topics)
+        )
+    )
+
+
 class DeleteTopicsRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
     """DeleteTopics (20), as in version 5: topics by name."""
 
@@ -131,3 +191,71 @@ class AlterPartitionReassignmentsResponse(
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str | None = None
     responses: tuple[ReassignableTopicResponse, ...] = ()
+
+
+class ConfigResourceType(IntEnum):
+    """What a setting belongs to."""
+
+    TOPIC = 2
+    BROKER = 4
+
+
+class ConfigSource(IntEnum):
+    """Where a setting's value comes from."""
+
+    DYNAMIC_TOPIC_CONFIG = 1
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+
+
+class DescribeConfigsResource(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """A topic or broker whose settings are asked for; `configuration_keys` None: all of them."""
+
+    resource_type: int
+    resource_name: str
+    configuration_keys: tuple[str, ...] | None = None
+
+
+class DescribeConfigsRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
+    """DescribeConfigs (32)."""
+
+    resources: tuple[DescribeConfigsResource, ...]
+    include_synonyms: bool = False
+
+
+class DescribeConfigsSynonym(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """A setting from which a value comes; the first one is in force."""
+
+    name: str
+    value: str | None
+    source: int
+
+
+class DescribeConfigsResourceResult(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """One setting."""
+
+    name: str
+    value: str | None
+    read_only: bool = False
+    is_default: bool = False
+    config_source: int = ConfigSource.DEFAULT_CONFIG
+    is_sensitive: bool = False
+    synonyms: tuple[DescribeConfigsSynonym, ...] = ()
+    config_type: int = 0
+    documentation: str | None = None
+
+
+class DescribeConfigsResult(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """The settings of one topic or broker, or its error."""
+
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str | None = None
+    resource_type: int
+    resource_name: str
+    configs: tuple[DescribeConfigsResourceResult, ...] = ()
+
+
+class DescribeConfigsResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
+    """Answer to DescribeConfigs."""
+
+    results: tuple[DescribeConfigsResult, ...] = ()

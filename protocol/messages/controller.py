@@ -6,18 +6,23 @@ Metadata itself is pulled with Fetch from `__cluster_metadata-0`. Source: Kafka'
 import msgspec
 
 from protocol.errors import ErrorCode
+from protocol.records.metadata import BrokerEndpoint
 
 
 class BrokerRegistrationRequest(
     msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True
 ):
-    """BrokerRegistration (62): a broker's incarnation announces itself."""
+    """BrokerRegistration (62): a broker's incarnation announces itself.
+
+    Nodes of the lab reach it at `host` and `port`, Kafka clients at one of `listeners`.
+    """
 
     broker_id: int
     incarnation_id: int
     host: str
     port: int
     rack: str | None = None
+    listeners: tuple[BrokerEndpoint, ...] = ()
 
 
 class BrokerRegistrationResponse(

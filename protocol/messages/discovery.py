@@ -1,4 +1,4 @@
-"""Messages by which clients find nodes: FindCoordinator and Metadata.
+"""Messages by which clients find nodes and versions: FindCoordinator, Metadata, ApiVersions.
 
 Shapes are those of the newest version; FindCoordinator below v4 has exactly one key.
 Source: Kafka's message schemas.
@@ -44,9 +44,14 @@ class FindCoordinatorResponse(msgspec.Struct, frozen=True, kw_only=True, array_l
 
 
 class MetadataRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """Metadata (3); `topics` None asks for all."""
+    """Metadata (3); `topics` None asks for all.
+
+    With `allow_auto_topic_creation` the broker creates topics that do not exist, if
+    auto.create.topics.enable lets it.
+    """
 
     topics: tuple[str, ...] | None = None
+    allow_auto_topic_creation: bool = False
 
 
 class MetadataResponseBroker(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
@@ -85,3 +90,23 @@ class MetadataResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=Tru
     brokers: tuple[MetadataResponseBroker, ...] = ()
     controller_id: int = -1
     topics: tuple[MetadataResponseTopic, ...] = ()
+    cluster_id: str | None = None
+
+
+class ApiVersionsRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
+    """ApiVersions (18): which versions a Kafka client may use."""
+
+
+class ApiVersion(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """The versions of one API."""
+
+    api_key: int
+    min_version: int
+    max_version: int
+
+
+class ApiVersionsResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
+    """Answer to ApiVersions; with UNSUPPORTED_VERSION it has the versions of ApiVersions alone."""
+
+    error_code: ErrorCode = ErrorCode.NONE
+    api_keys: tuple[ApiVersion, ...] = ()

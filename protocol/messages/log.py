@@ -87,7 +87,11 @@ class FetchTopic(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
 
 class FetchRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """Fetch (1). Parked until `min_bytes` are there or `max_wait_ms` ended."""
+    """Fetch (1). Parked until `min_bytes` are there or `max_wait_ms` ended.
+
+    A client without a fetch session (KIP-227) has `session_id` 0 and `session_epoch` -1, or 0 if it
+    asks for a session.
+    """
 
     replica_id: int = -1
     replica_epoch: int = -1
@@ -95,6 +99,8 @@ class FetchRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, t
     min_bytes: int = 1
     max_bytes: int = 52_428_800
     topics: tuple[FetchTopic, ...]
+    session_id: int = 0
+    session_epoch: int = -1
 
 
 class EpochEndOffset(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
@@ -115,6 +121,11 @@ class PartitionData(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     leader_epoch: int = -1
     diverging_epoch: EpochEndOffset | None = None
     records: tuple[RecordBatch, ...] = ()
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The high watermark, as no transaction writes to topics of clients."""
+        return self.high_watermark
 
 
 class FetchableTopicResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
@@ -137,10 +148,11 @@ LATEST_TIMESTAMP = -1
 
 
 class ListOffsetsPartition(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """Asks for the earliest or the latest offset of a partition."""
+    """Asks for the earliest or the latest offset of a partition, or for the first of a time."""
 
     partition_index: int
     timestamp: int
+    current_leader_epoch: int = -1
 
 
 class ListOffsetsTopic(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
@@ -157,10 +169,11 @@ class ListOffsetsRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=T
 
 
 class ListOffsetsPartitionResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """The offset found for one partition."""
+    """The offset found for one partition; -1 if no record is so new."""
 
     partition_index: int
     error_code: ErrorCode = ErrorCode.NONE
+    timestamp: int = -1
     offset: int = -1
     leader_epoch: int = -1
 
@@ -176,3 +189,50 @@ class ListOffsetsResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=
     """Answer to ListOffsets."""
 
     topics: tuple[ListOffsetsTopicResponse, ...] = ()
+
+
+class OffsetForLeaderPartition(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """Asks for the end of `leader_epoch`, the last that the client knows of a partition."""
+
+    partition: int
+    current_leader_epoch: int = -1
+    leader_epoch: int
+
+
+class OffsetForLeaderTopic(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """The partitions of one topic."""
+
+    topic: str
+    partitions: tuple[OffsetForLeaderPartition, ...]
+
+
+class OffsetForLeaderEpochRequest(
+    msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True
+):
+    """OffsetForLeaderEpoch (23): a consumer checks after an election that no record was cut off."""
+
+    topics: tuple[OffsetForLeaderTopic, ...]
+
+
+class OffsetForLeaderPartitionResult(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """Where the largest epoch that is not above the asked one ends; -1 if the log has none."""
+
+    error_code: ErrorCode = ErrorCode.NONE
+    partition: int
+    leader_epoch: int = -1
+    end_offset: int = -1
+
+
+class OffsetForLeaderTopicResult(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """The outcomes for one topic."""
+
+    topic: str
+    partitions: tuple[OffsetForLeaderPartitionResult, ...]
+
+
+class OffsetForLeaderEpochResponse(
+    msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True
+):
+    """Answer to OffsetForLeaderEpoch."""
+
+    topics: tuple[OffsetForLeaderTopicResult, ...] = ()

@@ -16,8 +16,19 @@ NO_LEADER_CHANGE = -2
 """`leader` of a PartitionChangeRecord that leaves leader and leader epoch as they are."""
 
 
+class BrokerEndpoint(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """A listener of a broker, as clients reach it."""
+
+    name: str
+    host: str
+    port: int
+
+
 class RegisterBrokerRecord(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=True):
-    """A broker's incarnation registered; it replaces an earlier registration of the id."""
+    """A broker's incarnation registered; it replaces an earlier registration of the id.
+
+    Nodes of the lab reach it at `host` and `port`, Kafka clients at one of `end_points`.
+    """
 
     broker_id: int
     incarnation_id: int
@@ -26,6 +37,7 @@ class RegisterBrokerRecord(msgspec.Struct, frozen=True, kw_only=True, array_like
     port: int
     rack: str | None = None
     fenced: bool = True
+    end_points: tuple[BrokerEndpoint, ...] = ()
 
 
 class BrokerRegistrationChangeRecord(

@@ -182,7 +182,7 @@ def _scalar_annotation(struct: type[msgspec.Struct], field: WireField, version: 
             return Annotated[int, Meta(ge=-limit, le=limit - 1)]
         case Kind.STRING:
             return str
-        case Kind.BYTES:
+        case Kind.BYTES | Kind.RECORDS:
             return bytes
         case Kind.BOOL:
             return bool

@@ -1,5 +1,6 @@
 """Kafka's bytes: the fields of messages and embedded values by version, as tables.
 
-Reading order: `fields` (types and codec), `message_schemas`, `transaction_schemas`,
-`consumer_protocol` (subscriptions and assignments inside JoinGroup and SyncGroup).
+Reading order: `fields` (types), `message_schemas`, `transaction_schemas`, `listener_schemas`,
+`listener_versions` (what brokers offer to Kafka clients), `consumer_protocol` (subscriptions
+and assignments inside JoinGroup and SyncGroup).
 """

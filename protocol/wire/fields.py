@@ -6,6 +6,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 
 NEWEST = 32_767
 """Upper bound of all versions: the largest int16."""
@@ -23,6 +24,7 @@ class Kind(Enum):
     STRING = "a string"
     BYTES = "bytes"
     STRUCT = "an object"
+    RECORDS = "record batches"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +35,8 @@ class WireField:
     absent: the value in an answer, if our message lacks the field.
     is_unused: the field of a request is dropped, since it changes nothing in the lab.
     bits: width of an INT; a value read from a log must fit.
+    nullable_since: first version in which a nullable field may be null. In an older version the
+        listener writes "" for null.
     """
 
     name: str
@@ -45,6 +49,7 @@ class WireField:
     absent: PlainValue = None
     is_unused: bool = False
     bits: int = 64
+    nullable_since: int = 0
 
     def is_in(self, version: int) -> bool:
         """Return whether this version has the field."""
@@ -74,17 +79,51 @@ class ApiSchema:
 
 
 def int_field(
-    name: str, since: int = 0, until: int = NEWEST, *, absent: PlainValue = None, bits: int = 64
+    name: str,
+    since: int = 0,
+    until: int = NEWEST,
+    *,
+    bits: int,
+    absent: PlainValue = None,
+    unused: bool = False,
 ) -> WireField:
-    """Return an integer field."""
-    return WireField(name=name, kind=Kind.INT, since=since, until=until, absent=absent, bits=bits)
+    """Return an integer field of `bits` bits."""
+    return WireField(
+        name=name,
+        kind=Kind.INT,
+        since=since,
+        until=until,
+        absent=absent,
+        is_unused=unused,
+        bits=bits,
+    )
+
+
+int8_field = partial(int_field, bits=8)
+int16_field = partial(int_field, bits=16)
+int32_field = partial(int_field, bits=32)
+int64_field = partial(int_field, bits=64)
 
 
 def str_field(
-    name: str, since: int = 0, until: int = NEWEST, *, nullable: bool = False
+    name: str,
+    since: int = 0,
+    until: int = NEWEST,
+    *,
+    nullable: bool = False,
+    nullable_since: int = 0,
+    unused: bool = False,
 ) -> WireField:
-    """Return a string field."""
-    return WireField(name=name, kind=Kind.STRING, since=since, until=until, is_nullable=nullable)
+    """Return a string field; with `nullable_since` it is nullable from that version on."""
+    return WireField(
+        name=name,
+        kind=Kind.STRING,
+        since=since,
+        until=until,
+        is_nullable=nullable or nullable_since > 0,
+        nullable_since=nullable_since,
+        is_unused=unused,
+    )
 
 
 def bytes_field(name: str) -> WireField:
@@ -92,18 +131,47 @@ def bytes_field(name: str) -> WireField:
     return WireField(name=name, kind=Kind.BYTES)
 
 
-def bool_field(name: str, since: int = 0, *, unused: bool = False) -> WireField:
+def records_field(name: str) -> WireField:
+    """Return a nullable field of record batches, as bytes."""
+    return WireField(name=name, kind=Kind.RECORDS, is_nullable=True)
+
+
+def bool_field(
+    name: str, since: int = 0, until: int = NEWEST, *, unused: bool = False
+) -> WireField:
     """Return a field that is true or false."""
-    return WireField(name=name, kind=Kind.BOOL, since=since, is_unused=unused)
+    return WireField(name=name, kind=Kind.BOOL, since=since, until=until, is_unused=unused)
 
 
-def array_field(kind: Kind, name: str, since: int = 0, until: int = NEWEST) -> WireField:
-    """Return a field that is a list of items of one kind."""
-    return WireField(name=name, kind=kind, since=since, until=until, is_array=True)
+def array_field(
+    kind: Kind,
+    name: str,
+    since: int = 0,
+    until: int = NEWEST,
+    *,
+    bits: int = 32,
+    nullable: bool = False,
+) -> WireField:
+    """Return a field that is a list of items of one kind; integers have 32 bits."""
+    return WireField(
+        name=name,
+        kind=kind,
+        since=since,
+        until=until,
+        is_array=True,
+        is_nullable=nullable,
+        bits=bits,
+    )
 
 
 def struct_array(
-    name: str, *fields: WireField, since: int = 0, until: int = NEWEST, nullable: bool = False
+    name: str,
+    *fields: WireField,
+    since: int = 0,
+    until: int = NEWEST,
+    nullable: bool = False,
+    absent: PlainValue = None,
+    unused: bool = False,
 ) -> WireField:
     """Return a field that is a list of objects with these fields."""
     return WireField(
@@ -114,12 +182,14 @@ def struct_array(
         is_array=True,
         is_nullable=nullable,
         fields=fields,
+        absent=absent,
+        is_unused=unused,
     )
 
 
 def throttle_time(since: int) -> WireField:
     """Return the field `throttle_time_ms` of an answer; always 0, as the lab has no quotas."""
-    return int_field("throttle_time_ms", since, absent=0)
+    return int32_field("throttle_time_ms", since, absent=0)
 
 
 def group_instance(since: int) -> WireField:
@@ -127,6 +197,6 @@ def group_instance(since: int) -> WireField:
     return str_field("group_instance_id", since, nullable=True)
 
 
-ERROR = int_field("error_code")
+ERROR = int16_field("error_code")
 GROUP_ID = str_field("group_id")
 MEMBER_ID = str_field("member_id")

@@ -18,7 +18,10 @@ from protocol.wire.fields import (
     bool_field,
     bytes_field,
     group_instance,
-    int_field,
+    int8_field,
+    int16_field,
+    int32_field,
+    int64_field,
     str_field,
     struct_array,
     throttle_time,
@@ -29,8 +32,8 @@ from protocol.wire.fields import (
 JOIN_GROUP = ApiSchema(
     request_fields=(
         GROUP_ID,
-        int_field("session_timeout_ms"),
-        int_field("rebalance_timeout_ms", 1),
+        int32_field("session_timeout_ms"),
+        int32_field("rebalance_timeout_ms", 1),
         MEMBER_ID,
         group_instance(5),
         str_field("protocol_type"),
@@ -40,9 +43,9 @@ JOIN_GROUP = ApiSchema(
     response_fields=(
         throttle_time(2),
         ERROR,
-        int_field("generation_id"),
+        int32_field("generation_id"),
         str_field("protocol_type", 7, nullable=True),
-        str_field("protocol_name", nullable=True),
+        str_field("protocol_name", nullable_since=7),
         str_field("leader"),
         bool_field("skip_assignment", 9),
         MEMBER_ID,
@@ -53,7 +56,7 @@ JOIN_GROUP = ApiSchema(
 SYNC_GROUP = ApiSchema(
     request_fields=(
         GROUP_ID,
-        int_field("generation_id"),
+        int32_field("generation_id"),
         MEMBER_ID,
         group_instance(3),
         str_field("protocol_type", 5, nullable=True),
@@ -70,7 +73,7 @@ SYNC_GROUP = ApiSchema(
 )
 
 HEARTBEAT = ApiSchema(
-    request_fields=(GROUP_ID, int_field("generation_id"), MEMBER_ID, group_instance(3)),
+    request_fields=(GROUP_ID, int32_field("generation_id"), MEMBER_ID, group_instance(3)),
     response_fields=(throttle_time(1), ERROR),
 )
 
@@ -104,18 +107,18 @@ LEAVE_GROUP = ApiSchema(
 OFFSET_COMMIT = ApiSchema(
     request_fields=(
         GROUP_ID,
-        int_field("generation_id_or_member_epoch", 1),
+        int32_field("generation_id_or_member_epoch", 1),
         str_field("member_id", 1),
         group_instance(7),
-        int_field("retention_time_ms", 2, 4),
+        int64_field("retention_time_ms", 2, 4),
         struct_array(
             "topics",
             str_field("name"),
             struct_array(
                 "partitions",
-                int_field("partition_index"),
-                int_field("committed_offset"),
-                int_field("committed_leader_epoch", 6),
+                int32_field("partition_index"),
+                int64_field("committed_offset"),
+                int32_field("committed_leader_epoch", 6),
                 str_field("committed_metadata", nullable=True),
             ),
         ),
@@ -125,7 +128,7 @@ OFFSET_COMMIT = ApiSchema(
         struct_array(
             "topics",
             str_field("name"),
-            struct_array("partitions", int_field("partition_index"), ERROR),
+            struct_array("partitions", int32_field("partition_index"), ERROR),
         ),
     ),
 )
@@ -149,9 +152,9 @@ _FETCHED_TOPICS = (
     str_field("name"),
     struct_array(
         "partitions",
-        int_field("partition_index"),
-        int_field("committed_offset"),
-        int_field("committed_leader_epoch", 5),
+        int32_field("partition_index"),
+        int64_field("committed_offset"),
+        int32_field("committed_leader_epoch", 5),
         str_field("metadata", nullable=True),
         ERROR,
     ),
@@ -165,7 +168,7 @@ OFFSET_FETCH = ApiSchema(
             "groups",
             GROUP_ID,
             str_field("member_id", 9, nullable=True),
-            int_field("member_epoch", 9),
+            int32_field("member_epoch", 9),
             struct_array("topics", *_FETCH_TOPICS, nullable=True),
             since=8,
         ),
@@ -174,7 +177,7 @@ OFFSET_FETCH = ApiSchema(
     response_fields=(
         throttle_time(3),
         struct_array("topics", *_FETCHED_TOPICS, until=7),
-        int_field("error_code", 2, 7),
+        int16_field("error_code", 2, 7),
         struct_array("groups", GROUP_ID, struct_array("topics", *_FETCHED_TOPICS), ERROR, since=8),
     ),
     reshaped_below=8,
@@ -187,7 +190,7 @@ OFFSET_DELETE = ApiSchema(
     request_fields=(
         GROUP_ID,
         struct_array(
-            "topics", str_field("name"), struct_array("partitions", int_field("partition_index"))
+            "topics", str_field("name"), struct_array("partitions", int32_field("partition_index"))
         ),
     ),
     response_fields=(
@@ -196,7 +199,7 @@ OFFSET_DELETE = ApiSchema(
         struct_array(
             "topics",
             str_field("name"),
-            struct_array("partitions", int_field("partition_index"), ERROR),
+            struct_array("partitions", int32_field("partition_index"), ERROR),
         ),
     ),
 )
@@ -227,7 +230,7 @@ DESCRIBE_GROUPS = ApiSchema(
                 bytes_field("member_metadata"),
                 bytes_field("member_assignment"),
             ),
-            int_field("authorized_operations", 3),
+            int32_field("authorized_operations", 3),
         ),
     ),
 )
@@ -262,10 +265,10 @@ CONSUMER_GROUP_HEARTBEAT = ApiSchema(
     request_fields=(
         GROUP_ID,
         MEMBER_ID,
-        int_field("member_epoch"),
+        int32_field("member_epoch"),
         str_field("instance_id", nullable=True),
         str_field("rack_id", nullable=True),
-        int_field("rebalance_timeout_ms"),
+        int32_field("rebalance_timeout_ms"),
         WireField(name="subscribed_topic_names", kind=Kind.STRING, is_array=True, is_nullable=True),
         str_field("server_assignor", nullable=True),
         struct_array("topic_partitions", *_OWNED, nullable=True),
@@ -275,8 +278,8 @@ CONSUMER_GROUP_HEARTBEAT = ApiSchema(
         ERROR,
         str_field("error_message", nullable=True),
         str_field("member_id", nullable=True),
-        int_field("member_epoch"),
-        int_field("heartbeat_interval_ms"),
+        int32_field("member_epoch"),
+        int32_field("heartbeat_interval_ms"),
         WireField(
             name="assignment",
             kind=Kind.STRUCT,
@@ -302,21 +305,21 @@ def _lower_find_coordinator(response: PlainMessage) -> PlainMessage:
     return found[0]
 
 
-_COORDINATOR = (int_field("node_id"), str_field("host"), int_field("port"))
+_COORDINATOR = (int32_field("node_id"), str_field("host"), int32_field("port"))
 
 FIND_COORDINATOR = ApiSchema(
     request_fields=(
         str_field("key", until=3),
-        int_field("key_type", 1),
+        int8_field("key_type", 1),
         array_field(Kind.STRING, "coordinator_keys", 4),
     ),
     response_fields=(
         throttle_time(1),
-        int_field("error_code", until=3),
+        int16_field("error_code", until=3),
         str_field("error_message", 1, 3, nullable=True),
-        int_field("node_id", until=3),
+        int32_field("node_id", until=3),
         str_field("host", until=3),
-        int_field("port", until=3),
+        int32_field("port", until=3),
         struct_array(
             "coordinators",
             str_field("key"),

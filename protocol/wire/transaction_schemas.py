@@ -12,22 +12,24 @@ from protocol.wire.fields import (
     array_field,
     bool_field,
     group_instance,
-    int_field,
+    int16_field,
+    int32_field,
+    int64_field,
     str_field,
     struct_array,
     throttle_time,
 )
 
 _TRANSACTIONAL_ID = str_field("transactional_id")
-_PRODUCER_ID = int_field("producer_id")
-_PRODUCER_EPOCH = int_field("producer_epoch")
+_PRODUCER_ID = int64_field("producer_id")
+_PRODUCER_EPOCH = int16_field("producer_epoch")
 
 INIT_PRODUCER_ID = ApiSchema(
     request_fields=(
         str_field("transactional_id", nullable=True),
-        int_field("transaction_timeout_ms"),
-        int_field("producer_id", 3),
-        int_field("producer_epoch", 3),
+        int32_field("transaction_timeout_ms"),
+        int64_field("producer_id", 3),
+        int16_field("producer_epoch", 3),
     ),
     response_fields=(throttle_time(0), ERROR, _PRODUCER_ID, _PRODUCER_EPOCH),
 )
@@ -53,7 +55,7 @@ _TXN_TOPICS = (str_field("name"), array_field(Kind.INT, "partitions"))
 _TXN_TOPIC_RESULTS = (
     str_field("name"),
     struct_array(
-        "results_by_partition", int_field("partition_index"), int_field("partition_error_code")
+        "results_by_partition", int32_field("partition_index"), int16_field("partition_error_code")
     ),
 )
 
@@ -69,13 +71,13 @@ ADD_PARTITIONS_TO_TXN = ApiSchema(
             since=4,
         ),
         str_field("v3_and_below_transactional_id", until=3),
-        int_field("v3_and_below_producer_id", until=3),
-        int_field("v3_and_below_producer_epoch", until=3),
+        int64_field("v3_and_below_producer_id", until=3),
+        int16_field("v3_and_below_producer_epoch", until=3),
         struct_array("v3_and_below_topics", *_TXN_TOPICS, until=3),
     ),
     response_fields=(
         throttle_time(0),
-        int_field("error_code", 4),
+        int16_field("error_code", 4),
         struct_array(
             "results_by_transaction",
             _TRANSACTIONAL_ID,
@@ -107,7 +109,7 @@ WRITE_TXN_MARKERS = ApiSchema(
             _PRODUCER_EPOCH,
             bool_field("transaction_result"),
             struct_array("topics", str_field("name"), array_field(Kind.INT, "partition_indexes")),
-            int_field("coordinator_epoch"),
+            int32_field("coordinator_epoch"),
         ),
     ),
     response_fields=(
@@ -117,7 +119,7 @@ WRITE_TXN_MARKERS = ApiSchema(
             struct_array(
                 "topics",
                 str_field("name"),
-                struct_array("partitions", int_field("partition_index"), ERROR),
+                struct_array("partitions", int32_field("partition_index"), ERROR),
             ),
         ),
     ),
@@ -129,7 +131,7 @@ TXN_OFFSET_COMMIT = ApiSchema(
         GROUP_ID,
         _PRODUCER_ID,
         _PRODUCER_EPOCH,
-        int_field("generation_id", 3),
+        int32_field("generation_id", 3),
         str_field("member_id", 3),
         group_instance(3),
         struct_array(
@@ -137,9 +139,9 @@ TXN_OFFSET_COMMIT = ApiSchema(
             str_field("name"),
             struct_array(
                 "partitions",
-                int_field("partition_index"),
-                int_field("committed_offset"),
-                int_field("committed_leader_epoch", 2),
+                int32_field("partition_index"),
+                int64_field("committed_offset"),
+                int32_field("committed_leader_epoch", 2),
                 str_field("committed_metadata", nullable=True),
             ),
         ),
@@ -149,7 +151,7 @@ TXN_OFFSET_COMMIT = ApiSchema(
         struct_array(
             "topics",
             str_field("name"),
-            struct_array("partitions", int_field("partition_index"), ERROR),
+            struct_array("partitions", int32_field("partition_index"), ERROR),
         ),
     ),
 )

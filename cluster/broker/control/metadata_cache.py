@@ -6,7 +6,11 @@ not. Source: Kafka `KRaftMetadataCache`, `KafkaApis.getCoordinator`.
 
 from collections.abc import Sequence
 
-from cluster.controller.metadata_image import MetadataImage, PartitionRegistration
+from cluster.controller.metadata_image import (
+    BrokerRegistration,
+    MetadataImage,
+    PartitionRegistration,
+)
 from protocol.errors import ErrorCode
 from protocol.ids import (
     CONSUMER_OFFSETS,
@@ -30,6 +34,7 @@ from protocol.messages.discovery import (
 )
 from protocol.partitioner import partition_for
 from protocol.records.metadata import NO_LEADER, MetadataRecord, RemoveTopicRecord
+from protocol.topic_names import topic_name_problem
 
 SHARE_SINCE_VERSION = 6
 BATCHES_SINCE_VERSION = 4
@@ -102,15 +107,23 @@ class MetadataCache:
         """Return who coordinates a transactional id, None where nobody does."""
         return self.live_leader(self._partition_of(CoordinatorType.TRANSACTION, transactional_id))
 
-    def metadata(self, request: MetadataRequest) -> MetadataResponse:
-        """Answer Metadata: live brokers and the topics asked for."""
+    def missing_topics(self, request: MetadataRequest) -> tuple[str, ...]:
+        """Return the topics that `request` names and that do not exist."""
+        return tuple(name for name in request.topics or () if name not in self.image.topics)
+
+    def metadata(self, request: MetadataRequest, listener_name: str = "") -> MetadataResponse:
+        """Answer Metadata: live brokers and the topics asked for.
+
+        Brokers have the address of the listener that the request came in by. One that lacks the
+        listener is left out, as in Kafka.
+        """
         topics = self.image.topics if request.topics is None else request.topics
         brokers = tuple(
             MetadataResponseBroker(
-                node_id=broker.broker_id, host=broker.host, port=broker.port, rack=broker.rack
+                node_id=broker.broker_id, host=address[0], port=address[1], rack=broker.rack
             )
             for broker in self.image.brokers.values()
-            if not broker.fenced
+            if not broker.fenced and (address := _address(broker, listener_name)) is not None
         )
         return MetadataResponse(
             brokers=brokers,
@@ -120,12 +133,12 @@ class MetadataCache:
         )
 
     def find_coordinator(
-        self, request: FindCoordinatorRequest, api_version: int
+        self, request: FindCoordinatorRequest, api_version: int, listener_name: str = ""
     ) -> FindCoordinatorResponse:
         """Answer FindCoordinator, key by key."""
         return FindCoordinatorResponse(
             coordinators=tuple(
-                self._coordinator(request.key_type, key, api_version)
+                self._coordinator(request.key_type, key, api_version, listener_name)
                 for key in request.coordinator_keys
             )
         )
@@ -133,7 +146,15 @@ class MetadataCache:
     def _topic(self, name: str) -> MetadataResponseTopic:
         partitions = self.image.topics.get(name)
         if partitions is None:
-            return MetadataResponseTopic(name=name, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            is_legal = topic_name_problem(name) is None
+            return MetadataResponseTopic(
+                name=name,
+                error_code=(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    if is_legal
+                    else ErrorCode.INVALID_TOPIC_EXCEPTION
+                ),
+            )
         return MetadataResponseTopic(
             name=name,
             is_internal=name in (CONSUMER_OFFSETS, TRANSACTION_STATE),
@@ -156,7 +177,9 @@ class MetadataCache:
             ),
         )
 
-    def _coordinator(self, key_type: int, key: str, api_version: int) -> Coordinator:
+    def _coordinator(
+        self, key_type: int, key: str, api_version: int, listener_name: str
+    ) -> Coordinator:
         """Return the coordinator of one key; the order of the checks is BEHAVIOUR 2.1's."""
         if key_type not in tuple(CoordinatorType):
             # Kafka throws here, and its answer to that has the text in every version.
@@ -171,14 +194,15 @@ class MetadataCache:
             if kind is CoordinatorType.SHARE
             else self.live_leader(self._partition_of(kind, key))
         )
-        if leader_id is None:
+        leader = None if leader_id is None else self.image.brokers[leader_id]
+        address = None if leader is None else _address(leader, listener_name)
+        if leader is None or address is None:
             return _no_coordinator(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, api_version)
-        leader = self.image.brokers[leader_id]
         return Coordinator(
             key=key,
             node_id=leader.broker_id,
-            host=leader.host,
-            port=leader.port,
+            host=address[0],
+            port=address[1],
             error_message=_error_message(ErrorCode.NONE, api_version),
         )
 
@@ -190,6 +214,16 @@ class MetadataCache:
     def _is_alive(self, broker_id: BrokerId) -> bool:
         broker = self.image.brokers.get(broker_id)
         return broker is not None and not broker.fenced
+
+
+def _address(broker: BrokerRegistration, listener_name: str) -> tuple[str, int] | None:
+    """Return host and port of a broker's listener, None if the broker has no such listener."""
+    if not listener_name:
+        return broker.host, broker.port
+    for end_point in broker.end_points:
+        if end_point.name == listener_name:
+            return end_point.host, end_point.port
+    return None
 
 
 def _no_coordinator(key: str, error: ErrorCode, api_version: int) -> Coordinator:

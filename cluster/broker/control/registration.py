@@ -149,6 +149,7 @@ class BrokerHeartbeats:
             host=self._spec.name,
             port=PORT,
             rack=self._spec.rack,
+            listeners=self._host.listeners,
         )
         response = await self._call(request)
         if not isinstance(response, BrokerRegistrationResponse):

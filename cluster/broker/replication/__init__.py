@@ -1,6 +1,6 @@
 """Replicas of partitions: appended to, fetched from, kept in sync, cleaned and flushed.
 
 Reading order: `produce` and `delayed_appends`; `quiet_fetches`, `fetch_reader` and
-`delayed_fetches`; `list_offsets`; `isr_changes`, `replica_fetcher`; `log_cleaner`, `log_flusher`,
-`replica_metrics`; `replica_manager` (all of it wired).
+`delayed_fetches`; `list_offsets`, `leader_epochs`; `isr_changes`, `replica_fetcher`;
+`log_cleaner`, `log_flusher`, `replica_metrics`; `replica_manager` (all of it wired).
 """

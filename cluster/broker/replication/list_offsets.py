@@ -1,12 +1,13 @@
 """ListOffsets: where a consumer without a committed offset begins.
 
-Source: Kafka `Partition.fetchOffsetForTimestamp`. DEVIATION: no lookup by time.
+Source: Kafka `Partition.fetchOffsetForTimestamp`.
 """
 
 from cluster.broker.replication.replica_manager import ReplicaManager
+from cluster.storage.compression import CODECS
 from partition_log.replica import Partition
 from protocol.errors import ErrorCode
-from protocol.ids import TopicPartition
+from protocol.ids import Offset, TopicPartition
 from protocol.messages.log import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -16,6 +17,10 @@ from protocol.messages.log import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from protocol.records.batch import records_of
+
+READ_BYTES = 1_048_576
+"""Batches that a search by time reads at once."""
 
 
 def list_offsets(replicas: ReplicaManager, request: ListOffsetsRequest) -> ListOffsetsResponse:
@@ -41,9 +46,11 @@ def _list_offset(
     if partition is None:
         error = replicas.absence(name.topic, name.partition)
     else:
-        error = _check(partition, asked.timestamp)
+        error = _check(partition, asked)
         if error is ErrorCode.NONE:
             log = partition.log
+            if asked.timestamp >= 0:
+                return _first_record_since(partition, asked)
             is_latest = asked.timestamp == LATEST_TIMESTAMP
             return ListOffsetsPartitionResponse(
                 partition_index=name.partition,
@@ -53,13 +60,39 @@ def _list_offset(
     return ListOffsetsPartitionResponse(partition_index=name.partition, error_code=error)
 
 
-def _check(partition: Partition, timestamp: int) -> ErrorCode:
-    if not partition.is_leader:
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER
-    if timestamp not in (LATEST_TIMESTAMP, EARLIEST_TIMESTAMP):
+def _first_record_since(
+    partition: Partition, asked: ListOffsetsPartition
+) -> ListOffsetsPartitionResponse:
+    """Return offset and time of the first record that is not older than the asked time.
+
+    Reads batch after batch, up to the high watermark, until one has such a record.
+    """
+    log = partition.log
+    offset = log.log_start_offset
+    while batches := log.read(offset, READ_BYTES, up_to=log.high_watermark):
+        for batch in batches:
+            if batch.max_timestamp_ms < asked.timestamp or batch.is_control:
+                continue
+            for record_offset, record in records_of(batch, CODECS):
+                if record.timestamp_ms >= asked.timestamp:
+                    return ListOffsetsPartitionResponse(
+                        partition_index=asked.partition_index,
+                        timestamp=record.timestamp_ms,
+                        offset=record_offset,
+                        leader_epoch=partition.leader_epoch,
+                    )
+        offset = Offset(batches[-1].next_offset)
+    return ListOffsetsPartitionResponse(partition_index=asked.partition_index)
+
+
+def _check(partition: Partition, asked: ListOffsetsPartition) -> ErrorCode:
+    error = partition.check_leadership(asked.current_leader_epoch)
+    if error is not ErrorCode.NONE:
+        return error
+    if asked.timestamp < EARLIEST_TIMESTAMP:
         return ErrorCode.INVALID_REQUEST
     if (
-        timestamp == LATEST_TIMESTAMP
+        asked.timestamp == LATEST_TIMESTAMP
         and partition.log.high_watermark < partition.leader_epoch_start_offset
     ):
         # A new leader's high watermark may lag behind what was acknowledged before it.

@@ -52,11 +52,13 @@ from protocol.ids import (
     RequestId,
     TopicPartition,
 )
-from protocol.messages.log import FetchRequest
+from protocol.messages.log import FetchRequest, FetchResponse
 from protocol.records.batch import RecordBatch
 from protocol.records.control import EndTransactionMarker
 from protocol.trace import TraceEvent
 
+INITIAL_EPOCH, FINAL_EPOCH = 0, -1
+"""Epochs of a Fetch that asks for a session, and of one without. Source: Kafka FetchMetadata."""
 AppendCallback = Callable[[ErrorCode], None]
 
 
@@ -452,7 +454,16 @@ class ReplicaManager:
     # -- fetches --
 
     def fetch(self, request_id: RequestId, request: FetchRequest) -> None:
-        """Answer a Fetch of a follower or a consumer, at once or when there is enough for it."""
+        """Answer a Fetch of a follower or a consumer, at once or when there is enough for it.
+
+        DEVIATION: there are no fetch sessions (KIP-227). A client that asks for one gets session id
+        0 and whole answers, as from a broker whose cache of sessions is full.
+        """
+        if request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
+            self._host.reply(
+                request_id, FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+            )
+            return
         read = self._reader.read(request, self._host.now_us())
         if read.is_complete or request.max_wait_ms == 0:
             self._host.reply(request_id, read.response)

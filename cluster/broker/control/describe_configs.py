@@ -1,0 +1,163 @@
+"""DescribeConfigs: the settings of topics and of this broker, with the source of each value.
+
+Source: Kafka `ConfigHelper.describeConfigs`. DEVIATION: only settings that the lab has; integers
+are LONG, whatever their width in Kafka.
+"""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from cluster.controller.metadata_image import MetadataImage, setting_text
+from protocol.config import BrokerConfig, TopicConfig, kafka_name
+from protocol.errors import ErrorCode
+from protocol.messages.admin import (
+    ConfigResourceType,
+    ConfigSource,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+from protocol.topic_names import topic_name_problem
+
+BOOLEAN, STRING, LONG, DOUBLE = 1, 2, 5, 6
+"""Numbers of Kafka's ConfigType."""
+
+BROKER_SETTING_OF: dict[str, str] = {
+    "min_insync_replicas": "min_insync_replicas",
+    "unclean_leader_election_enable": "unclean_leader_election_enable",
+    "flush_messages": "log_flush_interval_messages",
+    "flush_ms": "log_flush_interval_ms",
+}
+"""Fields of TopicConfig: the broker's setting that is in force where the topic has none."""
+
+
+def describe_configs(
+    image: MetadataImage, broker_id: int, config: BrokerConfig, request: DescribeConfigsRequest
+) -> DescribeConfigsResponse:
+    """Answer DescribeConfigs, resource by resource."""
+    return DescribeConfigsResponse(
+        results=tuple(
+            _describe(image, broker_id, config, resource, with_synonyms=request.include_synonyms)
+            for resource in request.resources
+        )
+    )
+
+
+def _describe(
+    image: MetadataImage,
+    broker_id: int,
+    config: BrokerConfig,
+    resource: DescribeConfigsResource,
+    *,
+    with_synonyms: bool,
+) -> DescribeConfigsResult:
+    error, message = _problem(image, broker_id, resource)
+    settings: tuple[DescribeConfigsResourceResult, ...] = ()
+    if error is ErrorCode.NONE:
+        of_topic = resource.resource_type == ConfigResourceType.TOPIC
+        every = (
+            _topic_settings(image.topic_config(resource.resource_name), config)
+            if of_topic
+            else _broker_settings(config)
+        )
+        keys = resource.configuration_keys
+        settings = tuple(
+            setting if with_synonyms else msgspec.structs.replace(setting, synonyms=())
+            for setting in every
+            if keys is None or setting.name in keys
+        )
+    return DescribeConfigsResult(
+        error_code=error,
+        error_message=message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=settings,
+    )
+
+
+def _problem(
+    image: MetadataImage, broker_id: int, resource: DescribeConfigsResource
+) -> tuple[ErrorCode, str | None]:
+    name = resource.resource_name
+    if resource.resource_type == ConfigResourceType.TOPIC:
+        problem = topic_name_problem(name)
+        if problem is not None:
+            return ErrorCode.INVALID_TOPIC_EXCEPTION, problem
+        if name not in image.topics:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None
+        return ErrorCode.NONE, None
+    if resource.resource_type == ConfigResourceType.BROKER:
+        if name in ("", str(broker_id)):
+            return ErrorCode.NONE, None
+        return (
+            ErrorCode.INVALID_REQUEST,
+            f"Unexpected broker id, expected {broker_id} or empty string, but received {name}",
+        )
+    return ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}"
+
+
+def _topic_settings(
+    own: TopicConfig, config: BrokerConfig
+) -> Iterator[DescribeConfigsResourceResult]:
+    defaults = TopicConfig()
+    for field in TopicConfig.__struct_fields__:
+        value = getattr(own, field)
+        synonyms = []
+        if value != getattr(defaults, field):
+            synonyms.append(_synonym(field, value, ConfigSource.DYNAMIC_TOPIC_CONFIG))
+        inherited = BROKER_SETTING_OF.get(field)
+        if inherited is None:
+            synonyms.append(_synonym(field, getattr(defaults, field), ConfigSource.DEFAULT_CONFIG))
+        else:
+            synonyms += _broker_synonyms(inherited, config)
+        yield _setting(field, synonyms)
+
+
+def _broker_settings(config: BrokerConfig) -> Iterator[DescribeConfigsResourceResult]:
+    for field in BrokerConfig.__struct_fields__:
+        yield _setting(field, _broker_synonyms(field, config), read_only=True)
+
+
+def _broker_synonyms(field: str, config: BrokerConfig) -> list[DescribeConfigsSynonym]:
+    value, default = getattr(config, field), getattr(BrokerConfig(), field)
+    synonyms = [_synonym(field, default, ConfigSource.DEFAULT_CONFIG)]
+    if value != default:
+        synonyms.insert(0, _synonym(field, value, ConfigSource.STATIC_BROKER_CONFIG))
+    return synonyms
+
+
+def _synonym(field: str, value: object, source: ConfigSource) -> DescribeConfigsSynonym:
+    text = None if value is None else setting_text(value)
+    return DescribeConfigsSynonym(name=kafka_name(field), value=text, source=source)
+
+
+def _setting(
+    field: str, synonyms: list[DescribeConfigsSynonym], *, read_only: bool = False
+) -> DescribeConfigsResourceResult:
+    """Return a setting; the first of its synonyms is in force."""
+    in_force = synonyms[0]
+    return DescribeConfigsResourceResult(
+        name=kafka_name(field),
+        value=in_force.value,
+        read_only=read_only,
+        is_default=in_force.source == ConfigSource.DEFAULT_CONFIG,
+        config_source=in_force.source,
+        synonyms=tuple(synonyms),
+        config_type=_type_of(in_force.value),
+    )
+
+
+def _type_of(text: str | None) -> int:
+    if text is None or text.lstrip("-").isdecimal():
+        return LONG
+    if text in ("true", "false"):
+        return BOOLEAN
+    try:
+        float(text)
+    except ValueError:
+        return STRING
+    return DOUBLE

@@ -1,0 +1,49 @@
+"""OffsetForLeaderEpoch: a consumer asks after an election where the epoch that it knows ends.
+
+Source: Kafka `Partition.lastOffsetForLeaderEpoch`.
+"""
+
+from cluster.broker.replication.replica_manager import ReplicaManager
+from protocol.errors import ErrorCode
+from protocol.ids import TopicPartition
+from protocol.messages.log import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderPartitionResult,
+    OffsetForLeaderTopicResult,
+)
+
+
+def offset_for_leader_epoch(
+    replicas: ReplicaManager, request: OffsetForLeaderEpochRequest
+) -> OffsetForLeaderEpochResponse:
+    """Answer OffsetForLeaderEpoch for the partitions that this broker leads."""
+    return OffsetForLeaderEpochResponse(
+        topics=tuple(
+            OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=tuple(
+                    _end_of_epoch(replicas, TopicPartition(topic.topic, asked.partition), asked)
+                    for asked in topic.partitions
+                ),
+            )
+            for topic in request.topics
+        )
+    )
+
+
+def _end_of_epoch(
+    replicas: ReplicaManager, name: TopicPartition, asked: OffsetForLeaderPartition
+) -> OffsetForLeaderPartitionResult:
+    partition = replicas.partition(name)
+    if partition is None:
+        error = replicas.absence(name.topic, name.partition)
+    else:
+        error = partition.check_leadership(asked.current_leader_epoch)
+        if error is ErrorCode.NONE:
+            end = partition.log.end_offset_for_epoch(asked.leader_epoch)
+            return OffsetForLeaderPartitionResult(
+                partition=name.partition, leader_epoch=end.epoch, end_offset=end.offset
+            )
+    return OffsetForLeaderPartitionResult(partition=name.partition, error_code=error)

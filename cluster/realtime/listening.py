@@ -1,0 +1,45 @@
+"""Where each broker of a run listens for Kafka clients: from the cluster's spec to a binding."""
+
+import base64
+import hashlib
+
+from cluster.spec import BrokerSpec, ClusterSpec, NodeSpec
+from cluster.wire.listener import ListenerBinding
+from protocol.ids import Incarnation
+
+CLUSTER_ID_BYTES = 16
+
+
+def listener_binding(
+    cluster: ClusterSpec,
+    spec: NodeSpec,
+    incarnation: Incarnation,
+    *,
+    run_id: str,
+    default_host: str,
+    port: int | None = None,
+) -> ListenerBinding | None:
+    """Return the binding of one incarnation of a node, None if it does not listen.
+
+    `port` is that of an earlier incarnation, None if there was none.
+    """
+    listener = cluster.listener
+    if listener is None or not isinstance(spec, BrokerSpec):
+        return None
+    if port is None:
+        index = cluster.brokers.index(spec)
+        port = listener.first_port + index if listener.first_port else 0
+    return ListenerBinding(
+        host=listener.host or default_host,
+        port=port,
+        advertised_host=listener.advertised_host,
+        cluster_id=cluster_id(run_id),
+        first_number=(spec.broker_id << 48) + (incarnation << 32),
+        config=cluster.broker_config,
+    )
+
+
+def cluster_id(run_id: str) -> str:
+    """Return the cluster id that Metadata names: 22 characters, as Kafka makes of a UUID."""
+    digest = hashlib.sha256(run_id.encode()).digest()[:CLUSTER_ID_BYTES]
+    return base64.urlsafe_b64encode(digest).decode().rstrip("=")

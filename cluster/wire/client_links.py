@@ -1,0 +1,102 @@
+"""Link rules at the end of Kafka clients, which have no Host that would carry them out.
+
+A client's requests leave through a gate of its own, as those of a node do, and what the broker
+sends it arrives through the same gate. The broker's end of the link is its Host's.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from cluster.host.connection_purposes import KAFKA_CLIENT
+from cluster.host.connections import ConnectionEnd
+from cluster.host.frames import CloseFrame, Frame, ResponseFrame
+from cluster.links.gate import After, LinkGate
+from cluster.links.rules import LinkRule
+from protocol.ids import Incarnation, NodeName
+
+
+class _ClientConnections:
+    """What a gate asks of the endpoint behind it."""
+
+    def purpose_of(self, end: ConnectionEnd) -> str | None:
+        """Return the purpose of every connection of a Kafka client."""
+        return KAFKA_CLIENT
+
+    def lost_with(
+        self, peer: NodeName, incarnation: Incarnation | None = None
+    ) -> tuple[CloseFrame, ...]:
+        """Return nothing: the death of a broker ends its TCP connections."""
+        return ()
+
+
+class ClientLinks:
+    """The gates of the clients of one listener; there are none while no rule is in force."""
+
+    def __init__(
+        self,
+        *,
+        after: After,
+        to_broker: Callable[[Frame], None],
+        to_client: Callable[[Frame], None],
+        rng_for: Callable[[NodeName, str], random.Random],
+    ) -> None:
+        self._after = after
+        self._to_broker = to_broker
+        self._to_client = to_client
+        self._rng_for = rng_for
+        self._rules: tuple[LinkRule, ...] = ()
+        self._gates: dict[NodeName, LinkGate] = {}
+
+    def set_rules(self, rules: Sequence[LinkRule]) -> None:
+        """Replace all rules, for clients that are here and those that come."""
+        self._rules = tuple(rules)
+        for gate in self._gates.values():
+            gate.set_rules(self._rules)
+
+    def send(self, client: NodeName, frame: Frame) -> None:
+        """Carry a frame of a client to the broker."""
+        gate = self._gate(client)
+        if gate is None:
+            self._to_broker(frame)
+        else:
+            gate.send(frame)
+
+    def receive(self, client: NodeName, frame: Frame) -> None:
+        """Carry a frame of the broker to a client."""
+        gate = self._gate(client)
+        if gate is None:
+            self._to_client(frame)
+        else:
+            gate.receive(frame)
+
+    def reset(self, client: NodeName, closes: Sequence[CloseFrame]) -> None:
+        """Forget what waits on connections that end."""
+        gate = self._gates.get(client)
+        if gate is not None:
+            gate.reset(closes)
+
+    def _gate(self, client: NodeName) -> LinkGate | None:
+        gate = self._gates.get(client)
+        if gate is not None:
+            if gate.is_idle and not self._rules:
+                del self._gates[client]
+                return None
+            return gate
+        if not self._rules:
+            return None
+        gate = self._gates[client] = LinkGate(
+            client,
+            _ClientConnections(),
+            after=self._after,
+            transmit=self._to_broker,
+            deliver=self._to_client,
+            lost=_never_lost,
+            rng_for=partial(self._rng_for, client),
+        )
+        gate.set_rules(self._rules)
+        return gate
+
+
+def _never_lost(frame: ResponseFrame) -> None:
+    """Do nothing: responses are lost where they are sent, at the broker's end."""

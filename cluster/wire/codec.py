@@ -1,0 +1,354 @@
+"""Messages as bytes, in one version of an API, by `protocol.wire`'s tables of fields.
+
+For each message and version functions are composed once, one for each field, which read or write
+in order. Numbers are big-endian; strings have an int16 length, arrays and bytes an int32 length,
+and -1 stands for null. No version here is flexible (KIP-482): there are no tagged fields.
+Source: Kafka's protocol guide, "Protocol Primitive Types".
+"""
+
+import struct
+import types
+import typing
+from collections.abc import Callable
+from functools import cache
+from operator import attrgetter, itemgetter
+from typing import Any
+
+import msgspec
+from protocol.records.kafka_format import encode_batch
+
+from cluster.storage.compression import CODECS
+from protocol.api import AnyRequest, AnyResponse, Api
+from protocol.errors import SimulationError
+from protocol.plain import request_from_plain, response_to_plain
+from protocol.records.batch import RecordBatch
+from protocol.wire.fields import Kind, WireField
+from protocol.wire.listener_versions import OFFERED
+
+STRING_BYTES_MAX = 32_767
+
+
+class MalformedRequest(Exception):
+    """Bytes that are no message of their API and version; the text says what was expected."""
+
+
+class Cursor:
+    """Bytes that are being read, and how far."""
+
+    __slots__ = ("data", "position")
+
+    def __init__(self, data: bytes, position: int = 0) -> None:
+        self.data = data
+        self.position = position
+
+    def take(self, size: int) -> bytes:
+        """Return the next `size` bytes. Raises: MalformedRequest."""
+        start = self.position
+        end = self.position = start + size
+        if end > len(self.data):
+            raise MalformedRequest(
+                f"expected {size} bytes at {start}, got {len(self.data) - start}"
+            )
+        return self.data[start:end]
+
+
+Reader = Callable[[Cursor], Any]
+Writer = Callable[[bytearray, Any], None]
+
+# -- primitive types ----------------------------------------------------------------------------
+
+_FORMATS = {8: struct.Struct(">b"), 16: struct.Struct(">h"), 32: struct.Struct(">i")}
+_FORMATS[64] = struct.Struct(">q")
+
+
+def _int_reader(bits: int) -> Reader:
+    unpack, size = _FORMATS[bits].unpack_from, bits // 8
+
+    def read(cursor: Cursor) -> int:
+        try:
+            (value,) = unpack(cursor.data, cursor.position)
+        except struct.error:
+            raise MalformedRequest(
+                f"expected {size} bytes at {cursor.position}, "
+                f"got {max(0, len(cursor.data) - cursor.position)}"
+            ) from None
+        cursor.position += size
+        return int(value)
+
+    return read
+
+
+def _int_writer(bits: int) -> Writer:
+    pack = _FORMATS[bits].pack
+
+    def write(out: bytearray, value: int) -> None:
+        out += pack(value)
+
+    return write
+
+
+_read_int8, _read_int16, _read_int32 = _int_reader(8), _int_reader(16), _int_reader(32)
+_pack_int16, _pack_int32 = _FORMATS[16].pack, _FORMATS[32].pack
+
+
+def _read_bool(cursor: Cursor) -> bool:
+    return bool(_read_int8(cursor))
+
+
+def _write_bool(out: bytearray, value: bool) -> None:
+    out.append(1 if value else 0)
+
+
+def read_nullable_string(cursor: Cursor) -> str | None:
+    """Read a string, None for null. Raises: MalformedRequest."""
+    size = _read_int16(cursor)
+    if size < 0:
+        return None
+    try:
+        return cursor.take(size).decode()
+    except UnicodeDecodeError as error:
+        raise MalformedRequest(f"expected UTF-8 before {cursor.position}: {error}") from None
+
+
+def _read_string(cursor: Cursor) -> str:
+    value = read_nullable_string(cursor)
+    if value is None:
+        raise MalformedRequest(f"expected a string before {cursor.position}, got null")
+    return value
+
+
+def _write_string(out: bytearray, value: str | None) -> None:
+    if value is None:
+        out += b"\xff\xff"
+        return
+    encoded = value.encode()
+    if len(encoded) > STRING_BYTES_MAX:
+        encoded = encoded[:STRING_BYTES_MAX]
+    out += _pack_int16(len(encoded))
+    out += encoded
+
+
+def _write_string_or_empty(out: bytearray, value: str | None) -> None:
+    _write_string(out, value or "")
+
+
+def _read_nullable_bytes(cursor: Cursor) -> bytes | None:
+    size = _read_int32(cursor)
+    return None if size < 0 else cursor.take(size)
+
+
+def _read_bytes(cursor: Cursor) -> bytes:
+    value = _read_nullable_bytes(cursor)
+    if value is None:
+        raise MalformedRequest(f"expected bytes before {cursor.position}, got null")
+    return value
+
+
+def _write_bytes(out: bytearray, value: bytes | None) -> None:
+    if value is None:
+        out += b"\xff\xff\xff\xff"
+        return
+    out += _pack_int32(len(value))
+    out += value
+
+
+def _write_batches(out: bytearray, batches: tuple[RecordBatch, ...]) -> None:
+    # No batch is a length of 0, not null: librdkafka takes -1 for an invalid length.
+    _write_bytes(out, b"".join([encode_batch(batch, CODECS) for batch in batches]))
+
+
+# -- arrays and structures ----------------------------------------------------------------------
+
+
+def _array_reader(read_item: Reader, *, nullable: bool) -> Reader:
+    def read(cursor: Cursor) -> list[Any] | None:
+        count = _read_int32(cursor)
+        if count < 0:
+            if nullable:
+                return None
+            raise MalformedRequest(f"expected a list before {cursor.position}, got null")
+        if count > len(cursor.data) - cursor.position:
+            # Each item takes a byte at least: a count of billions must not be believed.
+            raise MalformedRequest(f"expected {count} items at {cursor.position}, got fewer bytes")
+        return [read_item(cursor) for _ in range(count)]
+
+    return read
+
+
+def _array_writer(write_item: Writer) -> Writer:
+    def write(out: bytearray, items: Any) -> None:  # noqa: ANN401 (a sequence of any values)
+        if items is None:
+            out += b"\xff\xff\xff\xff"
+            return
+        out += _pack_int32(len(items))
+        for item in items:
+            write_item(out, item)
+
+    return write
+
+
+def _present(fields: tuple[WireField, ...], version: int) -> tuple[WireField, ...]:
+    return tuple(field for field in fields if field.is_in(version))
+
+
+def _scalar_reader(field: WireField) -> Reader:
+    match field.kind:
+        case Kind.INT:
+            return _int_reader(field.bits)
+        case Kind.BOOL:
+            return _read_bool
+        case Kind.STRING:
+            return read_nullable_string if field.is_nullable else _read_string
+        case Kind.BYTES | Kind.RECORDS:
+            return _read_nullable_bytes if field.is_nullable else _read_bytes
+        case Kind.STRUCT:
+            raise SimulationError(f"{field.name} is no scalar")
+
+
+def _plain_reader(field: WireField, version: int) -> Reader:
+    """Return a reader that gives plain data: dicts and lists."""
+    if field.kind is Kind.STRUCT:
+        item = _dict_reader(field.fields, version)
+    else:
+        item = _scalar_reader(_item_of(field) if field.is_array else field)
+    return _array_reader(item, nullable=field.is_nullable) if field.is_array else item
+
+
+def _dict_reader(fields: tuple[WireField, ...], version: int) -> Reader:
+    readers = [(each.name, _plain_reader(each, version)) for each in _present(fields, version)]
+    return lambda cursor: {name: read(cursor) for name, read in readers}
+
+
+def _typed_reader(field: WireField, version: int, annotation: object) -> Reader:
+    """Return a reader that gives what the annotated field of a message holds."""
+    if field.kind is not Kind.STRUCT:
+        # An item of a list is not null, whatever the list may be.
+        item = _scalar_reader(_item_of(field) if field.is_array else field)
+    else:
+        item = _struct_reader(_struct_in(annotation), field.fields, version)
+    if not field.is_array:
+        return item
+    read_list = _array_reader(item, nullable=field.is_nullable)
+
+    def read(cursor: Cursor) -> tuple[Any, ...] | None:
+        items = read_list(cursor)
+        return None if items is None else tuple(items)
+
+    return read
+
+
+def _item_of(field: WireField) -> WireField:
+    return WireField(name=field.name, kind=field.kind, bits=field.bits)
+
+
+def _struct_reader(
+    message: type[msgspec.Struct], fields: tuple[WireField, ...], version: int
+) -> Reader:
+    annotations = {field.name: field.type for field in msgspec.structs.fields(message)}
+    readers: list[tuple[str | None, Reader]] = []
+    for field in _present(fields, version):
+        if field.is_unused:
+            readers.append((None, _plain_reader(field, version)))
+        else:
+            readers.append((field.name, _typed_reader(field, version, annotations[field.name])))
+
+    def read(cursor: Cursor) -> msgspec.Struct:
+        values = {}
+        for name, read_field in readers:
+            value = read_field(cursor)
+            if name is not None:
+                values[name] = value
+        return message(**values)
+
+    return read
+
+
+def _struct_in(annotation: object) -> type[msgspec.Struct]:
+    """Return the Struct that an annotation such as `tuple[X, ...] | None` names."""
+    if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
+        return annotation
+    for option in typing.get_args(annotation):
+        if option not in (Ellipsis, types.NoneType):
+            return _struct_in(option)
+    raise SimulationError(f"{annotation!r} names no message")
+
+
+def _value_writer(field: WireField, version: int, *, plain: bool) -> Writer:
+    match field.kind:
+        case Kind.INT:
+            item = _int_writer(field.bits)
+        case Kind.BOOL:
+            item = _write_bool
+        case Kind.STRING:
+            is_null_legal = not field.is_nullable or version >= field.nullable_since
+            item = _write_string if is_null_legal else _write_string_or_empty
+        case Kind.BYTES:
+            item = _write_bytes
+        case Kind.RECORDS:
+            item = _write_batches
+        case Kind.STRUCT:
+            item = _fields_writer(field.fields, version, plain=plain)
+    return _array_writer(item) if field.is_array else item
+
+
+def _fields_writer(fields: tuple[WireField, ...], version: int, *, plain: bool) -> Writer:
+    """Return a writer of a message that is plain data, or of a Struct.
+
+    A field that a Struct lacks has the value that the table gives it.
+    """
+    writers = []
+    for field in _present(fields, version):
+        getter = itemgetter(field.name) if plain else _getter(field)
+        writers.append((getter, _value_writer(field, version, plain=plain)))
+
+    def write(out: bytearray, message: Any) -> None:  # noqa: ANN401 (a Struct or a dict)
+        for get, write_field in writers:
+            write_field(out, get(message))
+
+    return write
+
+
+def _getter(field: WireField) -> Callable[[Any], Any]:
+    get, absent, name = attrgetter(field.name), field.absent, field.name
+    if absent is None and not field.is_nullable:
+        return get
+    return lambda message: getattr(message, name, absent)
+
+
+# -- messages -----------------------------------------------------------------------------------
+
+
+@cache
+def _request_reader(api: Api, version: int) -> Reader:
+    schema = OFFERED[api].schema
+    if schema.lift is not None and version < schema.reshaped_below:
+        read_plain = _dict_reader(schema.request_fields, version)
+        return lambda cursor: request_from_plain(api.label, version, read_plain(cursor))
+    return _struct_reader(api.request, schema.request_fields, version)
+
+
+@cache
+def _response_writer(api: Api, version: int) -> Writer:
+    schema = OFFERED[api].schema
+    if schema.lower is not None and version < schema.reshaped_below:
+        write_plain = _fields_writer(schema.response_fields, version, plain=True)
+
+        def write(out: bytearray, response: AnyResponse) -> None:
+            write_plain(out, response_to_plain(api.label, version, response))
+
+        return write
+    return _fields_writer(schema.response_fields, version, plain=False)
+
+
+def decode_request(api: Api, version: int, cursor: Cursor) -> AnyRequest:
+    """Return the request at the cursor, as Kafka does whatever bytes follow it.
+
+    Record batches are bytes in it: `exchange` decodes them. Raises: MalformedRequest.
+    """
+    request = _request_reader(api, version)(cursor)
+    return typing.cast(AnyRequest, request)  # Api names requests of the union only
+
+
+def encode_response(api: Api, version: int, response: AnyResponse, out: bytearray) -> None:
+    """Append the bytes of `response` to `out`."""
+    _response_writer(api, version)(out, response)

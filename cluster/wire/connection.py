@@ -1,0 +1,187 @@
+"""One TCP connection of a Kafka client: bytes are cut into requests, one of which is served.
+
+While a request is served, what follows it waits here, as on a muted channel of Kafka's: answers
+leave in the order of the requests. After the client's end of stream the requests that came before
+it are still served. Source: Kafka `SocketServer.Processor`, `NetworkReceive`.
+"""
+
+import asyncio
+import socket
+import struct
+from typing import Protocol, cast
+
+from cluster.wire.exchange import Exchange
+from cluster.wire.headers import foreign_protocol
+from protocol.ids import NodeName
+
+SIZE_BYTES = 4
+UNREAD_BYTES_MAX = 1_048_576
+"""So much may wait behind the request that is served; then the socket is not read."""
+_RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+
+
+class ConnectionOwner(Protocol):
+    """What a connection asks of its listener."""
+
+    request_max_bytes: int
+
+    def opened(self, connection: "WireConnection") -> None:
+        """Take a new connection."""
+
+    def received(self, connection: "WireConnection") -> None:
+        """Take that bytes came."""
+
+    def request(self, connection: "WireConnection", payload: bytes) -> None:
+        """Take the bytes of one request: set `exchange`, or end the connection."""
+
+    def refuse(self, connection: "WireConnection", reason: str) -> None:
+        """End a connection for what came on it."""
+
+    def closed(self, connection: "WireConnection") -> None:
+        """Take that a connection has ended; called once."""
+
+
+class WireConnection(asyncio.Protocol):
+    """A connection. `number` is unique in the run for its client's name."""
+
+    def __init__(
+        self, owner: ConnectionOwner, number: int, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self.number = number
+        self.client: NodeName | None = None
+        """Node name of the client; None before its first request."""
+        self.exchange: Exchange | None = None
+        """The request that is served."""
+        self.address = ("", 0)
+        self.is_closed = False
+        self._owner = owner
+        self._loop = loop
+        self._transport: asyncio.Transport | None = None
+        self._unread = bytearray()
+        self._is_scheduled = False
+        self._is_held = False
+        self._is_reading = True
+        self._is_first = True
+        self._is_at_end = False
+        self._is_sending = False
+
+    @property
+    def caller(self) -> str:
+        """The client's address, as `host:port`."""
+        return f"{self.address[0]}:{self.address[1]}"
+
+    # -- what the loop calls ---------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin; whatever is written must have left before the next request is served."""
+        self._transport = cast(asyncio.Transport, transport)  # of a stream socket
+        self._transport.set_write_buffer_limits(high=0)
+        peer = self._transport.get_extra_info("peername") or ("", 0)
+        self.address = (str(peer[0]), int(peer[1]))
+        self._owner.opened(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes; the request in them is served one turn of the loop later.
+
+        After a pause of the process (SIGSTOP) due timers then fire before what waited in sockets.
+        """
+        self._unread += data
+        self._owner.received(self)
+        if self._is_reading and len(self._unread) > UNREAD_BYTES_MAX and self.exchange is not None:
+            self._read_on(False)
+        self._schedule()
+
+    def eof_received(self) -> bool:
+        """Serve what came before the end, then close."""
+        self._is_at_end = True
+        self._schedule()
+        return True
+
+    def pause_writing(self) -> None:
+        """Take that the client does not read fast enough."""
+        self._is_sending = True
+
+    def resume_writing(self) -> None:
+        """Take that all bytes have left."""
+        self._is_sending = False
+        self._schedule()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Take that the connection has ended, whoever ended it."""
+        if not self.is_closed:
+            self.is_closed = True
+            self._owner.closed(self)
+
+    # -- what the listener calls -----------------------------------------------------------------
+
+    def hold(self, *, held: bool) -> None:
+        """Do not serve this connection, or serve it now."""
+        self._is_held = held
+        self._read_on(not held)
+        self._schedule()
+
+    def answer(self, frame: bytes | None) -> None:
+        """Send the answer to the request that is served, None for no answer; go on."""
+        self.exchange = None
+        if frame is not None and self._transport is not None and not self.is_closed:
+            self._transport.write(frame)
+        self._schedule()
+
+    def end(self, *, reset: bool = False) -> None:
+        """End the connection without another byte; with `reset` the client sees a reset."""
+        if self.is_closed or self._transport is None:
+            return
+        self.is_closed = True
+        if reset:
+            sock = self._transport.get_extra_info("socket")
+            if sock is not None:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+        self._transport.abort()
+        self._owner.closed(self)
+
+    # -- requests --------------------------------------------------------------------------------
+
+    def _schedule(self) -> None:
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_soon(self._serve_next)
+
+    def _serve_next(self) -> None:
+        """Serve the next request, if it is whole and nothing stands before it."""
+        self._is_scheduled = False
+        if self.is_closed or self._is_held or self.exchange is not None or self._is_sending:
+            return
+        unread = self._unread
+        if len(unread) >= SIZE_BYTES:
+            size = int.from_bytes(unread[:SIZE_BYTES], "big", signed=True)
+            if not 0 <= size <= self._owner.request_max_bytes:
+                self._owner.refuse(self, self._illegal_size(bytes(unread[:SIZE_BYTES]), size))
+                return
+            end = SIZE_BYTES + size
+            if len(unread) >= end:
+                payload = bytes(memoryview(unread)[SIZE_BYTES:end])
+                del unread[:end]
+                self._is_first = False
+                self._read_on(len(unread) <= UNREAD_BYTES_MAX)
+                self._owner.request(self, payload)
+                return
+        if self._is_at_end:
+            self.end()
+        else:
+            self._read_on(True)
+
+    def _illegal_size(self, first_bytes: bytes, size: int) -> str:
+        foreign = foreign_protocol(first_bytes) if self._is_first else None
+        return foreign or (
+            f"expected a request of at most {self._owner.request_max_bytes} bytes "
+            f"(socket.request.max.bytes), got a size of {size}"
+        )
+
+    def _read_on(self, wanted: bool) -> None:
+        if wanted == self._is_reading or self._transport is None or self._transport.is_closing():
+            return
+        self._is_reading = wanted
+        if wanted:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()

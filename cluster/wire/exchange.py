@@ -1,0 +1,213 @@
+"""One request of a Kafka client: from its bytes to the broker, and from the answer to bytes.
+
+Owns what depends on the version beyond the fields: what an old version leaves unsaid, and where its
+answer has an error. Must not know connections.
+"""
+
+from dataclasses import dataclass, field
+
+import msgspec
+from protocol.records.kafka_format import InvalidBatch, decode_batches
+
+from cluster.wire.codec import Cursor, MalformedRequest, decode_request, encode_response
+from cluster.wire.headers import SASL_AUTHENTICATE, SASL_HANDSHAKE, RequestHeader, read_header
+from protocol.api import AnyRequest, AnyResponse, Api, error_of
+from protocol.effects import ACKS_NONE
+from protocol.envelope import RequestEnvelope
+from protocol.errors import ErrorCode
+from protocol.messages.discovery import ApiVersionsRequest, MetadataRequest, MetadataResponse
+from protocol.messages.log import (
+    FetchRequest,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from protocol.messages.offset import (
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponseTopics,
+)
+from protocol.records.batch import RecordBatch
+from protocol.wire.listener_versions import OFFERED, OLDEST_ANSWERED_PRODUCE
+
+LISTENER_NAME = "PLAINTEXT"
+"""Name of the listener, as in Kafka's default of `listeners`."""
+METADATA_SAYS_AUTO_CREATION_SINCE = 4
+"""Older versions of Metadata allow automatic topic creation always."""
+OFFSET_FETCH_HAS_ERROR_SINCE = 2
+
+
+class UnsupportedRequest(Exception):
+    """A request for an API or version that the broker does not offer; the text names it."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Exchange:
+    """A request that the broker gets, and what is needed for the bytes of its answer.
+
+    `refused_batches` are the outcomes of partitions whose batches the broker does not get.
+    """
+
+    header: RequestHeader
+    api: Api
+    answer_version: int
+    body: AnyRequest
+    refused_batches: dict[str, list[PartitionProduceResponse]] = field(default_factory=dict)
+
+    @property
+    def expects_answer(self) -> bool:
+        """Whether the client waits for an answer: not for that of a Produce with acks=0."""
+        return not (isinstance(self.body, ProduceRequest) and self.body.acks == ACKS_NONE)
+
+    def envelope(self, client_host: str) -> RequestEnvelope:
+        """Return the request as a node of the lab would send it."""
+        return RequestEnvelope(
+            api_key=self.api,
+            api_version=self.header.api_version,
+            correlation_id=self.header.correlation_id,
+            client_id=self.header.client_id,
+            client_host=client_host,
+            body=self.body,
+            listener_name=LISTENER_NAME,
+        )
+
+    def answer_bytes(self, response: AnyResponse, cluster_id: str) -> bytes:
+        """Return the frame of an answer: size, correlation id, message."""
+        if isinstance(response, MetadataResponse):
+            response = msgspec.structs.replace(response, cluster_id=cluster_id)
+        elif isinstance(response, ProduceResponse):
+            response = self.with_refused_batches(response)
+        elif isinstance(response, OffsetFetchResponse):
+            response = self._with_error_in_partitions(response)
+        out = bytearray(4)
+        out += self.header.correlation_id.to_bytes(4, "big", signed=True)
+        encode_response(self.api, self.answer_version, response, out)
+        out[:4] = (len(out) - 4).to_bytes(4, "big")
+        return bytes(out)
+
+    def is_refused(self, response: AnyResponse) -> bool:
+        """Return whether an answer has an error, also of a batch that the broker did not get."""
+        return bool(self.refused_batches) or error_of(response) != ErrorCode.NONE.name
+
+    def with_refused_batches(self, response: ProduceResponse) -> ProduceResponse:
+        """Return the broker's answer with the outcomes of what it did not get."""
+        if not self.refused_batches:
+            return response
+        outcomes = {name: list(each) for name, each in self.refused_batches.items()}
+        for topic in response.responses:
+            outcomes.setdefault(topic.name, []).extend(topic.partition_responses)
+        return ProduceResponse(
+            responses=tuple(
+                TopicProduceResponse(name=name, partition_responses=tuple(each))
+                for name, each in outcomes.items()
+            )
+        )
+
+    def _with_error_in_partitions(self, response: OffsetFetchResponse) -> OffsetFetchResponse:
+        """Return an answer whose group's error stands in each partition, in v0 and v1.
+
+        There the answer has no error of the whole (KAFKA-19246).
+        """
+        if self.answer_version >= OFFSET_FETCH_HAS_ERROR_SINCE:
+            return response
+        group = response.groups[0]
+        if group.error_code is ErrorCode.NONE or not isinstance(self.body, OffsetFetchRequest):
+            return response
+        topics = tuple(
+            OffsetFetchResponseTopics(
+                name=topic.name,
+                partitions=tuple(
+                    OffsetFetchResponsePartition(partition_index=index, error_code=group.error_code)
+                    for index in topic.partition_indexes
+                ),
+            )
+            for topic in self.body.groups[0].topics or ()
+        )
+        return OffsetFetchResponse(groups=(msgspec.structs.replace(group, topics=topics),))
+
+
+def read_exchange(payload: bytes) -> Exchange:
+    """Return the exchange that the bytes of a request begin.
+
+    Raises: UnsupportedRequest, MalformedRequest: Kafka closes the connection.
+    """
+    cursor = Cursor(payload)
+    header = read_header(cursor)
+    api = header.api
+    offered = None if api is None else OFFERED.get(api)
+    version = header.api_version
+    if api is None or offered is None:
+        raise UnsupportedRequest(_unknown_api(header))
+    if not offered.oldest <= version <= offered.newest:
+        if api is Api.API_VERSIONS:
+            # The broker sees the version and answers in the layout of v0.
+            return Exchange(header=header, api=api, answer_version=0, body=ApiVersionsRequest())
+        raise UnsupportedRequest(
+            f"expected {api.label} v{offered.oldest} to v{offered.newest}, got v{version}"
+        )
+    body = decode_request(api, version, cursor)
+    exchange = Exchange(header=header, api=api, answer_version=version, body=body)
+    if isinstance(body, ProduceRequest):
+        exchange.body = _with_batches(body, version, exchange.refused_batches)
+    elif isinstance(body, MetadataRequest):
+        exchange.body = _whole_metadata_request(body, version)
+    elif isinstance(body, FetchRequest) and body.replica_id >= 0:
+        raise MalformedRequest(
+            f"expected the Fetch of a consumer (replica_id -1), got replica_id {body.replica_id}"
+        )
+    return exchange
+
+
+def _unknown_api(header: RequestHeader) -> str:
+    if header.api_key in (SASL_HANDSHAKE, SASL_AUTHENTICATE):
+        return "a SASL handshake: the listener is PLAINTEXT (security.protocol=PLAINTEXT)"
+    name = "API" if header.api is None else header.api.label
+    return f"expected an API that ApiVersions offers, got {name} ({header.api_key})"
+
+
+def _whole_metadata_request(request: MetadataRequest, version: int) -> MetadataRequest:
+    """Return a Metadata request that says what its version means."""
+    topics = None if version == 0 and not request.topics else request.topics
+    allows = version < METADATA_SAYS_AUTO_CREATION_SINCE or request.allow_auto_topic_creation
+    return MetadataRequest(topics=topics, allow_auto_topic_creation=allows)
+
+
+def _with_batches(
+    request: ProduceRequest, version: int, refused: dict[str, list[PartitionProduceResponse]]
+) -> ProduceRequest:
+    """Return a Produce request with the batches that its bytes are.
+
+    What is no single valid batch goes into `refused`, and the broker gets the others.
+    Source: Kafka KafkaApis.handleProduceRequest, ProduceRequest.validateRecords.
+    """
+    topics = []
+    for topic in request.topic_data:
+        batches = []
+        for data in topic.partition_data:
+            outcome = _batch_of(data, version)
+            if isinstance(outcome, ErrorCode):
+                refused.setdefault(topic.name, []).append(
+                    PartitionProduceResponse(index=data.index, error_code=outcome)
+                )
+            else:
+                batches.append(PartitionProduceData(index=data.index, records=outcome))
+        if batches:
+            topics.append(TopicProduceData(name=topic.name, partition_data=tuple(batches)))
+    return ProduceRequest(
+        acks=request.acks, timeout_ms=request.timeout_ms, topic_data=tuple(topics)
+    )
+
+
+def _batch_of(data: PartitionProduceData, version: int) -> RecordBatch | ErrorCode:
+    if version < OLDEST_ANSWERED_PRODUCE:
+        return ErrorCode.UNSUPPORTED_VERSION
+    payload = data.records
+    try:
+        batches = decode_batches(payload if isinstance(payload, bytes) else b"")
+    except InvalidBatch as error:
+        return error.error_code
+    return batches[0] if len(batches) == 1 else ErrorCode.INVALID_RECORD

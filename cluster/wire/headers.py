@@ -1,0 +1,62 @@
+"""Request headers: what precedes every message, read for any API and any version.
+
+A request that nobody can answer must be read so far, too: ApiVersions in an unknown version is
+answered with its correlation id (KIP-511). The answer's header is the correlation id alone, for
+ApiVersions in every version. Bytes that are no request at all are named by what sends such bytes.
+Source: Kafka `RequestHeader.json`, `ResponseHeader.json`.
+"""
+
+import struct
+from dataclasses import dataclass
+
+from cluster.wire.codec import Cursor, MalformedRequest, read_nullable_string
+from protocol.api import Api
+
+_API_BY_KEY = {api.value: api for api in Api}
+_FIXED = struct.Struct(">hhi")
+
+SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
+"""Keys of APIs that a client sends which is told to authenticate with SASL."""
+_TLS_HANDSHAKE = b"\x16\x03"
+"""A TLS record of type handshake, of any version of the protocol."""
+_HTTP = (b"GET ", b"POST", b"HEAD", b"PUT ", b"OPTI")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestHeader:
+    """The header of one request; `api_key` may be unknown."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str
+
+    @property
+    def api(self) -> Api | None:
+        """The API, None if the lab has none with this key."""
+        return _API_BY_KEY.get(self.api_key)
+
+
+def read_header(cursor: Cursor) -> RequestHeader:
+    """Return the header at the cursor. Raises: MalformedRequest.
+
+    In flexible versions tagged fields follow it, which are not read.
+    """
+    api_key, api_version, correlation_id = _FIXED.unpack(cursor.take(_FIXED.size))
+    if api_key < 0 or api_version < 0:
+        raise MalformedRequest(f"expected an API key and version, got {api_key} v{api_version}")
+    return RequestHeader(
+        api_key=api_key,
+        api_version=api_version,
+        correlation_id=correlation_id,
+        client_id=read_nullable_string(cursor) or "",
+    )
+
+
+def foreign_protocol(first_bytes: bytes) -> str | None:
+    """Return which other protocol the first four bytes of a connection are, None if unknown."""
+    if first_bytes.startswith(_TLS_HANDSHAKE):
+        return "a TLS handshake: the listener is PLAINTEXT (security.protocol=PLAINTEXT)"
+    if first_bytes in _HTTP:
+        return "an HTTP request: the listener speaks Kafka's wire protocol"
+    return None

@@ -1,0 +1,77 @@
+"""Limits of a broker's connections with Kafka clients, under Kafka's names.
+
+Source: Kafka `ConnectionQuotas`, `Selector.IdleExpiryManager`.
+"""
+
+from collections import OrderedDict, deque
+from collections.abc import Iterator
+
+from cluster.wire.connection import WireConnection
+from protocol.config import BrokerConfig
+
+
+class ConnectionLimits:
+    """Counts connections, makes some wait, and finds the idle ones.
+
+    DEVIATION: with max.connections reached Kafka accepts no connection, and the system's backlog
+    keeps those that come; here they are accepted and not served, which a client cannot tell apart.
+    """
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._connections_max = config.max_connections
+        self._per_address_max = config.max_connections_per_ip
+        self._idle_max_us = config.connections_max_idle_ms * 1_000
+        self._last_bytes_us: OrderedDict[WireConnection, int] = OrderedDict()
+        """Connections that are served, the longest idle first."""
+        self._waiting: deque[WireConnection] = deque()
+        self._by_address: dict[str, int] = {}
+
+    def admit(self, connection: WireConnection, now_us: int) -> str | None:
+        """Count a new connection, and let it wait if there are too many.
+
+        Returns: why it must be closed, None if it may stay.
+        """
+        address = connection.address[0]
+        if self._by_address.get(address, 0) >= self._per_address_max:
+            return (
+                f"expected at most {self._per_address_max} connections from {address} "
+                "(max.connections.per.ip), got one more"
+            )
+        self._by_address[address] = self._by_address.get(address, 0) + 1
+        if len(self._last_bytes_us) >= self._connections_max:
+            connection.hold(held=True)
+            self._waiting.append(connection)
+        else:
+            self._last_bytes_us[connection] = now_us
+        return None
+
+    def touch(self, connection: WireConnection, now_us: int) -> None:
+        """Take that bytes came on a connection."""
+        if connection in self._last_bytes_us:
+            self._last_bytes_us[connection] = now_us
+            self._last_bytes_us.move_to_end(connection)
+
+    def forget(self, connection: WireConnection, now_us: int) -> None:
+        """Take that a connection has ended: the next one that waits has its place."""
+        address = connection.address[0]
+        self._by_address[address] -= 1
+        if not self._by_address[address]:
+            del self._by_address[address]
+        if self._last_bytes_us.pop(connection, None) is None:
+            self._waiting.remove(connection)
+        elif self._waiting:
+            admitted = self._waiting.popleft()
+            self._last_bytes_us[admitted] = now_us
+            admitted.hold(held=False)
+
+    def idle(self, now_us: int) -> Iterator[WireConnection]:
+        """Yield the connections without a byte for connections.max.idle.ms."""
+        for connection, last_us in list(self._last_bytes_us.items()):
+            if now_us - last_us < self._idle_max_us:
+                return
+            yield connection
+
+    def next_check_us(self, now_us: int) -> int:
+        """Return how long no connection can become idle."""
+        oldest_us = next(iter(self._last_bytes_us.values()), now_us)
+        return max(1, oldest_us + self._idle_max_us - now_us)

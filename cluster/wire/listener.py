@@ -1,0 +1,393 @@
+"""The listener of one broker incarnation: its socket, its connections, and the frames of both.
+
+Requests of Kafka clients reach the broker's Host as frames of nodes named `client:<client id>`;
+what the Host sends such a node comes back here. A crash ends all connections at once; a paused
+broker's stay open and silent, for its Host keeps the frames. Must not know brokers.
+"""
+
+import asyncio
+import random
+import socket
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Protocol
+
+from cluster.host.connection_purposes import KAFKA_CLIENT
+from cluster.host.frames import (
+    CloseFrame,
+    Frame,
+    OpenFrame,
+    RequestFrame,
+    ResponseFrame,
+)
+from cluster.host.host import Timer
+from cluster.links.reset import ConnectionName, LinkReset
+from cluster.links.rules import LinkRule
+from cluster.wire.client_links import ClientLinks
+from cluster.wire.codec import MalformedRequest
+from cluster.wire.connection import WireConnection
+from cluster.wire.exchange import LISTENER_NAME, UnsupportedRequest, read_exchange
+from cluster.wire.limits import ConnectionLimits
+from protocol.config import BrokerConfig
+from protocol.ids import Incarnation, NodeName
+from protocol.records.metadata import BrokerEndpoint
+from protocol.trace import TraceEvent, TraceKind
+
+CLIENT_PREFIX = "client:"
+"""Begins the node name of every Kafka client, and of no node of the lab."""
+NAME_MAX = 100
+"""Characters of a client id that are used for the node name."""
+BACKLOG = 50
+"""socket.listen.backlog.size"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenerBinding:
+    """Where a broker listens for Kafka clients, as whom, and with which limits.
+
+    Shape: `port` 0 is a free one. `advertised_host` None: `host`. `first_number` begins the numbers
+    of the connections, so that no two brokers or incarnations share one.
+    """
+
+    host: str
+    port: int
+    advertised_host: str | None
+    cluster_id: str
+    first_number: int
+    config: BrokerConfig
+
+
+class ListeningHost(Protocol):
+    """What a listener needs of its broker's Host."""
+
+    name: NodeName
+    alive: bool
+
+    def now_us(self) -> int:
+        """Return the run's time."""
+
+    def after(self, delay_us: int, fn: Callable[[], None]) -> Timer:
+        """Call `fn` after `delay_us` of a broker that is not paused."""
+
+    def schedule(self, delay_us: int, fn: Callable[[], None]) -> asyncio.Handle:
+        """Call `fn` after `delay_us`, paused or not."""
+
+    def receive(self, frame: Frame) -> None:
+        """Take a frame from the network."""
+
+    def trace(self, event: TraceEvent) -> None:
+        """Write a row."""
+
+    def log(self, message: str) -> None:
+        """Write a line to the broker's log."""
+
+
+def is_kafka_client(node: NodeName) -> bool:
+    """Return whether a node is a Kafka client."""
+    return node.startswith(CLIENT_PREFIX)
+
+
+def client_node(client_id: str) -> NodeName:
+    """Return the node name of the clients with a client id: one node for all of them."""
+    return NodeName(CLIENT_PREFIX + client_id[:NAME_MAX])
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Return a socket that is bound and does not listen yet. Raises: OSError naming the address."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.setblocking(False)
+        sock.bind((host, port))
+    except OSError as error:
+        sock.close()
+        raise OSError(
+            error.errno, f"cannot listen for Kafka clients at {host}:{port}: {error.strerror}"
+        ) from error
+    return sock
+
+
+class WireListener:
+    """The listener of one broker incarnation. It accepts nobody before `start`.
+
+    `flush` is called before an answer leaves, so that its causes are on the disk. `rng_for` gives
+    the random stream of a link rule at a client.
+    """
+
+    def __init__(
+        self,
+        binding: ListenerBinding,
+        sock: socket.socket,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        flush: Callable[[], None],
+        rng_for: Callable[[NodeName, str], random.Random],
+    ) -> None:
+        port: int = sock.getsockname()[1]
+        self.port = port
+        self.bound_host = binding.host
+        self.end_point = BrokerEndpoint(
+            name=LISTENER_NAME, host=binding.advertised_host or binding.host, port=port
+        )
+        self.request_max_bytes = binding.config.socket_request_max_bytes
+        self.refusals: dict[str, int] = {}
+        """How often a connection was ended for each reason."""
+        self._host: ListeningHost | None = None
+        self._cluster_id = binding.cluster_id
+        self._sock = sock
+        self._loop = loop
+        self._flush = flush
+        self._rng_for = rng_for
+        self._next_number = binding.first_number
+        self._limits = ConnectionLimits(binding.config)
+        self._links: ClientLinks | None = None
+        self._rules: tuple[LinkRule, ...] = ()
+        self._connections: dict[WireConnection, None] = {}
+        self._named: dict[ConnectionName, WireConnection] = {}
+        """Connections of which the broker knows, by client and number."""
+        self._server: asyncio.Server | None = None
+        self._is_stopped = False
+
+    # -- its life --------------------------------------------------------------------------------
+
+    def attach(self, host: ListeningHost) -> None:
+        """Belong to the Host of a broker's incarnation."""
+        self._host = host
+        self._links = ClientLinks(
+            after=host.schedule,
+            to_broker=self._to_broker,
+            to_client=self._to_client,
+            rng_for=self._rng_for,
+        )
+        self._links.set_rules(self._rules)
+
+    def start(self) -> None:
+        """Listen from now on."""
+        task = self._loop.create_task(self._listen(), name="kafka-listener")
+        task.add_done_callback(self._listening)
+        self._check_idle()
+
+    def stop(self) -> None:
+        """End every connection and stop to listen, as the end of the process does."""
+        self._is_stopped = True
+        if self._server is not None:
+            self._server.close()
+        self._sock.close()
+        for connection in list(self._connections):
+            connection.end()
+
+    def connection_counts(self) -> dict[NodeName, int]:
+        """Return how many connections each client has."""
+        counts: dict[NodeName, int] = {}
+        for client, _ in self._named:
+            counts[client] = counts.get(client, 0) + 1
+        return counts
+
+    # -- frames of the broker --------------------------------------------------------------------
+
+    def take(self, frame: Frame) -> None:
+        """Take a frame that the broker sends to a client."""
+        if self._links is not None and not self._is_stopped:
+            self._links.receive(frame.destination, frame)
+
+    def set_rules(self, rules: Sequence[LinkRule]) -> None:
+        """Replace the link rules."""
+        self._rules = tuple(rules)
+        if self._links is not None:
+            self._links.set_rules(self._rules)
+
+    def reset(self, reset: LinkReset) -> tuple[ConnectionName, ...]:
+        """End the clients' ends of connections by a reset; return their names.
+
+        The broker's end is its Host's to end.
+        """
+        host = self._host
+        if host is None or (reset.purposes and KAFKA_CLIENT not in reset.purposes):
+            return ()
+        peers = reset.peers_of(host.name)
+        names = tuple(name for name in self._named if name[0] in peers)
+        for name in names:
+            connection = self._named.pop(name)
+            if self._links is not None:
+                self._links.reset(name[0], (self._close_frame(name, by_client=False),))
+            connection.end(reset=True)
+        return names
+
+    def _to_client(self, frame: Frame) -> None:
+        match frame:
+            case ResponseFrame():
+                self._answer(frame)
+            case CloseFrame():
+                connection = self._named.pop((frame.destination, frame.connection_id), None)
+                if connection is not None:
+                    connection.end(reset=True)
+            case _:  # accepted, or the broker's process is gone: `stop` ends the connections
+                pass
+
+    def _answer(self, frame: ResponseFrame) -> None:
+        connection = self._named.get((frame.destination, frame.connection_id))
+        exchange = None if connection is None else connection.exchange
+        if connection is None or exchange is None:
+            return
+        response = frame.envelope.body
+        if exchange.expects_answer:
+            answer = exchange.answer_bytes(response, self._cluster_id)
+            self._flush()
+            connection.answer(answer)
+        elif exchange.is_refused(response):
+            # The client learns of the failure by the end of the connection.
+            self.refuse(connection, "a Produce with acks=0 failed, and has no answer that says so")
+        else:
+            connection.answer(None)
+
+    def _to_broker(self, frame: Frame) -> None:
+        if isinstance(frame, CloseFrame):
+            # One turn later: the broker may be in the middle of the answer that ends it.
+            self._loop.call_soon(self._give_to_broker, frame)
+        else:
+            self._give_to_broker(frame)
+
+    def _give_to_broker(self, frame: Frame) -> None:
+        if self._host is not None and self._host.alive:
+            self._host.receive(frame)
+
+    # -- what connections call -------------------------------------------------------------------
+
+    def opened(self, connection: WireConnection) -> None:
+        """Take a new connection, or close one too many."""
+        host = self._host
+        if host is None or self._is_stopped:
+            connection.end()
+            return
+        reason = self._limits.admit(connection, host.now_us())
+        if reason is not None:
+            self._report(connection, reason)
+            connection.end()
+            return
+        self._connections[connection] = None
+
+    def received(self, connection: WireConnection) -> None:
+        """Take that bytes came on a connection."""
+        if self._host is not None:
+            self._limits.touch(connection, self._host.now_us())
+
+    def request(self, connection: WireConnection, payload: bytes) -> None:
+        """Give the broker a request, or end the connection."""
+        try:
+            exchange = read_exchange(payload)
+        except (UnsupportedRequest, MalformedRequest) as error:
+            self.refuse(connection, str(error))
+            return
+        host = self._host
+        if host is None or self._links is None:
+            return
+        if connection.client is None:
+            self._introduce(connection, exchange.header.client_id, host.name)
+        client = connection.client
+        if client is None:
+            return
+        connection.exchange = exchange
+        self._links.send(
+            client,
+            RequestFrame(
+                source=client,
+                destination=host.name,
+                connection_id=connection.number,
+                envelope=exchange.envelope(f"/{connection.address[0]}"),
+            ),
+        )
+
+    def refuse(self, connection: WireConnection, reason: str) -> None:
+        """End a connection for what came on it."""
+        self._report(connection, reason)
+        connection.end()
+
+    def closed(self, connection: WireConnection) -> None:
+        """Take that a connection has ended."""
+        if self._connections.pop(connection, 0) == 0:
+            return
+        host = self._host
+        if host is None:
+            return
+        self._limits.forget(connection, host.now_us())
+        if connection.client is None:
+            return
+        name = (connection.client, connection.number)
+        if self._named.pop(name, None) is not None and self._links and not self._is_stopped:
+            self._links.send(connection.client, self._close_frame(name, by_client=True))
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    def _introduce(self, connection: WireConnection, client_id: str, destination: NodeName) -> None:
+        """Open the connection at the broker, under the name of its client."""
+        client = connection.client = client_node(client_id)
+        self._named[client, connection.number] = connection
+        if self._links is not None:
+            self._links.send(
+                client,
+                OpenFrame(
+                    source=client,
+                    destination=destination,
+                    connection_id=connection.number,
+                    source_incarnation=Incarnation(0),
+                    purpose=KAFKA_CLIENT,
+                ),
+            )
+
+    def _close_frame(self, name: ConnectionName, *, by_client: bool) -> CloseFrame:
+        client, number = name
+        broker = NodeName("") if self._host is None else self._host.name
+        return CloseFrame(
+            source=client if by_client else broker,
+            destination=broker if by_client else client,
+            connection_id=number,
+            by_client=by_client,
+            reason="the client closed it" if by_client else "the connection was reset",
+        )
+
+    def _report(self, connection: WireConnection, reason: str) -> None:
+        self.refusals[reason] = self.refusals.get(reason, 0) + 1
+        host = self._host
+        if host is None or not host.alive:
+            return
+        host.log(f"closed the connection of {connection.caller}: {reason}")
+        host.trace(
+            TraceEvent(
+                kind=TraceKind.CONNECTION_REFUSED,
+                peer=connection.client or "",
+                detail={"reason": reason, "caller": connection.caller},
+            )
+        )
+
+    def _new_connection(self) -> WireConnection:
+        number = self._next_number
+        self._next_number += 1
+        return WireConnection(self, number, self._loop)
+
+    async def _listen(self) -> None:
+        server = await self._loop.create_server(
+            self._new_connection, sock=self._sock, backlog=BACKLOG
+        )
+        if self._is_stopped:
+            server.close()
+        self._server = server
+
+    def _listening(self, task: "asyncio.Task[None]") -> None:
+        if task.cancelled() or self._host is None or not self._host.alive:
+            with suppress(asyncio.CancelledError):
+                task.exception()
+            return
+        error = task.exception()
+        if error is not None:
+            raise error
+
+    def _check_idle(self) -> None:
+        """End the connections that are idle for too long, and look again when one may be."""
+        host = self._host
+        if host is None or self._is_stopped or not host.alive:
+            return
+        for connection in self._limits.idle(host.now_us()):
+            self.refuse(connection, "idle for connections.max.idle.ms")
+        host.after(self._limits.next_check_us(host.now_us()), self._check_idle)
