@@ -4,7 +4,6 @@ import pytest
 
 from cluster.client.admin.orders import TopicDeletionFailed, delete_topics
 from protocol.errors import ErrorCode
-from protocol.ids import broker_name
 from protocol.messages.admin import DeleteTopicsRequest, DeleteTopicsResponse
 from protocol.messages.offset import OffsetFetchResponse
 from protocol.partitioner import partition_for
@@ -37,13 +36,15 @@ def test_deletion_of_an_unknown_topic_fails_with_kafkas_error() -> None:
     BrokerLab(broker_cluster()).run(story)
 
 
-def test_broker_refuses_to_delete_topics() -> None:
-    """The controllers are asked themselves (KIP-919)."""
+def test_broker_forwards_a_deletion_to_the_controller() -> None:
+    """A Kafka client asks any broker, and knows no controller."""
 
     async def story(lab: BrokerLab) -> None:
         answer = await lab.client.call(0, DeleteTopicsRequest(topic_names=(ORDERS, "b")))
         assert isinstance(answer, DeleteTopicsResponse)
-        assert [each.error_code for each in answer.responses] == [ErrorCode.NOT_CONTROLLER] * 2
-        assert len(lab.storages[broker_name(0)].partitions()) == 6
+        assert [(each.name, each.error_code) for each in answer.responses] == [
+            (ORDERS, ErrorCode.NONE),
+            ("b", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ]
 
     BrokerLab(broker_cluster()).run(story)
