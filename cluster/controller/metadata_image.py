@@ -238,7 +238,7 @@ _NO_CONFIG = TopicConfig()
 def topic_config_records(topic: str, config: TopicConfig) -> list[ConfigRecord]:
     """Return the records that give `topic` the settings of `config` that differ from none."""
     return [
-        ConfigRecord(resource_name=topic, name=name, value=setting_text(value))
+        ConfigRecord(resource_name=topic, name=name, value=config_text(value))
         for name, value in _settings(config).items()
     ]
 
@@ -250,6 +250,6 @@ def _settings(config: TopicConfig) -> dict[str, object]:
     return {name: value for name, value in settings.items() if value != defaults[name]}
 
 
-def setting_text(value: object) -> str:
+def config_text(value: object) -> str:
     """Return a setting's value as Kafka writes it: `true`, not `True`."""
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -15,13 +15,13 @@ from operator import attrgetter, itemgetter
 from typing import Any
 
 import msgspec
-from protocol.records.kafka_format import encode_batch
 
 from cluster.storage.compression import CODECS
 from protocol.api import AnyRequest, AnyResponse, Api
 from protocol.errors import SimulationError
 from protocol.plain import request_from_plain, response_to_plain
 from protocol.records.batch import RecordBatch
+from protocol.records.kafka_format import encode_batch
 from protocol.wire.fields import Kind, WireField
 from protocol.wire.listener_versions import OFFERED
 

@@ -7,7 +7,6 @@ answer has an error. Must not know connections.
 from dataclasses import dataclass, field
 
 import msgspec
-from protocol.records.kafka_format import InvalidBatch, decode_batches
 
 from cluster.wire.codec import Cursor, MalformedRequest, decode_request, encode_response
 from cluster.wire.headers import SASL_AUTHENTICATE, SASL_HANDSHAKE, RequestHeader, read_header
@@ -32,6 +31,7 @@ from protocol.messages.offset import (
     OffsetFetchResponseTopics,
 )
 from protocol.records.batch import RecordBatch
+from protocol.records.kafka_format import InvalidBatch, decode_batches
 from protocol.wire.listener_versions import OFFERED, OLDEST_ANSWERED_PRODUCE
 
 LISTENER_NAME = "PLAINTEXT"

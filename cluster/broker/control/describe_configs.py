@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from cluster.controller.metadata_image import MetadataImage, setting_text
+from cluster.controller.metadata_image import MetadataImage, config_text
 from protocol.config import BrokerConfig, TopicConfig, kafka_name
 from protocol.errors import ErrorCode
 from protocol.messages.admin import (
@@ -131,7 +131,7 @@ def _broker_synonyms(field: str, config: BrokerConfig) -> list[DescribeConfigsSy
 
 
 def _synonym(field: str, value: object, source: ConfigSource) -> DescribeConfigsSynonym:
-    text = None if value is None else setting_text(value)
+    text = None if value is None else config_text(value)
     return DescribeConfigsSynonym(name=kafka_name(field), value=text, source=source)
 
 
