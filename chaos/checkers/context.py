@@ -1,6 +1,7 @@
 """What checkers and their evidence know of an experiment beside its trace, and a row's detail."""
 
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -80,10 +81,13 @@ class CheckContext:
     REQUEST_TIMEOUT_US, `broker_waits_us` how long such a request lets its server wait.
     `settling_us` is the time in which the last consequence of a fault that is over shows,
     `replica_lag_us` that of `replica.lag.time.max.ms`.
-    Shape: `in_virtual_time` every row of every node is there, and in the order of the run.
+    Shape: `in_virtual_time` every row of every node is there, and in the order of the run. Where
+    clients from outside may come, `groups` are those that only the lab's members have joined, and
+    `seen_groups` are they and those on ZooKeeper: of other groups the members write no rows.
     """
 
     groups: dict[str, GroupExpectation] = field(default_factory=dict)
+    seen_groups: tuple[str, ...] | None = None  # None: there are no others
     min_insync_replicas: int = 1
     transaction_min_isr: int = 1
     liveness_timeout_us: int = 60_000_000
@@ -101,6 +105,22 @@ class CheckContext:
     transaction_cleanup_us: int = 10_000_000
     settling_us: int = 120_000_000
     replica_lag_us: int = 30_000_000
+
+    def without_guests(self, mixed: Collection[str], all_groups: Iterable[str]) -> "CheckContext":
+        """Return the context of a run to which clients from outside may come.
+
+        Shape: `all_groups` are those of the experiment, `mixed` those of them that such clients
+        have joined.
+        """
+        return replace(
+            self,
+            groups={name: group for name, group in self.groups.items() if name not in mixed},
+            seen_groups=tuple(name for name in all_groups if name not in mixed),
+        )
+
+    def is_seen(self, group: str) -> bool:
+        """Return whether the trace has the rows of a group's members."""
+        return self.seen_groups is None or group in self.seen_groups
 
     def least_in_sync(self, partition: str) -> int:
         """Return min.insync.replicas of a partition that a coordinator writes to."""

@@ -236,7 +236,7 @@ class Processing(Checker):
         judged = gaps = 0
         for (group, partition), known in self._partitions.items():
             begin = known.first_commit or known.first_position
-            if begin is None or begin.offset is None:
+            if begin is None or begin.offset is None or not self.context.is_seen(group):
                 continue
             committed = known.last_commit.offset if known.last_commit is not None else None
             end = max(known.processed.end or 0, committed or 0)

@@ -22,16 +22,18 @@ STABLE = "Stable"
 _MEMBER_STABLE = "STABLE"
 
 
-def missing_for_steady_state(experiment: Experiment, status: ClusterStatus) -> list[str]:
+def missing_for_steady_state(
+    experiment: Experiment, status: ClusterStatus, *, guests: bool = False
+) -> list[str]:
     """Return what keeps the cluster from its steady state.
 
     Steady: every partition has a leader and its full ISR, every group is Stable with all its
     members, and each member that commits has had a commit acknowledged. Members that join late are
-    not waited for, nor is a group that has no other ones.
+    not waited for, nor is a group that has no other ones. With `guests` a group may have more.
     """
     members = {group_id: group.members for group_id, group in experiment.groups.items()}
     missing = missing_partitions(experiment, status, full_isr=True)
-    missing += missing_groups(experiment, status, members)
+    missing += missing_groups(experiment, status, members, guests=guests)
     missing += missing_on_zookeeper(experiment, status, members)
     return missing + missing_commits(experiment, status, members, {})
 
@@ -43,16 +45,18 @@ def missing_for_liveness(
     *,
     lost: Collection[NodeName] = (),
     joined: Collection[NodeName] = (),
+    guests: bool = False,
 ) -> list[str]:
     """Return what keeps the cluster from being well again after healing.
 
     Shape: `commits_before` holds each member's acknowledged commits at healing, by node name; each
     must have had one more since. Late members have joined by then, and members that were killed
-    are back, but for those that are `lost`; `joined` are there beyond them.
+    are back, but for those that are `lost`; `joined` are there beyond them, and with `guests`
+    clients from outside may be.
     """
     members = {group_id: group.members_total for group_id, group in experiment.groups.items()}
     missing = missing_partitions(experiment, status, full_isr=False)
-    missing += missing_groups(experiment, status, members, lost=lost, joined=joined)
+    missing += missing_groups(experiment, status, members, lost=lost, joined=joined, guests=guests)
     missing += missing_on_zookeeper(experiment, status, members, lost=lost, joined=joined)
     return missing + missing_commits(
         experiment, status, members, commits_before, lost=lost, joined=joined
@@ -86,12 +90,13 @@ def missing_groups(
     *,
     lost: Collection[NodeName] = (),
     joined: Collection[NodeName] = (),
+    guests: bool = False,
 ) -> list[str]:
     """Return the groups that are not Stable, with all members, at their one coordinator.
 
     Shape: `members` says by group how many there should be, by index from 0; those of them that
     are `lost` are not expected, those that have `joined` are. A group whose members all come later
-    is not asked for.
+    is not asked for. With `guests` there may be more members than these.
     """
     missing = []
     for group_id in coordinated_groups(experiment):
@@ -112,7 +117,7 @@ def missing_groups(
         group = at_leader[0]
         if group.state != STABLE:
             missing.append(f"group {group_id} is {group.state}")
-        elif len(group.members) != expected:
+        elif len(group.members) != expected and not (guests and len(group.members) > expected):
             missing.append(f"group {group_id} has {len(group.members)} of {expected} members")
         for name in names:
             member = status.members.get(name)

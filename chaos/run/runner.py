@@ -77,6 +77,9 @@ class GiveUp(Exception):
 class ExperimentRun:
     """One run of one plan. `execute` may be called once."""
 
+    _takes_guests = False
+    """Whether clients from outside may be members of the experiment's groups."""
+
     def __init__(
         self,
         experiment: Experiment,
@@ -273,6 +276,7 @@ class ExperimentRun:
                 self._commits_at_healing,
                 lost=self._absent_nodes(),
                 joined=self._injector.joined_nodes,
+                guests=self._takes_guests,
             ),
             timeout_us,
         )

@@ -10,7 +10,8 @@ The stages are a run's, and so are journal, trace, checkers and verdict; what is
    trace is judged.
 
 Groups and topics of clients from outside are no part of the experiment: their members are not seen,
-and no check waits for them. What brokers and coordinators do with them is judged as for all.
+and no check waits for them. What brokers and coordinators do with them is judged as for all. The
+same holds for a group of the experiment that such a client has joined (`guests`).
 """
 
 from bisect import insort
@@ -50,6 +51,7 @@ from cluster.runtime import ClusterStatus, NodeState, Runtime
 from protocol.ids import BrokerId, NodeName
 from results_schema.journal import FaultOutcome, JournalEntry
 from results_schema.manifest import Plan, PlannedFault
+from results_schema.results import CheckReport
 
 SERVING = "serving"
 START_POLL_US = 10_000
@@ -69,6 +71,8 @@ STANDING_STAGES = (
 class StandingRun(ExperimentRun):
     """One run that others end. `execute` may be called once."""
 
+    _takes_guests = True
+
     def __init__(
         self,
         experiment: Experiment,
@@ -86,12 +90,14 @@ class StandingRun(ExperimentRun):
         duration_us: int | None = None,
         on_serving: Callable[[int], None] | None = None,
         while_serving: AbstractContextManager[object] | None = None,
+        judge_again: Callable[[], CheckSuite | None] | None = None,
     ) -> None:
         """Prepare a run, as ExperimentRun does.
 
         Shape: `identity` says in each status which run it is. `on_serving` is called once, with
         the run's clock, when the brokers serve; `while_serving` is entered from then until the end
-        begins, in the run's loop.
+        begins, in the run's loop. `judge_again` is called when the whole trace is there, and may
+        return another suite that has judged it.
         Units: `duration_us` is how long the cluster is open to orders, on the run's clock.
         """
         super().__init__(
@@ -110,6 +116,7 @@ class StandingRun(ExperimentRun):
         self._duration_us = duration_us
         self._on_serving = on_serving
         self._while_serving = while_serving or nullcontext()
+        self._judge_again = judge_again
         self._of_the_file = plan
         self._moments: list[Moment] = []
         """What is due at which time of the run's clock: of the plan, and of orders' durations."""
@@ -190,7 +197,7 @@ class StandingRun(ExperimentRun):
         for node in [n for n in self._not_arrived if status.nodes.get(n) is NodeState.UP]:
             del self._not_arrived[node]
         if self._steady_at_us is None:
-            self._missing = missing_for_steady_state(self._experiment, status)
+            self._missing = missing_for_steady_state(self._experiment, status, guests=True)
             if not self._missing:
                 self._note_steady_state()
                 began_us = self._runtime.now_us()
@@ -378,6 +385,14 @@ class StandingRun(ExperimentRun):
             for entry in super()._judged_entries()
             if entry.fault_id not in self._ordered_ids or entry.outcome is not FaultOutcome.MISSED
         )
+
+    def _check(self) -> tuple[CheckReport, ...]:
+        if self._judge_again is not None:
+            try:
+                self._suite = self._judge_again() or self._suite
+            except Exception as error:
+                self._tool_failures.append(f"checking: {type(error).__name__}: {error}")
+        return super()._check()
 
     def unjudged_groups(self) -> tuple[str, ...]:
         """Return the groups of clients from outside that were seen, in order of names."""

@@ -3,7 +3,7 @@
 Data flow: (Experiment, orders) -> run directory -> Results. Which runtime it is, the caller says.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
@@ -14,10 +14,12 @@ from chaos.results.run_directory import TRACE_FOLDER, RunDirectory
 from chaos.results.run_trace import RunTrace
 from chaos.run.live_checks import LiveChecks
 from chaos.run.runner import ProgressObserver
+from chaos.standing.guests import GuestGroups
 from chaos.standing.mailbox import OrderSource
 from chaos.standing.messages import StatusAnswer
 from chaos.standing.run import StandingRun
 from cluster.runtime import RowObserver, Runtime
+from cluster.trace.files import FrameReader, merge_rows
 from cluster.trace.tail import WATERMARK_LAG_US, TraceTail
 from results_schema.results import Results
 
@@ -29,11 +31,12 @@ RuntimeFactory = Callable[[Sequence[RowObserver]], Runtime]
 class Stood:
     """A standing run that has ended.
 
-    Shape: `unjudged_groups` are groups of clients from outside: no check waited for their members.
+    Shape: `unseen_groups` are those that clients from outside have joined: the checks of members
+    judge none of them.
     """
 
     results: Results
-    unjudged_groups: tuple[str, ...]
+    unseen_groups: tuple[str, ...]
 
 
 def stand(
@@ -54,9 +57,26 @@ def stand(
     gets the runtime, too.
     Raises: NotRecorded if its directory does not hold everything; it was healed and stopped then.
     """
-    suite = CheckSuite(context_of(experiment), experiment.checks)
+    guests = GuestGroups()
+    context = context_of(experiment)
+
+    def suite_without(mixed: Collection[str]) -> CheckSuite:
+        return CheckSuite(context.without_guests(mixed, experiment.groups), experiment.checks)
+
+    def judge_again() -> CheckSuite | None:
+        """Judge the trace anew where a group of the experiment has members that are not seen."""
+        mixed = [group for group in guests.groups() if group in experiment.groups]
+        if not mixed:
+            return None
+        suite = suite_without(mixed)
+        suite.allow_clock_error(runtime.clock_error_us)
+        files = sorted((directory.path / TRACE_FOLDER).glob("*.frames"))
+        suite.observe_all(merge_rows([FrameReader(file) for file in files]))
+        return suite
+
+    suite = suite_without(())
     trace = RunTrace(directory, rows_come_last=True)
-    runtime = make_runtime((suite.observe, trace))
+    runtime = make_runtime((suite.observe, guests.observe, trace))
     tail = TraceTail(directory.path / TRACE_FOLDER, lag_us=WATERMARK_LAG_US)
     run = StandingRun(
         experiment,
@@ -68,10 +88,11 @@ def stand(
         seed=directory.manifest.seed,
         directory=directory,
         progress=progress,
-        live_checks=LiveChecks(CheckSuite(context_of(experiment), experiment.checks), tail.poll),
+        live_checks=LiveChecks(suite_without(()), tail.poll),
         duration_us=duration_us,
         on_serving=None if on_serving is None else lambda at_us: on_serving(runtime, at_us),
         while_serving=while_serving,
+        judge_again=judge_again,
     )
     try:
         with collecting_seldom():
@@ -82,4 +103,5 @@ def stand(
     directory.manifest.losses = runtime.losses
     directory.write_manifest()
     directory.conclude(results, rows=rows)
-    return Stood(results=results, unjudged_groups=run.unjudged_groups())
+    unseen = dict.fromkeys((*run.unjudged_groups(), *guests.groups()))
+    return Stood(results=results, unseen_groups=tuple(sorted(unseen)))

@@ -15,6 +15,7 @@ from chaos.standing.registry import FOLDER
 from results_schema.manifest import RunStatus
 from results_schema.results import EXIT_BAD_ARGUMENTS, EXIT_INTERRUPTED, EXIT_PASS, EXIT_UNKNOWN
 from tests.support.harness.command_line import CommandLine
+from tests.support.harness.programs import wait_gone
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
@@ -210,3 +211,27 @@ def test_a_killed_cluster_leaves_no_process_and_its_name_is_free(
 
     done = command_line.run("up", "--duration", "100ms", "--no-analyze")
     assert done.returncode == EXIT_PASS, done.stdout + done.stderr
+
+
+@pytest.mark.ray
+@pytest.mark.timeout(240)
+def test_the_same_commands_act_on_a_cluster_on_ray(command_line: CommandLine) -> None:
+    """Brokers are processes there; SIGKILL of `up` leaves none of them."""
+    with up(command_line, *QUICK, "--runtime", "ray", until="group readers: Stable") as cluster:
+        crashed = command_line.run(
+            "inject", "crash", "--duration", "3s", "--wait", "--coordinator-of", "readers"
+        )
+        assert crashed.returncode == EXIT_PASS, crashed.stderr
+        shown = json.loads(command_line.run("status", "--json").stdout)
+        assert shown["runtime"] == "ray"
+        assert shown["faults"][0]["pid"] not in (None, cluster.pid)
+        down = command_line.run("down")
+        code, output = ended(cluster)
+    assert (down.returncode, code) == (EXIT_PASS, EXIT_PASS), down.stdout + output
+
+    with up(command_line, "--runtime", "ray", "--no-analyze") as cluster:
+        assert len(command_line.processes()) > 3
+        os.kill(cluster.pid, signal.SIGKILL)
+        cluster.communicate(timeout=PATIENCE_S)
+        wait_gone(command_line.processes())
+    assert "has died without a word" in command_line.run("status").stderr

@@ -281,11 +281,10 @@ def _conclude(
 
     results = stood.results
     notes: tuple[str, ...] = ()
-    if stood.unjudged_groups:
+    if stood.unseen_groups:
         notes = (
-            "groups of clients from outside were seen: " + ", ".join(stood.unjudged_groups) + "; "
-            "what brokers and coordinators did is judged, what happens inside these clients is not "
-            "seen",
+            "clients from outside joined " + ", ".join(stood.unseen_groups) + ": what brokers and "
+            "coordinators did is judged, what happens inside these clients is not seen",
         )
     report: Path | None = None
     try:

@@ -1,0 +1,120 @@
+"""Groups that no experiment names: their clients write no rows, and no check accuses them.
+
+A client of Kafka's protocol joins a cluster that stays. What brokers and coordinators write of its
+group is in the trace; what it does itself is not. Here two groups of the lab play a run; then the
+rows that one group's members wrote are taken away, and it is taken out of what the checkers know.
+"""
+
+import pytest
+
+from chaos.checkers.registry import CheckSuite, context_of
+from chaos.experiment.structs import Experiment
+from chaos.exploration.play import PlayResult, play
+from chaos.standing.guests import GuestGroups
+from protocol.trace import TraceKind, TraceRow
+from results_schema.results import CheckOutcome
+from tests.support.builders.quick_experiment import QUICK_BROKERS, quick_experiment
+
+OUTSIDE = "payments"
+GROUP = {
+    "members": 2,
+    "topics": ["orders"],
+    "commit_interval_ms": 200,
+    "config": {"enable.auto.commit": False, "session.timeout.ms": 6_000},
+}
+FAULTS: dict[str, list[dict[str, object]]] = {
+    "nothing": [],
+    "coordinator crashes": [
+        {"at": "1s", "fault": "crash", "target": f"coordinator-of({OUTSIDE})", "duration": "4s"}
+    ],
+    "leadership moves": [
+        {"at": "1s", "fault": "leadership_move", "target": f"coordinator-of({OUTSIDE})"}
+    ],
+    "coordinator is cut off": [
+        {
+            "at": "1s",
+            "fault": "cut",
+            "from": f"coordinator-of({OUTSIDE})",
+            "to": ["controller", "brokers"],
+            "duration": "6s",
+        }
+    ],
+    "members die": [
+        {"at": "1s", "fault": "crash", "target": f"member({OUTSIDE}, 0)", "duration": "10s"},
+        {"at": "2s", "fault": "pause", "target": f"member({OUTSIDE}, 1)", "duration": "10s"},
+    ],
+    "power fails": [
+        {
+            "at": "1s",
+            "fault": "power_loss",
+            "target": f"coordinator-of({OUTSIDE})",
+            "duration": "4s",
+        }
+    ],
+}
+
+
+def is_of(node: str, row: TraceRow) -> bool:
+    """Return whether a client that is no node of the lab would not have written the row."""
+    is_of_the_run = row.kind in {TraceKind.NODE_STARTED, TraceKind.NODE_KILLED}
+    return row.node.startswith(node) or (is_of_the_run and (row.peer or "").startswith(node))
+
+
+def played(faults: list[dict[str, object]]) -> tuple[Experiment, list[TraceRow]]:
+    """Return a run of two groups of the lab, and its rows."""
+    experiment = quick_experiment(
+        cluster={"brokers": 3, "config": QUICK_BROKERS},
+        groups={"readers": GROUP, OUTSIDE: GROUP},
+        faults=faults,
+    )
+    rows: list[TraceRow] = []
+    run = play(experiment, 3, observers=[rows.append])
+    assert run.result is PlayResult.PASS, run.reasons
+    return experiment, rows
+
+
+def guests_in(rows: list[TraceRow]) -> tuple[str, ...]:
+    """Return the groups that clients from outside have joined."""
+    guests = GuestGroups()
+    for row in rows:
+        guests.observe(row)
+    return guests.groups()
+
+
+@pytest.mark.parametrize("in_virtual_time", [False, True])
+@pytest.mark.parametrize("unseen", [f"consumer-{OUTSIDE}-", f"consumer-{OUTSIDE}-1"])
+@pytest.mark.parametrize("faults", FAULTS.values(), ids=FAULTS)
+def test_no_check_accuses_a_group_whose_members_are_not_seen(
+    faults: list[dict[str, object]], unseen: str, in_virtual_time: bool
+) -> None:
+    """Nor does one break off: the trace of a real client must not be an internal error.
+
+    Nor is a group accused that a client from outside has joined beside the lab's own.
+    """
+    experiment, all_rows = played(faults)
+    assert guests_in(all_rows) == ()
+    rows = [row for row in all_rows if not is_of(unseen, row)]
+    assert guests_in(rows) == (OUTSIDE,)
+    context = context_of(experiment, in_virtual_time=in_virtual_time)
+    suite = CheckSuite(context.without_guests([OUTSIDE], experiment.groups))
+    suite.observe_all(rows)
+
+    reports = suite.finish()
+
+    assert [
+        (report.check, finding.summary) for report in reports for finding in report.findings
+    ] == []
+    assert CheckOutcome.INCONCLUSIVE not in {report.outcome for report in reports}
+    (liveness,) = [report for report in reports if report.check == "liveness"]
+    assert liveness.outcome is CheckOutcome.PASS
+    assert liveness.seen["groups"] == 1
+
+
+def test_unseen_members_would_be_accused_as_members_of_the_lab() -> None:
+    """What the context leaves out matters: else records that they processed count as lost."""
+    experiment, all_rows = played([])
+    rows = [row for row in all_rows if not is_of(f"consumer-{OUTSIDE}-1", row)]
+    suite = CheckSuite(context_of(experiment))
+    suite.observe_all(rows)
+    violated = [report.check for report in suite.finish() if report.findings]
+    assert "processing" in violated
