@@ -11,6 +11,7 @@ from pipeline.intermediate.groups import groups
 from pipeline.intermediate.lives import impairments
 from pipeline.intermediate.repeats import processed_by_both, repeated_records
 from pipeline.intermediate.telling_rows import telling_rows
+from pipeline.intermediate.zookeeper import zookeeper_consumers, zookeeper_txns
 from pipeline.tables.availability import availability
 from pipeline.tables.broker_phases import broker_phases
 from pipeline.tables.client_phases import client_phases
@@ -24,12 +25,17 @@ from pipeline.tables.group_states import group_states
 from pipeline.tables.members import member_names
 from pipeline.tables.messages import messages
 from pipeline.tables.metrics import metrics
+from pipeline.tables.offset_rewinds import offset_rewinds
 from pipeline.tables.ownership import ownership, ownership_intervals, ownership_spans
 from pipeline.tables.ownership_overlaps import ownership_overlaps
 from pipeline.tables.processing import processing
 from pipeline.tables.rebalances import rebalances
 from pipeline.tables.tenure_overlaps import tenure_overlaps
 from pipeline.tables.verdicts import verdicts
+from pipeline.tables.zookeeper_attempts import zookeeper_attempts
+from pipeline.tables.zookeeper_operations import zookeeper_operations
+from pipeline.tables.zookeeper_sessions import zookeeper_sessions
+from pipeline.tables.zookeeper_watches import zookeeper_watches
 
 ROWS = "rows"
 """A source: every event, bad rows included (`events.read_events`)."""
@@ -71,6 +77,13 @@ STEPS = (
     table(ownership_overlaps, "processed_by_both", "faults"),
     table(processing, "events", "repeated_records", "processed_by_both"),
     table(commits, "events", "faults"),
+    shared("zookeeper_txns", zookeeper_txns, "events"),
+    shared("zookeeper_consumers", zookeeper_consumers, "events"),
+    table(offset_rewinds, "events", "zookeeper_txns", "member_names"),
+    table(zookeeper_sessions, "events", "zookeeper_txns", "zookeeper_consumers"),
+    table(zookeeper_watches, "events", "zookeeper_txns", "zookeeper_consumers"),
+    table(zookeeper_attempts, "events"),
+    table(zookeeper_operations, "all_events", "zookeeper_consumers"),
     table(felt_partitions, "events", "runs", "faults", "ownership", "processing"),
     table(
         felt_groups,

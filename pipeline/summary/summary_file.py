@@ -13,7 +13,7 @@ import msgspec
 from pipeline.summary.figures import RunSummary
 
 SUMMARY_FILE = "summary.json"
-TABLES_VERSION = 5
+TABLES_VERSION = 6
 """Goes up when a table or a figure changes its columns or what they mean: docs/TABLES.md."""
 
 

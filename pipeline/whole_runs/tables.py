@@ -20,6 +20,13 @@ from pipeline.in_memory.rebalances import rebalances_of
 from pipeline.in_memory.runs import groups_of, runs_of
 from pipeline.in_memory.tenure_overlaps import tenure_overlaps_of
 from pipeline.in_memory.trace import TableRow, Trace
+from pipeline.in_memory.zookeeper import (
+    offset_rewinds_of,
+    zookeeper_attempts_of,
+    zookeeper_operations_of,
+    zookeeper_sessions_of,
+    zookeeper_watches_of,
+)
 
 OF_TRACE: Mapping[str, Callable[[Trace], list[TableRow]]] = {
     "runs": runs_of,
@@ -39,6 +46,11 @@ OF_TRACE: Mapping[str, Callable[[Trace], list[TableRow]]] = {
     "ownership_overlaps": ownership_overlaps_of,
     "processing": processing_of,
     "commits": commits_of,
+    "offset_rewinds": offset_rewinds_of,
+    "zookeeper_sessions": zookeeper_sessions_of,
+    "zookeeper_watches": zookeeper_watches_of,
+    "zookeeper_attempts": zookeeper_attempts_of,
+    "zookeeper_operations": zookeeper_operations_of,
     "felt_partitions": felt_partitions_of,
     "felt_groups": felt_groups_of,
 }

@@ -12,12 +12,15 @@ from protocol.trace import TraceRow
 from tests.support.builders.trace_builder import read_table, write_run
 from tests.support.random_worlds.random_files import write_documents
 from tests.support.random_worlds.random_trace import random_run
+from tests.support.random_worlds.random_zookeeper import random_zookeeper_run
 from tests.support.reference.ownership_model import random_owners
 from tests.support.worlds.acceptance import play_virtual
 
 SEEDS = range(24)
 OWNER_SEEDS = range(16)
 """Of traces that hold nothing but members that own, give up and process partitions."""
+ZOOKEEPER_SEEDS = range(10)
+"""Of traces that hold an ensemble and consumers on it."""
 _FEW = ("groups.orders-readers.members=3", "topics.orders.partitions=3")
 _REAL = {
     # Two lineages of generations, owners twice over, a store that times out; no commits.
@@ -28,6 +31,14 @@ _REAL = {
         "producers[0].records_per_second=2",
         "groups.orders-readers.poll_timeout_ms=500",
         "groups.orders-readers.commit_interval_ms=500",
+    ),
+    # Owner nodes that another's release deletes, members that give up, commits that go back.
+    "zookeeper_late_release": (
+        "topics.orders.partitions=16",
+        "groups.old.members=2",
+        "groups.new.members=1",
+        "faults[0].args.delay=250ms",
+        "producers[0].records_per_second=16",
     ),
 }
 """Experiments that are played in virtual time, and what makes them small."""
@@ -54,6 +65,7 @@ def write_random_runs(base: Path) -> tuple[AnalysedRun, ...]:
     """Make random traces and small real runs, and write them under `base` for an analysis."""
     traces = {f"random/{seed}": random_run(seed) for seed in SEEDS}
     traces |= {f"owners/{seed}": random_owners(seed) for seed in OWNER_SEEDS}
+    traces |= {f"zookeeper/{seed}": random_zookeeper_run(seed) for seed in ZOOKEEPER_SEEDS}
     for name, overrides in _REAL.items():
         traces[f"{name}/1"] = play_virtual(load_experiment(name, overrides).experiment, seed=7).rows
     return tuple(

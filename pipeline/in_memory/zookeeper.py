@@ -1,0 +1,294 @@
+"""The tables of ZooKeeper, and `offset_rewinds`, in plain Python."""
+
+import re
+from collections.abc import Iterator
+
+from pipeline.in_memory.trace import TableRow, Trace, detail_of
+from protocol.trace import TraceKind, TraceRow
+
+_STEP_US = 100_000
+_EFFECTS = {
+    "Exists": "read",
+    "GetData": "read",
+    "GetChildren": "read",
+    "Create": "write",
+    "Delete": "write",
+    "SetData": "write",
+    "Connect": "session",
+    "CloseSession": "session",
+    "Ping": "session",
+    "SetWatches": "session",
+}
+_OFFSET_PATH = re.compile(r"/consumers/([^/]+)/offsets/([^/]+)/([0-9]+)")
+_GIVEN_UP = (TraceKind.PARTITIONS_REVOKED, TraceKind.PARTITIONS_LOST)
+
+
+def zookeeper_sessions_of(trace: Trace) -> list[TableRow]:
+    """Return each session that was opened, with its client, its end and its writes."""
+    found: dict[str, TableRow] = {}
+    owners: dict[str, str | None] = {}  # znode -> the session whose ephemeral it is
+    for applied_us, txn in _txns(trace).values():
+        session = txn["session"]
+        if txn["op"] == "createSession":
+            found[session] = {
+                "session": session,
+                "group": None,
+                "consumer": None,
+                "incarnation": None,
+                "opened_us": applied_us,
+                "connected_us": None,
+                "connections": 0,
+                "servers": [],
+                "disconnections": 0,
+                "silent_us": None,
+                "ended_us": None,
+                "end": None,
+                "learned_us": None,
+                "created": 0,
+                "deleted": 0,
+                "deleted_of_others": 0,
+            }
+        writer = found.get(session)
+        match txn["op"]:
+            case "closeSession" if writer is not None and writer["ended_us"] is None:
+                writer["ended_us"] = applied_us
+            case "create":
+                owners[txn["path"]] = session if txn.get("ephemeral") else None
+                if writer is not None:
+                    writer["created"] += 1
+            case "delete" if writer is not None:
+                writer["deleted"] += 1
+                writer["deleted_of_others"] += owners.get(txn["path"]) not in (None, session)
+            case _:
+                pass
+    for row in trace.of(TraceKind.ZOOKEEPER_CLIENT_STATE):
+        told = found.get(detail_of(row)["session"])
+        if told is not None:
+            _hear(told, row)
+    for row in trace.of(TraceKind.ZOOKEEPER_SESSION_EXPIRED):
+        told = found.get(detail_of(row)["session"])
+        if told is not None and told["silent_us"] is None:
+            told["silent_us"] = row.time_us
+    groups = _groups(trace)
+    for told in found.values():
+        told["group"] = groups.get(told["consumer"] or "")
+        told["servers"].sort()
+        if told["ended_us"] is not None:
+            told["end"] = "closed" if told["silent_us"] is None else "expired"
+    return list(found.values())
+
+
+def zookeeper_watches_of(trace: Trace) -> list[TableRow]:
+    """Return each notification, with the transaction behind it and the attempt after it."""
+    txns, groups = _txns(trace), _groups(trace)
+    begun: dict[str, list[int]] = {}
+    for row in trace.of(TraceKind.ZOOKEEPER_ATTEMPT_STARTED):
+        begun.setdefault(row.node, []).append(row.time_us)
+    found = []
+    for row in trace.of(TraceKind.ZOOKEEPER_WATCH_FIRED):
+        watch, zxid, fired_us = detail_of(row), row.offset or 0, row.time_us
+        changed_us = txns[zxid][0] if zxid in txns else None
+        later = [at_us for at_us in begun.get(row.peer or "", []) if at_us >= fired_us]
+        found.append(
+            {
+                "server": row.node,
+                "incarnation": row.incarnation,
+                "group": groups.get(row.peer or ""),
+                "consumer": row.peer,
+                "type": watch["type"],
+                "path": watch["path"],
+                "zxid": row.offset,
+                "changed_us": changed_us,
+                "fired_us": fired_us,
+                "lag_us": None if changed_us is None else fired_us - changed_us,
+                "attempt_us": min(later, default=None),
+            }
+        )
+    return found
+
+
+def zookeeper_attempts_of(trace: Trace) -> list[TableRow]:
+    """Return the attempts of each life of a consumer, step by step."""
+    kinds = (
+        TraceKind.ZOOKEEPER_ATTEMPT_STARTED,
+        TraceKind.ZOOKEEPER_VIEW,
+        TraceKind.ZOOKEEPER_CLAIM_CONFLICT,
+        TraceKind.ZOOKEEPER_ATTEMPT_ENDED,
+        TraceKind.ZOOKEEPER_GAVE_UP,
+        *_GIVEN_UP,
+    )
+    found = []
+    for (consumer, incarnation), rows in trace.lives(*kinds):
+        attempt: TableRow | None = None
+        for row in rows:
+            if row.kind == TraceKind.ZOOKEEPER_ATTEMPT_STARTED:
+                attempt = _begin(row, consumer, incarnation)
+                found.append(attempt)
+            elif attempt is not None and row.kind == TraceKind.ZOOKEEPER_GAVE_UP:
+                attempt["gave_up"] = attempt["gave_up"] or detail_of(row)["during"]
+            elif attempt is not None and attempt["ended_us"] is None:
+                _take(attempt, row)
+    return found
+
+
+def zookeeper_operations_of(trace: Trace) -> list[TableRow]:
+    """Return how many requests each client sent in each tenth of a second."""
+    groups = _groups(trace)
+    found: dict[tuple[str, int, str, int], TableRow] = {}
+    for row in trace.of(TraceKind.REQUEST_SENT):
+        if row.api not in _EFFECTS:
+            continue
+        from_us = row.time_us // _STEP_US * _STEP_US
+        counted = found.setdefault(
+            (row.node, row.incarnation, row.api, from_us),
+            {
+                "group": groups.get(row.node),
+                "consumer": row.node,
+                "incarnation": row.incarnation,
+                "api": row.api,
+                "effect": _EFFECTS[row.api],
+                "from_us": from_us,
+                "requests": 0,
+            },
+        )
+        counted["requests"] += 1
+    return list(found.values())
+
+
+def offset_rewinds_of(trace: Trace) -> list[TableRow]:
+    """Return each commit that is below the one before it in its store."""
+    last: dict[tuple[str, str, str], int] = {}
+    found = []
+    for commit in (*_commits_to_kafka(trace), *_commits_to_zookeeper(trace)):
+        store = (commit["group"], commit["partition"], commit["store"])
+        before, offset = last.get(store), commit["offset_after"]
+        last[store] = offset
+        if before is not None and offset < before:
+            found.append(commit | {"offset_before": before, "records": before - offset})
+    return found
+
+
+# -- what they share ------------------------------------------------------------------------------
+
+
+def _txns(trace: Trace) -> dict[int, tuple[int, TableRow]]:
+    """Return each transaction by its zxid, in order: when a server first applied it, and what."""
+    return trace.once(_find_txns)
+
+
+def _find_txns(trace: Trace) -> dict[int, tuple[int, TableRow]]:
+    found: dict[int, tuple[int, TableRow]] = {}
+    for row in trace.of(TraceKind.ZOOKEEPER_TXN_APPLIED):
+        if row.offset is not None and row.offset not in found:
+            found[row.offset] = (row.time_us, detail_of(row))
+    return dict(sorted(found.items()))
+
+
+def _groups(trace: Trace) -> dict[str, str]:
+    """Return the group of each consumer on ZooKeeper."""
+    return {
+        row.node: row.group
+        for row in trace.of(TraceKind.ZOOKEEPER_ATTEMPT_STARTED)
+        if row.group is not None
+    }
+
+
+def _hear(told: TableRow, row: TraceRow) -> None:
+    """Take what a client heard of its session."""
+    if told["consumer"] is None:
+        told["consumer"], told["incarnation"] = row.node, row.incarnation
+    match detail_of(row)["state"]:
+        case "SyncConnected":
+            told["connections"] += 1
+            if told["connected_us"] is None:
+                told["connected_us"] = row.time_us
+            if row.peer is not None and row.peer not in told["servers"]:
+                told["servers"].append(row.peer)
+        case "Disconnected":
+            told["disconnections"] += 1
+        case "Expired" if told["learned_us"] is None:
+            told["learned_us"] = row.time_us
+        case _:
+            pass
+
+
+def _begin(row: TraceRow, consumer: str, incarnation: int) -> TableRow:
+    return {
+        "group": row.group,
+        "consumer": consumer,
+        "incarnation": incarnation,
+        "member": row.member,
+        "attempt": detail_of(row)["attempt"],
+        "started_us": row.time_us,
+        "view_us": None,
+        "view": None,
+        "plan": None,
+        "given_up": 0,
+        "conflicts": 0,
+        "disputed": [],
+        "ended_us": None,
+        "outcome": None,
+        "exception": None,
+        "gave_up": None,
+    }
+
+
+def _take(attempt: TableRow, row: TraceRow) -> None:
+    """Take a step of an attempt that goes on."""
+    step = detail_of(row)
+    match TraceKind(row.kind):
+        case TraceKind.ZOOKEEPER_VIEW if attempt["view_us"] is None:
+            attempt |= {
+                "view_us": row.time_us,
+                "view": step["members"],
+                "plan": step["partitions"],
+            }
+        case TraceKind.ZOOKEEPER_CLAIM_CONFLICT:
+            attempt["conflicts"] += 1
+            attempt["disputed"] = sorted([*attempt["disputed"], row.partition])
+        case TraceKind.PARTITIONS_REVOKED | TraceKind.PARTITIONS_LOST:
+            attempt["given_up"] += len(step["partitions"])
+        case TraceKind.ZOOKEEPER_ATTEMPT_ENDED:
+            attempt["ended_us"], attempt["exception"] = row.time_us, row.cause_text
+            attempt["outcome"] = _outcome(attempt, is_done=step["done"])
+        case _:
+            pass
+
+
+def _outcome(attempt: TableRow, *, is_done: bool) -> str:
+    if is_done:
+        return "no broker" if attempt["view_us"] is None else "done"
+    if attempt["exception"] is not None:
+        return "exception"
+    return "conflict" if attempt["conflicts"] else "shut down"
+
+
+def _commits_to_kafka(trace: Trace) -> Iterator[TableRow]:
+    consumers = trace.consumers()
+    for row in trace.of(TraceKind.COMMIT_STORED):
+        if row.group is not None and row.partition is not None and row.offset is not None:
+            yield {
+                "group": row.group,
+                "partition": row.partition,
+                "store": "kafka",
+                "at_us": row.time_us,
+                "consumer": consumers.get((row.group, row.member or "")),
+                "offset_after": row.offset,
+            }
+
+
+def _commits_to_zookeeper(trace: Trace) -> Iterator[TableRow]:
+    clients = {
+        detail_of(row)["session"]: row.node for row in trace.of(TraceKind.ZOOKEEPER_CLIENT_STATE)
+    }
+    for applied_us, txn in _txns(trace).values():
+        path = _OFFSET_PATH.fullmatch(txn.get("path") or "")
+        if path is not None and txn["op"] in ("create", "setData"):
+            yield {
+                "group": path[1],
+                "partition": f"{path[2]}-{path[3]}",
+                "store": "zookeeper",
+                "at_us": applied_us,
+                "consumer": clients.get(txn["session"]),
+                "offset_after": int(txn["data"]),
+            }

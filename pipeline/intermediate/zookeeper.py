@@ -1,0 +1,47 @@
+"""What tables of ZooKeeper share: transactions once each, and whose consumers there are."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from pipeline.engine.events import detail, of_kind
+from protocol.trace import TraceKind
+from protocol.trace_schema import ZooKeeperTxnDetail
+
+
+def zookeeper_txns(events: DataFrame) -> DataFrame:
+    """List the transactions that any server of the ensemble has applied, each once.
+
+    Input grain: one row per event. Output grain: one row per run and zxid.
+    Columns: `run`, `zxid`, `applied_us` (microseconds on the run's clock: the first server applied
+    it), `session`, `op`, `path`, `data`, `ephemeral` as in the trace. Nulls: `path`, `data`,
+    `ephemeral` as in the trace.
+    """
+    txn = detail("session", "op", "path", "data", "ephemeral", of=ZooKeeperTxnDetail)
+    return (
+        of_kind(events, TraceKind.ZOOKEEPER_TXN_APPLIED)
+        .where(F.col("offset").isNotNull())
+        .withColumn("txn", txn)
+        .groupBy("run", F.col("offset").alias("zxid"))
+        # All servers apply the same.
+        .agg(
+            F.min("time_us").alias("applied_us"),
+            *(
+                F.min(f"txn.{name}").alias(name)
+                for name in ("session", "op", "path", "data", "ephemeral")
+            ),
+        )
+    )
+
+
+def zookeeper_consumers(events: DataFrame) -> DataFrame:
+    """Name the group of each consumer that has begun an attempt of a rebalance.
+
+    Input grain: one row per event. Output grain: one row per run and consumer.
+    Columns: `run`, `consumer` (its node), `consumer_group`. Nulls: none.
+    """
+    return (
+        of_kind(events, TraceKind.ZOOKEEPER_ATTEMPT_STARTED)
+        .where(F.col("group").isNotNull())
+        .groupBy("run", F.col("node").alias("consumer"))
+        .agg(F.min("group").alias("consumer_group"))
+    )

@@ -1,0 +1,95 @@
+"""The table `offset_rewinds`: commits that set a group's committed offset back."""
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from pipeline.engine.events import detail, of_kind
+from protocol.trace import TraceKind
+from protocol.trace_schema import ZooKeeperClientDetail
+
+_OFFSET_PATH = r"^/consumers/([^/]+)/offsets/([^/]+)/([0-9]+)$"
+
+
+def offset_rewinds(
+    events: DataFrame, zookeeper_txns: DataFrame, member_names: DataFrame
+) -> DataFrame:
+    """List the commits below the one before, in the order in which the store took them.
+
+    The stores are compared each with itself: a group on ZooKeeper may commit to both.
+    Input grain: one row per event; one row per transaction of ZooKeeper; one row per member id.
+    Output grain: one row per run, group, partition, store and commit that is below the one before.
+    Columns: `run`, `group`, `partition`; `store`: `kafka` or `zookeeper`; `at_us`: it counted,
+    microseconds on the run's clock; `consumer`: the node that committed; `offset_before`,
+    `offset_after`; `records` between both, which a new owner would read again.
+    Nulls: `consumer` if the commit names no member: an administrator's, or one of a group on
+    ZooKeeper to Kafka.
+    """
+    commits = _in_kafka(events, member_names).unionByName(_in_zookeeper(events, zookeeper_txns))
+    in_order = Window.partitionBy("run", "group", "partition", "store").orderBy("place")
+    return (
+        commits.withColumn("offset_before", F.lag("offset_after").over(in_order))
+        .where(F.col("offset_after") < F.col("offset_before"))
+        .select(
+            "run",
+            "group",
+            "partition",
+            "store",
+            "at_us",
+            "consumer",
+            "offset_before",
+            "offset_after",
+            (F.col("offset_before") - F.col("offset_after")).alias("records"),
+        )
+    )
+
+
+def _in_kafka(events: DataFrame, member_names: DataFrame) -> DataFrame:
+    """One row per committed offset that a coordinator stored."""
+    return (
+        of_kind(events, TraceKind.COMMIT_STORED)
+        .where(
+            F.col("group").isNotNull()
+            & F.col("partition").isNotNull()
+            & F.col("offset").isNotNull()
+        )
+        .join(F.broadcast(member_names), ["run", "group", "member"], "left")
+        .select(
+            "run",
+            "group",
+            "partition",
+            F.lit("kafka").alias("store"),
+            F.struct("time_us", "node", "incarnation", "seq").alias("place"),
+            F.col("time_us").alias("at_us"),
+            "consumer",
+            F.col("offset").alias("offset_after"),
+        )
+    )
+
+
+def _in_zookeeper(events: DataFrame, txns: DataFrame) -> DataFrame:
+    """One row per offset that a transaction of ZooKeeper stored, in the order of zxids."""
+    group, topic, index = (F.regexp_extract("path", _OFFSET_PATH, part) for part in (1, 2, 3))
+    clients = (
+        of_kind(events, TraceKind.ZOOKEEPER_CLIENT_STATE)
+        .groupBy("run", detail("session", of=ZooKeeperClientDetail).session.alias("session"))
+        .agg(F.min("node").alias("consumer"))
+    )
+    return (
+        txns.where(F.col("path").rlike(_OFFSET_PATH) & F.col("op").isin("create", "setData"))
+        .join(F.broadcast(clients), ["run", "session"], "left")
+        .select(
+            "run",
+            group.alias("group"),
+            F.concat_ws("-", topic, index).alias("partition"),
+            F.lit("zookeeper").alias("store"),
+            F.struct(
+                F.col("zxid").alias("time_us"),
+                F.lit("").alias("node"),
+                F.lit(0).alias("incarnation"),
+                F.lit(0).cast("bigint").alias("seq"),
+            ).alias("place"),
+            F.col("applied_us").alias("at_us"),
+            "consumer",
+            F.col("data").cast("bigint").alias("offset_after"),
+        )
+    )

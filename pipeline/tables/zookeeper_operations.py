@@ -1,0 +1,57 @@
+"""The table `zookeeper_operations`: how many requests each client sent to ZooKeeper, and when."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from pipeline.engine.events import of_kind
+from protocol.api import Api
+from protocol.trace import TraceKind
+
+STEP_US = 100_000
+READS = (Api.EXISTS, Api.GET_DATA, Api.GET_CHILDREN)
+WRITES = (Api.CREATE, Api.DELETE, Api.SET_DATA)
+OF_SESSIONS = (Api.CONNECT, Api.CLOSE_SESSION, Api.PING, Api.SET_WATCHES)
+_EFFECTS = {"read": READS, "write": WRITES, "session": OF_SESSIONS}
+
+
+def zookeeper_operations(all_events: DataFrame, zookeeper_consumers: DataFrame) -> DataFrame:
+    """Count the requests of ZooKeeper's clients in tenths of a second.
+
+    Input grain: one row per event, messages included; one row per consumer. Output grain: one row
+    per run, client, incarnation, API and tenth of a second in which it sent such a request.
+    Columns: `run`, `group`, `consumer` (the client's node), `incarnation`, `api`, `effect`: `read`,
+    `write` or `session` (of the session itself: connecting, closing, pings, watches left again);
+    `from_us`: beginning of the tenth of a second, microseconds on the run's clock; `requests`.
+    Nulls: `group` if the client never began to rebalance.
+    """
+    effect = F.coalesce(
+        *(
+            F.when(F.col("api").isin([api.label for api in apis]), name)
+            for name, apis in _EFFECTS.items()
+        )
+    )
+    return (
+        of_kind(all_events, TraceKind.REQUEST_SENT)
+        .withColumn("effect", effect)
+        .where(F.col("effect").isNotNull())
+        .groupBy(
+            "run",
+            F.col("node").alias("consumer"),
+            "incarnation",
+            "api",
+            "effect",
+            (F.col("time_us") - F.col("time_us") % STEP_US).alias("from_us"),
+        )
+        .agg(F.count("*").alias("requests"))
+        .join(F.broadcast(zookeeper_consumers), ["run", "consumer"], "left")
+        .select(
+            "run",
+            F.col("consumer_group").alias("group"),
+            "consumer",
+            "incarnation",
+            "api",
+            "effect",
+            "from_us",
+            "requests",
+        )
+    )

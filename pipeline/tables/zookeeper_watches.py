@@ -1,0 +1,72 @@
+"""The table `zookeeper_watches`: each notification of a consumer, and what it did about it."""
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from pipeline.engine.events import detail, of_kind
+from protocol.trace import TraceKind
+from protocol.trace_schema import ZooKeeperWatchDetail
+
+
+def zookeeper_watches(
+    events: DataFrame, zookeeper_txns: DataFrame, zookeeper_consumers: DataFrame
+) -> DataFrame:
+    """List the watches that fired, server by server.
+
+    Input grain: one row per event; one row per transaction; one row per consumer. Output grain: one
+    row per run and event that a server sent to a client.
+    Columns: `run`, `server`, `incarnation` of the server, `group`, `consumer` (the client's node),
+    `type` as ZooKeeper names it, `path` that was watched, `zxid` up to which the server had applied
+    the ensemble's transactions; in microseconds on the run's clock: `changed_us`: the first server
+    applied that transaction, `fired_us`: this server told its client, `attempt_us`: the consumer's
+    next attempt of a rebalance began; `lag_us` from `changed_us` to `fired_us`.
+    Nulls: `group` if the client never began to rebalance; `changed_us`, `lag_us` if the trace does
+    not hold the transaction; `attempt_us` if no attempt followed.
+    """
+    return (
+        _with_attempts(events)
+        .join(zookeeper_txns.select("run", "zxid", "applied_us"), ["run", "zxid"], "left")
+        .join(F.broadcast(zookeeper_consumers), ["run", "consumer"], "left")
+        .select(
+            "run",
+            "server",
+            "incarnation",
+            F.col("consumer_group").alias("group"),
+            "consumer",
+            "type",
+            "path",
+            "zxid",
+            F.col("applied_us").alias("changed_us"),
+            "fired_us",
+            (F.col("fired_us") - F.col("applied_us")).alias("lag_us"),
+            "attempt_us",
+        )
+    )
+
+
+def _with_attempts(events: DataFrame) -> DataFrame:
+    """One row per notification, with the beginning of its consumer's next attempt."""
+    fires = F.col("kind") == TraceKind.ZOOKEEPER_WATCH_FIRED.value
+    begins = F.when(~fires, F.col("time_us"))
+    from_here = Window.partitionBy("run", "consumer").orderBy("time_us")
+    return (
+        of_kind(events, TraceKind.ZOOKEEPER_WATCH_FIRED, TraceKind.ZOOKEEPER_ATTEMPT_STARTED)
+        .withColumn("consumer", F.when(fires, F.col("peer")).otherwise(F.col("node")))
+        .withColumn(
+            "attempt_us",
+            F.min(begins).over(from_here.rangeBetween(0, Window.unboundedFollowing)),
+        )
+        .where(fires)
+        .withColumn("watch", detail("type", "path", of=ZooKeeperWatchDetail))
+        .select(
+            "run",
+            F.col("node").alias("server"),
+            "incarnation",
+            "consumer",
+            "watch.type",
+            "watch.path",
+            F.col("offset").alias("zxid"),
+            F.col("time_us").alias("fired_us"),
+            "attempt_us",
+        )
+    )

@@ -1,0 +1,268 @@
+"""Random traces of an ensemble and of consumers on it, for the tables of ZooKeeper.
+
+Servers apply one log, each at its own pace; sessions come, are lost, go silent and end; consumers
+begin attempts that succeed, conflict, fail, are given up or cut off by their death.
+"""
+
+import random
+
+from protocol.trace import TraceKind, TraceRow
+from tests.support.builders.rows import Columns
+from tests.support.random_worlds.random_world import Life, World
+
+_SERVERS = ("zookeeper-1", "zookeeper-2", "zookeeper-3")
+_GROUPS = ("old", "older")
+_CONSUMERS = {f"consumer-{group}-{index}": group for group in _GROUPS for index in range(3)}
+_STRANGER = "consumer-stranger-0"
+"""A client that opens sessions and never rebalances."""
+_PARTITIONS = ("orders-0", "orders-1", "payments-0")
+_APIS = (
+    "Exists",
+    "GetData",
+    "GetChildren",
+    "Create",
+    "Delete",
+    "SetData",
+    "Connect",
+    "CloseSession",
+    "Ping",
+    "SetWatches",
+    "Fetch",
+)
+_STEPS_US = (0, 1, 900, 15_000, 60_000, 400_000)
+_LAG_US = 300_000
+
+
+def random_zookeeper_run(seed: int) -> list[TraceRow]:
+    """Return the trace of a random run of an ensemble, in the order in which rows were written."""
+    rng = random.Random(f"ZooKeeper of {seed}")
+    world = World(rng, messages=rng.random() < 0.85)
+    world.grain_us = rng.choice((1, 1, 50_000))
+    world.stage("starting")
+    world.lives["driver"] = Life("driver")
+    for node in (*_SERVERS, *_CONSUMERS, _STRANGER):
+        world.start(node, node.split("-")[0])
+    ensemble = _Ensemble(world)
+    for _ in range(rng.randint(150, 400)):
+        world.advance(rng.choice(_STEPS_US))
+        ensemble.act()
+    if rng.random() < 0.7:
+        world.stage("stopping")
+    return world.rows
+
+
+class _Ensemble:
+    """The log, the sessions, the znodes and the consumers of one run."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._rng = world.rng
+        self._zxid = world.rng.randint(1, 9) << 32
+        self._open: dict[str, str | None] = {}  # session -> its client, if it heard of it
+        self._znodes: dict[str, str | None] = {}  # path -> session of an ephemeral
+        self._attempts: dict[str, bool] = {}  # consumer -> whether one goes on
+
+    def act(self) -> None:
+        """Let one thing happen."""
+        acts = (
+            self._open_session,
+            self._hear,
+            self._end_session,
+            self._write,
+            self._write,
+            self._write,
+            self._commit_offset,
+            self._commit_to_kafka,
+            self._fire,
+            self._ask,
+            self._ask,
+            self._rebalance,
+            self._rebalance,
+            self._rebalance,
+            self._die,
+        )
+        self._rng.choice(acts)()
+
+    # -- the log ---------------------------------------------------------------------------------
+
+    def _apply(self, session: str, op: str, **detail: object) -> None:
+        """Log a transaction: servers apply it at their own pace, some never."""
+        self._zxid += 1
+        zxid, rng = self._zxid, self._rng
+        error = "NodeExists" if op == "error" else None
+        applying = [server for server in _SERVERS if rng.random() < 0.8]
+        for server in applying:
+
+            def apply(server: str = server) -> None:
+                self._world.add(
+                    server,
+                    TraceKind.ZOOKEEPER_TXN_APPLIED,
+                    offset=zxid,
+                    error=error,
+                    detail={"session": session, "op": op, **detail},
+                )
+
+            self._world.later(self._world.delay_us(_LAG_US), apply)
+
+    def _open_session(self) -> None:
+        session = f"{self._zxid + 1:#x}"
+        self._open[session] = None
+        self._apply(session, "createSession")
+
+    def _hear(self) -> None:
+        """A client hears of its session: that it is open, lost, or over."""
+        if not self._open:
+            return
+        session = self._rng.choice(list(self._open))
+        client = self._open[session] or self._rng.choice([*_CONSUMERS, _STRANGER])
+        if not self._world.lives[client].alive:
+            return
+        self._open[session] = client
+        states = ("SyncConnected", "SyncConnected", "Disconnected", "Expired")
+        state = self._rng.choice(states)
+        self._world.add(
+            client,
+            TraceKind.ZOOKEEPER_CLIENT_STATE,
+            peer=None if state == "Disconnected" else self._rng.choice(_SERVERS),
+            detail={"session": session, "state": state},
+        )
+
+    def _end_session(self) -> None:
+        if not self._open or self._rng.random() < 0.6:
+            return
+        session = self._rng.choice(list(self._open))
+        del self._open[session]
+        if self._rng.random() < 0.6:
+            self._world.add(
+                self._rng.choice(_SERVERS),
+                TraceKind.ZOOKEEPER_SESSION_EXPIRED,
+                detail={"session": session},
+            )
+        if self._rng.random() < 0.9:
+            self._apply(session, "closeSession")
+            self._znodes = {path: owner for path, owner in self._znodes.items() if owner != session}
+
+    def _write(self) -> None:
+        if not self._open:
+            return
+        session = self._rng.choice(list(self._open))
+        path = f"/consumers/old/owners/orders/{self._rng.randint(0, 3)}"
+        if path not in self._znodes:
+            ephemeral = self._rng.random() < 0.8
+            self._znodes[path] = session if ephemeral else None
+            self._apply(session, "create", path=path, data="x", ephemeral=ephemeral)
+        elif self._rng.random() < 0.5:
+            del self._znodes[path]
+            self._apply(session, "delete", path=path)
+        elif self._rng.random() < 0.5:
+            self._apply(session, "setData", path=path, data="y")
+        else:
+            self._apply(session, "error")
+
+    def _commit_offset(self) -> None:
+        if not self._open:
+            return
+        session = self._rng.choice(list(self._open))
+        topic, index = self._rng.choice(_PARTITIONS).rsplit("-", 1)
+        path = f"/consumers/{self._rng.choice(_GROUPS)}/offsets/{topic}/{index}"
+        op = self._rng.choice(("create", "setData"))
+        data = str(self._rng.randint(0, 9))
+        self._znodes[path] = None
+        if op == "create":
+            self._apply(session, op, path=path, data=data, ephemeral=False)
+        else:
+            self._apply(session, op, path=path, data=data)
+
+    def _commit_to_kafka(self) -> None:
+        self._world.add(
+            "broker-0",
+            TraceKind.COMMIT_STORED,
+            group=self._rng.choice(_GROUPS),
+            member=self._rng.choice((None, "", *_CONSUMERS)),
+            partition=self._rng.choice(_PARTITIONS),
+            offset=self._rng.randint(0, 9),
+        )
+
+    def _fire(self) -> None:
+        self._world.add(
+            self._rng.choice(_SERVERS),
+            TraceKind.ZOOKEEPER_WATCH_FIRED,
+            peer=self._rng.choice([*_CONSUMERS, _STRANGER]),
+            offset=self._zxid - self._rng.randint(0, 3),
+            detail={"type": "NodeChildrenChanged", "path": "/consumers/old/ids"},
+        )
+
+    # -- consumers -------------------------------------------------------------------------------
+
+    def _ask(self) -> None:
+        client = self._rng.choice([*_CONSUMERS, _STRANGER])
+        if self._world.lives[client].alive:
+            self._world.add(
+                client,
+                TraceKind.REQUEST_SENT,
+                peer=self._rng.choice(_SERVERS),
+                api=self._rng.choice(_APIS),
+                correlation_id=self._rng.randint(0, 99),
+            )
+
+    def _rebalance(self) -> None:
+        """A consumer takes the next step of its attempt, or begins one."""
+        rng, consumer = self._rng, self._rng.choice(list(_CONSUMERS))
+        if not self._world.lives[consumer].alive:
+            return
+        common: Columns = {"group": _CONSUMERS[consumer], "member": consumer}
+        share = rng.sample(_PARTITIONS, rng.randint(0, len(_PARTITIONS)))
+        if not self._attempts.get(consumer):
+            if rng.random() < 0.3:
+                detail: dict[str, object] = {"attempts": 4, "during": rng.choice(_DURING)}
+                kind = TraceKind.ZOOKEEPER_GAVE_UP
+            elif rng.random() < 0.3:
+                kind, detail = rng.choice(_GIVEN_UP), {"partitions": share}
+            else:
+                self._attempts[consumer] = True
+                kind, detail = TraceKind.ZOOKEEPER_ATTEMPT_STARTED, {"attempt": rng.randint(0, 3)}
+            self._world.add(consumer, kind, common, detail=detail)
+            return
+        match rng.randint(0, 4):
+            case 0:
+                kind, detail = rng.choice(_GIVEN_UP), {"partitions": share}
+                self._world.add(consumer, kind, common, detail=detail)
+            case 1:
+                members = sorted(rng.sample(list(_CONSUMERS), 2))
+                detail = {"members": members, "partitions": share}
+                self._world.add(consumer, TraceKind.ZOOKEEPER_VIEW, common, detail=detail)
+            case 2:
+                self._world.add(
+                    consumer,
+                    TraceKind.ZOOKEEPER_CLAIM_CONFLICT,
+                    common,
+                    partition=rng.choice(_PARTITIONS),
+                    detail={"owner": rng.choice((None, "somebody-0"))},
+                )
+            case _:
+                self._attempts[consumer] = False
+                done = rng.random() < 0.5
+                self._world.add(
+                    consumer,
+                    TraceKind.ZOOKEEPER_ATTEMPT_ENDED,
+                    common,
+                    cause_text=None
+                    if done or rng.random() < 0.6
+                    else "NoNode /consumers/old/ids/x",
+                    detail={"attempt": 0, "done": done, "conflicts": 0},
+                )
+
+    def _die(self) -> None:
+        """A consumer dies in the midst of what it does, or a dead one is started again."""
+        consumer = self._rng.choice(list(_CONSUMERS))
+        if self._rng.random() < 0.5:
+            return
+        self._attempts[consumer] = False
+        if self._world.lives[consumer].alive:
+            self._world.kill(consumer)
+        else:
+            self._world.start(consumer, "consumer")
+
+
+_DURING = ("starting", "running", "new session")
+_GIVEN_UP = (TraceKind.PARTITIONS_REVOKED, TraceKind.PARTITIONS_LOST)
