@@ -351,6 +351,12 @@ class ZooKeeperConfig(
     max_session_timeout: PositiveMs | None = None
     """Longest session timeout in milliseconds; not set: 20 ticks."""
 
+    def negotiated_timeout_ms(self, wanted_ms: int) -> int:
+        """Return a session's timeout: 2 to 20 ticks, unless the settings say otherwise (ZK-10)."""
+        shortest = self.min_session_timeout or 2 * self.tick_time
+        longest = self.max_session_timeout or 20 * self.tick_time
+        return max(shortest, min(wanted_ms, longest))
+
 
 class JavaSwitches(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Single things that Kafka's Java coordinator does otherwise than the Scala one; all off.

@@ -89,6 +89,7 @@ class TraceKind(StrEnum):
     ZOOKEEPER_TXN_APPLIED = "zookeeper_txn_applied"
     ZOOKEEPER_WATCH_FIRED = "zookeeper_watch_fired"
     ZOOKEEPER_SESSION_EXPIRED = "zookeeper_session_expired"
+    ZOOKEEPER_EVENT_RECEIVED = "zookeeper_event_received"
     ZOOKEEPER_CLIENT_STATE = "zookeeper_client_state"
     ZOOKEEPER_ATTEMPT_STARTED = "zookeeper_attempt_started"
     ZOOKEEPER_VIEW = "zookeeper_view"

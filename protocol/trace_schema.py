@@ -325,7 +325,7 @@ class ZooKeeperTxnDetail(Detail):
 
 
 class ZooKeeperWatchDetail(Detail):
-    """Detail of ZOOKEEPER_WATCH_FIRED."""
+    """Detail of ZOOKEEPER_WATCH_FIRED and ZOOKEEPER_EVENT_RECEIVED."""
 
     type: str
     """NodeCreated, NodeDeleted, NodeDataChanged or NodeChildrenChanged."""
@@ -384,6 +384,8 @@ class ZooKeeperOffsetDetail(Detail):
 
     store: str
     """zookeeper or kafka."""
+    begun_us: int
+    """Time on the node's clock at which the commit took its snapshot of consumed offsets."""
 
 
 class ZooKeeperGaveUpDetail(Detail):
@@ -764,6 +766,12 @@ TRACE_SECTIONS: Mapping[str, Mapping[TraceKind, KindSchema]] = {
             offset="zxid that the server has applied",
             detail=ZooKeeperWatchDetail,
         ),
+        TraceKind.ZOOKEEPER_EVENT_RECEIVED: _kind(
+            "A client hears of a change.",
+            peer="the server",
+            offset="newest zxid that an answer has shown it",
+            detail=ZooKeeperWatchDetail,
+        ),
         TraceKind.ZOOKEEPER_SESSION_EXPIRED: _kind(
             "The leader ends a session that was silent for too long.",
             detail=ZooKeeperSessionDetail,
@@ -771,6 +779,7 @@ TRACE_SECTIONS: Mapping[str, Mapping[TraceKind, KindSchema]] = {
         TraceKind.ZOOKEEPER_CLIENT_STATE: _kind(
             "A client learns of its connection or of its session's end.",
             peer="the server",
+            offset="newest zxid that an answer has shown it",
             detail=ZooKeeperClientDetail,
         ),
     },
@@ -779,12 +788,14 @@ TRACE_SECTIONS: Mapping[str, Mapping[TraceKind, KindSchema]] = {
             "A consumer begins an attempt of a rebalance.",
             "group",
             member="consumer id",
+            offset="newest zxid that an answer has shown it",
             detail=ZooKeeperAttemptDetail,
         ),
         TraceKind.ZOOKEEPER_VIEW: _kind(
             "A consumer has computed the assignment from what it has read.",
             "group",
             member="consumer id",
+            offset="newest zxid that an answer has shown it",
             detail=ZooKeeperViewDetail,
         ),
         TraceKind.ZOOKEEPER_CLAIM_CONFLICT: _kind(
@@ -792,6 +803,7 @@ TRACE_SECTIONS: Mapping[str, Mapping[TraceKind, KindSchema]] = {
             "group",
             "partition",
             member="consumer id",
+            offset="zxid of the answer that showed the owner",
             detail=ZooKeeperConflictDetail,
         ),
         TraceKind.ZOOKEEPER_ATTEMPT_ENDED: _kind(

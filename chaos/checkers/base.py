@@ -36,6 +36,12 @@ class Checker(ABC):
     kinds: ClassVar[frozenset[TraceKind]]
     """The kinds of rows that it wants to see."""
 
+    @classmethod
+    def concerns(cls, context: CheckContext) -> bool:
+        """Whether a run of this context has anything that the check is about."""
+        del context
+        return True
+
     def __init__(self, context: CheckContext, evidence: Evidence | None = None) -> None:
         self.context = context
         self.evidence = Evidence(context) if evidence is None else evidence

@@ -55,6 +55,18 @@ class GroupExpectation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ZooKeeperGroupExpectation:
+    """What a checker may expect of a group on ZooKeeper.
+
+    Shape: `consumers` are node names. Units: `session_timeout_us` is the one that the ensemble
+    grants.
+    """
+
+    consumers: tuple[str, ...]
+    session_timeout_us: int = 6_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerExpectation:
     """What a checker may expect of one producer.
 
@@ -84,9 +96,13 @@ class CheckContext:
     Shape: `in_virtual_time` every row of every node is there, and in the order of the run. Where
     clients from outside may come, `groups` are those that only the lab's members have joined, and
     `seen_groups` are they and those on ZooKeeper: of other groups the members write no rows.
+    `groups` have a coordinator, `zookeeper_groups` none; `must_hold` names, by group, the checks of
+    what nobody promises that are judged all the same.
     """
 
     groups: dict[str, GroupExpectation] = field(default_factory=dict)
+    zookeeper_groups: dict[str, ZooKeeperGroupExpectation] = field(default_factory=dict)
+    must_hold: dict[str, tuple[str, ...]] = field(default_factory=dict)
     seen_groups: tuple[str, ...] | None = None  # None: there are no others
     min_insync_replicas: int = 1
     transaction_min_isr: int = 1

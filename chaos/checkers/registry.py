@@ -13,6 +13,7 @@ from chaos.checkers.context import (
     CheckContext,
     GroupExpectation,
     ProducerExpectation,
+    ZooKeeperGroupExpectation,
     isr_recovery_us,
 )
 from chaos.checkers.durable_commits import DurableCommits
@@ -26,12 +27,16 @@ from chaos.checkers.processing import Processing
 from chaos.checkers.readers import Readers
 from chaos.checkers.recovery import Recovery
 from chaos.checkers.stability import Stability
+from chaos.checkers.unpromised import OneOwnerProcesses, PositionsNeverGoBack
+from chaos.checkers.zookeeper import ZooKeeper
+from chaos.checkers.zookeeper_consumers import ZooKeeperConsumers
 from chaos.experiment.structs import (
     Experiment,
     coordinated_groups,
     group_partition,
     microseconds,
     to_cluster_spec,
+    zookeeper_groups,
 )
 from cluster.broker.control.metadata_fetcher import MAX_WAIT_MS as METADATA_WAIT_MS
 from cluster.host.connection_purposes import METADATA, REPLICA_FETCHER
@@ -65,6 +70,10 @@ CHECKERS: dict[str, type[Checker]] = {
         Stability,
         NeedlessRebalance,
         Processing,
+        ZooKeeper,
+        ZooKeeperConsumers,
+        OneOwnerProcesses,
+        PositionsNeverGoBack,
     )
 }
 
@@ -84,7 +93,9 @@ class CheckSuite:
         *,
         on_finding: FindingSink | None = None,
     ) -> None:
-        chosen = names or tuple(CHECKERS)
+        chosen = names or tuple(
+            name for name, checker in CHECKERS.items() if checker.concerns(context)
+        )
         self.evidence = Evidence(context)
         """What the checkers share. Whoever else reads it sees each row before the suite does."""
         self.checkers = tuple(CHECKERS[name](context, self.evidence) for name in chosen)
@@ -164,6 +175,12 @@ def context_of(
             )
             for group_id, group in coordinated_groups(experiment).items()
         },
+        zookeeper_groups=_zookeeper_expectations(experiment, spec),
+        must_hold={
+            group_id: group.must_hold
+            for group_id, group in experiment.groups.items()
+            if group.must_hold
+        },
         min_insync_replicas=config.min_insync_replicas,
         transaction_min_isr=config.transaction_state_log_min_isr,
         liveness_timeout_us=microseconds(experiment.run.liveness_timeout),
@@ -201,6 +218,26 @@ def context_of(
             config.transaction_abort_timed_out_transaction_cleanup_interval_ms * MS
         ),
     )
+
+
+def _zookeeper_expectations(
+    experiment: Experiment, spec: ClusterSpec
+) -> dict[str, ZooKeeperGroupExpectation]:
+    """Return what to expect of each group on ZooKeeper."""
+    return {
+        group_id: ZooKeeperGroupExpectation(
+            consumers=tuple(
+                consumer.name
+                for consumer in spec.zookeeper_consumers
+                if consumer.group_id == group_id
+            ),
+            session_timeout_us=spec.zookeeper_config.negotiated_timeout_ms(
+                group.zookeeper.zookeeper_session_timeout_ms
+            )
+            * MS,
+        )
+        for group_id, group in zookeeper_groups(experiment).items()
+    }
 
 
 def start_bound_us(experiment: Experiment) -> int | None:

@@ -190,6 +190,9 @@ class GroupDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Kafka's settings of its members."""
     zookeeper: ZooKeeperConsumerConfig = ZooKeeperConsumerConfig()
     """Kafka's settings of members on ZooKeeper, beside `coordination: zookeeper`."""
+    must_hold: tuple[Literal["one_owner_processes", "positions_never_go_back"], ...] = ()
+    """Checks of what neither design promises, to be judged for this group; otherwise each is only
+    measured, and only where a group lives on ZooKeeper or asks for it."""
     late_members: tuple[LateMembersDefinition, ...] = ()
     """Members that join later, beside those; their indices follow."""
     spare_members: Annotated[int, Meta(ge=0, le=MAX_MEMBERS)] = 0

@@ -14,7 +14,7 @@ from functools import partial
 
 from cluster.host.connection_purposes import ZOOKEEPER
 from cluster.host.host import Connection, Disconnected, Host, RequestTimedOut, Timer
-from cluster.zookeeper.traces import client_state
+from cluster.zookeeper.traces import client_state, event_received
 from protocol.api import AnyNotice, AnyResponse
 from protocol.errors import SimulationError
 from protocol.ids import NodeName
@@ -100,7 +100,8 @@ class ZooKeeperHandle:
         """None until it was connected for the first time."""
         self._is_closed = False
         self._connection: Connection | None = None
-        self._last_zxid = NO_ZXID
+        self.last_zxid = NO_ZXID
+        """The newest transaction that an answer has shown."""
         self._queued: list[_Packet] = []
         """What waits for a connection."""
         self._in_flight: dict[int, _Packet] = {}
@@ -178,7 +179,7 @@ class ZooKeeperHandle:
         request = ConnectRequest(
             timeout_ms=self._wanted_timeout_ms,
             session_id=self.session_id,
-            last_zxid_seen=self._last_zxid,
+            last_zxid_seen=self.last_zxid,
         )
         connection.send(
             request,
@@ -202,7 +203,7 @@ class ZooKeeperHandle:
             self._send(
                 _Packet(
                     SetWatchesRequest(
-                        relative_zxid=self._last_zxid,
+                        relative_zxid=self.last_zxid,
                         data_watches=tuple(self._data_watches),
                         exist_watches=tuple(self._exist_watches),
                         child_watches=tuple(self._child_watches),
@@ -250,7 +251,7 @@ class ZooKeeperHandle:
     def _enter(self, state: KeeperState) -> None:
         self.state = state
         peer = None if self._connection is None else self._connection.peer
-        self._host.trace(client_state(state.value, self.session_id, peer))
+        self._host.trace(client_state(state.value, self.session_id, peer, self.last_zxid))
         self._on_state(state)
 
     def _fail_all(self, error: KeeperError) -> None:
@@ -326,7 +327,7 @@ class ZooKeeperHandle:
             raise SimulationError(f"{connection.peer} answered {type(answer).__name__}")
         if isinstance(answer, ConnectResponse):
             raise SimulationError("only a new connection is answered ConnectResponse")
-        self._last_zxid = Zxid(max(self._last_zxid, answer.zxid))
+        self.last_zxid = Zxid(max(self.last_zxid, answer.zxid))
         if answer.error_code in (KeeperError.SessionExpired, KeeperError.SessionMoved):
             # The server hangs up; the next one says whether the session is over.
             self._in_flight[number] = packet
@@ -369,4 +370,5 @@ class ZooKeeperHandle:
         }
         for table in tables[notice.event_type]:
             table.pop(notice.path, None)
+        self._host.trace(event_received(connection.peer, notice, self.last_zxid))
         self._on_event(notice)

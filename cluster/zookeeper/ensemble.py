@@ -44,8 +44,5 @@ class Ensemble:
         return count * 2 > len(self.servers)
 
     def negotiated_timeout_ms(self, wanted_ms: int) -> int:
-        """Return a session's timeout: 2 to 20 ticks, unless the settings say otherwise (ZK-10)."""
-        config = self.config
-        shortest = config.min_session_timeout or 2 * config.tick_time
-        longest = config.max_session_timeout or 20 * config.tick_time
-        return max(shortest, min(wanted_ms, longest))
+        """Return the timeout that the servers grant (ZK-10)."""
+        return self.config.negotiated_timeout_ms(wanted_ms)

@@ -67,10 +67,23 @@ def watch_fired(connection: AcceptedConnection, event: WatcherEvent, zxid: Zxid)
     )
 
 
-def client_state(state: str, session_id: SessionId, peer: str | None) -> TraceEvent:
+def event_received(peer: str, event: WatcherEvent, last_zxid: Zxid) -> TraceEvent:
+    """Return that a client hears of a change, and up to where it has seen answers."""
+    return TraceEvent(
+        kind=TraceKind.ZOOKEEPER_EVENT_RECEIVED,
+        peer=peer,
+        offset=last_zxid,
+        detail={"type": event.event_type.value, "path": event.path},
+    )
+
+
+def client_state(
+    state: str, session_id: SessionId, peer: str | None, last_zxid: Zxid
+) -> TraceEvent:
     """Return that a client learns of its connection, or of its session's end."""
     return TraceEvent(
         kind=TraceKind.ZOOKEEPER_CLIENT_STATE,
         peer=peer,
+        offset=last_zxid,
         detail={"session": session_name(session_id), "state": state},
     )

@@ -30,6 +30,7 @@ from protocol.messages.zookeeper import (
     WatchType,
     ZooKeeperRequest,
     ZooKeeperResponse,
+    Zxid,
 )
 
 ChildListener = Callable[[str], Awaitable[None]]
@@ -74,6 +75,11 @@ class ZkClient:
     def session_id(self) -> SessionId:
         """Id of the present session, NO_SESSION until it is open."""
         return self._handle.session_id
+
+    @property
+    def last_zxid(self) -> Zxid:
+        """The newest transaction that an answer of the present session has shown."""
+        return self._handle.last_zxid
 
     @property
     def is_connected(self) -> bool:

@@ -25,6 +25,7 @@ from chaos.checkers.evidence.owners import OWNER_KINDS, Owners
 from chaos.checkers.evidence.replicas import REPLICA_KINDS, Replicas
 from chaos.checkers.evidence.turning_points import TURNING_KINDS, TurningPoints
 from chaos.checkers.evidence.undisturbed import DISTURBING_KINDS, Undisturbed
+from chaos.checkers.evidence.zookeeper_tree import TREE_KINDS, ZooKeeperTree
 from protocol.trace import TraceKind, TraceRow
 
 
@@ -106,6 +107,11 @@ class Evidence:
         """Since when nothing disturbs a group."""
         undisturbed = Undisturbed(self._context, self.faults, self.replicas)
         return self._follow(undisturbed, DISTURBING_KINDS)
+
+    @cached_property
+    def zookeeper_tree(self) -> ZooKeeperTree:
+        """Znodes and sessions of the ZooKeeper ensemble."""
+        return self._follow(ZooKeeperTree(), TREE_KINDS)
 
     def _follow(self, part: P, kinds: frozenset[TraceKind]) -> P:
         """Feed a part from now on with the rows that it must see."""

@@ -8,7 +8,13 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any, TypeVar, get_args
 
-from chaos.experiment.structs import Experiment, FaultDefinition, microseconds
+from chaos.experiment.structs import (
+    Experiment,
+    FaultDefinition,
+    microseconds,
+    zookeeper_groups,
+    zookeeper_ids,
+)
 from chaos.exploration.draw.fault_draw import MS, Hand
 from chaos.exploration.draw.losses import draw_losses
 from chaos.exploration.draw.patterns import PATTERNS
@@ -35,6 +41,9 @@ ONE_WAY = 0.3
 SOME_PURPOSES = 0.2
 SOME_APIS = 0.15
 """How many of them concern some connections, or some requests, only."""
+BETWEEN_ZOOKEEPERS = 0.25
+TO_ZOOKEEPER = 0.4
+"""How many concern the servers of the ensemble among themselves, or them and their clients."""
 _DELAYS = ("2ms", "20ms", "200ms", "1s", "3s")
 _JITTERS = ("0s", "5ms", "500ms")
 _CONTROLLER_LINKS = (
@@ -60,6 +69,25 @@ _CLIENT_LINKS = (
     ),
 )
 """Which purposes and requests there are between brokers and the controller, themselves, clients."""
+_ENSEMBLE_LINKS = (
+    (connection_purposes.ZOOKEEPER_QUORUM, connection_purposes.ZOOKEEPER_ELECTION),
+    (Api.ACK, Api.SUBMIT, Api.TOUCH, Api.REVALIDATE, Api.VOTE),
+)
+_ZOOKEEPER_LINKS = (
+    (connection_purposes.ZOOKEEPER,),
+    (
+        Api.CONNECT,
+        Api.CREATE,
+        Api.DELETE,
+        Api.SET_DATA,
+        Api.GET_DATA,
+        Api.GET_CHILDREN,
+        Api.EXISTS,
+        Api.PING,
+        Api.SET_WATCHES,
+    ),
+)
+"""The same of an ensemble: among its servers, and with their clients."""
 
 
 def draw_faults(
@@ -170,6 +198,10 @@ _Links = tuple[tuple[str, ...], tuple[Api, ...]]
 def _ends(hand: Hand) -> tuple[str, str, _Links]:
     """Draw two ends, and say what passes between them."""
     rng = hand.rng("ends")
+    if zookeeper_ids(hand.experiment):
+        ends = _ends_at_zookeeper(hand)
+        if ends is not None:
+            return ends
     server = hand.target(BROKER_TARGETS, "from") or hand.coordinator()
     between = rng.choice(("controller", "brokers", "clients", "clients"))
     if between == "controller":
@@ -185,8 +217,27 @@ def _ends(hand: Hand) -> tuple[str, str, _Links]:
     clients = ["clients"]
     member = hand.member("to")
     if member is not None:
-        clients += [f"members({group})", member, f"leader-member-of({group})"]
+        clients += [f"members({group})", member]
+        if group not in zookeeper_groups(hand.experiment):
+            clients.append(f"leader-member-of({group})")
     return rng.choice((server, server, "brokers")), rng.choice(clients), _CLIENT_LINKS
+
+
+def _ends_at_zookeeper(hand: Hand) -> tuple[str, str, _Links] | None:
+    """Draw two ends of which one is the ensemble, or a part of it; None: another link is drawn."""
+    rng = hand.rng("ensemble")
+    drawn = rng.random()
+    server = rng.choice(("zookeeper-leader", hand.zookeeper_server() or "zookeepers"))
+    if drawn < BETWEEN_ZOOKEEPERS:
+        other = rng.choice(("zookeepers", hand.zookeeper_server("other server") or "zookeepers"))
+        if other != server and len(zookeeper_ids(hand.experiment)) > 1:
+            return server, other, _ENSEMBLE_LINKS
+    if drawn < BETWEEN_ZOOKEEPERS + TO_ZOOKEEPER:
+        group = hand.zookeeper_group()
+        member = hand.zookeeper_member("to")
+        clients = ["clients", f"members({group})", *([] if member is None else [member] * 3)]
+        return rng.choice((server, "zookeepers")), rng.choice(clients), _ZOOKEEPER_LINKS
+    return None
 
 
 def _link_args(hand: Hand, kind: FaultKind, links: _Links) -> dict[str, Any]:

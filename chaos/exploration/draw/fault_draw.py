@@ -8,7 +8,15 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from chaos.experiment.structs import Experiment, FaultDefinition, internal_topics, microseconds
+from chaos.experiment.structs import (
+    Experiment,
+    FaultDefinition,
+    coordinated_groups,
+    internal_topics,
+    microseconds,
+    zookeeper_groups,
+    zookeeper_ids,
+)
 from chaos.exploration.draw.timeouts import timeout_ms
 from chaos.exploration.space_definition import FaultSpace
 from cluster.host.randomness import stream
@@ -25,6 +33,8 @@ _ROLES = {
     "member": 3,
     "leader-member-of": 1,
     "all-topic-partitions": 1,
+    "zookeeper": 2,
+    "zookeeper-leader": 2,
 }
 """How likely a target of each role is, among those that a fault can be aimed at."""
 
@@ -59,13 +69,34 @@ class Hand:
         return self.rng("group").choice(list(self.experiment.groups))
 
     def coordinator(self) -> str:
-        """Return the coordinator of that group as a target."""
-        return f"coordinator-of({self.group()})"
+        """Return the coordinator of that group as a target; of another one if it has none."""
+        group, coordinated = self.group(), coordinated_groups(self.experiment)
+        if group not in coordinated:
+            if not coordinated:
+                return self.broker()
+            group = self.rng("coordinated group").choice(list(coordinated))
+        return f"coordinator-of({group})"
 
     def member(self, purpose: str = "member") -> str | None:
         """Draw one of that group's members; None if it has none."""
         total = self.experiment.groups[self.group()].members_total
         return f"member({self.group()}, {self.rng(purpose).randrange(total)})" if total else None
+
+    def zookeeper_group(self) -> str | None:
+        """Draw a group on ZooKeeper, the same for all parts of the fault; None: there is none."""
+        groups = list(zookeeper_groups(self.experiment))
+        return self.rng("ZooKeeper group").choice(groups) if groups else None
+
+    def zookeeper_member(self, purpose: str = "member") -> str | None:
+        """Draw a member of that group; None without one."""
+        group = self.zookeeper_group()
+        total = 0 if group is None else self.experiment.groups[group].members_total
+        return f"member({group}, {self.rng(purpose).randrange(total)})" if total else None
+
+    def zookeeper_server(self, purpose: str = "server") -> str | None:
+        """Draw a server of the ensemble; None: there is no ensemble."""
+        servers = zookeeper_ids(self.experiment)
+        return f"zookeeper({self.rng(purpose).choice(servers)})" if servers else None
 
     def broker(self, purpose: str = "broker") -> str:
         """Draw a broker."""
@@ -101,12 +132,18 @@ class Hand:
             "controller": "controller",
             "all-topic-partitions": "all-topic-partitions",
         }
+        server = self.zookeeper_server()
+        if server is not None:
+            known |= {"zookeeper": server, "zookeeper-leader": "zookeeper-leader"}
+        if self.group() in zookeeper_groups(self.experiment):
+            del known["coordinator-of"]
         if self.replicas_of(partition) > 1:
             known["follower-of"] = f"follower-of({partition})"
         member = self.member()
         if member is not None:
             known["member"] = member
-            known["leader-member-of"] = f"leader-member-of({self.group()})"
+            if self.group() not in zookeeper_groups(self.experiment):
+                known["leader-member-of"] = f"leader-member-of({self.group()})"
         return known
 
     def replicas_of(self, partition: str) -> int:
@@ -154,6 +191,10 @@ class Hand:
         """Draw how long the fault lasts; None: until everything is healed."""
         unhealed = self.chance("unhealed", self.space.unhealed)
         return None if unhealed else length_text(self.length_ms())
+
+    def moment(self, after_ms: int) -> str:
+        """Return the time of this fault and so much more, as a person writes it."""
+        return length_text(self.at_ms + after_ms)
 
     def fault(
         self,

@@ -16,6 +16,16 @@ from chaos.exploration.draw.close_patterns import (
     twice_on_one_role,
 )
 from chaos.exploration.draw.fault_draw import Hand
+from chaos.exploration.draw.zookeeper_patterns import (
+    cut_from_zookeeper,
+    ensemble_in_trouble,
+    lagging_server,
+    lost_connections,
+    members_at_once,
+    paused_past_a_session,
+    restart_on_zookeeper,
+    slow_then_cut,
+)
 
 Faults = tuple[FaultDefinition, ...]
 
@@ -330,6 +340,46 @@ PATTERNS: dict[str, Pattern] = {
             name="response_lost_in_a_failover",
             doc="a response is lost while a coordinator dies or moves",
             draw=response_lost_in_a_failover,
+        ),
+        Pattern(
+            name="cut_from_zookeeper",
+            doc="a member is cut off from ZooKeeper alone, for around its session timeout",
+            draw=cut_from_zookeeper,
+        ),
+        Pattern(
+            name="lost_connections",
+            doc="a member loses its connections to ZooKeeper while its group changes",
+            draw=lost_connections,
+        ),
+        Pattern(
+            name="lagging_server",
+            doc="a ZooKeeper server hears its leader late while a group changes",
+            draw=lagging_server,
+        ),
+        Pattern(
+            name="slow_then_cut",
+            doc="ZooKeeper answers a member late, and the member is cut off meanwhile",
+            draw=slow_then_cut,
+        ),
+        Pattern(
+            name="restart_on_zookeeper",
+            doc="a member on ZooKeeper is killed and started again while its old session goes on",
+            draw=restart_on_zookeeper,
+        ),
+        Pattern(
+            name="paused_past_a_session",
+            doc="members on ZooKeeper pause for around their session timeout",
+            draw=paused_past_a_session,
+        ),
+        Pattern(
+            name="ensemble_in_trouble",
+            doc="ZooKeeper servers die, lose power or pause while a group changes",
+            draw=ensemble_in_trouble,
+        ),
+        Pattern(
+            name="members_at_once",
+            doc="several members on ZooKeeper die and come back at nearly one moment",
+            draw=members_at_once,
         ),
     )
 }

@@ -1,7 +1,7 @@
 """Kafka's timeouts as lengths of faults: most of what breaks, breaks around one of them."""
 
 from chaos.experiment.structs import Experiment
-from protocol.config import BrokerConfig, ConsumerConfig
+from protocol.config import BrokerConfig, ConsumerConfig, ZooKeeperConsumerConfig
 
 _BROKER = (
     "broker_session_timeout_ms",
@@ -21,9 +21,12 @@ _CONSUMER = (
     "max_poll_interval_ms",
     "reconnect_backoff_max_ms",
 )
-TIMEOUTS: dict[str, tuple[type[BrokerConfig] | type[ConsumerConfig], str]] = {
+_Owner = type[BrokerConfig] | type[ConsumerConfig] | type[ZooKeeperConsumerConfig]
+TIMEOUTS: dict[str, tuple[_Owner, str]] = {
     **{field.replace("_", "."): (BrokerConfig, field) for field in _BROKER},
     **{field.replace("_", "."): (ConsumerConfig, field) for field in _CONSUMER},
+    "zookeeper.session.timeout.ms": (ZooKeeperConsumerConfig, "zookeeper_session_timeout_ms"),
+    "rebalance.backoff.ms": (ZooKeeperConsumerConfig, "backoff_ms"),
 }
 """Every timeout that a fault may be drawn around: whose setting it is, and its field."""
 
@@ -31,8 +34,10 @@ TIMEOUTS: dict[str, tuple[type[BrokerConfig] | type[ConsumerConfig], str]] = {
 def timeout_ms(name: str, experiment: Experiment, group_id: str) -> int:
     """Return what the experiment has a timeout set to; of a consumer's, what `group_id` has."""
     owner, field = TIMEOUTS[name]
-    config: BrokerConfig | ConsumerConfig = experiment.cluster.config
+    config: BrokerConfig | ConsumerConfig | ZooKeeperConsumerConfig = experiment.cluster.config
     if owner is ConsumerConfig:
         config = experiment.groups[group_id].config
+    elif owner is ZooKeeperConsumerConfig:
+        config = experiment.groups[group_id].zookeeper
     length: int = getattr(config, field)
     return length

@@ -36,17 +36,18 @@ class OffsetStore:
         """Store `offsets`, a snapshot: by the time it is stored, others may own them (ZK-66)."""
         if not offsets:
             return
+        begun_us = self._member.host.now_us()
         async with self._lock:
             if self._offset_manager is None:
                 for partition, offset in offsets.items():
-                    await self._write(partition, offset)
+                    await self._write(partition, offset, begun_us)
                 return
             for _ in range(1 + retries):
                 stored = await self._offset_manager.commit(offsets)
                 for partition in stored:
-                    self._committed(partition, offsets[partition], "kafka")
+                    self._committed(partition, offsets[partition], "kafka", begun_us)
                     if self._member.config.commits_to_both:
-                        await self._write(partition, offsets[partition])
+                        await self._write(partition, offsets[partition], begun_us)
                 if len(stored) == len(offsets):
                     return
                 await self._member.host.sleep(
@@ -68,7 +69,7 @@ class OffsetStore:
                 self._member.trace_position(partition, offset, PositionCause.COMMITTED)
         return offsets
 
-    async def _write(self, partition: TopicPartition, offset: int) -> None:
+    async def _write(self, partition: TopicPartition, offset: int, begun_us: int) -> None:
         if self._checkpointed.get(partition) == offset:
             return
         try:
@@ -77,7 +78,7 @@ class OffsetStore:
             self._member.host.log(f"commit of {partition} failed: {error}")
             return
         self._checkpointed[partition] = offset
-        self._committed(partition, offset, "zookeeper")
+        self._committed(partition, offset, "zookeeper", begun_us)
 
     async def _read(self, partition: TopicPartition) -> int:
         try:
@@ -89,11 +90,11 @@ class OffsetStore:
         self._checkpointed[partition] = int(answer.data)
         return int(answer.data)
 
-    def _committed(self, partition: TopicPartition, offset: int, store: str) -> None:
+    def _committed(self, partition: TopicPartition, offset: int, store: str, begun_us: int) -> None:
         self.acknowledged += 1
         self._member.trace(
             TraceKind.ZOOKEEPER_OFFSET_COMMITTED,
-            {"store": store},
+            {"store": store, "begun_us": begun_us},
             partition=partition,
             offset=offset,
         )

@@ -123,7 +123,11 @@ class Rebalancer:
     async def _attempt(self, attempt: int) -> bool:
         """Make one attempt; an exception is logged, and is a failure."""
         member = self._member
-        member.trace(TraceKind.ZOOKEEPER_ATTEMPT_STARTED, {"attempt": attempt})
+        member.trace(
+            TraceKind.ZOOKEEPER_ATTEMPT_STARTED,
+            {"attempt": attempt},
+            offset=member.zk.last_zxid,
+        )
         self._conflicts = 0
         self.is_settled = False
         failure: str | None = None
@@ -158,6 +162,7 @@ class Rebalancer:
                 "members": sorted(view.streams),
                 "partitions": [str(partition) for partition in assigned],
             },
+            offset=member.zk.last_zxid,
         )
         offsets = await self._offsets.fetch(tuple(assigned))  # R8
         if self._is_shutting_down():
@@ -219,7 +224,10 @@ class Rebalancer:
                 if owner != thread:
                     self._conflicts += 1
                     self._member.trace(
-                        TraceKind.ZOOKEEPER_CLAIM_CONFLICT, {"owner": owner}, partition=partition
+                        TraceKind.ZOOKEEPER_CLAIM_CONFLICT,
+                        {"owner": owner},
+                        partition=partition,
+                        offset=zk.last_zxid,
                     )
                     continue
             created.append(partition)

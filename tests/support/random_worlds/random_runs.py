@@ -37,7 +37,7 @@ _REAL = {
         "topics.orders.partitions=16",
         "groups.old.members=2",
         "groups.new.members=1",
-        "faults[0].args.delay=250ms",
+        "faults[0].args.delay=190ms",
         "producers[0].records_per_second=16",
     ),
 }

@@ -17,6 +17,7 @@ from chaos.experiment.dump import experiment_text
 from chaos.experiment.loader import load_experiment
 from chaos.experiment.rules.all_rules import errors
 from chaos.experiment.structs import Experiment, microseconds
+from chaos.exploration.draw import zookeeper_patterns
 from chaos.exploration.draw.draw import draw
 from chaos.exploration.draw.patterns import PATTERNS
 from chaos.exploration.space import Space, load_space
@@ -35,6 +36,11 @@ print(json.dumps(digests()))
 @cache
 def standard() -> Space:
     return load_space("standard")
+
+
+@cache
+def on_zookeeper() -> Space:
+    return load_space("zookeeper")
 
 
 @cache
@@ -106,7 +112,7 @@ def test_every_fault_target_and_kind_of_link_is_drawn() -> None:
 
     # No space has a key for acts of an orchestrator yet.
     assert {fault.fault for fault in faults} == set(FAULT_KINDS) - {"rollout", "scale"}
-    # No drawn group lives on ZooKeeper.
+    # No group of this space lives on ZooKeeper.
     assert roles == set(TARGET_KINDS) - {"zookeeper", "zookeeper-leader", "zookeepers"}
     for argument in ("direction", "purposes", "apis", "disk", "to", "delay", "jitter"):
         assert any(argument in fault.args for fault in faults), argument
@@ -150,12 +156,54 @@ def test_faults_begin_within_the_window_and_none_lasts_longer_than_allowed() -> 
 @pytest.mark.parametrize("name", PATTERNS)
 def test_every_pattern_makes_faults_that_can_be_run(name: str) -> None:
     """Alone: each seed is one pattern after the other."""
-    faults = msgspec.structs.replace(standard().faults, kinds={}, patterns={name: 1}, kept=1.0)
-    space = replace(standard(), faults=faults)
+    is_on_zookeeper = PATTERNS[name].draw.__module__ == zookeeper_patterns.__name__
+    whole = on_zookeeper() if is_on_zookeeper else standard()
+    faults = msgspec.structs.replace(whole.faults, kinds={}, patterns={name: 1}, kept=1.0)
+    space = replace(whole, faults=faults)
 
     experiments = [draw(space, seed) for seed in range(12)]  # draws check themselves
 
     assert any(len(experiment.faults) > 1 for experiment in experiments)
+
+
+def test_patterns_of_zookeeper_have_no_faults_without_a_group_on_it() -> None:
+    """A space may name them all the same."""
+    names = [
+        name
+        for name, pattern in PATTERNS.items()
+        if pattern.draw.__module__ == zookeeper_patterns.__name__
+    ]
+    faults = msgspec.structs.replace(
+        standard().faults, kinds={}, patterns=dict.fromkeys(names, 1), kept=1.0, lost=0.0
+    )
+
+    assert len(names) == 8
+    assert all(draw(replace(standard(), faults=faults), seed).faults == () for seed in range(8))
+
+
+def test_faults_on_servers_connections_and_sessions_of_zookeeper_are_drawn() -> None:
+    """In a space of its own: `standard` draws no ensemble, whatever it learns."""
+    experiments = [draw(on_zookeeper(), seed) for seed in range(60)]
+    faults = [fault for experiment in experiments for fault in experiment.faults]
+    roles = {
+        parts[0]
+        for fault in faults
+        for target in (fault.target, *ends_of(fault.from_), *ends_of(fault.to))
+        if target is not None and (parts := split_target(target)) is not None
+    }
+    purposes = {each for fault in faults for each in fault.args.get("purposes", ())}
+    stores = {
+        (group.zookeeper.offsets_storage, group.zookeeper.dual_commit_enabled)
+        for experiment in experiments
+        for group in experiment.groups.values()
+    }
+
+    assert {"zookeeper", "zookeeper-leader", "zookeepers", "member", "broker"} <= roles
+    assert {"zookeeper", "zookeeper-quorum", "zookeeper-election"} <= purposes
+    assert {("zookeeper", None), ("kafka", True), ("kafka", False)} <= stores
+    assert {each.cluster.zookeeper.servers for each in experiments} == {1, 3, 5}
+    kinds = {group.coordination for each in experiments for group in each.groups.values()}
+    assert kinds == {"zookeeper", "coordinator"}
 
 
 def test_another_value_of_one_setting_leaves_all_else_as_it_was() -> None:

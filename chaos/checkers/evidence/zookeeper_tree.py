@@ -1,0 +1,155 @@
+"""The znodes of an ensemble, as the transactions that its servers apply have made them.
+
+Every server applies one sequence of transactions, each at its own time. A transaction counts from
+the row of the server that applies it first; later rows of others say nothing new. Sources:
+ZooKeeper, ZK-02, ZK-12.
+"""
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+
+from chaos.checkers.context import detail_of
+from protocol.trace import TraceKind, TraceRow
+
+TREE_KINDS = frozenset({TraceKind.ZOOKEEPER_TXN_APPLIED, TraceKind.ZOOKEEPER_CLIENT_STATE})
+"""The rows that ZooKeeperTree must see."""
+CONSUMERS = "/consumers/"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Znode:
+    """A znode as one transaction left it. `session` None: it is persistent."""
+
+    session: str | None
+    data: str
+    row: TraceRow
+
+
+@dataclass(slots=True)
+class _Path:
+    """What stood at one path, zxid by zxid; None: nothing."""
+
+    zxids: list[int] = field(default_factory=list)
+    znodes: list[Znode | None] = field(default_factory=list)
+
+    def put(self, zxid: int, znode: Znode | None) -> None:
+        self.zxids.append(zxid)
+        self.znodes.append(znode)
+
+    def at(self, zxid: int) -> Znode | None:
+        place = bisect_right(self.zxids, zxid)
+        return self.znodes[place - 1] if place else None
+
+    @property
+    def now(self) -> Znode | None:
+        return self.znodes[-1] if self.znodes else None
+
+
+class ZooKeeperTree:
+    """Znodes below `/consumers` of the present and of every earlier zxid, and open sessions."""
+
+    def __init__(self) -> None:
+        self.last_zxid = 0
+        self.sessions: dict[str, TraceRow] = {}
+        """Open sessions, each with the row that opened it."""
+        self.ended: dict[str, TraceRow] = {}
+        """Sessions that are over, each with the row that ended it."""
+        self.clients: dict[str, str] = {}
+        """Session -> the node that heard of it."""
+        self.is_news = False
+        """Whether the last row was the first of its transaction."""
+        self.problem: str | None = None
+        """What the last transaction did that no ensemble may do; None: nothing."""
+        self._paths: dict[str, _Path] = {}
+        self._owned: dict[str, dict[str, None]] = {}  # session -> paths of its ephemerals
+
+    def observe(self, row: TraceRow) -> None:
+        """Take in a row of TREE_KINDS."""
+        detail = detail_of(row)
+        if row.kind == TraceKind.ZOOKEEPER_CLIENT_STATE:
+            self.clients[detail["session"]] = row.node
+            return
+        zxid = row.offset or 0
+        self.is_news, self.problem = zxid > self.last_zxid, None
+        if self.is_news:
+            self.last_zxid = zxid
+            self.problem = self._apply(row, zxid, detail)
+
+    def at(self, path: str, zxid: int) -> Znode | None:
+        """Return what stood at a path after a transaction."""
+        known = self._paths.get(path)
+        return None if known is None else known.at(zxid)
+
+    def now(self, path: str) -> Znode | None:
+        """Return what stands at a path."""
+        known = self._paths.get(path)
+        return None if known is None else known.now
+
+    def children(self, parent: str, zxid: int) -> tuple[str, ...]:
+        """Return the names of a path's children after a transaction, sorted."""
+        return tuple(
+            sorted(
+                path[len(parent) + 1 :]
+                for path, known in self._paths.items()
+                if path.startswith(f"{parent}/") and known.at(zxid) is not None
+            )
+        )
+
+    def changes_of(self, parent: str, after: int, until: int) -> list[int]:
+        """Return the zxids of (after, until] that changed a path's children."""
+        return sorted(
+            {
+                zxid
+                for path, known in self._paths.items()
+                if path.startswith(f"{parent}/")
+                for zxid in known.zxids
+                if after < zxid <= until
+            }
+        )
+
+    def owned_by(self, session: str) -> tuple[str, ...]:
+        """Return the paths of a session's ephemeral znodes."""
+        return tuple(self._owned.get(session, ()))
+
+    def _apply(self, row: TraceRow, zxid: int, detail: dict[str, object]) -> str | None:
+        session, op, path = str(detail["session"]), detail["op"], str(detail.get("path"))
+        match op:
+            case "createSession":
+                self.sessions[session] = row
+                return None
+            case "error":
+                return None
+            case _ if session not in self.sessions:
+                return f"{op} {detail.get('path') or ''} of session {session}, which is not open"
+            case "closeSession":
+                self.ended[session] = row
+                del self.sessions[session]
+                for owned in self._owned.pop(session, {}):
+                    self._paths[owned].put(zxid, None)
+                return None
+            case _:
+                return self._write(row, zxid, session, path, detail)
+
+    def _write(
+        self, row: TraceRow, zxid: int, session: str, path: str, detail: dict[str, object]
+    ) -> str | None:
+        if not path.startswith(CONSUMERS):
+            return None
+        known = self._paths.setdefault(path, _Path())
+        before = known.now
+        if (detail["op"] == "create") != (before is None):
+            return f"{detail['op']} {path}, which {'exists' if before else 'does not exist'}"
+        if before is not None and before.session is not None and detail["op"] == "delete":
+            self._owned.get(before.session, {}).pop(path, None)
+        match detail["op"]:
+            case "create":
+                owner = session if detail["ephemeral"] else None
+                if owner is not None:
+                    self._owned.setdefault(owner, {})[path] = None
+                known.put(zxid, Znode(session=owner, data=str(detail["data"]), row=row))
+            case "setData":
+                owner = None if before is None else before.session
+                known.put(zxid, Znode(session=owner, data=str(detail["data"]), row=row))
+            case _:
+                known.put(zxid, None)
+        return None

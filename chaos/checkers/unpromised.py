@@ -1,0 +1,269 @@
+"""What no design of a consumer group promises, measured, and judged for a group that asks for it.
+
+`one_owner_processes`: no two members process a partition while both own it. A coordinator fences
+commits, not processing (ZK-67); on ZooKeeper a member without its session goes on (ZK-58).
+
+`positions_never_go_back`: what a group has committed never falls. A coordinator refuses the commits
+of former members; on ZooKeeper the last writer wins (ZK-60, ZK-63, ZK-66). Each store is compared
+with itself, and the commits of an administrator to a coordinator are not judged.
+
+Both are judged where `groups.<name>.must_hold` names them. Otherwise they say what it cost.
+"""
+
+import re
+from dataclasses import dataclass
+
+from chaos.checkers.base import Checker
+from chaos.checkers.consumed import decode_consumed
+from chaos.checkers.context import CheckContext, detail_of
+from chaos.checkers.evidence.board import Evidence
+from chaos.checkers.evidence.owners import OWNER_KINDS, Owner
+from protocol.trace import TraceKind, TraceRow
+from results_schema.results import CheckReport
+
+_OFFSET_PATH = re.compile(r"/consumers/([^/]+)/offsets/([^/]+)/([0-9]+)")
+
+
+class _Unpromised(Checker):
+    """Judges the groups that ask for it, and measures those on ZooKeeper too."""
+
+    @classmethod
+    def concerns(cls, context: CheckContext) -> bool:
+        """Whether any group asks for it, or lives on ZooKeeper."""
+        return bool(context.zookeeper_groups) or bool(cls._asked(context))
+
+    @classmethod
+    def _asked(cls, context: CheckContext) -> tuple[str, ...]:
+        """Return the groups that ask for it."""
+        return tuple(group for group, asked in context.must_hold.items() if cls.name in asked)
+
+    def __init__(self, context: CheckContext, evidence: Evidence | None = None) -> None:
+        super().__init__(context, evidence)
+        self._judged_groups = self._asked(context)
+        self._groups = {*context.zookeeper_groups, *self._judged_groups}
+        self._over = False
+
+    def _end_with_the_run(self, row: TraceRow) -> None:
+        # The driver stops every node: what comes is no matter of the groups.
+        self._over = self._over or detail_of(row).get("stage") == "stopping"
+
+    def _report(self, *, judged: int, seen: dict[str, int], cost: str) -> CheckReport:
+        if not self._judged_groups:
+            return self.report(judged=0, seen=seen, note=f"{cost}; no group asks for it")
+        return self.report(judged=judged, seen=seen, note="" if self.findings_total else cost)
+
+
+@dataclass(slots=True)
+class _Overlap:
+    """Two owners of a partition at one time: `older` was given it first."""
+
+    older: TraceRow
+    newer: TraceRow
+    first_of: dict[Owner, TraceRow]  # who has processed meanwhile: its first records
+    records: int = 0
+    both_us: int | None = None  # since when both have
+
+
+class OneOwnerProcesses(_Unpromised):
+    """A partition is processed by one member at a time."""
+
+    name = "one_owner_processes"
+    promise = (
+        "no two members process a partition while both believe that they own it; promised by "
+        "neither design, judged for groups that ask for it (must_hold)"
+    )
+    kinds = frozenset({*OWNER_KINDS, TraceKind.RECORDS_CONSUMED, TraceKind.RUN_STAGE})
+
+    def __init__(self, context: CheckContext, evidence: Evidence | None = None) -> None:
+        super().__init__(context, evidence)
+        self._owners = self.evidence.owners
+        self._open: dict[tuple[str, str], dict[tuple[Owner, Owner], _Overlap]] = {}
+        self._assignments = 0
+        self._overlaps = 0
+        self._records = 0
+        self._both_us = 0
+        self._longest_us = 0
+        self._reported: dict[tuple[str, str, str], None] = {}
+
+    def judge(self, row: TraceRow) -> None:
+        """Take in an assignment, its end, or records that were processed."""
+        if self._over:
+            return
+        if row.kind == TraceKind.RUN_STAGE:
+            self._end_with_the_run(row)
+            if self._over:
+                self._close_all(row.time_us)
+            return
+        if row.kind == TraceKind.RECORDS_CONSUMED:
+            self._consumed(row)
+            return
+        for group, partition, owner in self._owners.ended:
+            self._close(group, partition, owner, row.time_us)
+        if row.kind == TraceKind.PARTITIONS_ASSIGNED and row.group in self._groups:
+            self._assigned(row.group, (row.node, row.incarnation), row)
+
+    def _assigned(self, group: str, owner: Owner, row: TraceRow) -> None:
+        for partition in self._owners.owned_by(owner):
+            self._assignments += 1
+            for other, older in self._owners.of(group, partition).items():
+                if other != owner:
+                    pairs = self._open.setdefault((group, partition), {})
+                    pairs[other, owner] = _Overlap(older, row, {})
+                    self._overlaps += 1
+
+    def _consumed(self, row: TraceRow) -> None:
+        pairs = self._open.get((row.group or "", row.partition or ""))
+        if not pairs or row.detail is None:
+            return
+        owner = (row.node, row.incarnation)
+        count = decode_consumed(row.detail).last - (row.offset or 0) + 1
+        for (older, newer), overlap in pairs.items():
+            if owner not in (older, newer):
+                continue
+            overlap.records += count
+            overlap.first_of.setdefault(owner, row)
+            if overlap.both_us is None and len(overlap.first_of) == 2:
+                overlap.both_us = row.time_us
+                self._judge(overlap, row)
+
+    def _judge(self, overlap: _Overlap, row: TraceRow) -> None:
+        group, partition = row.group or "", row.partition or ""
+        key = (group, overlap.older.node, overlap.newer.node)
+        if group not in self._judged_groups:
+            return
+        if key in self._reported:
+            self.findings_total += 1  # the same story of another partition
+            return
+        self._reported[key] = None
+        self.found(
+            f"{group}, {partition}: {overlap.older.node} and {overlap.newer.node} both processed "
+            "it while both owned it",
+            [overlap.older, overlap.newer, *overlap.first_of.values()],
+            group=group,
+            partition=partition,
+        )
+
+    def _close(self, group: str, partition: str, owner: Owner, ended_us: int) -> None:
+        pairs = self._open.get((group, partition), {})
+        for pair in [pair for pair in pairs if owner in pair]:
+            self._count(pairs.pop(pair), ended_us)
+
+    def _close_all(self, ended_us: int) -> None:
+        for pairs in self._open.values():
+            for overlap in pairs.values():
+                self._count(overlap, ended_us)
+        self._open.clear()
+
+    def _count(self, overlap: _Overlap, ended_us: int) -> None:
+        if overlap.both_us is None:
+            return
+        length_us = ended_us - max(overlap.newer.time_us, overlap.older.time_us)
+        self._records += overlap.records
+        self._both_us += length_us
+        self._longest_us = max(self._longest_us, length_us)
+
+    def measured(self) -> dict[str, int]:
+        """Return what double processing there was, of overlaps that are over."""
+        return {
+            "partition_time_with_two_processing_ms": self._both_us // 1_000,
+            "longest_with_two_processing_ms": self._longest_us // 1_000,
+            "records_processed_while_two_did": self._records,
+        }
+
+    def finish(self) -> CheckReport:
+        """Report the cost."""
+        return self._report(
+            judged=self._assignments,
+            seen={"partitions_assigned": self._assignments, "overlaps": self._overlaps},
+            cost=f"two members processed a partition for {self._both_us / 1e6:.3f} partition-s, "
+            f"{self._longest_us / 1e6:.3f} s at most",
+        )
+
+
+class PositionsNeverGoBack(_Unpromised):
+    """What a group has committed never falls."""
+
+    name = "positions_never_go_back"
+    promise = (
+        "the committed offset of a partition never falls; promised by neither design, judged for "
+        "groups that ask for it (must_hold)"
+    )
+    kinds = frozenset(
+        {
+            TraceKind.ZOOKEEPER_TXN_APPLIED,
+            TraceKind.COMMIT_STORED,
+            TraceKind.OFFSET_REMOVED,
+            TraceKind.RUN_STAGE,
+        }
+    )
+
+    def __init__(self, context: CheckContext, evidence: Evidence | None = None) -> None:
+        super().__init__(context, evidence)
+        self._tree = self.evidence.zookeeper_tree
+        self._last: dict[tuple[str, str, str], tuple[int, TraceRow]] = {}
+        self._commits = 0
+        self._rewinds = 0
+        self._records = 0
+
+    def judge(self, row: TraceRow) -> None:
+        """Take in a committed offset, in either store."""
+        match row.kind:
+            case TraceKind.ZOOKEEPER_TXN_APPLIED:
+                self._applied(row)
+            case TraceKind.COMMIT_STORED if row.group in self._groups and row.offset is not None:
+                by_administrator = not row.member and row.group not in self.context.zookeeper_groups
+                store = (row.group, row.partition or "", "Kafka")
+                self._committed(store, row.offset, row, row.member or "", may=by_administrator)
+            case TraceKind.OFFSET_REMOVED:
+                self._last.pop((row.group or "", row.partition or "", "Kafka"), None)
+            case _:
+                pass
+
+    def _applied(self, row: TraceRow) -> None:
+        if not self._tree.is_news:
+            return
+        detail = detail_of(row)
+        path = _OFFSET_PATH.fullmatch(str(detail.get("path")))
+        if path is None or path[1] not in self._groups or "data" not in detail:
+            return
+        store = (path[1], f"{path[2]}-{path[3]}", "ZooKeeper")
+        writer = self._tree.clients.get(detail["session"], detail["session"])
+        self._committed(store, int(detail["data"]), row, writer, may=False)
+
+    def _committed(
+        self,
+        key: tuple[str, str, str],
+        offset: int,
+        row: TraceRow,
+        writer: str,
+        *,
+        may: bool,
+    ) -> None:
+        group, partition, store = key
+        self._commits += 1
+        before = self._last.get(key)
+        self._last[key] = (offset, row)
+        if before is None or offset >= before[0] or may:
+            return
+        self._rewinds += 1
+        self._records += before[0] - offset
+        if group in self._judged_groups:
+            self.found(
+                f"{group}, {partition}: {writer or 'a commit without a member'} set the offset in "
+                f"{store} back from {before[0]} to {offset}",
+                [before[1], row],
+                group=group,
+                partition=partition,
+            )
+
+    def measured(self) -> dict[str, int]:
+        """Return how often positions went back so far, and how far."""
+        return {"positions_that_went_back": self._rewinds, "records_set_back": self._records}
+
+    def finish(self) -> CheckReport:
+        """Report the cost."""
+        return self._report(
+            judged=self._commits,
+            seen={"commits": self._commits, "positions_that_went_back": self._rewinds},
+            cost=f"positions went back {self._rewinds} times, by {self._records} records",
+        )

@@ -1,0 +1,267 @@
+"""What a consumer on ZooKeeper does by itself, of which its group depends.
+
+No consumer promises that the group agrees, nor that every partition is read. What each does alone
+is judged:
+
+* An attempt computes from a list of members that it has read itself (ZK-43): the children of `ids`
+  at one zxid, none older than what the consumer had seen when the attempt began.
+* It has released what it owned before it computes (ZK-41).
+* Changes are never missed for good (ZK-18, ZK-20): once the members of a group are the same for
+  long enough, each has begun an attempt since the last change, or has read them all the same.
+* After an expiry it commits nothing of what it has lost (ZK-55). A commit begun before may end
+  after it (ZK-66).
+"""
+
+from dataclasses import dataclass, field
+
+from chaos.checkers.base import Checker
+from chaos.checkers.context import HEALED_STAGE, CheckContext, detail_of
+from chaos.checkers.evidence.board import Evidence
+from chaos.checkers.evidence.zookeeper_tree import Znode
+from protocol.trace import TraceKind, TraceRow
+from results_schema.evidence_text import seconds
+from results_schema.results import CheckReport
+
+NOTICE_US = 10_000_000
+"""What an ensemble of healed servers takes to elect a leader and to follow it, and a client to
+connect; measured below 3 s."""
+
+
+@dataclass(slots=True)
+class _Consumer:
+    """One consumer, in its present life."""
+
+    group: str
+    session: str | None = None  # the one that it was connected with last
+    since: TraceRow | None = None  # when that was connected for the first time
+    attempt: TraceRow | None = None  # the last that began
+    view: TraceRow | None = None  # the last that was computed
+    release_due: TraceRow | None = None  # the assignment whose owner nodes must be released
+    lost: TraceRow | None = None  # what was lost with a session, until the next assignment
+    is_alive: bool = True
+    member: str = ""
+    reported: dict[str, None] = field(default_factory=dict)
+
+
+class ZooKeeperConsumers(Checker):
+    """Each consumer on ZooKeeper reads, releases and forgets as it should."""
+
+    name = "zookeeper consumers"
+    promise = (
+        "a consumer on ZooKeeper computes from the members that it has read in the same attempt, "
+        "releases before it claims, begins an attempt after each change of its group, and commits "
+        "nothing that an expired session has taken from it"
+    )
+    kinds = frozenset(
+        {
+            TraceKind.RUN_STAGE,
+            TraceKind.NODE_STARTED,
+            TraceKind.NODE_KILLED,
+            TraceKind.NODE_STOPPED,
+            TraceKind.ZOOKEEPER_TXN_APPLIED,
+            TraceKind.ZOOKEEPER_CLIENT_STATE,
+            TraceKind.ZOOKEEPER_ATTEMPT_STARTED,
+            TraceKind.ZOOKEEPER_VIEW,
+            TraceKind.ZOOKEEPER_ATTEMPT_ENDED,
+            TraceKind.ZOOKEEPER_OFFSET_COMMITTED,
+            TraceKind.PARTITIONS_ASSIGNED,
+            TraceKind.PARTITIONS_LOST,
+        }
+    )
+
+    @classmethod
+    def concerns(cls, context: CheckContext) -> bool:
+        """Whether there are consumers on ZooKeeper."""
+        return bool(context.zookeeper_groups)
+
+    def __init__(self, context: CheckContext, evidence: Evidence | None = None) -> None:
+        super().__init__(context, evidence)
+        self._tree = self.evidence.zookeeper_tree
+        self._consumers: dict[str, _Consumer] = {
+            name: _Consumer(group)
+            for group, expected in context.zookeeper_groups.items()
+            for name in expected.consumers
+        }
+        self._changed: dict[str, TraceRow] = {}  # group -> the last change of its members
+        self._healed_us: int | None = None
+        self._views: list[tuple[TraceRow, TraceRow]] = []
+        self._last_us = 0
+        self._over = False
+        self._seen = {"attempts": 0, "views": 0, "commits": 0, "changes_of_members": 0}
+
+    def judge(self, row: TraceRow) -> None:
+        """Take in a step of a consumer, or a change of its group."""
+        if self._over:
+            return
+        self._last_us = row.time_us
+        if row.kind == TraceKind.RUN_STAGE:
+            self._stage(row)
+        elif row.kind == TraceKind.ZOOKEEPER_TXN_APPLIED:
+            self._applied(row)
+        else:
+            node = row.peer or "" if row.kind == TraceKind.NODE_KILLED else row.node
+            consumer = self._consumers.get(node)
+            if consumer is not None:
+                self._step(consumer, row)
+
+    def _stage(self, row: TraceRow) -> None:
+        match detail_of(row).get("stage"):
+            case "stopping":
+                self._over = True
+            case stage if stage == HEALED_STAGE:
+                self._healed_us = row.time_us
+            case _:
+                pass
+
+    def _applied(self, row: TraceRow) -> None:
+        if not self._tree.is_news:
+            return
+        detail = detail_of(row)
+        if detail["op"] == "closeSession":
+            node = self._tree.clients.get(detail["session"])
+            consumer = None if node is None else self._consumers.get(node)
+            if consumer is not None:
+                self._change(consumer.group, row)
+        elif detail["op"] in ("create", "delete"):
+            group, _, rest = str(detail.get("path")).removeprefix("/consumers/").partition("/")
+            if rest.startswith("ids/"):
+                self._change(group, row)
+
+    def _change(self, group: str, row: TraceRow) -> None:
+        self._changed[group] = row
+        self._seen["changes_of_members"] += 1
+
+    def _step(self, consumer: _Consumer, row: TraceRow) -> None:
+        match row.kind:
+            case TraceKind.NODE_STARTED:
+                self._consumers[row.node] = _Consumer(consumer.group)
+            case TraceKind.NODE_KILLED | TraceKind.NODE_STOPPED:
+                consumer.is_alive = False
+            case TraceKind.ZOOKEEPER_CLIENT_STATE:
+                self._client_state(consumer, row)
+            case TraceKind.ZOOKEEPER_ATTEMPT_STARTED:
+                self._seen["attempts"] += 1
+                consumer.attempt, consumer.member = row, row.member or ""
+            case TraceKind.ZOOKEEPER_VIEW:
+                self._viewed(consumer, row)
+            case TraceKind.ZOOKEEPER_ATTEMPT_ENDED:
+                if row.cause_text is not None:
+                    consumer.release_due = None  # what it claimed before may stay
+            case TraceKind.PARTITIONS_ASSIGNED:
+                consumer.lost = None
+                began = consumer.attempt
+                if began is not None and consumer.since is not None:
+                    in_one_session = consumer.since.time_us <= began.time_us
+                    consumer.release_due = row if in_one_session else None
+            case TraceKind.PARTITIONS_LOST:
+                consumer.lost = row
+            case _:
+                self._committed(consumer, row)
+
+    def _client_state(self, consumer: _Consumer, row: TraceRow) -> None:
+        detail = detail_of(row)
+        if detail["state"] == "Expired":
+            consumer.session = consumer.since = consumer.release_due = None
+        elif detail["state"] == "SyncConnected" and detail["session"] != consumer.session:
+            consumer.session, consumer.since = detail["session"], row
+            consumer.release_due = None
+
+    # -- views and releases -------------------------------------------------------------------
+
+    def _viewed(self, consumer: _Consumer, row: TraceRow) -> None:
+        self._seen["views"] += 1
+        consumer.view = row
+        began, since = consumer.attempt, consumer.since
+        if began is None or since is None or since.time_us > began.time_us:
+            return  # a session that ended within the attempt: the next one may see an older state
+        if not self.context.in_virtual_time:
+            self._views.append((began, row))
+            return
+        self._judge_view(began, row)
+        self._judge_release(consumer, row)
+
+    def _judge_view(self, began: TraceRow, row: TraceRow) -> None:
+        group, members = row.group or "", tuple(detail_of(row)["members"])
+        ids = f"/consumers/{group}/ids"
+        after, until = began.offset or 0, row.offset or 0
+        moments = [after, *self._tree.changes_of(ids, after, until)]
+        if any(self._tree.children(ids, zxid) == members for zxid in moments):
+            return
+        self.found(
+            f"{row.node} computed from members of {group} that it cannot have read in this attempt",
+            [began, row],
+            group=group,
+        )
+
+    def _judge_release(self, consumer: _Consumer, row: TraceRow) -> None:
+        due, consumer.release_due = consumer.release_due, None
+        if due is None or consumer.session is None:
+            return
+        owners = f"/consumers/{consumer.group}/owners/"
+        kept = [path for path in self._tree.owned_by(consumer.session) if path.startswith(owners)]
+        if kept:
+            self.found(
+                f"{row.node} computed a new share while it still owned partitions of the last one",
+                [due, self._row_of(kept[0]), row],
+                group=consumer.group,
+            )
+
+    def _row_of(self, path: str) -> TraceRow:
+        znode: Znode | None = self._tree.now(path)
+        if znode is None:
+            raise ValueError(f"no znode {path}")
+        return znode.row
+
+    # -- commits ------------------------------------------------------------------------------
+
+    def _committed(self, consumer: _Consumer, row: TraceRow) -> None:
+        self._seen["commits"] += 1
+        lost = consumer.lost
+        if lost is None or detail_of(row)["begun_us"] < lost.node_time_us:
+            return
+        if row.partition in detail_of(lost)["partitions"] and "commit" not in consumer.reported:
+            consumer.reported["commit"] = None
+            self.found(
+                f"{row.node} committed a partition that it had lost with its session",
+                [lost, row],
+                group=row.group,
+                partition=row.partition,
+            )
+
+    # -- the end ------------------------------------------------------------------------------
+
+    def finish(self) -> CheckReport:
+        """Judge who never heard of the last change of its group."""
+        for began, view in self._views:
+            self._judge_view(began, view)
+        for node, consumer in self._consumers.items():
+            self._judge_notice(node, consumer)
+        return self.report(
+            judged=self._seen["attempts"],
+            seen=self._seen,
+            note="" if self._seen["attempts"] else "no consumer began a rebalance",
+        )
+
+    def _judge_notice(self, node: str, consumer: _Consumer) -> None:
+        changed, view = self._changed.get(consumer.group), consumer.view
+        if changed is None or view is None or not consumer.is_alive or self._healed_us is None:
+            return
+        ids = f"/consumers/{consumer.group}/ids"
+        registered = self._tree.now(f"{ids}/{consumer.member}")
+        if registered is None or registered.session != consumer.session:
+            return  # a consumer that is no member hears of nothing (ZK-56)
+        bound_us = NOTICE_US + self.context.zookeeper_groups[consumer.group].session_timeout_us
+        waited_us = self._last_us - max(changed.time_us, self._healed_us)
+        if waited_us <= bound_us:
+            return
+        began = consumer.attempt
+        if began is not None and began.time_us >= changed.time_us:
+            return
+        if self._tree.children(ids, self._tree.last_zxid) == tuple(detail_of(view)["members"]):
+            return
+        self.found(
+            f"{node} never heard of the last change of {consumer.group}, within "
+            f"{seconds(waited_us)} in which nothing was broken",
+            [view, changed],
+            group=consumer.group,
+        )

@@ -1,0 +1,161 @@
+"""What no design promises: measured where a group lives on ZooKeeper, judged where it is asked."""
+
+import pytest
+
+from chaos.checkers.base import Checker
+from chaos.checkers.context import CheckContext, GroupExpectation, ZooKeeperGroupExpectation
+from chaos.checkers.unpromised import OneOwnerProcesses, PositionsNeverGoBack
+from protocol.trace import TraceKind
+from results_schema.results import CheckOutcome
+from tests.support.builders.rows import OFFSETS_0, Rows
+
+BOTH = (OneOwnerProcesses.name, PositionsNeverGoBack.name)
+ASKED = {"old": BOTH, "new": BOTH}
+C0, C1 = "consumer-old-0", "consumer-old-1"
+
+
+def context(must_hold: dict[str, tuple[str, ...]]) -> CheckContext:
+    """Return what is known of a group of each kind."""
+    return CheckContext(
+        groups={"new": GroupExpectation(consumers=(), offsets_partition=OFFSETS_0, commits=True)},
+        zookeeper_groups={"old": ZooKeeperGroupExpectation(consumers=(C0, C1))},
+        must_hold=must_hold,
+        in_virtual_time=True,
+    )
+
+
+def two_processors(checker: Checker, group: str = "old") -> None:
+    """Tell of a member that goes on for a second after another was given its partition."""
+    rows = Rows(checker.observe)
+    detail: dict[str, object] = {"partitions": ["orders-0"]}
+    rows.add(1, C0, TraceKind.PARTITIONS_ASSIGNED, group=group, detail=detail)
+    rows.add(2, C1, TraceKind.PARTITIONS_ASSIGNED, group=group, detail=detail)
+    for time_s, node, first in ((2.5, C1, 10), (2.7, C0, 10), (2.8, C0, 12)):
+        rows.add(
+            time_s,
+            node,
+            TraceKind.RECORDS_CONSUMED,
+            group=group,
+            partition="orders-0",
+            offset=first,
+            detail={"count": 2, "last": first + 1},
+        )
+    rows.add(3, C0, TraceKind.PARTITIONS_LOST, group=group, detail=detail)
+    rows.add(3.5, C1, TraceKind.PARTITIONS_REVOKED, group=group, detail=detail)
+
+
+def set_back(checker: Checker, *, in_kafka: bool, group: str = "old", member: str = "m") -> None:
+    """Tell of a commit of 9 behind one of 20."""
+    rows = Rows(checker.observe)
+    session: dict[str, object] = {"session": "0x1", "op": "createSession"}
+    rows.add(1, "zookeeper-1", TraceKind.ZOOKEEPER_TXN_APPLIED, offset=1, detail=session)
+    state: dict[str, object] = {"session": "0x1", "state": "SyncConnected"}
+    rows.add(1, C0, TraceKind.ZOOKEEPER_CLIENT_STATE, offset=1, detail=state)
+    for zxid, offset in ((2, 20), (3, 9)):
+        if in_kafka:
+            rows.add(
+                zxid,
+                "broker-0",
+                TraceKind.COMMIT_STORED,
+                group=group,
+                member=member,
+                partition="orders-0",
+                offset=offset,
+            )
+            continue
+        for server in ("zookeeper-1", "zookeeper-2"):
+            rows.add(
+                zxid,
+                server,
+                TraceKind.ZOOKEEPER_TXN_APPLIED,
+                offset=zxid,
+                detail={
+                    "session": "0x1",
+                    "op": "create" if zxid == 2 else "setData",
+                    "path": f"/consumers/{group}/offsets/orders/0",
+                    "data": str(offset),
+                    "ephemeral": False,
+                },
+            )
+
+
+@pytest.mark.parametrize("group", ["old", "new"])
+def test_two_that_process_one_partition_are_a_finding_where_it_is_asked(group: str) -> None:
+    """Of either kind of group; the members are what the story names."""
+    checker = OneOwnerProcesses(context(ASKED))
+    two_processors(checker, group)
+
+    report = checker.finish()
+    assert report.outcome is CheckOutcome.VIOLATED
+    (finding,) = report.findings
+    assert finding.summary == (
+        f"{group}, orders-0: {C0} and {C1} both processed it while both owned it"
+    )
+    assert len(finding.evidence) == 4
+
+
+def test_two_that_process_one_partition_are_measured_where_it_is_not_asked() -> None:
+    """The cost: one second of one partition, and six records."""
+    checker = OneOwnerProcesses(context({}))
+    two_processors(checker)
+
+    report = checker.finish()
+    assert report.outcome is CheckOutcome.NOTHING_SEEN
+    assert report.measured == {
+        "partition_time_with_two_processing_ms": 1_000,
+        "longest_with_two_processing_ms": 1_000,
+        "records_processed_while_two_did": 6,
+    }
+    assert report.note == (
+        "two members processed a partition for 1.000 partition-s, 1.000 s at most; no group asks "
+        "for it"
+    )
+
+
+def test_two_owners_of_whom_one_processes_are_no_finding() -> None:
+    """A member that is paused believes and does nothing."""
+    checker = OneOwnerProcesses(context(ASKED))
+    rows = Rows(checker.observe)
+    detail: dict[str, object] = {"partitions": ["orders-0"]}
+    rows.add(1, C0, TraceKind.PARTITIONS_ASSIGNED, group="old", detail=detail)
+    rows.add(2, C1, TraceKind.PARTITIONS_ASSIGNED, group="old", detail=detail)
+    consumed: dict[str, object] = {"count": 1, "last": 4}
+    kind = TraceKind.RECORDS_CONSUMED
+    rows.add(3, C1, kind, group="old", partition="orders-0", offset=4, detail=consumed)
+    rows.add(4, C0, TraceKind.PARTITIONS_LOST, group="old", detail=detail)
+
+    report = checker.finish()
+    assert report.outcome is CheckOutcome.PASS
+    assert report.measured["partition_time_with_two_processing_ms"] == 0
+
+
+@pytest.mark.parametrize("in_kafka", [True, False])
+def test_position_that_goes_back_is_a_finding_where_it_is_asked(in_kafka: bool) -> None:
+    """ZK-60, ZK-63: no owner and no generation, the last writer wins."""
+    checker = PositionsNeverGoBack(context(ASKED))
+    set_back(checker, in_kafka=in_kafka)
+
+    report = checker.finish()
+    assert report.outcome is CheckOutcome.VIOLATED
+    store, writer = ("Kafka", "m") if in_kafka else ("ZooKeeper", C0)
+    assert [finding.summary for finding in report.findings] == [
+        f"old, orders-0: {writer} set the offset in {store} back from 20 to 9"
+    ]
+
+
+def test_position_that_goes_back_is_measured_where_it_is_not_asked() -> None:
+    """The cost: once, by eleven records."""
+    checker = PositionsNeverGoBack(context({"new": BOTH}))
+    set_back(checker, in_kafka=False)
+
+    report = checker.finish()
+    assert report.outcome is CheckOutcome.PASS
+    assert report.measured == {"positions_that_went_back": 1, "records_set_back": 11}
+
+
+def test_administrator_may_set_a_group_with_a_coordinator_back() -> None:
+    """Its commit names no member; an old consumer's neither, and that is judged."""
+    for group, findings in (("new", 0), ("old", 1)):
+        checker = PositionsNeverGoBack(context(ASKED))
+        set_back(checker, in_kafka=True, group=group, member="")
+        assert len(checker.finish().findings) == findings

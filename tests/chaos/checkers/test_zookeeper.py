@@ -1,0 +1,231 @@
+"""The check *zookeeper* on hand-made rows: what an ensemble promises, and each way to break it."""
+
+import pytest
+
+from chaos.checkers.context import CheckContext, GroupExpectation, ZooKeeperGroupExpectation
+from chaos.checkers.registry import CHECKERS, CheckSuite
+from chaos.checkers.zookeeper import ZooKeeper
+from protocol.trace import TraceKind
+from results_schema.results import CheckOutcome, CheckReport
+from tests.support.builders.rows import OFFSETS_0, Rows
+
+CONTEXT = CheckContext(
+    zookeeper_groups={"old": ZooKeeperGroupExpectation(consumers=("consumer-old-0",))},
+    in_virtual_time=True,
+)
+S1, S2 = "zookeeper-1", "zookeeper-2"
+C0 = "consumer-old-0"
+OWNER = "/consumers/old/owners/orders/0"
+
+
+class Story:
+    """Rows of an ensemble, told one a tenth of a second."""
+
+    def __init__(self, context: CheckContext = CONTEXT) -> None:
+        self.checker = ZooKeeper(context)
+        self._rows = Rows(self.checker.observe)
+        self._time_s = 0.0
+
+    def add(self, node: str, kind: TraceKind, **columns: object) -> None:
+        self._time_s += 0.1
+        self._rows.add(self._time_s, node, kind, **columns)  # type: ignore[arg-type]
+
+    def txn(self, server: str, zxid: int, session: str, op: str, path: str | None = None) -> None:
+        detail: dict[str, object] = {"session": session, "op": op}
+        if path is not None:
+            detail["path"] = path
+        if op in ("create", "setData"):
+            detail["data"] = "old_x-0"
+        if op == "create":
+            detail["ephemeral"] = True
+        self.add(server, TraceKind.ZOOKEEPER_TXN_APPLIED, offset=zxid, detail=detail)
+
+    def state(self, state: str, server: str | None, zxid: int, session: str = "0x1") -> None:
+        detail: dict[str, object] = {"session": session, "state": state}
+        self.add(C0, TraceKind.ZOOKEEPER_CLIENT_STATE, peer=server, offset=zxid, detail=detail)
+
+    def fires(self, server: str, zxid: int) -> None:
+        detail: dict[str, object] = {"type": "NodeChildrenChanged", "path": "/consumers/old/ids"}
+        self.add(server, TraceKind.ZOOKEEPER_WATCH_FIRED, peer=C0, offset=zxid, detail=detail)
+
+    def hears(self, server: str, zxid: int) -> None:
+        detail: dict[str, object] = {"type": "NodeChildrenChanged", "path": "/consumers/old/ids"}
+        self.add(C0, TraceKind.ZOOKEEPER_EVENT_RECEIVED, peer=server, offset=zxid, detail=detail)
+
+    def meets(self, owner: str | None, zxid: int) -> None:
+        self.add(
+            C0,
+            TraceKind.ZOOKEEPER_CLAIM_CONFLICT,
+            group="old",
+            member="old_y",
+            partition="orders-0",
+            offset=zxid,
+            detail={"owner": owner},
+        )
+
+    def finish(self) -> CheckReport:
+        return self.checker.finish()
+
+
+def opened(context: CheckContext = CONTEXT) -> Story:
+    """Return a story with two servers and one open session that owns a partition."""
+    story = Story(context)
+    for server in (S1, S2):
+        story.txn(server, 1, "0x1", "createSession")
+        story.txn(server, 2, "0x1", "create", OWNER)
+    return story
+
+
+def summaries(story: Story) -> list[str]:
+    """Return what was found."""
+    return [finding.summary for finding in story.finish().findings]
+
+
+def test_ensemble_that_keeps_its_order_passes() -> None:
+    """A server that lags, one that starts again, an event before the answer, a dead owner."""
+    story = opened()
+    story.state("SyncConnected", S1, 0)
+    story.fires(S1, 3)
+    story.txn(S1, 3, "0x1", "delete", OWNER)
+    story.hears(S1, 2)
+    story.meets(None, 3)
+    story.txn(S1, 4, "0x1", "create", OWNER)
+    story.meets("old_x-0", 4)
+    story.add(S2, TraceKind.NODE_STARTED, incarnation=1, detail={"role": "zookeeper"})
+    for zxid, op in ((1, "createSession"), (2, "create"), (3, "delete"), (4, "create")):
+        story.txn(S2, zxid, "0x1", op, None if op == "createSession" else OWNER)
+    story.state("SyncConnected", S2, 4)
+    story.txn(S2, 5, "0x1", "closeSession")
+
+    report = story.finish()
+    assert report.outcome is CheckOutcome.PASS
+    assert report.seen["transactions"] == 5
+    assert report.seen["owners_met"] == 2
+
+
+def test_server_applies_another_transaction_than_the_first_did() -> None:
+    """ZK-02: each server applies commits in zxid order."""
+    story = opened()
+    story.txn(S1, 3, "0x1", "delete", OWNER)
+    story.txn(S2, 3, "0x1", "setData", OWNER)
+
+    assert summaries(story) == ["zookeeper-2 applied 0x3 out of the ensemble's order"]
+
+
+def test_server_that_leaves_a_transaction_out_is_found() -> None:
+    """ZK-02: each server applies commits in zxid order."""
+    story = opened()
+    story.txn(S1, 3, "0x1", "delete", OWNER)
+    story.txn(S1, 4, "0x1", "create", OWNER)
+    story.txn(S2, 4, "0x1", "create", OWNER)
+
+    assert summaries(story) == ["zookeeper-2 applied 0x4 out of the ensemble's order"]
+
+
+@pytest.mark.parametrize(
+    ("op", "path", "problem"),
+    [
+        ("create", OWNER, f"create {OWNER}, which exists"),
+        ("delete", f"{OWNER}1", f"delete {OWNER}1, which does not exist"),
+        ("setData", f"{OWNER}1", f"setData {OWNER}1, which does not exist"),
+    ],
+)
+def test_partition_has_one_owner_node(op: str, path: str, problem: str) -> None:
+    """ZK-45: a claim is exclusive as long as the holder's session lives."""
+    story = opened()
+    story.txn(S1, 3, "0x1", op, path)
+
+    assert summaries(story) == [f"a transaction that may not be: {problem}"]
+
+
+def test_session_that_is_over_writes_nothing() -> None:
+    """ZK-12: the end of a session removes all its ephemerals in one step."""
+    story = opened()
+    story.txn(S1, 3, "0x1", "closeSession")
+    story.txn(S1, 4, "0x1", "create", OWNER)
+
+    (summary,) = summaries(story)
+    assert summary.endswith(f"create {OWNER} of session 0x1, which is not open")
+
+
+def test_owner_node_that_outlives_its_session_is_met() -> None:
+    """ZK-12: applying the end of a session removes all its ephemerals."""
+    story = opened()
+    story.txn(S1, 3, "0x1", "closeSession")
+    story.meets("old_x-0", 3)
+
+    (summary,) = summaries(story)
+    assert summary == (
+        "consumer-old-0 met an owner node of orders-0 that was not there: of a session that was "
+        "over"
+    )
+
+
+@pytest.mark.parametrize("in_virtual_time", [True, False])
+def test_client_never_goes_back_in_time(in_virtual_time: bool) -> None:
+    """ZK-05: a server which has applied less refuses the session."""
+    story = opened(
+        CheckContext(
+            zookeeper_groups=CONTEXT.zookeeper_groups,
+            in_virtual_time=in_virtual_time,
+            clock_error_us=0 if in_virtual_time else 20_000,
+        )
+    )
+    story.txn(S1, 3, "0x1", "delete", OWNER)
+    story.state("SyncConnected", S2, 3)
+    story.txn(S2, 3, "0x1", "delete", OWNER)
+
+    assert summaries(story) == [
+        "zookeeper-2 took up the session of consumer-old-0, which had seen more than it"
+    ]
+
+
+def test_server_that_is_late_by_the_clock_error_is_not_judged() -> None:
+    """Rows of two machines are ordered no better than their clocks."""
+    story = opened(CheckContext(zookeeper_groups=CONTEXT.zookeeper_groups, clock_error_us=200_000))
+    story.txn(S1, 3, "0x1", "delete", OWNER)
+    story.state("SyncConnected", S2, 3)
+    story.txn(S2, 3, "0x1", "delete", OWNER)
+
+    assert summaries(story) == []
+
+
+def test_event_comes_before_the_answer_that_shows_its_change() -> None:
+    """ZK-19: the event is delivered before any answer that shows the change."""
+    story = opened()
+    story.txn(S1, 3, "0x1", "delete", OWNER)
+    story.fires(S1, 3)
+    story.hears(S1, 3)
+
+    assert summaries(story) == [
+        "consumer-old-0 had an answer that shows the change before the event on /consumers/old/ids"
+    ]
+
+
+def test_event_of_a_connection_that_is_over_is_not_awaited() -> None:
+    """A lost event is left again with the next connection (ZK-20): it is another one."""
+    story = opened()
+    story.fires(S1, 2)
+    story.state("Disconnected", None, 4)
+    story.txn(S1, 3, "0x1", "delete", OWNER)
+    story.txn(S1, 4, "0x1", "error")
+    story.state("SyncConnected", S1, 4)
+    story.txn(S1, 5, "0x1", "error")
+    story.fires(S1, 5)
+    story.hears(S1, 4)
+
+    assert summaries(story) == []
+
+
+def test_runs_without_an_ensemble_have_no_such_check() -> None:
+    """Their results name the checks that they always had."""
+    group = GroupExpectation(consumers=(), offsets_partition=OFFSETS_0, commits=False)
+    without = CheckSuite(CheckContext(groups={"g": group}))
+    asked = CheckSuite(
+        CheckContext(groups={"g": group}, must_hold={"g": ("positions_never_go_back",)})
+    )
+    whole = CheckSuite(CONTEXT)
+
+    assert len(without.checkers) == len(CHECKERS) - 4
+    assert [check.name for check in asked.checkers][-1:] == ["positions_never_go_back"]
+    assert len(whole.checkers) == len(CHECKERS)

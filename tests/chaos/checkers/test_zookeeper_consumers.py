@@ -1,0 +1,194 @@
+"""The check *zookeeper consumers* on hand-made rows: views, releases, notices and commits."""
+
+from chaos.checkers.context import CheckContext, ZooKeeperGroupExpectation
+from chaos.checkers.zookeeper_consumers import NOTICE_US, ZooKeeperConsumers
+from protocol.trace import TraceKind
+from results_schema.results import CheckOutcome, CheckReport
+from tests.support.builders.rows import Columns, Rows
+
+CONTEXT = CheckContext(
+    zookeeper_groups={
+        "old": ZooKeeperGroupExpectation(consumers=("consumer-old-0", "consumer-old-1"))
+    },
+    in_virtual_time=True,
+)
+SERVER, C0, C1 = "zookeeper-1", "consumer-old-0", "consumer-old-1"
+IDS = "/consumers/old/ids"
+LONG_S = (NOTICE_US + 6_000_000) / 1e6 + 1
+
+
+class Story:
+    """A group of two consumers with the sessions 0x1 and 0x2, registered as m0 and m1."""
+
+    def __init__(self) -> None:
+        self.checker = ZooKeeperConsumers(CONTEXT)
+        self._rows = Rows(self.checker.observe)
+        self.time_s = 0.0
+        self.zxid = 0
+        for session, node in (("0x1", C0), ("0x2", C1)):
+            self.txn(session, "createSession")
+            detail: dict[str, object] = {"session": session, "state": "SyncConnected"}
+            self.add(node, TraceKind.ZOOKEEPER_CLIENT_STATE, peer=SERVER, detail=detail)
+        self.txn("0x1", "create", f"{IDS}/m0")
+
+    def add(self, node: str, kind: TraceKind, **columns: object) -> None:
+        self.time_s += 0.1
+        self._rows.add(self.time_s, node, kind, **columns)  # type: ignore[arg-type]
+
+    def txn(self, session: str, op: str, path: str | None = None) -> None:
+        self.zxid += 1
+        detail: dict[str, object] = {"session": session, "op": op}
+        if path is not None:
+            detail |= {"path": path}
+        if op == "create":
+            detail |= {"data": "x", "ephemeral": True}
+        self.add(SERVER, TraceKind.ZOOKEEPER_TXN_APPLIED, offset=self.zxid, detail=detail)
+
+    def step(self, kind: TraceKind, offset: int | None = None, **detail: object) -> None:
+        common: Columns = {"group": "old", "member": "m0", "offset": offset}
+        self.add(C0, kind, **common, detail=detail)
+
+    def begins(self, attempt: int = 0) -> None:
+        self.step(TraceKind.ZOOKEEPER_ATTEMPT_STARTED, self.zxid, attempt=attempt)
+
+    def views(self, *members: str) -> None:
+        self.step(TraceKind.ZOOKEEPER_VIEW, self.zxid, members=members, partitions=("orders-0",))
+
+    def claims(self) -> None:
+        self.txn("0x1", "create", "/consumers/old/owners/orders/0")
+        self.step(TraceKind.ZOOKEEPER_ATTEMPT_ENDED, attempt=0, done=True, conflicts=0)
+        self.step(TraceKind.PARTITIONS_ASSIGNED, partitions=("orders-0",))
+
+    def expires(self) -> None:
+        self.txn("0x1", "closeSession")
+        detail: dict[str, object] = {"session": "0x1", "state": "Expired"}
+        self.add(C0, TraceKind.ZOOKEEPER_CLIENT_STATE, peer=SERVER, detail=detail)
+
+    def commits(self, begun_us: int) -> None:
+        self.add(
+            C0,
+            TraceKind.ZOOKEEPER_OFFSET_COMMITTED,
+            group="old",
+            member="m0",
+            partition="orders-0",
+            offset=7,
+            detail={"store": "zookeeper", "begun_us": begun_us},
+        )
+
+    def heals_and_waits(self) -> None:
+        self.add("driver", TraceKind.RUN_STAGE, detail={"stage": "liveness"})
+        self.time_s += LONG_S
+        self.add("driver", TraceKind.RUN_STAGE, detail={"stage": "stopping"})
+
+    def finish(self) -> CheckReport:
+        return self.checker.finish()
+
+
+def summaries(story: Story) -> list[str]:
+    """Return what was found."""
+    return [finding.summary for finding in story.finish().findings]
+
+
+def test_consumer_that_reads_releases_and_hears_passes() -> None:
+    """A member joins between the reads of an attempt: either list may be what it read."""
+    story = Story()
+    story.begins()
+    story.txn("0x2", "create", f"{IDS}/m1")
+    story.views("m0")
+    story.claims()
+    story.begins()
+    story.txn("0x1", "delete", "/consumers/old/owners/orders/0")
+    story.views("m0", "m1")
+    story.claims()
+    story.heals_and_waits()
+
+    report = story.finish()
+    assert report.outcome is CheckOutcome.PASS
+    assert report.seen["views"] == 2
+
+
+def test_retry_computes_from_members_that_an_earlier_attempt_read() -> None:
+    """ZK-43: the child list used for the assignment is that of R6 at that moment."""
+    story = Story()
+    story.begins()
+    story.txn("0x2", "create", f"{IDS}/m1")
+    story.views("m0")
+    story.begins(1)
+    story.views("m0")
+
+    assert summaries(story) == [
+        "consumer-old-0 computed from members of old that it cannot have read in this attempt"
+    ]
+
+
+def test_new_session_may_see_an_older_state_than_the_last_one() -> None:
+    """ZK-05 holds within a session."""
+    story = Story()
+    story.txn("0x2", "create", f"{IDS}/m1")
+    story.begins()
+    story.expires()
+    story.txn("0x3", "createSession")
+    detail: dict[str, object] = {"session": "0x3", "state": "SyncConnected"}
+    story.add(C0, TraceKind.ZOOKEEPER_CLIENT_STATE, peer=SERVER, detail=detail)
+    story.views("m0", "m1")
+
+    assert summaries(story) == []
+
+
+def test_consumer_computes_while_it_still_owns_its_last_share() -> None:
+    """ZK-41: everything is given up in R5 before anything is known."""
+    story = Story()
+    story.begins()
+    story.views("m0")
+    story.claims()
+    story.begins()
+    story.views("m0")
+
+    assert summaries(story) == [
+        "consumer-old-0 computed a new share while it still owned partitions of the last one"
+    ]
+
+
+def test_member_that_never_hears_of_a_change() -> None:
+    """ZK-18: states are skipped, changes are never missed for good."""
+    story = Story()
+    story.begins()
+    story.views("m0")
+    story.claims()
+    story.txn("0x2", "create", f"{IDS}/m1")
+    story.heals_and_waits()
+
+    (summary,) = summaries(story)
+    assert summary.startswith("consumer-old-0 never heard of the last change of old, within 1")
+
+
+def test_member_that_is_no_longer_registered_hears_of_nothing() -> None:
+    """ZK-56: fetchers run on without registration, for ever."""
+    story = Story()
+    story.begins()
+    story.views("m0")
+    story.claims()
+    story.txn("0x2", "create", f"{IDS}/m1")
+    story.txn("0x2", "delete", f"{IDS}/m0")
+    story.heals_and_waits()
+
+    assert summaries(story) == []
+
+
+def test_commit_of_what_an_expiry_has_taken_is_found_unless_it_was_begun_before() -> None:
+    """ZK-55: nothing is committed; ZK-66: one that waited is carried out in the new session."""
+    story = Story()
+    story.begins()
+    story.views("m0")
+    story.claims()
+    begun_before_us = round(story.time_s * 1e6)
+    story.expires()
+    story.step(TraceKind.PARTITIONS_LOST, partitions=("orders-0",))
+    story.commits(begun_before_us)
+    assert story.checker.findings == []
+
+    story.commits(round(story.time_s * 1e6))
+
+    assert summaries(story) == [
+        "consumer-old-0 committed a partition that it had lost with its session"
+    ]
