@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from chaos.standing.registry import FOLDER
 from results_schema.manifest import RunStatus
 from results_schema.results import EXIT_BAD_ARGUMENTS, EXIT_INTERRUPTED, EXIT_PASS, EXIT_UNKNOWN
-from tests.support.harness.command_line import CommandLine
+from tests.support.harness.command_line import ROOT, CommandLine
 from tests.support.harness.programs import wait_gone
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
@@ -211,6 +212,53 @@ def test_a_killed_cluster_leaves_no_process_and_its_name_is_free(
 
     done = command_line.run("up", "--duration", "100ms", "--no-analyze")
     assert done.returncode == EXIT_PASS, done.stdout + done.stderr
+
+
+def test_a_client_from_outside_lives_through_the_crash_of_its_coordinator(
+    command_line: CommandLine,
+) -> None:
+    """Its group is in no file: orders hit its coordinator, `status` shows it, the end names it."""
+    with up(
+        command_line,
+        *("--topic", "orders:2", "--producer", "orders:50", "--no-analyze"),
+        *("--var", "cluster.config.group.initial.rebalance.delay.ms=0"),
+        *("--var", "cluster.config.broker.session.timeout.ms=2000"),
+        *("--var", "cluster.config.broker.heartbeat.interval.ms=400"),
+    ) as cluster:
+        shown = json.loads(command_line.run("status", "--json").stdout)
+        client = subprocess.Popen(
+            [
+                *(sys.executable, str(ROOT / "clients" / "librdkafka.py"), "consume"),
+                *("--bootstrap", ",".join(shown["bootstrap"])),
+                *("--topic", "orders", "--group", "payments", "--name", "shop"),
+            ],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            read_until(client, '"committed"')
+            shown = json.loads(command_line.run("status", "--json").stdout)
+            (group,) = shown["groups"]
+            assert (group["group"], group["is_of_the_file"]) == ("payments", False)
+            (member,) = group["members"]
+            assert member["member_id"].startswith("shop-")
+            assert member["node"] is None
+
+            crashed = command_line.run(
+                "inject", "crash", "--duration", "4s", "--wait", "--coordinator-of", "payments"
+            )
+            assert crashed.returncode == EXIT_PASS, crashed.stderr
+            assert read_until(client, '"committed"'), "it commits to the next coordinator"
+            assert client.poll() is None
+            client.terminate()
+            assert '"closed"' in client.communicate(timeout=PATIENCE_S)[0]
+        finally:
+            client.kill()
+            client.wait()
+        down = command_line.run("down")
+        code, output = ended(cluster)
+    assert (down.returncode, code) == (EXIT_PASS, EXIT_PASS), down.stdout + output
+    assert "clients from outside joined payments" in down.stdout
 
 
 @pytest.mark.ray

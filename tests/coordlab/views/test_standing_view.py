@@ -1,0 +1,125 @@
+"""The view of a cluster that stays: a panel on a terminal, lines of changes elsewhere."""
+
+import io
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from chaos.run.runner import Progress
+from cluster.runtime import ClusterStatus, GroupStatus, NodeState
+from coordlab.views.standing_view import StandingLines, standing_panel, standing_view
+from protocol.ids import BrokerId, broker_name
+from results_schema.journal import FaultOutcome, JournalEntry
+from results_schema.results import Finding
+
+SECOND = 1_000_000
+
+
+def status(state: str = "Stable", *, members: int = 2, down: int | None = None) -> ClusterStatus:
+    """Return three brokers and a group of clients from outside; no members of the lab."""
+    brokers = [BrokerId(index) for index in range(3)]
+    return ClusterStatus(
+        nodes={
+            broker_name(broker): NodeState.DOWN if broker == down else NodeState.UP
+            for broker in brokers
+        },
+        brokers_alive={broker: broker != down for broker in brokers},
+        brokers_fenced=dict.fromkeys(brokers, False),
+        groups={
+            "payments": [
+                GroupStatus(
+                    coordinator=BrokerId(1),
+                    offsets_partition=4,
+                    state=state,
+                    generation=3,
+                    members=tuple(f"java-{index}" for index in range(members)),
+                )
+            ]
+        },
+    )
+
+
+def crash(number: int, *, healed_at_us: int | None) -> JournalEntry:
+    return JournalEntry(
+        fault_id=f"crash-{number}",
+        fault="crash",
+        target="coordinator-of(payments)",
+        duration_us=5 * SECOND,
+        outcome=FaultOutcome.HIT,
+        fired_at_us=number * 10 * SECOND,
+        node="broker-1",
+        nodes=("broker-1",),
+        healed_at_us=healed_at_us,
+    )
+
+
+def progress(of: ClusterStatus | None, *faults: JournalEntry, stage: str = "steady") -> Progress:
+    return Progress(stage=stage, time_us=60 * SECOND, status=of, faults=faults)
+
+
+def panel(shown: Progress, width: int = 120) -> str:
+    console = Console(file=io.StringIO(), width=width, no_color=True)
+    console.print(standing_panel("lab", "local", shown, width))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_panel_shows_brokers_groups_and_faults_at_any_width(width: int) -> None:
+    text = panel(progress(status(down=1), crash(0, healed_at_us=None)), width)
+    assert max(len(line.rstrip()) for line in text.splitlines()) <= width
+    for words in ("lab on local", "1 down", "payments", "Stable", "in force"):
+        assert words in text
+
+
+def test_panel_of_a_bare_cluster_says_that_there_is_no_group() -> None:
+    bare = replace(status(), groups={})
+    text = panel(progress(bare))
+    assert "no group" in text
+    assert "records" not in text  # the lab has no client here
+
+
+def test_panel_keeps_what_is_in_force_and_the_last_faults_that_are_over() -> None:
+    """A cluster that stays for a day has seen hundreds."""
+    over = [crash(number, healed_at_us=number * 10 * SECOND + 1) for number in range(20)]
+    in_force = crash(3, healed_at_us=None)
+    shown = panel(progress(status(), *over[:3], in_force, *over[4:]))
+    assert shown.count("healed") == 3
+    assert shown.count("in force") == 1
+
+
+def test_panel_shows_the_latest_findings() -> None:
+    finding = Finding(check="fencing", summary="two leaders wrote", time_us=SECOND)
+    assert "fencing is violated: two leaders wrote" in panel(
+        replace(progress(status()), findings=(finding,))
+    )
+
+
+def test_lines_tell_changes_and_nothing_twice() -> None:
+    lines = StandingLines()
+    assert list(lines(progress(None, stage="starting"))) == ["   60.000 s  starting"]
+    assert list(lines(progress(status(), stage="serving"))) == [
+        "   60.000 s  serving",
+        "   60.000 s  group payments: Stable at broker 1, generation 3, 2 members",
+    ]
+    assert list(lines(progress(status(), stage="serving"))) == []
+    hit = crash(1, healed_at_us=None)
+    assert list(lines(progress(status(members=1, down=1), hit, stage="serving"))) == [
+        "   10.000 s  crash coordinator-of(payments): hit broker-1; in force",
+        "   60.000 s  broker 1 is down",
+        "   60.000 s  group payments: Stable at broker 1, generation 3, 1 member",
+    ]
+    gone = replace(status(), groups={})
+    assert list(lines(progress(gone, hit, stage="serving"))) == [
+        "   60.000 s  broker 1 is up",
+        "   60.000 s  group payments: no coordinator has it",
+    ]
+
+
+def test_view_prints_lines_where_no_cursor_moves() -> None:
+    console = Console(file=io.StringIO(), width=200)
+    with standing_view(console, "lab", "local") as view:
+        view(progress(status(), stage="serving"))
+    assert isinstance(console.file, io.StringIO)
+    assert "group payments: Stable" in console.file.getvalue()
