@@ -28,6 +28,7 @@ PARTS = (
     "shrinking",
     "effort",
     "many_runs",
+    "wire",
 )
 LONG_PARTS = ("large_groups", "thousand_runs")
 """Only if they are asked for."""

@@ -1,0 +1,413 @@
+"""Real clients in a cluster that stays (`up`, local runtime): start, memory, requests, records.
+
+1. From the start of `up` to the first commit of a librdkafka consumer. Its baseline is an
+   interpreter that starts and imports the client, as both processes must.
+2. Memory of `up` with three brokers and twelve librdkafka consumers, beside an interpreter that
+   imports asyncio.
+3. Heartbeat, and Produce of 1 KB with acks=all on one replica: one request after the other over one
+   TCP connection, beside an asyncio server that answers the same requests with bytes of the same
+   size. Both servers are processes of their own; the client is this process.
+4. Records of 100 bytes a second of librdkafka's producer and consumer through three brokers. The
+   producer's baseline is the same producer with librdkafka's own mock cluster, which stores nothing
+   that a consumer of another process could read.
+5. CPU of `up` while 200 consumers are in a group: 200 that own nothing, beside one member that owns
+   the only partition; and 200 that poll an empty partition each. Their baseline is one core.
+"""
+
+import asyncio
+import json
+import re
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from benchmarks.measurement import Measurement, median_ratio
+from partition_log.batches import build_batch
+from protocol.compression import NO_CODECS
+from protocol.records.batch import Record
+from protocol.records.kafka_format import encode_batch
+
+ROOT = Path(__file__).resolve().parent.parent
+LIBRDKAFKA = ROOT / "clients" / "librdkafka.py"
+FIRST_COMMIT_S, MEMORY_MB, ECHO_SHARE = 1.5, 256.0, 0.2
+RECORDS_PER_SECOND = 20_000.0
+OWNING_NOTHING, POLLING = 5.0, 30.0
+"""Goals: seconds, MiB, a ratio, records a second, and per cent of a core."""
+REAL_KAFKA_START = "real Kafka 3.9.1, controller and three brokers: 8.5 s"
+ROUNDS, REQUESTS, RECORDS, RECORD_BYTES = 5, 2_000, 200_000, 100
+MEMBERS, SETTLED_S, WATCHED_S = 200, 20.0, 10.0
+HEARTBEAT, PRODUCE = 12, 0
+NO_DELAY = ("--var", "cluster.config.group.initial.rebalance.delay.ms=0")
+
+ECHO = """
+import asyncio, sys
+
+class Echo(asyncio.Protocol):
+    def connection_made(self, transport):
+        self.transport, self.unread = transport, bytearray()
+
+    def data_received(self, data):
+        self.unread += data
+        while len(self.unread) >= 4:
+            end = 4 + int.from_bytes(self.unread[:4], "big")
+            if len(self.unread) < end:
+                return
+            correlation_id, payload = self.unread[8:12], int(sys.argv[1])
+            del self.unread[:end]
+            self.transport.write(payload.to_bytes(4, "big") + correlation_id + bytes(payload - 4))
+
+async def serve():
+    server = await asyncio.get_running_loop().create_server(Echo, "127.0.0.1", 0)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await server.serve_forever()
+
+asyncio.run(serve())
+"""
+MANY_MEMBERS = """
+import sys, threading, time
+from confluent_kafka import Consumer
+
+bootstrap, count = sys.argv[1], int(sys.argv[2])
+consumers = []
+for number in range(count):
+    consumer = Consumer({
+        "bootstrap.servers": bootstrap, "group.id": "idle", "client.id": f"idle-{number}",
+        "auto.offset.reset": "earliest", "enable.auto.commit": False,
+        "partition.assignment.strategy": "range", "topic.metadata.refresh.interval.ms": 300000,
+    })
+    consumer.subscribe(["orders"])
+    consumers.append(consumer)
+print("subscribed", flush=True)
+while True:
+    for consumer in consumers:
+        consumer.poll(0)
+    time.sleep(0.2)
+"""
+SPEED = """
+import json, sys, time
+from confluent_kafka import Consumer, Producer
+
+bootstrap, records, size = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+settings = {"linger.ms": 20, "acks": "all", "queue.buffering.max.messages": 1000000}
+if bootstrap == "mock":
+    settings["test.mock.num.brokers"] = 3
+else:
+    settings["bootstrap.servers"] = bootstrap
+producer, value, failed = Producer(settings), b"v" * size, []
+def done(error, message):
+    if error is not None:
+        failed.append(error)
+producer.produce("orders", value, on_delivery=done)  # connects, and learns the topic
+producer.flush(60)
+began = time.perf_counter()
+for number in range(records):
+    producer.produce("orders", value, on_delivery=done)
+    if number % 1000 == 0:
+        producer.poll(0)
+left = producer.flush(120)
+produced = records / (time.perf_counter() - began)
+consumed = 0.0
+if bootstrap != "mock":
+    consumer = Consumer({
+        "bootstrap.servers": bootstrap, "group.id": "speed", "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+    })
+    consumer.subscribe(["orders"])
+    count, first = 0, 0.0
+    while count < records:
+        messages = consumer.consume(10000, 1.0)
+        if messages and not first:
+            first = time.perf_counter()  # without the time that joining takes
+        count += len(messages)
+    consumed = records / (time.perf_counter() - first)
+    consumer.close()
+print(json.dumps({"produced": produced, "consumed": consumed, "failed": len(failed) + left}))
+"""
+
+
+def run() -> tuple[Measurement, ...]:
+    """Measure everything; each cluster is started anew and ended."""
+    return (_first_commit(), _memory(), *_requests(), *_records(), *_idling())
+
+
+# -- clusters and processes ----------------------------------------------------------------------
+
+
+@contextmanager
+def _up(*arguments: str) -> Iterator[tuple["subprocess.Popen[str]", str, float]]:
+    """Start a cluster; yield its process, its bootstrap servers and when it was started."""
+    with tempfile.TemporaryDirectory(prefix="coordlab-bench-") as folder:
+        began_s = time.perf_counter()
+        process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "coordlab", "up", "--runs", folder, *NO_DELAY),
+                *("--no-analyze", "--no-report", *arguments),
+            ],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        try:
+            for line in _lines(process):
+                if match := re.search(r"bootstrap servers: (\S+)", line):
+                    break
+            else:
+                raise RuntimeError(f"`up` printed no bootstrap servers: {process.wait()}")
+            _drain(process)
+            yield process, match[1], began_s
+        finally:
+            process.terminate()
+            process.wait(120)
+
+
+def _drain(process: "subprocess.Popen[str]") -> None:
+    """Keep the pipe of a process from filling."""
+    subprocess.Popen(["cat"], stdin=process.stdout, stdout=subprocess.DEVNULL)
+
+
+@contextmanager
+def _python(code: str, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *arguments], stdout=subprocess.PIPE, text=True, cwd=ROOT
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _first_line(process: "subprocess.Popen[str]") -> str:
+    return next(_lines(process), "").strip()
+
+
+def _lines(process: "subprocess.Popen[str]") -> Iterator[str]:
+    """Yield the lines that a process prints."""
+    if process.stdout is None:
+        raise RuntimeError("the process has no pipe")
+    yield from process.stdout
+
+
+def _client(bootstrap: str, command: str, *arguments: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [
+            *(sys.executable, str(LIBRDKAFKA), command, "--bootstrap", bootstrap),
+            *("--topic", "orders", *arguments),
+        ],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def _resident_mb(pid: int) -> float:
+    status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    (kib,) = re.findall(r"VmRSS:\s+(\d+) kB", status)
+    return int(kib) / 1024
+
+
+def _cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / 100
+
+
+# -- start and memory ----------------------------------------------------------------------------
+
+
+def _first_commit() -> Measurement:
+    taken_s, imported_s = [], []
+    for _ in range(ROUNDS):
+        began_s = time.perf_counter()
+        subprocess.run([sys.executable, "-c", "import confluent_kafka"], check=True)
+        imported_s.append(time.perf_counter() - began_s)
+        with _up("--topic", "orders:1") as (_, bootstrap, began_s):
+            producer = _client(bootstrap, "produce", "--count", "10")
+            consumer = _client(
+                bootstrap, "consume", "--group", "first", "--commit-interval", "0.001"
+            )
+            for line in _lines(consumer):
+                if '"event": "committed"' in line:
+                    taken_s.append(time.perf_counter() - began_s)
+                    break
+            consumer.terminate()
+            consumer.communicate(timeout=30)
+            producer.communicate(timeout=30)
+    value, baseline = statistics.median(taken_s), statistics.median(imported_s)
+    return Measurement(
+        name="from `up` to the first commit of librdkafka",
+        value=value,
+        baseline=baseline,
+        unit="s",
+        baseline_name="an interpreter that imports confluent_kafka",
+        ratio=median_ratio(taken_s, imported_s),
+        goal=f"at most {FIRST_COMMIT_S} s",
+        met=value <= FIRST_COMMIT_S,
+        note=REAL_KAFKA_START,
+    )
+
+
+def _memory() -> Measurement:
+    with _python("import asyncio; print(1, flush=True); input()") as bare:
+        _first_line(bare)
+        baseline = _resident_mb(bare.pid)
+    with (
+        _up("--topic", "orders:12") as (process, bootstrap, _),
+        _python(MANY_MEMBERS, bootstrap, "12") as members,
+    ):
+        _first_line(members)
+        time.sleep(SETTLED_S)
+        value = _resident_mb(process.pid)
+    return Measurement(
+        name="memory of three brokers with twelve clients",
+        value=value,
+        baseline=baseline,
+        unit="MiB",
+        baseline_name="an interpreter that imports asyncio",
+        ratio=value / baseline,
+        goal=f"under {MEMORY_MB:.0f} MiB",
+        met=value < MEMORY_MB,
+        note="real Kafka 3.9.1, controller and three brokers: about 1 GB",
+    )
+
+
+# -- requests ------------------------------------------------------------------------------------
+
+
+def _string(text: str) -> bytes:
+    return struct.pack(">h", len(text)) + text.encode()
+
+
+def _frame(api: int, version: int, correlation_id: int, body: bytes) -> bytes:
+    head = struct.pack(">hhi", api, version, correlation_id) + _string("bench")
+    return struct.pack(">i", len(head) + len(body)) + head + body
+
+
+def _heartbeat(correlation_id: int) -> bytes:
+    body = _string("payments") + struct.pack(">i", 1) + _string("m" * 50) + b"\xff\xff"
+    return _frame(HEARTBEAT, 3, correlation_id, body)
+
+
+def _produce(batch: bytes, partition: int, correlation_id: int) -> bytes:
+    data = struct.pack(">i", partition) + struct.pack(">i", len(batch)) + batch
+    topic = struct.pack(">i", 1) + _string("orders") + struct.pack(">i", 1) + data
+    return _frame(PRODUCE, 7, correlation_id, b"\xff\xff" + struct.pack(">hi", -1, 30_000) + topic)
+
+
+def _kilobyte_batch() -> bytes:
+    """Return one record of 1 KB as Kafka's batch, made by the lab's own encoder."""
+    record = Record(key=b"k", value=b"v" * 1_024, timestamp_ms=int(time.time() * 1_000))
+    return encode_batch(build_batch((record,)), NO_CODECS)
+
+
+class _Asker:
+    """One connection that asks one request after the other."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+
+    async def rate(self, requests: list[bytes]) -> tuple[float, int]:
+        """Return answers a second, and the size of the last answer."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
+        size = 0
+        began_s = time.perf_counter()
+        for request in requests:
+            writer.write(request)
+            size = int.from_bytes(await reader.readexactly(4), "big")
+            await reader.readexactly(size)
+        took_s = time.perf_counter() - began_s
+        writer.close()
+        return len(requests) / took_s, size
+
+
+def _requests() -> Iterator[Measurement]:
+    batch = _kilobyte_batch()
+    with _up("--brokers", "1", "--topic", "orders:1:1") as (_, bootstrap, _):
+        port = int(bootstrap.rpartition(":")[2])
+        for name, requests in (
+            ("Heartbeat", [_heartbeat(n) for n in range(REQUESTS)]),
+            ("Produce of 1 KB", [_produce(batch, 0, n) for n in range(REQUESTS)]),
+        ):
+            _, answer_bytes = asyncio.run(_Asker(port).rate(requests[:100]))
+            rates, echoes = [], []
+            with _python(ECHO, str(answer_bytes)) as echo:
+                echo_port = int(_first_line(echo))
+                for _ in range(ROUNDS):
+                    echoes.append(asyncio.run(_Asker(echo_port).rate(requests))[0])
+                    rates.append(asyncio.run(_Asker(port).rate(requests))[0])
+            ratio = median_ratio(rates, echoes)
+            yield Measurement(
+                name=f"{name}: decode, handler and encode",
+                value=statistics.median(rates),
+                baseline=statistics.median(echoes),
+                unit="requests/s",
+                baseline_name="a bare asyncio server",
+                ratio=ratio,
+                goal=f"ratio of at least {ECHO_SHARE}",
+                met=ratio >= ECHO_SHARE,
+            )
+
+
+# -- records -------------------------------------------------------------------------------------
+
+
+def _records() -> Iterator[Measurement]:
+    produced, consumed, mocked = [], [], []
+    for _ in range(3):
+        with _python(SPEED, "mock", str(RECORDS), str(RECORD_BYTES)) as speed:
+            mocked.append(json.loads(_first_line(speed))["produced"])
+        with (
+            _up("--topic", "orders:6") as (_, bootstrap, _),
+            _python(SPEED, bootstrap, str(RECORDS), str(RECORD_BYTES)) as speed,
+        ):
+            figures = json.loads(_first_line(speed))
+        if figures["failed"]:
+            raise RuntimeError(f"{figures['failed']} records were not acknowledged")
+        produced.append(figures["produced"])
+        consumed.append(figures["consumed"])
+    for name, values in (("producer", produced), ("consumer", consumed)):
+        value = statistics.median(values)
+        yield Measurement(
+            name=f"librdkafka's {name}, records of {RECORD_BYTES} bytes, three brokers",
+            value=value,
+            baseline=statistics.median(mocked),
+            unit="records/s",
+            baseline_name="its producer with librdkafka's mock cluster",
+            ratio=median_ratio(values, mocked),
+            goal=f"at least {RECORDS_PER_SECOND:,.0f} records/s",
+            met=value >= RECORDS_PER_SECOND,
+        )
+
+
+# -- members that wait ---------------------------------------------------------------------------
+
+
+def _idling() -> Iterator[Measurement]:
+    for name, partitions, goal in (
+        (f"{MEMBERS} members, of which {MEMBERS - 1} own nothing", 1, OWNING_NOTHING),
+        (f"{MEMBERS} members that poll an empty partition each", MEMBERS, POLLING),
+    ):
+        with (
+            _up("--topic", f"orders:{partitions}") as (process, bootstrap, _),
+            _python(MANY_MEMBERS, bootstrap, str(MEMBERS)) as members,
+        ):
+            _first_line(members)
+            time.sleep(SETTLED_S)
+            before_s, began_s = _cpu_s(process.pid), time.perf_counter()
+            time.sleep(WATCHED_S)
+            used = (_cpu_s(process.pid) - before_s) / (time.perf_counter() - began_s) * 100
+        yield Measurement(
+            name=f"CPU of three brokers with {name}",
+            value=used,
+            baseline=100.0,
+            unit="% of a core",
+            baseline_name="one core",
+            ratio=used / 100,
+            goal=f"under {goal:.0f} %",
+            met=used < goal,
+        )
