@@ -1,0 +1,26 @@
+"""Clients of other people live in a cluster that stays, and through what breaks it."""
+
+import signal
+
+import pytest
+
+from results_schema.results import EXIT_PASS
+from tests.support.harness.command_line import CommandLine
+from tests.support.worlds.broken_under_clients import CLUSTER, bootstrap_in, live_through_faults
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+
+
+@pytest.mark.parametrize("family", ["librdkafka", "kafka-python"])
+def test_clients_lose_nothing_and_store_nothing_twice(
+    command_line: CommandLine, family: str
+) -> None:
+    """A coordinator's crash, a move, the controller's crash and return, while records flow."""
+    with command_line.started("up", *CLUSTER) as cluster:
+        assert cluster.stdout is not None
+        line = next(line for line in cluster.stdout if "bootstrap servers: " in line)
+        live_through_faults(family, bootstrap_in(line), command_line)
+        cluster.send_signal(signal.SIGTERM)
+        output, errors = cluster.communicate(timeout=60)
+    assert cluster.returncode == EXIT_PASS, output + errors
+    assert "Traceback" not in output + errors
