@@ -264,8 +264,14 @@ public final class LabClient {
         return System.nanoTime() / 1_000_000;
     }
 
+    /** Seconds since the epoch; a double would be printed as 1.79E9. */
+    private static String secondsSinceEpoch() {
+        long ms = System.currentTimeMillis();
+        return ms / 1000 + "." + String.format("%03d", ms % 1000);
+    }
+
     private synchronized void say(String event, String fields) {
-        System.out.println("{\"t\":" + System.currentTimeMillis() / 1000.0 + ",\"event\":\"" + event
+        System.out.println("{\"t\":" + secondsSinceEpoch() + ",\"event\":\"" + event
                 + "\",\"client\":\"java\",\"name\":" + quoted(option("name", "java-0")) + "," + fields
                 + "}");
         System.out.flush();
