@@ -42,7 +42,9 @@ from cluster.realtime.services import (
     NodeService,
 )
 from cluster.runtime import ClusterStatus
+from cluster.wire.listener import ListenerBinding
 from protocol.ids import Incarnation, NodeName
+from protocol.records.metadata import BrokerEndpoint
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -268,11 +270,14 @@ class ProcessHandle(_ActorHandle):
         *,
         role: str,
         has_disk: bool,
+        binding: ListenerBinding | None,
         timeout_s: float,
-    ) -> None:
-        """Start a node in it."""
-        await self._result(
-            self._actor.start_node.remote(name, incarnation, build, role=role, has_disk=has_disk),
+    ) -> BrokerEndpoint | None:
+        """Start a node in it; return where Kafka clients reach it, if they can."""
+        return await self._result(
+            self._actor.start_node.remote(
+                name, incarnation, build, role=role, has_disk=has_disk, binding=binding
+            ),
             timeout_s,
         )
 

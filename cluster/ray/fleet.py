@@ -67,7 +67,7 @@ class Fleet:
         self.disk_trouble: str | None = None
         """The first write that a disk refused to a process, in words."""
         self.control = ControlPlane(self.processes, on_failure=on_failure)
-        self._run_id = run_id
+        self.run_id = run_id
         self._seed = seed
         self._run_dir = run_dir
         self._clock = clock
@@ -105,7 +105,7 @@ class Fleet:
         """Tell every process where every node is; outside clients read the listeners file."""
         await self.control.set_directory(directory)
         listeners = Listeners(
-            run_id=self._run_id,
+            run_id=self.run_id,
             seed=self._seed,
             token=self._token,
             clock=self._clock,
@@ -256,7 +256,7 @@ class Fleet:
             actors.disconnect_ray()
 
     async def _start_agent(self, machine: Machine, marker: str) -> None:
-        agent = AgentHandle.start(self._run_id, machine)
+        agent = AgentHandle.start(self.run_id, machine)
         self._agents.append(agent)
         self.machines[machine.ray_node_id] = MachineState(
             machine=machine,
@@ -269,7 +269,7 @@ class Fleet:
         attempt = self._starts[plan.name] = self._starts.get(plan.name, -1) + 1
         state = self.machines[machine.ray_node_id]
         settings = RunSettings(
-            run_id=self._run_id,
+            run_id=self.run_id,
             seed=self._seed,
             token=self._token,
             clock=self._clock.on_machine(state.clock.offset_ns),

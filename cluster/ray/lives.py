@@ -13,12 +13,14 @@ from cluster.ray.actors import ActorGone
 from cluster.ray.control_plane import CALL_TIMEOUT_S, FleetProcess, side_by_side
 from cluster.ray.fleet import KILL_TIMEOUT_S, START_TIMEOUT_S, Fleet
 from cluster.ray.layout import ProcessPlan, starts_with_the_cluster
+from cluster.realtime.listening import listener_binding
 from cluster.realtime.tcp import ProcessAddress
 from cluster.runtime import ClusterStartError, HitNode, NodeState, UnknownNode
 from cluster.spec import ClusterSpec, NodeSpec, has_disk, role_of, starts_later
 from protocol.causes import KillCause
 from protocol.errors import SimulationError
 from protocol.ids import Incarnation, NodeName
+from protocol.records.metadata import BrokerEndpoint
 from protocol.trace import TraceEvent
 
 ADMIN_PROCESS = "clients-0"
@@ -32,6 +34,8 @@ class RayLife(NodeLife):
         self.plan = plan
         self.process: FleetProcess | None = None
         self.is_paused = False
+        self.end_point: BrokerEndpoint | None = None
+        """Where Kafka clients reach this incarnation, or reached the last one."""
         self.shutting_down: asyncio.Task[None] | None = None
         """Waits for the end of a controlled shutdown."""
 
@@ -178,6 +182,14 @@ class RayLives(NodeLives[RayLife]):
         await self._fleet.resume(life.live_process(), node)
         life.is_paused = False
 
+    def bootstrap_servers(self) -> tuple[str, ...]:
+        """Return "host:port" of the listener of each broker that is up."""
+        return tuple(
+            f"{life.end_point.host}:{life.end_point.port}"
+            for life in self._lives.values()
+            if life.process is not None and life.end_point is not None
+        )
+
     # -- inside ----------------------------------------------------------------------------------
 
     def _admin_process(self) -> FleetProcess:
@@ -238,12 +250,20 @@ class RayLives(NodeLives[RayLife]):
         incarnation = Incarnation(life.incarnations)
         life.incarnations += 1
         try:
-            await process.handle.start_node(
+            life.end_point = await process.handle.start_node(
                 life.name,
                 incarnation,
                 partial(self._build, life.spec, self._cluster),
                 role=role_of(life.spec),
                 has_disk=has_disk(life.spec),
+                binding=listener_binding(
+                    self._cluster,
+                    life.spec,
+                    incarnation,
+                    run_id=self._fleet.run_id,
+                    default_host=process.listening.address.host,
+                    port=None if life.end_point is None else life.end_point.port,
+                ),
                 timeout_s=START_TIMEOUT_S,
             )
         except Exception as error:

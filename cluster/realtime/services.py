@@ -25,8 +25,10 @@ from cluster.realtime.process import HostedNode, NodeProcess
 from cluster.realtime.tcp import ProcessAddress
 from cluster.runtime import ClusterStatus
 from cluster.storage.file_storage import FileStorage, cut_to_flush_marks
+from cluster.wire.listener import ListenerBinding
 from partition_log.memory_storage import MemoryStorage
 from protocol.ids import Incarnation, NodeName
+from protocol.records.metadata import BrokerEndpoint
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -91,11 +93,17 @@ class NodeService:
         *,
         role: str,
         has_disk: bool,
-    ) -> None:
-        """Start a node; with a disk it finds what its earlier incarnations left there."""
+        binding: ListenerBinding | None = None,
+    ) -> BrokerEndpoint | None:
+        """Start a node; with a disk it finds what its earlier incarnations left there.
+
+        Returns: where Kafka clients reach it, if `binding` says that they can.
+        """
         directory = machine_processes.disk_of(self._settings.machine_dir, name)
         storage = FileStorage(directory) if has_disk else MemoryStorage()
-        self._alive().start_node(name, incarnation, build, storage=storage, role=role)
+        process = self._alive()
+        process.start_node(name, incarnation, build, storage=storage, role=role, binding=binding)
+        return process.listener_address(name)
 
     async def crash_node(self, name: NodeName) -> None:
         """End one node of several."""
