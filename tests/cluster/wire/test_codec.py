@@ -1,0 +1,257 @@
+"""Every API and version that is offered, byte for byte against kafka-python's codec.
+
+kafka-python reads Kafka's own schemas and shares no code with the listener. Each field gets a value
+of its own, so that two fields of one width cannot change places unseen.
+"""
+
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+import msgspec
+import pytest
+from kafka.protocol import admin, consumer, metadata, producer
+
+from cluster.wire.codec import Cursor, MalformedRequest, decode_request, encode_response
+from protocol.api import Api
+from protocol.errors import ErrorCode
+from protocol.messages.group import JoinGroupRequest, JoinGroupResponse
+from protocol.plain import request_from_plain, response_to_plain
+from protocol.records.batch import RecordBatch
+from protocol.records.kafka_format import decode_batches
+from protocol.wire.fields import Kind, PlainMessage, PlainValue, WireField
+from protocol.wire.listener_versions import OFFERED
+from tests.support.builders.client_batches import client_batch
+
+VERSIONS = [
+    pytest.param(api, version, id=f"{api.label}-v{version}")
+    for api, offered in OFFERED.items()
+    for version in range(offered.oldest, offered.newest + 1)
+]
+"""A Produce before v3 has the same fields, and is read as well: its answer must name partitions."""
+
+
+def their_class(api: Api, suffix: str) -> Any:  # noqa: ANN401 (kafka-python has no types)
+    name = api.label + suffix
+    for module in (producer, consumer, metadata, admin):
+        found = getattr(module, name, None)
+        if found is not None:
+            return found
+    raise AssertionError(f"kafka-python has no {name}")
+
+
+class Values:
+    """A different value for every field."""
+
+    def __init__(self) -> None:
+        self._numbers = count(1)
+
+    def of(self, field: WireField, version: int) -> Any:  # noqa: ANN401 (a field's value)
+        if not field.is_array:
+            return self._item(field, version)
+        return [self._item(field, version), self._item(field, version)]
+
+    def message(self, fields: tuple[WireField, ...], version: int) -> dict[str, Any]:
+        return {field.name: self.of(field, version) for field in fields if field.is_in(version)}
+
+    def _item(self, field: WireField, version: int) -> Any:  # noqa: ANN401 (a field's value)
+        number = next(self._numbers)
+        match field.kind:
+            case Kind.INT:
+                # Below and above zero, and wider than the next smaller width.
+                value = number + (1 << field.bits - 2)
+                return -value if number % 3 == 0 else value
+            case Kind.BOOL:
+                return number % 2 == 0
+            case Kind.STRING:
+                return f"{field.name}-{number}-é"
+            case Kind.BYTES:
+                return b"bytes-%d" % number
+            case Kind.RECORDS:
+                return b"records-%d" % number
+            case Kind.STRUCT:
+                return self.message(field.fields, version)
+
+
+def their_message(cls: Any, fields: tuple[WireField, ...], plain: dict[str, Any], v: int) -> Any:  # noqa: ANN401
+    """Return kafka-python's message of plain values; it must know each field."""
+    known = cls.fields
+    values = {}
+    for field in fields:
+        if not field.is_in(v):
+            continue
+        assert field.name in known, f"{cls.__name__} has no {field.name}"
+        value = plain[field.name]
+        if field.kind is Kind.STRUCT:
+            data_class = known[field.name].data_class
+            value = [their_message(data_class, field.fields, each, v) for each in value]
+        values[field.name] = value
+    left_out = [
+        name for name, each in known.items() if each.for_version_q(v) and name not in values
+    ]
+    assert not left_out, f"the table lacks {left_out} of {cls.__name__} v{v}"
+    return cls(version=v, **values)
+
+
+def without_unused(fields: tuple[WireField, ...], plain: dict[str, Any]) -> dict[str, Any]:
+    used: dict[str, Any] = {}
+    for field in fields:
+        if field.name in plain and not field.is_unused:
+            value = plain[field.name]
+            if field.kind is Kind.STRUCT:
+                value = [without_unused(field.fields, each) for each in value]
+            used[field.name] = value
+    return used
+
+
+def plain_of(value: object) -> Any:  # noqa: ANN401 (a field's value)
+    if isinstance(value, msgspec.Struct):
+        return {name: plain_of(getattr(value, name)) for name in value.__struct_fields__}
+    if isinstance(value, tuple | list):
+        return [plain_of(each) for each in value]
+    return value
+
+
+def contains(whole: Any, part: Any) -> bool:  # noqa: ANN401 (fields' values)
+    """Return whether a message has all values of `part`, whatever else it has."""
+    if isinstance(part, dict):
+        return all(name in whole and contains(whole[name], part[name]) for name in part)
+    if isinstance(part, list):
+        return len(whole) == len(part) and all(map(contains, whole, part))
+    return bool(whole == part)
+
+
+@pytest.mark.parametrize(("api", "version"), VERSIONS)
+def test_request_of_kafka_python_is_read_field_by_field(api: Api, version: int) -> None:
+    """A width or an order that is wrong would shift everything behind it."""
+    schema = OFFERED[api].schema
+    fields = schema.request_fields
+    plain = Values().message(fields, version)
+    cls = their_class(api, "Request")
+    data = bytes(their_message(cls, fields, plain, version).encode(version=version))
+    cursor = Cursor(data)
+
+    request = decode_request(api, version, cursor)
+
+    assert cursor.position == len(data)
+    used = without_unused(fields, plain)
+    if schema.lift is not None and version < schema.reshaped_below:
+        assert request == request_from_plain(api.label, version, used)
+    else:
+        assert contains(plain_of(request), used)
+
+
+def some_value(annotation: Any, numbers: Iterator[int]) -> Any:  # noqa: ANN401 (a field's value)
+    """Return a value for a field of an answer that is annotated so."""
+    if annotation is ErrorCode:
+        return list(ErrorCode)[next(numbers) % len(ErrorCode)]
+    if isinstance(annotation, type):
+        if issubclass(annotation, RecordBatch):
+            return client_batch(str(next(numbers)))
+        if issubclass(annotation, msgspec.Struct):
+            return some_message(annotation, numbers)
+        number = next(numbers)
+        made = {bool: number % 2 == 0, int: number, str: f"s{number}", bytes: b"%d" % number}
+        return made[annotation]
+    options = [each for each in annotation.__args__ if each not in (type(None), Ellipsis)]
+    if getattr(annotation, "__origin__", None) is tuple:
+        return (some_value(options[0], numbers), some_value(options[0], numbers))
+    return some_value(options[0], numbers)
+
+
+def some_message(cls: type[msgspec.Struct], numbers: Iterator[int]) -> msgspec.Struct:
+    return cls(
+        **{each.name: some_value(each.type, numbers) for each in msgspec.structs.fields(cls)}
+    )
+
+
+def expected_of(fields: tuple[WireField, ...], message: Any, version: int) -> dict[str, Any]:  # noqa: ANN401
+    """Return what a client of this version must read of an answer."""
+    expected: dict[str, Any] = {}
+    for field in fields:
+        # kafka-python makes sets of these, under names of its own.
+        if field.is_in(version) and not field.name.endswith("authorized_operations"):
+            is_plain = isinstance(message, dict)
+            value = message[field.name] if is_plain else getattr(message, field.name, field.absent)
+            if field.kind is Kind.STRUCT:
+                value = [expected_of(field.fields, each, version) for each in value]
+            elif field.is_array:
+                value = list(value)
+            expected[field.name] = value
+    return expected
+
+
+def read_of(message: Any, expected: PlainValue) -> Any:  # noqa: ANN401 (kafka-python has no types)
+    """Return what kafka-python read, in the shape of what is expected."""
+    if isinstance(expected, dict):
+        return {name: read_of(getattr(message, name), each) for name, each in expected.items()}
+    if isinstance(expected, list):
+        return [read_of(item, each) for item, each in zip(message, expected, strict=True)]
+    return message
+
+
+@pytest.mark.parametrize(("api", "version"), VERSIONS)
+def test_answer_is_read_by_kafka_python_field_by_field(api: Api, version: int) -> None:
+    """Record batches come as bytes; everything else is compared as it is."""
+    schema = OFFERED[api].schema
+    response: Any = some_message(api.response, count(1))
+    reshaped = schema.lower is not None and version < schema.reshaped_below
+    if reshaped:
+        ((name, items),) = [
+            (name, value)
+            for name in response.__struct_fields__
+            if isinstance(value := getattr(response, name), tuple)
+        ]
+        response = msgspec.structs.replace(response, **{name: items[:1]})
+    out = bytearray()
+
+    encode_response(api, version, response, out)
+
+    cls = their_class(api, "Response")
+    theirs = cls.decode(bytes(out), version=version)
+    plain: PlainMessage | msgspec.Struct = (
+        response_to_plain(api.label, version, response) if reshaped else response
+    )
+    expected = expected_of(schema.response_fields, plain, version)
+    if api is Api.FETCH:
+        for topic, their_topic in zip(expected["responses"], theirs.responses, strict=True):
+            for mine, their in zip(topic["partitions"], their_topic.partitions, strict=True):
+                batches = mine.pop("records")
+                assert decode_batches(bytes(their.records)) == batches
+    assert read_of(theirs, expected) == expected
+    theirs._header = None  # kafka-python encodes no message that it has decoded, without this
+    assert bytes(theirs.encode(version=version)) == bytes(out)
+
+
+def test_join_group_answer_before_v7_has_an_empty_protocol_name_for_none() -> None:
+    """The field is nullable since v7: a null makes an older client fail."""
+    response = JoinGroupResponse(error_code=ErrorCode.NOT_COORDINATOR, protocol_name=None)
+    out = bytearray()
+    encode_response(Api.JOIN_GROUP, 5, response, out)
+    assert consumer.JoinGroupResponse.decode(bytes(out), version=5).protocol_name == ""
+
+
+@pytest.mark.parametrize("cut", range(4, 40, 3))
+def test_request_that_is_cut_short_is_malformed(cut: int) -> None:
+    """Whatever is missing, it is no IndexError."""
+    request = consumer.JoinGroupRequest(
+        version=5,
+        group_id="g",
+        session_timeout_ms=1,
+        rebalance_timeout_ms=2,
+        member_id="m",
+        group_instance_id=None,
+        protocol_type="consumer",
+        protocols=[],
+    )
+    data = bytes(request.encode(version=5))
+    assert isinstance(decode_request(Api.JOIN_GROUP, 5, Cursor(data)), JoinGroupRequest)
+    with pytest.raises(MalformedRequest):
+        decode_request(Api.JOIN_GROUP, 5, Cursor(data[: min(cut, len(data) - 1)]))
+
+
+def test_list_with_a_count_of_billions_is_malformed_at_once() -> None:
+    """A count must not be believed: memory would be reserved for it."""
+    data = b"\x7f\xff\xff\xff"
+    with pytest.raises(MalformedRequest, match="2147483647 items"):
+        decode_request(Api.DESCRIBE_GROUPS, 0, Cursor(data))

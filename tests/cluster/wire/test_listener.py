@@ -1,0 +1,444 @@
+"""The listener of a broker: what it answers, whom it refuses, and what faults do to its clients."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from kafka.protocol.admin import CreateTopicsRequest, CreateTopicsResponse, DescribeConfigsResponse
+from kafka.protocol.consumer import FetchRequest, FetchResponse
+from kafka.protocol.metadata import ApiVersionsResponse, MetadataRequest, MetadataResponse
+from kafka.protocol.producer import ProduceRequest, ProduceResponse
+from msgspec.structs import replace
+
+from cluster.links.rules import Clog, Cut, LinkRule, Selector, Slow
+from protocol.api import Api
+from protocol.ids import NodeName, broker_name
+from protocol.records.kafka_format import encode_batch
+from protocol.wire.listener_versions import OFFERED
+from tests.support.builders.client_batches import client_batch
+from tests.support.harness.listening_cluster import ListeningCluster
+
+BROKER, RAW = broker_name(0), NodeName("client:raw")
+
+
+def metadata_request(*topics: str, may_create: bool = False) -> bytes:
+    request = MetadataRequest(
+        version=4,
+        topics=[MetadataRequest.MetadataRequestTopic(version=4, name=name) for name in topics],
+        allow_auto_topic_creation=may_create,
+    )
+    return bytes(request.encode(version=4))
+
+
+def produce_request(topic: str, *values: str, acks: int = -1) -> bytes:
+    data = ProduceRequest.TopicProduceData
+    partition = data.PartitionProduceData(
+        version=8, index=0, records=encode_batch(client_batch(*values))
+    )
+    request = ProduceRequest(
+        version=8,
+        transactional_id=None,
+        acks=acks,
+        timeout_ms=10_000,
+        topic_data=[data(version=8, name=topic, partition_data=[partition])],
+    )
+    return bytes(request.encode(version=8))
+
+
+def fetch_request(topic: str, *, session_epoch: int = 0, session_id: int = 0) -> bytes:
+    partition = FetchRequest.FetchTopic.FetchPartition(
+        version=11,
+        partition=0,
+        current_leader_epoch=-1,
+        fetch_offset=0,
+        log_start_offset=-1,
+        partition_max_bytes=1,
+    )
+    request = FetchRequest(
+        version=11,
+        replica_id=-1,
+        max_wait_ms=100,
+        min_bytes=1,
+        max_bytes=1,
+        isolation_level=1,
+        session_id=session_id,
+        session_epoch=session_epoch,
+        topics=[FetchRequest.FetchTopic(version=11, topic=topic, partitions=[partition])],
+        forgotten_topics_data=[],
+        rack_id="",
+    )
+    return bytes(request.encode(version=11))
+
+
+async def with_topic(cluster: ListeningCluster, topic: str = "t") -> None:
+    """Create a topic of one partition and wait until it has a leader."""
+    connection = await cluster.connect()
+    request = CreateTopicsRequest(
+        version=4,
+        topics=[
+            CreateTopicsRequest.CreatableTopic(
+                version=4,
+                name=topic,
+                num_partitions=1,
+                replication_factor=-1,
+                assignments=[],
+                configs=[],
+            )
+        ],
+        timeout_ms=5_000,
+        validate_only=False,
+    )
+    answer = await connection.ask(19, 4, bytes(request.encode(version=4)))
+    assert CreateTopicsResponse.decode(answer, version=4).topics[0].error_code == 0
+    while True:
+        answer = await connection.ask(3, 4, metadata_request(topic))
+        (found,) = MetadataResponse.decode(answer, version=4).topics
+        if found.error_code == 0 and found.partitions[0].leader_id >= 0:
+            break
+    connection.close()
+
+
+def test_api_versions_names_what_is_offered_and_answers_newer_versions_in_v0(
+    tmp_path: Path,
+) -> None:
+    """A client that asks in v99 must learn which version it may use (KIP-511)."""
+
+    async def story(cluster: ListeningCluster) -> None:
+        connection = await cluster.connect()
+        answer = ApiVersionsResponse.decode(await connection.ask(18, 2), version=2)
+        assert [(row.api_key, row.min_version, row.max_version) for row in answer.api_keys] == [
+            (api.value, offered.oldest, offered.newest) for api, offered in OFFERED.items()
+        ]
+        for version in (3, 99):
+            raw = await connection.ask(18, version, b"\x00\x05tags?")
+            refused = ApiVersionsResponse.decode(raw, version=0)
+            assert refused.error_code == 35
+            assert [(row.api_key, row.max_version) for row in refused.api_keys] == [(18, 2)]
+
+    cluster = ListeningCluster(tmp_path)
+    cluster.play(story)
+    assert cluster.refusals() == []
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01", "a TLS handshake"),
+        (b"GET / HTTP/1.1\r\n\r\n", "an HTTP request"),
+        (b"\x7f\xff\xff\xff", "socket.request.max.bytes"),
+        (b"\xff\xff\xff\xff", "got a size of -1"),
+        (b"\x00\x00\x00\x00", "expected 8 bytes at 0, got 0"),
+        (b"\x00\x00\x00\x0a\x00\x11\x00\x01\x00\x00\x00\x01\xff\xff", "a SASL handshake"),
+        (b"\x00\x00\x00\x0a\x00\x4b\x00\x00\x00\x00\x00\x01\xff\xff", "got API (75)"),
+        (b"\x00\x00\x00\x0a\x00\x01\x00\x0c\x00\x00\x00\x01\xff\xff", "v4 to v11, got v12"),
+        (b"\x00\x00\x00\x0a\x00\x0c\x00\x03\x00\x00\x00\x01\xff\xff", "expected 2 bytes at 10"),
+    ],
+    ids=["tls", "http", "2-gib", "negative", "empty", "sasl", "api", "version", "body"],
+)
+def test_bytes_that_are_no_request_end_their_connection_alone(
+    tmp_path: Path, data: bytes, reason: str
+) -> None:
+    """One row and one counted refusal; a client beside it does not notice."""
+
+    async def story(cluster: ListeningCluster) -> None:
+        beside, connection = await cluster.connect(), await cluster.connect()
+        connection.send(data)
+        assert await connection.ended()
+        assert await beside.ask(18, 0)
+        ((counted, times),) = (await cluster.runtime.status()).refused_clients.items()
+        assert reason in counted
+        assert times == 1
+
+    cluster = ListeningCluster(tmp_path)
+    cluster.play(story)
+    (refusal,) = cluster.refusals()
+    assert reason in refusal
+
+
+def test_requests_of_one_connection_are_answered_in_order_and_acks_0_is_not(
+    tmp_path: Path,
+) -> None:
+    """A Fetch that waits holds back what is behind it; a Produce with acks=0 leaves no hole."""
+
+    async def story(cluster: ListeningCluster) -> None:
+        await with_topic(cluster)
+        connection = await cluster.connect()
+        connection.send_request(1, 11, fetch_request("t"), correlation_id=1)
+        connection.send_request(0, 8, produce_request("t", "a", acks=0), correlation_id=2)
+        connection.send_request(0, 8, produce_request("t", "b"), correlation_id=3)
+        connection.send_request(1, 11, fetch_request("t"), correlation_id=4)
+        answers = [await connection.answer() for _ in range(3)]
+        assert [correlation_id for correlation_id, _ in answers] == [1, 3, 4]
+        empty, produced, fetched = (body for _, body in answers)
+        assert FetchResponse.decode(empty, version=11).responses[0].partitions[0].records == b""
+        (topic,) = ProduceResponse.decode(produced, version=8).responses
+        assert topic.partition_responses[0].base_offset == 1
+        (topic,) = FetchResponse.decode(fetched, version=11).responses
+        # At least one whole batch, however little was asked for.
+        stored = replace(client_batch("a"), base_offset=0, partition_leader_epoch=0)
+        assert topic.partitions[0].records == encode_batch(stored)
+        assert topic.partitions[0].last_stable_offset == topic.partitions[0].high_watermark == 2
+
+    ListeningCluster(tmp_path).play(story)
+
+
+def test_failed_produce_with_acks_0_ends_the_connection(tmp_path: Path) -> None:
+    """There is no answer that could tell: the client notices and asks for metadata."""
+
+    async def story(cluster: ListeningCluster) -> None:
+        connection = await cluster.connect()
+        connection.send_request(0, 8, produce_request("missing", "a", acks=0))
+        assert await connection.ended()
+
+    ListeningCluster(tmp_path, auto_create_topics_enable=False).play(story)
+
+
+def test_batch_that_is_damaged_is_refused_and_the_others_are_stored(tmp_path: Path) -> None:
+    """Errors are by partition. Produce v2 carries an old format: UNSUPPORTED_VERSION."""
+
+    async def story(cluster: ListeningCluster) -> None:
+        await with_topic(cluster)
+        connection = await cluster.connect()
+        damaged = produce_request("t", "a")[:-1] + b"?"
+        (topic,) = ProduceResponse.decode(await connection.ask(0, 8, damaged), version=8).responses
+        assert [each.error_code for each in topic.partition_responses] == [2]
+        old = produce_request("t", "a")[2:]  # without transactional_id
+        (topic,) = ProduceResponse.decode(await connection.ask(0, 2, old), version=2).responses
+        assert [each.error_code for each in topic.partition_responses] == [35]
+        answer = await connection.ask(0, 8, produce_request("t", "a"))
+        (topic,) = ProduceResponse.decode(answer, version=8).responses
+        assert topic.partition_responses[0].base_offset == 0
+
+    ListeningCluster(tmp_path).play(story)
+
+
+def test_fetch_session_is_declined_and_an_unknown_one_is_not_found(tmp_path: Path) -> None:
+    """Session id 0 and all partitions: every client then goes on without a session."""
+
+    async def story(cluster: ListeningCluster) -> None:
+        await with_topic(cluster)
+        connection = await cluster.connect()
+        for epoch in (0, -1):
+            raw = await connection.ask(1, 11, fetch_request("t", session_epoch=epoch))
+            answer = FetchResponse.decode(raw, version=11)
+            assert (answer.error_code, answer.session_id, len(answer.responses)) == (0, 0, 1)
+        raw = await connection.ask(1, 11, fetch_request("t", session_epoch=1, session_id=7))
+        assert FetchResponse.decode(raw, version=11).error_code == 70
+
+    ListeningCluster(tmp_path).play(story)
+
+
+def test_metadata_creates_a_topic_only_if_client_and_broker_allow_it(tmp_path: Path) -> None:
+    """Until it exists it is UNKNOWN_TOPIC_OR_PARTITION; an illegal name has an error of its own."""
+
+    async def story(cluster: ListeningCluster) -> None:
+        connection = await cluster.connect()
+
+        async def topic(name: str, *, may_create: bool) -> tuple[int, int]:
+            raw = await connection.ask(3, 4, metadata_request(name, may_create=may_create))
+            (found,) = MetadataResponse.decode(raw, version=4).topics
+            return found.error_code, len(found.partitions)
+
+        assert await topic("new", may_create=False) == (3, 0)
+        assert await topic("il/legal", may_create=True) == (17, 0)
+        while await topic("new", may_create=True) != (0, 3):
+            await asyncio.sleep(0.01)
+        raw = await connection.ask(3, 4, metadata_request("new"))
+        answer = MetadataResponse.decode(raw, version=4)
+        assert [(each.node_id, f"{each.host}:{each.port}") for each in answer.brokers] == [
+            (0, cluster.bootstrap)
+        ]
+        assert len(answer.cluster_id) == 22
+
+    ListeningCluster(tmp_path).play(story)
+
+
+def test_describe_configs_tells_where_a_value_comes_from(tmp_path: Path) -> None:
+    """An administrator's library shows the settings of a topic."""
+
+    async def story(cluster: ListeningCluster) -> None:
+        await with_topic(cluster)
+        connection = await cluster.connect()
+        resource = b"\x00\x00\x00\x01\x02\x00\x01t\xff\xff\xff\xff"
+        raw = await connection.ask(32, 1, resource + b"\x00")
+        (result,) = DescribeConfigsResponse.decode(raw, version=1).results
+        configs = {each.name: (each.value, each.config_source) for each in result.configs}
+        assert configs["min.insync.replicas"] == ("2", 4)
+        assert configs["cleanup.policy"] == ("delete", 5)
+
+    ListeningCluster(tmp_path, min_insync_replicas=2).play(story)
+
+
+def test_connections_above_the_limits_wait_or_are_closed(tmp_path: Path) -> None:
+    """max.connections: they wait for a free place."""
+
+    async def story(cluster: ListeningCluster) -> None:
+        first, second = await cluster.connect(), await cluster.connect()
+        assert await first.ask(18, 0)
+        second.send_request(18, 0)
+        assert await second.is_silent()
+        first.close()
+        assert (await second.answer())[0] == 1
+
+    ListeningCluster(tmp_path, max_connections=1).play(story)
+
+
+def test_connections_of_one_address_above_its_limit_are_closed(tmp_path: Path) -> None:
+    """max.connections.per.ip."""
+
+    async def story(cluster: ListeningCluster) -> None:
+        first = await cluster.connect()
+        assert await first.ask(18, 0)
+        assert await (await cluster.connect()).ended()
+        assert await first.ask(18, 0)
+
+    cluster = ListeningCluster(tmp_path, max_connections_per_ip=1)
+    cluster.play(story)
+    (refusal,) = cluster.refusals()
+    assert "max.connections.per.ip" in refusal
+
+
+def test_idle_connection_and_half_a_frame_end_after_connections_max_idle_ms(
+    tmp_path: Path,
+) -> None:
+    """A client that sends half a request and no more holds nothing for ever."""
+
+    async def story(cluster: ListeningCluster) -> None:
+        half = await cluster.connect()
+        half.send(b"\x00\x00\x00\x0a\x00\x12")
+        assert await half.ended()
+        assert await (await cluster.connect()).ask(18, 0)
+
+    cluster = ListeningCluster(tmp_path, connections_max_idle_ms=100)
+    cluster.play(story)
+    assert "idle for connections.max.idle.ms" in cluster.refusals()
+
+
+def test_hundreds_of_silent_connections_hold_nobody_up(tmp_path: Path) -> None:
+    """Each costs a socket and a few objects."""
+
+    async def story(cluster: ListeningCluster) -> None:
+        silent = [await cluster.connect() for _ in range(300)]
+        assert await (await cluster.connect()).ask(18, 0)
+        assert await silent[-1].ask(18, 0)
+        for connection in silent:
+            connection.close()
+
+    cluster = ListeningCluster(tmp_path)
+    cluster.play(story)
+    assert len(cluster.requests(Api.API_VERSIONS)) == 2
+
+
+def test_crash_ends_connections_and_the_next_incarnation_listens_on_the_same_port(
+    tmp_path: Path,
+) -> None:
+    """Clients find the broker where it was."""
+
+    async def story(cluster: ListeningCluster) -> None:
+        connection = await cluster.connect()
+        assert await connection.ask(18, 0)
+        before = cluster.bootstrap
+        await cluster.runtime.crash(BROKER)
+        assert await connection.ended()
+        assert cluster.bootstrap == ""
+        await cluster.runtime.restart(BROKER)
+        assert cluster.bootstrap == before
+        assert await (await cluster.connect()).ask(18, 0)
+
+    ListeningCluster(tmp_path).play(story)
+
+
+def test_paused_broker_is_silent_and_answers_when_it_goes_on(tmp_path: Path) -> None:
+    """Its kernel accepts connections meanwhile."""
+
+    async def story(cluster: ListeningCluster) -> None:
+        connection = await cluster.connect()
+        assert await connection.ask(18, 0)
+        await cluster.runtime.pause(BROKER)
+        connection.send_request(18, 0, correlation_id=2)
+        late = await cluster.connect()
+        late.send_request(18, 0, correlation_id=3)
+        assert await connection.is_silent()
+        await cluster.runtime.resume(BROKER)
+        assert (await connection.answer())[0] == 2
+        assert (await late.answer())[0] == 3
+
+    ListeningCluster(tmp_path).play(story)
+
+
+@pytest.mark.parametrize("effect", [Cut(), Clog(), Slow(delay_us=60_000_000)], ids=str)
+@pytest.mark.parametrize("from_client", [True, False])
+def test_link_rules_hold_what_a_client_sends_and_gets(
+    tmp_path: Path, effect: Cut | Clog | Slow, *, from_client: bool
+) -> None:
+    """A client is a node like others, named by its client id."""
+    ends = ((RAW,), (BROKER,))
+    sources, destinations = ends if from_client else ends[::-1]
+    rule = LinkRule(
+        rule_id="r", selector=Selector(sources=sources, destinations=destinations), effect=effect
+    )
+
+    async def story(cluster: ListeningCluster) -> None:
+        connection = await cluster.connect()
+        assert await connection.ask(18, 0)
+        await cluster.runtime.set_link_rules([rule])
+        connection.send_request(18, 0, correlation_id=2)
+        assert await connection.is_silent()
+        await cluster.runtime.set_link_rules([])
+        if not isinstance(effect, Slow):
+            assert (await connection.answer())[0] == 2
+
+    cluster = ListeningCluster(tmp_path)
+    cluster.play(story)
+    received = len(cluster.requests(Api.API_VERSIONS))
+    assert received == (1 if from_client and isinstance(effect, Slow) else 2)
+
+
+def test_reset_of_links_ends_the_connections_of_the_client_that_is_named(tmp_path: Path) -> None:
+    """At both ends, and of nobody else."""
+
+    async def story(cluster: ListeningCluster) -> None:
+        connection = await cluster.connect()
+        assert await connection.ask(18, 0)
+        runtime = cluster.runtime
+        assert (await runtime.status()).kafka_clients == {RAW: 1}
+        assert await runtime.reset_links([NodeName("client:other")], [BROKER]) == 0
+        assert await connection.ask(18, 0)
+        assert await runtime.reset_links([RAW], [BROKER]) == 1
+        assert await connection.ended()
+        assert (await runtime.status()).kafka_clients == {}
+
+    ListeningCluster(tmp_path).play(story)
+
+
+@pytest.mark.slow
+@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_any_bytes_leave_the_broker_serving(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    """Bytes of any kind, alone or in a frame with the header of an API."""
+    framed = st.builds(
+        lambda api, version, body: (
+            (10 + len(body)).to_bytes(4, "big")
+            + api.to_bytes(2, "big")
+            + version.to_bytes(2, "big")
+            + b"\x00\x00\x00\x01\xff\xff"
+            + body
+        ),
+        st.sampled_from([api.value for api in OFFERED]),
+        st.integers(0, 12),
+        st.binary(max_size=200),
+    )
+    pieces = data.draw(st.lists(st.binary(max_size=100) | framed, min_size=40, max_size=40))
+
+    async def story(cluster: ListeningCluster) -> None:
+        for piece in pieces:
+            connection = await cluster.connect()
+            connection.send(piece)
+            connection.close()
+        assert await (await cluster.connect()).ask(18, 0)
+
+    ListeningCluster(tmp_path_factory.mktemp("bytes")).play(story)

@@ -1,0 +1,154 @@
+"""A cluster on the local runtime whose brokers listen for Kafka clients, and a client of bytes."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from cluster.local.runtime import LocalRuntime
+from cluster.spec import BrokerSpec, ClusterSpec, ControllerSpec, ListenerSpec, TopicSpec
+from protocol.api import Api
+from protocol.config import BrokerConfig
+from protocol.trace import TraceKind, TraceRow
+
+QUICK = {
+    "group.initial.rebalance.delay.ms": 0,
+    "offsets.topic.num.partitions": 2,
+    "broker.session.timeout.ms": 900,
+    "broker.heartbeat.interval.ms": 100,
+    "num.partitions": 3,
+}
+"""Settings with which a failover takes a second."""
+PATIENCE_S = 30.0
+
+
+class KafkaConnection:
+    """A client that writes bytes and reads frames."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    def send(self, data: bytes) -> None:
+        """Write bytes as they are."""
+        self.writer.write(data)
+
+    def send_request(
+        self, api: int, version: int, body: bytes = b"", *, correlation_id: int = 1
+    ) -> None:
+        """Write a request with a header of v1 and the client id `raw`."""
+        payload = b"%b%b%b\x00\x03raw%b" % (
+            api.to_bytes(2, "big"),
+            version.to_bytes(2, "big"),
+            correlation_id.to_bytes(4, "big"),
+            body,
+        )
+        self.send(len(payload).to_bytes(4, "big") + payload)
+
+    async def answer(self) -> tuple[int, bytes]:
+        """Return correlation id and body of the next answer."""
+        size = int.from_bytes(await self._exactly(4), "big")
+        payload = await self._exactly(size)
+        return int.from_bytes(payload[:4], "big"), payload[4:]
+
+    async def ask(self, api: int, version: int, body: bytes = b"") -> bytes:
+        """Send a request and return the body of its answer."""
+        self.send_request(api, version, body)
+        return (await self.answer())[1]
+
+    async def ended(self) -> bool:
+        """Wait until the broker has ended the connection; return whether no byte came before."""
+        try:
+            left = await asyncio.wait_for(self.reader.read(), PATIENCE_S)
+        except ConnectionResetError:
+            return True
+        return left == b""
+
+    async def is_silent(self) -> bool:
+        """Return whether nothing comes for a moment."""
+        try:
+            await asyncio.wait_for(self.reader.read(1), 0.2)
+        except TimeoutError:
+            return True
+        return False
+
+    def close(self) -> None:
+        """End the connection."""
+        self.writer.close()
+
+    async def _exactly(self, size: int) -> bytes:
+        return await asyncio.wait_for(self.reader.readexactly(size), PATIENCE_S)
+
+
+class ListeningCluster:
+    """One run. `rows` is filled when the run has ended."""
+
+    def __init__(self, run_dir: Path, *, brokers: int = 1, **settings: Any) -> None:  # noqa: ANN401 (values of settings)
+        named = {name.replace("_", "."): value for name, value in settings.items()}
+        self.rows: list[TraceRow] = []
+        self.runtime = LocalRuntime(
+            ClusterSpec(
+                controllers=(ControllerSpec(node_id=100),),
+                brokers=tuple(BrokerSpec(broker_id=number) for number in range(brokers)),
+                topics=(
+                    TopicSpec(name="__consumer_offsets", partitions=2, replication_factor=brokers),
+                ),
+                broker_config=msgspec.convert(
+                    {**QUICK, "default.replication.factor": brokers, **named}, BrokerConfig
+                ),
+                listener=ListenerSpec(),
+            ),
+            seed=1,
+            run_id="listening",
+            run_dir=run_dir,
+            observers=[self.rows.append],
+        )
+
+    def play(self, story: Callable[["ListeningCluster"], Awaitable[None]]) -> None:
+        """Start the cluster, play a story when it serves, and stop it."""
+
+        async def run() -> None:
+            await self.runtime.start()
+            (await self.connect()).close()
+            await asyncio.wait_for(story(self), 2 * PATIENCE_S)
+
+        try:
+            self.runtime.run(run())
+        finally:
+            self.runtime.run(self.runtime.stop())
+        assert self.runtime.failures() == ()
+
+    @property
+    def bootstrap(self) -> str:
+        """Return the brokers that are up, as clients take them."""
+        return ",".join(self.runtime.bootstrap_servers())
+
+    async def connect(self, broker: int = 0) -> KafkaConnection:
+        """Connect to a broker, as soon as it listens."""
+        host, port = self.runtime.bootstrap_servers()[broker].split(":")
+        for _ in range(1_000):
+            try:
+                return KafkaConnection(*await asyncio.open_connection(host, int(port)))
+            except ConnectionRefusedError:
+                await asyncio.sleep(0.02)
+        raise AssertionError(f"broker {broker} does not listen")
+
+    def refusals(self) -> list[str]:
+        """Return the reasons for which connections were ended, from the trace."""
+        return [
+            str((row.detail or "").partition('"reason":"')[2].partition('"')[0])
+            for row in self.rows
+            if row.kind == TraceKind.CONNECTION_REFUSED
+        ]
+
+    def requests(self, api: Api) -> list[TraceRow]:
+        """Return the rows of requests that brokers received from Kafka clients."""
+        return [
+            row
+            for row in self.rows
+            if row.kind == TraceKind.REQUEST_RECEIVED
+            and row.api == api.label
+            and (row.peer or "").startswith("client:")
+        ]
