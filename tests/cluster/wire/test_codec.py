@@ -172,7 +172,9 @@ def expected_of(fields: tuple[WireField, ...], message: Any, version: int) -> di
         # kafka-python makes sets of these, under names of its own.
         if field.is_in(version) and not field.name.endswith("authorized_operations"):
             is_plain = isinstance(message, dict)
-            value = message[field.name] if is_plain else getattr(message, field.name, field.absent)
+            value: Any = (
+                message[field.name] if is_plain else getattr(message, field.name, field.absent)
+            )
             if field.kind is Kind.STRUCT:
                 value = [expected_of(field.fields, each, version) for each in value]
             elif field.is_array:
