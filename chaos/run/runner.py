@@ -139,9 +139,9 @@ class ExperimentRun:
         """
         interrupted = False
         if self._live_checks is None:
-            self._suite.report_findings_to(self._findings.append)
+            self._suite.report_findings_to(self._take_finding)
         else:
-            self._live_checks.report_findings_to(self._findings.append)
+            self._live_checks.report_findings_to(self._take_finding)
         try:
             self._runtime.run(self._measure())
         except KeyboardInterrupt:
@@ -398,6 +398,9 @@ class ExperimentRun:
         if self._stop_when is not None and any(map(self._stop_when, self._findings[told:])):
             return "what was looked for was found"
         return ""
+
+    def _take_finding(self, finding: Finding) -> None:
+        self._findings.append(finding)
 
     def _check_live(self, now_us: int) -> None:
         checks = self._live_checks

@@ -51,7 +51,7 @@ from cluster.runtime import ClusterStatus, NodeState, Runtime
 from protocol.ids import BrokerId, NodeName
 from results_schema.journal import FaultOutcome, JournalEntry
 from results_schema.manifest import Plan, PlannedFault
-from results_schema.results import CheckReport
+from results_schema.results import CheckReport, Finding
 
 SERVING = "serving"
 START_POLL_US = 10_000
@@ -128,6 +128,11 @@ class StandingRun(ExperimentRun):
         """Number of orders of each fault, those aside that hit nothing."""
         self._ordered_ids: dict[str, None] = {}
         self._unjudged: dict[str, None] = {}
+        """Groups that clients from outside are, or were, members of."""
+        self._strangers: dict[str, None] = {}
+        """Member ids at the last look that no consumer of the lab had."""
+        self._own_ids: dict[str, None] = {}
+        """Member ids that consumers of the lab have, or had."""
         self._waiting: dict[str, tuple[PendingRequest, tuple[str, ...]]] = {}
         """OrderSource that are answered when their fault is over, and their warnings."""
 
@@ -191,9 +196,7 @@ class StandingRun(ExperimentRun):
     async def _watch(self) -> None:
         """Look at the cluster: report findings, and note the first steady state."""
         status = await self._look()
-        self._unjudged |= dict.fromkeys(
-            group_id for group_id in status.groups if group_id not in self._experiment.groups
-        )
+        self._note_guests(status)
         for node in [n for n in self._not_arrived if status.nodes.get(n) is NodeState.UP]:
             del self._not_arrived[node]
         if self._steady_at_us is None:
@@ -204,6 +207,34 @@ class StandingRun(ExperimentRun):
                 for moment in schedule_of(self._of_the_file, arrivals_of(self._experiment)):
                     self._add(replace(moment, at_us=began_us + moment.at_us))
         self._show(self._missing)
+
+    def _note_guests(self, status: ClusterStatus) -> None:
+        """Note the groups in which a client from outside is a member.
+
+        In a group of the experiment a member id is a stranger's at the second look only: at the
+        first, a consumer of the lab may be about to learn it.
+        """
+        # A consumer has another id in its next life, and its group keeps the old one for a session.
+        self._own_ids |= dict.fromkeys(member.member_id for member in status.members.values())
+        before, self._strangers = self._strangers, {}
+        for group_id, coordinators in status.groups.items():
+            if group_id not in self._experiment.groups:
+                self._unjudged[group_id] = None
+                continue
+            for member_id in (each for group in coordinators for each in group.members):
+                if member_id in self._own_ids:
+                    continue
+                self._strangers[member_id] = None
+                if member_id in before:
+                    self._unjudged[group_id] = None
+
+    def _take_finding(self, finding: Finding) -> None:
+        """Leave out what the checks of members find in a group whose members are not all seen.
+
+        At the end such a group is judged by what brokers and coordinators do (`judge_again`).
+        """
+        if finding.group not in self._unjudged:
+            super()._take_finding(finding)
 
     async def _do_what_is_due(self) -> None:
         while self._moments and self._moments[0].at_us <= self._runtime.now_us():

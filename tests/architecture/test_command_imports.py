@@ -53,3 +53,13 @@ def test_summary_of_a_command_is_the_first_sentence_of_its_help(name: str) -> No
     """The table of the list of commands says what the command itself says."""
     assert list(SUMMARIES) == list(COMMANDS)
     assert SUMMARIES[name] == load_command(name).get_short_help_str(limit=1_000)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["up", "inject", "heal", "status", "down"])
+def test_a_cluster_that_stays_imports_nothing_heavy(command: str, tmp_path: Path) -> None:
+    """Brokers should serve at once; an order should be there when the person expects it."""
+    modules = imported_by(command, "--help", folder=tmp_path)
+    assert [name for name in HEAVY if name in modules] == []
+    if command != "up":
+        assert [name for name in modules if name.startswith(("cluster.broker", "chaos.run"))] == []

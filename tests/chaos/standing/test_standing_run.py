@@ -3,9 +3,11 @@
 from collections.abc import Coroutine, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from chaos.checkers.context import detail_of
 from chaos.checkers.registry import CheckSuite, context_of
 from chaos.experiment.structs import Experiment
 from chaos.results.run_directory import RunDirectory, create_run_directory, open_run
@@ -29,7 +31,7 @@ from chaos.standing.messages import (
 from chaos.standing.run import StandingRun
 from cluster.runtime import ClusterStatus, GroupStatus, NodeState
 from protocol.ids import BrokerId, NodeName, broker_name
-from protocol.trace import TraceRow
+from protocol.trace import TraceKind, TraceRow
 from results_schema.journal import FaultOutcome
 from results_schema.manifest import Plan
 from results_schema.results import Results, RunOutcome, Verdict
@@ -430,3 +432,33 @@ def test_orders_stand_in_the_manifest(tmp_path: Path) -> None:
     assert planned.args == {"disk": "empty"}
     assert [each.fault_id for each in past.journal()] == ["crash-0"]
     assert broker_name(1) in past.journal()[0].nodes
+
+
+def test_findings_about_a_group_with_guests_are_no_findings() -> None:
+    """A client from outside joins the lab's own group: what it does is not seen."""
+
+    class WithGuest(FakeRuntime):
+        async def status(self) -> ClusterStatus:
+            status = await super().status()
+            if self.time_us >= 5 * SECOND_US:
+                status.groups["readers"] = [
+                    replace(group, members=(*group.members, "java-client-1"))
+                    for group in status.groups["readers"]
+                ]
+            return status
+
+    standing = Standing({20 * SECOND_US: DownRequest()})
+    standing.runtime = WithGuest(standing.experiment, standing.observe)
+    standing.orders.runtime = standing.runtime
+
+    def find(runtime: FakeRuntime) -> None:
+        (checker, *_) = standing.suite.checkers
+        checker.found(f"at {runtime.time_us}", [], group="readers")
+
+    standing.runtime.at[4 * SECOND_US] = find
+    standing.runtime.at[8 * SECOND_US] = find
+    standing.execute()
+    assert standing.runtime.time_us < 21 * SECOND_US  # the group is live with a member more
+    told = [row for row in standing.rows if row.kind == TraceKind.VIOLATION]
+    assert [detail_of(row)["summary"] for row in told] == [f"at {4 * SECOND_US}"]
+    assert standing.run.unjudged_groups() == ("readers",)
