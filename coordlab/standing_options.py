@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import click
 
-from chaos.standing.messages import Answer, Refusal, Request
+from chaos.standing.messages import Answer, OrderRefusal, Request
 from chaos.standing.registry import FOLDER, NoCluster, find_cluster
 from coordlab.program import called_as
 
@@ -42,7 +42,7 @@ NO_CLUSTER_HELP = (
 class Refused(Exception):
     """A request that the cluster refused."""
 
-    def __init__(self, refusal: Refusal) -> None:
+    def __init__(self, refusal: OrderRefusal) -> None:
         super().__init__("; ".join(refusal.problems))
         self.refusal = refusal
 
@@ -61,7 +61,7 @@ def ask_cluster(runs: Path, name: str | None, request: Request, expected: type[A
     for each in died:
         click.echo(str(each), err=True)
     answer: Answer = cluster.ask(request)
-    if isinstance(answer, Refusal):
+    if isinstance(answer, OrderRefusal):
         raise Refused(answer)
     if not isinstance(answer, expected):
         raise TypeError(f"expected {expected.__name__} of {cluster.name}, got {answer!r}")

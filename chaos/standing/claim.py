@@ -9,7 +9,7 @@ import msgspec
 
 from chaos.standing.control import ControlServer
 from chaos.standing.mailbox import Mailbox
-from chaos.standing.messages import Answer, DownAnswer, Refusal, RefusalKind, Request
+from chaos.standing.messages import Answer, DownAnswer, OrderRefusal, RefusalKind, Request
 from chaos.standing.registry import DeadCluster, StandingCluster, claim, release, update
 
 _TOKEN_BYTES = 16
@@ -62,7 +62,7 @@ class ClaimedName:
         """Free the name; who still waits for the end learns that it came otherwise."""
         release(self._runs, self._cluster)
         problem = f"the cluster `{self._cluster.name}` ended without a verdict"
-        self._mailbox.conclude(Refusal(kind=RefusalKind.FAILED, problems=(problem,)))
+        self._mailbox.conclude(OrderRefusal(kind=RefusalKind.FAILED, problems=(problem,)))
         self._server.close()
 
     def _answer(self, request: Request) -> Answer:

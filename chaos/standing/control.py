@@ -19,9 +19,9 @@ from chaos.standing.messages import (
     CONTROL_VERSION,
     Answer,
     Envelope,
+    OrderRefusal,
     PresenceAnswer,
     PresenceRequest,
-    Refusal,
     RefusalKind,
     Request,
 )
@@ -117,7 +117,7 @@ class _Caller(socketserver.BaseRequestHandler):
         if isinstance(envelope.request, PresenceRequest):
             answer: Answer = PresenceAnswer()
         elif envelope.version != CONTROL_VERSION:
-            answer = Refusal(
+            answer = OrderRefusal(
                 kind=RefusalKind.UNKNOWN,
                 problems=(
                     f"the cluster takes orders of version {CONTROL_VERSION}, this is "

@@ -14,7 +14,7 @@ from chaos.standing.messages import (
     Answer,
     DownAnswer,
     DownRequest,
-    Refusal,
+    OrderRefusal,
     RefusalKind,
     Request,
 )
@@ -85,7 +85,7 @@ class Mailbox:
         self._closed_because = reason
         self._refuse_waiting()
 
-    def conclude(self, answer: DownAnswer | Refusal) -> None:
+    def conclude(self, answer: DownAnswer | OrderRefusal) -> None:
         """Answer every request that is left, and all that come; the first conclusion stays."""
         self._conclusion = self._conclusion or answer
         self.close("the cluster is down")
@@ -121,7 +121,7 @@ class Mailbox:
                 self._ending.append(asked)
             else:
                 problem = self._closed_because or "the cluster is down"
-                asked.answer(Refusal(kind=RefusalKind.ENDING, problems=(problem,)))
+                asked.answer(OrderRefusal(kind=RefusalKind.ENDING, problems=(problem,)))
         while self._conclusion is not None and self._ending:
             try:
                 self._ending.popleft().answer(self._conclusion)

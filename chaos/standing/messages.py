@@ -80,7 +80,7 @@ class RefusalKind(StrEnum):
     FAILED = "failed"  # the lab could not carry it out
 
 
-class Refusal(msgspec.Struct, frozen=True, kw_only=True, tag="refused"):
+class OrderRefusal(msgspec.Struct, frozen=True, kw_only=True, tag="refused"):
     """A request that was not carried out; each of `problems` is a sentence."""
 
     kind: RefusalKind
@@ -201,4 +201,4 @@ class DownAnswer(msgspec.Struct, frozen=True, kw_only=True, tag="down_answer"):
     notes: tuple[str, ...] = ()
 
 
-Answer = PresenceAnswer | InjectAnswer | HealAnswer | StatusAnswer | DownAnswer | Refusal
+Answer = PresenceAnswer | InjectAnswer | HealAnswer | StatusAnswer | DownAnswer | OrderRefusal

@@ -23,7 +23,7 @@ from chaos.experiment.structs import (
 )
 from chaos.experiment.yaml_document import item_of
 from chaos.run.plan import ends_of
-from chaos.standing.messages import InjectRequest, Refusal, RefusalKind
+from chaos.standing.messages import InjectRequest, OrderRefusal, RefusalKind
 from chaos.targets.partitions import parse_partition
 from chaos.targets.registry import split_target
 from cluster.runtime import ClusterStatus
@@ -75,7 +75,7 @@ def order_fault(
     *,
     fault_id: str,
     at_us: int,
-) -> OrderedFault | Refusal:
+) -> OrderedFault | OrderRefusal:
     """Return the fault that is ordered, or everything for which it cannot be injected.
 
     Units: `at_us` is when it is injected, since the cluster went live.
@@ -154,8 +154,8 @@ def _with_what_is_named(experiment: Experiment, fault: FaultDefinition) -> Exper
     return _with_groups(msgspec.structs.replace(experiment, topics=topics), groups)
 
 
-def _refusal(kind: RefusalKind, problems: Iterable[Problem]) -> Refusal:
-    return Refusal(kind=kind, problems=tuple(map(_words, problems)))
+def _refusal(kind: RefusalKind, problems: Iterable[Problem]) -> OrderRefusal:
+    return OrderRefusal(kind=kind, problems=tuple(map(_words, problems)))
 
 
 def _words(problem: Problem) -> str:

@@ -38,9 +38,9 @@ from chaos.standing.messages import (
     HealRequest,
     InjectAnswer,
     InjectRequest,
+    OrderRefusal,
     PresenceAnswer,
     PresenceRequest,
-    Refusal,
     RefusalKind,
     StatusAnswer,
     StatusRequest,
@@ -291,7 +291,7 @@ class StandingRun(ExperimentRun):
             fault_id=f"{request.fault}-{number}",
             at_us=self._runtime.now_us() - self._live_at_us,
         )
-        if isinstance(ordered, Refusal):
+        if isinstance(ordered, OrderRefusal):
             asked.answer(ordered)
             return
         planned = ordered.planned
@@ -305,7 +305,7 @@ class StandingRun(ExperimentRun):
         try:
             await self._injector.inject(planned, status)
         except ToolFailed as error:
-            asked.answer(Refusal(kind=RefusalKind.FAILED, problems=(str(error),)))
+            asked.answer(OrderRefusal(kind=RefusalKind.FAILED, problems=(str(error),)))
             raise
         self._acted_since_status = True
         if entry.outcome is FaultOutcome.MISSED:
@@ -344,7 +344,7 @@ class StandingRun(ExperimentRun):
 
     async def _heal(self, request: HealRequest, asked: PendingRequest) -> None:
         chosen = self._faults_to_heal(request)
-        if isinstance(chosen, Refusal):
+        if isinstance(chosen, OrderRefusal):
             asked.answer(chosen)
             return
         healed = []
@@ -352,7 +352,7 @@ class StandingRun(ExperimentRun):
             try:
                 await self._injector.heal(planned, by="order")
             except ToolFailed as error:
-                asked.answer(Refusal(kind=RefusalKind.FAILED, problems=(str(error),)))
+                asked.answer(OrderRefusal(kind=RefusalKind.FAILED, problems=(str(error),)))
                 raise
             healed.append(self._journal.entry(planned.fault_id))
         self._acted_since_status = True
@@ -364,7 +364,7 @@ class StandingRun(ExperimentRun):
         asked.answer(HealAnswer(faults=tuple(healed)))
         self._answer_waiting()
 
-    def _faults_to_heal(self, request: HealRequest) -> tuple[PlannedFault, ...] | Refusal:
+    def _faults_to_heal(self, request: HealRequest) -> tuple[PlannedFault, ...] | OrderRefusal:
         """Return the faults that are meant, the last one first."""
         in_force = tuple(
             planned
@@ -375,7 +375,7 @@ class StandingRun(ExperimentRun):
             if len(in_force) > 1 and not request.everything:
                 names = ", ".join(f"`{planned.fault_id}`" for planned in reversed(in_force))
                 problem = f"heal: {len(in_force)} faults are in force: name one of {names}, or all"
-                return Refusal(kind=RefusalKind.UNKNOWN, problems=(problem,))
+                return OrderRefusal(kind=RefusalKind.UNKNOWN, problems=(problem,))
             return in_force
         known = {planned.fault_id: planned for planned in self._plan}
         planned = known.get(request.fault_id)
@@ -383,11 +383,11 @@ class StandingRun(ExperimentRun):
             near = near_miss(request.fault_id, known)
             problem = f"heal: there is no fault `{request.fault_id}`"
             problem += f"; did you mean `{near}`?" if near else ""
-            return Refusal(kind=RefusalKind.UNKNOWN, problems=(problem,))
+            return OrderRefusal(kind=RefusalKind.UNKNOWN, problems=(problem,))
         if planned in in_force:
             return (planned,)
         problem = f"heal: `{planned.fault_id}` is not in force"
-        return Refusal(kind=RefusalKind.NOTHING_NOW, problems=(problem,))
+        return OrderRefusal(kind=RefusalKind.NOTHING_NOW, problems=(problem,))
 
     def _answer_waiting(self) -> None:
         """Answer those who wait for a fault that is over."""
@@ -430,6 +430,6 @@ class StandingRun(ExperimentRun):
         return tuple(sorted(self._unjudged))
 
 
-def _nothing_hit(planned: PlannedFault, reason: str) -> Refusal:
+def _nothing_hit(planned: PlannedFault, reason: str) -> OrderRefusal:
     problem = f"inject: {planned.fault} {planned.aimed_at}: {reason}; nothing was done"
-    return Refusal(kind=RefusalKind.NOTHING_NOW, problems=(problem,))
+    return OrderRefusal(kind=RefusalKind.NOTHING_NOW, problems=(problem,))

@@ -28,9 +28,9 @@ from chaos.standing.messages import (
     Envelope,
     HealAnswer,
     HealRequest,
+    OrderRefusal,
     PresenceAnswer,
     PresenceRequest,
-    Refusal,
     RefusalKind,
     Request,
     StatusRequest,
@@ -102,7 +102,7 @@ def test_a_caller_without_the_token_gets_nothing(server: ControlServer) -> None:
 def test_a_caller_of_another_version_is_told(server: ControlServer) -> None:
     envelope = msgspec.json.encode(Envelope(version=99, token=TOKEN, request=HealRequest()))
     answer = sent_raw(server.port, struct.pack(">I", len(envelope)) + envelope)
-    refusal = msgspec.json.decode(answer[4:], type=Refusal)
+    refusal = msgspec.json.decode(answer[4:], type=OrderRefusal)
     assert refusal.kind is RefusalKind.UNKNOWN
     assert "this is 99" in refusal.problems[0]
 
@@ -191,7 +191,7 @@ def test_a_cluster_that_starts_refuses_orders_and_keeps_who_ends_it(tmp_path: Pa
     with ClaimedName(tmp_path, "lab", runtime="local", mailbox=mailbox) as claimed:
         cluster, _ = find_cluster(tmp_path, None)
         refusal = cluster.ask(StatusRequest())
-        assert isinstance(refusal, Refusal)
+        assert isinstance(refusal, OrderRefusal)
         assert refusal.problems == ("the cluster is starting",)
         waiting = threading.Thread(target=lambda: answers.append(cluster.ask(DownRequest())))
         waiting.start()
@@ -225,5 +225,5 @@ def test_a_cluster_that_ends_without_a_verdict_says_so(tmp_path: Path) -> None:
         assert mailbox.heard.wait(10)
     waiting.join(10)
     (answer,) = answers
-    assert isinstance(answer, Refusal)
+    assert isinstance(answer, OrderRefusal)
     assert answer.problems == ("the cluster `lab` ended without a verdict",)

@@ -20,9 +20,9 @@ from chaos.standing.messages import (
     HealRequest,
     InjectAnswer,
     InjectRequest,
+    OrderRefusal,
     PresenceAnswer,
     PresenceRequest,
-    Refusal,
     RefusalKind,
     Request,
     StatusAnswer,
@@ -130,8 +130,8 @@ class Standing:
         )
         return self.run.execute()
 
-    def refusals(self) -> list[Refusal]:
-        return [answer for answer in self.orders.answers if isinstance(answer, Refusal)]
+    def refusals(self) -> list[OrderRefusal]:
+        return [answer for answer in self.orders.answers if isinstance(answer, OrderRefusal)]
 
 
 def test_an_order_is_a_fault_of_the_run_and_ends_by_its_duration() -> None:
