@@ -12,7 +12,7 @@ import msgspec
 from chaos.exploration.guided.guidance import Guidance
 from chaos.exploration.guided.lineage import lineage_text
 from chaos.exploration.guided.report import GuidedSearch, guided_search
-from chaos.exploration.marks.registry import MARKS
+from chaos.exploration.marks.registry import expected_marks
 from chaos.exploration.play import PlayResult
 from chaos.exploration.running_totals import FindingGroup, Tally
 from chaos.exploration.search import Stop
@@ -184,7 +184,7 @@ def results_of(
         ),
         marks=tuple(
             ReachedMark(mark=mark, meaning=meaning, runs=tally.marks[mark])
-            for mark, meaning in MARKS.items()
+            for mark, meaning in expected_marks(reached_marks(tally)).items()
         ),
         marks_unreached=unreached(tally),
         excused=dict(sorted(tally.excused.items())),
@@ -221,7 +221,12 @@ def _lineages(tally: Tally, guidance: Guidance) -> dict[str, str]:
 
 def unreached(tally: Tally) -> tuple[str, ...]:
     """Return the marks that no run reached."""
-    return tuple(mark for mark in MARKS if not tally.marks[mark])
+    return tuple(mark for mark in expected_marks(reached_marks(tally)) if not tally.marks[mark])
+
+
+def reached_marks(tally: Tally) -> tuple[str, ...]:
+    """Return the marks that runs reached."""
+    return tuple(mark for mark, runs in tally.marks.items() if runs)
 
 
 def replay_command_line(path: Path) -> str:

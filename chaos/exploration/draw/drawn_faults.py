@@ -17,6 +17,7 @@ from chaos.experiment.structs import (
 )
 from chaos.exploration.draw.fault_draw import MS, Hand
 from chaos.exploration.draw.losses import draw_losses
+from chaos.exploration.draw.operations import draw_operation
 from chaos.exploration.draw.patterns import PATTERNS
 from chaos.exploration.draw.response_losses import draw_response_loss
 from chaos.exploration.space_definition import FaultSpace
@@ -135,6 +136,9 @@ def _kept(space: FaultSpace, seed: int) -> dict[str, int]:
 def _single(hand: Hand, kind: FaultKind) -> tuple[FaultDefinition, ...]:
     if kind.name == ResponseLoss.name:
         return (draw_response_loss(hand),)
+    if kind.is_gradual:
+        operation = draw_operation(hand, kind)
+        return () if operation is None else (operation,)
     if kind.has_ends:
         return (_of_links(hand, kind),)
     target = hand.target(kind.targets)

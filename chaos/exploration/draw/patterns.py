@@ -16,6 +16,7 @@ from chaos.exploration.draw.close_patterns import (
     twice_on_one_role,
 )
 from chaos.exploration.draw.fault_draw import Hand
+from chaos.exploration.draw.operations import deploy_in_failover
 from chaos.exploration.draw.zookeeper_patterns import (
     cut_from_zookeeper,
     ensemble_in_trouble,
@@ -310,6 +311,11 @@ PATTERNS: dict[str, Pattern] = {
             name="follower_behind",
             doc="a coordinator is lost while a follower cannot hear it",
             draw=_follower_behind,
+        ),
+        Pattern(
+            name="deploy_in_failover",
+            doc="the coordinator dies, stops or moves while the members of its group are replaced",
+            draw=deploy_in_failover,
         ),
         Pattern(
             name="quick_restart",

@@ -1,11 +1,13 @@
 """Coverage marks: rare situations that a search must have been in before its silence means much.
 
 Each is seen in the trace, by rows alone. A green exploration that never came there proves nothing.
-The marks themselves stand in `coordinators`, `servers`, `members`, `administrators` and
-`transactions`, those that are one value of a column in `column_values`; `seen_cluster` has the past
-that they ask for. To add a mark: a function with `@mark` in the module of its subject, or a row of
-`column_values`.
+The marks themselves stand in `coordinators`, `servers`, `members`, `administrators`,
+`transactions` and `operations`, those that are one value of a column in `column_values`;
+`seen_cluster` has the past that they ask for. To add a mark: a function with `@mark` in the module
+of its subject, or a row of `column_values`.
 """
+
+from collections.abc import Collection
 
 from chaos.checkers.context import CheckContext
 from chaos.checkers.evidence.board import Evidence
@@ -14,6 +16,7 @@ from chaos.exploration.marks.base import Mark
 from chaos.exploration.marks.column_values import COLUMN_VALUES
 from chaos.exploration.marks.coordinators import COORDINATORS
 from chaos.exploration.marks.members import MEMBERS
+from chaos.exploration.marks.operations import OPERATIONS
 from chaos.exploration.marks.seen_cluster import SeenCluster
 from chaos.exploration.marks.servers import SERVERS
 from chaos.exploration.marks.transactions import TRANSACTIONS
@@ -26,9 +29,24 @@ ALL_MARKS: tuple[Mark, ...] = (
     *ORDERS.marks,
     *TRANSACTIONS.marks,
     *COLUMN_VALUES.marks,
+    *OPERATIONS.marks,
 )
 MARKS: dict[str, str] = {mark.name: mark.meaning for mark in ALL_MARKS}
 """What each mark means, by its name."""
+_OF_OPERATIONS = frozenset(mark.name for mark in OPERATIONS.marks)
+
+
+def expected_marks(reached: Collection[str]) -> dict[str, str]:
+    """Return the marks that a search could reach, with their meanings.
+
+    Marks of operations count once one of them is reached: other spaces draw no operation.
+    """
+    draws_operations = not _OF_OPERATIONS.isdisjoint(reached)
+    return {
+        name: meaning
+        for name, meaning in MARKS.items()
+        if draws_operations or name not in _OF_OPERATIONS
+    }
 
 
 class CoverageMarks:

@@ -23,6 +23,8 @@ SUCCEEDED = (None, "NONE")
 INDEFINITE = ("REQUEST_TIMED_OUT", "TIMED_OUT", "DISCONNECTED")
 DECIDED = ("PrepareCommit", "PrepareAbort")
 """States of a transaction whose end is decided, and whose markers are not all written."""
+_OPERATIONS = ("rollout", "scale")
+"""Faults that go on by themselves, on the members of a group."""
 MAX_KEPT_APPENDS = 256
 MAX_KEPT_ELECTIONS = 3
 
@@ -48,6 +50,19 @@ _decode = msgspec.json.Decoder(_Detail).decode
 _NO_DETAIL = _Detail()
 
 
+class _Operation(msgspec.Struct):
+    """The keys of a fault's detail that are read here."""
+
+    fault: str = ""
+    groups: tuple[str, ...] = ()
+
+
+def operation_of(row: TraceRow) -> tuple[str, ...]:
+    """Return the groups that an injected fault operates on, none if it is no operation."""
+    operation = msgspec.json.decode(row.detail or "{}", type=_Operation)
+    return operation.groups if operation.fault in _OPERATIONS else ()
+
+
 def detail_of(row: TraceRow) -> _Detail:
     """Return those keys of the row's detail that are read here; defaults where it has none."""
     return _NO_DETAIL if row.detail is None else _decode(row.detail)
@@ -67,7 +82,7 @@ class SeenCluster:
     `indefinite` (group, partition, offset of commits that nobody can tell the fate of); `decided`
     (transactional id -> who decided how its newest transaction ends), `transactions` (group,
     producer id -> who took offsets of an open transaction last); `deleted` (groups that an
-    administrator deleted).
+    administrator deleted), `operations` (fault id -> groups of a rollout or scaling that goes on).
     """
 
     def __init__(self, context: CheckContext, evidence: Evidence) -> None:
@@ -98,6 +113,7 @@ class SeenCluster:
         self.decided: dict[str, str] = {}
         self.transactions: dict[tuple[str, int], str] = {}
         self.deleted: dict[str, None] = {}
+        self.operations: dict[str, tuple[str, ...]] = {}
         self.updates: dict[str, Callable[[TraceRow], object]] = {
             TraceKind.NODE_STARTED: self._started,
             TraceKind.NODE_KILLED: self._ended,
@@ -124,6 +140,8 @@ class SeenCluster:
             TraceKind.TRANSACTION_STATE: self._transaction_state,
             TraceKind.TXN_COMMIT_PENDING: self._transaction_open,
             TraceKind.TRANSACTION_COMPLETED: self._transaction_completed,
+            TraceKind.FAULT_INJECTED: self._injected,
+            TraceKind.FAULT_HEALED: self._healed,
         }
         """What takes in a row, by its kind."""
 
@@ -133,6 +151,10 @@ class SeenCluster:
         """Return the offsets partition of a group, "" of one that nobody knows."""
         expected = self.context.groups.get(group or "")
         return "" if expected is None else expected.offsets_partition
+
+    def is_operated_on(self, group: str | None) -> bool:
+        """Whether a rollout or a scaling of this group goes on."""
+        return any(group in groups for groups in self.operations.values())
 
     def session_us(self, partition: str | None) -> int:
         """Return the longest session timeout of the groups in an offsets partition, 0 without."""
@@ -166,6 +188,14 @@ class SeenCluster:
         )
 
     # -- nodes --------------------------------------------------------------------------------
+
+    def _injected(self, row: TraceRow) -> None:
+        groups = operation_of(row)
+        if groups:
+            self.operations[row.cause or ""] = groups
+
+    def _healed(self, row: TraceRow) -> None:
+        self.operations.pop(row.cause or "", None)
 
     def _started(self, row: TraceRow) -> None:
         self.killed.pop(row.node, None)

@@ -6,6 +6,7 @@ costs as much as to leave out one fault.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -37,6 +38,7 @@ from chaos.exploration.shrink.steps import (
     least_with_room,
     topic_field,
 )
+from chaos.faults.registry import FAULT_KINDS
 from chaos.run.plan import ends_of
 from chaos.targets.registry import split_target
 
@@ -124,6 +126,8 @@ def _fewer_members(current: Experiment) -> Steps:
             current = yield from least(current, counts, late_field(name, index, "members"))
         counts = range(1, current.groups[name].members)
         current = yield from least(current, counts, group_field(name, "members"))
+        spare = range(current.groups[name].spare_members)
+        current = yield from least(current, spare, group_field(name, "spare_members"))
         topics = current.groups[name].topics
         if len(topics) > 1:
             current = yield from fewer(current, topics, group_field(name, "topics"))
@@ -213,6 +217,41 @@ def _shorter(current: Experiment) -> Steps:
             edit = fault_field(index, "duration", duration_of)
             current = yield from least_with_room(current, microseconds(fault.duration), edit)
     yield from least_with_room(current, microseconds(current.run.after_faults), _watched_for)
+
+
+def _shorter_operations(current: Experiment) -> Steps:
+    """Give rollouts and scalings one length instead of a range, and shorter ones."""
+    for index, fault in enumerate(current.faults):
+        if fault.fault not in FAULT_KINDS or not FAULT_KINDS[fault.fault].is_gradual:
+            continue
+        for name, written in fault.args.items():
+            if isinstance(written, list | tuple):
+                candidate = _with_argument(index, name)(current, microseconds(written[0]))
+                if (yield candidate):
+                    current = candidate
+            length_us = _length_us(current.faults[index].args[name])
+            if length_us is not None:
+                edit = _with_argument(index, name)
+                current = yield from least_with_room(current, length_us, edit)
+
+
+def _length_us(written: object) -> int | None:
+    """Return an argument that is a length of time, None if it is something else."""
+    if isinstance(written, str):
+        with suppress(ValueError):
+            return microseconds(written)
+    return None
+
+
+def _with_argument(index: int, name: str) -> Callable[[Experiment, int], Experiment]:
+    """Return the edit of one length among the arguments of a fault."""
+
+    def edit(now: Experiment, length_us: int) -> Experiment:
+        fault = now.faults[index]
+        args = {**fault.args, name: duration_of(length_us)}
+        return with_fault(now, index, replace(fault, args=args))
+
+    return edit
 
 
 def _watched_for(current: Experiment, after_us: int) -> Experiment:
@@ -348,6 +387,7 @@ def wording(base: Experiment | None) -> tuple[ShrinkPass, ...]:
         ShrinkPass(does="aiming at roles", steps=_by_role),
         ShrinkPass(does="moving the plan to its beginning", steps=_sooner),
         ShrinkPass(does="shortening what lasts", steps=_shorter),
+        ShrinkPass(does="shortening rollouts", steps=_shorter_operations),
         _settings(base),
         ShrinkPass(does="weakening faults", steps=_weaker),
         ShrinkPass(does="rounding times", steps=_rounder),

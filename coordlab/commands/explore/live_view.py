@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from chaos.exploration.marks.registry import MARKS
+from chaos.exploration.marks.registry import expected_marks
 from chaos.exploration.play import PlayResult
-from chaos.exploration.results import unreached
+from chaos.exploration.results import reached_marks, unreached
 from chaos.exploration.running_totals import FindingGroup, Tally
 from chaos.exploration.search import SearchProgress, Stop
 from coordlab.views.live import LiveView
@@ -108,7 +108,8 @@ def progress_text(progress: SearchProgress) -> str:
 
 def marks_text(tally: Tally) -> str:
     """Return the number of coverage marks that were reached, of all."""
-    return f"coverage marks {len(MARKS) - len(unreached(tally))}/{len(MARKS)}"
+    expected = len(expected_marks(reached_marks(tally)))
+    return f"coverage marks {expected - len(unreached(tally))}/{expected}"
 
 
 def rechecks_text(tally: Tally) -> str:

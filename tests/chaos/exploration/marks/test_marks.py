@@ -39,6 +39,11 @@ def lost_response(api: str, error: str) -> Told:
     return (B0, TraceKind.RESPONSE_LOST, {"peer": C0, "api": api, "error": error})
 
 
+def operation(fault: str) -> Told:
+    detail: dict[str, object] = {"fault": fault, "groups": ["g"], "to": ["broker-0"]}
+    return (DRIVER, TraceKind.FAULT_INJECTED, {"cause": f"{fault}-0", "detail": detail})
+
+
 def replaced(member: str) -> Told:
     columns: Columns = {"group": "g", "member": member}
     return (
@@ -437,6 +442,22 @@ STORIES: dict[str, tuple[Told, ...]] = {
     ),
     "offsets_reset": (ordered_commit("NONE"),),
     "offsets_not_reset": (ordered_commit("UNKNOWN_MEMBER_ID"),),
+    "server_out_in_an_operation": (operation("rollout"), driver(KILLED, B0)),
+    "coordinator_moved_in_an_operation": (operation("rollout"), group_loaded(B1, 1)),
+    "static_member_replaced_in_an_operation": (operation("rollout"), replaced("m1")),
+    "session_ended_before_the_successor_came": (
+        operation("scale"),
+        member_state(C0, "m0", "STABLE"),
+        driver(KILLED, C0),
+        removed("m0"),
+    ),
+    "stopped_while_joining": (
+        operation("rollout"),
+        member_state(C0, "m0", "PREPARING_REBALANCE"),
+        (C0, TraceKind.NODE_STOPPED, {}),
+    ),
+    "emptied_by_an_operation": (operation("scale"), state(B0, "Stable", "Empty")),
+    "two_operations_on_one_group": (operation("rollout"), operation("scale")),
     "offsets_perhaps_reset": (ordered_commit("TIMED_OUT"),),
     **{
         f"commit_failed_{error}": (commit(FAILED, C0, 5, error),)
@@ -475,6 +496,12 @@ def test_mark_is_reached_by_the_last_row_of_its_story(name: str) -> None:
 
 
 NEARLY: dict[str, tuple[Told, ...]] = {
+    "server_out_in_an_operation": (
+        operation("rollout"),
+        (DRIVER, TraceKind.FAULT_HEALED, {"cause": "rollout-0"}),
+        driver(KILLED, B0),
+    ),
+    "coordinator_moved_in_an_operation": (operation("crash"), group_loaded(B1, 1)),
     "moved_three_times_in_a_session": (*MOVED, elected(B2, 2), elected(B2, 3)),
     "load_waited_long": (*FIRST, loading(B1, 1, wait_us=500_000)),
     "rebalance_soon_after_load": (

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from chaos.exploration.guided.guidance import Guidance
-from chaos.exploration.marks.registry import MARKS
+from chaos.exploration.marks.registry import expected_marks
 from chaos.exploration.play import PlayedRun, PlayResult
 from chaos.exploration.results import results_of
 from chaos.exploration.running_totals import Tally
@@ -23,6 +23,7 @@ from coordlab.commands.explore.live_view import (
 from coordlab.commands.explore.summary import print_exploration
 from tests.support.harness.fan_out import passed, says_nothing, violated
 
+MARKS = expected_marks(())
 MANIFEST = ExplorationManifest(
     exploration="standard/then",
     space="standard",

@@ -1,0 +1,109 @@
+"""Operations: how a rollout or a scaling of a group is drawn.
+
+Lengths are chosen around the group's session timeout, where a successor that comes in time differs
+from one that comes too late, and short enough that an operation ends within the run.
+"""
+
+from random import Random
+from typing import Any
+
+from chaos.experiment.structs import FaultDefinition
+from chaos.exploration.draw.fault_draw import Hand, length_text
+from chaos.faults.base import FaultKind
+from chaos.faults.registry import FAULT_KINDS
+from chaos.faults.rollouts import RolloutFault, ScaleFault
+
+_QUICK_MS = (100, 500, 1_000, 3_000)
+"""Starts that are over before anything else notices."""
+_SESSIONS = (0.5, 0.9, 1.1, 1.5)
+"""Starts as shares of the session timeout."""
+_GRACE_MS = (1, 200, 2_000, 30_000)
+_READY_AFTER_MS = (0, 0, 1_000, 5_000)
+_EVERY_MS = (1, 500, 3_000)
+RANGE = 0.3
+"""How many start-ups are drawn from a range."""
+KILLS = 0.3
+BATCHES = 0.3
+STARTED = 0.3
+"""How many rollouts go on as soon as a successor has started."""
+PARTIAL = 0.2
+BROKEN = 0.15
+"""How many rollouts bring a version that does not start from some successor on."""
+_DEADLINES_MS = (3_000, 10_000)
+
+
+def draw_operation(hand: Hand, kind: FaultKind) -> FaultDefinition | None:
+    """Return an operation on a group; None for a group without a place for a member."""
+    group = hand.experiment.groups[hand.group()]
+    if group.members_total == 0:
+        return None
+    args = _scale(hand) if kind.name == ScaleFault.name else _rollout(hand)
+    return hand.fault(kind.name, f"members({hand.group()})", args=args)
+
+
+def deploy_in_failover(hand: Hand) -> tuple[FaultDefinition, ...]:
+    """Return a rollout of a group, and what its coordinator goes through meanwhile."""
+    operation = draw_operation(hand, FAULT_KINDS[RolloutFault.name])
+    if operation is None:
+        return ()
+    kind = hand.rng("failover").choice(("crash", "controlled_shutdown", "leadership_move"))
+    failover = hand.fault(
+        kind,
+        hand.coordinator(),
+        after_ms=hand.gap_ms("failover", 10_000),
+        lasts_ms=None if FAULT_KINDS[kind].momentary else hand.restart_ms(),
+    )
+    return operation, failover
+
+
+def _scale(hand: Hand) -> dict[str, Any]:
+    rng = hand.rng("scale")
+    places = hand.experiment.groups[hand.group()].places_total
+    args: dict[str, Any] = {"to": rng.randint(0, places)}
+    if rng.random() < 0.5:
+        args["step"] = 1
+        args["every"] = length_text(rng.choice(_EVERY_MS))
+    return {**args, **_stop(rng)}
+
+
+def _rollout(hand: Hand) -> dict[str, Any]:
+    rng = hand.rng("rollout")
+    group = hand.experiment.groups[hand.group()]
+    surge = rng.randint(0, group.spare_members)
+    args: dict[str, Any] = {
+        "max_unavailable": rng.choice((1, 1, 2, "50%", "100%", 0) if surge else (1, 1, 2, "100%")),
+        "start_up": _start_up(hand, rng),
+    }
+    if surge:
+        args["max_surge"] = surge
+    if rng.random() < BATCHES:
+        args["in_batches"] = True
+    if rng.random() < PARTIAL:
+        args["partition"] = rng.randrange(group.members_total)
+    if rng.random() < STARTED:
+        args["ready"] = "started"
+    ready_after_ms = rng.choice(_READY_AFTER_MS)
+    if ready_after_ms:
+        args["ready_after"] = length_text(ready_after_ms)
+    args["progress_deadline"] = "30s"
+    if rng.random() < BROKEN:
+        args["broken_from"] = rng.randrange(group.members_total)
+        args["progress_deadline"] = length_text(rng.choice(_DEADLINES_MS))
+        args["at_deadline"] = rng.choice(("hang", "roll_back"))
+    return {**args, **_stop(rng)}
+
+
+def _stop(rng: Random) -> dict[str, Any]:
+    if rng.random() < KILLS:
+        return {"stop": "kill"}
+    return {"grace_period": length_text(rng.choice(_GRACE_MS))}
+
+
+def _start_up(hand: Hand, rng: Random) -> str | list[str]:
+    if rng.random() < 0.5:
+        start_up_ms = rng.choice(_QUICK_MS)
+    else:
+        start_up_ms = hand.around_ms("session.timeout.ms", rng.choice(_SESSIONS))
+    if rng.random() < RANGE:
+        return [length_text(start_up_ms), length_text(2 * start_up_ms)]
+    return length_text(start_up_ms)

@@ -1,0 +1,83 @@
+"""Marks of rollouts and scalings: what meets a group while an operation goes on.
+
+Only spaces that draw operations reach them (`registry.expected_marks`).
+"""
+
+from chaos.exploration.marks.base import MarkList
+from chaos.exploration.marks.members import JOINING
+from chaos.exploration.marks.seen_cluster import SeenCluster, detail_of, operation_of
+from protocol.causes import RemovalCause
+from protocol.trace import TraceKind, TraceRow
+
+OPERATIONS = MarkList()
+mark = OPERATIONS.add
+
+
+@mark(
+    "server_out_in_an_operation",
+    "a broker or the controller died or was paused while members were replaced or scaled",
+    TraceKind.NODE_KILLED,
+    TraceKind.NODE_PAUSED,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    return bool(seen.operations) and not (row.peer or "").startswith("consumer-")
+
+
+@mark(
+    "coordinator_moved_in_an_operation",
+    "a coordinator loaded a group whose members were being replaced or scaled",
+    TraceKind.GROUP_LOADED,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    return seen.is_operated_on(row.group)
+
+
+@mark(
+    "static_member_replaced_in_an_operation",
+    "the successor of a static member took its place in the group",
+    TraceKind.MEMBER_ADDED,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    return row.cause == RemovalCause.STATIC_MEMBER_REPLACED and seen.is_operated_on(row.group)
+
+
+@mark(
+    "session_ended_before_the_successor_came",
+    "a member that an operation stopped was removed when its session ended",
+    TraceKind.MEMBER_REMOVED,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    return (
+        row.cause == RemovalCause.SESSION_EXPIRY
+        and seen.is_operated_on(row.group)
+        and seen.nodes.get(row.member or "") in seen.killed
+    )
+
+
+@mark(
+    "stopped_while_joining",
+    "an operation stopped a member between its JoinGroup and its assignment",
+    TraceKind.NODE_STOPPED,
+    TraceKind.NODE_KILLED,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    node = row.peer or row.node
+    return bool(seen.operations) and seen.presence.state(node) in JOINING
+
+
+@mark(
+    "emptied_by_an_operation",
+    "a group whose members were being replaced or scaled had none left",
+    TraceKind.GROUP_STATE,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    return seen.is_operated_on(row.group) and detail_of(row).to == "Empty"
+
+
+@mark(
+    "two_operations_on_one_group",
+    "an operation began on a group while another one went on",
+    TraceKind.FAULT_INJECTED,
+)
+def _(seen: SeenCluster, row: TraceRow) -> bool:
+    return any(map(seen.is_operated_on, operation_of(row)))

@@ -1,0 +1,81 @@
+"""Rollouts and scalings that a seed draws, and how they are made smaller."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from chaos.experiment.structs import Experiment, FaultDefinition
+from chaos.exploration.draw.draw import draw
+from chaos.exploration.draw.fault_draw import Hand
+from chaos.exploration.draw.operations import draw_operation
+from chaos.exploration.shrink.passes import wording
+from chaos.exploration.space import Space, load_space
+from chaos.exploration.space_definition import FaultSpace
+from chaos.faults.registry import FAULT_KINDS
+from tests.support.builders.quick_experiment import quick_experiment
+
+SEEDS = 60
+
+
+@pytest.fixture(scope="module")
+def space() -> Space:
+    return load_space("operations")
+
+
+def operations(experiment: Experiment) -> list[FaultDefinition]:
+    return [each for each in experiment.faults if each.fault in {"rollout", "scale"}]
+
+
+def test_space_draws_operations_of_every_form_and_each_can_be_run(space: Space) -> None:
+    """`draw` checks each experiment as if it were read from a file."""
+    drawn = [each for seed in range(SEEDS) for each in operations(draw(space, seed))]
+    args = [each.args for each in drawn]
+    assert {each.fault for each in drawn} == {"rollout", "scale"}
+    for name in ("max_surge", "partition", "broken_from", "stop", "grace_period", "in_batches"):
+        assert any(name in each for each in args), name
+    assert any(isinstance(each.get("start_up"), list) for each in args)
+    assert all(each.duration is None for each in drawn)
+
+
+def test_standard_space_draws_no_operation() -> None:
+    """Its records depend on what its seeds mean."""
+    assert not {"rollout", "scale"} & set(load_space("standard").faults.kinds)
+
+
+def test_group_without_a_place_for_a_member_is_left_alone() -> None:
+    made = quick_experiment()
+    group = msgspec.structs.replace(made.groups["readers"], members=0)
+    empty = msgspec.structs.replace(made, groups={"readers": group})
+    hand = Hand(experiment=empty, space=FaultSpace(), seed=1, index=0, at_ms=1_000)
+    assert draw_operation(hand, FAULT_KINDS["rollout"]) is None
+
+
+def shortened(args: dict[str, Any], fails: Any) -> dict[str, Any]:  # noqa: ANN401 - a predicate
+    """Return the arguments that are left when `fails` says which candidates still fail."""
+    made = quick_experiment(
+        faults=[{"at": "1s", "fault": "rollout", "target": "members(readers)", "args": args}]
+    )
+    (only,) = [each for each in wording(None) if each.does == "shortening rollouts"]
+    steps, verdict, kept = only.steps(made), None, made
+    while True:
+        try:
+            candidate = next(steps) if verdict is None else steps.send(verdict)
+        except StopIteration:
+            return kept.faults[0].args
+        verdict = fails(candidate.faults[0].args)
+        if verdict:
+            kept = candidate
+
+
+def test_lengths_of_a_rollout_are_shortened_one_by_one() -> None:
+    args = {"start_up": ["3s", "9s"], "ready_after": "8s", "max_unavailable": "50%"}
+    assert shortened(args, lambda _: True) == {
+        "start_up": "200ms",
+        "ready_after": "200ms",
+        "max_unavailable": "50%",
+    }
+    assert shortened(args, lambda now: isinstance(now["start_up"], list))["start_up"] == [
+        "3s",
+        "9s",
+    ]
