@@ -16,6 +16,7 @@ from pipeline.tables.availability import availability
 from pipeline.tables.broker_phases import broker_phases
 from pipeline.tables.client_phases import client_phases
 from pipeline.tables.commits import commits
+from pipeline.tables.coordinator_requests import coordinator_requests
 from pipeline.tables.coordinator_tenures import coordinator_tenures, tenure_spans
 from pipeline.tables.failovers import group_failovers
 from pipeline.tables.faults import faults
@@ -77,6 +78,7 @@ STEPS = (
     table(ownership_overlaps, "processed_by_both", "faults"),
     table(processing, "events", "repeated_records", "processed_by_both"),
     table(commits, "events", "faults"),
+    table(coordinator_requests, "all_events"),
     shared("zookeeper_txns", zookeeper_txns, "events"),
     shared("zookeeper_consumers", zookeeper_consumers, "events"),
     table(offset_rewinds, "events", "zookeeper_txns", "member_names"),

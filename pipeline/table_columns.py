@@ -298,6 +298,15 @@ TABLE_COLUMNS: Mapping[str, Mapping[str, str]] = {
         "first_us": "bigint",
         "last_us": "bigint",
     },
+    "coordinator_requests": {
+        "run": "string",
+        "group": "string",
+        "consumer": "string",
+        "incarnation": "int",
+        "api": "string",
+        "from_us": "bigint",
+        "requests": "bigint",
+    },
     "offset_rewinds": {
         "run": "string",
         "group": "string",

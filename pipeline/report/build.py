@@ -24,6 +24,7 @@ from pipeline.report.sections.rebalances import rebalances_section
 from pipeline.report.sections.replay import replay_section
 from pipeline.report.sections.two_at_once import two_at_once_section
 from pipeline.report.sections.violations import violations_section
+from pipeline.report.two_designs.section import designs_section
 from pipeline.summary.summary_file import read_summary
 
 REPORT_FILE = "report.html"
@@ -72,6 +73,7 @@ SECTIONS: Sequence[Callable[[ReportInput], Section | None]] = (
     violations_section,  # a broken promise comes first
     phases_section,
     felt_section,
+    designs_section,
     two_at_once_section,
     timeline,
     message_diagrams,

@@ -15,8 +15,10 @@ from pipeline.report.columns import Column, number, text_table
 from pipeline.report.facts import RunFacts
 from pipeline.report.page import Page, render
 from pipeline.report.rendering import said, sentence
+from pipeline.report.report_input import RunTables
 from pipeline.report.run_names import column_names, settings_that_differ
 from pipeline.report.sections.headline import Headline
+from pipeline.report.two_designs.section import two_designs_sections
 from pipeline.summary.comparison import (
     Comparison,
     ComparisonRow,
@@ -65,6 +67,9 @@ def comparison_html(runs: Runs, output: Path) -> str:
         verdicts=[run.ended_as for run in facts],
     )
     sections = [
+        *two_designs_sections(
+            [(run, RunTables(summary.directory)) for run, summary in runs], column_names(facts)
+        ),
         _figures_section(comparison, [run.manifest.runtime for run in facts]),
         _settings_section(comparison, runs),
         _runs_section(runs, comparison, output.parent),

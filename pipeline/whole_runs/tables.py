@@ -6,6 +6,7 @@ from pipeline.in_memory.availability import availability_of
 from pipeline.in_memory.broker_phases import broker_phases_of
 from pipeline.in_memory.client_phases import client_phases_of
 from pipeline.in_memory.commits import commits_of
+from pipeline.in_memory.coordinator_requests import coordinator_requests_of
 from pipeline.in_memory.coordinator_tenures import coordinator_tenures_of
 from pipeline.in_memory.faults import faults_of
 from pipeline.in_memory.felt import felt_groups_of, felt_partitions_of
@@ -46,6 +47,7 @@ OF_TRACE: Mapping[str, Callable[[Trace], list[TableRow]]] = {
     "ownership_overlaps": ownership_overlaps_of,
     "processing": processing_of,
     "commits": commits_of,
+    "coordinator_requests": coordinator_requests_of,
     "offset_rewinds": offset_rewinds_of,
     "zookeeper_sessions": zookeeper_sessions_of,
     "zookeeper_watches": zookeeper_watches_of,

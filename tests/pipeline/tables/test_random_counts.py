@@ -4,6 +4,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.in_memory.commits import commits_of
+from pipeline.in_memory.coordinator_requests import coordinator_requests_of
 from pipeline.in_memory.metrics import metrics_of
 from pipeline.in_memory.processing import processing_of
 from pipeline.in_memory.runs import bad_rows_of, groups_of, runs_of
@@ -37,6 +38,14 @@ def test_commits_of_random_traces_are_the_oracles(random_runs: tuple[AnalysedRun
     assert any(row["coordinator"] is None for row in rows)
     assert any(row["fault"] is None for row in rows)
     assert any(row["commits"] > 1 for row in rows)
+
+
+def test_requests_of_coordination_are_the_oracles(random_runs: tuple[AnalysedRun, ...]) -> None:
+    """Of several groups, clients and lives, more than one in a tenth of a second."""
+    key = ("group", "consumer", "incarnation", "api", "from_us")
+    rows = check_table(random_runs, "coordinator_requests", coordinator_requests_of, key)
+    assert {row["api"] for row in rows} >= {"JoinGroup", "SyncGroup", "Heartbeat", "OffsetCommit"}
+    assert any(row["requests"] > 1 for row in rows)
 
 
 def test_processing_of_random_traces_is_the_oracles(random_runs: tuple[AnalysedRun, ...]) -> None:

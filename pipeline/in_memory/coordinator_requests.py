@@ -1,0 +1,39 @@
+"""The table `coordinator_requests` in plain Python."""
+
+from pipeline.in_memory.trace import TableRow, Trace
+from protocol.trace import TraceKind
+
+_STEP_US = 100_000
+_OF_COORDINATION = frozenset(
+    {
+        "FindCoordinator",
+        "JoinGroup",
+        "SyncGroup",
+        "Heartbeat",
+        "LeaveGroup",
+        "OffsetCommit",
+        "OffsetFetch",
+    }
+)
+
+
+def coordinator_requests_of(trace: Trace) -> list[TableRow]:
+    """Return how many requests of its group's coordination each client sent in each step."""
+    found: dict[tuple[str, str, int, str, int], TableRow] = {}
+    for row in trace.of(TraceKind.REQUEST_SENT):
+        if row.api not in _OF_COORDINATION or row.group is None:
+            continue
+        from_us = row.time_us // _STEP_US * _STEP_US
+        counted = found.setdefault(
+            (row.group, row.node, row.incarnation, row.api, from_us),
+            {
+                "group": row.group,
+                "consumer": row.node,
+                "incarnation": row.incarnation,
+                "api": row.api,
+                "from_us": from_us,
+                "requests": 0,
+            },
+        )
+        counted["requests"] += 1
+    return list(found.values())

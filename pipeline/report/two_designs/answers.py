@@ -1,0 +1,143 @@
+"""What the coordinator changed, and what it did not: figures of both designs side by side.
+
+A figure is listed as changed if the two designs are apart by a factor of two or more. No figure is
+left out because of what it says; one that is 0 in both says nothing, and is.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from pipeline.report.two_designs.costs import Cost
+from pipeline.report.two_designs.felt_strips import two_owners_us
+from pipeline.report.two_designs.sides import Design, Kind, Side, of_design
+from pipeline.summary.figures import length_text
+
+FACTOR = 2
+"""How far apart two figures are that are listed as changed."""
+_DESIGNS: tuple[Design, Design] = ("zookeeper", "coordinator")
+_REFUSALS = (
+    "UNKNOWN_MEMBER_ID",
+    "ILLEGAL_GENERATION",
+    "REBALANCE_IN_PROGRESS",
+    "FENCED_INSTANCE_ID",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """One figure: its name, its value in each design, and how it prints."""
+
+    name: str
+    values: tuple[float, float]
+    is_time: bool = False
+
+    @property
+    def texts(self) -> tuple[str, str]:
+        """The values as text, ZooKeeper's first."""
+        old, new = (self._text(value) for value in self.values)
+        return old, new
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether the designs are apart by FACTOR or more."""
+        low, high = sorted(self.values)
+        return high >= FACTOR * low
+
+    def _text(self, value: float) -> str:
+        return length_text(round(value)) if self.is_time else f"{value:,.0f}"
+
+
+def answers(sides: Sequence[Side], costs: Sequence[Cost]) -> tuple[Answer, ...]:
+    """Return the figures that are not 0 in both designs; of several groups the median.
+
+    A figure that one design has no group for is left out.
+    """
+    if not all(of_design(sides, design) for design in _DESIGNS):
+        return ()
+    found = (*_of_changes(costs), *_of_groups(sides))
+    return tuple(answer for answer in found if any(answer.values))
+
+
+def _of_changes(costs: Sequence[Cost]) -> Iterator[Answer]:
+    yield from _figure(costs, "join", "requests that a join caused", lambda cost: cost.asked)
+    yield from _figure(
+        costs,
+        "join",
+        "notifications that a join sent to members",
+        lambda cost: cost.counts.notifications or 0,
+    )
+    yield from _figure(
+        costs, "join", "members that computed a plan in a join", lambda cost: cost.counts.plans
+    )
+    yield from _figure(costs, "join", "partitions given up in a join", lambda cost: cost.given_up)
+    yield from _figure(
+        costs,
+        "join",
+        "longest time of a partition without an owner in a join",
+        lambda cost: cost.longest_unowned_us,
+        is_time=True,
+    )
+    yield from _figure(
+        costs,
+        "death",
+        "longest time of a partition without an owner after a death",
+        lambda cost: cost.longest_unowned_us,
+        is_time=True,
+    )
+
+
+def _figure(
+    costs: Sequence[Cost],
+    kind: Kind,
+    name: str,
+    value: Callable[[Cost], float],
+    *,
+    is_time: bool = False,
+) -> Iterator[Answer]:
+    """Yield a figure of the changes of one kind, if both designs met one."""
+    found = [
+        [value(cost) for cost in costs if cost.change.kind == kind and cost.side.design == design]
+        for design in _DESIGNS
+    ]
+    if all(found):
+        old, new = (median(values) for values in found)
+        yield Answer(name=name, values=(old, new), is_time=is_time)
+
+
+def _of_groups(sides: Sequence[Side]) -> Iterator[Answer]:
+    counts: tuple[tuple[str, Callable[[Side], float], bool], ...] = (
+        ("rebalances that failed and began anew", _failed, False),
+        ("committed offsets that went back", lambda side: len(side.rows("offset_rewinds")), False),
+        ("commits that were refused", _refused, False),
+        (
+            "partition-seconds with two owners, each by its own knowledge",
+            lambda side: sum(two_owners_us(side).values()),
+            True,
+        ),
+        ("records processed by two owners", _records_both, False),
+    )
+    for name, value, is_time in counts:
+        old, new = (median(value(side) for side in of_design(sides, design)) for design in _DESIGNS)
+        yield Answer(name=name, values=(old, new), is_time=is_time)
+
+
+def _failed(side: Side) -> int:
+    """Return attempts that failed, or rebalances that led to no generation, since steady state."""
+    if side.design == "zookeeper":
+        return sum(
+            row["outcome"] in ("conflict", "exception") and row["started_us"] >= side.steady_us
+            for row in side.rows("zookeeper_attempts")
+        )
+    return sum(
+        row["stable_us"] is None and row["started_us"] >= side.steady_us
+        for row in side.rows("rebalances")
+    )
+
+
+def _refused(side: Side) -> int:
+    return sum(row["commits"] for row in side.rows("commits") if row["error"] in _REFUSALS)
+
+
+def _records_both(side: Side) -> int:
+    return sum(row["records_both"] for row in side.rows("ownership_overlaps"))

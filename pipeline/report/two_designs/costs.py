@@ -1,0 +1,143 @@
+"""What one change cost a group: time without owners, notifications, requests, failed attempts."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from pipeline.report.report_input import Row
+from pipeline.report.two_designs.sides import Change, Side
+
+OF_REBALANCES = ("FindCoordinator", "JoinGroup", "SyncGroup", "LeaveGroup", "OffsetFetch")
+"""Requests to a coordinator that rebalances cause; heartbeats and commits come anyway."""
+FAILED = ("conflict", "exception")
+STEP_US = 100_000
+"""In which requests are counted: see the tables `zookeeper_operations`, `coordinator_requests`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """What a change made members do, counted. None: the design has no such thing."""
+
+    plans: int
+    """Assignments that were computed."""
+    views: int
+    """Different sets of members that they were computed from; generations with a coordinator."""
+    failed: int
+    """Attempts with a conflict or an exception; rebalances without a stable generation."""
+    notifications: int | None = None
+    reads: int | None = None
+    writes: int | None = None
+    requests: int | None = None
+    conflicts: int | None = None
+    gave_up: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What one change cost a group, up to the next one.
+
+    Units: `settled_us` from the change until the last attempt or rebalance in the window has ended,
+    None if there was none; `unowned_us` summed over partitions until then, `longest_unowned_us` of
+    one partition. `given_up` counts partitions that living members gave up.
+    """
+
+    side: Side
+    change: Change
+    settled_us: int | None
+    unowned_us: int
+    longest_unowned_us: int
+    given_up: int
+    counts: Counts
+
+    @property
+    def asked(self) -> int:
+        """Requests of any kind that the change caused."""
+        counts = self.counts
+        return (counts.reads or 0) + (counts.writes or 0) + (counts.requests or 0)
+
+
+def costs_of(side: Side) -> tuple[Cost, ...]:
+    """Return the cost of each change of a group."""
+    return tuple(_cost(side, change) for change in side.changes)
+
+
+def _cost(side: Side, change: Change) -> Cost:
+    rounds = _attempts(side, change) if side.design == "zookeeper" else _rebalances(side, change)
+    ends = [row["ended_us" if side.design == "zookeeper" else "stable_us"] for row in rounds]
+    ended = [at_us for at_us in ends if change.covers(at_us)]
+    settled_us = max(ended) if ended else None
+    until_us = change.until_us if settled_us is None else settled_us
+    gaps = list(_gaps(side, change.at_us, until_us))
+    return Cost(
+        side=side,
+        change=change,
+        settled_us=None if settled_us is None else settled_us - change.at_us,
+        unowned_us=sum(gaps),
+        longest_unowned_us=max(gaps, default=0),
+        given_up=sum(
+            row["ended_by"] in ("revoked", "lost", "reassigned") and change.covers(row["to_us"])
+            for row in side.rows("ownership")
+        ),
+        counts=(
+            _on_zookeeper(side, change, rounds)
+            if side.design == "zookeeper"
+            else _with_coordinator(side, change, rounds)
+        ),
+    )
+
+
+def _on_zookeeper(side: Side, change: Change, attempts: list[Row]) -> Counts:
+    watches = (row["fired_us"] for row in side.rows("zookeeper_watches"))
+    operations = side.rows("zookeeper_operations")
+    views = [tuple(row["view"]) for row in attempts if row["view"] is not None]
+    return Counts(
+        plans=len(views),
+        views=len(set(views)),
+        failed=sum(row["outcome"] in FAILED for row in attempts),
+        notifications=sum(change.covers(at_us) for at_us in watches),
+        reads=_requests(change, (row for row in operations if row["effect"] == "read")),
+        writes=_requests(change, (row for row in operations if row["effect"] == "write")),
+        conflicts=sum(row["conflicts"] for row in attempts),
+        gave_up=sum(row["gave_up"] is not None for row in attempts),
+    )
+
+
+def _with_coordinator(side: Side, change: Change, rebalances: list[Row]) -> Counts:
+    requests = (row for row in side.rows("coordinator_requests") if row["api"] in OF_REBALANCES)
+    generations = {row["new_generation"] for row in rebalances} - {None}
+    return Counts(
+        plans=len(generations),
+        views=len(generations),
+        failed=sum(row["stable_us"] is None for row in rebalances),
+        requests=_requests(change, requests),
+    )
+
+
+def _attempts(side: Side, change: Change) -> list[Row]:
+    return [row for row in side.rows("zookeeper_attempts") if change.covers(row["started_us"])]
+
+
+def _rebalances(side: Side, change: Change) -> list[Row]:
+    return [row for row in side.rows("rebalances") if change.covers(row["started_us"])]
+
+
+def _requests(change: Change, rows: Iterable[Row]) -> int:
+    """Count requests from the tenth of a second on in which the change began."""
+    from_us, until_us = (at_us - at_us % STEP_US for at_us in (change.at_us, change.until_us))
+    return sum(row["requests"] for row in rows if from_us <= row["from_us"] < until_us)
+
+
+def _gaps(side: Side, from_us: int, until_us: int) -> Iterator[int]:
+    """Yield how long each partition had no owner between two moments, where it had none."""
+    owned: dict[str, list[tuple[int, int]]] = {}
+    for row in side.rows("ownership"):
+        to_us = side.end_us if row["to_us"] is None else row["to_us"]
+        owned.setdefault(row["partition"], []).append((row["from_us"], to_us))
+    for spans in owned.values():
+        reached_us, gap_us = from_us, 0
+        for start_us, end_us in sorted(spans):
+            if start_us > reached_us:
+                gap_us += max(0, min(start_us, until_us) - reached_us)
+            reached_us = max(reached_us, min(end_us, until_us))
+        gap_us += max(0, until_us - reached_us)
+        if gap_us:
+            yield gap_us

@@ -1,0 +1,68 @@
+"""The picture of what was felt: for each group a dot for each partition."""
+
+from collections.abc import Iterator, Sequence
+
+from pipeline.report.charts.chart import SERIES, Chart, Pick
+from pipeline.report.charts.strips import Strip, axis_over, distribution_of, strip_chart, strip_rows
+from pipeline.report.two_designs.sides import Side
+
+_PICKED = "felt"
+_MEASURES = {
+    "without an owner": "unowned_us",
+    "no processing despite records": "waited_us",
+    "with two owners": "",
+}
+"""Choice -> column of `felt_partitions`; the last is of `ownership_overlaps`."""
+MAX_SIDES = 16
+
+
+def felt_chart(sides: Sequence[Side]) -> Chart | None:
+    """Return the picture; None if no group owned a partition."""
+    shown = sides[:MAX_SIDES]
+    strips = {name: list(_strips(shown, column)) for name, column in _MEASURES.items()}
+    strips = {name: found for name, found in strips.items() if any(s.values for s in found)}
+    if not strips:
+        return None
+    axis = axis_over(strip for found in strips.values() for strip in found)
+    return Chart(
+        id="designs-felt",
+        title="What each partition went through",
+        about="A dot for each partition (bars, where there are many): how long in all, from the "
+        "steady state to the end. The thick line is the median.",
+        spec=strip_chart("felt", len(shown), axis, SERIES[0], picked=_PICKED),
+        data={
+            "felt": [
+                row
+                for name, found in strips.items()
+                for row in strip_rows(found, axis, **{_PICKED: name})
+            ]
+        },
+        picks=(Pick(param=_PICKED, label="how long", options=tuple(strips)),),
+    )
+
+
+def two_owners_us(side: Side) -> dict[str, int]:
+    """Return how long each partition had two owners, where it had."""
+    found: dict[str, int] = {}
+    for row in side.rows("ownership_overlaps"):
+        found[row["partition"]] = found.get(row["partition"], 0) + row["length_us"]
+    return found
+
+
+def _strips(sides: Sequence[Side], column: str) -> Iterator[Strip]:
+    for side in sides:
+        twice = {} if column else two_owners_us(side)
+        rows = side.rows("felt_partitions")
+        values = [
+            (row["partition"], row[column] if column else twice.get(row["partition"], 0))
+            for row in rows
+        ]
+        known = tuple((name, value) for name, value in values if value is not None)
+        missing = len(values) - len(known)
+        yield Strip(
+            name=side.heading,
+            values=known,
+            figures=distribution_of(sorted(value for _, value in known), missing=missing),
+            subject="partition",
+            note=f"{missing} never owned" if missing else "",
+        )

@@ -1,0 +1,181 @@
+"""The picture of what a change costs as the group grows: quadratic against linear.
+
+Both axes are logarithmic. Dots are changes of the runs, rings what Kafka 1.1.1 was measured to do,
+lines the law of the reads.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import altair as alt
+
+from pipeline.report.charts.chart import MUTED, PAPER, SERIES, Chart, Pick
+from pipeline.report.report_input import Row
+from pipeline.report.two_designs.costs import Cost
+from pipeline.report.two_designs.measured import (
+    MEASURED,
+    MEASURED_BROKERS,
+    NOTIFICATIONS,
+    READS,
+    REQUESTS,
+    SERIES_NAMES,
+    WRITES,
+    reads_of_death,
+    reads_of_join,
+)
+from pipeline.report.two_designs.sides import Kind
+from pipeline.summary.story import counted
+
+_PICKED = "change"
+_OPTIONS: dict[Kind, str] = {"join": "one member joins", "death": "one member dies"}
+_COLOURS = dict(zip(SERIES_NAMES, (SERIES[1], SERIES[0], SERIES[2], SERIES[3]), strict=True))
+_TICKS = (2, 4, 8, 16, 32, 64, 128, 256)
+_HEIGHT = 380
+_WIDE = 520
+"""Pixels of width from which on laws have names, and the legend one line."""
+_LAW_NAMES_DY = (10, -10)
+"""Where the names of the first two laws stand: below one line, above the other."""
+_LAW_TEXT = alt.ExprRef(f"width < {_WIDE} ? '' : datum.text")
+_MOST_STEPS = 40
+"""Points of a line of the law."""
+
+
+def growth_chart(costs: Sequence[Cost]) -> Chart | None:
+    """Return the picture; None if no single member joined or died."""
+    kinds = [kind for kind in _OPTIONS if any(_is_of(cost, kind) for cost in costs)]
+    if not kinds:
+        return None
+    rows = [row for kind in kinds for row in _rows(kind, [c for c in costs if _is_of(c, kind)])]
+    return Chart(
+        id="designs-growth",
+        title="What a change costs as the group grows",
+        about="Both axes are logarithmic: on ZooKeeper the reads of a change grow with the square "
+        "of the members, with a coordinator the requests grow with the members. Dots: these runs. "
+        "Rings: Kafka 1.1.1, measured with one broker, one topic, 64 partitions. Lines: the law of "
+        "the reads without a conflict, for one broker and for these runs.",
+        spec=_spec("growth", rows),
+        data={"growth": rows},
+        picks=(
+            Pick(param=_PICKED, label="change", options=tuple(_OPTIONS[kind] for kind in kinds)),
+        ),
+    )
+
+
+def _is_of(cost: Cost, kind: Kind) -> bool:
+    return cost.change.kind == kind and cost.change.members > 1 and cost.asked > 0
+
+
+def counts_of(cost: Cost) -> dict[str, int]:
+    """Return the counts of a cost that the picture shows, by their series."""
+    found = {
+        WRITES: cost.counts.writes,
+        READS: cost.counts.reads,
+        REQUESTS: cost.counts.requests,
+        NOTIFICATIONS: cost.counts.notifications,
+    }
+    return {name: count for name, count in found.items() if count}
+
+
+def _rows(kind: Kind, costs: Sequence[Cost]) -> Iterator[Row]:
+    option = _OPTIONS[kind]
+    for series, counts in MEASURED[kind].items():
+        for members, count in counts.items():
+            says = f"Kafka 1.1.1, {members} members: {count:,} {series}"
+            yield _row(option, "measured", series, members, count, says)
+        members, count = list(counts.items())[-1]
+        yield _row(option, "label", series, members, count, "")
+    for cost in costs:
+        for series, count in counts_of(cost).items():
+            says = f"{cost.side.heading}, {cost.change.members} members: {count:,} {series}"
+            yield _row(option, "here", series, cost.change.members, count, says)
+    most = max([32, *(cost.change.members for cost in costs)])
+    laws = dict.fromkeys([(1, MEASURED_BROKERS, 64), *(_size(cost) for cost in costs)])
+    law = reads_of_join if kind == "join" else reads_of_death
+    for number, size in enumerate(laws):
+        for members in range(2, most + 1, max(1, most // _MOST_STEPS)):
+            row = _row(option, "law", READS, members, law(members, *size), "")
+            yield row | {"line": number}
+        _, brokers, partitions = size
+        text = f"law: {counted(brokers, 'broker')}, {counted(partitions, 'partition')}"
+        name = _row(option, "law name", READS, 2, law(2, *size), "")
+        yield name | {"text": text, "line": number}
+
+
+def _size(cost: Cost) -> tuple[int, int, int]:
+    """Return topics, brokers and partitions of a cost's group."""
+    config = cost.side.facts.manifest.config
+    definition = config["groups"][cost.side.group]
+    topics = config.get("topics", {})
+    partitions = sum(int(topics[name]["partitions"]) for name in definition["topics"])
+    return len(definition["topics"]), int(config["cluster"]["brokers"]), partitions
+
+
+def _row(option: str, mark: str, series: str, members: int, count: int, says: str) -> Row:
+    return {
+        _PICKED: option,
+        "mark": mark,
+        "series": series,
+        "members": members,
+        "count": max(1, count),
+        "says": says,
+        "line": 0,
+    }
+
+
+def _spec(data: str, rows: Sequence[Row]) -> alt.TopLevelMixin:
+    most = max(row["members"] for row in rows)
+    highest = max(row["count"] for row in rows)
+    x = alt.X(
+        "members:Q",
+        title="members of the group",
+        scale=alt.Scale(type="log", base=2, domain=[1.8, most * 1.12], nice=False),
+        axis=alt.Axis(values=[tick for tick in _TICKS if tick <= most], format="d", grid=True),
+    )
+    y = alt.Y(
+        "count:Q",
+        title=None,
+        scale=alt.Scale(type="log", domain=[0.8, highest * 1.5], nice=False),
+        axis=alt.Axis(values=[1, 10, 100, 1_000, 10_000, 100_000], format=",d", grid=True),
+    )
+    colour = alt.Color(
+        "series:N",
+        scale=alt.Scale(domain=list(_COLOURS), range=list(_COLOURS.values())),
+        legend=alt.Legend(
+            title=None,
+            orient="top",
+            direction="horizontal",
+            columns=alt.ExprRef(f"width < {_WIDE} ? 2 : 4"),
+            symbolType="circle",
+            labelLimit=0,
+        ),
+    )
+    says = alt.Tooltip("says:N", title=" ")
+    base = alt.Chart(alt.NamedData(data)).transform_filter(f"datum[{_PICKED!r}] == {_PICKED}")
+
+    def only(mark: str) -> alt.Chart:
+        return base.transform_filter(alt.FieldEqualPredicate(field="mark", equal=mark))
+
+    return (
+        alt.layer(
+            only("law")
+            .mark_line(strokeWidth=1.2, stroke=MUTED, strokeDash=[4, 3])
+            .encode(x=x, y=y, detail="line:N"),
+            *(
+                only("law name")
+                .transform_filter(f"datum.line == {number}")
+                .mark_text(
+                    align="left", baseline="middle", dy=dy, fill=MUTED, fontSize=11, text=_LAW_TEXT
+                )
+                .encode(x=x, y=y)
+                for number, dy in enumerate(_LAW_NAMES_DY)
+            ),
+            only("measured").mark_line(strokeWidth=1, opacity=0.5).encode(x=x, y=y, color=colour),
+            only("measured")
+            .mark_point(filled=True, fill=PAPER, size=70, opacity=1, strokeWidth=2)
+            .encode(x=x, y=y, stroke=colour, tooltip=says),
+            only("here")
+            .mark_point(filled=True, size=95, opacity=0.9, stroke=PAPER, strokeWidth=1)
+            .encode(x=x, y=y, fill=colour, tooltip=says),
+        )
+        .properties(width="container", height=_HEIGHT)
+        .add_params(alt.param(name=_PICKED, value=""))
+    )

@@ -1,0 +1,42 @@
+"""What one join and one death cost on Kafka 1.1.1, and the law of the reads.
+
+Source: MEASURED_ZOOKEEPER 1 and 2 (medians of three runs, one broker, one topic, 64 partitions),
+ZOOKEEPER_CONSUMER 13. Requests to a coordinator are without commits and heartbeats.
+"""
+
+from collections.abc import Mapping
+
+from pipeline.report.two_designs.sides import Kind
+
+SERIES_NAMES = ("ZooKeeper writes", "ZooKeeper reads", "coordinator requests", "notifications")
+"""In the order in which they stand at two members, from the top."""
+WRITES, READS, REQUESTS, NOTIFICATIONS = SERIES_NAMES
+
+MEASURED: Mapping[Kind, Mapping[str, Mapping[int, int]]] = {
+    "join": {
+        READS: {2: 171, 4: 179, 8: 234, 32: 1506},
+        WRITES: {2: 358, 4: 344, 8: 326, 32: 276},
+        NOTIFICATIONS: {2: 1, 4: 3, 8: 7, 32: 31},
+        REQUESTS: {2: 7, 4: 13, 8: 25, 32: 97},
+    },
+    "death": {
+        READS: {2: 78, 4: 112, 8: 204, 32: 1428},
+        WRITES: {2: 128, 4: 160, 8: 176, 32: 188},
+        NOTIFICATIONS: {2: 1, 4: 3, 8: 7, 32: 31},
+        REQUESTS: {2: 3, 4: 9, 8: 21, 32: 93},
+    },
+}
+"""Kind of change -> series -> members of the group, with the newcomer or the dead one -> count."""
+MEASURED_BROKERS = 1
+
+
+def reads_of_join(members: int, topics: int, brokers: int, partitions: int) -> int:
+    """Return the reads of an undisturbed join: C(C + T + 3B + 9) + P and 1 + T for the start."""
+    each = members + topics + 3 * brokers + 9
+    return members * each + partitions + 1 + topics
+
+
+def reads_of_death(members: int, topics: int, brokers: int, partitions: int) -> int:
+    """Return the reads of the C - 1 members that stay, each with one attempt that succeeds."""
+    staying = members - 1
+    return staying * (staying + topics + 3 * brokers + 9) + partitions

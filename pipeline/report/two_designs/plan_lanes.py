@@ -1,0 +1,355 @@
+"""Lanes of the plans: who computed which plan from which view, at which moment of a change.
+
+A lane for each member. A light bar: the member read nothing. On ZooKeeper a bar is an attempt, and
+the disc on it the view that the attempt computed from: the number of members that it saw. With a
+coordinator a disc is an assignment, with the number of members of its generation. Discs of one
+colour are of one view.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import altair as alt
+
+from pipeline.report.charts.chart import (
+    BAD,
+    INK,
+    LINE,
+    MUTED,
+    PAPER,
+    SERIES,
+    WARN,
+    Chart,
+    Pick,
+    TextTable,
+)
+from pipeline.report.columns import clock_text, named, number, text_table
+from pipeline.report.report_input import Row
+from pipeline.report.two_designs.costs import Cost
+from pipeline.summary.story import counted
+
+_PICKED = "change"
+_ROW_HEIGHT = 20
+_NAMES_WIDTH = 84
+"""Pixels to the left of the lanes, for the names of members."""
+MAX_LANES = 24
+"""Members that have a lane, those first whose attempts failed or whose view differed."""
+MAX_CHANGES = 12
+_BEFORE_S, _AFTER_S = 0.4, 1.0
+_SECOND = 1_000_000
+_FILLS = {"done": SERIES[2], "no broker": SERIES[2], "conflict": WARN, "exception": BAD}
+_MAX_TABLE_ROWS = 200
+
+Pair = tuple[Cost, Cost]
+"""One change, as a group on ZooKeeper met it and as one with a coordinator did."""
+
+
+def pairs_of(costs: Sequence[Cost]) -> list[Pair]:
+    """Return changes that a group of each design met: of one run first, by label and order."""
+    old = [cost for cost in costs if cost.side.design == "zookeeper"]
+    new = [cost for cost in costs if cost.side.design == "coordinator"]
+    pairs = []
+    for cost in old:
+        alike = [
+            each
+            for each in new
+            if each.change.kind == cost.change.kind and _place(each) == _place(cost)
+        ]
+        same_run = [each for each in alike if each.side.facts is cost.side.facts]
+        same_size = [each for each in alike if each.change.members == cost.change.members]
+        if found := (same_run or same_size or alike):
+            pairs.append((cost, found[0]))
+    return pairs
+
+
+def _place(cost: Cost) -> int:
+    """Return the place of a cost's change among those of its kind."""
+    alike = [each for each in cost.side.changes if each.kind == cost.change.kind]
+    return alike.index(cost.change)
+
+
+def plan_charts(pairs: Sequence[Pair]) -> list[Chart]:
+    """Return the lanes of both designs, one chart each; the same choice of a change."""
+    shown = list(pairs)[:MAX_CHANGES]
+    if not shown:
+        return []
+    options = _options(shown)
+    pick = Pick(param=_PICKED, label="change", options=tuple(options))
+    charts = []
+    for place, (design, about) in enumerate(_ABOUT.items()):
+        rows: list[Row] = []
+        lanes = 1
+        for option, pair in zip(options, shown, strict=True):
+            found, count = _lane_rows(pair[place], pair)
+            rows += [{**row, _PICKED: option} for row in found]
+            lanes = max(lanes, count)
+        charts.append(
+            Chart(
+                id=f"designs-plans-{design}",
+                title=_TITLES[design],
+                about=about,
+                spec=_spec(f"plans-{design}", lanes),
+                data={f"plans-{design}": rows},
+                picks=(pick,),
+                table=_table(shown) if design == "zookeeper" else None,
+            )
+        )
+    return charts
+
+
+_TITLES = {
+    "zookeeper": "On ZooKeeper: each member computes its own plan",
+    "coordinator": "With a coordinator: one plan for each generation",
+}
+_ABOUT = {
+    "zookeeper": "A lane for each member, seconds from the change. Light: it reads nothing. A bar "
+    "is an attempt (green: it ended well, amber: a claim conflicted, red: an exception), the disc "
+    "the moment at which it computed, with the number of members that it saw; discs of one colour "
+    "saw the same members. A cross: it gave up.",
+    "coordinator": "The same change on the same axis. A disc is an assignment, with the number of "
+    "members that got one in its generation; discs of one colour are of one generation.",
+}
+
+
+def _options(pairs: Sequence[Pair]) -> list[str]:
+    """Return a name for each pair: its change, and its group where one change is not enough."""
+    labels = [old.change.label for old, _ in pairs]
+    if len(set(labels)) == len(labels):
+        return labels
+    names = [f"{old.change.label}: {old.side.title}" for old, _ in pairs]
+    if len(set(names)) == len(names):
+        return names
+    return [
+        f"{name}, at {clock_text(old.change.at_us)} s"
+        for name, (old, _) in zip(names, pairs, strict=True)
+    ]
+
+
+def _lane_rows(cost: Cost, pair: Pair) -> tuple[list[Row], int]:
+    """Return the marks of one group's lanes, and how many lanes there are."""
+    ends = [each.settled_us for each in pair if each.settled_us is not None]
+    to_s = max(ends, default=_SECOND) / _SECOND + _AFTER_S
+    side, at_us = cost.side, cost.change.at_us
+    members = _shown_members(cost)
+    rows: list[Row] = [{"mark": "span", "lane": 0.0, "from": -_BEFORE_S, "to": to_s}]
+    marks = _views(cost) if side.design == "zookeeper" else _assignments(cost)
+    for place, consumer in enumerate(members):
+        lane = place * _ROW_HEIGHT + _ROW_HEIGHT / 2
+        common = {"lane": lane, "top": lane - 7, "bottom": lane + 7}
+        rows.append({**common, "mark": "name", "text": consumer.removeprefix("consumer-")})
+        for row in (*_empty_bars(cost, consumer), *marks):
+            if row["consumer"] != consumer:
+                continue
+            from_s = (row["from_us"] - at_us) / _SECOND
+            end_s = (row["to_us"] - at_us) / _SECOND
+            if end_s < -_BEFORE_S or from_s > to_s:
+                continue
+            rows.append(
+                {
+                    **common,
+                    **{key: row[key] for key in ("mark", "fill", "text", "says") if key in row},
+                    "from": max(from_s, -_BEFORE_S),
+                    "to": min(end_s, to_s),
+                }
+            )
+    return rows, len(members)
+
+
+def _shown_members(cost: Cost) -> tuple[str, ...]:
+    """Return the members that have a lane: all, or those with trouble and then the first."""
+    consumers = cost.side.consumers
+    if len(consumers) <= MAX_LANES:
+        return consumers
+    troubled = {
+        row["consumer"]
+        for row in (cost.side.rows("zookeeper_attempts") if cost.side.design == "zookeeper" else ())
+        if cost.change.covers(row["started_us"]) and row["outcome"] != "done"
+    }
+    owned = cost.side.rows("ownership")
+    owners_before = {row["consumer"] for row in owned if row["from_us"] < cost.change.at_us}
+    newcomers = {
+        row["consumer"] for row in owned if cost.change.covers(row["from_us"])
+    } - owners_before
+    first = sorted(consumers, key=lambda name: (name not in troubled, name not in newcomers))
+    kept = set(first[:MAX_LANES])
+    return tuple(name for name in consumers if name in kept)
+
+
+def _empty_bars(cost: Cost, consumer: str) -> Iterator[Row]:
+    """Yield when a member that lives read nothing."""
+    spans = sorted(
+        (
+            row["from_us"],
+            cost.side.end_us if row["to_us"] is None else row["to_us"],
+            row["ended_by"],
+        )
+        for row in cost.side.rows("ownership")
+        if row["consumer"] == consumer
+    )
+    reached_us: int | None = None
+    for from_us, to_us, ended_by in spans:
+        if reached_us is not None and from_us > reached_us:
+            yield {
+                "consumer": consumer,
+                "mark": "empty",
+                "from_us": reached_us,
+                "to_us": from_us,
+                "says": f"{consumer} reads nothing for {(from_us - reached_us) / _SECOND:.3f} s",
+            }
+        ends = ended_by in ("killed", "stopped")
+        reached_us = None if ends else to_us if reached_us is None else max(reached_us, to_us)
+
+
+def _views(cost: Cost) -> list[Row]:
+    """Return attempts with their views: a bar and a disc each, a cross where one gave up."""
+    rows = sorted(
+        (
+            row
+            for row in cost.side.rows("zookeeper_attempts")
+            if cost.change.covers(row["started_us"])
+        ),
+        key=lambda row: row["view_us"] or row["started_us"],
+    )
+    colours: dict[tuple[str, ...], str] = {}
+    found: list[Row] = []
+    for row in rows:
+        ended_us = row["ended_us"] or cost.change.until_us
+        outcome = row["outcome"] or "cut off"
+        says = f"{row['consumer']}, attempt {row['attempt']}: {outcome}"
+        if row["conflicts"]:
+            says += f", {counted(row['conflicts'], 'conflict')}"
+        common = {"consumer": row["consumer"], "says": says}
+        fill = _FILLS.get(outcome, MUTED)
+        bar = {"mark": "attempt", "from_us": row["started_us"], "to_us": ended_us, "fill": fill}
+        found.append({**common, **bar})
+        if row["view_us"] is not None:
+            view = tuple(row["view"])
+            colour = colours.setdefault(view, SERIES[len(colours) % len(SERIES)])
+            text = (
+                f"{says}; saw {counted(len(view), 'member')}, planned {len(row['plan'])} partitions"
+            )
+            found.append(
+                {
+                    **common,
+                    "mark": "disc",
+                    "from_us": row["view_us"],
+                    "to_us": row["view_us"],
+                    "fill": colour,
+                    "text": str(len(view)),
+                    "says": text,
+                }
+            )
+        if row["gave_up"] is not None:
+            says = f"{row['consumer']} gave up ({row['gave_up']})"
+            found.append(
+                {**common, "mark": "cross", "from_us": ended_us, "to_us": ended_us, "says": says}
+            )
+    return found
+
+
+def _assignments(cost: Cost) -> list[Row]:
+    """Return the assignments of generations: a disc for each member and generation."""
+    found: list[Row] = []
+    starts: dict[tuple[int, str], int] = {}
+    for row in cost.side.rows("ownership"):
+        if cost.change.covers(row["from_us"]) and row["generation"] is not None:
+            key = row["generation"], row["consumer"]
+            starts[key] = min(row["from_us"], starts.get(key, row["from_us"]))
+    generations = sorted({generation for generation, _ in starts})
+    for (generation, consumer), at_us in sorted(starts.items()):
+        size = sum(each == generation for each, _ in starts)
+        place = generations.index(generation)
+        found.append(
+            {
+                "consumer": consumer,
+                "mark": "disc",
+                "from_us": at_us,
+                "to_us": at_us,
+                "fill": SERIES[place % len(SERIES)],
+                "text": str(size),
+                "says": f"{consumer}: its assignment of generation {generation}",
+            }
+        )
+    return found
+
+
+def _table(pairs: Sequence[Pair]) -> TextTable:
+    """Return the attempts behind the lanes of ZooKeeper."""
+    rows = [
+        row
+        for old, _ in pairs
+        for row in sorted(old.side.rows("zookeeper_attempts"), key=lambda each: each["started_us"])
+        if old.change.covers(row["started_us"])
+    ]
+    return text_table(
+        (
+            *named("group", "consumer"),
+            number("attempt", "attempt"),
+            number(lambda row: clock_text(row["started_us"]), "began at"),
+            number(lambda row: clock_text(row["view_us"]), "computed at"),
+            number(lambda row: None if row["view"] is None else len(row["view"]), "members seen"),
+            number(lambda row: None if row["plan"] is None else len(row["plan"]), "planned"),
+            number("conflicts", "conflicts"),
+            *named("outcome", "gave_up"),
+        ),
+        rows,
+        limit=_MAX_TABLE_ROWS,
+        source="zookeeper_attempts",
+        folded="Each attempt",
+    )
+
+
+def _spec(data: str, lanes: int) -> alt.TopLevelMixin:
+    height = lanes * _ROW_HEIGHT
+    y_scale = alt.Scale(domain=[0, height], reverse=True, nice=False, zero=False)
+    y = alt.Y("lane:Q", scale=y_scale, axis=None)
+    top, bottom = alt.Y("top:Q", scale=y_scale, axis=None), "bottom:Q"
+    x = alt.X(
+        "from:Q",
+        title="seconds from the change",
+        scale=alt.Scale(nice=False, zero=False),
+        axis=alt.Axis(grid=True),
+    )
+    fill = alt.Fill("fill:N", scale=None)
+    says = alt.Tooltip("says:N", title=" ")
+    base = alt.Chart(alt.NamedData(data)).transform_filter(f"datum[{_PICKED!r}] == {_PICKED}")
+
+    def only(mark: str) -> alt.Chart:
+        return base.transform_filter(alt.FieldEqualPredicate(field="mark", equal=mark))
+
+    return (
+        alt.layer(
+            only("span").mark_rule(opacity=0).encode(x=x, x2="to:Q", y=alt.value(0)),
+            # Keeps the room of the names, so that both charts have the same axis.
+            only("span")
+            .mark_rule(opacity=0)
+            .encode(x=alt.value(-_NAMES_WIDTH), x2=alt.value(0), y=alt.value(0)),
+            only("name").mark_rule(stroke=LINE).encode(x=alt.value(0), x2=alt.value("width"), y=y),
+            only("empty")
+            .mark_rect(fill=LINE, opacity=0.9)
+            .encode(x=x, x2="to:Q", y=top, y2=bottom, tooltip=says),
+            only("attempt")
+            .mark_rect(opacity=0.75, stroke=PAPER, strokeWidth=0.5)
+            .encode(x=x, x2="to:Q", y=top, y2=bottom, fill=fill, tooltip=says),
+            only("disc")
+            .mark_circle(size=170, opacity=1, stroke=PAPER, strokeWidth=1)
+            .encode(x=x, y=y, fill=fill, tooltip=says),
+            only("disc")
+            .mark_text(fill=PAPER, fontSize=10, fontWeight="bold", baseline="middle", dy=0.5)
+            .encode(x=x, y=y, text="text:N"),
+            only("cross")
+            .mark_point(shape="cross", angle=45, filled=True, fill=BAD, size=110, opacity=1)
+            .encode(x=x, y=y, tooltip=says),
+            only("name")
+            .mark_text(
+                align="right",
+                dx=-8,
+                fill=INK,
+                fontSize=11,
+                baseline="middle",
+                limit=_NAMES_WIDTH - 10,
+            )
+            .encode(x=alt.value(0), y=y, text="text:N"),
+        )
+        .properties(width="container", height=height)
+        .add_params(alt.param(name=_PICKED, value=""))
+    )

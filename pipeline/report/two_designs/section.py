@@ -1,0 +1,141 @@
+"""The sections that compare groups on ZooKeeper with groups that have a coordinator."""
+
+from collections.abc import Sequence
+from functools import partial
+
+from pipeline.report.charts.chart import Cell, Part, Section, TextTable
+from pipeline.report.columns import Column, number, text_table
+from pipeline.report.facts import RunFacts
+from pipeline.report.report_input import ReportInput, RunTables
+from pipeline.report.two_designs.answers import FACTOR, Answer, answers
+from pipeline.report.two_designs.costs import Cost, costs_of
+from pipeline.report.two_designs.felt_strips import felt_chart
+from pipeline.report.two_designs.growth_chart import growth_chart
+from pipeline.report.two_designs.plan_lanes import pairs_of, plan_charts
+from pipeline.report.two_designs.sides import Design, sides_of
+from pipeline.summary.figures import length_text
+
+_TITLE = "ZooKeeper beside a coordinator"
+_LEAD = (
+    "What each partition went through first; then figures of both designs: those that are apart by "
+    f"a factor of {FACTOR} or more are what the coordinator changed."
+)
+_DESIGNS: dict[Design, str] = {"zookeeper": "ZooKeeper", "coordinator": "coordinator"}
+
+
+def two_designs_sections(
+    runs: Sequence[tuple[RunFacts, RunTables]], titles: Sequence[str]
+) -> list[Section]:
+    """Return the sections; none if no group of the runs is on ZooKeeper."""
+    sides = sides_of(runs, titles)
+    if not sides:
+        return []
+    costs = [cost for side in sides for cost in costs_of(side)]
+    return [
+        section
+        for section in (
+            _felt(felt_chart(sides), answers(sides, costs)),
+            _changes(costs),
+            _plans(plan_charts(pairs_of(costs))),
+        )
+        if section is not None
+    ]
+
+
+def designs_section(run: ReportInput) -> Section | None:
+    """Return the same of one run, in one section; None if none of its groups is on ZooKeeper."""
+    sections = two_designs_sections([(run.facts, run.tables)], [run.facts.manifest.run])
+    if not sections:
+        return None
+    parts = tuple(part for section in sections for part in section.parts)
+    return Section(id="designs", title=_TITLE, lead=_LEAD, parts=parts)
+
+
+def _felt(chart: Part | None, found: Sequence[Answer]) -> Section | None:
+    parts: list[Part] = [] if chart is None else [chart]
+    changed = [each for each in found if each.is_changed]
+    alike = [each for each in found if not each.is_changed]
+    parts += [
+        _answers_table(caption, answers)
+        for caption, answers in (
+            ("What the coordinator changed", changed),
+            ("What it did not change", alike),
+        )
+        if answers
+    ]
+    if not parts:
+        return None
+    return Section(
+        id="designs",
+        title=_TITLE,
+        lead=_LEAD,
+        parts=tuple(parts),
+    )
+
+
+def _answers_table(caption: str, found: Sequence[Answer]) -> TextTable:
+    return text_table(
+        (
+            Column(lambda answer: answer.name, "figure"),
+            number(partial(_answer, 0), "ZooKeeper"),
+            number(partial(_answer, 1), "coordinator"),
+        ),
+        found,
+        caption=caption,
+    )
+
+
+def _answer(place: int, answer: Answer) -> Cell:
+    return answer.texts[place]
+
+
+def _changes(costs: Sequence[Cost]) -> Section | None:
+    if not costs:
+        return None
+    growth = growth_chart(costs)
+    parts: list[Part] = [] if growth is None else [growth]
+    parts.append(
+        text_table(
+            (
+                Column(lambda cost: cost.change.label, "change"),
+                Column(lambda cost: cost.side.title, "group"),
+                Column(lambda cost: _DESIGNS[cost.side.design], "members agree by"),
+                number(lambda cost: cost.change.members, "members"),
+                number(lambda cost: _time(cost.settled_us), "until stable"),
+                number(lambda cost: _time(cost.unowned_us), "unowned"),
+                number(lambda cost: cost.counts.notifications, "notifications"),
+                number(lambda cost: cost.counts.reads, "reads"),
+                number(lambda cost: cost.counts.writes, "writes"),
+                number(lambda cost: cost.counts.requests, "requests"),
+                number(lambda cost: cost.counts.views, "views"),
+                number(lambda cost: cost.counts.failed, "failed"),
+                number(lambda cost: cost.counts.conflicts, "conflicts"),
+                number(lambda cost: cost.counts.gave_up, "gave up"),
+            ),
+            sorted(costs, key=lambda cost: (cost.change.label, cost.change.at_us)),
+            caption="Each change, until the next one; unowned: partition-seconds until stable",
+        )
+    )
+    return Section(
+        id="design-costs",
+        title="What a change of the members costs",
+        lead="Notifications, reads and writes are ZooKeeper's; requests to the coordinator are "
+        "without heartbeats and commits, which come anyway. Failed: attempts in which a claim "
+        "conflicted or an exception came; rebalances that led to no stable generation.",
+        parts=tuple(parts),
+    )
+
+
+def _time(length_us: int | None) -> Cell:
+    return None if length_us is None else length_text(length_us)
+
+
+def _plans(charts: Sequence[Part]) -> Section | None:
+    if not charts:
+        return None
+    return Section(
+        id="design-plans",
+        title="Who computed which plan, from which view",
+        lead="One change as both designs met it: the lanes of both charts have the same axis.",
+        parts=tuple(charts),
+    )

@@ -1,0 +1,187 @@
+"""A side: one group of one run, how it is coordinated, and the changes that it met.
+
+A change is a moment of the plan that concerns the group: members join, a fault begins or ends. Its
+window ends at the next change of the group, or with the run. Times are microseconds of the run's
+clock.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+from pipeline.report.facts import RunFacts
+from pipeline.report.report_input import Row, RunTables
+from pipeline.summary.story import counted
+
+Design = Literal["zookeeper", "coordinator"]
+Kind = Literal["join", "death", "return", "other"]
+"""`join`, `death`, `return`: of one member; `other`: more members at once, or another fault."""
+
+_DURATION = re.compile(r"(\d+)(us|ms|s|m|h)")
+_UNIT_US = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000}
+_ENDS_MEMBERS = ("crash", "node_loss", "power_loss", "shutdown")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One change; `members` counts the group with the newcomer, or with the member that dies."""
+
+    kind: Kind
+    label: str
+    at_us: int
+    until_us: int
+    members: int
+
+    def covers(self, time_us: int | None) -> bool:
+        """Return whether a moment lies in the window."""
+        return time_us is not None and self.at_us <= time_us < self.until_us
+
+
+@dataclass(frozen=True, kw_only=True)
+class Side:
+    """One group of one run; `title` tells it from the other sides of its design."""
+
+    title: str
+    group: str
+    design: Design
+    facts: RunFacts
+    tables: RunTables
+
+    @property
+    def design_name(self) -> str:
+        """Where its members come to agree, for headings."""
+        return "on ZooKeeper" if self.design == "zookeeper" else "with a coordinator"
+
+    @property
+    def heading(self) -> str:
+        """Name of the side beside those of the other design."""
+        return f"{self.title} {self.design_name}"
+
+    @cached_property
+    def end_us(self) -> int:
+        """End of the run."""
+        return max([1, *(row["end_us"] or 0 for row in self.tables.rows("runs"))])
+
+    @cached_property
+    def steady_us(self) -> int:
+        """Moment of the steady state; the run's beginning if it never came."""
+        return max([0, *(row["steady_us"] or 0 for row in self.tables.rows("runs"))])
+
+    def rows(self, table: str) -> list[Row]:
+        """Return the rows of a table that are the group's."""
+        return [row for row in self.tables.rows(table) if row["group"] == self.group]
+
+    @cached_property
+    def consumers(self) -> tuple[str, ...]:
+        """Nodes of its members, in the order of their numbers."""
+        found = {row["consumer"] for row in self.rows("ownership")}
+        if self.design == "zookeeper":
+            found |= {row["consumer"] for row in self.rows("zookeeper_attempts")}
+        return tuple(sorted(found, key=_number_behind))
+
+    @cached_property
+    def changes(self) -> tuple[Change, ...]:
+        """What the group met from the steady state on, in order."""
+        found = sorted((*self._joins(), *self._faults()), key=lambda each: each[0])
+        ends = [at_us for at_us, _, _, _ in found[1:]] + [self.end_us]
+        members = int(self._definition.get("members", 0))
+        changes = []
+        for (at_us, kind, label, by), until_us in zip(found, ends, strict=True):
+            members += max(by, 0)
+            changes.append(
+                Change(kind=kind, label=label, at_us=at_us, until_us=until_us, members=members)
+            )
+            members += min(by, 0)
+        return tuple(changes)
+
+    @property
+    def _definition(self) -> Mapping[str, Any]:  # Any: JSON
+        return _groups(self.facts).get(self.group, {})
+
+    def _joins(self) -> Iterator[tuple[int, Kind, str, int]]:
+        for late in self._definition.get("late_members") or ():
+            at_us, count = _microseconds(late["at"]), int(late["members"])
+            kind: Kind = "join" if count == 1 else "other"
+            label = f"{counted(count, 'member')} {'joins' if count == 1 else 'join'}"
+            yield self.steady_us + at_us, kind, label, count
+
+    def _faults(self) -> Iterator[tuple[int, Kind, str, int]]:
+        own, members = set(self.consumers), _all_members(self.tables)
+        for row in self.tables.rows("faults"):
+            hit = {*row["nodes"], *row["from_nodes"], *row["to_nodes"]} & members
+            if hit and not hit & own:
+                continue  # another group's
+            gone = len(hit) if row["kind"] in _ENDS_MEMBERS else 0
+            kind: Kind = "death" if gone == 1 else "other"
+            yield row["injected_us"], kind, _fault_label(row, hit), -gone
+            if row["healed_us"] is not None and row["healed_us"] < self.end_us:
+                back: Kind = "return" if gone == 1 else "other"
+                label = "the member is back" if gone == 1 else f"{row['kind']} ends"
+                yield row["healed_us"], back, label, gone
+
+
+def sides_of(runs: Sequence[tuple[RunFacts, RunTables]], titles: Sequence[str]) -> tuple[Side, ...]:
+    """Return the groups of all runs; `titles` name the runs. None if no group is on ZooKeeper."""
+    found = [
+        (facts, tables, title, group, definition)
+        for (facts, tables), title in zip(runs, titles, strict=True)
+        for group, definition in _groups(facts).items()
+    ]
+    if not any(definition.get("coordination") == "zookeeper" for *_, definition in found):
+        return ()
+    names = [group for *_, group, _ in found]
+    sizes = [f"{group} of {_size(definition)}" for *_, group, definition in found]
+    titled = [f"{group} ({title})" for _, _, title, group, _ in found]
+    # The shortest names that tell all sides apart.
+    chosen = next((each for each in (names, sizes) if len(set(each)) == len(each)), titled)
+    return tuple(
+        Side(
+            title=name,
+            group=group,
+            design="zookeeper" if definition.get("coordination") == "zookeeper" else "coordinator",
+            facts=facts,
+            tables=tables,
+        )
+        for name, (facts, tables, _, group, definition) in zip(chosen, found, strict=True)
+    )
+
+
+def _groups(facts: RunFacts) -> Mapping[str, Mapping[str, Any]]:
+    return facts.manifest.config.get("groups") or {}
+
+
+def _size(definition: Mapping[str, Any]) -> int:
+    """Return how many members a group has once all have joined."""
+    late = definition.get("late_members") or ()
+    return int(definition.get("members", 0)) + sum(int(each["members"]) for each in late)
+
+
+def of_design(sides: Sequence[Side], design: Design) -> list[Side]:
+    """Return the sides of one design."""
+    return [side for side in sides if side.design == design]
+
+
+def _all_members(tables: RunTables) -> set[str]:
+    return {
+        row["consumer"] for name in ("ownership", "zookeeper_attempts") for row in tables.rows(name)
+    }
+
+
+def _fault_label(row: Row, hit: set[str]) -> str:
+    if row["kind"] in _ENDS_MEMBERS and len(hit) == 1:
+        return "1 member dies"
+    whom = sorted(hit, key=_number_behind)[0] if hit else row["node"]
+    return f"{row['kind']} of {whom}" if whom else str(row["kind"])
+
+
+def _number_behind(name: str) -> tuple[str, int]:
+    stem, _, number = name.rpartition("-")
+    return (stem, int(number)) if number.isdigit() else (name, 0)
+
+
+def _microseconds(duration: str) -> int:
+    """Return the length of a duration of an experiment file, which `validate` has checked."""
+    match = _DURATION.fullmatch(duration)
+    return int(match[1]) * _UNIT_US[match[2]] if match else 0

@@ -1,0 +1,43 @@
+"""The table `coordinator_requests`: how many requests of group coordination each client sent."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from pipeline.engine.events import of_kind
+from pipeline.tables.zookeeper_operations import STEP_US
+from protocol.api import Api
+from protocol.trace import TraceKind
+
+OF_COORDINATION = (
+    Api.FIND_COORDINATOR,
+    Api.JOIN_GROUP,
+    Api.SYNC_GROUP,
+    Api.HEARTBEAT,
+    Api.LEAVE_GROUP,
+    Api.OFFSET_COMMIT,
+    Api.OFFSET_FETCH,
+)
+
+
+def coordinator_requests(all_events: DataFrame) -> DataFrame:
+    """Count the requests of group coordination in tenths of a second.
+
+    Input grain: one row per event, messages included. Output grain: one row per run, group, client,
+    incarnation, API and tenth of a second in which the client sent such a request.
+    Columns: `run`, `group`, `consumer` (the client's node), `incarnation`, `api`, `from_us`:
+    beginning of the tenth of a second, microseconds on the run's clock; `requests`. Nulls: none.
+    """
+    return (
+        of_kind(all_events, TraceKind.REQUEST_SENT)
+        .where(F.col("api").isin([api.label for api in OF_COORDINATION]))
+        .where(F.col("group").isNotNull())
+        .groupBy(
+            "run",
+            "group",
+            F.col("node").alias("consumer"),
+            "incarnation",
+            "api",
+            (F.col("time_us") - F.col("time_us") % STEP_US).alias("from_us"),
+        )
+        .agg(F.count("*").alias("requests"))
+    )

@@ -1,0 +1,128 @@
+"""What one change cost a group, by the tables; and the law of the reads beside the measurement."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from pipeline.report.two_designs.costs import Cost, costs_of
+from pipeline.report.two_designs.measured import (
+    MEASURED,
+    NOTIFICATIONS,
+    READS,
+    REQUESTS,
+    WRITES,
+    reads_of_death,
+    reads_of_join,
+)
+from pipeline.report.two_designs.sides import sides_of
+from tests.support.builders.two_designs import (
+    JOIN_US,
+    S,
+    attempt,
+    crash_of,
+    two_design_facts,
+    two_design_tables,
+)
+
+MEASUREMENT = Path(__file__).parents[4] / "docs" / "kafka" / "MEASURED_ZOOKEEPER.md"
+
+
+def both_costs(**tables: list[dict[str, object]]) -> tuple[Cost, Cost]:
+    """Return what the first change cost the group on ZooKeeper, and the other one."""
+    old, new = sides_of([(two_design_facts(), two_design_tables(**tables))], ["a"])
+    return costs_of(old)[0], costs_of(new)[0]
+
+
+def test_requests_and_notifications_of_a_change_are_those_of_its_window() -> None:
+    """Sessions' own requests, heartbeats and commits come anyway; earlier ones do not count."""
+    old, new = both_costs()
+
+    counts = old.counts
+    assert (counts.notifications, counts.reads, counts.writes) == (2, 54, 18)
+    assert (counts.plans, counts.views, counts.failed, counts.gave_up) == (3, 1, 0, 0)
+    assert counts.requests is None
+    assert new.counts.requests == 9
+    assert (new.counts.reads, new.counts.notifications, new.counts.plans) == (None, None, 1)
+    assert (old.asked, new.asked) == (72, 9)
+
+
+def test_request_in_the_tenth_of_a_second_of_the_change_counts() -> None:
+    """A newcomer asks at once; the table only says in which tenth of a second."""
+    facts = two_design_facts()
+    facts.manifest.config["groups"]["old"]["late_members"] = [{"at": "5040ms", "members": 1}]
+    side, _ = sides_of([(facts, two_design_tables())], ["a"])
+
+    assert costs_of(side)[0].counts.reads == 54
+
+
+def test_time_without_an_owner_counts_until_the_group_is_stable() -> None:
+    """Of every partition; a partition that nobody lost has none."""
+    old, new = both_costs()
+
+    assert old.settled_us == 120_000
+    assert old.unowned_us == old.longest_unowned_us == 110_000  # from 10 ms on, still at 120 ms
+    assert new.settled_us == S + 2_000
+    assert new.unowned_us == 2_000
+    assert (old.given_up, new.given_up) == (1, 1)
+
+
+def test_attempts_that_fail_are_counted_with_their_conflicts_and_views() -> None:
+    attempts = [
+        attempt(0, JOIN_US, (0, 1), outcome="conflict", conflicts=4),
+        attempt(1, JOIN_US, (0, 1, 2), outcome="exception", gave_up="starting"),
+        attempt(2, JOIN_US, (0, 1, 2), view=None, plan=None, outcome=None, ended_us=None),
+    ]
+    old, _ = both_costs(zookeeper_attempts=attempts)
+
+    counts = old.counts
+    assert (counts.plans, counts.views, counts.failed) == (2, 2, 2)
+    assert (counts.conflicts, counts.gave_up) == (4, 1)
+
+
+def test_change_after_which_nothing_was_computed_never_settled() -> None:
+    """It is unowned until the next change, then."""
+    tables = {"zookeeper_attempts": [], "faults": [crash_of("consumer-old-1", JOIN_US + S)]}
+    old, _ = both_costs(**tables)
+
+    assert old.settled_us is None
+    assert old.unowned_us == 200_000
+
+
+@pytest.mark.parametrize(("kind", "section"), [("join", "1"), ("death", "2")])
+def test_measured_points_are_those_of_the_measurement(kind: str, section: str) -> None:
+    """Medians; requests without commits and heartbeats, which have columns of their own."""
+    text = MEASUREMENT.read_text(encoding="utf-8").split(f"\n## {section}. ")[1].split("\n## ")[0]
+    old, new = text.split("\nNew:\n")
+    points = MEASURED["join" if kind == "join" else "death"]
+    for cells in _rows(old):
+        members = cells["C"]
+        assert points[NOTIFICATIONS][members] == cells["notifications"]
+        assert points[READS][members] == cells["reads"]
+        assert points[WRITES][members] == cells["writes"]
+    for cells in _rows(new):
+        parts = ("JoinGroup", "SyncGroup", "OffsetFetch", "FindCoordinator")
+        assert points[REQUESTS][cells["C"]] == sum(cells[part] for part in parts)
+
+
+def _rows(text: str) -> list[dict[str, int]]:
+    """Return the rows of the first table of a text: the first number of each cell."""
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    headings = [cell.strip() for cell in lines[0].strip("|").split("|")]
+    found = []
+    for line in lines[2:]:
+        numbers = [re.match(r"\s*(\d+)", cell) for cell in line.strip("|").split("|")]
+        row = zip(headings, numbers, strict=True)
+        found.append({name: int(number[1]) for name, number in row if number})
+    return found
+
+
+@pytest.mark.parametrize(("members", "reads"), [(8, 234), (32, 1506)])
+def test_law_of_a_join_is_what_was_measured_without_a_conflict(members: int, reads: int) -> None:
+    assert reads_of_join(members, topics=1, brokers=1, partitions=64) == reads
+
+
+@pytest.mark.parametrize(("members", "reads"), [(2, 78), (4, 112), (8, 204), (32, 1428)])
+def test_law_of_a_death_is_what_was_measured(members: int, reads: int) -> None:
+    """All but the dead one make one attempt."""
+    assert reads_of_death(members, topics=1, brokers=1, partitions=64) == reads

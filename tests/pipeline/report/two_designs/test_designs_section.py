@@ -1,0 +1,126 @@
+"""The sections of the page: both answers, the pictures' data, and what a run without them shows."""
+
+from pathlib import Path
+
+from pipeline.report.charts.chart import Chart, Section, TextTable
+from pipeline.report.two_designs.answers import Answer
+from pipeline.report.two_designs.section import designs_section, two_designs_sections
+from tests.support.builders.report_inputs import report_input
+from tests.support.builders.two_designs import (
+    JOIN_US,
+    attempt,
+    two_design_facts,
+    two_design_input,
+    two_design_tables,
+)
+
+
+def sections(**tables: list[dict[str, object]]) -> dict[str, Section]:
+    """Return the sections of one run, by their ids."""
+    found = two_designs_sections([(two_design_facts(), two_design_tables(**tables))], ["a"])
+    return {section.id: section for section in found}
+
+
+def charts_of(section: Section) -> dict[str, Chart]:
+    """Return the charts of a section, by their ids."""
+    return {part.id: part for part in section.parts if isinstance(part, Chart)}
+
+
+def test_what_was_felt_stands_first_and_then_both_answers() -> None:
+    """Apart by a factor of two is changed; alike is not."""
+    twice = {"partition": "t-0", "length_us": 5_000_000, "records_both": 3}
+    overlaps = [{**twice, "group": "old"}, {**twice, "group": "new"}]
+    found = sections(ownership_overlaps=overlaps)
+
+    assert list(found) == ["designs", "design-costs", "design-plans"]
+    felt, changed, alike = found["designs"].parts
+    assert isinstance(felt, Chart)
+    assert isinstance(changed, TextTable)
+    assert isinstance(alike, TextTable)
+    assert changed.caption == "What the coordinator changed"
+    assert ("requests that a join caused", "72", "9") in changed.rows
+    assert ("members that computed a plan in a join", "3", "1") in changed.rows
+    assert alike.caption == "What it did not change"
+    assert ("partitions given up in a join", "1", "1") in alike.rows
+    assert ("records processed by two owners", "3", "3") in alike.rows
+
+
+def test_figure_that_is_nothing_in_both_designs_is_left_out() -> None:
+    _, changed, *_ = sections()["designs"].parts
+    assert isinstance(changed, TextTable)
+    assert all("refused" not in str(row[0]) for row in changed.rows)
+    assert Answer(name="a", values=(0, 1)).is_changed
+    assert not Answer(name="a", values=(3, 2)).is_changed
+    assert Answer(name="a", values=(4, 2)).is_changed
+
+
+def test_growth_has_runs_measured_points_and_the_law() -> None:
+    growth = charts_of(sections()["design-costs"])["designs-growth"]
+    rows = growth.data["growth"]
+    here = {(row["series"], row["members"], row["count"]) for row in rows if row["mark"] == "here"}
+
+    assert here == {
+        ("ZooKeeper reads", 3, 54),
+        ("ZooKeeper writes", 3, 18),
+        ("notifications", 3, 2),
+        ("coordinator requests", 3, 9),
+    }
+    laws = {row["text"] for row in rows if row["mark"] == "law name"}
+    assert laws == {"law: 1 broker, 64 partitions", "law: 1 broker, 6 partitions"}
+    assert growth.picks[0].options == ("one member joins",)
+
+
+def test_lanes_show_each_view_and_who_gave_up() -> None:
+    """Discs of one colour are of one view; the number is that of the members seen."""
+    attempts = [
+        attempt(0, JOIN_US, (0, 1)),
+        attempt(1, JOIN_US, (0, 1, 2), outcome="conflict", conflicts=1, gave_up="running"),
+        attempt(2, JOIN_US, (0, 1, 2)),
+    ]
+    found = charts_of(sections(zookeeper_attempts=attempts)["design-plans"])
+    rows = found["designs-plans-zookeeper"].data["plans-zookeeper"]
+
+    discs = [row for row in rows if row["mark"] == "disc"]
+    assert [row["text"] for row in discs] == ["2", "3", "3"]
+    assert discs[0]["fill"] != discs[1]["fill"] == discs[2]["fill"]
+    (cross,) = (row for row in rows if row["mark"] == "cross")
+    assert cross["says"] == "consumer-old-1 gave up (running)"
+    others = found["designs-plans-coordinator"].data["plans-coordinator"]
+    (assigned,) = (row for row in others if row["mark"] == "disc")
+    assert assigned["says"] == "consumer-new-2: its assignment of generation 2"
+    spans = {(row["from"], row["to"]) for row in (*rows, *others) if row["mark"] == "span"}
+    assert len(spans) == 1
+
+
+def test_large_group_has_lanes_of_members_with_trouble_first() -> None:
+    """24 lanes at most, in the order of the members' numbers."""
+    attempts = [attempt(member, JOIN_US, range(40)) for member in range(40)]
+    attempts[39] = attempt(39, JOIN_US, range(40), outcome="conflict", conflicts=1)
+    chart = charts_of(sections(zookeeper_attempts=attempts)["design-plans"])
+    rows = chart["designs-plans-zookeeper"].data["plans-zookeeper"]
+
+    names = [row["text"] for row in rows if row["mark"] == "name"]
+    assert len(names) == 24
+    assert names[0] == "old-0"
+    assert names[-1] == "old-39"
+
+
+def test_report_of_one_run_has_them_in_one_section() -> None:
+    section = designs_section(two_design_input())
+    assert section is not None
+    assert {part.id for part in section.parts if isinstance(part, Chart)} == {
+        "designs-felt",
+        "designs-growth",
+        "designs-plans-zookeeper",
+        "designs-plans-coordinator",
+    }
+    assert designs_section(report_input()) is None
+
+
+def test_run_that_was_never_analysed_is_not_read_without_a_group_on_zookeeper() -> None:
+    """Comparisons of other runs read no table at all."""
+    from pipeline.report.report_input import RunTables
+    from tests.support.builders.report_inputs import run_facts
+
+    facts = run_facts(config={"groups": {"readers": {"members": 1}}})
+    assert two_designs_sections([(facts, RunTables(Path("nowhere")))], ["a"]) == []

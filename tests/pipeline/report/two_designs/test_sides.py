@@ -1,0 +1,79 @@
+"""Groups of runs, and the changes that each of them met."""
+
+import pytest
+
+from pipeline.report.two_designs.sides import sides_of
+from tests.support.builders.report_inputs import run_facts
+from tests.support.builders.two_designs import (
+    DEATH_US,
+    END_US,
+    JOIN_US,
+    S,
+    crash_of,
+    two_design_facts,
+    two_design_tables,
+)
+
+
+def test_runs_without_a_group_on_zookeeper_have_no_sides() -> None:
+    """Their comparison is what it was: no table is read."""
+    facts = run_facts(config={"groups": {"readers": {"members": 3, "topics": ["t"]}}})
+
+    assert sides_of([(facts, two_design_tables())], ["a"]) == ()
+
+
+def test_sides_are_named_by_group_then_by_size_then_by_run() -> None:
+    """The shortest names that tell them apart."""
+    run = (two_design_facts(), two_design_tables())
+    larger = two_design_facts()
+    larger.manifest.config["groups"]["old"]["members"] = 9
+    larger.manifest.config["groups"]["new"]["members"] = 9
+
+    assert [side.title for side in sides_of([run], ["a"])] == ["old", "new"]
+    sized = sides_of([run, (larger, two_design_tables())], ["a", "b"])
+    assert [side.title for side in sized] == ["old of 3", "new of 3", "old of 10", "new of 10"]
+    alike = sides_of([run, run], ["a", "b"])
+    assert [side.title for side in alike] == ["old (a)", "new (a)", "old (b)", "new (b)"]
+    assert [side.design for side in alike[:2]] == ["zookeeper", "coordinator"]
+
+
+def test_changes_are_joins_and_faults_of_the_groups_own_members() -> None:
+    """Each ends where the next begins; a dead member still counts in its own death."""
+    faults = [
+        crash_of("consumer-old-1", healed_us=DEATH_US + 10 * S),
+        crash_of("consumer-new-1", DEATH_US + S),
+        crash_of("broker-0", DEATH_US + 2 * S),
+    ]
+    tables = two_design_tables(faults=faults)
+    old, new = sides_of([(two_design_facts(), tables)], ["a"])
+
+    assert [(change.kind, change.label, change.members) for change in old.changes] == [
+        ("join", "1 member joins", 3),
+        ("death", "1 member dies", 3),
+        ("other", "crash of broker-0", 2),
+        ("return", "the member is back", 3),
+    ]
+    assert [(change.at_us, change.until_us) for change in old.changes] == [
+        (JOIN_US, DEATH_US),
+        (DEATH_US, DEATH_US + 2 * S),
+        (DEATH_US + 2 * S, DEATH_US + 10 * S),
+        (DEATH_US + 10 * S, END_US),
+    ]
+    assert [change.label for change in new.changes] == [
+        "1 member joins",
+        "1 member dies",
+        "crash of broker-0",
+    ]
+
+
+@pytest.mark.parametrize(("duration", "expected_us"), [("500ms", 500_000), ("2m", 120 * S)])
+def test_late_members_join_that_long_after_the_steady_state(
+    duration: str, expected_us: int
+) -> None:
+    facts = two_design_facts()
+    facts.manifest.config["groups"]["old"]["late_members"] = [{"at": duration, "members": 2}]
+    side, _ = sides_of([(facts, two_design_tables())], ["a"])
+
+    (change,) = side.changes
+    assert change.at_us == 10 * S + expected_us
+    assert (change.kind, change.label, change.members) == ("other", "2 members join", 4)
