@@ -5,6 +5,7 @@ lines the law of the reads.
 """
 
 from collections.abc import Iterator, Sequence
+from typing import Literal
 
 import altair as alt
 
@@ -32,8 +33,13 @@ _TICKS = (2, 4, 8, 16, 32, 64, 128, 256)
 _HEIGHT = 380
 _WIDE = 520
 """Pixels of width from which on laws have names, and the legend one line."""
-_LAW_NAMES_DY = (10, -10)
-"""Where the names of the first two laws stand: below one line, above the other."""
+_NAMED_AT = 12
+"""Members at which laws have their names, where lines of different brokers are apart."""
+_LAW_NAMES: tuple[tuple[Literal["left", "right"], int, int], ...] = (
+    ("left", 8, 14),
+    ("right", -6, -10),
+)
+"""How the names of the first two laws stand: right below one line, left above the other."""
 _LAW_TEXT = alt.ExprRef(f"width < {_WIDE} ? '' : datum.text")
 _MOST_STEPS = 40
 """Points of a line of the law."""
@@ -96,7 +102,7 @@ def _rows(kind: Kind, costs: Sequence[Cost]) -> Iterator[Row]:
             yield row | {"line": number}
         _, brokers, partitions = size
         text = f"law: {counted(brokers, 'broker')}, {counted(partitions, 'partition')}"
-        name = _row(option, "law name", READS, 2, law(2, *size), "")
+        name = _row(option, "law name", READS, _NAMED_AT, law(_NAMED_AT, *size), "")
         yield name | {"text": text, "line": number}
 
 
@@ -162,11 +168,9 @@ def _spec(data: str, rows: Sequence[Row]) -> alt.TopLevelMixin:
             *(
                 only("law name")
                 .transform_filter(f"datum.line == {number}")
-                .mark_text(
-                    align="left", baseline="middle", dy=dy, fill=MUTED, fontSize=11, text=_LAW_TEXT
-                )
+                .mark_text(align=align, dx=dx, dy=dy, fill=MUTED, fontSize=11, text=_LAW_TEXT)
                 .encode(x=x, y=y)
-                for number, dy in enumerate(_LAW_NAMES_DY)
+                for number, (align, dx, dy) in enumerate(_LAW_NAMES)
             ),
             only("measured").mark_line(strokeWidth=1, opacity=0.5).encode(x=x, y=y, color=colour),
             only("measured")
