@@ -26,6 +26,7 @@ from cluster.realtime.runtime import RealtimeRuntime, merge_status
 from cluster.realtime.tcp import ProcessAddress
 from cluster.runtime import ClusterStartError, ClusterStatus, RowObserver
 from cluster.spec import ClusterSpec
+from cluster.wire.listener import address_text
 from partition_log.memory_storage import MemoryStorage
 from protocol.ids import Incarnation, NodeName
 
@@ -120,7 +121,7 @@ class LocalRuntime(LocalLives, RealtimeRuntime):
         if self._process is None:
             return ()
         addresses = (self._process.listener_address(name) for name in self.names_up())
-        return tuple(f"{each.host}:{each.port}" for each in addresses if each is not None)
+        return tuple(address_text(each) for each in addresses if each is not None)
 
     async def set_link_rules(self, rules: Sequence[LinkRule]) -> None:
         """Replace all link rules, at once and for every node that is started later."""

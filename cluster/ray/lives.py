@@ -17,6 +17,7 @@ from cluster.realtime.listening import listener_binding
 from cluster.realtime.tcp import ProcessAddress
 from cluster.runtime import ClusterStartError, HitNode, NodeState, UnknownNode
 from cluster.spec import ClusterSpec, NodeSpec, has_disk, role_of, starts_later
+from cluster.wire.listener import address_text
 from protocol.causes import KillCause
 from protocol.errors import SimulationError
 from protocol.ids import Incarnation, NodeName
@@ -185,7 +186,7 @@ class RayLives(NodeLives[RayLife]):
     def bootstrap_servers(self) -> tuple[str, ...]:
         """Return "host:port" of the listener of each broker that is up."""
         return tuple(
-            f"{life.end_point.host}:{life.end_point.port}"
+            address_text(life.end_point)
             for life in self._lives.values()
             if life.process is not None and life.end_point is not None
         )

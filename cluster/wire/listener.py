@@ -38,6 +38,8 @@ CLIENT_PREFIX = "client:"
 """Begins the node name of every Kafka client, and of no node of the lab."""
 NAME_MAX = 100
 """Characters of a client id that are used for the node name."""
+WILDCARDS = ("0.0.0.0", "::", "")
+"""Addresses that mean every address of the machine."""
 BACKLOG = 50
 """socket.listen.backlog.size"""
 
@@ -46,8 +48,9 @@ BACKLOG = 50
 class ListenerBinding:
     """Where a broker listens for Kafka clients, as whom, and with which limits.
 
-    Shape: `port` 0 is a free one. `advertised_host` None: `host`. `first_number` begins the numbers
-    of the connections, so that no two brokers or incarnations share one.
+    Shape: `port` 0 is a free one. `advertised_host` None: the address, or the machine's name.
+    `first_number` begins the numbers of the connections, so that no two brokers or incarnations
+    share one.
     """
 
     host: str
@@ -95,18 +98,37 @@ def client_node(client_id: str) -> NodeName:
 
 def bind(host: str, port: int) -> socket.socket:
     """Return a socket that is bound and does not listen yet. Raises: OSError naming the address."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM)
     try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.setblocking(False)
-        sock.bind((host, port))
+        family, kind, _, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        sock = socket.socket(family, kind)
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.setblocking(False)
+            sock.bind(address)
+        except OSError:
+            sock.close()
+            raise
     except OSError as error:
-        sock.close()
         raise OSError(
             error.errno, f"cannot listen for Kafka clients at {host}:{port}: {error.strerror}"
         ) from error
     return sock
+
+
+def advertised_host(host: str) -> str:
+    """Return the host that clients are told: the machine's name if every address is bound.
+
+    Source: Kafka advertised.listeners, which default to the canonical host name.
+    """
+    return socket.gethostname() if host in WILDCARDS else host
+
+
+def address_text(end_point: BrokerEndpoint) -> str:
+    """Return "host:port" as clients take it."""
+    host = f"[{end_point.host}]" if ":" in end_point.host else end_point.host
+    return f"{host}:{end_point.port}"
 
 
 class WireListener:
@@ -129,7 +151,9 @@ class WireListener:
         self.port = port
         self.bound_host = binding.host
         self.end_point = BrokerEndpoint(
-            name=LISTENER_NAME, host=binding.advertised_host or binding.host, port=port
+            name=LISTENER_NAME,
+            host=binding.advertised_host or advertised_host(binding.host),
+            port=port,
         )
         self.request_max_bytes = binding.config.socket_request_max_bytes
         self.refusals: dict[str, int] = {}

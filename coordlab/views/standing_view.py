@@ -24,6 +24,7 @@ from coordlab.views.run_view import (
 from results_schema.journal import FaultOutcome, JournalEntry
 
 _MAX_FINDINGS = 3
+_MAX_REFUSED = 3
 _MAX_OVER = 3
 """Faults that are over and still shown."""
 
@@ -53,6 +54,10 @@ def standing_panel(name: str, runtime: str, progress: Progress, width: int) -> G
         absent = absent_line(status)
         if absent is not None:
             parts.append(absent)
+        parts += [
+            Text(f"{refused}, {count}x", style="yellow")
+            for refused, count in list(status.refused_clients.items())[-_MAX_REFUSED:]
+        ]
     faults = _shown_faults(progress.faults)
     if faults:
         parts.append(faults_view(faults, progress.time_us, width))
@@ -78,6 +83,8 @@ class StandingLines:
         self._of_the_run = RunLines()
         self._brokers: dict[int, str] = {}
         self._groups: dict[str, str] = {}
+        self._refused: dict[str, None] = {}
+        """Connections that were ended for what came on them: broker and reason."""
 
     def __call__(self, progress: Progress) -> Iterator[str]:
         """Yield the lines that `progress` adds."""
@@ -88,6 +95,10 @@ class StandingLines:
             if self._brokers.get(broker_id, "up") != word:
                 yield timed(progress.time_us, f"broker {broker_id} is {word}")
             self._brokers[broker_id] = word
+        for refused in progress.status.refused_clients:
+            if refused not in self._refused:
+                self._refused[refused] = None
+                yield timed(progress.time_us, f"{refused}; the connection was closed")
         groups = {
             group_id: "; ".join(
                 f"{group.state} at broker {group.coordinator}, generation {group.generation:,}, "

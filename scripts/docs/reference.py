@@ -30,6 +30,7 @@ from protocol.config import (
     TopicConfig,
 )
 from protocol.errors import ErrorCode
+from protocol.wire.listener_versions import OFFERED, OLDEST_ANSWERED_PRODUCE
 from scripts.docs.conformance_page import conformance_page
 from scripts.docs.experiment_reference import experiment_file_page
 from scripts.docs.markdown import shown, table, values_text
@@ -50,6 +51,7 @@ def pages() -> dict[str, str]:
         "settings.md": settings_page(),
         "faults.md": faults_page(),
         "command-line.md": command_line_page(),
+        "wire-versions.md": wire_versions_page(),
         "conformance.md": conformance_page(),
         "zookeeper-rules.md": zookeeper_rules_page(),
     }
@@ -87,6 +89,22 @@ def group_states_page() -> str:
         + "\n```\n\n"
         + table(("state", "may be entered from"), rows)
         + f"\n{inspect.getdoc(GroupState)}\n"
+    )
+
+
+def wire_versions_page() -> str:
+    """APIs and versions that brokers offer to Kafka clients."""
+    rows = [
+        (api.label, str(api.value), f"{offered.oldest} to {offered.newest}")
+        for api, offered in OFFERED.items()
+    ]
+    return (
+        "# APIs and versions for Kafka clients\n\nWhat ApiVersions answers, and the listener reads "
+        "and writes ([WIRE.md](../WIRE.md)). "
+        f"A Produce below v{OLDEST_ANSWERED_PRODUCE} is answered UNSUPPORTED_VERSION, partition by "
+        "partition: it carries old message formats. ApiVersions above its newest version is "
+        "answered in v0 with UNSUPPORTED_VERSION and its own row (KIP-511).\n\n"
+        + table(("API", "key", "versions"), rows)
     )
 
 
