@@ -1,0 +1,243 @@
+"""Idempotent producers over the model of three replicas, as Kafka's client sends and repeats.
+
+A client has up to five batches under way on one connection, in order. After an error or a lost
+connection it repeats the batches that are not answered one at a time, oldest first, to whom it
+takes for the leader, and goes on when all are answered. What it sent on an earlier connection may
+still arrive, at any time. Its first batch travels alone, because a leader that does not know a
+producer takes any sequence of it.
+"""
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from protocol.errors import ErrorCode, InvariantViolation
+from protocol.ids import NO_BROKER, BrokerId
+from protocol.records.batch import records_of
+from tests.partition_log.cluster_model import ClusterModel
+from tests.support.builders.client_batches import client_batch
+
+FIRST_SEQUENCE = 2**31 - 4
+"""Where the producers begin, so that their sequences begin at 0 again soon."""
+MAX_IN_FLIGHT = 5
+
+
+@dataclass(frozen=True)
+class Request:
+    """A batch on its way; `attempt` is the connection on which it was sent."""
+
+    index: int
+    broker_id: BrokerId
+    attempt: int
+
+
+@dataclass(frozen=True)
+class Wait:
+    """An append that waits for its acknowledgement at a leader."""
+
+    request: Request
+    end_offset: int
+
+
+@dataclass
+class Producer:
+    """One client. Batch `index` has sequence FIRST_SEQUENCE + index, and one record."""
+
+    producer_id: int
+    created: int = 0
+    offsets: dict[int, int] = field(default_factory=dict)
+    """Index -> the offset that an answer named."""
+    attempt: int = 0
+    broker_id: BrokerId = NO_BROKER
+    must_repeat: bool = False
+    on_the_way: deque[Request] = field(default_factory=deque)
+    late: deque[Request] = field(default_factory=deque)
+    waits: list[Wait] = field(default_factory=list)
+
+    def unanswered(self) -> list[int]:
+        """Return the indexes of the batches without an answer, oldest first."""
+        return [index for index in range(self.created) if index not in self.offsets]
+
+    def value(self, index: int) -> str:
+        """Return the record of a batch."""
+        return f"{self.producer_id}:{index}"
+
+
+class IdempotentModel(ClusterModel):
+    """The cluster with two producers. Each public method is one event."""
+
+    def __init__(self) -> None:
+        self.producers = [Producer(producer_id) for producer_id in (7, 8)]
+        super().__init__()
+
+    def send(self, producer: Producer) -> None:
+        """Send the next batch on the connection, if the client may."""
+        waiting = producer.unanswered()
+        if producer.must_repeat or len(waiting) >= MAX_IN_FLIGHT:
+            return
+        if waiting and not producer.offsets:
+            return
+        if producer.broker_id == NO_BROKER:
+            producer.broker_id = self.metadata.leader_id
+        if producer.broker_id == NO_BROKER:
+            return
+        producer.on_the_way.append(Request(producer.created, producer.broker_id, producer.attempt))
+        producer.created += 1
+
+    def reconnect(self, producer: Producer) -> None:
+        """Give the connection up, and repeat the oldest batch without an answer, if any."""
+        producer.late.extend(producer.on_the_way)
+        producer.on_the_way.clear()
+        producer.attempt += 1
+        producer.broker_id = self.metadata.leader_id
+        waiting = producer.unanswered()
+        producer.must_repeat = bool(waiting)
+        if waiting and producer.broker_id != NO_BROKER:
+            self._repeat(producer, waiting[0])
+
+    def deliver(self, producer: Producer) -> None:
+        """Let the next request of the present connection arrive."""
+        if producer.on_the_way:
+            self._arrive(producer, producer.on_the_way.popleft())
+
+    def refuse(self, producer: Producer) -> None:
+        """Let the next request be refused, as for want of replicas; those behind it go on."""
+        if producer.on_the_way:
+            producer.on_the_way.popleft()
+            producer.must_repeat = True
+
+    def deliver_late(self, producer: Producer) -> None:
+        """Let a request of an earlier connection arrive."""
+        if producer.late:
+            self._arrive(producer, producer.late.popleft())
+
+    def go_on(self, producer: Producer) -> None:
+        """Let the client do what it waits to do: repeat, or send the next batch, which arrives."""
+        waits = any(wait.request.attempt == producer.attempt for wait in producer.waits)
+        if producer.must_repeat and not producer.on_the_way and not waits:
+            self.reconnect(producer)
+        else:
+            self.send(producer)
+        self.deliver(producer)
+
+    def answer(self, producer: Producer, *, lost: bool = False) -> None:
+        """Answer what a leader has acknowledged; a lost answer ends the connection."""
+        for wait in list(producer.waits):
+            partition = self.brokers[wait.request.broker_id].partition
+            if partition is None:
+                producer.waits.remove(wait)
+                continue
+            error = partition.check_acknowledged(wait.end_offset)
+            if error is None:
+                continue
+            producer.waits.remove(wait)
+            if wait.request.attempt != producer.attempt:
+                continue
+            if lost:
+                self.reconnect(producer)
+            elif error is ErrorCode.NONE:
+                self._acknowledged(producer, wait)
+            else:
+                producer.must_repeat = True
+
+    def crash(self, broker_id: BrokerId) -> None:
+        """Kill a broker; what waits there is never answered."""
+        super().crash(broker_id)
+        for producer in self.producers:
+            producer.waits = [
+                wait for wait in producer.waits if wait.request.broker_id != broker_id
+            ]
+
+    def heal(self) -> None:
+        """Heal the cluster, let the producers finish, and look at what the log holds.
+
+        Raises: InvariantViolation.
+        """
+        super().heal()
+        for producer in self.producers:
+            while producer.late:
+                self.deliver_late(producer)
+            for _ in range(2 * MAX_IN_FLIGHT):
+                self.reconnect(producer)
+                self.deliver(producer)
+                super().heal()
+                self.answer(producer)
+            if producer.unanswered():
+                raise InvariantViolation(
+                    "a producer finishes", f"no answer to {producer.unanswered()}"
+                )
+        self.check_written()
+
+    def check_written(self) -> None:
+        """Each batch stands in the log once, in order, and where its answer said.
+
+        Raises: InvariantViolation.
+        """
+        partition = self.brokers[self.metadata.leader_id].partition
+        if partition is None:
+            raise InvariantViolation("somebody leads", f"{self.metadata}")
+        log = partition.log
+        written: dict[int, list[tuple[int, str]]] = {}
+        for index in range(len(log.storage)):
+            batch = log.storage.batch(index)
+            for offset, record in records_of(batch):
+                value = (record.value or b"").decode()
+                written.setdefault(batch.producer_id, []).append((offset, value))
+        for producer in self.producers:
+            found = written.get(producer.producer_id, [])
+            if [value for _, value in found] != [
+                producer.value(index) for index in range(producer.created)
+            ]:
+                raise InvariantViolation(
+                    "nothing is lost, written twice or out of order",
+                    f"producer {producer.producer_id} sent {producer.created} batches: {found}",
+                )
+            if [offset for offset, _ in found] != [
+                producer.offsets[index] for index in range(producer.created)
+            ]:
+                raise InvariantViolation(
+                    "a batch stands where its answer says", f"{found}, {producer.offsets}"
+                )
+
+    def _arrive(self, producer: Producer, request: Request) -> None:
+        broker = self.brokers[request.broker_id]
+        if broker.partition is None:
+            if request.attempt == producer.attempt:
+                producer.must_repeat = True
+            return
+        sequence = (FIRST_SEQUENCE + request.index) % 2**31
+        batch = client_batch(
+            producer.value(request.index), producer_id=producer.producer_id, base_sequence=sequence
+        )
+        info = broker.partition.append_batch(batch, required_acks=-1, now_us=self.now_us)
+        if info.error is ErrorCode.NONE:
+            broker.parked.add(info.next_offset)
+            producer.waits.append(Wait(request, info.next_offset))
+            return
+        if request.attempt != producer.attempt:
+            return
+        oldest = producer.unanswered()[0]
+        if info.error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and request.index == oldest:
+            raise InvariantViolation(
+                "the oldest batch without an answer is in order",
+                f"{producer.value(request.index)} at {request.broker_id}",
+            )
+        # What else is on the way finds a gap; the client repeats from the oldest.
+        producer.must_repeat = True
+
+    def _acknowledged(self, producer: Producer, wait: Wait) -> None:
+        index, offset = wait.request.index, wait.end_offset - 1
+        known = producer.offsets.setdefault(index, offset)
+        if known != offset:
+            raise InvariantViolation(
+                "a batch stands where its answer says",
+                f"{producer.value(index)} at {known} and at {offset}",
+            )
+        if producer.must_repeat and not producer.on_the_way:
+            waiting = producer.unanswered()
+            if waiting:
+                self._repeat(producer, waiting[0])
+            else:
+                producer.must_repeat = False
+
+    def _repeat(self, producer: Producer, index: int) -> None:
+        producer.on_the_way.append(Request(index, producer.broker_id, producer.attempt))
