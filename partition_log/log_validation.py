@@ -26,10 +26,8 @@ from protocol.records.batch import (
     fields_of,
     payload_of,
 )
-from protocol.records.kafka_records import parse_records
+from protocol.records.kafka_records import scan_records
 
-NO_TIMESTAMP = -1
-"""The timestamp of a record without one."""
 _KEYLESS = "Compacted topic cannot accept message without key"
 
 
@@ -60,29 +58,20 @@ def validate_produced(
     if message is not None:
         return Refusal(ErrorCode.INVALID_RECORD, message)
     try:
-        records = parse_records(payload_of(batch, codecs), header.record_count)
+        scan = scan_records(payload_of(batch, codecs), header.record_count)
     except ValueError as error:
         return Refusal(ErrorCode.INVALID_RECORD, str(error))
-    keyless: list[BatchIndexAndErrorMessage] = []
-    max_timestamp_ms = NO_TIMESTAMP
-    for index, record in enumerate(records):
-        if record.offset_delta != index:
-            return Refusal(
-                ErrorCode.INVALID_RECORD,
-                f"record {index} has the offset delta {record.offset_delta}, expected {index}",
-            )
-        if is_compacted and record.key is None:
-            keyless.append(
-                BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=_KEYLESS)
-            )
-        max_timestamp_ms = max(
-            max_timestamp_ms, header.base_timestamp_ms + record.timestamp_delta_ms
-        )
-    if keyless:
+    if is_compacted and scan.keyless:
         message = (
-            f"{len(keyless)} of {len(records)} records have no key, and the topic is compacted"
+            f"{len(scan.keyless)} of {header.record_count} records have no key, "
+            "and the topic is compacted"
         )
-        return Refusal(ErrorCode.INVALID_RECORD, message, tuple(keyless))
+        record_errors = tuple(
+            BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=_KEYLESS)
+            for index in scan.keyless
+        )
+        return Refusal(ErrorCode.INVALID_RECORD, message, record_errors)
+    max_timestamp_ms = header.base_timestamp_ms + scan.max_timestamp_delta_ms
     attributes = header.attributes & ~LOG_APPEND_TIME
     if log_append_time_ms is not None:
         attributes = header.attributes | LOG_APPEND_TIME

@@ -83,6 +83,93 @@ def _parse(payload: bytes, count: int) -> Iterator[KafkaRecord]:
         yield KafkaRecord(offset_delta, timestamp_delta_ms, key, value, start, end)
 
 
+class RecordScan(NamedTuple):
+    """What a leader needs to know of a payload's records, whose offset deltas are 0, 1, 2 ..."""
+
+    max_timestamp_delta_ms: int
+    keyless: tuple[int, ...]
+    """Places of the records without a key."""
+
+
+def scan_records(payload: bytes, count: int) -> RecordScan:  # noqa: PLR0915 - see below
+    """Check the `count` records of a payload without taking them apart.
+
+    It takes less than half the time of `parse_records`, for a leader scans each record of a client.
+    Raises: ValueError as `parse_records`, and if an offset delta is not the record's place.
+    """
+    # Varints of one and of two bytes are read in place: a call for each would take most of the
+    # time.
+    end = max_timestamp_delta_ms = 0
+    keyless: list[int] = []
+    for index in range(count):
+        try:
+            length, second = payload[end], payload[end + 1]
+            if length < 0x80:
+                position = end + 1
+                length = (length >> 1) ^ -(length & 1)
+            elif second < 0x80:
+                position = end + 2
+                length = length & 0x7F | second << 7
+                length = (length >> 1) ^ -(length & 1)
+            else:
+                length, position = _read_varint(payload, end)
+            end = position + length
+            if length < 0 or end > len(payload):
+                raise ValueError(f"the length of record {index} is {length}")
+            position += 1  # attributes
+            delta = payload[position]
+            if delta < 0x80:
+                position += 1
+                delta = (delta >> 1) ^ -(delta & 1)
+            else:
+                delta, position = _read_varint(payload, position, _INT64_MAX, _VARLONG_BYTES)
+            if delta > max_timestamp_delta_ms or not index:
+                max_timestamp_delta_ms = delta
+            offset_delta = payload[position]
+            if offset_delta < 0x80:
+                position += 1
+                offset_delta = (offset_delta >> 1) ^ -(offset_delta & 1)
+            else:
+                offset_delta, position = _read_varint(payload, position)
+            if offset_delta != index:
+                raise ValueError(
+                    f"record {index} has the offset delta {offset_delta}, expected {index}"
+                )
+            key_length = payload[position]
+            if key_length < 0x80:
+                position += 1
+                key_length = (key_length >> 1) ^ -(key_length & 1)
+            else:
+                key_length, position = _read_varint(payload, position)
+            if key_length < 0:
+                keyless.append(index)
+            else:
+                position += key_length
+            value_length, second = payload[position], payload[position + 1]
+            if value_length < 0x80:
+                position += 1
+                value_length = (value_length >> 1) ^ -(value_length & 1)
+            elif second < 0x80:
+                position += 2
+                value_length = value_length & 0x7F | second << 7
+                value_length = (value_length >> 1) ^ -(value_length & 1)
+            else:
+                value_length, position = _read_varint(payload, position)
+            if value_length > 0:
+                position += value_length
+            if payload[position]:
+                position = _skip_headers(payload, position, end)
+            else:
+                position += 1
+        except IndexError as error:
+            raise ValueError(f"record {index} of {count} is cut short") from error
+        if position != end:
+            raise ValueError(f"record {index} has another length than its fields")
+    if end != len(payload):
+        raise ValueError(f"{len(payload) - end} bytes follow the last of {count} records")
+    return RecordScan(max_timestamp_delta_ms, tuple(keyless))
+
+
 def encode_kafka_records(
     records: Iterable[tuple[int, int, bytes | None, bytes | None]],
 ) -> bytes:

@@ -2,15 +2,19 @@
 
 import pytest
 
-from partition_log.batches import check_batch
+from cluster.storage.compression import CODECS
+from partition_log.batches import build_batch, check_batch
 from partition_log.compaction import Compaction, CompactionResult
 from partition_log.invariants import check_agreement, check_log, last_records
 from partition_log.log import PartitionLog
 from partition_log.memory_storage import MemoryLogStorage
 from partition_log.transaction_index import TransactionIndex
+from protocol.compression import NO_CODECS
 from protocol.errors import ErrorCode
-from protocol.records.batch import Record, records_of
+from protocol.records.batch import Record, payload_of, records_of
 from protocol.records.control import EndTransactionMarker, encode_marker
+from protocol.records.kafka_format import decode_batches, encode_batch
+from tests.support.builders.client_batches import client_batch
 from tests.support.builders.partition_logs import PARTITION
 
 DAY_MS = 86_400_000
@@ -28,6 +32,7 @@ class Story:
         self.now_ms = NOW_MS
         self.first_dirty = 0
         self.epoch = 0
+        self.codecs = NO_CODECS
 
     def write(self, *written: str, producer: int = -1) -> None:
         """Append a batch of `key=value` records; `key=` is a tombstone."""
@@ -63,7 +68,7 @@ class Story:
 
     def clean(self, end: int | None = None, *, step_bytes: int = 2**40) -> CompactionResult:
         """Clean everything that is decided, or up to `end`; nothing that counts is lost by it."""
-        before = last_records(self.log, self.log.log_end_offset)
+        before = last_records(self.log, self.log.log_end_offset, self.codecs)
         transactions = TransactionIndex(self.log)
         compaction = Compaction(
             self.log,
@@ -72,6 +77,7 @@ class Story:
             end_offset=transactions.last_stable_offset if end is None else end,
             now_ms=self.now_ms,
             delete_retention_ms=DAY_MS,
+            codecs=self.codecs,
         )
         while not compaction.step(step_bytes):
             pass
@@ -79,7 +85,7 @@ class Story:
         assert result is not None
         self.first_dirty = result.end_offset
         check_log(self.log)
-        assert last_records(self.log, self.log.log_end_offset) == before
+        assert last_records(self.log, self.log.log_end_offset, self.codecs) == before
         return result
 
     def left(self) -> list[str]:
@@ -88,7 +94,7 @@ class Story:
         for index in range(len(self.log.storage)):
             batch = self.log.storage.batch(index)
             assert check_batch(batch) is ErrorCode.NONE
-            for offset, record in records_of(batch):
+            for offset, record in records_of(batch, self.codecs):
                 key = "marker" if batch.is_control else (record.key or b"").decode()
                 value = "" if batch.is_control else (record.value or b"").decode()
                 found.append(f"{offset} {key}={value}")
@@ -364,3 +370,61 @@ def test_replicas_that_were_cleaned_at_other_times_agree() -> None:
     other.clean(end=1)
     check_agreement((one.log, other.log))
     assert one.left() != other.left()
+
+
+@pytest.mark.parametrize("compression", [0, 1, 4])
+def test_batches_of_real_clients_are_cleaned_record_by_record(compression: int) -> None:
+    """What is left of a batch keeps its bytes, headers and all; keys of both kinds are one key."""
+    story = Story()
+    story.write("a=1", "k0=old")
+    records = tuple(Record(b"k%d" % number, b"v%d" % number, NOW_MS) for number in range(3))
+    own = build_batch(records, compression=compression, codecs=CODECS)
+    (sent,) = decode_batches(encode_batch(own, CODECS))
+    placed = story.log.append_batch_as_leader(sent, leader_epoch=0)
+    story.write("k1=new")
+    story.write("end=1")
+    story.codecs = CODECS
+    result = story.clean(end=6)
+    assert story.left() == ["0 a=1", "2 k0=v0", "4 k2=v2", "5 k1=new", "6 end=1"]
+    assert result.records_after == 4
+    kept = story.log.storage.batch(1)
+    assert (kept.base_offset, kept.last_offset, kept.record_count) == (2, 4, 2)
+    (read,) = decode_batches(encode_batch(kept))
+    assert records_of(read, CODECS) == [(2, records[0]), (4, records[2])]
+    before = payload_of(placed, CODECS)
+    after = payload_of(kept, CODECS)
+    assert len(before) - len(after) == len(before) // 3
+    assert all(part in before for part in (after[: len(after) // 2], after[len(after) // 2 :]))
+
+
+def test_cleaned_batch_of_an_idempotent_producer_keeps_its_sequences() -> None:
+    """Also an empty one: a restarted leader must know the producer's last batch (KIP-98)."""
+    story = Story()
+    for sequence in range(3):
+        story.log.append_batch_as_leader(
+            client_batch("same", producer_id=PRODUCER, base_sequence=sequence), leader_epoch=0
+        )
+    story.commit_all()
+    story.write("same=last")
+    story.write("end=1")
+    story.clean(end=4)
+    kept = [story.log.storage.batch(index) for index in range(len(story.log.storage))]
+    assert [(b.base_offset, b.record_count) for b in kept] == [(0, 0), (2, 0), (3, 1), (4, 1)]
+    again = story.reopened().producers
+    repeated = client_batch("same", producer_id=PRODUCER, base_sequence=2)
+    duplicate = again.find_duplicate(repeated)
+    assert duplicate is not None
+    assert duplicate.first_offset == 2
+    following = client_batch("next", producer_id=PRODUCER, base_sequence=3)
+    assert again.check_produced(following) is ErrorCode.NONE
+
+
+def test_records_of_an_expired_producers_aborted_transaction_do_not_count() -> None:
+    """The producer is forgotten; its markers in the log are not."""
+    story = Story()
+    story.write("a=1")
+    story.write("a=2", producer=PRODUCER)
+    story.end(commit=False)
+    story.log.producers.remove_expired(NOW_MS + DAY_MS, 1)
+    assert len(story.log.producers) == 0
+    assert last_records(story.log, 3)[b"a"][1].value == b"1"

@@ -53,7 +53,7 @@ def _bytes(text: str | None) -> bytes | None:
 
 def _record() -> None:
     """Encode the batches with kafka-python and write them."""
-    from kafka.record.default_records import (  # type: ignore[import-not-found]
+    from kafka.record.default_records import (
         DefaultRecordBatchBuilder,
     )
 

@@ -1,9 +1,15 @@
 """The format of a log file: what of a file's content is a log, and what is not."""
 
+import struct
+
+import google_crc32c
+import msgspec
 import pytest
+from msgspec.structs import replace
 
 from cluster.storage.log_file import encode_frame, parse_log
 from protocol.records.batch import RecordBatch
+from tests.support.builders.client_batches import client_batch
 from tests.support.builders.partition_logs import batch
 
 FIRST, SECOND, THIRD = (
@@ -85,3 +91,22 @@ def test_length_at_a_position_counts_whole_batches_only() -> None:
     first_end = len(encode_frame(FIRST))
     positions = (0, first_end - 1, first_end, first_end + 1, len(FRAMES), len(FRAMES) + 9)
     assert [log.length_at(position) for position in positions] == [0, 0, 1, 1, 2, 2]
+
+
+@pytest.mark.parametrize("length", [5, 11, 12])
+def test_frame_of_an_earlier_version_is_read_with_the_defaults(length: int) -> None:
+    """Fields come at the end of a batch, each with a default: a cluster's disk outlives a release.
+
+    The last fields that a batch has got are the base sequence and the header of Kafka's format.
+    """
+    fields = msgspec.msgpack.decode(msgspec.msgpack.encode(FIRST))
+    payload = msgspec.msgpack.encode(fields[:length])
+    header = struct.pack(">I", len(payload))
+    crc = int(google_crc32c.value(header + payload))
+    (read,) = parse_log(header + struct.pack(">I", crc) + payload).batches
+    assert read == (FIRST if length > 5 else replace(FIRST, crc=0))
+
+
+def test_frame_of_a_real_clients_batch_is_read_as_it_was_written() -> None:
+    sent = client_batch("a", "b", producer_id=4, base_sequence=9, compression=1)
+    assert parse_log(encode_frame(sent)).batches == [sent]

@@ -10,6 +10,7 @@ from protocol.config import BrokerConfig, Guards, JavaSwitches
 from protocol.errors import ErrorCode, SimulationError
 from protocol.ids import TopicPartition
 from protocol.records.batch import Record
+from protocol.records.kafka_format import decode_batches, encode_batch
 from protocol.records.offsets import (
     GroupMetadataValue,
     MemberMetadataValue,
@@ -201,6 +202,20 @@ def test_load_ignores_records_of_unknown_kinds() -> None:
     h = loaded((newer, group(group_value("m")), offset(0, 5), newer), (newer,))
     assert (h.state(), h.offset("foo", 0)) == (GroupState.STABLE, 5)
     assert h.coordinator.load_report(0) == LoadReport(error=None, unknown_records=3)
+
+
+def test_load_reads_batches_in_kafkas_format_too() -> None:
+    """Kafka lets one client id write to `__consumer_offsets`; transactions and markers likewise."""
+    h = CoordinatorHarness(owned=())
+    h.write_records(offset(0, 23), group(group_value()))
+    h.write_records(offset(1, 4), producer_id=7, is_transactional=True)
+    h.write_marker(7, is_commit=True)
+    h.write_records(offset(2, 5), producer_id=8, is_transactional=True)
+    h.write_marker(8, is_commit=False)
+    h.log[0] = [each for own in h.log[0] for each in decode_batches(encode_batch(own))]
+    assert all(batch.kafka is not None for batch in h.log[0])
+    h.load()
+    assert [h.offset("foo", partition) for partition in range(3)] == [23, 4, -1]
 
 
 def test_load_in_one_epoch_may_be_repeated_by_scala_but_not_after_java_failed() -> None:

@@ -1,0 +1,121 @@
+"""Kafka's encoding of records: two readers that agree, and a writer that an old library reads."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kafka.record.memory_records import MemoryRecords
+
+from cluster.storage.compression import CODECS
+from partition_log.batches import build_batch
+from protocol.records.batch import Record, payload_of
+from protocol.records.kafka_format import decode_batches, encode_batch
+from protocol.records.kafka_records import (
+    encode_kafka_records,
+    parse_records,
+    scan_records,
+    write_varint,
+)
+from tests.support.recorded_batches import RecordedBatch, recorded_batches
+
+RECORDED = recorded_batches()
+BYTES = st.none() | st.binary(max_size=70) | st.sampled_from([b"x" * 8_180, b"y" * 8_192])
+
+
+def scanned(payload: bytes, count: int) -> object:
+    """Return what a scan finds, None for an error."""
+    try:
+        return scan_records(payload, count)
+    except ValueError:
+        return None
+
+
+def expected_scan(payload: bytes, count: int) -> object:
+    """Return what a scan must find, by the slower reader."""
+    try:
+        records = parse_records(payload, count)
+    except ValueError:
+        return None
+    if [record.offset_delta for record in records] != list(range(count)):
+        return None
+    return (
+        max((record.timestamp_delta_ms for record in records), default=0),
+        tuple(index for index, record in enumerate(records) if record.key is None),
+    )
+
+
+@pytest.mark.parametrize("recorded", RECORDED, ids=lambda each: each.name)
+def test_scan_finds_what_a_reading_finds(recorded: RecordedBatch) -> None:
+    (batch,) = decode_batches(recorded.data)
+    payload, count = payload_of(batch, CODECS), batch.record_count
+    assert scanned(payload, count) == expected_scan(payload, count) is not None
+    for other in (0, count - 1, count + 1):
+        assert scanned(payload, other) is None or other == count
+
+
+@given(st.lists(st.tuples(st.integers(-(2**40), 2**40), BYTES, BYTES), max_size=9), st.data())
+def test_scan_refuses_what_a_reading_refuses(
+    records: list[tuple[int, bytes | None, bytes | None]], data: st.DataObject
+) -> None:
+    """Whole payloads, and payloads with any damage."""
+    payload = bytearray(
+        encode_kafka_records(
+            (index, delta, key, value) for index, (delta, key, value) in enumerate(records)
+        )
+    )
+    count = len(records)
+    whole = bytes(payload)
+    assert scanned(whole, count) == expected_scan(whole, count) is not None
+    if not payload:
+        return
+    for place in data.draw(st.lists(st.integers(0, len(payload) - 1), max_size=3)):
+        payload[place] = data.draw(st.integers(0, 255))
+    damaged = bytes(payload)[: data.draw(st.integers(0, len(payload)))]
+    assert scanned(damaged, count) == expected_scan(damaged, count)
+
+
+@given(st.binary(max_size=60), st.integers(0, 4))
+def test_any_bytes_are_read_alike(payload: bytes, count: int) -> None:
+    assert scanned(payload, count) == expected_scan(payload, count)
+
+
+@pytest.mark.parametrize(
+    ("number", "encoded"),
+    [
+        (0, b"\x00"),
+        (-1, b"\x01"),
+        (63, b"\x7e"),
+        (64, b"\x80\x01"),
+        (-64, b"\x7f"),
+        (-65, b"\x81\x01"),
+        (2**31 - 1, b"\xfe\xff\xff\xff\x0f"),
+        (-(2**63), b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"),
+    ],
+)
+def test_numbers_are_zigzag_varints(number: int, encoded: bytes) -> None:
+    """Source: Protocol Buffers, encoding of sint32 and sint64; Kafka ByteUtils."""
+    assert write_varint(number) == encoded
+
+
+@given(
+    st.lists(st.builds(Record, BYTES, BYTES, st.integers(0, 2**42)), min_size=1, max_size=9).map(
+        tuple
+    ),
+    st.sampled_from([0, 1]),
+)
+def test_kafka_python_reads_what_the_lab_writes(
+    records: tuple[Record, ...], compression: int
+) -> None:
+    """An independent reader, as the consumer of a real client's application."""
+    own = build_batch(
+        records, base_offset=77, leader_epoch=3, compression=compression, codecs=CODECS
+    )
+    read = MemoryRecords(encode_batch(own, CODECS))
+    batch = read.next_batch()
+    assert batch.validate_crc()
+    assert (batch.base_offset, batch.leader_epoch, batch.magic) == (77, 3, 2)
+    found = [(each.offset, each.key, each.value, each.timestamp) for each in batch]
+    assert found == [
+        (77 + index, record.key, record.value, record.timestamp_ms)
+        for index, record in enumerate(records)
+    ]
+    assert read.next_batch() is None
