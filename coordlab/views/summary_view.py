@@ -14,6 +14,7 @@ from chaos.results.manifest import experiment_of
 from coordlab.console import clock_seconds, print_lines, print_table
 from coordlab.views.check_view import print_checks
 from pipeline.summary.caveats import caveats_of, pass_text
+from pipeline.summary.deploys import deploy_text, deploys_of
 from pipeline.summary.felt import LAG_OVER, Felt
 from pipeline.summary.figures import HEADER, Chain, FaultSummary, RunSummary, same_gaps
 from pipeline.summary.outcomes import listed
@@ -93,6 +94,8 @@ def print_figures(
     """Print the phases and outcomes, if they are known, and what the checks saw."""
     if phases is not None:
         print_phases(console, phases)
+        deploys = deploys_of(results.faults, phases.felt)
+        print_lines(console, map(deploy_text, deploys))
         print_notes(console, _notes(manifest))
     print_checks(console, results.checks)
 

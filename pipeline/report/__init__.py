@@ -7,6 +7,7 @@ files comes in as `facts.RunFacts`.
 Reading order: `facts` and `report_input` (what goes in), `run_names`; `charts`, `columns` (tables)
 and `lanes` (pictures); `rendering` and `templates` (all words and markup), `sentences` (the facts
 that they say), `sections` (one module each), `two_designs` (groups on ZooKeeper beside others),
-`build` (which sections, in what order), `page` (sections to HTML), `comparison_page`. Of the files
-in `assets`, `report.js`, `time_axis.js` and `navigation.js` are one script, in this order.
+`build` (which sections, in what order), `page` (sections to HTML), `comparison_page` with
+`deploy_comparison`. Of the files in `assets`, `report.js`, `time_axis.js` and `navigation.js` are
+one script, in this order.
 """

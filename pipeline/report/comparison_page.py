@@ -8,10 +8,13 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
+from markupsafe import Markup
+
 from pipeline.report.build import REPORT_FILE, write_report
 from pipeline.report.charts.chart import Cell, Chart, Paragraph, Part, Pick, Section, TextTable
 from pipeline.report.charts.comparison_chart import PICKED, comparison_chart, figure_lines
 from pipeline.report.columns import Column, number, text_table
+from pipeline.report.deploy_comparison import deploy_answers, deploy_costs, deploy_section
 from pipeline.report.facts import RunFacts
 from pipeline.report.page import Page, render
 from pipeline.report.rendering import said, sentence
@@ -66,7 +69,9 @@ def comparison_html(runs: Runs, output: Path) -> str:
         names=column_names(facts),
         verdicts=[run.ended_as for run in facts],
     )
+    costs = deploy_costs(runs, comparison)
     sections = [
+        deploy_section(costs),
         *two_designs_sections(
             [(run, RunTables(summary.directory)) for run, summary in runs], column_names(facts)
         ),
@@ -78,13 +83,15 @@ def comparison_html(runs: Runs, output: Path) -> str:
     return render(
         Page(
             title=f"{', '.join(experiments[:3])}: {len(runs)} runs compared - coordlab",
-            headline=_headline(facts, comparison),
+            headline=_headline(facts, comparison, deploy_answers(costs)),
             sections=[section for section in sections if section is not None],
         )
     )
 
 
-def _headline(facts: Sequence[RunFacts], comparison: Comparison) -> Headline:
+def _headline(
+    facts: Sequence[RunFacts], comparison: Comparison, answers: tuple[tuple[str, Markup], ...]
+) -> Headline:
     experiments = list(dict.fromkeys(run.manifest.experiment for run in facts))
     title = experiments[0] if len(experiments) == 1 else f"{len(experiments)} experiments"
     violated = sum(run.verdict is Verdict.VIOLATED for run in facts)
@@ -94,6 +101,7 @@ def _headline(facts: Sequence[RunFacts], comparison: Comparison) -> Headline:
         kicker="comparison of runs",
         title=title,
         lead=f"{_extent(facts, comparison)} {violated or 'none'} of the runs broke a promise.",
+        answers=answers,
     )
 
 

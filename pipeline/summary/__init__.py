@@ -2,6 +2,6 @@
 
 Reading order: `figures` (phases), `outcomes` and `felt` (all else); `summary` and `outcome_summary`
 (from aggregates to these), `spark_aggregates` (from tables to aggregates; the only one that imports
-Spark), `trace_aggregates` (from a trace in memory), `summary_file`; `story` (in words), `caveats`
-(beside a PASS); `comparison_cells` and `comparison`.
+Spark), `trace_aggregates` (from a trace in memory), `summary_file`; `story` (in words),
+`deploys` (what a rollout cost), `caveats` (beside a PASS); `comparison_cells` and `comparison`.
 """

@@ -7,6 +7,7 @@ from pipeline.report.charts.chart import Cell, Paragraph, Part, Section, TextTab
 from pipeline.report.columns import Column, named, number, text_table
 from pipeline.report.rendering import moment_link, said
 from pipeline.report.report_input import ReportInput, Row
+from pipeline.summary.deploys import deploy_text, deploys_of
 from pipeline.summary.felt import FELT_MEASURES, FeltGroup, FeltMeasure
 from pipeline.summary.figures import length_text
 from pipeline.summary.story import FELT, FELT_IN_ALL, NOTHING_FELT, as_title, felt_rows, felt_text
@@ -29,12 +30,19 @@ def felt_section(run: ReportInput) -> Section | None:
     groups = list(felt.groups.items())[:MAX_GROUPS]
     parts: list[Part] = [
         Paragraph(html=said("words", "items", [felt_text(*group) for group in groups])),
+        *_deploys(run),
         _in_all(felt.in_all),
     ]
     partitions = sorted(run.tables.rows("felt_partitions"), key=_worst_first)
     if partitions:
         parts.append(_by_partition(partitions))
     return Section(id="felt", title=as_title(FELT), lead=_LEAD, parts=tuple(parts))
+
+
+def _deploys(run: ReportInput) -> list[Part]:
+    """Return what each rollout of the run cost."""
+    texts = [deploy_text(cost) for cost in deploys_of(run.facts.faults, run.summary.felt)]
+    return [Paragraph(html=said("words", "items", texts))] if texts else []
 
 
 def _in_all(group: FeltGroup) -> Part:

@@ -1,0 +1,96 @@
+"""Deploys on the page that compares runs: which of them is better, and what each cost.
+
+Runs of one column are put together: the median of each figure.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from markupsafe import Markup
+
+from pipeline.report.charts.chart import Cell, Section
+from pipeline.report.columns import Column, number, text_table
+from pipeline.report.facts import RunFacts
+from pipeline.report.rendering import said
+from pipeline.summary.comparison import Comparison
+from pipeline.summary.deploys import (
+    COST_MEASURES,
+    CostMeasure,
+    DeployCost,
+    better_texts,
+    deploys_of,
+    typical_cost,
+)
+from pipeline.summary.figures import RunSummary, length_text
+
+Costs = Mapping[str, DeployCost]
+"""What a deploy cost, by the title of a column."""
+_Row = tuple[str, Mapping[str, str | None]]
+_LEAD = (
+    "Each run replaced the members of a group. Felt from the steady state to the end of the run; "
+    "times over all partitions are partition-seconds, and less is better."
+)
+
+
+def deploy_costs(runs: Sequence[tuple[RunFacts, RunSummary]], comparison: Comparison) -> Costs:
+    """Return the cost of each column whose runs had one deploy; {} unless all columns had one."""
+    by_run = {summary.run: deploys_of(facts.faults, summary.felt) for facts, summary in runs}
+    found = {}
+    for column in comparison.columns:
+        costs = [cost for run in column.runs for cost in by_run[run]]
+        if len(costs) != len(column.runs) or not all(cost.replaced for cost in costs):
+            return {}
+        found[column.title] = typical_cost(costs)
+    return found if len(found) > 1 else {}
+
+
+def deploy_answers(costs: Costs) -> tuple[tuple[str, Markup], ...]:
+    """Return the answer of the first screen: of two deploys the better one, and by how much."""
+    if len(costs) != 2:
+        return ()
+    (first, one), (second, other) = costs.items()
+    texts = better_texts(first, one, second, other)
+    return (("Which deploy costs less?", said("words", "items", texts)),)
+
+
+def deploy_section(costs: Costs) -> Section | None:
+    """Return a table of the figures in all, and for each replaced member; None without deploys."""
+    if not costs:
+        return None
+    rows = [row for measure in COST_MEASURES for row in _rows_of(measure, costs)]
+    rows = [
+        ("members replaced", {title: f"{cost.replaced:,}" for title, cost in costs.items()}),
+        (
+            "time that it took",
+            {
+                title: None if cost.length_us is None else length_text(cost.length_us)
+                for title, cost in costs.items()
+            },
+        ),
+        *rows,
+    ]
+    cells = [number(partial(_of_column, title), title) for title in costs]
+    return Section(
+        id="deploys",
+        title="What the deploy cost",
+        lead=_LEAD,
+        parts=(text_table((Column(_name, "figure"), *cells), rows),),
+    )
+
+
+def _rows_of(measure: CostMeasure, costs: Costs) -> list[_Row]:
+    if not any(measure.value_of(cost) for cost in costs.values()):
+        return []
+    rows: list[_Row] = [(measure.name, {name: measure.text(cost) for name, cost in costs.items()})]
+    if measure.per_member:
+        each = {name: measure.text_per_member(cost) for name, cost in costs.items()}
+        rows.append((f"{measure.name}, for each replaced member", each))
+    return rows
+
+
+def _name(row: _Row) -> Cell:
+    return row[0]
+
+
+def _of_column(title: str, row: _Row) -> Cell:
+    return row[1][title]

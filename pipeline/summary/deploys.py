@@ -1,0 +1,242 @@
+"""What a deploy cost: a run's rollouts beside what its groups felt, in all and for each member.
+
+Pure functions from the journal's faults and the felt figures to values and plain text. The felt
+figures are of the whole run, from the steady state on: a deploy's cost is told for a group of which
+one rollout replaced members, and other faults of the run are named beside it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from pipeline.summary.felt import Felt, FeltGroup
+from pipeline.summary.figures import length_text
+from pipeline.summary.story import counted
+from results_schema.journal import JournalEntry
+
+ROLLOUT = "rollout"
+UNOWNED = "without an owner"
+WAITED = "no processing despite records"
+REPEATED = "records processed again"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeployCost:
+    """What one rollout cost its group.
+
+    Units: microseconds. `replaced` members have a successor that was ready; `length_us` is from the
+    first stop to the last readiness, None if nobody was replaced. `unowned_us` and `waited_us` are
+    summed over partitions, `longest_us` and `longest_wait_us` are those of the worst partition.
+    `others` are the kinds of the run's other faults.
+    """
+
+    group: str
+    outcome: str
+    replaced: int
+    length_us: int | None
+    rebalances: int
+    unowned_us: int
+    longest_us: int
+    waited_us: int
+    longest_wait_us: int
+    repeated: int
+    others: tuple[str, ...] = ()
+
+
+def deploys_of(faults: Sequence[JournalEntry], felt: Felt | None) -> tuple[DeployCost, ...]:
+    """Return the cost of each group's deploy; none for a group that was deployed twice."""
+    if felt is None:
+        return ()
+    rollouts = [each for each in faults if each.fault == ROLLOUT and "outcome" in each.resolved]
+    groups = [each.blast_radius.groups[0] for each in rollouts if each.blast_radius.groups]
+    others = tuple(
+        dict.fromkeys(
+            each.fault
+            for each in faults
+            if each not in rollouts and each.injected_at_us is not None
+        )
+    )
+    return tuple(
+        _cost(entry, group, felt.groups[group], others)
+        for entry in rollouts
+        for group in entry.blast_radius.groups
+        if group in felt.groups and groups.count(group) == 1
+    )
+
+
+def _cost(entry: JournalEntry, group: str, felt: FeltGroup, others: tuple[str, ...]) -> DeployCost:
+    written = entry.resolved.get("replaced")
+    successors = cast(list[Mapping[str, Any]], written if isinstance(written, list) else [])
+    ready = [each for each in successors if each.get("ready_at_us") is not None]
+    stops = [at for each in successors if (at := each.get("stopped_at_us")) is not None]
+    began_us = min([*stops, *_numbers(entry.fired_at_us)], default=None)
+    ended_us = max((each["ready_at_us"] for each in ready), default=None)
+    return DeployCost(
+        group=group,
+        outcome=str(entry.resolved["outcome"]),
+        replaced=len(ready),
+        length_us=None if began_us is None or ended_us is None else ended_us - began_us,
+        rebalances=felt.rebalances,
+        unowned_us=_total(felt, UNOWNED),
+        longest_us=_longest(felt, UNOWNED),
+        waited_us=_total(felt, WAITED),
+        longest_wait_us=_longest(felt, WAITED),
+        repeated=_total(felt, REPEATED),
+        others=others,
+    )
+
+
+def _numbers(value: int | None) -> tuple[int, ...]:
+    return () if value is None else (value,)
+
+
+def _total(felt: FeltGroup, name: str) -> int:
+    spread = felt.spreads.get(name)
+    return (spread.total if spread is not None else None) or 0
+
+
+def _longest(felt: FeltGroup, name: str) -> int:
+    spread = felt.spreads.get(name)
+    return (spread.maximum if spread is not None else None) or 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostMeasure:
+    """One figure of a deploy's cost: less is better. `per_member`: it is also told for each."""
+
+    name: str
+    value_of: Callable[[DeployCost], int]
+    is_time: bool
+    per_member: bool
+
+    def text(self, cost: DeployCost) -> str:
+        """Return the figure for people."""
+        value = self.value_of(cost)
+        return length_text(value) if self.is_time else f"{value:,}"
+
+    def text_per_member(self, cost: DeployCost) -> str | None:
+        """Return the figure for each replaced member; None where that says nothing."""
+        if not self.per_member or not cost.replaced:
+            return None
+        each = self.value_of(cost) / cost.replaced
+        return length_text(round(each)) if self.is_time else f"{each:.2f}"
+
+
+WAITED_IN_ALL = CostMeasure(
+    name="records waited, all partitions",
+    value_of=lambda cost: cost.waited_us,
+    is_time=True,
+    per_member=True,
+)
+WAITED_AT_WORST = CostMeasure(
+    name="records waited, worst partition",
+    value_of=lambda cost: cost.longest_wait_us,
+    is_time=True,
+    per_member=False,
+)
+UNOWNED_IN_ALL = CostMeasure(
+    name="no owner, all partitions",
+    value_of=lambda cost: cost.unowned_us,
+    is_time=True,
+    per_member=True,
+)
+UNOWNED_AT_WORST = CostMeasure(
+    name="no owner, worst partition",
+    value_of=lambda cost: cost.longest_us,
+    is_time=True,
+    per_member=False,
+)
+REBALANCES = CostMeasure(
+    name="rebalances", value_of=lambda cost: cost.rebalances, is_time=False, per_member=True
+)
+PROCESSED_AGAIN = CostMeasure(
+    name="records processed again",
+    value_of=lambda cost: cost.repeated,
+    is_time=False,
+    per_member=True,
+)
+COST_MEASURES = (
+    WAITED_IN_ALL,
+    WAITED_AT_WORST,
+    UNOWNED_IN_ALL,
+    UNOWNED_AT_WORST,
+    REBALANCES,
+    PROCESSED_AGAIN,
+)
+"""In the order of what they say about the service: records that wait come first."""
+
+
+def deploy_text(cost: DeployCost) -> str:
+    """Return what a deploy cost in two sentences."""
+    if not cost.replaced:
+        return f"the rollout of {cost.group} replaced nobody ({cost.outcome})"
+    took = "" if cost.length_us is None else f" in {length_text(cost.length_us)}"
+    how = "" if cost.outcome == "completed" else f", and {cost.outcome}"
+    per = cost.replaced
+    beside = f"; {', '.join(cost.others)} happened meanwhile" if cost.others else ""
+    return (
+        f"the rollout of {cost.group} replaced {counted(per, 'member')}{took}{how}. For each of "
+        f"them {cost.rebalances / per:.2f} rebalances, {length_text(cost.unowned_us // per)} of "
+        f"partitions without an owner and {length_text(cost.waited_us // per)} in which records "
+        f"waited (in all {cost.rebalances:,}, {length_text(cost.unowned_us)} and "
+        f"{length_text(cost.waited_us)}; the worst partition {length_text(cost.longest_us)} and "
+        f"{length_text(cost.longest_wait_us)}){beside}"
+    )
+
+
+def typical_cost(costs: Sequence[DeployCost]) -> DeployCost:
+    """Return the cost with the median of each figure: of the lower middle two, if they are even."""
+
+    def median(value_of: Callable[[DeployCost], int]) -> int:
+        return sorted(map(value_of, costs))[(len(costs) - 1) // 2]
+
+    lengths = sorted(cost.length_us for cost in costs if cost.length_us is not None)
+    return replace(
+        costs[0],
+        replaced=median(lambda cost: cost.replaced),
+        length_us=lengths[(len(lengths) - 1) // 2] if lengths else None,
+        rebalances=median(REBALANCES.value_of),
+        unowned_us=median(UNOWNED_IN_ALL.value_of),
+        longest_us=median(UNOWNED_AT_WORST.value_of),
+        waited_us=median(WAITED_IN_ALL.value_of),
+        longest_wait_us=median(WAITED_AT_WORST.value_of),
+        repeated=median(PROCESSED_AGAIN.value_of),
+    )
+
+
+def better_texts(first: str, one: DeployCost, second: str, other: DeployCost) -> tuple[str, ...]:
+    """Return which of two deploys costs less, and by how much: a sentence for each figure.
+
+    The first sentence is about the time in which records waited, over all partitions; where no
+    record waited, about the time without an owner. Figures within 5 % of each other are equal.
+    """
+    waits = one.waited_us or other.waited_us
+    main, worst = (WAITED_IN_ALL, WAITED_AT_WORST) if waits else (UNOWNED_IN_ALL, UNOWNED_AT_WORST)
+    measures = (main, worst, REBALANCES, PROCESSED_AGAIN)
+    return tuple(
+        _comparison(measure, first, one, second, other)
+        for measure in measures
+        if measure is main or measure.value_of(one) or measure.value_of(other)
+    )
+
+
+_CLOSE = 1.05
+"""Figures that differ by less are told as equal."""
+_ROUND_TIMES = 10
+"""From here on how many times less is told without decimals."""
+
+
+def _comparison(
+    measure: CostMeasure, first: str, one: DeployCost, second: str, other: DeployCost
+) -> str:
+    low, high = measure.value_of(one), measure.value_of(other)
+    better, less, more = first, measure.text(one), measure.text(other)
+    if high < low:
+        low, high, better, less, more = high, low, second, more, less
+    if high <= low * _CLOSE:
+        return f"{measure.name}: no difference, {less}"
+    factor = ""
+    if low:
+        times = high / low
+        factor = f" ({times:.{0 if times >= _ROUND_TIMES else 1}f} times less)"
+    return f"{measure.name}: {better} is better, {less} against {more}{factor}"

@@ -1,0 +1,65 @@
+"""The page that compares runs of two deploys: its first screen says which one costs less."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pipeline.report.comparison_page import comparison_html
+from pipeline.report.facts import RunFacts
+from pipeline.summary.felt import Felt, FeltGroup, Spread
+from pipeline.summary.figures import RunSummary
+from results_schema.journal import BlastRadius, FaultOutcome, JournalEntry
+from tests.support.builders.report_inputs import run_facts
+from tests.support.builders.report_rows import S, summary_of
+
+QUESTION = "Which deploy costs less?"
+
+
+def deploy(name: str, waited_us: int, rebalances: int) -> tuple[RunFacts, RunSummary]:
+    """A run that replaced four members."""
+    replaced = [
+        {"place": f"m{index}", "stopped_at_us": S, "ready_at_us": 9 * S} for index in range(4)
+    ]
+    entry = JournalEntry(
+        fault_id="rollout-0",
+        fault="rollout",
+        target="members(readers)",
+        duration_us=None,
+        outcome=FaultOutcome.HIT,
+        fired_at_us=S,
+        blast_radius=BlastRadius(groups=("readers",)),
+        resolved={"outcome": "completed", "replaced": replaced},
+    )
+    spread = Spread(samples=8, missing=0, p50=0, p90=0, maximum=waited_us // 4, total=waited_us)
+    fields: dict[str, Any] = {"partitions": 8, "moved": 8, "came_back": 0, "sent_away": 0}
+    group = FeltGroup(
+        **fields, rebalances=rebalances, spreads={"no processing despite records": spread}
+    )
+    facts = run_facts(run=name, experiment=name, faults=(entry,))
+    felt = Felt(in_all=group, groups={"readers": group})
+    return facts, replace(summary_of(name, directory=Path(name)), felt=felt)
+
+
+def text_of(html: str) -> str:
+    """Return what a reader sees: scripts, styles and marks left out."""
+    bare = re.sub(r"<(script|style).*?</\1>|<[^>]+>", " ", html, flags=re.S)
+    return " ".join(bare.replace("\N{NO-BREAK SPACE}", " ").split())
+
+
+def test_first_screen_says_which_deploy_costs_less_and_by_how_much(tmp_path: Path) -> None:
+    runs = [deploy("dynamic", 40 * S, 8), deploy("static", 400 * S, 0)]
+    text = text_of(comparison_html(runs, tmp_path / "page.html"))
+    answer = text[text.index(QUESTION) :]
+    assert "dynamic is better, 40.00 s against 400.00 s (10 times less)" in answer
+    assert "Rebalances: static is better, 0 against 8." in answer
+    assert answer.index("times less") < answer.index("What the deploy cost")
+    assert "records waited, all partitions, for each replaced member 10.00 s 100.00 s" in text
+
+
+def test_page_without_two_deploys_asks_nothing_about_them(tmp_path: Path) -> None:
+    facts, summary = deploy("dynamic", 40 * S, 8)
+    other = (replace(facts, faults=()), summary)
+    html = comparison_html([(facts, summary), other], tmp_path / "page.html")
+    assert QUESTION not in html
+    assert "What the deploy cost" not in html

@@ -1,0 +1,139 @@
+"""What a deploy cost: in all, for each replaced member, and beside another one."""
+
+from typing import Any
+
+from pipeline.summary.deploys import (
+    DeployCost,
+    better_texts,
+    deploy_text,
+    deploys_of,
+    typical_cost,
+)
+from pipeline.summary.felt import Felt, FeltGroup, Spread
+from results_schema.journal import BlastRadius, FaultOutcome, JournalEntry
+
+S = 1_000_000
+
+
+def spread(total: int, longest: int) -> Spread:
+    return Spread(samples=200, missing=0, p50=0, p90=0, maximum=longest, total=total)
+
+
+def felt(**changes: Any) -> Felt:  # noqa: ANN401 - a test's own words
+    fields: dict[str, Any] = {
+        "partitions": 200,
+        "rebalances": 20,
+        "moved": 200,
+        "came_back": 200,
+        "sent_away": 0,
+        "spreads": {
+            "without an owner": spread(600 * S, 4 * S),
+            "no processing despite records": spread(800 * S, 6 * S),
+            "records processed again": spread(12, 2),
+        },
+    }
+    group = FeltGroup(**(fields | changes))
+    return Felt(in_all=group, groups={"readers": group})
+
+
+def rollout(*, ready: int, fired_at_us: int = 10 * S) -> JournalEntry:
+    replaced = [
+        {
+            "place": f"consumer-readers-{index}",
+            "stopped_at_us": fired_at_us,
+            "ready_at_us": (50 + index) * S if index < ready else None,
+        }
+        for index in range(40)
+    ]
+    return JournalEntry(
+        fault_id="rollout-0",
+        fault="rollout",
+        target="members(readers)",
+        duration_us=None,
+        outcome=FaultOutcome.HIT,
+        fired_at_us=fired_at_us,
+        blast_radius=BlastRadius(groups=("readers",)),
+        resolved={"outcome": "completed" if ready == 40 else "hung", "replaced": replaced},
+    )
+
+
+def crash() -> JournalEntry:
+    return JournalEntry(
+        fault_id="crash-0",
+        fault="crash",
+        target="broker(1)",
+        duration_us=None,
+        outcome=FaultOutcome.HIT,
+        fired_at_us=1,
+    )
+
+
+def test_cost_of_a_deploy_is_told_in_all_and_for_each_replaced_member() -> None:
+    (cost,) = deploys_of((rollout(ready=40),), felt())
+    assert (cost.replaced, cost.length_us) == (40, 79 * S)
+    assert deploy_text(cost) == (
+        "the rollout of readers replaced 40 members in 79.00 s. For each of them 0.50 rebalances, "
+        "15.00 s of partitions without an owner and 20.00 s in which records waited (in all 20, "
+        "600.00 s and 800.00 s; the worst partition 4.00 s and 6.00 s)"
+    )
+
+
+def test_members_without_a_ready_successor_are_not_counted_as_replaced() -> None:
+    (cost,) = deploys_of((rollout(ready=10), crash()), felt())
+    assert cost.replaced == 10
+    assert "and hung" in deploy_text(cost)
+    assert deploy_text(cost).endswith("; crash happened meanwhile")
+    (none,) = deploys_of((rollout(ready=0),), felt())
+    assert deploy_text(none) == "the rollout of readers replaced nobody (hung)"
+
+
+def test_group_that_was_deployed_twice_has_no_cost_of_one_deploy() -> None:
+    assert deploys_of((rollout(ready=40), rollout(ready=40)), felt()) == ()
+    assert deploys_of((crash(),), felt()) == ()
+    assert deploys_of((rollout(ready=40),), None) == ()
+
+
+def of_costs(**changes: Any) -> DeployCost:  # noqa: ANN401 - a test's own words
+    fields: dict[str, Any] = {
+        "group": "readers",
+        "outcome": "completed",
+        "replaced": 40,
+        "length_us": 400 * S,
+        "rebalances": 20,
+        "unowned_us": 600 * S,
+        "longest_us": 4 * S,
+        "waited_us": 800 * S,
+        "longest_wait_us": 6 * S,
+        "repeated": 0,
+    }
+    return DeployCost(**(fields | changes))
+
+
+def test_better_deploy_is_named_with_how_much_it_costs_less() -> None:
+    static = of_costs(rebalances=0, waited_us=8_000 * S, longest_wait_us=36 * S)
+    assert better_texts("a", of_costs(), "b", static) == (
+        "records waited, all partitions: a is better, 800.00 s against 8000.00 s (10 times less)",
+        "records waited, worst partition: a is better, 6.00 s against 36.00 s (6.0 times less)",
+        "rebalances: b is better, 0 against 20",
+    )
+
+
+def test_deploys_that_cost_nearly_the_same_are_told_as_equal() -> None:
+    other = of_costs(waited_us=810 * S)
+    assert better_texts("a", of_costs(), "b", other)[0] == (
+        "records waited, all partitions: no difference, 800.00 s"
+    )
+
+
+def test_without_records_that_wait_the_time_without_an_owner_decides() -> None:
+    one = of_costs(waited_us=0, longest_wait_us=0)
+    other = of_costs(waited_us=0, longest_wait_us=0, unowned_us=60 * S)
+    assert better_texts("a", one, "b", other)[0] == (
+        "no owner, all partitions: b is better, 60.00 s against 600.00 s (10 times less)"
+    )
+
+
+def test_typical_cost_of_several_runs_has_the_median_of_each_figure() -> None:
+    costs = [of_costs(rebalances=number, waited_us=-number * S) for number in (1, 5, 9)]
+    typical = typical_cost(costs)
+    assert (typical.rebalances, typical.waited_us) == (5, -5 * S)
