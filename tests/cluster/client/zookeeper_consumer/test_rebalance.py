@@ -1,6 +1,7 @@
 """Rebalances of a group on ZooKeeper: counts, conflicts, and who gives up."""
 
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +19,9 @@ from tests.support.harness.zookeeper_group import (
 )
 
 Scenario = Callable[[GroupLab], Awaitable[None]]
+FIDELITY = Path(__file__).parents[4] / "docs" / "FIDELITY.md"
+LARGE = 17
+"""Members from which on a join takes a test more than a second."""
 
 
 def newcomer_that_waits(members: int) -> Scenario:
@@ -35,37 +39,47 @@ def newcomer_that_waits(members: int) -> Scenario:
     return scenario
 
 
+def rows_of_fidelity() -> list[Any]:
+    """Return C, T, B, P, reads and notifications of each row of FIDELITY's table of joins."""
+    text = FIDELITY.read_text(encoding="utf-8")
+    rows = text.split("| C | T | B | P | reads | notifications |\n")[1].split("\n\n")[0]
+    found = []
+    for line in rows.splitlines()[1:]:
+        cells = [int(cell.replace(",", "")) for cell in line.strip("| ").split("|")]
+        marks = [pytest.mark.slow] if cells[0] >= LARGE else []
+        found.append(pytest.param(*cells, marks=marks, id="-".join(map(str, cells[:4]))))
+    return found
+
+
 @pytest.mark.parametrize(
-    ("members", "topics", "brokers"),
-    [
-        (2, 1, 1),
-        (4, 1, 1),
-        (8, 1, 1),
-        pytest.param(32, 1, 1, marks=pytest.mark.slow),
-        (4, 2, 3),
-    ],
+    ("members", "topics", "brokers", "partitions", "reads", "notifications"), rows_of_fidelity()
 )
 def test_reads_of_an_undisturbed_join_equal_the_formula(
-    members: int, topics: int, brokers: int
+    members: int, topics: int, brokers: int, partitions: int, reads: int, notifications: int
 ) -> None:
     """Reads of an undisturbed join equal the formula of section 13 exactly (ZK-90).
 
-    C(C + T + 3B + 9) + P reads, and 1 + T for the newcomer's own start.
+    C(C + T + 3B + 9) + P reads, and 1 + T for the newcomer's own start; 1 + B fewer for each member
+    without a partition, whose leader finder has nothing to find.
     C - 1 notifications: every consumer wakes for every change (ZK-29).
     """
-    partitions = 64 // topics
     lab = GroupLab(
         members,
-        partitions,
+        partitions // topics,
         late_from=members - 1,
         topics=topics,
         brokers=brokers,
     ).run(newcomer_that_waits(members))
 
     c, t, b = members, topics, brokers
+    views = lab.of(TraceKind.ZOOKEEPER_VIEW, after_us=lab.joined_us)
+    idle = sum(not detail_of(row)["partitions"] for row in views)
+    assert idle == max(0, members - partitions)
+    assert reads == c * (c + t + 3 * b + 9) + partitions + 1 + t - idle * (1 + b)
     assert [each["done"] for each in lab.attempts(lab.joined_us)] == [True] * members
-    assert lab.reads(lab.joined_us) == c * (c + t + 3 * b + 9) + partitions * topics + 1 + t
-    assert len(lab.of(TraceKind.ZOOKEEPER_WATCH_FIRED, after_us=lab.joined_us)) == members - 1
+    assert lab.reads(lab.joined_us) == reads
+    fired = lab.of(TraceKind.ZOOKEEPER_WATCH_FIRED, after_us=lab.joined_us)
+    assert len(fired) == notifications == members - 1
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -92,6 +106,41 @@ def test_newcomer_of_a_small_group_conflicts_and_pays_a_back_off(seed: int) -> N
     # During the sleep the loser's whole share is unowned, not only the disputed one (ZK-49).
     conflicts = lab.of(TraceKind.ZOOKEEPER_CLAIM_CONFLICT, after_us=lab.joined_us)
     assert {row.node for row in conflicts} == {member_name(1)}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_failed_attempt_adds_what_the_law_says(seed: int) -> None:
+    """A failed attempt adds C + T + 2B + 6 + a reads + 1 per conflict (section 13).
+
+    Of its a creates those without a conflict are undone by as many deletes: a consumer that waits
+    for a slow owner deletes its own fresh claims (ZK-49).
+    """
+
+    async def scenario(lab: GroupLab) -> None:
+        lab.joined_us = lab.runtime.now_us()
+        # The newcomer's share is member 2's, which releases it one partition after the other.
+        await lab.rule(Slow(delay_us=SECOND // 100), [member_name(2)], lab.servers)
+        await lab.runtime.start_node(member_name(3))
+        await lab.runtime.sleep(SECOND)
+        await lab.settled(lab.names)
+        await lab.runtime.sleep(SECOND)
+
+    lab = GroupLab(4, 64, late_from=3, seed=seed).run(scenario)
+
+    attempts = lab.attempts(lab.joined_us)
+    failed = [each for each in attempts if not each["done"]]
+    share = 64 // 4
+    undisturbed = 4 * (4 + 1 + 3 + 9) + 64 + 2
+    added = sum(4 + 1 + 2 + 6 + share + each["conflicts"] for each in failed)
+    assert failed != []
+    assert len(attempts) == 4 + len(failed)
+    assert lab.reads(lab.joined_us) == undisturbed + added
+    requests = lab.requests(lab.joined_us)
+    undone = sum(share - each["conflicts"] for each in failed)
+    released = 64
+    assert requests["Delete"] == released + undone
+    # Registration, claims of all shares, and those of the attempts that failed.
+    assert requests["Create"] >= 1 + 64 + share * len(failed)
 
 
 def test_dead_member_is_noticed_by_all_others_with_one_notification_each() -> None:
