@@ -26,6 +26,7 @@ PARTS = {
     "sight": ("sight",),
     "storage": ("storage",),
     "summaries": ("summaries",),
+    "clients": ("clients",),
     "local": ("local",),
     "ray": ("ray_shrunk", "ray"),
 }
