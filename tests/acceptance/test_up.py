@@ -214,6 +214,38 @@ def test_a_killed_cluster_leaves_no_process_and_its_name_is_free(
     assert done.returncode == EXIT_PASS, done.stdout + done.stderr
 
 
+def join(bootstrap: list[str], group: str) -> "subprocess.Popen[str]":
+    """Start a client of librdkafka's that is a member of a group."""
+    return subprocess.Popen(
+        [
+            *(sys.executable, str(ROOT / "clients" / "librdkafka.py"), "consume"),
+            *("--bootstrap", ",".join(bootstrap)),
+            *("--topic", "orders", "--group", group, "--name", "shop"),
+        ],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_a_client_from_outside_joins_consumers_of_the_lab(command_line: CommandLine) -> None:
+    """What it processes is not seen: the group's records count as lost for no check."""
+    six = ("--topic", "orders:6")  # so that each of three members owns some
+    with up(command_line, *QUICK, *six, until="group readers: Stable") as cluster:
+        shown = json.loads(command_line.run("status", "--json").stdout)
+        client = join(shown["bootstrap"], "readers")
+        try:
+            assert read_until(client, '"committed"')
+            (group,) = json.loads(command_line.run("status", "--json").stdout)["groups"]
+            assert [each["node"] is None for each in group["members"]].count(True) == 1
+        finally:
+            client.terminate()
+            client.communicate(timeout=PATIENCE_S)
+        down = command_line.run("down")
+        code, output = ended(cluster)
+    assert (down.returncode, code) == (EXIT_PASS, EXIT_PASS), down.stdout + output
+    assert "clients from outside joined readers" in output
+
+
 def test_a_client_from_outside_lives_through_the_crash_of_its_coordinator(
     command_line: CommandLine,
 ) -> None:
@@ -226,15 +258,7 @@ def test_a_client_from_outside_lives_through_the_crash_of_its_coordinator(
         *("--var", "cluster.config.broker.heartbeat.interval.ms=400"),
     ) as cluster:
         shown = json.loads(command_line.run("status", "--json").stdout)
-        client = subprocess.Popen(
-            [
-                *(sys.executable, str(ROOT / "clients" / "librdkafka.py"), "consume"),
-                *("--bootstrap", ",".join(shown["bootstrap"])),
-                *("--topic", "orders", "--group", "payments", "--name", "shop"),
-            ],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        client = join(shown["bootstrap"], "payments")
         try:
             read_until(client, '"committed"')
             shown = json.loads(command_line.run("status", "--json").stdout)

@@ -1,0 +1,110 @@
+"""A standing run as a library: orders from another thread, the local runtime, a directory."""
+
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future
+from pathlib import Path
+
+import pytest
+
+from chaos.experiment.structs import to_cluster_spec
+from chaos.results.run_directory import create_run_directory, open_run
+from chaos.standing.mailbox import Mailbox
+from chaos.standing.messages import (
+    Answer,
+    DownRequest,
+    InjectAnswer,
+    InjectRequest,
+    OrderRefusal,
+    RefusalKind,
+    StatusAnswer,
+    StatusRequest,
+)
+from chaos.standing.stand import stand
+from cluster.local.runtime import LocalRuntime
+from cluster.runtime import RowObserver, Runtime
+from results_schema.manifest import RunStatus
+from results_schema.results import RunOutcome, Verdict
+from tests.support.builders.quick_experiment import quick_experiment
+
+PATIENCE_S = 60.0
+IDENTITY = StatusAnswer(
+    name="quick", run_directory="x", runtime="local", pid=1, stage="", time_us=0
+)
+pytestmark = [pytest.mark.slow]
+
+
+def test_a_cluster_stands_until_its_mailbox_says_otherwise(tmp_path: Path) -> None:
+    """As a test of another program would use it: no command line, no signal, a thread that asks."""
+    experiment = quick_experiment(faults=[], run={})
+    directory = create_run_directory(
+        tmp_path, experiment, (), seed=0, runtime="local", replay="again"
+    )
+    mailbox = Mailbox()
+    serving = threading.Event()
+    answers: list[Answer] = []
+
+    def make(observers: Sequence[RowObserver]) -> Runtime:
+        return LocalRuntime(
+            to_cluster_spec(experiment),
+            seed=0,
+            run_id=directory.manifest.run,
+            run_dir=directory.path,
+            time_scale=10.0,
+            observers=observers,
+        )
+
+    def ask(request: InjectRequest | StatusRequest) -> Answer:
+        answer: Answer = mailbox.ask(request).result(PATIENCE_S)
+        answers.append(answer)
+        return answer
+
+    def orders() -> None:
+        assert serving.wait(PATIENCE_S)
+        while True:
+            status = ask(StatusRequest())
+            if isinstance(status, StatusAnswer) and status.stage == "steady":
+                break
+        ask(
+            InjectRequest(
+                fault="crash", target="coordinator-of(readers)", duration="3s", waits=True
+            )
+        )
+        ask(InjectRequest(fault="crash", target="coordinator-of(payments)"))
+        mailbox.ask(DownRequest())
+
+    early = mailbox.ask(StatusRequest())
+    thread = threading.Thread(target=orders)
+    thread.start()
+    try:
+        stood = stand(
+            experiment,
+            directory,
+            make,
+            mailbox,
+            identity=IDENTITY,
+            on_serving=lambda _runtime, _at_us: serving.set(),
+        )
+    finally:
+        serving.set()
+        thread.join(PATIENCE_S)
+
+    assert refusal_of(early) is RefusalKind.ENDING
+    assert stood.results.outcome is RunOutcome.COMPLETED, stood.results.reasons
+    assert stood.results.verdict is Verdict.PASS, stood.results
+    assert stood.unseen_groups == ()
+    injected, refused = answers[-2:]
+    assert isinstance(injected, InjectAnswer)
+    assert injected.fault.healed_at_us is not None
+    assert isinstance(refused, OrderRefusal)
+    assert refusal_of(mailbox.ask(StatusRequest())) is RefusalKind.ENDING
+    past = open_run(directory.path)
+    assert past.manifest.status is RunStatus.COMPLETED
+    assert [each.fault_id for each in past.journal()] == ["crash-0"]
+    assert (directory.path / "events" / "part-00000.parquet").stat().st_size > 0
+
+
+def refusal_of(asked: "Future[Answer]") -> RefusalKind | None:
+    """Return why a request was refused; None if it was not."""
+    answer = asked.result(PATIENCE_S)
+    return answer.kind if isinstance(answer, OrderRefusal) else None
