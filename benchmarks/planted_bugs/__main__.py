@@ -14,15 +14,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.planted_bugs", description=__doc__)
     parser.add_argument("bugs", nargs="*", metavar="BUG", help=f"of {', '.join(BUGS)}")
     parser.add_argument("--seeds", type=int, default=SEEDS)
-    parser.add_argument("--space", default="standard")
+    parser.add_argument("--space", help="default: each bug's own")
     arguments = parser.parse_args()
     unknown = [name for name in arguments.bugs if name not in BUGS]
     if unknown:
         sys.exit(f"no such bug: {', '.join(unknown)}")
-    space = load_space(arguments.space)
+    spaces = {
+        name: load_space(name)
+        for name in dict.fromkeys(arguments.space or bug.space for bug in BUGS.values())
+    }
     hunts = []
     for name in arguments.bugs or BUGS:
-        hunts.append(hunt(BUGS[name], space, seeds=arguments.seeds))
+        hunts.append(
+            hunt(BUGS[name], spaces[arguments.space or BUGS[name].space], seeds=arguments.seeds)
+        )
         print(hunts[-1], flush=True)
     if not arguments.bugs:
         PAGE.write_text(page(hunts), encoding="utf-8")

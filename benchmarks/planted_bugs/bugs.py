@@ -5,13 +5,15 @@ workers are other processes: whoever searches there must plant the bug there too
 one process.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
 from unittest.mock import patch
 
 import msgspec
 
+from benchmarks.planted_bugs.planted_bug import PlantedBug
+from benchmarks.planted_bugs.zookeeper_bugs import ZOOKEEPER_BUGS
 from cluster.broker.coordination.appends import CoordinatorAppends
 from cluster.client.consumer.consumer_coordinator import ConsumerCoordinator
 from cluster.client.consumer.fetcher import Fetcher
@@ -41,29 +43,6 @@ from protocol.messages.discovery import FindCoordinatorResponse
 from protocol.messages.log import FetchPartition
 from protocol.records.batch import RecordBatch, fields_of
 from protocol.records.metadata import PartitionChangeRecord
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlantedBug:
-    """One bug.
-
-    Shape: `plant` enters patches on the stack that it is given; `rule` begins with a section of
-    docs/kafka/BEHAVIOUR.md.
-    """
-
-    name: str
-    where: str
-    what: str
-    rule: str
-    plant: Callable[[ExitStack], None]
-
-    @contextmanager
-    def planted(self) -> Iterator[None]:
-        """Have the bug in this process, until the block ends."""
-        with ExitStack() as stack:
-            self.plant(stack)
-            yield
-
 
 # -- coordinator ----------------------------------------------------------------------------------
 
@@ -362,6 +341,7 @@ BUGS: dict[str, PlantedBug] = {
             rule="BEHAVIOUR 7.5: a commit has the position after the records that poll returned",
             plant=_commits_what_was_fetched,
         ),
+        *ZOOKEEPER_BUGS,
     )
 }
 """The list of README.md, by name."""

@@ -20,16 +20,17 @@ SHRINK_CPU_MAX_S = 30.0
 HEAD = f"""# Planted bugs
 
 Written by `make soak PART=mutants` (`python -m benchmarks.planted_bugs` alone); do not edit.
-Twelve bugs, [written down](../benchmarks/planted_bugs/README.md) before the search was tuned, each
-planted in the real code. Seeds 0 to {SEEDS - 1} of the space `standard` are played in order until
-one fails with the bug and passes without it: "seeds needed". If more than {FEW_FAULTS} faults had
-come before it failed, up to {SCHEDULES} such seeds are looked for. The one that failed after the
-fewest faults is shrunk, from its earliest finding, for at most {SHRINK_CPU_S:g} s of CPU; if it has
-more than {FAULTS_MAX} faults left, another one, {TRIES} in all. What is left has to pass without
+Bugs, [written down](../benchmarks/planted_bugs/README.md) before the search was tuned, each planted
+in the real code. Seeds 0 to {SEEDS - 1} of its space are played in order (`standard`; for bugs of
+ZooKeeper and of its consumers `zookeeper`) until one fails with the bug and passes without it:
+"seeds needed". If more than {FEW_FAULTS} faults had come before it failed, up to {SCHEDULES} such
+seeds are looked for. The one that failed after the fewest faults is shrunk, from its earliest
+finding, for at most {SHRINK_CPU_S:g} s of CPU; if it has more than {FAULTS_MAX} faults left,
+another one, {TRIES} in all. What is left has to pass without
 the bug. While it is shrunk, groups that do not come back are waited for less long; what is left
 shows the same when they are waited for in full.
 Robustness is under how many other network seeds the shrunk plan fails. Rules cite
-[BEHAVIOUR.md](kafka/BEHAVIOUR.md).
+[BEHAVIOUR.md](kafka/BEHAVIOUR.md) and [ZOOKEEPER_CONSUMER.md](kafka/ZOOKEEPER_CONSUMER.md).
 """
 
 

@@ -154,7 +154,9 @@ class ZooKeeperConsumers(Checker):
                     in_one_session = consumer.since.time_us <= began.time_us
                     consumer.release_due = row if in_one_session else None
             case TraceKind.PARTITIONS_LOST:
-                consumer.lost = row
+                # The listener for new sessions takes no lock: an attempt of the new session may
+                # have claimed before what the consumer owns was forgotten (ZK-32, ZK-55).
+                consumer.lost, consumer.release_due = row, None
             case _:
                 self._committed(consumer, row)
 

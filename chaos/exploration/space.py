@@ -25,7 +25,7 @@ from chaos.experiment.schema_errors import shape_problems
 from chaos.experiment.struct_walk import resolve_path
 from chaos.experiment.structs import Experiment
 from chaos.experiment.yaml_document import Item, item_of, read_document
-from chaos.exploration.draw.choices import Choice, Steps, choices_of, copy_of
+from chaos.exploration.draw.choices import Choice, FirstOf, Steps, choices_of, copy_of
 from chaos.exploration.space_definition import (
     OWN_OF_A_DRAW,
     FaultSpace,
@@ -132,6 +132,7 @@ def _drawn_problems(override: str, base: Item, choices: Sequence[Choice]) -> lis
         for choice in choices
         for spot in choice.spots
         for place in spot.places(base)
+        if not _is_always_kept(choice, place, tuple(steps), base)
     ]
     for where, place in drawn:
         common = min(len(place), len(steps))
@@ -146,6 +147,18 @@ def _drawn_problems(override: str, base: Item, choices: Sequence[Choice]) -> lis
                 )
             ]
     return []
+
+
+def _is_always_kept(choice: Choice, place: Steps, steps: Steps, base: Item) -> bool:
+    """Return whether a count leaves what `steps` lead to in every draw."""
+    counts = [put.count for option in choice.options for put in option if isinstance(put, FirstOf)]
+    if not counts or len(steps) <= len(place) or steps[: len(place)] != place:
+        return False
+    whole = base
+    for step in place:
+        whole = whole.child(str(step))
+    keys = list(whole.value) if isinstance(whole.value, dict) else range(len(whole.children()))
+    return steps[len(place)] in keys[: min(counts)]
 
 
 def _base_problems(base: Item, root: Item, file: str) -> list[Problem]:

@@ -111,32 +111,32 @@ def test_sound_code_is_silent_with_every_seed(fault: dict[str, object]) -> None:
     assert noisy == []
 
 
-FOUND_OF_TWELVE = 11
+MAY_BE_MISSED = 1
 
 
 def hunted(name: str) -> Hunted:
-    """Return what became of the search for one bug in the standard space."""
+    """Return what became of the search for one bug in its space."""
     return remembered(
         "mutants",
         f"hunted-{name}",
         Hunted,
-        lambda: hunt(BUGS[name], load_space("standard")),
+        lambda: hunt(BUGS[name], load_space(BUGS[name].space)),
     )
 
 
 @pytest.mark.parametrize("name", BUGS)
-def test_bug_is_hunted_in_the_standard_space(name: str) -> None:
+def test_bug_is_hunted_in_its_space(name: str) -> None:
     """One test each, so that an interruption loses one at most; the next test judges them all."""
     assert hunted(name).seeds_tried > 0
 
 
 def test_search_finds_and_shrinks_nearly_every_planted_bug() -> None:
-    """Eleven of twelve within 500 seeds, shrunk to three faults in half a minute; see the page."""
+    """All but one within 500 seeds, shrunk to three faults in half a minute; see the page."""
     hunts = [hunted(name) for name in BUGS]
     PAGE.write_text(page(hunts), encoding="utf-8")
     found = [each.bug for each in hunts if is_found(each)]
     say(f"{len(found)} of {len(hunts)} bugs found by search and shrunk: docs/PLANTED_BUGS.md")
-    assert len(found) >= FOUND_OF_TWELVE, sorted(set(BUGS) - set(found))
+    assert len(found) >= len(BUGS) - MAY_BE_MISSED, sorted(set(BUGS) - set(found))
 
 
 def test_every_mutant_of_the_coordinator_is_killed_by_the_tests_of_its_scenario(

@@ -2,9 +2,9 @@
 
 Each is seen in the trace, by rows alone. A green exploration that never came there proves nothing.
 The marks themselves stand in `coordinators`, `servers`, `members`, `administrators`,
-`transactions` and `operations`, those that are one value of a column in `column_values`;
-`seen_cluster` has the past that they ask for. To add a mark: a function with `@mark` in the module
-of its subject, or a row of `column_values`.
+`transactions`, `operations` and `zookeeper`, those that are one value of a column in
+`column_values`; `seen_cluster` has the past that they ask for. To add a mark: a function with
+`@mark` in the module of its subject, or a row of `column_values`.
 """
 
 from collections.abc import Collection
@@ -20,6 +20,7 @@ from chaos.exploration.marks.operations import OPERATIONS
 from chaos.exploration.marks.seen_cluster import SeenCluster
 from chaos.exploration.marks.servers import SERVERS
 from chaos.exploration.marks.transactions import TRANSACTIONS
+from chaos.exploration.marks.zookeeper import ON_ZOOKEEPER
 from protocol.trace import TraceRow
 
 ALL_MARKS: tuple[Mark, ...] = (
@@ -30,23 +31,22 @@ ALL_MARKS: tuple[Mark, ...] = (
     *TRANSACTIONS.marks,
     *COLUMN_VALUES.marks,
     *OPERATIONS.marks,
+    *ON_ZOOKEEPER.marks,
 )
 MARKS: dict[str, str] = {mark.name: mark.meaning for mark in ALL_MARKS}
 """What each mark means, by its name."""
-_OF_OPERATIONS = frozenset(mark.name for mark in OPERATIONS.marks)
+ZOOKEEPER_MARKS = tuple(mark.name for mark in ON_ZOOKEEPER.marks)
+_OF_ONE_KIND = (frozenset(mark.name for mark in OPERATIONS.marks), frozenset(ZOOKEEPER_MARKS))
+"""Marks of operations, and of groups on ZooKeeper: most spaces draw neither."""
 
 
 def expected_marks(reached: Collection[str]) -> dict[str, str]:
     """Return the marks that a search could reach, with their meanings.
 
-    Marks of operations count once one of them is reached: other spaces draw no operation.
+    Marks of operations, and those of groups on ZooKeeper, count once one of their kind is reached.
     """
-    draws_operations = not _OF_OPERATIONS.isdisjoint(reached)
-    return {
-        name: meaning
-        for name, meaning in MARKS.items()
-        if draws_operations or name not in _OF_OPERATIONS
-    }
+    undrawn = {name for kind in _OF_ONE_KIND if kind.isdisjoint(reached) for name in kind}
+    return {name: meaning for name, meaning in MARKS.items() if name not in undrawn}
 
 
 class CoverageMarks:
@@ -74,6 +74,9 @@ class CoverageMarks:
             if mark.condition(self._seen, row):
                 self._reach(mark)
         update = self._seen.updates.get(kind)
+        if update is not None:
+            update(row)
+        update = self._seen.on_zookeeper.updates.get(kind)
         if update is not None:
             update(row)
         if self._feeds_evidence:

@@ -14,6 +14,7 @@ import msgspec
 
 from chaos.checkers.context import CheckContext
 from chaos.checkers.evidence.board import Evidence
+from chaos.exploration.marks.seen_zookeeper import SeenZooKeeper
 from protocol.causes import DeletionCause
 from protocol.trace import TraceKind, TraceRow
 
@@ -82,7 +83,8 @@ class SeenCluster:
     `indefinite` (group, partition, offset of commits that nobody can tell the fate of); `decided`
     (transactional id -> who decided how its newest transaction ends), `transactions` (group,
     producer id -> who took offsets of an open transaction last); `deleted` (groups that an
-    administrator deleted), `operations` (fault id -> groups of a rollout or scaling that goes on).
+    administrator deleted), `operations` (fault id -> groups of a rollout or scaling that goes on);
+    `zookeeper_tree` and `on_zookeeper`, the ensemble and its consumers.
     """
 
     def __init__(self, context: CheckContext, evidence: Evidence) -> None:
@@ -90,6 +92,8 @@ class SeenCluster:
         self.coordinators = evidence.coordinators
         self.presence = evidence.presence
         self.owners = evidence.owners
+        self.zookeeper_tree = evidence.zookeeper_tree
+        self.on_zookeeper = SeenZooKeeper()
         self.groups_in: dict[str, list[str]] = {}
         for group, expected in context.groups.items():
             self.groups_in.setdefault(expected.offsets_partition, []).append(group)

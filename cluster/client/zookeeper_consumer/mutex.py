@@ -31,6 +31,8 @@ class Mutex:
         traceback: TracebackType | None,
     ) -> None:
         """Hand it to the first waiter, or let go."""
+        if kind is GeneratorExit:
+            return  # the process is dead, and so are those that wait
         if self._waiters:
             self._waiters.popleft().set_result(None)
         else:

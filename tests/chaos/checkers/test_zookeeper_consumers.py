@@ -149,6 +149,19 @@ def test_consumer_computes_while_it_still_owns_its_last_share() -> None:
     ]
 
 
+def test_owner_nodes_that_a_new_session_has_made_forgotten_are_not_released() -> None:
+    """ZK-32: nor does `resetState` take the lock: what it forgets, no release deletes."""
+    story = Story()
+    story.begins()
+    story.views("m0")
+    story.claims()
+    story.begins()
+    story.step(TraceKind.PARTITIONS_LOST, partitions=("orders-0",))
+    story.views("m0")
+
+    assert summaries(story) == []
+
+
 def test_member_that_never_hears_of_a_change() -> None:
     """ZK-18: states are skipped, changes are never missed for good."""
     story = Story()

@@ -1,0 +1,173 @@
+"""Marks of ZooKeeper, each on a story: its last row reaches the mark, those before do not."""
+
+import pytest
+
+from chaos.checkers.context import CheckContext, ZooKeeperGroupExpectation
+from chaos.exploration.marks.registry import MARKS, ZOOKEEPER_MARKS, CoverageMarks, expected_marks
+from protocol.causes import PositionCause
+from protocol.trace import TraceKind
+from tests.support.builders.rows import Columns, Rows
+
+CONTEXT = CheckContext(
+    zookeeper_groups={
+        "old": ZooKeeperGroupExpectation(consumers=("consumer-old-0", "consumer-old-1"))
+    },
+    in_virtual_time=True,
+)
+S1, S2, C0, C1 = "zookeeper-1", "zookeeper-2", "consumer-old-0", "consumer-old-1"
+OWNER = "/consumers/old/owners/orders/0"
+OFFSET = "/consumers/old/offsets/orders/0"
+
+Told = tuple[float, str, TraceKind, Columns]
+"""A row: seconds, node, kind, columns."""
+
+
+def txn(time_s: float, zxid: int, session: str, op: str, **detail: object) -> Told:
+    columns: Columns = {"offset": zxid, "detail": {"session": session, "op": op, **detail}}
+    return (time_s, S1, TraceKind.ZOOKEEPER_TXN_APPLIED, columns)
+
+
+def state(
+    time_s: float, state_now: str, session: str = "0x1", server: str = S1, zxid: int = 5
+) -> Told:
+    detail: dict[str, object] = {"session": session, "state": state_now}
+    columns: Columns = {"peer": server, "offset": zxid, "detail": detail}
+    return (time_s, C0, TraceKind.ZOOKEEPER_CLIENT_STATE, columns)
+
+
+def step(time_s: float, node: str, kind: TraceKind, **detail: object) -> Told:
+    return (time_s, node, kind, {"group": "old", "member": f"m{node[-1]}", "detail": detail})
+
+
+def consumed(time_s: float) -> Told:
+    detail: dict[str, object] = {"count": 1, "last": 4}
+    columns: Columns = {"group": "old", "partition": "orders-0", "offset": 4, "detail": detail}
+    return (time_s, C0, TraceKind.RECORDS_CONSUMED, columns)
+
+
+def view(time_s: float, node: str, zxid: int, *members: str) -> Told:
+    detail: dict[str, object] = {"members": members, "partitions": ["orders-0"]}
+    columns: Columns = {"group": "old", "member": "m", "offset": zxid, "detail": detail}
+    return (time_s, node, TraceKind.ZOOKEEPER_VIEW, columns)
+
+
+def ended(time_s: float, *, done: bool, cause: str | None = None) -> Told:
+    detail: dict[str, object] = {"attempt": 0, "done": done, "conflicts": 0}
+    columns: Columns = {"group": "old", "member": "m0", "detail": detail, "cause_text": cause}
+    return (time_s, C0, TraceKind.ZOOKEEPER_ATTEMPT_ENDED, columns)
+
+
+def event(time_s: float, zxid: int) -> Told:
+    detail: dict[str, object] = {"type": "NodeChildrenChanged", "path": "/consumers/old/ids"}
+    return (time_s, C0, TraceKind.ZOOKEEPER_EVENT_RECEIVED, {"offset": zxid, "detail": detail})
+
+
+def serves(time_s: float, now: str, epoch: int | None) -> Told:
+    columns: Columns = {"leader_epoch": epoch, "detail": {"state": now}}
+    return (time_s, S1, TraceKind.ZOOKEEPER_STATE, columns)
+
+
+def gave_up(during: str) -> tuple[Told, ...]:
+    return (step(1, C0, TraceKind.ZOOKEEPER_GAVE_UP, attempts=4, during=during),)
+
+
+OPEN = (txn(0, 1, "0x1", "createSession"), txn(0, 2, "0x2", "createSession"))
+STORED = (*OPEN, txn(1, 3, "0x1", "create", path=OFFSET, data="20", ephemeral=False))
+STORIES: dict[str, tuple[Told, ...]] = {
+    "gave_up_starting": gave_up("starting"),
+    "gave_up_running": gave_up("running"),
+    "gave_up_new_session": gave_up("new session"),
+    "processed_without_a_session": (
+        *OPEN,
+        state(1, "SyncConnected"),
+        txn(2, 3, "0x1", "closeSession"),
+        consumed(3.5),
+    ),
+    "views_apart": (view(1, C0, 7, "m0"), view(2, C1, 7, "m0", "m1")),
+    "heard_late": (
+        txn(1, 3, "0x1", "error"),
+        (
+            1.2,
+            S2,
+            TraceKind.ZOOKEEPER_WATCH_FIRED,
+            {"peer": C0, "offset": 3, "detail": {"type": "NodeDeleted", "path": "/x"}},
+        ),
+    ),
+    "member_vanished_between_reads": (ended(1, done=False, cause="NoNode /consumers/old/ids/m1"),),
+    "owner_was_dead": (
+        step(1, C1, TraceKind.ZOOKEEPER_ATTEMPT_STARTED, attempt=0),
+        (2, "driver", TraceKind.NODE_KILLED, {"peer": C1}),
+        step(3, C0, TraceKind.ZOOKEEPER_CLAIM_CONFLICT, owner="m1-0"),
+    ),
+    "owner_node_of_another_deleted": (
+        *OPEN,
+        txn(1, 3, "0x1", "create", path=OWNER, data="m0-0", ephemeral=True),
+        txn(2, 4, "0x2", "delete", path=OWNER),
+    ),
+    "offset_set_back_in_zookeeper": (*STORED, txn(2, 4, "0x2", "setData", path=OFFSET, data="9")),
+    "session_at_another_server": (
+        state(1, "SyncConnected"),
+        state(2, "Disconnected"),
+        state(3, "SyncConnected", server=S2),
+    ),
+    "event_at_reconnection": (state(1, "SyncConnected"), event(1.01, 5)),
+    "change_within_a_rebalance": (
+        ended(1, done=True),
+        step(1, C0, TraceKind.ZOOKEEPER_ATTEMPT_STARTED, attempt=0),
+    ),
+    "position_behind_a_commit": (
+        *STORED,
+        (
+            2,
+            C0,
+            TraceKind.POSITION_RESET,
+            {
+                "group": "old",
+                "partition": "orders-0",
+                "offset": 9,
+                "cause": PositionCause.COMMITTED,
+            },
+        ),
+        step(3, C0, TraceKind.PARTITIONS_ASSIGNED, partitions=["orders-0"]),
+    ),
+    "lost_with_its_session": (step(1, C0, TraceKind.PARTITIONS_LOST, partitions=["orders-0"]),),
+    "committed_after_an_expiry": (
+        state(1, "Expired"),
+        (
+            2,
+            C0,
+            TraceKind.ZOOKEEPER_OFFSET_COMMITTED,
+            {"group": "old", "offset": 9, "detail": {"store": "kafka", "begun_us": 900_000}},
+        ),
+    ),
+    "ensemble_elected_again": (serves(1, "LEADING", 1), serves(2, "LEADING", 2)),
+    "group_without_an_ensemble": (serves(1, "LEADING", 1), serves(2, "LOOKING", None), consumed(3)),
+}
+
+
+def reached(story: tuple[Told, ...]) -> tuple[str, ...]:
+    """Return the marks that a story reaches."""
+    marks = CoverageMarks(CONTEXT)
+    rows = Rows(marks.observe)
+    for time_s, node, kind, columns in story:
+        rows.add(time_s, node, kind, **columns)
+    return marks.reached()
+
+
+def test_every_mark_of_zookeeper_has_a_story_and_a_meaning() -> None:
+    """A mark that nothing shows how to reach may be one that nothing reaches."""
+    assert sorted(STORIES) == sorted(ZOOKEEPER_MARKS)
+    assert all(MARKS[name] for name in ZOOKEEPER_MARKS)
+
+
+@pytest.mark.parametrize("name", sorted(ZOOKEEPER_MARKS))
+def test_mark_is_reached_by_the_last_row_of_its_story(name: str) -> None:
+    """And not before: each row of the situation is needed."""
+    assert name in reached(STORIES[name])
+    assert name not in reached(STORIES[name][:-1])
+
+
+def test_marks_of_zookeeper_are_asked_for_where_one_of_them_is_reached() -> None:
+    """In a space without an ensemble their absence says nothing."""
+    assert not set(ZOOKEEPER_MARKS) & set(expected_marks(["two_owners"]))
+    assert set(ZOOKEEPER_MARKS) < set(expected_marks(["heard_late"]))
