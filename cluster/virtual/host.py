@@ -1,7 +1,7 @@
-"""One incarnation of a node in virtual time: its clocks and timers, and what its death means here.
+"""Host of one incarnation in virtual time: clocks, timers, and the end of the incarnation.
 
-`BaseHost` has everything that is the same in real time. A dead incarnation's coroutines take no
-other step: those that are left are freed when the run is over.
+`BaseHost` has everything that is the same in real time. After the incarnation's end its coroutines
+take no further step; `dispose` frees those that are left when the run is over.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ from cluster.virtual.clock import NodeClock
 from cluster.virtual.loop import LoopHandle, VirtualLoop
 from cluster.virtual.loop_timer import LoopTimer
 from cluster.virtual.network import VirtualNetwork
-from cluster.virtual.starts import drawn_tick_us
+from cluster.virtual.starts import draw_first_tick_us
 from partition_log.storage import Storage
 from protocol.ids import Incarnation, NodeName
 from protocol.trace import TraceEvent
@@ -22,16 +22,16 @@ from protocol.trace import TraceEvent
 Ts = TypeVarTuple("Ts")
 
 MAX_CLOSE_ATTEMPTS = 100
-"""How often a dead coroutine may await in its cleanup before it is given up."""
+"""Number of awaits in its cleanup after which a dead coroutine is abandoned."""
 
 FailureSink = Callable[["VirtualHost", str, BaseException], None]
-"""Takes (host, what died, exception); it raises to stop the run."""
+"""Takes (host, name of the task or callback, exception); raises to stop the run."""
 LogSink = Callable[[int, NodeName, str], None]
 """Takes (run time in us, node, line)."""
 
 
 class HostTimer(LoopTimer):
-    """A pending call of VirtualHost.after: it waits for a stopped host, and dies with its host."""
+    """A pending call of VirtualHost.after. A paused host keeps it; a dead host never makes it."""
 
     __slots__ = ("_host",)
 
@@ -54,7 +54,7 @@ class HostTimer(LoopTimer):
             host.callback_failed(error)
 
     def fire_late(self) -> None:
-        """Make the call that came due while its host was stopped, unless it was cancelled since."""
+        """Make the call that came due while its host was paused, unless it was cancelled since."""
         if not self._cancelled:
             self._run()
 
@@ -81,7 +81,7 @@ class VirtualHost(BaseHost):
         log: LogSink | None,
         has_run_before: bool = False,
     ) -> None:
-        """Be a new incarnation; of one that `has_run_before` no timer begins with the run."""
+        """Create the host; `has_run_before` puts its first timer ticks at drawn phases."""
         super().__init__(
             name,
             incarnation,
@@ -100,7 +100,7 @@ class VirtualHost(BaseHost):
         self._log = log
         self._has_run_before = has_run_before
         self._kept_steps: list[LoopHandle] = []
-        """Steps of tasks that were about to be taken when the node was stopped."""
+        """Task steps that were ready when the node was paused; they run when it resumes."""
 
     # -- clocks and timers --------------------------------------------------------------------
 
@@ -108,7 +108,8 @@ class VirtualHost(BaseHost):
         """Return this node's monotonic clock in microseconds."""
         if not self.alive:
             raise self._dead()
-        # The clock would say the same, one call later: nodes ask several times an input.
+        # Same value as NodeClock.now_us without drift. Nodes call this several times per input,
+        # so the second call is saved.
         return self._clock.now_us() if self._clock.has_drifted else self._loop.current_us
 
     def wall_us(self) -> int:
@@ -127,12 +128,12 @@ class VirtualHost(BaseHost):
         return timer
 
     def first_tick_us(self, timer: str, period_us: int) -> int:
-        """Return a whole period, or a part of it if the node is as if it had run before."""
+        """Return `period_us`, or a drawn part of it if the node counts as having run before."""
         if not self._has_run_before:
             return period_us
-        return drawn_tick_us(self._seed, self.name, timer, period_us)
+        return draw_first_tick_us(self._seed, self.name, timer, period_us)
 
-    # -- its loop -----------------------------------------------------------------------------
+    # -- loop ---------------------------------------------------------------------------------
 
     def _post(self, callback: Callable[..., object], *args: object) -> None:
         self._loop.post(callback, *args)
@@ -151,19 +152,20 @@ class VirtualHost(BaseHost):
     def reset_links(
         self, peers: Sequence[NodeName], purposes: Sequence[str]
     ) -> tuple[CloseFrame, ...]:
-        """End this end of all connections, of `purposes` if any are named, with one of `peers`.
+        """Close this host's end of all its connections with one of `peers`.
 
-        The node hears of it in this instant, or when it goes on. Returns one frame a connection.
+        `purposes` limits the reset to connections of these purposes; empty means all. The node
+        learns of the reset at this instant, or when it resumes. Returns one frame per connection.
         """
         closes = self.endpoint.resets(peers, purposes)
         if closes:
             self._loop.post(self.reset, closes)
         return closes
 
-    # -- what is seen of it -------------------------------------------------------------------
+    # -- trace and log ------------------------------------------------------------------------
 
     def trace(self, event: TraceEvent) -> None:
-        """Stamp `event` and give it to the run's observers.
+        """Stamp `event` and pass the row to the run's observers.
 
         Raises: HostDead, also when an observer ended this incarnation because of the row.
         """
@@ -184,13 +186,13 @@ class VirtualHost(BaseHost):
         if self._log is not None:
             self._log(self._loop.now_us(), self.name, message)
 
-    # -- its end ------------------------------------------------------------------------------
+    # -- end ----------------------------------------------------------------------------------
 
     def crash(self) -> None:
-        """End the incarnation as `kill -9` does: its kernel tells every peer, nobody else does.
+        """End the incarnation as `kill -9` does: only its kernel notifies the peers.
 
-        Safe in the middle of a callback of this very node: the rest of it gets HostDead from
-        whatever it calls.
+        May be called inside a callback of this very node: each later call on the host, by the rest
+        of the callback, raises HostDead.
         """
         if not self.alive:
             return
@@ -199,35 +201,36 @@ class VirtualHost(BaseHost):
         for frame in sent:
             self._network.transmit(frame)
         for frame in unread:
-            # Nobody will read it: the kernel answers as it does for what comes from now on.
+            # The process never reads these frames. The network finds no live host and answers
+            # them, as it answers every frame that arrives from now on.
             self._network.arrive(frame)
 
     def _let_go(self) -> None:
         self._network.detach(self)
-        # Tasks that were about to take a step must not; then those that the running callback,
-        # if it is this node's own, still wakes before it ends.
+        # Two rounds: (1) cancel the steps that its tasks are about to take; (2) once the running
+        # callback has ended, cancel the steps that it woke, in case it belongs to this node.
         self._loop.discard(self._context)
         self._loop.post(self._loop.discard, self._context)
 
     def dispose(self) -> None:
-        """Free the coroutines of a dead incarnation, when the run is over.
+        """Close the coroutines of a dead incarnation, when the run is over.
 
-        Their cleanup runs now, against a host that refuses everything, and not whenever the
-        collector finds them.
+        Their cleanup code runs now, against a host that refuses every call. Without this the
+        garbage collector would run it at a moment that differs from run to run.
         """
         for task in self._tasks:
-            # asyncio would log "Task was destroyed but it is pending" for what a crash left.
+            # Else asyncio logs "Task was destroyed but it is pending" for each task of a crash.
             task._log_destroy_pending = False  # type: ignore[attr-defined]
-            _close(task.get_coro())
+            _close_coroutine(task.get_coro())
         self._tasks.clear()
 
 
-def _close(coroutine: Any) -> None:  # noqa: ANN401  # typeshed: a generator or a coroutine
+def _close_coroutine(coroutine: Any) -> None:  # noqa: ANN401  # typeshed: a generator or a coroutine
     for _ in range(MAX_CLOSE_ATTEMPTS):
         try:
             coroutine.close()
         except RuntimeError:
-            # It awaited in a `finally` block: close it again from there.
+            # The coroutine awaited in a `finally` block: close it again from there.
             continue
         except Exception:  # whatever a dead node's cleanup says, nobody hears it
             return

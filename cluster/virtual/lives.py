@@ -1,7 +1,7 @@
-"""The lives of the nodes in virtual time: started, killed, stopped, paused, and started again.
+"""Nodes in virtual time, over all their incarnations: start, kill, stop, pause and restart.
 
-Owns what outlives an incarnation (disk, clock, how often it lived) and the link rules in force. It
-must not know what a fault is; what the cluster believes is the nodes' business.
+Owns the state that outlives an incarnation (disk, clock, number of incarnations) and the current
+link rules. Must not know what a fault is. The cluster's own view of its nodes is kept by the nodes.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +22,7 @@ from protocol.ids import Incarnation, NodeName
 from protocol.trace import TraceEvent, TraceKind
 
 HostBuilder = Callable[[NodeName, Incarnation, MemoryStorage, NodeClock], VirtualHost]
-"""Makes the host of an incarnation, on its machine's disk and clock."""
+"""Creates the host of an incarnation, given its machine's disk and clock."""
 
 
 class VirtualLife(NodeLife):
@@ -36,7 +36,7 @@ class VirtualLife(NodeLife):
         """The live incarnation, None while the node is down."""
         self.node: Node | None = None
         self.is_stopping = False
-        """Whether it was asked for a controlled shutdown and is not done."""
+        """True from a request for a controlled shutdown until the process exits."""
 
     @property
     def live_state(self) -> NodeState | None:
@@ -57,8 +57,8 @@ class VirtualLife(NodeLife):
 class VirtualLives(NodeLives[VirtualLife]):
     """Every node of a run in virtual time, and the administrator's host.
 
-    `trace` writes rows of the driver. Acts on a node raise UnknownNode if there is none of that
-    name, or not in the state that the act needs.
+    `trace` writes rows of the driver. An act on a node raises UnknownNode if no node has the name,
+    or if the node is not in the state that the act needs.
     """
 
     def __init__(
@@ -79,11 +79,11 @@ class VirtualLives(NodeLives[VirtualLife]):
         self._rules: tuple[LinkRule, ...] = ()
 
     async def status(self) -> ClusterStatus:
-        """Look at the cluster: every live node that is not paused says what it knows."""
+        """Query the cluster: every live node that is not paused reports its state."""
         return self.status_now()
 
     def status_now(self) -> ClusterStatus:
-        """Look at the cluster, also from inside a callback."""
+        """Query the cluster as `status` does; may be called inside a callback."""
         status = self._status()
         for name, life in self._lives.items():
             if life.node is not None and status.nodes[name] is not NodeState.PAUSED:
@@ -91,9 +91,9 @@ class VirtualLives(NodeLives[VirtualLife]):
         return status
 
     def check_invariants(self, *, thoroughly: bool = False) -> None:
-        """Have every live node that can do it check itself; between two events only.
+        """Have every live node that can do so check itself; call it between two events only.
 
-        `thoroughly` they read their logs, too.
+        With `thoroughly` the nodes read their logs, too.
 
         Raises: InvariantViolation that names the node.
         """
@@ -113,11 +113,11 @@ class VirtualLives(NodeLives[VirtualLife]):
             ) from violation
 
     def node(self, name: NodeName) -> Node | None:
-        """Return the node that is up under this name, for debugging; None while it is down."""
+        """Return the live node of this name, for debugging; None while it is down."""
         return self._life(name).node
 
     def admin_host(self) -> VirtualHost:
-        """Return the administrator's host, to ask with beside what runs; also from a callback."""
+        """Return the administrator's host, created on first use; may be called in a callback."""
         if self._admin is None:
             self._admin = self._new_host(
                 ADMIN_NODE, Incarnation(0), MemoryStorage(), NodeClock(self._loop)
@@ -145,51 +145,52 @@ class VirtualLives(NodeLives[VirtualLife]):
     async def power_loss(self, node: NodeName) -> HitNode:
         """Kill the node's process and cut its logs back to what was flushed.
 
-        Its peers see their connections reset, as after a crash, unless link rules keep it from
-        them: a machine without power says nothing until it is back.
+        Its peers see their connections reset, as after a crash. On a real machine without power
+        they would see silence until it is back; link rules that drop all its frames add that.
         """
         return self.crash_now(node, loses_power=True)
 
     def crash_now(self, node: NodeName, *, loses_power: bool = False) -> HitNode:
-        """Kill a node, also from inside a callback: an observer, or the node itself."""
+        """Kill a node; may be called inside a callback, of an observer or of the node itself."""
         life = self._begin(node, LifeAct.KILL, cause=KillCause.POWER_LOSS if loses_power else None)
         host = life.live_host()
-        self._bury(life, host)
+        self._end_life(life, host)
         host.crash()
-        # What is left of a callback that died half way must not reach the disk: it keeps the old
-        # object, the next incarnation finds a copy.
+        # A callback that was cut off may still write: it holds the old storage object. The next
+        # incarnation gets a copy, which these late writes cannot reach.
         life.storage = life.storage.copy()
         if loses_power:
             life.storage.power_loss()
-        return _hit(host)
+        return _hit_node(host)
 
     async def shut_down(self, node: NodeName) -> HitNode:
-        """Ask a node to stop as SIGTERM does; it begins in this instant."""
+        """Ask a node to stop as SIGTERM does; the shutdown begins at this instant."""
         life = self._begin(node, LifeAct.SHUT_DOWN)
         life.is_stopping = True
         host = life.live_host()
         if life.node is not None:
-            # Not now: what the node does wrong is the node's failure, and not its caller's.
-            host.after(0, life.node.shut_down, lambda: self._is_done(life, host))
-        return _hit(host)
+            # Through the loop, not directly: an exception in `shut_down` then counts as a failure
+            # of the node, and does not reach the caller.
+            host.after(0, life.node.shut_down, lambda: self._schedule_exit(life, host))
+        return _hit_node(host)
 
     async def pause(self, node: NodeName) -> HitNode:
-        """Stop a node as SIGSTOP does; its clocks go on."""
+        """Stop a node as SIGSTOP does; its clocks continue."""
         host = self._begin(node, LifeAct.PAUSE).live_host()
         host.pause()
-        return _hit(host)
+        return _hit_node(host)
 
     async def resume(self, node: NodeName) -> None:
-        """Let a paused node go on: first its due timers fire, then what waited is delivered."""
+        """Continue a paused node: its due timers fire, then the frames that waited arrive."""
         self._begin(node, LifeAct.RESUME).live_host().resume()
 
     async def stop(self) -> None:
-        """End every node in an orderly way, and free what dead ones left. May be called twice."""
+        """End every node in an orderly way and free dead coroutines. May be called twice."""
         for life in self._lives.values():
             if life.host is not None:
                 host = life.host
                 host.trace(TraceEvent(kind=TraceKind.NODE_STOPPED))
-                self._bury(life, host)
+                self._end_life(life, host)
                 host.retire()
         if self._admin is not None and self._admin.alive:
             self._admin.trace(TraceEvent(kind=TraceKind.NODE_STOPPED))
@@ -202,7 +203,7 @@ class VirtualLives(NodeLives[VirtualLife]):
     # -- links --------------------------------------------------------------------------------
 
     async def set_link_rules(self, rules: Sequence[LinkRule]) -> None:
-        """Replace all link rules, at this instant and for every host that is made later."""
+        """Replace all link rules, on every live host now and on each host created later."""
         self._rules = tuple(rules)
         for host in self._hosts_alive():
             host.set_link_rules(self._rules)
@@ -213,23 +214,23 @@ class VirtualLives(NodeLives[VirtualLife]):
         destinations: Sequence[NodeName],
         purposes: Sequence[str] = (),
     ) -> int:
-        """End all connections between the two sets of nodes; both ends hear it in this instant.
+        """Reset all connections between the two sets of nodes; both ends learn of it at once.
 
-        Returns: how many there were. Raises: UnknownNode if a name is no node's.
+        Returns: the number of connections. Raises: UnknownNode if no node has one of the names.
         """
-        peers: dict[NodeName, dict[NodeName, None]] = {}
+        peers_by_node: dict[NodeName, dict[NodeName, None]] = {}
         for names, others in ((sources, destinations), (destinations, sources)):
             for name in names:
                 if name != ADMIN_NODE:
                     self._life(name)
-                peers.setdefault(name, {}).update((o, None) for o in others if o != name)
+                peers_by_node.setdefault(name, {}).update((o, None) for o in others if o != name)
         ended: dict[tuple[NodeName, int], None] = {}
         for host in self._hosts_alive():
-            closes = host.reset_links(tuple(peers.get(host.name, ())), purposes)
+            closes = host.reset_links(tuple(peers_by_node.get(host.name, ())), purposes)
             ended.update((connection_named_by(close), None) for close in closes)
         return len(ended)
 
-    # -- inside -------------------------------------------------------------------------------
+    # -- internals ----------------------------------------------------------------------------
 
     def _hosts_alive(self) -> Iterator[VirtualHost]:
         for life in self._lives.values():
@@ -247,7 +248,7 @@ class VirtualLives(NodeLives[VirtualLife]):
             host.trace(TraceEvent(kind=TraceKind.NODE_STARTED, detail={"role": role_of(life.spec)}))
             life.node.start()
         except BaseException:
-            self._bury(life, host)
+            self._end_life(life, host)
             host.retire()
             raise
 
@@ -258,26 +259,26 @@ class VirtualLives(NodeLives[VirtualLife]):
         host.set_link_rules(self._rules)
         return host
 
-    def _is_done(self, life: VirtualLife, host: VirtualHost) -> None:
-        # Not now: the node's own last step goes on behind its call.
+    def _schedule_exit(self, life: VirtualLife, host: VirtualHost) -> None:
+        # Through the loop, not directly: the node's last step calls this and is still running.
         host.after(0, self._exit, life, host)
 
     def _exit(self, life: VirtualLife, host: VirtualHost) -> None:
-        """End a process that has nothing left to do: its kernel closes its connections."""
-        self._exits(life)
+        """End a process that has finished its shutdown: its kernel closes its connections."""
+        self._before_exit(life)
         host.trace(TraceEvent(kind=TraceKind.NODE_STOPPED))
-        self._bury(life, host)
+        self._end_life(life, host)
         host.crash()
 
-    def _exits(self, life: VirtualLife) -> None:
-        """Look at a node that has done everything that an orderly stop asks for."""
+    def _before_exit(self, life: VirtualLife) -> None:
+        """Inspect a node at the end of its orderly stop. Does nothing here."""
 
-    def _bury(self, life: VirtualLife, host: VirtualHost) -> None:
+    def _end_life(self, life: VirtualLife, host: VirtualHost) -> None:
         life.host = None
         life.node = None
         life.is_stopping = False
         self._past_hosts.append(host)
 
 
-def _hit(host: VirtualHost) -> HitNode:
+def _hit_node(host: VirtualHost) -> HitNode:
     return HitNode(node=host.name, incarnation=host.incarnation, pid=None)

@@ -1,17 +1,17 @@
 """VirtualLoop: an asyncio event loop whose clock jumps to the next event.
 
-Time is an integer count of microseconds. Whatever is due at one instant runs in the order in which
-it was scheduled: timers for that instant first, in the order of their sequence numbers, then what
-they and their successors scheduled for now. Nothing else decides the order, so the same callbacks
-give the same run.
+Time is an integer count of microseconds. Callbacks that are due at one instant run in the order in
+which they were scheduled: first the timers for that instant, by their sequence numbers, then the
+callbacks that these and their successors scheduled for now. Nothing else decides the order, so the
+same callbacks give the same run.
 
-Two ways in: asyncio's own methods, with contexts and cancellable handles, for tasks and futures;
-and a lean one (`post`, `post_at`, `call_at_us`) for the runtime's frames and timers. Sockets,
-threads and subprocesses raise NotImplementedError, as everywhere in AbstractEventLoop.
-An exception from a callback leaves `run_*` at once: nothing is logged and swallowed.
+There are two interfaces. Tasks and futures use asyncio's own methods, with contexts and handles
+that can be cancelled. The runtime's frames and timers use a cheaper one (`post`, `post_at`,
+`call_at_us`). Sockets, threads and subprocesses raise NotImplementedError, as in AbstractEventLoop.
+An exception from a callback leaves `run_*` at once; the loop never logs and swallows one.
 
-Rejected: a subclass of asyncio.BaseEventLoop. It has 0.3 of this loop's speed (measured), and its
-ties are not FIFO.
+Rejected: a subclass of asyncio.BaseEventLoop. It reaches 0.3 of this loop's speed (measured), and
+it does not keep the order of callbacks that are due at the same time.
 """
 
 import asyncio
@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 from cluster.virtual.loop_timer import LoopTimer
 
 if TYPE_CHECKING:
-    # For type checkers the methods that raise NotImplementedError are abstract, and a loop without
-    # them cannot be made; BaseEventLoop declares them. Nothing is inherited from it.
+    # Type checkers treat the methods that raise NotImplementedError as abstract and refuse to
+    # create the loop. BaseEventLoop declares these methods. Nothing is inherited from it.
     from asyncio import BaseEventLoop as _LoopInterface
 else:
     from asyncio import AbstractEventLoop as _LoopInterface
@@ -36,17 +36,17 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 MAX_EVENTS_PER_INSTANT = 1_000_000
-"""An instant with more events than this never ends: somebody reschedules for now for ever."""
+"""Limit of events at one instant. A callback that reschedules itself for now would never end."""
 
 
 NEVER = 2**62
-"""A count of events that no run reaches."""
+"""A count of events that no run reaches: no check is due."""
 COMPACT_ABOVE = 1_000
-"""Heap entries that are never worth compacting; above, at twice what the last time left."""
+"""Heap size below which cancelled timers stay. After a compaction the limit is twice the rest."""
 
 
 class Deadlock(RuntimeError):
-    """Nothing is ready and no timer is armed, yet what is waited for is not done."""
+    """No callback is ready and no timer is armed, but the awaited future is not done."""
 
 
 class InstantNeverEnds(RuntimeError):
@@ -54,7 +54,7 @@ class InstantNeverEnds(RuntimeError):
 
 
 class LoopHandle(asyncio.TimerHandle):
-    """asyncio's handle. It runs in a context and lets exceptions through."""
+    """asyncio's handle, except that `_run` does not catch the callback's exceptions."""
 
     __slots__ = ()
 
@@ -65,7 +65,7 @@ class LoopHandle(asyncio.TimerHandle):
         context: contextvars.Context | None,
         when_us: int,
     ) -> None:
-        # Not super().__init__: it asks the loop for its debug mode, at twice the price.
+        # Not super().__init__: it asks the loop for its debug mode, which doubles the cost.
         self._callback = callback
         self._args = args
         self._context = contextvars.copy_context() if context is None else context
@@ -76,7 +76,7 @@ class LoopHandle(asyncio.TimerHandle):
         return f"<LoopHandle {self._callback!r} at {self._when} s>"
 
     def cancel(self) -> None:
-        """Forget the call."""
+        """Cancel the call."""
         self._cancelled = True
         self._args = ()
 
@@ -85,23 +85,23 @@ class LoopHandle(asyncio.TimerHandle):
 
 
 _Entry = tuple[Callable[..., object], tuple[object, ...]] | tuple[LoopTimer | LoopHandle, None]
-"""A callback with its arguments, or (arguments None) a handle that may have been cancelled."""
+"""A callback with its arguments, or a handle that may have been cancelled, with None."""
 
 
 class VirtualLoop(_LoopInterface):
     """An event loop in virtual time: one thread, no input or output, first in first out.
 
-    Invariant: the heap holds only times later than now; everything for now stands in the queue.
+    Invariant: the heap holds only later times than now; callbacks for now are in the queue.
     """
 
     def __init__(self, *, max_events_per_instant: int = MAX_EVENTS_PER_INSTANT) -> None:
         self.current_us = 0
-        """What now_us() returns, for those whom a call is too slow. Only the loop writes it."""
+        """Same value as now_us(), without the cost of a call. Only the loop writes it."""
         self._sequence = 0
         self._ready: deque[Any] = deque()
         """Shape: _Entry each."""
         self._heap: list[tuple[int, int, Any, Any]] = []
-        """Shape: (when_us, sequence, *_Entry): tuples of plain ints compare without Python code."""
+        """Shape: (when_us, sequence, *_Entry). Tuples of plain ints compare without Python code."""
         self._compact_above = COMPACT_ABOVE
         self._max_events_per_instant = max_events_per_instant
         self._stopping = False
@@ -110,13 +110,13 @@ class VirtualLoop(_LoopInterface):
         self._running = False
         self._closed = False
         self.events_run = 0
-        """Callbacks run so far, cancelled ones included."""
-        self._look: Callable[[], object] | None = None
-        self._look_every = 0
-        self._look_at = NEVER
-        """The count of events from which on the next look is due."""
+        """Number of callbacks run so far, cancelled ones included."""
+        self._check: Callable[[], object] | None = None
+        self._check_every = 0
+        self._next_check_at = NEVER
+        """Value of `events_run` at which the next check is due."""
 
-    # -- the lean way in --------------------------------------------------------------------
+    # -- the cheaper interface --------------------------------------------------------------
 
     def now_us(self) -> int:
         """Return microseconds of virtual time since the loop was made."""
@@ -127,7 +127,7 @@ class VirtualLoop(_LoopInterface):
         self._ready.append((callback, args))
 
     def post_at(self, when_us: int, callback: Callable[[*Ts], object], *args: *Ts) -> None:
-        """Call `callback(*args)` at `when_us`, or at this instant if that has passed."""
+        """Call `callback(*args)` at `when_us`, or at this instant if `when_us` has passed."""
         if when_us <= self.current_us:
             self._ready.append((callback, args))
         else:
@@ -141,7 +141,7 @@ class VirtualLoop(_LoopInterface):
         return timer
 
     def schedule(self, when_us: int, handle: LoopTimer | LoopHandle) -> None:
-        """Run `handle` at `when_us`, or at this instant if that has passed."""
+        """Run `handle` at `when_us`, or at this instant if `when_us` has passed."""
         if when_us <= self.current_us:
             self._ready.append((handle, None))
         else:
@@ -150,29 +150,29 @@ class VirtualLoop(_LoopInterface):
             if len(self._heap) > self._compact_above:
                 self._compact()
 
-    def look_every(self, events: int, look: Callable[[], object]) -> None:
-        """Call `look` between two callbacks, each time that about `events` more have run.
+    def check_every(self, events: int, check: Callable[[], object]) -> None:
+        """Call `check` between two callbacks, each time that about `events` more have run.
 
-        It is no event itself. What it raises leaves `run_*`.
+        The call does not count as an event. An exception from `check` leaves `run_*`.
         """
-        self._look, self._look_every = look, events
-        self._look_at = self.events_run + events
+        self._check, self._check_every = check, events
+        self._next_check_at = self.events_run + events
 
     def discard(self, context: contextvars.Context) -> None:
-        """Forget every ready callback that would run in `context`.
+        """Cancel every ready callback that would run in `context`.
 
-        A node's tasks share one context of their own: this keeps those that were about to take a
-        step at the instant of its crash from taking it.
+        All tasks of a node share one context. At a crash this cancels the steps that its tasks
+        would still take at the same instant.
         """
         for handle, args in self._ready:
             if args is None and isinstance(handle, LoopHandle) and handle._context is context:
                 handle.cancel()
 
     def withdraw(self, context: contextvars.Context) -> list[LoopHandle]:
-        """Take back every ready callback that would run in `context`, in their order.
+        """Remove every ready callback that would run in `context`, and return them in order.
 
-        Given to `schedule` later, they run: what a stopped process was about to do, it does when it
-        goes on.
+        They run once they are given to `schedule`: the steps that a node was about to take when it
+        was paused are taken when it resumes.
         """
         taken: list[LoopHandle] = []
         for handle, args in self._ready:
@@ -180,11 +180,11 @@ class VirtualLoop(_LoopInterface):
                 if not handle._cancelled:
                     arguments = tuple(handle._args)
                     taken.append(LoopHandle(handle._callback, arguments, context, self.current_us))
-                # Not removed: whoever runs this instant has counted what is ready.
+                # Cancelled, not removed: `_turn` has counted the entries of this round already.
                 handle.cancel()
         return taken
 
-    # -- asyncio's way in -------------------------------------------------------------------
+    # -- asyncio's interface ----------------------------------------------------------------
 
     def time(self) -> float:
         """Return seconds of virtual time since the loop was made."""
@@ -238,7 +238,7 @@ class VirtualLoop(_LoopInterface):
         name: object = None,
         context: contextvars.Context | None = None,
     ) -> "asyncio.Task[T]":
-        """Run a coroutine as a task. It has no number: asyncio counts them for all loops."""
+        """Run a coroutine as a task, named `task` by default: asyncio would number it."""
         return asyncio.Task(coro, loop=self, name=str(name or "task"), context=context)
 
     # -- running ----------------------------------------------------------------------------
@@ -247,10 +247,10 @@ class VirtualLoop(_LoopInterface):
         """Run until `future` is done and return its result.
 
         Raises: what the future or a callback raises; Deadlock; InstantNeverEnds;
-            KeyboardInterrupt. The loop may be run again after any of them: what was scheduled
-            is still there.
+            KeyboardInterrupt. The loop may be run again after any of them: all scheduled callbacks
+            are kept.
         """
-        # typeshed's ensure_future leaves out the generators that its loops take.
+        # typeshed's ensure_future does not accept generators, although typeshed's loops do.
         task = asyncio.ensure_future(future, loop=self)  # type: ignore[arg-type]
         self._awaited = task
         task.add_done_callback(self._stop_when_done)
@@ -258,7 +258,8 @@ class VirtualLoop(_LoopInterface):
             self._run(until_us=None)
         except BaseException:
             if task.done() and not task.cancelled():
-                task.exception()  # it is what is raised here: asyncio need not log it too
+                # Marks the exception as seen, so that asyncio does not log it: it is raised here.
+                task.exception()
             raise
         finally:
             task.remove_done_callback(self._stop_when_done)
@@ -268,7 +269,7 @@ class VirtualLoop(_LoopInterface):
         return task.result()
 
     def run_until_us(self, until_us: int) -> None:
-        """Run everything due up to and at `until_us`, and leave the clock there.
+        """Run all callbacks due at or before `until_us`, and leave the clock at `until_us`.
 
         Raises: what a callback raises, InstantNeverEnds; never Deadlock.
         """
@@ -283,11 +284,11 @@ class VirtualLoop(_LoopInterface):
         self._stopping = True
 
     def interrupt(self) -> None:
-        """Make the running `run_*` raise KeyboardInterrupt, between two callbacks.
+        """Make the running `run_*` raise KeyboardInterrupt between two callbacks.
 
         For a signal handler: the interpreter's own KeyboardInterrupt would hit a node in the
-        middle of a step and leave it half changed. Called again before that happened, it raises
-        on the spot: the callback that runs never ends.
+        middle of a step and leave its state half changed. A second call before the first took
+        effect raises at once, since the running callback may never end.
         """
         if self._interrupted:
             raise KeyboardInterrupt
@@ -295,15 +296,15 @@ class VirtualLoop(_LoopInterface):
         self._stopping = True
 
     def is_running(self) -> bool:
-        """Whether some `run_*` is active."""
+        """Return True while some `run_*` is active."""
         return self._running
 
     def is_closed(self) -> bool:
-        """Whether `close` was called."""
+        """Return True once `close` was called."""
         return self._closed
 
     def close(self) -> None:
-        """Forget everything that is scheduled."""
+        """Forget all scheduled callbacks."""
         if self._running:
             raise RuntimeError("a running loop cannot be closed")
         self._ready.clear()
@@ -315,20 +316,20 @@ class VirtualLoop(_LoopInterface):
         return False
 
     async def shutdown_asyncgens(self) -> None:
-        """Do nothing: asynchronous generators are not tracked."""
+        """Do nothing: the loop does not track asynchronous generators."""
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:
-        """Do nothing: there is no executor."""
+        """Do nothing: the loop has no executor."""
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Log what asyncio's objects say when they are collected with an unseen exception."""
+        """Log what asyncio reports when an object with an unseen exception is collected."""
         logging.getLogger("asyncio").error(
             "%s", context.get("message"), exc_info=context.get("exception")
         )
 
     def _stop_when_done(self, future: "asyncio.Future[Any]") -> None:
-        # A call that was scheduled for a future which nobody awaits any more (its run ended by an
-        # exception that the future itself raised) must not stop the next run.
+        # If the awaited future's own exception ended the last run, this call was still scheduled.
+        # By then nothing awaits that future, and it must not stop the next run.
         if future is self._awaited:
             self._stopping = True
 
@@ -354,11 +355,11 @@ class VirtualLoop(_LoopInterface):
         next_ready = ready.popleft
         allowed = self._max_events_per_instant
         while not self._stopping:
-            if self.events_run >= self._look_at and self._look is not None:
-                self._look_at = self.events_run + self._look_every
-                self._look()
+            if self.events_run >= self._next_check_at and self._check is not None:
+                self._next_check_at = self.events_run + self._check_every
+                self._check()
             if ready:
-                # What these callbacks add runs in the next round: one check a round is enough.
+                # Callbacks that these add run in the next round: one check per round is enough.
                 count = len(ready)
                 self.events_run += count
                 allowed -= count
@@ -400,20 +401,20 @@ class VirtualLoop(_LoopInterface):
             self.current_us = max(self.current_us, until_us)
 
     def _compact(self) -> None:
-        """Forget the timers that were cancelled.
+        """Remove cancelled timers from the heap.
 
-        Most timers are timeouts that an answer cancels long before they are due: left where they
-        are, they would be nine tenths of the heap, and every push and pop pays for its depth.
+        Most timers are timeouts that an answer cancels long before they are due. Without this they
+        would be nine tenths of the heap, and each push and pop pays for its depth.
         """
-        # In place, because _turn holds the list. The order is that of (when_us, sequence) as ever.
+        # In place, because _turn holds the list. (when_us, sequence) still decides the order.
         self._heap[:] = [e for e in self._heap if e[3] is not None or not e[2]._cancelled]
         heapify(self._heap)
         self._compact_above = max(COMPACT_ABOVE, 2 * len(self._heap))
 
     def _instant_never_ends(self) -> InstantNeverEnds:
         callback, args = self._ready[0]
-        target = callback if args is not None else callback._callback
-        name = getattr(target, "__qualname__", type(target).__name__)
+        function = callback if args is not None else callback._callback
+        name = getattr(function, "__qualname__", type(function).__name__)
         return InstantNeverEnds(
             f"more than {self._max_events_per_instant} events at {self.current_us} us;"
             f" next is {name}"

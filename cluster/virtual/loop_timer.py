@@ -1,10 +1,10 @@
-"""The handle of a call in virtual time, apart from `loop`: mypyc compiles it and its subclasses."""
+"""Handle of a call in virtual time. A module apart from `loop`, so that mypyc can compile it."""
 
 from collections.abc import Callable
 
 
 class LoopTimer:
-    """A call at a virtual time that can be cancelled; made by VirtualLoop.call_at_us."""
+    """A call at a virtual time that can be cancelled; created by VirtualLoop.call_at_us."""
 
     __slots__ = ("_args", "_callback", "_cancelled")
 
@@ -14,7 +14,7 @@ class LoopTimer:
         self._cancelled = False
 
     def cancel(self) -> None:
-        """Forget the call; nothing happens if it was made."""
+        """Cancel the call; no effect once it was made."""
         self._cancelled = True
         self._args = ()
 

@@ -1,9 +1,9 @@
 """The virtual network: one directed link per pair of nodes, with latency, and refusals.
 
-Owns what a kernel and a cable do: frames arrive in order after a drawn latency, an open to a node
-that is not up is refused one round trip later, and a dead process's peers are told. It must not
-know what a connection is. Frames come from a host and go to the host that is up under the
-destination's name when they arrive.
+Does what kernels and cables do: frames arrive in order after a drawn latency; a node that is not up
+refuses an open one round trip later; the peers of a dead process get a reset. It must not know what
+a connection is. A frame is delivered to the host that is up under the destination's name when the
+frame arrives.
 """
 
 import random
@@ -30,7 +30,7 @@ from protocol.ids import NodeName
 
 
 class Receiver(Protocol):
-    """What is up under a name: a live incarnation's host."""
+    """A live incarnation's host, which takes frames for its name."""
 
     name: NodeName
 
@@ -41,7 +41,8 @@ class Receiver(Protocol):
 class Link:
     """One direction between two nodes: its own random stream, first in first out.
 
-    Two draws a frame, whatever they decide, so that a frame's fate never shifts the next one's.
+    Each frame takes two draws, whatever they decide, so that the fate of one frame never shifts
+    the draws of the next.
     """
 
     __slots__ = (
@@ -62,9 +63,9 @@ class Link:
         self._last_arrival_us = 0
 
     def arrival_us(self, now_us: int) -> int:
-        """Draw when a frame that leaves now arrives: never before one that left earlier."""
+        """Draw when a frame that leaves now arrives: never before a frame that left earlier."""
         arrival_us = now_us + self._base_us + int(self._random() * self._jitter_us)
-        # Below 1 for one frame in `tail_one_in`, and evenly spread there.
+        # One frame in `tail_one_in` gets a value below 1, evenly spread: the tail of latencies.
         tail = self._random() * self._tail_one_in
         if tail < 1.0:
             arrival_us += int(tail * self._tail_us)
@@ -74,10 +75,10 @@ class Link:
         return arrival_us
 
     def answer_us(self, now_us: int) -> int:
-        """Return when a kernel's answer that leaves now arrives: behind what left before it.
+        """Return when a kernel's answer that leaves now arrives: behind all earlier frames.
 
-        It draws nothing: answers for a process that is gone must not shift what its successor's
-        frames draw.
+        Draws nothing: answers on behalf of a dead process must not shift the draws of its
+        successor's frames.
         """
         return max(now_us + self._base_us, self._last_arrival_us)
 
@@ -101,22 +102,22 @@ class VirtualNetwork:
         self._links: dict[tuple[NodeName, NodeName], Link] = {}
         self._up: dict[NodeName, Receiver] = {}
         self.requests_arrived: dict[Api, int] = {}
-        """Requests that reached a node that was up, by their API."""
+        """Requests that reached a live node, by API."""
         self._copy_messages = copy_messages
         self._encoder = msgspec.msgpack.Encoder()
         self._decoder = msgspec.msgpack.Decoder(Frame)
 
     def attach(self, host: Receiver) -> None:
-        """Deliver what arrives for the host's name to `host` from now on."""
+        """Deliver to `host`, from now on, the frames for its name."""
         self._up[host.name] = host
 
     def detach(self, host: Receiver) -> None:
-        """Deliver nothing to `host` any more; another host of its name is not touched."""
+        """Stop deliveries to `host`; another host of the same name keeps its deliveries."""
         if self._up.get(host.name) is host:
             del self._up[host.name]
 
     def transmit(self, frame: Frame) -> None:
-        """Put a frame on its link. What was sent stays on its way when the sender dies."""
+        """Put a frame on its link. The frame still arrives if its sender dies meanwhile."""
         link = self._links.get((frame.source, frame.destination))
         if link is None:
             link = self._link(frame.source, frame.destination)
@@ -126,11 +127,11 @@ class VirtualNetwork:
         loop.post_at(link.arrival_us(loop.current_us), self.arrive, frame)
 
     def arrive(self, frame: Frame) -> None:
-        """Hand a frame to the host that is up under its destination's name.
+        """Deliver a frame to the host that is up under its destination's name.
 
-        Where none is, the machine is there and the process is not: its kernel answers an open with
-        a refusal, and whatever else needs an answer with a reset. Connections end when their
-        process dies, but its peers may hear of that late (a cut) and go on using them.
+        If no host is up, the machine exists but the process does not. Its kernel refuses an open,
+        and answers every other frame that needs an answer with a reset. Such frames occur because
+        a peer may learn late (behind a cut) that a connection ended with its process.
         """
         host = self._up.get(frame.destination)
         if host is not None:
@@ -141,15 +142,19 @@ class VirtualNetwork:
             return
         match frame:
             case OpenFrame():
-                self.transmit(_answer(frame, by_client=False, reason="connection refused"))
+                self.transmit(_close_frame(frame, by_client=False, reason="connection refused"))
             case RequestFrame():
-                self._reset(_answer(frame, by_client=False, reason="its process is gone"))
+                self._transmit_reset(
+                    _close_frame(frame, by_client=False, reason="its process is gone")
+                )
             case OpenedFrame() | ResponseFrame() | NoticeFrame():
-                self._reset(_answer(frame, by_client=True, reason="its process is gone"))
+                self._transmit_reset(
+                    _close_frame(frame, by_client=True, reason="its process is gone")
+                )
             case CloseFrame() | ResetFrame():
                 pass
 
-    def _reset(self, answer: CloseFrame) -> None:
+    def _transmit_reset(self, answer: CloseFrame) -> None:
         loop = self._loop
         link = self._link(answer.source, answer.destination)
         loop.post_at(link.answer_us(loop.current_us), self.arrive, answer)
@@ -170,7 +175,7 @@ class VirtualNetwork:
         )
 
 
-def _answer(
+def _close_frame(
     frame: OpenFrame | OpenedFrame | RequestFrame | ResponseFrame | NoticeFrame,
     *,
     by_client: bool,

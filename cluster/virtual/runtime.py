@@ -1,9 +1,8 @@
 """VirtualRuntime: a whole cluster in one process, in virtual time, from a seed.
 
-Owns the loop, the network, the driver's rows and the tool's own failures; the acts on nodes and
-links are `VirtualLives`'. It
-must not know what a fault, a plan or a verdict is. Rows go to the observers in the order in which
-they happen.
+Owns the loop, the network, the driver's rows and the list of the tool's own failures.
+`VirtualLives` has the acts on nodes and links. Must not know what a fault, a plan or a verdict is.
+Observers get the rows in the order in which they happen.
 """
 
 import asyncio
@@ -29,7 +28,7 @@ from cluster.virtual.host import LogSink, VirtualHost
 from cluster.virtual.lives import VirtualLife, VirtualLives
 from cluster.virtual.loop import Deadlock, VirtualLoop
 from cluster.virtual.network import VirtualNetwork
-from cluster.virtual.starts import drawn_starts, drawn_wait_us
+from cluster.virtual.starts import draw_starts, draw_wait_us
 from cluster.virtual.tripwires import tripwires
 from partition_log.memory_storage import MemoryStorage
 from protocol.answer_contract import check_answer
@@ -61,9 +60,9 @@ class VirtualRuntime(VirtualLives, Runtime):
     ) -> None:
         """Prepare a cluster.
 
-        With `invariants_every` each node checks itself after about that many events, and before it
-        is stopped, and each answer is checked against its request; what they find ends the run as a
-        failure of the lab's.
+        With `invariants_every` each node checks itself after about that many events and before it
+        stops, and each answer is checked against its request. A violation ends the run as a failure
+        of the tool.
         """
         self._seed = seed
         self._run_id = run_id
@@ -78,16 +77,16 @@ class VirtualRuntime(VirtualLives, Runtime):
             racks={broker.name: broker.rack for broker in spec.brokers},
             copy_messages=copy_messages,
         )
-        super().__init__(spec, loop, build=build, new_host=self._host, trace=self.trace)
+        super().__init__(spec, loop, build=build, new_host=self._build_host, trace=self.trace)
         self._failures: list[str] = []
         self._checks_invariants = invariants_every is not None
-        """Whether nodes still check themselves: until the first that does not agree with itself."""
+        """True until the first violation: after that the checks would only repeat it."""
         self._checks_answers = invariants_every is not None
         if invariants_every is not None:
-            loop.look_every(invariants_every, self._check_invariants_once)
+            loop.check_every(invariants_every, self._check_invariants_once)
         self._driver_rows = 0
-        self._has_stood = False
-        """Whether what starts first is to be as if it had run for long."""
+        self._starts_aged = False
+        """True if nodes start with timers at drawn phases, as if they had run for long."""
 
     def now_us(self) -> int:
         """Return the run's undrifted clock: microseconds since the run began."""
@@ -95,11 +94,11 @@ class VirtualRuntime(VirtualLives, Runtime):
 
     @property
     def events_run(self) -> int:
-        """Callbacks of the loop so far: frames, timers and steps of tasks."""
+        """Number of the loop's callbacks so far: frames, timers and steps of tasks."""
         return self._loop.events_run
 
     def requests_arrived(self) -> dict[str, int]:
-        """Return how many requests reached a node that was up, by Kafka's name of the API."""
+        """Return the number of requests that reached a live node, by Kafka's name of the API."""
         arrived = self._network.requests_arrived
         return {api_key.label: arrived[api_key] for api_key in sorted(arrived)}
 
@@ -107,9 +106,9 @@ class VirtualRuntime(VirtualLives, Runtime):
         """Run `main` to its end and return its result.
 
         When the run is interrupted or breaks, `main` is cancelled and its cleanup runs before
-        this raises; a second Ctrl-C cuts that short.
-        Raises: what `main` raises; NodeTaskFailed when a node's task died, of a tripwire too
-            (`tripwires`); Deadlock; KeyboardInterrupt after a Ctrl-C.
+        this raises; a second Ctrl-C skips the cleanup.
+        Raises: what `main` raises; NodeTaskFailed when a node's task died, also by a tripwire (see
+            `tripwires`); Deadlock; KeyboardInterrupt after a Ctrl-C.
         """
         task = self._loop.create_task(main, name="main")
         with self._interruptible(), tripwires():
@@ -126,13 +125,16 @@ class VirtualRuntime(VirtualLives, Runtime):
         await future
 
     async def start(self, *, apart: bool = False) -> None:
-        """Start every node that is there from the beginning: at once, in order, or `apart`.
+        """Start every node of the initial cluster.
 
-        Raises: ClusterStartError if a node cannot be started; whatever was started is stopped.
+        With `apart` each node starts at its drawn time; otherwise all start now, in order.
+        Raises: ClusterStartError if a node cannot be started; the started ones are stopped.
         """
         began_us = self.now_us()
-        self._has_stood = apart
-        for start_us, name in drawn_starts(self._cluster, self._seed) if apart else self._at_once():
+        self._starts_aged = apart
+        for start_us, name in (
+            draw_starts(self._cluster, self._seed) if apart else self._initial_starts_at_once()
+        ):
             try:
                 if (wait_us := began_us + start_us - self.now_us()) > 0:
                     await self.sleep(wait_us)
@@ -142,7 +144,7 @@ class VirtualRuntime(VirtualLives, Runtime):
                 raise ClusterStartError(f"{name} could not be started: {error!r}") from error
 
     async def stop(self) -> None:
-        """End every node in an orderly way, once each has checked itself. May be called twice."""
+        """Let each node check itself, then end all nodes. May be called twice."""
         try:
             self._check_invariants_once(thoroughly=True)
         except InvariantViolation as violation:
@@ -151,14 +153,14 @@ class VirtualRuntime(VirtualLives, Runtime):
         await super().stop()
 
     def out_of_step_us(self) -> int:
-        """Return a drawn part of the longest period of the members' timers."""
-        return drawn_wait_us(self._cluster, self._seed)
+        """Return the drawn wait between the steady state and the plan (see `draw_wait_us`)."""
+        return draw_wait_us(self._cluster, self._seed)
 
     def at(self, time_us: int, callback: Callable[[], None]) -> None:
-        """Call `callback` before anything else that happens at `time_us`.
+        """Call `callback` before any other event at `time_us`.
 
-        For looking on: the run stays the same as long as the callback changes nothing of it. A
-        KeyboardInterrupt that it raises ends the run there, as a Ctrl-C does.
+        For observers: the run stays the same as long as the callback changes none of its state. A
+        KeyboardInterrupt that the callback raises ends the run there, as a Ctrl-C does.
         """
         self._loop.call_at_us(time_us, callback)
 
@@ -168,7 +170,7 @@ class VirtualRuntime(VirtualLives, Runtime):
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """Ask or order something with the administrator's host. Raises: what `question` raises."""
+        """Await `question` with the administrator's host. Raises: what `question` raises."""
         return await question(self.admin_host(), self._cluster, *args, **kwargs)
 
     def trace(self, event: TraceEvent) -> None:
@@ -199,14 +201,14 @@ class VirtualRuntime(VirtualLives, Runtime):
             self.check_invariants(thoroughly=thoroughly)
             self._checks_invariants = True
 
-    def _exits(self, life: VirtualLife) -> None:
+    def _before_exit(self, life: VirtualLife) -> None:
         if self._checks_invariants:
             self._check_one(life.spec.name, life, thoroughly=True)
 
-    def _at_once(self) -> list[tuple[int, NodeName]]:
+    def _initial_starts_at_once(self) -> list[tuple[int, NodeName]]:
         return [(0, name) for name, life in self._lives.items() if not starts_later(life.spec)]
 
-    def _host(
+    def _build_host(
         self, name: NodeName, incarnation: Incarnation, storage: MemoryStorage, clock: NodeClock
     ) -> VirtualHost:
         host = VirtualHost(
@@ -222,7 +224,7 @@ class VirtualRuntime(VirtualLives, Runtime):
             traces_messages=self._trace_messages,
             on_failure=self._node_failed,
             log=self._log,
-            has_run_before=self._has_stood and incarnation == 0,
+            has_run_before=self._starts_aged and incarnation == 0,
         )
         self._network.attach(host)
         if self._checks_answers:
@@ -236,7 +238,7 @@ class VirtualRuntime(VirtualLives, Runtime):
         raise NodeTaskFailed(failure) from error
 
     def _cancel(self, task: "asyncio.Task[Any]") -> None:
-        """End an unfinished main: whatever else breaks meanwhile is in `failures`."""
+        """Cancel an unfinished main; further failures during its cleanup go to `failures`."""
         task.cancel()
         while not task.done():
             try:
@@ -245,7 +247,7 @@ class VirtualRuntime(VirtualLives, Runtime):
                 continue
             except asyncio.CancelledError:
                 return
-            except Exception as error:  # the reason why main was cancelled is raised, not this
+            except Exception as error:  # `run` raises the failure before this one
                 self._failures.append(f"cleanup after a broken run: {error!r}")
                 return
 

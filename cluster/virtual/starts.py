@@ -1,10 +1,12 @@
-"""When the nodes of a run start: what of a cluster's beginning is chance, drawn from its seed.
+"""Start times of a run's nodes, drawn from the seed.
 
-Owns the spans and the draws; `runtime` carries them out. In reality nodes start apart, and nobody
-breaks a cluster in step with its timers. A timer's phase is fixed by the start of its node, so each
-start is drawn evenly from a span of at least the period that figures hang on, and whatever comes
-later is independent of it: the phase is then uniform. Each node has streams of its own, so that
-these draws shift no other ones, and another node in the cluster shifts none of these.
+This module owns the time spans and the draws; `runtime` starts the nodes. In reality the nodes of a
+cluster start at different moments, and faults come at no particular phase of their timers. The
+start of a node fixes the phase of its timers. So each start is drawn evenly from a span of at least
+the period of the timers that results depend on: at any later time the phase is then uniform.
+
+Each node draws from random streams of its own. Neither these draws nor an additional node in the
+cluster shift any other draw.
 """
 
 from collections.abc import Iterator
@@ -22,40 +24,42 @@ from cluster.spec import (
 from protocol.ids import NodeName
 
 READY_US = 500_000
-"""From the end of the brokers' span until clients start: by then the cluster stands."""
+"""Time from the end of the brokers' span until clients start; the cluster is complete by then."""
 CLIENTS_SPAN_US = 250_000
-"""Clients start within it, as one command starts them: their polls and commits are out of step, and
-the members of a group are in its first generation together."""
+"""Span within which clients start, as if one command started them. Their polls and commits are out
+of step, but the members of a group still join its first generation together."""
 SPAN_MAX_US = 10_000_000
-"""The longest span: settings far beyond Kafka's defaults would only make runs longer."""
+"""Longest span. Periods far above Kafka's defaults would make runs longer and show nothing new."""
 
 
-def drawn_starts(cluster: ClusterSpec, seed: int) -> list[tuple[int, NodeName]]:
-    """Return when each node that is there from the beginning starts, in the order of time.
+def draw_starts(cluster: ClusterSpec, seed: int) -> list[tuple[int, NodeName]]:
+    """Return (start time, node) for each node of the initial cluster, in the order of time.
 
-    Units: microseconds from the first one. The controllers and ZooKeeper's servers come first;
-    the brokers within one broker.heartbeat.interval.ms, which decides when the controller misses
-    one; clients on a cluster that stands, at moments that do not depend on the brokers'.
+    Units: microseconds from the first start. Controllers and ZooKeeper servers start at 0. Brokers
+    start within one broker.heartbeat.interval.ms, so that the phase of their heartbeats, by which
+    the controller finds a missing one, is uniform. Clients start once the cluster stands, at
+    moments that do not depend on the brokers' draws.
     """
     starts = [
         (_start_us(spec, cluster, seed), spec.name)
         for spec in node_specs(cluster)
         if not starts_later(spec)
     ]
-    return sorted(starts, key=lambda start: start[0])  # stable: at one time, in the cluster's order
+    return sorted(starts, key=lambda start: start[0])  # stable: ties stay in the cluster's order
 
 
-def drawn_wait_us(cluster: ClusterSpec, seed: int) -> int:
-    """Return for how long after the steady state nothing is done yet.
+def draw_wait_us(cluster: ClusterSpec, seed: int) -> int:
+    """Draw how long a run waits after the steady state before its plan begins.
 
-    A group's members begin to heartbeat when it is stable, which is also when a steady state is
-    seen: this wait, drawn evenly from the longest period of a member, is what parts the two.
+    A group's members begin to heartbeat when the group is stable, which is also when the steady
+    state is detected. Without the wait, each plan would begin at the same phase of the heartbeats.
+    The wait is drawn evenly from the longest period among the members' timers.
     """
     return stream(seed, "wait").randrange(max(_members_periods_us(cluster), default=0) + 1)
 
 
-def drawn_tick_us(seed: int, node: NodeName, timer: str, period_us: int) -> int:
-    """Return when a node's timer ticks first that has ticked every `period_us` for long."""
+def draw_first_tick_us(seed: int, node: NodeName, timer: str, period_us: int) -> int:
+    """Draw the first tick of a timer that has ticked every `period_us` for a long time."""
     return 1 + stream(seed, "tick", node, timer).randrange(max(1, period_us))
 
 

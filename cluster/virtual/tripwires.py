@@ -1,11 +1,13 @@
-"""Tripwires: while a run is on in virtual time, node code may not read the machine.
+"""Tripwires: during a run in virtual time, node code may not read the machine.
 
-Clocks, the global random generator, fresh uuids, the kernel's entropy and threads are the ways in
-which the same seed gives another run. While a run is on they raise `Tripped` where node code calls
-them, itself or through a library; the tool beside it (checkers, displays, tests, other threads)
-calls them as ever. What lint rules see in our own sources, this sees in what those call.
+Clocks, the global random generator, fresh uuids, the kernel's entropy and threads would make two
+runs of one seed differ. During a run a call to one of them raises `Tripped` if node code made the
+call, directly or through a library. Calls of the tool itself (checkers, displays, tests, other
+threads) work as usual. Lint rules see such calls in our own sources only; tripwires see them in
+libraries, too.
 
-Cost: a handful of assignments when a run begins and ends; nothing on the way.
+Cost: a handful of assignments when a run begins and ends; none in between, except in the replaced
+functions themselves.
 """
 
 import os
@@ -24,9 +26,9 @@ from typing import Any
 from protocol.errors import SimulationError
 
 NODE_CODE = ("protocol", "partition_log", "coordinator", "cluster")
-"""The packages whose code runs in nodes, and in the virtual runtime itself."""
+"""Packages whose code runs in nodes, or in the virtual runtime itself."""
 TOOL_CODE = ("cluster.trace.", "cluster.ray.", "cluster.virtual.loop")
-"""What in them does not: it watches runs, or is about real time; the loop logs for asyncio."""
+"""Modules in these packages that watch runs or serve real time; the loop logs for asyncio."""
 OWN_CODE = (*NODE_CODE, "results_schema", "chaos", "coordlab", "pipeline", "tests", "benchmarks")
 INSTEAD = "node code has its Host's now_us, wall_us, sleep, rng and spawn"
 
@@ -39,24 +41,24 @@ _SECRETS = ("token_bytes", "token_hex", "token_urlsafe", "randbelow", "randbits"
 
 _lock = threading.Lock()
 _runs: dict[int, int] = {}
-"""How many runs are on in a thread, by its identity; tripwires are laid while there is any."""
+"""Number of active runs by thread id. Tripwires are installed while any thread has one."""
 _originals: list[tuple[object, str, object]] = []
 
 
 class Tripped(SimulationError):
-    """Node code called what would make the run another one each time; says who called what."""
+    """Node code called a function whose result differs from run to run. Names caller and callee."""
 
 
 @contextmanager
 def tripwires() -> Iterator[None]:
-    """Lay the tripwires for what this thread does inside; may be nested.
+    """Install the tripwires for this thread; may be nested.
 
-    Inside, what is forbidden raises Tripped when node code of this thread calls it.
+    Inside, a forbidden function raises Tripped when node code of this thread calls it.
     """
     thread = threading.get_ident()
     with _lock:
         if not _runs:
-            _lay()
+            _install()
         _runs[thread] = _runs.get(thread, 0) + 1
     try:
         yield
@@ -66,12 +68,12 @@ def tripwires() -> Iterator[None]:
             if not _runs[thread]:
                 del _runs[thread]
             if not _runs:
-                _take_up()
+                _remove()
 
 
 def forbidden() -> tuple[tuple[object, str], ...]:
-    """Return every (module or class, name) that trips."""
-    generator = random._inst  # all of the module's functions are its methods
+    """Return each forbidden function as (its module or class, its name)."""
+    generator = random._inst  # every function of the module is a method of this instance
     drawn = sorted(n for n, f in vars(random).items() if getattr(f, "__self__", None) is generator)
     return (
         *((time, name) for name in _TIMES),
@@ -79,52 +81,53 @@ def forbidden() -> tuple[tuple[object, str], ...]:
         *((uuid, name) for name in ("uuid1", "uuid4")),
         *((secrets, name) for name in _SECRETS),
         *((os, name) for name in ("urandom", "getrandom") if hasattr(os, name)),
-        (random, "_urandom"),  # what SystemRandom took from os before
+        (random, "_urandom"),  # SystemRandom holds its own reference to os.urandom
         (threading.Thread, "start"),
     )
 
 
-def _lay() -> None:
+def _install() -> None:
     for owner, name in forbidden():
         original = getattr(owner, name)
         _originals.append((owner, name, original))
-        setattr(owner, name, _wire(f"{_name_of(owner)}.{name}", original))
+        setattr(owner, name, _guard(f"{_name_of(owner)}.{name}", original))
 
 
-def _take_up() -> None:
+def _remove() -> None:
     while _originals:
         owner, name, original = _originals.pop()
         setattr(owner, name, original)
 
 
-def _wire(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
-    def wire(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - whatever the original takes
+def _guard(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    def guarded(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the original's arguments
         if threading.get_ident() in _runs:
             _check(name, sys._getframe(1))
         return original(*args, **kwargs)
 
-    wire.__wrapped__ = original  # type: ignore[attr-defined]
-    return wire
+    guarded.__wrapped__ = original  # type: ignore[attr-defined]
+    return guarded
 
 
 def _check(name: str, caller: FrameType) -> None:
-    """Raise Tripped if the nearest frame of our own is node code."""
+    """Raise Tripped if the nearest of our own stack frames belongs to node code."""
     frame: FrameType | None = caller
-    through: list[str] = []
+    libraries: list[str] = []
     while frame is not None:
         module = str(frame.f_globals.get("__name__", ""))
         package = module.partition(".")[0]
-        if package in OWN_CODE and module != __name__:  # one wire may lie behind another
+        # A tripwire of this module may be called by another one (random calls urandom).
+        if package in OWN_CODE and module != __name__:
             if package in NODE_CODE and not module.startswith(TOOL_CODE):
-                raise Tripped(_told(name, module, frame, through))
+                raise Tripped(_trip_message(name, module, frame, libraries))
             return
-        if module not in {*through, "", __name__}:
-            through.append(module)
+        if module not in {*libraries, "", __name__}:
+            libraries.append(module)
         frame = frame.f_back
 
 
-def _told(name: str, module: str, frame: FrameType, through: list[str]) -> str:
-    by_way_of = f", by way of {', '.join(reversed(through))}" if through else ""
+def _trip_message(name: str, module: str, frame: FrameType, libraries: list[str]) -> str:
+    by_way_of = f", by way of {', '.join(reversed(libraries))}" if libraries else ""
     place = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
     return (
         f"{module}.{frame.f_code.co_qualname} ({place}) called {name}(){by_way_of}: in virtual "

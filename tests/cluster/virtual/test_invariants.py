@@ -26,7 +26,7 @@ def test_look_comes_between_callbacks_each_time_that_so_many_have_run() -> None:
     """It is no event itself: neither counted nor waited for."""
     loop = VirtualLoop()
     seen: list[int] = []
-    loop.look_every(10, lambda: seen.append(loop.events_run))
+    loop.check_every(10, lambda: seen.append(loop.events_run))
     for i in range(35):
         loop.post_at(1 + i, int)
     loop.run_until_us(100)
@@ -39,7 +39,7 @@ def test_what_a_look_raises_leaves_the_run() -> None:
     def refuse() -> None:
         raise InvariantViolation("name", "evidence")
 
-    loop.look_every(1, refuse)
+    loop.check_every(1, refuse)
     loop.post_at(1, int)
     loop.post_at(2, int)
     with pytest.raises(InvariantViolation, match="name: evidence"):

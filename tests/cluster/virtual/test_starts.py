@@ -9,9 +9,9 @@ from cluster.virtual.starts import (
     CLIENTS_SPAN_US,
     READY_US,
     SPAN_MAX_US,
-    drawn_starts,
-    drawn_tick_us,
-    drawn_wait_us,
+    draw_first_tick_us,
+    draw_starts,
+    draw_wait_us,
 )
 from protocol.config import BrokerConfig, ConsumerConfig
 from protocol.ids import NodeName
@@ -34,7 +34,7 @@ REGISTERED_US = 60_000
 
 def starts(seed: int, cluster: ClusterSpec | None = None) -> dict[str, int]:
     """Return when each node starts."""
-    drawn = drawn_starts(cluster or real_spec(), seed)
+    drawn = draw_starts(cluster or real_spec(), seed)
     return {name: start_us for start_us, name in drawn}
 
 
@@ -89,15 +89,15 @@ def test_wait_after_the_steady_state_covers_the_longest_period_of_a_member(
     cluster = replace(
         cluster, consumers=tuple(replace(each, config=config) for each in cluster.consumers)
     )
-    waits = [drawn_wait_us(cluster, seed) for seed in SEEDS]
+    waits = [draw_wait_us(cluster, seed) for seed in SEEDS]
     assert p_of_uniform(waits, 0, longest_us) > LIKELY
-    assert {drawn_wait_us(replace(cluster, consumers=()), seed) for seed in SEEDS} == {0}
+    assert {draw_wait_us(replace(cluster, consumers=()), seed) for seed in SEEDS} == {0}
 
 
 def test_timers_of_a_node_tick_first_anywhere_in_their_period_and_each_by_itself() -> None:
     """A node that ran for long has them in any phase, whatever the phase of the next one."""
     first, second = (
-        [drawn_tick_us(seed, BROKER, timer, SECOND_US) for seed in SEEDS]
+        [draw_first_tick_us(seed, BROKER, timer, SECOND_US) for seed in SEEDS]
         for timer in ("checkpoint", "log-cleaner")
     )
     assert p_of_uniform(first, 0, SECOND_US) > LIKELY
@@ -116,7 +116,7 @@ def test_nodes_start_when_it_was_drawn_or_all_at_once() -> None:
         runtime.run(runtime.start(apart=apart))
         runtime.run(runtime.stop())
         started = [(r.time_us, r.node) for r in rows if r.kind == TraceKind.NODE_STARTED]
-        drawn = drawn_starts(fake_spec(), 5)
+        drawn = draw_starts(fake_spec(), 5)
         expected = drawn if apart else [(0, name) for _, name in drawn]
         assert sorted(started) == sorted(expected)
         assert (len({time_us for time_us, _ in started}) > 1) is apart
