@@ -1,11 +1,11 @@
 """BaseHost: everything of a Host that must be equal in every runtime.
 
-Owns one incarnation: the tasks and the connections of its node, the gate of its links, the numbers
-of its trace rows, a pause and the order of what waited meanwhile, its end. A runtime adds its
-clocks, its timers, what carries frames, and where rows and lines go.
+Owns one incarnation: the tasks and connections of its node, the gate of its links, the numbers of
+its trace rows, its pauses and its end. A runtime adds clocks, timers, the carrying of frames, and
+the destinations of rows and log lines.
 
-Once the incarnation is over every call raises HostDead, no timer fires, no frame is taken, and no
-coroutine of it reaches the world: a process that is killed does not say LeaveGroup.
+Once the incarnation is over, every call raises HostDead, no timer fires, no frame is taken, and no
+coroutine of the node has any effect: a killed process sends no LeaveGroup.
 """
 
 import asyncio
@@ -32,35 +32,35 @@ from protocol.trace import TraceEvent, TraceKind, TraceRow, stamp
 
 
 class KeptTimer(Protocol):
-    """A timer that came due while its host was stopped."""
+    """A timer that came due while its host was paused."""
 
     def fire_late(self) -> None:
         """Make the call, unless it was cancelled since."""
 
 
 class Backlog:
-    """What came for a node while it was stopped, each kind in the order in which it came."""
+    """Events that reached a node while it was paused, each kind in the order of arrival."""
 
     __slots__ = ("arrivals", "is_resuming", "released", "resets", "rules", "timers")
 
     def __init__(self) -> None:
         self.is_resuming = False
-        """Whether the node goes on and is catching up."""
+        """True from `resume` until all of the backlog is handled."""
         self.timers: deque[KeptTimer] = deque()
         self.resets: list[CloseFrame] = []
-        """Connections that were reset: heard before what waits, which is lost on them."""
+        """Connections that were reset. They end first, so frames that wait on them are lost."""
         self.released: deque[Frame] = deque()
-        """What link rules held and hold no longer: it goes before `arrivals`, as it came."""
+        """Frames that link rules held and have released; they are older than `arrivals`."""
         self.arrivals: deque[Frame | NodeName] = deque()
-        """Frames, and peers whose process was lost."""
+        """Frames, and names of peers whose process was lost."""
         self.rules: Sequence[LinkRule] | None = None
-        """Link rules that it gets when it goes on; None if they have not changed."""
+        """Link rules that take effect at `resume`; None if they have not changed."""
 
 
 class BaseHost(Host):
     """One incarnation of a node on an asyncio loop.
 
-    `carry` takes each frame that leaves, and never calls back at once.
+    `carry` takes each frame that leaves. It must not call back before it returns.
     """
 
     def __init__(
@@ -83,42 +83,42 @@ class BaseHost(Host):
         self.alive = True
         """False once the incarnation is over; never True again."""
         self.fires_timers = True
-        """False while it is stopped, and once it is over."""
+        """False while the node is paused, and once the incarnation is over."""
         self._takes_frames = True
-        """False until what waited while it was stopped is delivered, and once it is over."""
+        """False until a pause's backlog is delivered, and once the incarnation is over."""
         self._backlog: Backlog | None = None
         self._gate: LinkGate | None = None
-        """None until there are link rules about this node: then every frame goes through it."""
+        """None while no link rule concerns this node; otherwise all frames pass through it."""
         self._seed = seed
         self._run_id = run_id
         self._event_loop = loop
         self._carry = carry
         self._rows = 0
         self._context = contextvars.Context()
-        """Context of all this incarnation's tasks, and of nothing else: see VirtualLoop.discard."""
+        """Context of all tasks of this incarnation and of no others: see VirtualLoop.discard."""
         self._tasks: dict[asyncio.Task[None], None] = {}
         """Unfinished tasks, in the order of their creation."""
         self.endpoint = Endpoint(self, self._send)
 
-    # -- what a runtime adds ------------------------------------------------------------------
+    # -- to be implemented by a runtime -------------------------------------------------------
 
     @abstractmethod
     def _post(self, callback: Callable[..., object], *args: object) -> None:
-        """Have the loop call `callback(*args)` after everything that is ready."""
+        """Have the loop call `callback(*args)` after all callbacks that are ready."""
 
     @abstractmethod
-    def _failed(self, what: str, error: BaseException) -> None:
-        """Take that a task or a callback of the living node died."""
+    def _report_failure(self, what: str, error: BaseException) -> None:
+        """Record that the task or callback `what` of the living node died of `error`."""
 
     @abstractmethod
-    def _let_go(self) -> None:
-        """End what the runtime holds of an incarnation that is over."""
+    def _free_resources(self) -> None:
+        """Free the runtime's resources of an incarnation that is over."""
 
     def _hold_steps(self) -> None:
-        """Keep the steps of tasks that are ready, if the loop lets them be kept, on a pause."""
+        """On a pause, take ready steps of tasks off the loop, if the loop supports that."""
 
     def _release_steps(self) -> None:
-        """Let the steps that were kept be taken."""
+        """Give the steps that `_hold_steps` took back to the loop."""
 
     # -- timers and tasks ---------------------------------------------------------------------
 
@@ -135,7 +135,7 @@ class BaseHost(Host):
         return asyncio.Future(loop=self._event_loop)
 
     def spawn(self, coroutine: Coroutine[Any, Any, None], *, name: str) -> None:
-        """Run `coroutine` as a task of this incarnation; it takes its first step after this."""
+        """Run `coroutine` as a task of this incarnation; it takes no step before this returns."""
         if not self.alive:
             coroutine.close()
             raise self._dead()
@@ -144,11 +144,11 @@ class BaseHost(Host):
         task.add_done_callback(self._task_done)
 
     def callback_failed(self, error: Exception, what: str = "callback") -> None:
-        """Take an exception that left a callback of this node; one that it died in is nothing."""
+        """Record an exception that left a callback; ignored if the node died in the callback."""
         if isinstance(error, NodeTaskFailed):
             raise error
         if self.alive:
-            self._failed(what, error)
+            self._report_failure(what, error)
 
     def _task_done(self, task: "asyncio.Task[None]") -> None:
         self._tasks.pop(task, None)
@@ -157,7 +157,7 @@ class BaseHost(Host):
         else:
             error = task.exception()
         if error is not None and self.alive and not isinstance(error, HostDead):
-            self._failed(task.get_name(), error)
+            self._report_failure(task.get_name(), error)
 
     # -- connections --------------------------------------------------------------------------
 
@@ -183,7 +183,7 @@ class BaseHost(Host):
         self.endpoint.serve(handler, on_end)
 
     def notify(self, connection: AcceptedConnection, notice: AnyNotice) -> None:
-        """Say something unasked on an accepted connection."""
+        """Send an unrequested message on an accepted connection."""
         if not self.alive:
             raise self._dead()
         self.endpoint.notify(connection, notice)
@@ -195,7 +195,7 @@ class BaseHost(Host):
         self.endpoint.hang_up(connection)
 
     def unanswered(self) -> Iterator[tuple[RequestId, RequestEnvelope]]:
-        """Yield the requests that wait for an answer."""
+        """Yield the requests that still need an answer."""
         return self.endpoint.unanswered()
 
     def reply(self, request_id: RequestId, response: AnyResponse) -> None:
@@ -215,7 +215,7 @@ class BaseHost(Host):
             self._gate.receive(frame)
 
     def peer_lost(self, peer: NodeName) -> None:
-        """Take the death of the process that hosts `peer`, where no frame tells it."""
+        """Take the death of the process that hosts `peer`, if no ResetFrame announces it."""
         if not self._takes_frames:
             if self._backlog is not None:
                 self._backlog.arrivals.append(peer)
@@ -235,7 +235,7 @@ class BaseHost(Host):
             self._backlog.released.append(frame)
 
     def _send(self, frame: Frame) -> None:
-        """Give a frame to the network: the sender's side of a link."""
+        """Pass a frame to the network: the sender's side of a link."""
         if not self.alive:
             raise self._dead()
         if self._gate is None:
@@ -244,14 +244,14 @@ class BaseHost(Host):
             self._gate.send(frame)
 
     def _transmit(self, frame: Frame) -> None:
-        """Let a frame leave the gate."""
+        """Carry a frame that the gate has let through."""
         if self.alive:
             self._carry(frame)
 
-    # -- faults on its links ------------------------------------------------------------------
+    # -- link rules ---------------------------------------------------------------------------
 
     def set_link_rules(self, rules: Sequence[LinkRule]) -> None:
-        """Replace all link rules; a node that is stopped has them when it goes on."""
+        """Replace all link rules, at once or, if the node is paused, when it resumes."""
         if self._backlog is not None and not self._backlog.is_resuming:
             self._backlog.rules = rules
             return
@@ -270,9 +270,9 @@ class BaseHost(Host):
         self._gate = None if gate.is_idle else gate
 
     def reset(self, closes: Sequence[CloseFrame]) -> None:
-        """End connections whatever the rules say; what is in flight or waits on them is lost.
+        """End connections regardless of link rules; frames in flight or held on them are lost.
 
-        Shape: `closes` are Endpoint.resets', one for each connection.
+        Shape: `closes` come from Endpoint.close_frames_of_reset, one for each connection.
         """
         if not self._takes_frames:
             if self._backlog is not None:
@@ -302,17 +302,18 @@ class BaseHost(Host):
     def _rng_for_rule(self, rule_id: str) -> random.Random:
         return stream(self._seed, "slow", rule_id, self.name, self.incarnation)
 
-    # -- a pause ------------------------------------------------------------------------------
+    # -- pause --------------------------------------------------------------------------------
 
     @property
     def is_paused(self) -> bool:
-        """Whether the node is stopped."""
+        """True between `pause` and `resume`."""
         return self._backlog is not None and not self._backlog.is_resuming
 
     def pause(self) -> None:
-        """Stop as on SIGSTOP: no timer and no frame is taken until `resume`; twice does no harm.
+        """Stop as on SIGSTOP: no timer and no frame is taken until `resume`. May be called twice.
 
-        Clocks go on, connections stay open, opens to it hang. Not to be called by node code.
+        Clocks go on, connections stay open, and opens to this node hang. Node code must not call
+        this.
         """
         if self._backlog is None:
             self._backlog = Backlog()
@@ -321,10 +322,11 @@ class BaseHost(Host):
         self.fires_timers = self._takes_frames = False
 
     def resume(self) -> None:
-        """Go on: first the timers that came due, then the frames that waited.
+        """Continue after `pause`, in Kafka's dangerous order.
 
-        What a timer wakes takes its step before the first frame is delivered: whoever slept acts on
-        what it believed, and only then hears what happened. That order is Kafka's danger.
+        1. Steps of tasks that were ready, then timers that came due, run first.
+        2. Tasks that these timers wake take their step: a member still acts on its old beliefs.
+        3. Only then the frames that waited are delivered, and the node learns what it missed.
         """
         backlog = self._backlog
         if backlog is None or backlog.is_resuming:
@@ -337,13 +339,13 @@ class BaseHost(Host):
         self._post(self._fire_kept_timers, backlog)
 
     def keep_timer(self, timer: KeptTimer) -> None:
-        """Keep a timer that came due while the node is stopped; a dead node's are forgotten."""
+        """Keep a timer that came due during a pause; a dead node's timers are dropped."""
         if self._backlog is not None:
             self._backlog.timers.append(timer)
 
     def _fire_kept_timers(self, backlog: Backlog) -> None:
         if backlog is not self._backlog or not backlog.is_resuming:
-            return  # stopped again, or dead
+            return  # paused again, or dead, since this was posted
         self.fires_timers = True
         while backlog.timers:
             backlog.timers.popleft().fire_late()
@@ -365,7 +367,7 @@ class BaseHost(Host):
                 self.receive(arrived)
         self._backlog = None
 
-    # -- what is seen of it -------------------------------------------------------------------
+    # -- trace --------------------------------------------------------------------------------
 
     def _stamped(self, event: TraceEvent, *, time_us: int, node_time_us: int) -> TraceRow:
         """Return the next row of this incarnation."""
@@ -381,19 +383,20 @@ class BaseHost(Host):
         self._rows += 1
         return row
 
-    # -- its end ------------------------------------------------------------------------------
+    # -- end ----------------------------------------------------------------------------------
 
     def peers(self) -> tuple[NodeName, ...]:
-        """Return every node that must hear of this incarnation's end."""
-        unheard = () if self._gate is None else self._gate.unheard_peers()
-        return tuple(dict.fromkeys((*self.endpoint.peers(), *unheard)))
+        """Return every node that must be notified of this incarnation's end."""
+        unnotified = () if self._gate is None else self._gate.peers_with_waiting_frames()
+        return tuple(dict.fromkeys((*self.endpoint.peers(), *unnotified)))
 
-    def kernels_answers(self) -> tuple[tuple[Frame, ...], tuple[Frame, ...]]:
-        """Return what a kernel says of this process if it is killed now, as `kill -9` does.
+    def kernel_frames(self) -> tuple[tuple[Frame, ...], tuple[Frame, ...]]:
+        """Return the frames that matter if this process is killed now, as by `kill -9`: two groups.
 
-        First what it sends: a reset for each peer, and the end of each connection whose client has
-        not heard yet which life of the process accepted it. Then the frames that nobody will read:
-        they are answered as what comes for a dead process.
+        1. Frames that its kernel sends: a reset to each peer, and a close for each accepted
+           connection whose client does not yet know which incarnation accepted it.
+        2. Frames that the process has not read and never will. They must be answered like frames
+           for a dead process.
         """
         resets = tuple(
             ResetFrame(source=self.name, destination=peer, source_incarnation=self.incarnation)
@@ -407,13 +410,13 @@ class BaseHost(Host):
         return (*resets, *half_open), (*backlog.released, *arrived)
 
     def retire(self) -> None:
-        """End the incarnation without telling anybody. May be called twice."""
+        """End the incarnation without notifying any peer. May be called twice."""
         if not self.alive:
             return
         self.alive = self.fires_timers = self._takes_frames = False
         self._backlog = None
         self._gate = None
-        self._let_go()
+        self._free_resources()
 
     def _dead(self) -> HostDead:
         return HostDead(f"{self.name} incarnation {self.incarnation} is over")

@@ -1,8 +1,8 @@
 """The client's end of a connection: requests in flight, their timeouts, and how they all end.
 
-Owns the states connecting, open and closed, and one outcome for every request sent. It must not
-know what carries the frames, nor the other connections of its endpoint, which feeds it `opened`,
-`answered` and `ended`.
+Owns the states connecting, open and closed, and gives each sent request exactly one outcome. Must
+not know what carries the frames, nor other connections. Its endpoint calls `opened`, `answered`,
+`noticed` and `ended`.
 Source: Kafka `NetworkClient`, `InFlightRequests`, `ClusterConnectionStates`.
 """
 
@@ -37,7 +37,7 @@ class ConnectionState(Enum):
 
 
 class InFlightRequest:
-    """A request that has no answer yet. Units: both times are on the host's clock."""
+    """A request without an answer. Units: both times are on the host's clock."""
 
     __slots__ = ("deadline_us", "envelope", "on_response", "sent_us")
 
@@ -55,10 +55,10 @@ class InFlightRequest:
 
 
 class ClientConnection(Connection):
-    """The client's end of a connection. Made by Endpoint.connect.
+    """The client's end of a connection. Created by Endpoint.connect.
 
-    `send_frame` is the endpoint's, `next_correlation_id` gives ids that are unique in it, and
-    `on_end` is told before anybody else that the connection has ended.
+    `send_frame` is the endpoint's, `next_correlation_id` returns ids that are unique in the
+    endpoint, and `on_end` is called first when the connection ends, before any other callback.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class ClientConnection(Connection):
         self.purpose = purpose
         self.connection_id = connection_id
         self.server_incarnation: Incarnation | None = None
-        """Incarnation that accepted; None until then."""
+        """Incarnation that accepted the connection; None before that."""
         self._client_id = client_id
         self._host = host
         self._send_frame = send_frame
@@ -91,19 +91,20 @@ class ClientConnection(Connection):
         self._setup_timer: Timer | None = self._host.after(
             setup_timeout_us, self._setup_timed_out, setup_timeout_us
         )
-        # One timer for all requests, at the earliest deadline that was known when it was armed:
-        # an answer need not touch it, so requests cost no timers (it fires once per timeout).
+        # One timer serves all requests. It is armed for the earliest deadline known at that time,
+        # and an answer leaves it alone: `_check_deadlines` arms it anew when it fires early. So a
+        # request costs no timer of its own.
         self._deadline_timer: Timer | None = None
         self._deadline_timer_us = 0
 
     @property
     def is_open(self) -> bool:
-        """Whether the handshake is done and the connection has not ended."""
+        """True once the handshake is done, until the connection ends."""
         return self._state is ConnectionState.OPEN
 
     @property
     def is_closed(self) -> bool:
-        """Whether it has ended; it never opens again."""
+        """True once the connection has ended; it never opens again."""
         return self._state is ConnectionState.CLOSED
 
     @property
@@ -115,8 +116,8 @@ class ClientConnection(Connection):
         """Return the requests that are sent and not yet answered, oldest first."""
         now_us = self._host.now_us()
         return tuple(
-            WaitingRequest(self.peer, each.envelope.api_key.label, now_us - each.sent_us)
-            for each in self._requests.values()
+            WaitingRequest(self.peer, request.envelope.api_key.label, now_us - request.sent_us)
+            for request in self._requests.values()
         )
 
     def send(
@@ -162,8 +163,9 @@ class ClientConnection(Connection):
         future = self._host.create_future()
 
         def resolve(outcome: AnyResponse | Disconnected | RequestTimedOut) -> None:
-            # A failure travels as a result: a Future whose exception nobody retrieves (its task
-            # died) would complain when it is collected, at a moment that no seed decides.
+            # A failure is passed as a result, not as the Future's exception: if the waiting task
+            # died, asyncio would log an unretrieved exception when the Future is collected, at a
+            # moment that no seed determines.
             if not future.done():
                 future.set_result(outcome)
 
@@ -174,7 +176,7 @@ class ClientConnection(Connection):
         return outcome
 
     def close(self) -> None:
-        """End the connection; everything in flight fails with Disconnected, after this returns."""
+        """End the connection; requests in flight fail with Disconnected after this returns."""
         if self._state is ConnectionState.CLOSED:
             return
         self._send_close("closed by the client")
@@ -182,24 +184,24 @@ class ClientConnection(Connection):
         self._host.after(0, finish)
 
     def on_close(self, callback: Callable[[], None]) -> None:
-        """Call `callback` once when the connection ends (at once if it has)."""
+        """Call `callback` once when the connection ends, or now if it has ended."""
         if self._state is ConnectionState.CLOSED:
             callback()
         else:
             self._close_callbacks.append(callback)
 
     def on_notice(self, callback: Callable[[AnyNotice], None]) -> None:
-        """Call `callback` with what the server says unasked."""
+        """Call `callback` with each message that the server sends without a request."""
         self._on_notice = callback
 
     def noticed(self, notice: AnyNotice) -> None:
-        """Take what the server says unasked. Raises: SimulationError if nobody listens."""
+        """Take an unrequested message. Raises: SimulationError if `on_notice` was never called."""
         if self._on_notice is None:
-            raise SimulationError(f"{self.peer} says {type(notice).__name__} on {self.purpose}")
+            raise SimulationError(f"{self.peer} sent {type(notice).__name__} on {self.purpose}")
         self._on_notice(notice)
 
     def opened(self, server_incarnation: Incarnation) -> None:
-        """Take the server's acceptance: what was sent while connecting goes out, in order."""
+        """Take the server's acceptance and send the requests that waited for it, in order."""
         if self._state is not ConnectionState.CONNECTING:
             return
         self._state = ConnectionState.OPEN
@@ -221,12 +223,12 @@ class ClientConnection(Connection):
         entry.on_response(envelope.body)
 
     def ended(self, reason: str) -> None:
-        """Take the end of the connection by the peer or by its process's death."""
+        """Take the end of the connection, by the peer or by the death of the peer's process."""
         if self._state is not ConnectionState.CLOSED:
             self._end(Disconnected(f"{self.peer}: {reason}"))()
 
     def _end(self, failure: Disconnected) -> Callable[[], None]:
-        """Close, and return what tells everybody who waits."""
+        """Close the connection, and return a function that fails requests and calls callbacks."""
         self._state = ConnectionState.CLOSED
         self._on_end(self)
         self._cancel_setup_timer()
@@ -235,9 +237,9 @@ class ClientConnection(Connection):
             self._deadline_timer = None
         requests, self._requests = list(self._requests.values()), {}
         callbacks, self._close_callbacks = self._close_callbacks, []
-        return partial(self._notify, requests, callbacks, failure)
+        return partial(self._report_end, requests, callbacks, failure)
 
-    def _notify(
+    def _report_end(
         self,
         requests: list[InFlightRequest],
         callbacks: list[Callable[[], None]],
@@ -262,7 +264,7 @@ class ClientConnection(Connection):
         )
 
     def _check_deadlines(self) -> None:
-        """Time out what is due; Kafka's client then closes the connection."""
+        """Fail requests whose deadline passed, and close the connection as Kafka's client does."""
         self._deadline_timer = None
         now_us = self._host.now_us()
         expired = [entry for entry in self._requests.values() if entry.deadline_us <= now_us]

@@ -1,6 +1,6 @@
-"""The purposes of connections: one node keeps a connection of its own to another for each.
+"""Purposes of connections. A node opens one connection per peer and purpose.
 
-Whoever connects says which it is; link faults and link rules may be for some of them only.
+The client names the purpose. Link faults and link rules can select connections by it.
 """
 
 GENERAL = "client"
@@ -39,5 +39,5 @@ PURPOSES: dict[str, str] = {
     ZOOKEEPER_QUORUM: "ZooKeeper's follower to its leader: transactions, and what is forwarded",
     ZOOKEEPER_ELECTION: "ZooKeeper's servers among themselves: votes",
 }
-"""Every purpose that a link between nodes can have, with who uses it for what. The administrator's
-own is not among them: no fault can be aimed at the administrator."""
+"""Meaning of each purpose between nodes. ADMIN is not among them: no fault may target the
+administrator."""

@@ -1,8 +1,8 @@
-"""Connections of one host incarnation: the state machine under both runtimes, over frames.
+"""Endpoint: all connections of one host incarnation, the same state machine in every runtime.
 
-Owns the endpoint: its connections as a client (`client_connection`) and as a server, with Kafka's
-one request served at a time on each. It must not know what carries the frames: a simulated link or
-a TCP stream calls `deliver` and `peer_lost`, and is given frames through `send_frame`.
+Owns the connections as a client (`client_connection`) and as a server. As in Kafka, a server
+handles one request at a time per connection. Must not know what carries the frames: a simulated
+link or a TCP stream calls `deliver` and `peer_lost`, and takes frames through `send_frame`.
 Source: Kafka `SocketServer.Processor` (muted channels).
 """
 
@@ -34,7 +34,10 @@ UNKNOWN_SERVER_ERROR = ErrorCode.UNKNOWN_SERVER_ERROR.name
 
 
 class ConnectionEnd(NamedTuple):
-    """One end of a connection, as its own endpoint names it. `is_client`: this end opened it."""
+    """One end of a connection, by the name its own endpoint gives it.
+
+    `is_client` is True if this end opened the connection.
+    """
 
     peer: NodeName
     connection_id: int
@@ -42,7 +45,7 @@ class ConnectionEnd(NamedTuple):
 
 
 class _ServerConnection:
-    """The server's end: at most one request is served, what came behind it waits."""
+    """The server's end: at most one request is being served; later requests wait."""
 
     __slots__ = ("connection_id", "peer", "peer_incarnation", "purpose", "serving", "waiting")
 
@@ -58,19 +61,20 @@ class _ServerConnection:
 class Endpoint:
     """All connections of one host incarnation, as client and as server.
 
-    The runtime's Host delegates connect, serve and reply to it. The transport gives it what
-    arrives (`deliver`), says when a peer's process is gone (`peer_lost`), and takes frames through
-    `send_frame`, in order per destination; it may drop those to a node that cannot be reached.
-    Of the host it uses name, incarnation, clock, `after`, `create_future` and `trace`.
+    The runtime's Host delegates connect, serve and reply to the endpoint. The transport calls
+    `deliver` for each frame that arrives and `peer_lost` when a peer's process is gone. It takes
+    frames through `send_frame`, keeps their order per destination, and may drop frames to a node
+    that cannot be reached. The endpoint uses the host's name, incarnation, clock, `after`,
+    `create_future` and `trace`.
     """
 
     def __init__(self, host: Host, send_frame: Callable[[Frame], None]) -> None:
         self.host = host
         self.send_frame = send_frame
         self.check_answer: Callable[[AnyRequest, AnyResponse], None] | None = None
-        """Checks each answer against its request before it is sent, in runs that ask for it."""
-        # Ids of different incarnations never meet: a late frame finds nothing instead of another
-        # connection (no set of ids is carried over, so they are told apart by their high bits).
+        """Check of each answer against its request before it is sent; None: no check."""
+        # The incarnation in the high bits makes the ids of different incarnations distinct: a late
+        # frame for an earlier incarnation finds no connection, never a wrong one.
         self._next_connection_id = host.incarnation << 32
         self._next_correlation_id = 0
         self._next_request_id = 0
@@ -79,7 +83,7 @@ class Endpoint:
         self._clients: dict[int, ClientConnection] = {}
         self._servers: dict[tuple[NodeName, int], _ServerConnection] = {}
         self._served: dict[RequestId, tuple[_ServerConnection | None, RequestEnvelope]] = {}
-        """Requests handed to the handler and not replied; None once their connection has ended."""
+        """Requests at the handler without a reply; None once their connection has ended."""
 
     def connect(
         self, peer: NodeName, purpose: str, *, setup_timeout_us: int, client_id: str | None = None
@@ -96,7 +100,7 @@ class Endpoint:
             setup_timeout_us=setup_timeout_us,
             send_frame=self.send_frame,
             next_correlation_id=self._new_correlation_id,
-            on_end=self._forget,
+            on_end=self._forget_client,
         )
         self._clients[connection_id] = connection
         self.send_frame(
@@ -120,7 +124,7 @@ class Endpoint:
         self._on_server_end = on_end
 
     def notify(self, connection: AcceptedConnection, notice: AnyNotice) -> None:
-        """Say something unasked; see Host.notify."""
+        """Send an unrequested message; see Host.notify."""
         if connection in self._servers:
             self.send_frame(
                 NoticeFrame(
@@ -154,7 +158,8 @@ class Endpoint:
             self.check_answer(envelope.body, response)
         host = self.host
         error = error_of(response)
-        # What no server should say is told where messages are left out, too.
+        # UNKNOWN_SERVER_ERROR points to a bug in the server, so it is traced even if messages are
+        # not.
         if host.traces_messages or error == UNKNOWN_SERVER_ERROR:
             host.trace(
                 server_event(TraceKind.RESPONSE_SENT, envelope, peer=connection.peer, error=error)
@@ -169,7 +174,7 @@ class Endpoint:
         )
         connection.serving = None
         if connection.waiting:
-            # Not now: the handler may still be in the middle of the request that it answered.
+            # Through the loop: the handler may still be in the middle of the answered request.
             host.after(0, self._serve_next, connection)
 
     def unanswered(self) -> Iterator[tuple[RequestId, RequestEnvelope]]:
@@ -182,7 +187,7 @@ class Endpoint:
         """Take a frame that arrived for this incarnation's node."""
         match frame:
             case RequestFrame():
-                self._request(frame)
+                self._take_request(frame)
             case ResponseFrame():
                 connection = self._clients.get(frame.connection_id)
                 if connection is None:
@@ -196,7 +201,7 @@ class Endpoint:
                 else:
                     connection.noticed(frame.body)
             case OpenFrame():
-                self._open(frame)
+                self._accept(frame)
             case OpenedFrame():
                 connection = self._clients.get(frame.connection_id)
                 if connection is None:
@@ -214,18 +219,18 @@ class Endpoint:
     def peer_lost(self, peer: NodeName, incarnation: Incarnation | None = None) -> None:
         """End all connections to and from `peer`, whose process died.
 
-        `incarnation` None also ends those that are still connecting (a broken TCP link); a number
-        ends only what is known to belong to that incarnation or an earlier one.
+        With `incarnation` None (a broken TCP link) connections that are still connecting end, too.
+        Otherwise only connections known to belong to that incarnation or an earlier one end.
         """
-        for close in self.lost_with(peer, incarnation):
+        for close in self.close_frames_of_lost_peer(peer, incarnation):
             self.deliver(close)
 
-    def lost_with(
+    def close_frames_of_lost_peer(
         self, peer: NodeName, incarnation: Incarnation | None = None
     ) -> tuple[CloseFrame, ...]:
-        """Return what `peer_lost` would deliver: the end of each connection, one by one.
+        """Return the close frames that `peer_lost` would deliver, one per connection.
 
-        For a link gate, which may have to hold some of them back.
+        A link gate uses this, because it may have to hold some of them back.
         """
         servers = (
             server
@@ -237,15 +242,16 @@ class Endpoint:
             for client in self._clients.values()
             if client.peer == peer and _is_lost(client.server_incarnation, incarnation)
         )
-        return self._ends((*servers, *clients), reason="its process is gone")
+        return self._close_frames((*servers, *clients), reason="its process is gone")
 
-    def resets(
+    def close_frames_of_reset(
         self, peers: Sequence[NodeName], purposes: Sequence[str] = ()
     ) -> tuple[CloseFrame, ...]:
-        """Return the end of each connection, of `purposes` if any are named, with one of `peers`.
+        """Return a close frame for each connection with one of `peers`.
 
-        Delivered to this endpoint they end the connections as a reset does. The same connection
-        has the same client's name and id at both ends: see `connection_named_by`.
+        `purposes` limits them to connections of these purposes; empty means all. When this endpoint
+        delivers the frames, the connections end as by a reset. `connection_named_by` of a close
+        frame is the same at both ends.
         """
         servers = (
             server
@@ -257,10 +263,10 @@ class Endpoint:
             for client in self._clients.values()
             if client.peer in peers and (not purposes or client.purpose in purposes)
         )
-        return self._ends((*servers, *clients), reason="the connection was reset")
+        return self._close_frames((*servers, *clients), reason="the connection was reset")
 
     def purpose_of(self, end: ConnectionEnd) -> str | None:
-        """Return what a connection is for, None if there is no such connection."""
+        """Return a connection's purpose, or None if the endpoint has no such connection."""
         if end.is_client:
             client = self._clients.get(end.connection_id)
             return None if client is None else client.purpose
@@ -268,7 +274,7 @@ class Endpoint:
         return None if server is None else server.purpose
 
     def peers(self) -> tuple[NodeName, ...]:
-        """Return every node that has, or is being asked for, a connection with this one."""
+        """Return every node with which this one has, or is opening, a connection."""
         names = [server.peer for server in self._servers.values()]
         names += [client.peer for client in self._clients.values()]
         return tuple(dict.fromkeys(names))
@@ -281,7 +287,7 @@ class Endpoint:
         for client in list(self._clients.values()):
             client.close()
 
-    def _ends(
+    def _close_frames(
         self,
         connections: Iterable[_ServerConnection | ClientConnection],
         *,
@@ -303,10 +309,10 @@ class Endpoint:
         self._next_correlation_id += 1
         return correlation_id
 
-    def _forget(self, connection: ClientConnection) -> None:
+    def _forget_client(self, connection: ClientConnection) -> None:
         self._clients.pop(connection.connection_id, None)
 
-    def _open(self, frame: OpenFrame) -> None:
+    def _accept(self, frame: OpenFrame) -> None:
         host = self.host
         if self._handler is None:
             host.trace(
@@ -328,7 +334,7 @@ class Endpoint:
             )
         )
 
-    def _request(self, frame: RequestFrame) -> None:
+    def _take_request(self, frame: RequestFrame) -> None:
         connection = self._servers.get((frame.source, frame.connection_id))
         if connection is None:
             self._send_reset(frame.source, frame.connection_id, by_client=False)
@@ -365,7 +371,7 @@ class Endpoint:
             self._on_server_end(AcceptedConnection(*key))
 
     def _forget_server(self, key: tuple[NodeName, int]) -> bool:
-        """Forget an accepted connection, and who waits on it; return whether there was one."""
+        """Forget an accepted connection and its waiting requests; return False if unknown."""
         connection = self._servers.pop(key, None)
         if connection is None:
             return False
@@ -387,7 +393,7 @@ class Endpoint:
 
 
 def connection_named_by(close: CloseFrame) -> tuple[NodeName, int]:
-    """Return client and id of the connection that a CloseFrame ends: its name in the whole run."""
+    """Return (client, id) of the connection that a CloseFrame ends: unique in the whole run."""
     return (close.source if close.by_client else close.destination, close.connection_id)
 
 

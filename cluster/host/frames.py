@@ -1,9 +1,9 @@
-"""Frames: what travels between two nodes, in order, by reference or as MessagePack.
+"""Frames: the units that travel between two nodes, in order, by reference or as MessagePack.
 
 A connection is opened, carries requests and responses, and is closed by either side. Every frame
-names source and destination node, so that one TCP link between two processes carries all the
-connections between their nodes. (`source` of the client, `connection_id`) names one connection of
-the whole run: ids of a restarted client continue where no earlier incarnation has been.
+names its source and destination node, so that one TCP link between two processes carries all
+connections between their nodes. The pair (client node, `connection_id`) names one connection in the
+whole run: a restarted client uses ids that none of its earlier incarnations used.
 """
 
 import msgspec
@@ -13,7 +13,7 @@ from protocol.envelope import RequestEnvelope, ResponseEnvelope
 from protocol.ids import Incarnation, NodeName
 
 MAX_FRAME_BYTES = 64 * 1024 * 1024
-"""A longer frame is refused: socket.request.max.bytes is 100 MiB in Kafka, where one is a batch."""
+"""Largest frame accepted. Kafka's socket.request.max.bytes is 100 MiB for a request."""
 
 
 class OpenFrame(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag="open"):
@@ -27,7 +27,7 @@ class OpenFrame(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=
 
 
 class OpenedFrame(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag="opened"):
-    """The server accepted it."""
+    """Reports that the server accepted the connection."""
 
     source: NodeName
     destination: NodeName
@@ -54,7 +54,7 @@ class ResponseFrame(msgspec.Struct, frozen=True, kw_only=True, array_like=True, 
 
 
 class NoticeFrame(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag="notice"):
-    """What a server says unasked on an open connection, in order with its answers there."""
+    """A message that a server sends without a request, in order with its answers."""
 
     source: NodeName
     destination: NodeName
@@ -63,9 +63,10 @@ class NoticeFrame(msgspec.Struct, frozen=True, kw_only=True, array_like=True, ta
 
 
 class CloseFrame(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag="close"):
-    """The connection is over; also the answer to an open that is refused.
+    """Ends a connection; also the answer to an open that is refused.
 
-    `by_client` says who sent it, and so at which end `connection_id` is looked up.
+    `by_client` is True if the client's end sent the frame. Then the receiver finds
+    `connection_id` among the connections that it accepted, otherwise among those that it opened.
     """
 
     source: NodeName
@@ -76,7 +77,7 @@ class CloseFrame(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag
 
 
 class ResetFrame(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag="reset"):
-    """The process of `source` is gone: what its kernel says to every peer of that incarnation."""
+    """Sent by the kernel of a dead process of `source` to every peer of that incarnation."""
 
     source: NodeName
     destination: NodeName

@@ -1,9 +1,11 @@
-"""The Host: the only thing a node may touch, in virtual time and on Ray alike.
+"""The Host: the only object through which a node acts, in virtual time and on Ray alike.
 
-A node must not know which runtime it lives in. Clocks, randomness, timers, tasks, connections,
-storage and the trace come from here; a dead incarnation's host refuses everything, so that no
-cleanup code of a crashed node can reach the world (cancelling a coroutine is not a crash: its
-`finally` blocks would run and say LeaveGroup).
+A node must not know in which runtime it lives. The host provides clocks, randomness, timers, tasks,
+connections, storage and the trace. The host of a dead incarnation refuses every call, so that no
+cleanup code of a crashed node has an effect.
+
+Rejected: to cancel a crashed node's coroutines. Their `finally` blocks would run and send
+LeaveGroup, which a killed process does not do.
 """
 
 import random
@@ -25,11 +27,11 @@ Ts = TypeVarTuple("Ts")
 
 
 class HostDead(Exception):
-    """The incarnation is over: whatever still runs on its behalf must end here."""
+    """The incarnation is over: code that still runs for it must end here."""
 
 
 class Disconnected(Exception):
-    """The connection ended: the peer's process died, refused, reset, or the client closed it."""
+    """The connection ended: the peer died, refused or reset it, or the client closed it."""
 
 
 class RequestTimedOut(Exception):
@@ -40,14 +42,14 @@ class Timer(Protocol):
     """A pending call of Host.after."""
 
     def cancel(self) -> None:
-        """Forget the call; nothing happens if it has fired."""
+        """Cancel the call; no effect once it has fired."""
 
 
 ResponseCallback = Callable[[AnyResponse | Disconnected | RequestTimedOut], None]
 
 
 class WaitingRequest(NamedTuple):
-    """A request without an answer: the server asked, its API, and for how long: microseconds."""
+    """A request without an answer. Units: `waited_us` is the time since it was sent."""
 
     peer: NodeName
     api: str
@@ -57,10 +59,12 @@ class WaitingRequest(NamedTuple):
 class Connection(ABC):
     """A client's connection to one server for one purpose: FIFO, one request served at a time.
 
-    States: connecting, open, closed. Requests sent while connecting are sent when it opens. It
-    ends with Disconnected for everything in flight when the peer's process dies, refuses or
-    resets, when setup takes longer than `setup_timeout_us`, when a request times out (as Kafka's
-    NetworkClient does), and on close().
+    States: connecting, open, closed. Requests sent while connecting leave when it opens. The
+    connection ends, and requests in flight fail with Disconnected, when
+    - the peer's process dies, refuses or resets;
+    - setup takes longer than `setup_timeout_us`;
+    - a request times out (as in Kafka's NetworkClient);
+    - the client calls `close`.
     """
 
     peer: NodeName
@@ -69,12 +73,12 @@ class Connection(ABC):
     @property
     @abstractmethod
     def is_open(self) -> bool:
-        """Whether the handshake is done and the connection has not ended."""
+        """True once the handshake is done, until the connection ends."""
 
     @property
     @abstractmethod
     def is_closed(self) -> bool:
-        """Whether it has ended; it never opens again."""
+        """True once the connection has ended; it never opens again."""
 
     @property
     @abstractmethod
@@ -96,7 +100,7 @@ class Connection(ABC):
     ) -> None:
         """Send `request`; `on_response` is called exactly once, never before send returns.
 
-        Units: `timeout_us` counts from now. `api_version` None is the newest.
+        Units: `timeout_us` counts from now. Shape: `api_version` None means the newest version.
         """
 
     @abstractmethod
@@ -110,32 +114,32 @@ class Connection(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """End the connection; everything in flight fails with Disconnected."""
+        """End the connection; requests in flight fail with Disconnected."""
 
     @abstractmethod
     def on_close(self, callback: Callable[[], None]) -> None:
-        """Call `callback` once when the connection ends (at once if it has)."""
+        """Call `callback` once when the connection ends, or now if it has ended."""
 
     @abstractmethod
     def on_notice(self, callback: Callable[[AnyNotice], None]) -> None:
-        """Call `callback` with what the server says unasked, in order with its answers."""
+        """Call `callback` with each unrequested message of the server, in order with answers."""
 
 
 class Host(ABC):
-    """What a node's incarnation may touch."""
+    """Interface through which a node's incarnation acts."""
 
     name: NodeName
     incarnation: Incarnation
     rng: random.Random
-    """This node's and this incarnation's own stream."""
+    """Random stream of this node and incarnation alone."""
     storage: Storage
-    """Survives the incarnation."""
+    """Disk of the node; outlives the incarnation."""
     traces_messages: bool
-    """Whether rows of MESSAGE_KINDS are wanted: with the trace off they are not even made."""
+    """False if rows of MESSAGE_KINDS are not wanted; nodes then do not even build them."""
     simulates_costs: bool = False
-    """Whether work costs what ClusterSpec.costs says (virtual time) or what it costs (Ray).
+    """True if nodes must wait for the modelled time of work (ClusterSpec.costs), in virtual time.
 
-    A virtual host sets it: nodes then wait for the modelled time of a load and of publishing.
+    False in real time, where a load and a publishing take the time that they take.
     """
 
     listeners: tuple[BrokerEndpoint, ...] = ()
@@ -162,9 +166,9 @@ class Host(ABC):
         """Wait for `delay_us` on this node's clock."""
 
     def first_tick_us(self, timer: str, period_us: int) -> int:
-        """Return when a timer that ticks every `period_us` for as long as the node lives begins.
+        """Return the first tick of a timer that ticks every `period_us` while the node lives.
 
-        A period after the start, unless a virtual host draws a part of it for the node's `timer`.
+        One period after the start, unless a virtual host draws a part of it for the node's `timer`.
         """
         return period_us
 
@@ -184,10 +188,10 @@ class Host(ABC):
     def connect(
         self, peer: NodeName, purpose: str, *, setup_timeout_us: int, client_id: str | None = None
     ) -> Connection:
-        """Open a connection to `peer`, a name resolved as by DNS: any name may be tried.
+        """Open a connection to `peer`, a name that is resolved as by DNS: any name may be tried.
 
-        `client_id` is Kafka's `client.id`, which every request on it carries; None: the node's
-        name.
+        `client_id` is Kafka's `client.id`, which every request on the connection carries; None
+        means the node's name.
         """
 
     @abstractmethod
@@ -199,27 +203,27 @@ class Host(ABC):
     ) -> None:
         """Accept connections; `handler` gets one request at a time from each.
 
-        `on_end` hears of each accepted connection that ends, unless `hang_up` ended it.
+        `on_end` is called for each accepted connection that ends, unless `hang_up` ended it.
         """
 
     @abstractmethod
     def notify(self, connection: AcceptedConnection, notice: AnyNotice) -> None:
-        """Say something unasked on an accepted connection; nothing happens if it has ended."""
+        """Send an unrequested message on an accepted connection; no effect once it has ended."""
 
     @abstractmethod
     def hang_up(self, connection: AcceptedConnection) -> None:
-        """End an accepted connection; its client sees Disconnected. Twice does no harm."""
+        """End an accepted connection; its client sees Disconnected. May be called twice."""
 
     @abstractmethod
     def reply(self, request_id: RequestId, response: AnyResponse) -> None:
-        """Answer a request, which lets the next one on its connection be served.
+        """Answer a request, so that the next one on its connection can be served.
 
-        Nothing happens if its connection has ended meanwhile.
+        Does nothing if the connection has ended meanwhile.
         """
 
     @abstractmethod
     def unanswered(self) -> Iterator[tuple[RequestId, RequestEnvelope]]:
-        """Yield the requests that were served, have no answer yet, and whose connection lives."""
+        """Yield the served requests that have no answer yet and whose connection is alive."""
 
     @abstractmethod
     def trace(self, event: TraceEvent) -> None:

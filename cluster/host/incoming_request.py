@@ -1,6 +1,6 @@
-"""A request as the handler of a server gets it: a Struct, in a module of its own.
+"""A request as a server's handler gets it. In a module of its own: mypyc cannot compile a Struct.
 
-mypyc compiles `host`, and no Struct.
+`host`, which uses it, is compiled.
 """
 
 from typing import NamedTuple
@@ -12,17 +12,17 @@ from protocol.ids import NodeName, RequestId
 
 
 class AcceptedConnection(NamedTuple):
-    """A connection as its server names it: the client, and the number that it gave to it."""
+    """A connection as its server names it: the client, and the id that the client chose."""
 
     peer: NodeName
     connection_id: int
 
 
 class IncomingRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A request as a server's handler gets it. A Struct, because they are built by the thousand.
+    """A request as a server's handler gets it. A Struct, because runs build them by the thousand.
 
-    `request_id` is unique in the server's incarnation: Host.reply names it. `peer` is the client,
-    `connection_id` the number that it gave its connection.
+    `request_id`, unique in the server's incarnation, is the argument of Host.reply. `peer` is the
+    client, `connection_id` the id that the client gave to its connection.
     """
 
     request_id: RequestId
@@ -32,5 +32,5 @@ class IncomingRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def connection(self) -> AcceptedConnection:
-        """The connection that it came on: Host.notify and Host.hang_up name it."""
+        """The request's connection, as Host.notify and Host.hang_up take it."""
         return AcceptedConnection(self.peer, self.connection_id)

@@ -1,4 +1,4 @@
-"""Timers named by a key, as the synchronous cores ask for them: the same key replaces its timer."""
+"""Timers named by a key, as the cores request them: a new timer replaces the one with its key."""
 
 from collections.abc import Callable, Sequence, Set
 
@@ -8,7 +8,7 @@ from protocol.errors import InvariantViolation
 
 
 class KeyedTimers:
-    """Carries out SetTimer and CancelTimer on a Host, and hands the key of a fired timer back."""
+    """Carries out SetTimer and CancelTimer on a Host; calls `on_fired` with a fired timer's key."""
 
     def __init__(self, host: Host, on_fired: Callable[[str], None]) -> None:
         self._host = host
@@ -35,8 +35,8 @@ class KeyedTimers:
         if self._timers.keys() != expected:
             raise InvariantViolation(
                 "timers_are_armed",
-                f"armed and not known: {sorted(self._timers.keys() - expected)}, known and not "
-                f"armed: {sorted(expected - self._timers.keys())}",
+                f"armed but not expected: {sorted(self._timers.keys() - expected)}, expected but "
+                f"not armed: {sorted(expected - self._timers.keys())}",
             )
 
     def _fire(self, key: str) -> None:

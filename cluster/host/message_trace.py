@@ -1,4 +1,4 @@
-"""What the trace says of a message: its API, and the group, member and generation it names."""
+"""Trace events of messages: the API, and the group, member and generation that a request names."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +20,7 @@ def client_event(
     purpose: str,
     error: str | None = None,
 ) -> TraceEvent:
-    """Return what a client says of its request: sent, answered or failed."""
+    """Return the event of a client's request that was sent, answered or failed."""
     group, member, generation = _GROUP_COLUMNS[type(envelope.body)](envelope.body)
     return TraceEvent(
         kind=kind,
@@ -38,7 +38,7 @@ def client_event(
 def server_event(
     kind: TraceKind, envelope: RequestEnvelope, *, peer: NodeName, error: str | None = None
 ) -> TraceEvent:
-    """Return what a server says of a request: received or answered."""
+    """Return the event of a request that a server received or answered."""
     return TraceEvent(
         kind=kind,
         peer=peer,
@@ -49,7 +49,7 @@ def server_event(
 
 
 def _group_columns_of(subject: RequestSubject | None) -> _GroupColumns:
-    """Return a function that reads group, member and generation, None for what is not named."""
+    """Return a reader of a request's group, member and generation; None where it has no field."""
     if subject is None:
         return lambda request: (None, None, None)
     group, member, generation = (_reader_of(path) for path in subject)
@@ -57,7 +57,10 @@ def _group_columns_of(subject: RequestSubject | None) -> _GroupColumns:
 
 
 def _reader_of(path: str | None) -> _Read:
-    """Return a function that reads the field at a path; of a list its first item, or None."""
+    """Return a reader of the field at a dotted path, which goes through a list's first item.
+
+    The reader returns None if the list is empty.
+    """
     if path is None:
         return lambda request: None
     names = path.split(".")

@@ -1,7 +1,7 @@
 """Random streams: one generator per purpose, derived from the run's seed by name.
 
-A stream per link and per node incarnation, instead of one for all, keeps what one fault draws from
-reshuffling the rest of the run.
+Each link and each node incarnation has a stream of its own. With a single stream, a draw for one
+fault would change all later draws of the run.
 """
 
 import random
@@ -9,13 +9,14 @@ from hashlib import blake2b
 
 
 def stream(seed: int, *labels: str | int) -> random.Random:
-    """Return the generator of the purpose that `labels` name, always the same for one seed.
+    """Return a new generator for the purpose that `labels` name; equal for equal seeds and labels.
 
     Two different sequences of labels give independent streams: ("a", "bc") is not ("ab", "c").
     """
     digest = blake2b(digest_size=16)
     for part in (seed, *labels):
-        # type, length and text: an encoding that no two sequences share, and no hash() or repr.
+        # Type, length and text: no two sequences of labels share an encoding. Neither hash() nor
+        # repr(), which may differ between processes.
         text = str(part).encode()
         digest.update(f"{type(part).__name__}:{len(text)}:".encode())
         digest.update(text)

@@ -1,7 +1,7 @@
-"""Verdicts: what the link rules in force say of one frame, at one end of its way.
+"""Verdicts of the current link rules on one frame, at the sender's or the receiver's end.
 
 Owns how a rule selects a frame (nodes, purpose, API) and what its effect means for the sender and
-for the receiver. It holds nothing back itself: `gate` carries a verdict out.
+for the receiver. Holds no frames: `gate` carries a verdict out.
 """
 
 import random
@@ -16,26 +16,29 @@ from protocol.ids import NodeName
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """No rule is against it."""
+    """No rule holds the frame."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deliver:
-    """It goes on after `delay_us`."""
+    """The frame goes on after `delay_us`."""
 
     delay_us: int
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """It waits until the rules are others; `is_cut`: unless its connection is closed meanwhile."""
+    """The frame waits until the rules change.
+
+    `is_cut`: the frame is dropped if its connection is closed before that.
+    """
 
     is_cut: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Lose:
-    """It is a response that never leaves: its connection is reset instead."""
+    """The frame is a response that never leaves; its connection is reset instead."""
 
 
 VerdictOfWaiting = Pass | Deliver | Hold
@@ -47,14 +50,14 @@ HOLD_CUT = Hold(is_cut=True)
 HOLD_CLOG = Hold(is_cut=False)
 
 RngFor = Callable[[str], random.Random]
-"""Gives the random stream of a rule, by its id: one per host incarnation and rule."""
+"""Returns the random stream of a rule, by the rule's id: one per host incarnation and rule."""
 
 
 class Judge:
-    """The rules about one direction of one node's frames, asked in order: the first wins.
+    """The rules about one direction of one node's frames. The first matching rule decides.
 
     Randomness: one draw for each frame that a Slow rule selects, from that rule's own stream, so
-    that neither other rules nor other nodes shift it.
+    that neither other rules nor other nodes shift its draws.
     """
 
     def __init__(self, node: NodeName, *, is_sender: bool, rng_for: RngFor) -> None:
@@ -63,17 +66,17 @@ class Judge:
         self._rng_for = rng_for
         self._rngs: dict[str, random.Random] = {}
         self._rules: dict[NodeName, list[LinkRule]] = {}
-        """Rules by peer, in the order in which they are asked; peers without one are missing."""
+        """Rules by peer, in the order of evaluation; peers without a rule are missing."""
         self._lost: dict[str, int] = {}
-        """Responses that each LoseResponses rule, by its id, has lost here."""
+        """Number of responses that each LoseResponses rule, by its id, has lost here."""
 
     @property
     def has_rules(self) -> bool:
-        """Whether any rule is about this direction of the node."""
+        """True if any rule concerns this direction of the node."""
         return bool(self._rules)
 
     def set_rules(self, rules: Sequence[LinkRule]) -> None:
-        """Replace the rules; those about other nodes or the other direction are left out."""
+        """Replace the rules; skips those about other nodes or the other direction."""
         self._rules = {}
         for rule in rules:
             ends = (rule.selector.sources, rule.selector.destinations)
@@ -84,17 +87,17 @@ class Judge:
                         self._rules.setdefault(peer, []).append(rule)
 
     def verdict(self, peer: NodeName, purpose: str | None, frame: Frame) -> Verdict:
-        """Judge a frame to (as sender) or from `peer`.
+        """Judge a frame to `peer` (as sender) or from `peer` (as receiver).
 
-        `purpose` is its connection's; None (a connection that nobody knows) matches no rule that
-        names purposes.
+        `purpose` is that of the frame's connection; None (an unknown connection) matches no rule
+        that names purposes.
         """
         for rule in self._rules.get(peer, ()):
             if not _selects(rule, purpose, frame):
                 continue
             effect = rule.effect
             if not isinstance(effect, LoseResponses):
-                return self._what_holds(rule.rule_id, effect)
+                return self._verdict_of(rule.rule_id, effect)
             if self._is_lost(rule.rule_id, effect, frame):
                 return LOSE
         return PASS
@@ -102,15 +105,15 @@ class Judge:
     def verdict_of_waiting(
         self, peer: NodeName, purpose: str | None, frame: Frame
     ) -> VerdictOfWaiting:
-        """Judge a frame again that other rules have held: a response that was sent is not lost."""
+        """Judge a held frame again under new rules; a response already sent cannot be lost."""
         for rule in self._rules.get(peer, ()):
             effect = rule.effect
             if not isinstance(effect, LoseResponses) and _selects(rule, purpose, frame):
-                return self._what_holds(rule.rule_id, effect)
+                return self._verdict_of(rule.rule_id, effect)
         return PASS
 
     def _is_lost(self, rule_id: str, effect: LoseResponses, frame: Frame) -> bool:
-        """Whether the rule loses this frame; then it has one response less to lose."""
+        """Return True if the rule loses this frame, and count it against the rule's limit."""
         if not self._is_sender or not isinstance(frame, ResponseFrame):
             return False
         if effect.errors and error_of(frame.envelope.body) not in effect.errors:
@@ -121,14 +124,15 @@ class Judge:
         self._lost[rule_id] = lost + 1
         return True
 
-    def _what_holds(self, rule_id: str, effect: Cut | Clog | Slow) -> VerdictOfWaiting:
+    def _verdict_of(self, rule_id: str, effect: Cut | Clog | Slow) -> VerdictOfWaiting:
         match effect:
             case Cut():
                 return HOLD_CUT
             case Clog():
                 return HOLD_CLOG
             case Slow():
-                # The sender's end has delayed it; that this rule won is final here too.
+                # Each Slow rule delays a frame once, at the sender's end. Still it decides here,
+                # too: later rules are not evaluated.
                 return Deliver(self._draw_us(rule_id, effect)) if self._is_sender else PASS
 
     def _draw_us(self, rule_id: str, slow: Slow) -> int:
@@ -139,12 +143,12 @@ class Judge:
 
 
 def purpose_named_by(frame: Frame) -> str | None:
-    """Return the purpose that a frame itself names: only an OpenFrame does."""
+    """Return the purpose that the frame itself names; only an OpenFrame has one."""
     return frame.purpose if isinstance(frame, OpenFrame) else None
 
 
 def api_of(frame: Frame) -> str | None:
-    """Return Kafka's printed name of a frame's API; None for those that only open and close."""
+    """Return Kafka's printed name of a frame's API; None for frames that carry no message."""
     if isinstance(frame, RequestFrame):
         return frame.envelope.api_key.label
     if isinstance(frame, ResponseFrame):

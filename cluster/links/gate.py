@@ -1,30 +1,33 @@
-"""The link gate: what carries out link rules at one host, in both runtimes.
+"""The link gate: applies link rules at one host, in every runtime.
 
-One gate per host incarnation, for both directions. Whatever the node sends goes through `send` to
-the network, whatever arrives for it goes through `receive` to its endpoint; what the rules hold
-waits here. It must not know what carries frames, nor which runtime it is in: that gives it
-`transmit`, `deliver`, `after` and its random streams.
+Each host incarnation that has rules has one gate, for both directions. Frames that the node sends
+go through `send` to the network; frames that arrive go through `receive` to its endpoint; frames
+that the rules hold wait in the gate. It must not know what carries frames, nor its runtime, which
+provides `transmit`, `deliver`, `after` and the random streams.
 
-Who uses it, and how:
-1. Make it when rules come, and forget it if it is idle once it has them. Without a gate frames go
-   straight from the endpoint to the network and back: a host without rules pays one test a frame.
-2. Give every frame of the endpoint to `send`, every frame that arrived to `receive`.
-3. Where the end of a peer's process is heard without a ResetFrame (a broken TCP link), call
-   `peer_lost` instead of the endpoint's: a cut hides a death.
-4. `set_rules` replaces all rules at once. What they held and hold no longer leaves one turn later
-   (`after(0)`), first what waited to be delivered, then what waited to be sent, each in the order
-   in which it came. It does not call the node back before it returns.
-5. When the incarnation is over, forget the gate: what it holds dies with it, as the send buffers
-   of a killed process do, and `transmit` and `deliver` do nothing any more. `unheard_peers` are
-   told of the death even if the endpoint has no connection with them, and `half_open` connections
-   end one by one: their clients do not know yet which life of the process accepted them.
+How a host uses its gate:
+1. It makes a gate when rules come, and drops the gate if it is idle after that. Without a gate
+   frames go straight between endpoint and network: a host without rules pays one test per frame.
+2. It passes every frame of the endpoint to `send`, every frame that arrived to `receive`.
+3. If it learns of the death of a peer's process without a ResetFrame (a broken TCP link), it calls
+   the gate's `peer_lost` instead of the endpoint's, since a cut hides a death.
+4. `set_rules` replaces all rules. Frames that the new rules no longer hold leave one turn later
+   (`after(0)`): first those to be delivered, then those to be sent, each in the order of arrival.
+   The gate does not call the node before `set_rules` returns.
+5. When the incarnation is over, the host drops the gate, and the frames in it are lost, like the
+   send buffers of a killed process. `transmit` and `deliver` then do nothing. The host notifies
+   `peers_with_waiting_frames` even if its endpoint has no connection with them. It ends
+   `half_open` connections one by one, because their clients do not yet know which incarnation of
+   the server accepted them.
 
-A connection is a TCP stream: behind a frame that waits, everything on the same connection and in
-the same direction waits, also what no rule selects. A connection that is closed while a cut holds
-its frames loses them: only the CloseFrame goes the way of the others. What had left the sender
-when the rule came, and waits at the receiver, arrives even if the sender has closed since.
-DEVIATION: what `slow` delays waits in the sender's process and is lost if that dies meanwhile; its
-death is then heard without the delay. On a slow network the bytes would be on their way.
+A connection is a TCP stream: behind a frame that waits, all frames of the same connection and
+direction wait, even if no rule selects them. If a connection is closed while a cut holds its
+frames, these are lost and only the CloseFrame passes. A frame that had left the sender before the
+rule came, and waits at the receiver, arrives even if the sender has closed since.
+
+DEVIATION: a frame that `slow` delays waits in the sender's process and is lost if the process dies
+meanwhile; the peer then sees the death without the delay. On a slow network the bytes would be on
+their way.
 """
 
 from collections import deque
@@ -58,49 +61,49 @@ from protocol.errors import SimulationError
 from protocol.ids import Incarnation, NodeName
 
 MAX_HELD_PER_CONNECTION = 100_000
-"""A client's timeouts close a silent connection long before so much waits on it."""
+"""Limit of waiting frames. A client's timeouts close a silent connection long before it."""
 
 After = Callable[[int, Callable[[], None]], object]
-"""Calls a function after so many microseconds, never at once: Host.after is one."""
+"""Calls a function after a number of microseconds, never at once: Host.after does that."""
 
 
 class Connections(Protocol):
-    """What a gate asks of the endpoint behind it; `cluster.host.connections.Endpoint` has it."""
+    """The part of the endpoint that a gate uses; see `cluster.host.connections.Endpoint`."""
 
     def purpose_of(self, end: ConnectionEnd) -> str | None:
-        """Return what a connection is for, None if there is no such connection."""
+        """Return a connection's purpose, or None if the endpoint has no such connection."""
 
-    def lost_with(
+    def close_frames_of_lost_peer(
         self, peer: NodeName, incarnation: Incarnation | None = None
     ) -> tuple[CloseFrame, ...]:
-        """Return the ends of all connections with `peer` that its process's death ends."""
+        """Return a close frame for each connection that ends with `peer`'s process."""
 
 
 class _State(Enum):
     """States of a frame that waits."""
 
-    HELD = "held"  # by a rule: judged again when the rules change
-    DELAYED = "delayed"  # its timer runs
-    READY = "ready"  # goes on as soon as it is the first on its connection
+    HELD = "held"  # by a rule; judged again when the rules change
+    DELAYED = "delayed"  # until its timer fires
+    READY = "ready"  # leaves as soon as it is the first of its stream
 
 
 class _Waiting:
-    """A frame that waits. Invariant: sequences grow along a stream and over all of them."""
+    """A frame that waits. Invariant: sequences grow along each stream and are unique over all."""
 
     __slots__ = ("frame", "purpose", "sequence", "state", "was_cut")
 
     def __init__(self, frame: Frame, purpose: str | None, sequence: int) -> None:
         self.frame = frame
         self.purpose = purpose
-        """As it was when the frame came: the connection may be gone when it is judged again."""
+        """Purpose at the frame's arrival: its connection may be gone when it is judged again."""
         self.sequence = sequence
         self.state = _State.READY
         self.was_cut = False
-        """Whether a cut has ever held it: then the end of its connection drops it."""
+        """True if a cut ever held the frame: then a close of its connection drops it."""
 
 
 class _Direction:
-    """One direction of a gate: a stream of waiting frames for each connection that has any."""
+    """One direction of a gate: a stream of waiting frames per connection."""
 
     def __init__(
         self,
@@ -122,16 +125,16 @@ class _Direction:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing waits."""
+        """True if no frame waits."""
         return not self._streams
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing waits and no rule could make anything wait."""
+        """True if no frame waits and no rule could hold one."""
         return not self._streams and not self.judge.has_rules
 
     def offer(self, end: ConnectionEnd, frame: Frame) -> None:
-        """Forward `frame` now, or let it wait behind what waits or for what its verdict says."""
+        """Forward `frame` now, or let it wait: behind earlier frames, or as its verdict demands."""
         stream = self._streams.get(end)
         purpose = purpose_named_by(frame) or self._connections.purpose_of(end)
         if stream is not None:
@@ -156,7 +159,7 @@ class _Direction:
         self._carry_out(verdict, end, waiting)
 
     def judge_again(self) -> None:
-        """Ask the new rules about what the old ones held; nothing is forwarded yet."""
+        """Apply the new rules to the frames that the old ones held; forwards nothing yet."""
         for end, stream in self._streams.items():
             for waiting in stream:
                 if waiting.state is _State.HELD:
@@ -166,7 +169,7 @@ class _Direction:
                     self._carry_out(verdict, end, waiting)
 
     def release(self) -> None:
-        """Forward everything that is ready and behind nothing, in the order in which it came."""
+        """Forward the ready frames at the heads of all streams, in the order of arrival."""
         ready: list[tuple[int, ConnectionEnd]] = []
         for end, stream in self._streams.items():
             for waiting in stream:
@@ -175,13 +178,13 @@ class _Direction:
                 ready.append((waiting.sequence, end))
         ready.sort()
         for sequence, end in ready:
-            # What was forwarded before may have ended this connection.
-            waiting_there = self._streams.get(end)
-            if waiting_there is not None and waiting_there[0].sequence == sequence:
-                self._forward_first(end, waiting_there)
+            # A frame that was forwarded in this loop may have ended this connection.
+            current_stream = self._streams.get(end)
+            if current_stream is not None and current_stream[0].sequence == sequence:
+                self._forward_first(end, current_stream)
 
     def closed(self, end: ConnectionEnd) -> None:
-        """Forget what a cut holds on a connection that is closed, and what is behind it."""
+        """Drop what a cut holds on a connection that is closed, and all frames behind it."""
         stream = self._streams.get(end)
         if stream is None:
             return
@@ -192,19 +195,19 @@ class _Direction:
             del self._streams[end]
 
     def forget(self, end: ConnectionEnd) -> None:
-        """Forget everything that waits on a connection."""
+        """Drop all frames that wait on a connection."""
         self._streams.pop(end, None)
 
     def peers(self) -> tuple[NodeName, ...]:
-        """Return every node with which a connection has something waiting here."""
+        """Return every node for which a frame waits here."""
         return tuple(dict.fromkeys(end.peer for end in self._streams))
 
     def waiting_first(self) -> tuple[Frame, ...]:
-        """Return the first frame that waits on each connection that has any."""
+        """Return the first waiting frame of each stream."""
         return tuple(stream[0].frame for stream in self._streams.values())
 
     def holds_open_of(self, end: ConnectionEnd) -> bool:
-        """Whether a connection's OpenFrame itself waits here."""
+        """Return True if a connection's OpenFrame itself waits here."""
         stream = self._streams.get(end)
         return stream is not None and isinstance(stream[0].frame, OpenFrame)
 
@@ -237,12 +240,12 @@ class LinkGate:
     """Both directions of one host incarnation's links, under the link rules.
 
     `transmit` puts a frame on the network, `deliver` gives one to the endpoint; both do nothing
-    once the incarnation is over. `lost` hears of each response that a rule has lost. `rng_for`
-    gives the random stream of a rule.
+    once the incarnation is over. `lost` is called with each response that a rule loses. `rng_for`
+    returns the random stream of a rule.
     """
 
     is_idle: bool
-    """Whether it is known that no rule is in force here and nothing waits: frames go past it."""
+    """True if no rule concerns this host and no frame waits: then frames bypass the gate."""
 
     def __init__(
         self,
@@ -277,21 +280,21 @@ class LinkGate:
         self.is_idle = True
 
     def set_rules(self, rules: Sequence[LinkRule]) -> None:
-        """Replace all rules, of which those about other nodes are ignored.
+        """Replace all rules; those about other nodes are ignored.
 
-        Effects: what is held no longer goes on one turn later, see the module.
+        Effects: frames that are no longer held leave one turn later, see the module.
         """
         for direction in (self._received, self._sent):
             direction.judge.set_rules(rules)
             direction.judge_again()
-        if self._becomes_idle():
+        if self._refresh_idle():
             return
         if not (self._received.is_empty and self._sent.is_empty):
             self._after(0, self._release)
 
     def send(self, frame: Frame) -> None:
         """Take a frame that the node sends."""
-        if self.is_idle or self._becomes_idle() or isinstance(frame, ResetFrame):
+        if self.is_idle or self._refresh_idle() or isinstance(frame, ResetFrame):
             self._transmit(frame)
             return
         end = ConnectionEnd(frame.destination, frame.connection_id, _is_from_client(frame))
@@ -301,7 +304,7 @@ class LinkGate:
 
     def receive(self, frame: Frame) -> None:
         """Take a frame that arrived for the node."""
-        if self.is_idle or self._becomes_idle():
+        if self.is_idle or self._refresh_idle():
             self._deliver(frame)
         elif isinstance(frame, ResetFrame):
             self.peer_lost(frame.source, frame.source_incarnation)
@@ -311,17 +314,17 @@ class LinkGate:
     def peer_lost(self, peer: NodeName, incarnation: Incarnation | None = None) -> None:
         """Take the death of a peer's process, as Endpoint.peer_lost does, unless a cut hides it.
 
-        It is heard on each connection by itself, behind what is held there; a connection whose
-        OpenFrame has not left yet goes on hanging.
+        Each connection ends separately, behind the frames held on it. A connection whose OpenFrame
+        has not left yet does not end: its open hangs, as it would towards a silent machine.
         """
-        for close in self._connections.lost_with(peer, incarnation):
+        for close in self._connections.close_frames_of_lost_peer(peer, incarnation):
             if not self._sent.holds_open_of(_receiving_end(close)):
                 self.receive(close)
 
     def reset(self, closes: Sequence[CloseFrame]) -> None:
-        """End connections whatever the rules say; what waits on them is lost.
+        """End connections regardless of link rules; frames that wait on them are lost.
 
-        Shape: `closes` are Endpoint.resets', one for each connection.
+        Shape: `closes` come from Endpoint.close_frames_of_reset, one for each connection.
         """
         for close in closes:
             end = _receiving_end(close)
@@ -329,19 +332,19 @@ class LinkGate:
             self._received.forget(end)
             self._deliver(close)
 
-    def unheard_peers(self) -> tuple[NodeName, ...]:
-        """Return every node for which something waits to be sent: the end of a connection, perhaps.
+    def peers_with_waiting_frames(self) -> tuple[NodeName, ...]:
+        """Return every node for which a sent frame waits here, for instance a CloseFrame.
 
-        The endpoint has forgotten such a connection. When this process dies, its kernel must tell
-        those peers too.
+        The endpoint may have forgotten the connection already. When this process dies, its kernel
+        must notify these peers, too.
         """
         return self._sent.peers()
 
     def half_open(self) -> tuple[CloseFrame, ...]:
-        """Return the end of each connection that this node accepted and whose client has not heard.
+        """Return a close for each accepted connection whose OpenedFrame still waits here.
 
-        A client takes the death of a process for its own connection's only if it knows that this
-        process accepted it; a kernel resets what it had accepted all the same.
+        Such a client ignores the death of this process, because it does not know that this process
+        accepted its connection. A kernel resets what its process had accepted all the same.
         """
         return tuple(
             CloseFrame(
@@ -356,9 +359,9 @@ class LinkGate:
         )
 
     def _lose_response(self, end: ConnectionEnd, frame: Frame) -> None:
-        """Reset the connection of a response that leaves; what waits on it is lost as well.
+        """Reset the connection of a response instead of sending it; frames that wait are lost, too.
 
-        The endpoint is in the middle of its reply: it hears of the end one turn later.
+        The endpoint is in the middle of its reply, so it learns of the end one turn later.
         """
         if not isinstance(frame, ResponseFrame):
             raise SimulationError(f"only responses are lost, got {type(frame).__name__}")
@@ -366,24 +369,24 @@ class LinkGate:
         self._received.forget(end)
         self._lost(frame)
         reason = "the connection was reset"
-        client_hears = CloseFrame(
+        close_for_client = CloseFrame(
             source=frame.source,
             destination=frame.destination,
             connection_id=frame.connection_id,
             by_client=False,
             reason=reason,
         )
-        server_hears = CloseFrame(
+        close_for_server = CloseFrame(
             source=frame.destination,
             destination=frame.source,
             connection_id=frame.connection_id,
             by_client=True,
             reason=reason,
         )
-        self._transmit(client_hears)
-        self._after(0, partial(self._deliver, server_hears))
+        self._transmit(close_for_client)
+        self._after(0, partial(self._deliver, close_for_server))
 
-    def _becomes_idle(self) -> bool:
+    def _refresh_idle(self) -> bool:
         self.is_idle = self._sent.is_idle and self._received.is_idle
         return self.is_idle
 
@@ -401,7 +404,7 @@ class LinkGate:
 
 
 def _receiving_end(frame: Frame) -> ConnectionEnd:
-    """Return the end at which a frame that is no ResetFrame arrives."""
+    """Return the end at which a frame, other than a ResetFrame, arrives."""
     if isinstance(frame, ResetFrame):
         raise SimulationError("a ResetFrame is about a process, not about one connection")
     return ConnectionEnd(frame.source, frame.connection_id, not _is_from_client(frame))

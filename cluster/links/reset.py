@@ -1,8 +1,10 @@
-"""Link resets: ending the connections between two sets of nodes that live in several processes.
+"""Link resets: end the connections between two sets of nodes that live in several processes.
 
-Both ends are ended by their own processes, and nothing of it travels between them. The clients' go
-first: whatever a client opens anew has another name, and the servers are told the names of what
-ended, so that they spare it. The control plane carries the order (`cluster.ray.fleet`).
+Each end is ended by its own process; no frame about it travels between them. Order:
+1. The processes of the clients end their ends and report the names of these connections.
+2. The processes of the servers end the connections of these names. A connection that a client
+   opened after step 1 has another name, and survives.
+The control plane carries the orders (`cluster.ray.fleet`).
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -13,19 +15,19 @@ from cluster.host.connections import connection_named_by
 from protocol.ids import NodeName
 
 ConnectionName = tuple[NodeName, int]
-"""A connection of the whole run: its client and the id that the client gave it."""
+"""Name of a connection in the whole run: its client, and the id that the client chose."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkReset:
-    """Which connections end: those between the two sets, of `purposes` if any are named."""
+    """Connections to end: those between the two sets, of `purposes` if any are given."""
 
     sources: tuple[NodeName, ...]
     destinations: tuple[NodeName, ...]
     purposes: tuple[str, ...] = ()
 
     def peers_of(self, node: NodeName) -> tuple[NodeName, ...]:
-        """Return whose connections with `node` end."""
+        """Return the nodes whose connections with `node` end."""
         peers: list[NodeName] = []
         if node in self.sources:
             peers.extend(self.destinations)
@@ -38,7 +40,7 @@ def reset_client_ends(hosts: Iterable[BaseHost], reset: LinkReset) -> tuple[Conn
     """End the connections whose clients are among `hosts`; return their names."""
     names: list[ConnectionName] = []
     for host in hosts:
-        ends = host.endpoint.resets(reset.peers_of(host.name), reset.purposes)
+        ends = host.endpoint.close_frames_of_reset(reset.peers_of(host.name), reset.purposes)
         closes = [close for close in ends if not close.by_client]
         host.reset(closes)
         names.extend(connection_named_by(close) for close in closes)
@@ -52,20 +54,20 @@ def reset_server_ends(
     names: Collection[ConnectionName],
     silent_clients: Sequence[NodeName],
 ) -> int:
-    """End the connections whose servers are among `hosts`, if they are named or their client is.
+    """End the connections whose servers are among `hosts` and whose name or client is given.
 
-    `silent_clients` could not be asked, as their process is stopped. Returns how many connections
-    of those there were.
+    `silent_clients` did not report names, because their process is paused: all their connections
+    end. Returns the number of connections of `silent_clients` that ended.
     """
-    of_silent = 0
+    ended_of_silent_clients = 0
     for host in hosts:
-        ends = host.endpoint.resets(reset.peers_of(host.name), reset.purposes)
+        ends = host.endpoint.close_frames_of_reset(reset.peers_of(host.name), reset.purposes)
         closes = [
             close
             for close in ends
             if close.by_client
             and (close.source in silent_clients or connection_named_by(close) in names)
         ]
-        of_silent += sum(close.source in silent_clients for close in closes)
+        ended_of_silent_clients += sum(close.source in silent_clients for close in closes)
         host.reset(closes)
-    return of_silent
+    return ended_of_silent_clients

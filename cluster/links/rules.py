@@ -1,9 +1,10 @@
-"""Link rules: what a fault makes of the frames between two nodes, in both runtimes.
+"""Link rules: the effects of a fault on the frames between two nodes, in every runtime.
 
-A rule selects frames by the nodes they travel between, by the connection's purpose and by the API,
-and says what becomes of them. Rules live in the sender's Host; those that hold frames live in the
-receiver's too, for what was on its way. They arrive over the control plane, which no fault touches.
-What was held on a connection holds back everything behind it there: a connection is a TCP stream.
+A rule selects frames by the nodes between which they travel, by the connection's purpose and by the
+API, and names an effect. Rules act in the sender's Host. Rules that hold frames act in the
+receiver's, too, for frames that were already on their way. Rules arrive over the control plane,
+which no fault touches. A frame that is held on a connection holds back everything behind it, since
+a connection is a TCP stream.
 """
 
 import msgspec
@@ -12,12 +13,12 @@ from protocol.ids import NodeName
 
 
 class Selector(msgspec.Struct, frozen=True, kw_only=True):
-    """Which frames a rule is about.
+    """Selection of frames by a rule.
 
-    Shape: a frame from any of `sources` to any of `destinations` (one way; a node is never
-    selected against itself). `purposes` are those that clients gave their connections
-    (`coordinator`, `heartbeat` ...), `apis` Kafka's printed names of requests, whose responses
-    count too; empty means every one. With `apis`, opening and closing a connection is untouched.
+    Shape: a frame from any of `sources` to any of `destinations`, in this direction only; a node is
+    never selected against itself. `purposes` are those that clients gave to their connections
+    (`coordinator`, `heartbeat` ...). `apis` are Kafka's printed names of requests; their responses
+    are selected as well, but frames that open or close a connection are not. Empty means all.
     """
 
     sources: tuple[NodeName, ...]
@@ -27,29 +28,29 @@ class Selector(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cut(msgspec.Struct, frozen=True, kw_only=True, tag="cut"):
-    """Nothing passes: bytes are held, new connections hang, nobody hears of a process's death.
+    """Holds every frame, as a broken cable does: opens hang, and no death of a process is seen.
 
-    When the rule is withdrawn, what is held arrives in order, but for connections that an end has
-    closed meanwhile: of those only the end arrives.
+    When the rule is withdrawn, held frames arrive in order. On a connection that one end has closed
+    meanwhile only the close arrives.
     """
 
 
 class Clog(msgspec.Struct, frozen=True, kw_only=True, tag="clog"):
-    """Nothing passes until the rule is withdrawn; then everything arrives, in order."""
+    """Holds every frame until the rule is withdrawn; then all arrive, in order."""
 
 
 class Slow(msgspec.Struct, frozen=True, kw_only=True, tag="slow"):
-    """Everything takes longer, in order. Units: `delay_us`, plus up to `jitter_us` drawn evenly."""
+    """Delays every frame, in order. Units: `delay_us` plus up to `jitter_us`, drawn evenly."""
 
     delay_us: int
     jitter_us: int = 0
 
 
 class LoseResponses(msgspec.Struct, frozen=True, kw_only=True, tag="lose_responses"):
-    """A server carries requests out, and their connections are reset before it can answer.
+    """Resets the connections of requests that a server has carried out, before it answers.
 
-    It happens to `count` responses at each server's host, by incarnation. `errors` are names of
-    Kafka's errors, "NONE" among them: only responses with one of them; empty means every one.
+    Each server's incarnation loses `count` responses. `errors` limits this to responses with one of
+    these names of Kafka's errors ("NONE" is one); empty means every response.
     """
 
     count: int = 1

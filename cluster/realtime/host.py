@@ -195,7 +195,7 @@ class RealHost(BaseHost):
     def _post(self, callback: Callable[..., object], *args: object) -> None:
         self._loop.call_soon(callback, *args)
 
-    def _failed(self, what: str, error: BaseException) -> None:
+    def _report_failure(self, what: str, error: BaseException) -> None:
         """Report that `what` died: in the trace, in the log and to the process."""
         summary = f"{type(error).__name__}: {error}"
         self._callbacks.failed(f"{self.name}: {what} died with {summary}", error)
@@ -205,7 +205,7 @@ class RealHost(BaseHost):
         )
         self.log(f"{what} died:\n{story}")
 
-    def _let_go(self) -> None:
+    def _free_resources(self) -> None:
         """Cancel the tasks, to be collected: their `finally` blocks meet HostDead at once."""
         for task in list(self._tasks):
             task.cancel()

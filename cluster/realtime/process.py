@@ -207,7 +207,7 @@ class NodeProcess:
         Raises: SimulationError if it is not alive here.
         """
         host = self._host(name)
-        sent, unread = host.kernels_answers()
+        sent, unread = host.kernel_frames()
         self._remove(host, is_orderly=False)
         for frame in sent:
             self._send_frame(frame)

@@ -138,7 +138,7 @@ class VirtualHost(BaseHost):
     def _post(self, callback: Callable[..., object], *args: object) -> None:
         self._loop.post(callback, *args)
 
-    def _failed(self, what: str, error: BaseException) -> None:
+    def _report_failure(self, what: str, error: BaseException) -> None:
         self._on_failure(self, what, error)
 
     def _hold_steps(self) -> None:
@@ -157,7 +157,7 @@ class VirtualHost(BaseHost):
         `purposes` limits the reset to connections of these purposes; empty means all. The node
         learns of the reset at this instant, or when it resumes. Returns one frame per connection.
         """
-        closes = self.endpoint.resets(peers, purposes)
+        closes = self.endpoint.close_frames_of_reset(peers, purposes)
         if closes:
             self._loop.post(self.reset, closes)
         return closes
@@ -196,7 +196,7 @@ class VirtualHost(BaseHost):
         """
         if not self.alive:
             return
-        sent, unread = self.kernels_answers()
+        sent, unread = self.kernel_frames()
         self.retire()
         for frame in sent:
             self._network.transmit(frame)
@@ -205,7 +205,7 @@ class VirtualHost(BaseHost):
             # them, as it answers every frame that arrives from now on.
             self._network.arrive(frame)
 
-    def _let_go(self) -> None:
+    def _free_resources(self) -> None:
         self._network.detach(self)
         # Two rounds: (1) cancel the steps that its tasks are about to take; (2) once the running
         # callback has ended, cancel the steps that it woke, in case it belongs to this node.

@@ -51,7 +51,7 @@ class GateLab:
         """Return what the test says."""
         return self.purposes.get(end)
 
-    def lost_with(
+    def close_frames_of_lost_peer(
         self, peer: NodeName, incarnation: Incarnation | None = None
     ) -> tuple[CloseFrame, ...]:
         """Return what the test says."""

@@ -81,7 +81,7 @@ class Pair:
         """Return a purpose: odd connections have another one."""
         return PURPOSES[end.connection_id % 2]
 
-    def lost_with(
+    def close_frames_of_lost_peer(
         self, peer: NodeName, incarnation: Incarnation | None = None
     ) -> tuple[CloseFrame, ...]:
         """Nobody dies."""
