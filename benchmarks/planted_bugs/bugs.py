@@ -202,13 +202,13 @@ def _nothing(*arguments: object) -> None:
 
 
 def _keeps_lost_partitions(stack: ExitStack) -> None:
-    give_up = ConsumerCoordinator.give_up
+    release_partitions = ConsumerCoordinator.release_partitions
 
     async def give_up_what_may_be_committed(self: ConsumerCoordinator) -> None:
         if self._membership.member.has_generation:
-            await give_up(self)
+            await release_partitions(self)
 
-    stack.enter_context(patch.object(ConsumerCoordinator, "give_up", give_up_what_may_be_committed))
+    stack.enter_context(patch.object(ConsumerCoordinator, "release_partitions", give_up_what_may_be_committed))
 
 
 def _never_asks_again(stack: ExitStack) -> None:

@@ -163,8 +163,8 @@ class GroupConsumer:
 
     @property
     def coordinator(self) -> CoordinatorNode | None:
-        """The coordinator as believed now, None if unknown."""
-        return self._discovery.believed()
+        """The coordinator as believed_coordinator now, None if unknown."""
+        return self._discovery.believed_coordinator()
 
     @property
     def owner_id(self) -> MemberId:
@@ -274,7 +274,7 @@ class GroupConsumer:
         self._heartbeat.wake()
 
     def _coordinator_changed(self) -> None:
-        if self._discovery.believed() is not None:
+        if self._discovery.believed_coordinator() is not None:
             self._heartbeat.reset_session_timeout()
         self._heartbeat.wake()
         self.wakeup.set()

@@ -8,7 +8,7 @@ HeartbeatResponseHandler, Heartbeat; BEHAVIOUR 7.4.
 from cluster.client.consumer.generation import Generation, MemberState, StateReason, refused
 from cluster.client.consumer.membership import Membership
 from cluster.client.net.coordinator_discovery import CoordinatorDiscovery
-from cluster.client.net.errors import ClientError, error_from_code, unexpected
+from cluster.client.net.errors import ClientError, error_from_code, unexpected_error
 from cluster.client.net.futures import RequestFuture, Wakeup
 from cluster.client.net.retries import MS, ExponentialBackoff
 from cluster.host.host import Host
@@ -195,7 +195,7 @@ class Heartbeat:
                     )
                     self._failed()
             case _:
-                self._fatal(unexpected(code))
+                self._fatal(unexpected_error(code))
 
     def _received(self) -> None:
         self._failures = 0

@@ -21,7 +21,7 @@ from cluster.client.net.errors import (
     ClientError,
     UnjoinedGroupError,
     error_from_code,
-    unexpected,
+    unexpected_error,
 )
 from cluster.client.net.futures import RequestFuture
 from cluster.client.net.retries import MS
@@ -211,7 +211,7 @@ class Membership:
             case _ if code in JOIN_FATAL:
                 error = error_from_code(code)
             case _:
-                error = unexpected(code)
+                error = unexpected_error(code)
         join.fail(error)
 
     def _joined(self, response: JoinGroupResponse, join: RequestFuture[bytes]) -> None:
@@ -250,7 +250,7 @@ class Membership:
             protocol_name=sent.protocol_name,
             assignments=assignments,
         )
-        node = self._discovery.believed()
+        node = self._discovery.believed_coordinator()
         peer = None if node is None else node.name
         self._discovery.send(request, SyncGroupResponse).add_listener(
             lambda answer: self._sync_group_answered(answer, sent, peer, join)
@@ -290,7 +290,7 @@ class Membership:
                 self._discovery.mark_unknown(code.name)
                 error = error_from_code(code)
             case _:
-                error = unexpected(code)
+                error = unexpected_error(code)
         join.fail(error)
 
     def _synced(

@@ -17,7 +17,7 @@ from cluster.client.net.errors import (
     CommitFailedError,
     RebalanceInProgressError,
     error_from_code,
-    unexpected,
+    unexpected_error,
 )
 from cluster.client.net.futures import RequestFuture, Wakeup
 from cluster.client.net.retries import MS, ExponentialBackoff, with_retries
@@ -218,7 +218,7 @@ class OffsetCommits:
             ):
                 return error_from_code(code)
             case _:
-                return unexpected(code)
+                return unexpected_error(code)
 
     def _failed(
         self,

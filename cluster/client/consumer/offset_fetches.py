@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 from cluster.client.consumer.subscription import Position
 from cluster.client.net.coordinator_discovery import CoordinatorDiscovery
-from cluster.client.net.errors import ClientError, error_from_code, unexpected
+from cluster.client.net.errors import ClientError, error_from_code, unexpected_error
 from cluster.client.net.futures import RequestFuture
 from cluster.host.host import Host
 from protocol.causes import OffsetFetchCause
@@ -97,7 +97,7 @@ class OffsetFetches:
                 if entry.error_code is ErrorCode.UNSTABLE_OFFSET_COMMIT:
                     return error_from_code(entry.error_code)
                 if entry.error_code is not ErrorCode.NONE:
-                    return unexpected(entry.error_code)
+                    return unexpected_error(entry.error_code)
                 partition = TopicPartition(topic.name, entry.partition_index)
                 offsets[partition] = _position(entry)
         for partition, position in offsets.items():

@@ -1,10 +1,12 @@
-"""Which broker coordinates the group: asking for it, believing it, and doubting it.
+"""Discovery of a group's coordinator: find it, remember it, forget it when it fails.
 
-Owns the belief and the lookup in flight. Brokers answer from their own metadata, which may be
-stale: until the controller has fenced a dead coordinator they go on naming it. The connection to
-what they name is then refused or held back, so the belief is dropped at once and the next round
-begins, until an answer names a broker that can be reached. Dropping the belief changes neither the
-member's state nor its generation. Source: Kafka AbstractCoordinator; BEHAVIOUR 7.2.
+Owns the believed coordinator and the lookup in flight. Brokers answer lookups from their own
+metadata, which may be stale: they name a dead coordinator until the controller has fenced it. So:
+1. A lookup names a broker, which is believed at once.
+2. If the connection to this broker is refused or held back, the belief is dropped.
+3. The next lookup begins, until an answer names a broker that can be reached.
+Dropping the belief changes neither the member's state nor its generation.
+Source: Kafka AbstractCoordinator; BEHAVIOUR 7.2.
 """
 
 from collections.abc import Callable
@@ -38,10 +40,7 @@ R = TypeVar("R", bound=AnyResponse)
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorNode:
-    """The broker believed to coordinate the group, and its host.
-
-    `found` numbers the discoveries, from 1.
-    """
+    """The broker believed to coordinate the group. `found` numbers the discoveries, from 1."""
 
     broker_id: BrokerId
     name: NodeName
@@ -64,10 +63,10 @@ class CoordinatorDiscovery:
         member_id: Callable[[], MemberId],
         on_change: Callable[[], None],
     ) -> None:
-        """Know no coordinator.
+        """Create a discovery that knows no coordinator.
 
-        `wakeup` is set when a lookup ended, `member_id` is for the trace, `on_change` is called
-        when a coordinator was found or doubted.
+        `wakeup` is set at the end of each lookup; `member_id` supplies a column of the trace;
+        `on_change` is called when a coordinator was found or marked unknown.
         """
         self._host = host
         self._group_id = group_id
@@ -83,13 +82,14 @@ class CoordinatorDiscovery:
         self._found = 0
         self._metadata_wanted = False
 
-    def believed(self) -> CoordinatorNode | None:
-        """Return the belief as it stands, without checking its connection."""
+    def believed_coordinator(self) -> CoordinatorNode | None:
+        """Return the believed coordinator, without a check of its connection."""
         return self._coordinator
 
     def coordinator(self) -> CoordinatorNode | None:
-        """Return the coordinator, None if unknown; one that is held back is marked unknown.
+        """Return the coordinator, None if unknown.
 
+        A coordinator whose connection is held back becomes unknown.
         Source: Kafka AbstractCoordinator.checkAndGetCoordinator.
         """
         node = self._coordinator
@@ -99,7 +99,7 @@ class CoordinatorDiscovery:
         return node
 
     def mark_unknown(self, cause: str) -> None:
-        """Stop believing; requests in flight to it fail. State and generation stay.
+        """Forget the coordinator; requests in flight to it fail. State and generation stay.
 
         `cause` is an error's name or a CoordinatorUnknownCause.
         """
@@ -112,10 +112,10 @@ class CoordinatorDiscovery:
         self._on_change()
 
     def lookup(self) -> RequestFuture[None]:
-        """Ask the least loaded node, or join the lookup in flight.
+        """Send FindCoordinator to the least loaded node, or join the lookup in flight.
 
-        Succeeds once the belief is set. Fails retriably, or for good with an error that the
-        application gets. Source: Kafka AbstractCoordinator.lookupCoordinator.
+        The future succeeds once the coordinator is set. It fails with a retriable error, or with a
+        fatal one that the application gets. Source: Kafka AbstractCoordinator.lookupCoordinator.
         """
         if self._lookup is not None:
             return self._lookup
@@ -140,14 +140,14 @@ class CoordinatorDiscovery:
         return lookup
 
     def abandon_lookup(self) -> None:
-        """Let the next lookup ask anew. Should the one in flight be answered, the answer counts.
+        """Let the next lookup send a new request. An answer to the one in flight still counts.
 
         Source: Kafka AbstractCoordinator.clearFindCoordinatorFuture in HeartbeatThread.run.
         """
         self._lookup = None
 
     async def ensure_known(self, deadline_us: int) -> bool:
-        """Look up with backoff until the coordinator is known; False at `deadline_us`.
+        """Look up with backoff until the coordinator is known; return False at `deadline_us`.
 
         Raises: ClientError that no retry can help.
         Source: Kafka AbstractCoordinator.ensureCoordinatorReady.
@@ -165,10 +165,10 @@ class CoordinatorDiscovery:
     def send(
         self, request: AnyRequest, response_type: type[R], *, timeout_us: int | None = None
     ) -> RequestFuture[R]:
-        """Send `request` to the coordinator (None: `request.timeout.ms`).
+        """Send `request` to the coordinator; `timeout_us` None means `request.timeout.ms`.
 
-        Fails with COORDINATOR_NOT_AVAILABLE if it is unknown. A request that gets no answer marks
-        the coordinator that it was sent to unknown, before the caller hears of it.
+        Fails with COORDINATOR_NOT_AVAILABLE if the coordinator is unknown. If a request gets no
+        answer, the coordinator that it was sent to becomes unknown before the caller is notified.
         Source: Kafka AbstractCoordinator.CoordinatorResponseHandler.
         """
         node = self.coordinator()
@@ -182,15 +182,15 @@ class CoordinatorDiscovery:
             timeout_us=self._request_timeout_us if timeout_us is None else timeout_us,
         )
 
-        def doubt(outcome: RequestFuture[R]) -> None:
+        def forget_silent_coordinator(outcome: RequestFuture[R]) -> None:
             if outcome.error is not None and node == self._coordinator:
                 self.mark_unknown(outcome.error.name)
 
-        future.add_listener(doubt)
+        future.add_listener(forget_silent_coordinator)
         return future
 
     async def _find_once(self, deadline_us: int) -> None:
-        """One round. Raises: ClientError if the coordinator is still unknown after it."""
+        """Do one lookup. Raises: ClientError if the coordinator is still unknown after it."""
         if self._metadata_wanted:
             self._metadata_wanted = False
             await self._await_metadata_update(deadline_us)
@@ -202,6 +202,7 @@ class CoordinatorDiscovery:
         if not await self._wakeup.wait_for(lookup, deadline_us):
             raise error_from_code(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if lookup.error is not None:
+            # The asked broker may be stale: before the next lookup, learn of other brokers.
             self._metadata_wanted = True
             raise lookup.error
         if self.coordinator() is None:

@@ -1,7 +1,7 @@
-"""What a client operation ends with when it does not succeed.
+"""Errors of a client's operations.
 
-Kafka's clients have an exception class per error; here one class carries the name, and subclasses
-stand where Kafka's callers tell them apart.
+Kafka's clients have an exception class per error. Here one class carries the error's name, and
+subclasses exist where Kafka's callers catch them separately.
 """
 
 from cluster.host.host import Disconnected, RequestTimedOut
@@ -12,13 +12,13 @@ DISCONNECTED = "DISCONNECTED"
 TIMED_OUT = "TIMED_OUT"
 """No answer within the request's timeout; the request may have been carried out."""
 NO_BROKER_AVAILABLE = "NO_BROKER_AVAILABLE"
-"""No known node can be connected to right now; nothing was sent."""
+"""No known node can be connected to at the moment; nothing was sent."""
 
 
 class ClientError(Exception):
-    """An operation failed. `name` is that of an error code, or one of this module's constants.
+    """An operation failed. `name` is an error code's name or one of this module's constants.
 
-    `retriable` says whether the same request may be sent again.
+    `retriable` is True if the same request may be sent again.
     """
 
     def __init__(self, name: str, *, retriable: bool) -> None:
@@ -28,16 +28,16 @@ class ClientError(Exception):
 
 
 class RebalanceInProgressError(ClientError):
-    """Kafka's RebalanceInProgressException: poll finishes the rebalance, then try again."""
+    """Kafka's RebalanceInProgressException: poll to finish the rebalance, then try again."""
 
     def __init__(self) -> None:
         super().__init__(ErrorCode.REBALANCE_IN_PROGRESS.name, retriable=False)
 
 
 class CommitFailedError(ClientError):
-    """Kafka's CommitFailedException: the member is no part of the group any more.
+    """Kafka's CommitFailedException: the member is no longer part of the group.
 
-    `name` is the coordinator's error code, or COMMIT_FAILED where nothing was sent.
+    `name` is the coordinator's error code, or COMMIT_FAILED if nothing was sent.
     """
 
     def __init__(self, name: str = "COMMIT_FAILED") -> None:
@@ -52,14 +52,14 @@ class UnjoinedGroupError(ClientError):
 
 
 def error_from_code(code: ErrorCode) -> ClientError:
-    """Return the error that Kafka's client makes of `code`."""
+    """Return the error that Kafka's client raises for `code`."""
     if code is ErrorCode.REBALANCE_IN_PROGRESS:
         return RebalanceInProgressError()
     return ClientError(code.name, retriable=code.retriable)
 
 
-def unexpected(code: ErrorCode) -> ClientError:
-    """Return the fatal error for a code that the request's table does not list.
+def unexpected_error(code: ErrorCode) -> ClientError:
+    """Return the fatal error for a code that Kafka's handler of the response does not list.
 
     Source: Kafka throws a KafkaException "unexpected error in ... response", which no loop retries.
     """

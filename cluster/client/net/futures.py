@@ -1,7 +1,8 @@
-"""Waiting: a future whose listeners run at once, and the wakeup of one waiting coroutine.
+"""Futures whose listeners run at once, and the wakeup of one waiting coroutine.
 
-asyncio's futures call their listeners one loop turn later; Kafka's handlers run inside the answer's
-arrival, and their order is part of the protocol (a late error must see the generation that was).
+Rejected: asyncio's futures. They call their listeners one loop turn later. Kafka's handlers run
+when the answer arrives, and their order is part of the protocol: the handler of a late error must
+see the generation as it was at that moment.
 """
 
 from asyncio import Future
@@ -18,7 +19,7 @@ T = TypeVar("T")
 class RequestFuture(Generic[T]):
     """The outcome of one operation: pending, a value, or an error. Source: Kafka RequestFuture.
 
-    Invariant: it is completed once; listeners run in the order in which they were added.
+    Invariant: completed at most once; listeners run in the order in which they were added.
     """
 
     __slots__ = ("_listeners", "_value", "error", "is_done")
@@ -26,7 +27,7 @@ class RequestFuture(Generic[T]):
     def __init__(self) -> None:
         self.is_done = False
         self.error: ClientError | None = None
-        """Why it failed; None while pending and after success."""
+        """The failure; None while pending and after success."""
         self._value: T | None = None
         self._listeners: list[Callable[[RequestFuture[T]], None]] = []
 
@@ -39,23 +40,23 @@ class RequestFuture(Generic[T]):
 
     @property
     def value(self) -> T:
-        """What it succeeded with. Raises: SimulationError if it is pending or has failed."""
+        """Return the result. Raises: SimulationError if pending or failed."""
         if not self.is_done or self.error is not None:
             raise SimulationError("a future that has not succeeded has no value")
-        return self._value  # type: ignore[return-value]  # set by complete, which takes a T
+        return self._value  # type: ignore[return-value]  # `complete` set it to a T
 
     def complete(self, value: T) -> None:
-        """Succeed with `value`. Raises: SimulationError if it is done."""
+        """Succeed with `value`. Raises: SimulationError if already done."""
         self._value = value
         self._finish()
 
     def fail(self, error: ClientError) -> None:
-        """Fail with `error`. Raises: SimulationError if it is done."""
+        """Fail with `error`. Raises: SimulationError if already done."""
         self.error = error
         self._finish()
 
     def add_listener(self, listener: Callable[["RequestFuture[T]"], None]) -> None:
-        """Call `listener` with this future when it is done, at once if it is."""
+        """Call `listener` with this future when it is done, or now if it is."""
         if self.is_done:
             listener(self)
         else:
@@ -71,11 +72,11 @@ class RequestFuture(Generic[T]):
 
 
 class Wakeup:
-    """Ends the wait of one coroutine when anything happened that it may care for.
+    """Ends the wait of one coroutine when anything happened that may concern it.
 
-    It is level triggered: a `set` while nobody waits ends the next wait at once. Who waits looks
-    at the state again, so several sets may be one. Source: Kafka's selector, which ends a poll
-    with any network event.
+    The wakeup is level triggered: a `set` without a waiter ends the next wait at once. Several sets
+    may end only one wait, so a coroutine must check the state again after each wait.
+    Source: Kafka's selector, which ends a poll with any network event.
     """
 
     def __init__(self, host: Host) -> None:
@@ -84,7 +85,7 @@ class Wakeup:
         self._waiter: Future[None] | None = None
 
     def set(self) -> None:
-        """Wake the waiter, or spare the next one its wait."""
+        """Wake the waiter, or let the next wait end at once."""
         waiter = self._waiter
         if waiter is None:
             self._is_set = True
@@ -92,7 +93,7 @@ class Wakeup:
             waiter.set_result(None)
 
     async def wait(self, deadline_us: int | None) -> None:
-        """Wait for `set`, at most until `deadline_us` on the host's clock (None: without end)."""
+        """Wait for `set`, until `deadline_us` on the host's clock at most (None: no limit)."""
         if self._is_set:
             self._is_set = False
             return
@@ -109,9 +110,9 @@ class Wakeup:
             timer.cancel()
 
     async def wait_for(self, future: RequestFuture[T], deadline_us: int) -> bool:
-        """Wait until `future` is done or `deadline_us`; return whether it is done.
+        """Wait until `future` is done or `deadline_us`; return True if it is done.
 
-        Shape: whoever completes `future` sets this wakeup.
+        Shape: the code that completes `future` must set this wakeup.
         """
         while not future.is_done:
             if self._host.now_us() >= deadline_us:

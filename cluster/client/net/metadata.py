@@ -1,7 +1,7 @@
-"""What a client believes of the cluster: its brokers, and who leads which partition.
+"""A client's metadata: the brokers of the cluster, and the leader of each partition.
 
-Owns the cache and when it is refreshed: on demand with backoff, and at `metadata.max.age.ms`. The
-belief may be stale, and an older leader epoch than the one known is never taken.
+Owns the cache and its refreshes: on demand with backoff, and every `metadata.max.age.ms`. The cache
+may be stale. A leader with an older epoch than the known one is never accepted.
 Source: Kafka Metadata, NetworkClient.DefaultMetadataUpdater.
 """
 
@@ -35,7 +35,7 @@ from protocol.messages.discovery import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderAndEpoch:
-    """Who leads a partition, as last heard. `leader` is NO_BROKER where there is none."""
+    """A partition's last known leader, NO_BROKER if it has none, and the leader's epoch."""
 
     leader: BrokerId
     leader_epoch: LeaderEpoch
@@ -45,7 +45,7 @@ NO_LEADER_OR_EPOCH = LeaderAndEpoch(leader=NO_BROKER, leader_epoch=NO_LEADER_EPO
 
 
 class Metadata:
-    """A client's metadata cache, and the requests that keep it."""
+    """A client's metadata cache, and the requests that keep it up to date."""
 
     def __init__(
         self,
@@ -56,12 +56,13 @@ class Metadata:
         *,
         on_update: Callable[[], None],
     ) -> None:
-        """Know the bootstrap servers, `host` or `host:port` (none: every broker of the cluster).
+        """Create a cache that knows only the bootstrap servers, `host` or `host:port`.
 
-        `on_update` is called after each answer that was taken over.
+        Without bootstrap servers all brokers of the cluster are used. `on_update` is called after
+        each answer that was applied.
         """
         self.version = 0
-        """Counts the answers taken over."""
+        """Number of answers applied."""
         self._host = host
         self._topics = topics
         self._on_update = on_update
@@ -69,7 +70,7 @@ class Metadata:
         servers = config.bootstrap_servers or tuple(broker.name for broker in cluster.brokers)
         self._nodes = tuple(KnownNode(_host_of(server), BOOTSTRAP) for server in servers)
         self._live: dict[int, None] = {}
-        """The ids of the known live brokers."""
+        """Ids of the live brokers, as last reported."""
         self._partition_counts: dict[str, int] = {}
         self._leaders: dict[TopicPartition, LeaderAndEpoch] = {}
         self._request_timeout_us = config.request_timeout_ms * MS
@@ -85,12 +86,12 @@ class Metadata:
         self._age_timer: Timer | None = None
 
     def start(self, network: NetworkClient) -> None:
-        """Begin to keep the cache up to date, through `network`."""
+        """Begin to send requests through `network`."""
         self._network = network
         self.request_update()
 
     def close(self) -> None:
-        """Ask no more."""
+        """Send no more requests."""
         self._network = None
         for timer in (self._timer, self._age_timer):
             if timer is not None:
@@ -98,33 +99,33 @@ class Metadata:
         self._timer = self._age_timer = None
 
     def nodes(self) -> tuple[KnownNode, ...]:
-        """Return the known nodes: the bootstrap servers until brokers are known."""
+        """Return the known nodes: the brokers, or the bootstrap servers until brokers are known."""
         return self._nodes
 
     def partition_count(self, topic: str) -> int | None:
-        """Return how many partitions `topic` has, None if it is not known."""
+        """Return the number of partitions of `topic`, None if the topic is not known."""
         return self._partition_counts.get(topic)
 
     def leader(self, partition: TopicPartition) -> LeaderAndEpoch:
-        """Return who leads `partition`; a leader that is no known live broker is none."""
+        """Return the leader of `partition`; none if the leader is not a live broker."""
         known = self._leaders.get(partition, NO_LEADER_OR_EPOCH)
         return known if known.leader in self._live else NO_LEADER_OR_EPOCH
 
     def learn_leader(self, partition: TopicPartition, leader: LeaderAndEpoch) -> None:
-        """Take over a leader that a broker named in an answer, if its epoch is newer (KIP-951)."""
+        """Store a leader that a broker named in an answer, if its epoch is newer (KIP-951)."""
         known = self._leaders.get(partition, NO_LEADER_OR_EPOCH)
         if leader.leader_epoch > known.leader_epoch:
             self._leaders[partition] = leader
 
     def add_topics(self, topics: tuple[str, ...]) -> None:
-        """Ask for `topics` too from now on."""
+        """Include `topics` in all later requests."""
         missing = tuple(topic for topic in topics if topic not in self._topics)
         if missing:
             self._topics += missing
             self.request_update()
 
     def request_update(self) -> None:
-        """Ask a node as soon as the backoff allows."""
+        """Send a request as soon as the backoff allows."""
         self._update_wanted = True
         if not self._is_asking and self._network is not None:
             self._schedule(self._allowed_at_us - self._host.now_us())
@@ -156,21 +157,21 @@ class Metadata:
         if self._network is None:
             return
         now_us = self._host.now_us()
-        # A broker that has no metadata yet names no brokers: an update that Kafka does not take.
+        # Kafka ignores an update without brokers: it comes from a broker without metadata yet.
         if future.error is not None or not future.value.brokers:
             self._allowed_at_us = now_us + self._backoff.delay_us(self._failures)
             self._failures += 1
             self.request_update()
             return
         self._failures = 0
-        changed = self._take_over(future.value)
+        changed = self._apply(future.value)
         if self.version == 0:
             self._connect_for_telemetry(self._network)
         self._equal_answers = 0 if changed else self._equal_answers + 1
         self._allowed_at_us = now_us + self._backoff.delay_us(max(0, self._equal_answers - 1))
         if self._age_timer is not None:
             self._age_timer.cancel()
-        self._age_timer = self._host.after(self._max_age_us, self._expire)
+        self._age_timer = self._host.after(self._max_age_us, self._refresh_aged)
         if self._update_wanted:
             self.request_update()
         self.version += 1
@@ -179,22 +180,23 @@ class Metadata:
     def _connect_for_telemetry(self, network: NetworkClient) -> None:
         """Open a connection to a broker as soon as brokers are known, and leave it idle.
 
-        Kafka's client wants to ask it for telemetry subscriptions (KIP-714), finds that it offers
-        none, and never asks again. But from then on it is the least loaded node: most lookups of
-        coordinators go there, and wait behind no Fetch.
+        Kafka's client connects to ask for telemetry subscriptions (KIP-714), finds that the broker
+        offers none, and never asks again. The connection has an effect all the same: from then on
+        this broker is the least loaded node, so most lookups of coordinators use the idle
+        connection and wait behind no Fetch.
         Source: NetworkClient.TelemetrySender; seen in every start of a 3.9.1 consumer.
         """
         node = network.least_loaded_node()
         if node is not None:
             network.try_connect(node.name, node.purpose)
 
-    def _expire(self) -> None:
+    def _refresh_aged(self) -> None:
         self._age_timer = None
         self._equal_answers = 0
         self.request_update()
 
-    def _take_over(self, response: MetadataResponse) -> bool:
-        """Take over what is not older than what is known; return whether anything changed."""
+    def _apply(self, response: MetadataResponse) -> bool:
+        """Store all entries that are not older than the known ones; return True if any changed."""
         nodes = tuple(
             KnownNode(broker_name(broker.node_id), GENERAL) for broker in response.brokers
         )
@@ -202,46 +204,46 @@ class Metadata:
         self._nodes = nodes
         self._live = dict.fromkeys(broker.node_id for broker in response.brokers)
         for topic in response.topics:
-            changed = self._take_over_topic(topic) or changed
+            changed = self._apply_topic(topic) or changed
         return changed
 
-    def _take_over_topic(self, topic: MetadataResponseTopic) -> bool:
+    def _apply_topic(self, topic: MetadataResponseTopic) -> bool:
         if topic.error_code is not ErrorCode.NONE:
-            # It may exist in a moment, or this broker may not have heard of it; or it was deleted.
+            # The topic may be about to exist, or be new to this broker, or deleted: ask again.
             self._update_wanted = True
             return self._forget_topic(topic)
         changed = self._partition_counts.get(topic.name) != len(topic.partitions)
         self._partition_counts[topic.name] = len(topic.partitions)
         for partition in topic.partitions:
-            changed = self._take_over_partition(topic.name, partition) or changed
+            changed = self._apply_partition(topic.name, partition) or changed
         return changed
 
     def _forget_topic(self, topic: MetadataResponseTopic) -> bool:
-        """Forget a topic that a broker does not know; return whether anything was known of it.
+        """Forget a topic that a broker does not know; return True if it was known.
 
-        The leader of a group that reads it then sees that its metadata has changed.
-        Source: Kafka `Metadata.handleMetadataResponse`: only what was answered is kept.
+        The leader of a group that reads the topic then sees that its metadata has changed.
+        Source: Kafka `Metadata.handleMetadataResponse`: only entries of the answer are kept.
         """
         count = self._partition_counts.pop(topic.name, 0)
         for index in range(count):
             self._leaders.pop(TopicPartition(topic.name, index), None)
         return count > 0
 
-    def _take_over_partition(self, topic: str, partition: MetadataResponsePartition) -> bool:
+    def _apply_partition(self, topic: str, partition: MetadataResponsePartition) -> bool:
         key = TopicPartition(topic, partition.partition_index)
         known = self._leaders.get(key, NO_LEADER_OR_EPOCH)
         if partition.leader_epoch < known.leader_epoch:
             return False
         if partition.error_code is not ErrorCode.NONE or partition.leader_id == NO_BROKER:
             self._update_wanted = True
-        heard = LeaderAndEpoch(
+        reported = LeaderAndEpoch(
             leader=BrokerId(partition.leader_id),
             leader_epoch=LeaderEpoch(partition.leader_epoch),
         )
-        self._leaders[key] = heard
-        return heard != known
+        self._leaders[key] = reported
+        return reported != known
 
 
 def _host_of(server: str) -> NodeName:
-    """Return the host of a bootstrap server: a node has one port, so the host says enough."""
+    """Return the host of a bootstrap server. Each node has one port, so the host identifies it."""
     return NodeName(server.partition(":")[0])

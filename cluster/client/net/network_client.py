@@ -1,10 +1,12 @@
-"""Connections of one client: which node to ask, when to reconnect, how long to hold back.
+"""Connections of one client: choice of a node, reconnects, and their backoff.
 
-Owns one connection per (node, purpose) and its reconnect backoff. Fetches, lookups and metadata
-share one, as in Kafka's client: a lookup waits behind a parked Fetch. The coordinator's is separate
-(there a node of its own, `Integer.MAX_VALUE - id`), and so are those to bootstrap servers, which
-are used until the brokers are known; least_loaded_node looks at neither after that.
-It must not know what the requests mean.
+Owns one connection per (node, purpose) and the backoff of its reconnects. During a backoff the node
+is "held back": the client does not connect to it. Must not know what the requests mean.
+
+As in Kafka's client, fetches, lookups and metadata requests to a node share one connection, so a
+lookup waits behind a parked Fetch. The coordinator has a separate connection (in Kafka it is a node
+of its own, with id `Integer.MAX_VALUE - id`). Bootstrap servers have one each, used until the
+brokers are known. Once they are, least_loaded_node considers neither of these two kinds.
 Source: Kafka NetworkClient, ClusterConnectionStates, ConsumerNetworkClient.
 """
 
@@ -30,11 +32,11 @@ from protocol.ids import NodeName
 R = TypeVar("R", bound=AnyResponse)
 
 MAX_IN_FLIGHT_REQUESTS = 100
-"""More unanswered requests than this, and a node is not asked. Source: ConsumerConfig (100)."""
+"""least_loaded_node skips nodes with this many unanswered requests. Source: ConsumerConfig."""
 
 
 class KnownNode(NamedTuple):
-    """A node that may be asked for metadata and coordinators, and the connection for it."""
+    """A node that may answer metadata and coordinator requests, and the purpose to connect for."""
 
     name: NodeName
     purpose: str
@@ -42,10 +44,10 @@ class KnownNode(NamedTuple):
 
 @dataclass(slots=True)
 class _ConnectionState:
-    """What is known of one (node, purpose), over all its connections.
+    """State of one (node, purpose) over all its connections.
 
-    `failures` and `setup_failures` count failures since the connection last opened; times are on
-    the host's clock.
+    `failures` and `setup_failures` count failures since a connection last opened. Times are on the
+    host's clock. `retry_at_us` ends the backoff.
     """
 
     connection: Connection | None = None
@@ -57,7 +59,7 @@ class _ConnectionState:
 
 
 class NetworkClient:
-    """Kafka's NetworkClient: sends requests to nodes, connecting when it must and may."""
+    """Kafka's NetworkClient: sends requests to nodes, and connects when needed and allowed."""
 
     def __init__(
         self,
@@ -67,11 +69,11 @@ class NetworkClient:
         known_nodes: Callable[[], tuple[KnownNode, ...]],
         on_disconnect: Callable[[], None],
     ) -> None:
-        """Make a client without connections.
+        """Create a client without connections.
 
-        `known_nodes` are asked for in the order of the metadata. `on_disconnect` is called after a
-        connection ended, but for those that were ended by `disconnect`: those are no sign of stale
-        metadata. Source: Kafka NetworkClient.processDisconnection, which `disconnect` goes past.
+        `known_nodes` returns the nodes in the order of the metadata. `on_disconnect` is called
+        after a connection ended, except by `disconnect`: only the others hint at stale metadata.
+        Source: Kafka NetworkClient.processDisconnection, which `disconnect` does not call.
         """
         self._host = host
         self._known_nodes = known_nodes
@@ -88,9 +90,9 @@ class NetworkClient:
             host, config.socket_connection_setup_timeout_ms, setup_max_ms
         )
         self._states: dict[tuple[NodeName, str], _ConnectionState] = {}
-        """By node and purpose; not by KnownNode, which takes longer to make than to look up."""
-        self._hung_up: dict[Connection, None] = {}
-        """Connections that `disconnect` closed and that have not said so yet."""
+        """By node and purpose. A plain tuple: building a KnownNode costs more than the look-up."""
+        self._closed_by_disconnect: dict[Connection, None] = {}
+        """Connections closed by `disconnect` whose on_close callback has not run yet."""
 
     def send(
         self,
@@ -101,14 +103,14 @@ class NetworkClient:
         *,
         timeout_us: int,
     ) -> RequestFuture[R]:
-        """Send `request` to `node`, connecting first if need be.
+        """Send `request` to `node`, connecting first if needed.
 
-        Fails with DISCONNECTED or TIMED_OUT; a node that is held back after a failed connection
-        fails the request at once, but never before this returns.
+        Fails with DISCONNECTED or TIMED_OUT. If the node is held back, the request fails at once,
+        but not before this returns.
         Raises (later, in the host): SimulationError if the answer is of another type.
         """
         future: RequestFuture[R] = RequestFuture()
-        state = self._state(node, purpose)
+        state = self._refresh_state(node, purpose)
 
         def on_response(outcome: AnyResponse | Disconnected | RequestTimedOut) -> None:
             if isinstance(outcome, Disconnected | RequestTimedOut):
@@ -120,7 +122,7 @@ class NetworkClient:
             state.was_open = True
             future.complete(outcome)
 
-        connection = self._connection(node, purpose, state)
+        connection = self._open_or_reuse(node, purpose, state)
         if connection is None:
             self._host.after(0, on_response, Disconnected(f"{node} is held back"))
         else:
@@ -128,33 +130,33 @@ class NetworkClient:
         return future
 
     def try_connect(self, node: NodeName, purpose: str) -> None:
-        """Begin to connect unless there is a connection or the node is held back."""
-        self._connection(node, purpose, self._state(node, purpose))
+        """Begin to connect, unless a connection exists or the node is held back."""
+        self._open_or_reuse(node, purpose, self._refresh_state(node, purpose))
 
     def disconnect(self, node: NodeName, purpose: str) -> None:
-        """Close the connection; what is in flight on it fails. Reconnecting is held back."""
-        state = self._state(node, purpose)
+        """Close the connection; requests in flight on it fail, and the node is held back."""
+        state = self._refresh_state(node, purpose)
         connection = state.connection
         if connection is not None:
-            self._hung_up[connection] = None
+            self._closed_by_disconnect[connection] = None
             connection.close()
             self._note_end(state)
 
     def is_unavailable(self, node: NodeName, purpose: str) -> bool:
-        """Whether the last connection failed and reconnecting is held back."""
-        state = self._state(node, purpose)
+        """Return True if the last connection ended and the node is still held back."""
+        state = self._refresh_state(node, purpose)
         return state.connection is None and self._host.now_us() < state.retry_at_us
 
     def retry_at_us(self, node: NodeName, purpose: str) -> int:
-        """Return until when reconnecting is held back, after a connection has failed."""
-        return self._state(node, purpose).retry_at_us
+        """Return when the node's backoff ends (in the past if it is not held back)."""
+        return self._refresh_state(node, purpose).retry_at_us
 
     def least_loaded_node(self) -> KnownNode | None:
-        """Return the node that is asked for metadata and coordinators; None if all are held back.
+        """Return the node to ask for metadata or coordinators; None if all are held back.
 
-        Connected and idle first, then connected with the fewest requests in flight, then
-        connecting, then the one whose last connection attempt is longest ago. Equals are taken in
-        the order of the metadata from a random start.
+        In order of preference: (1) a connected idle node; (2) the connected node with the fewest
+        requests in flight; (3) a connecting node; (4) the node whose last connection attempt is
+        longest ago. Ties are broken by the order of the metadata, from a random start.
         Source: Kafka NetworkClient.leastLoadedNode.
         """
         nodes = self._known_nodes()
@@ -167,7 +169,7 @@ class NetworkClient:
         can_connect: tuple[int, KnownNode] | None = None
         for index in range(len(nodes)):
             node = nodes[(start + index) % len(nodes)]
-            state = self._state(node.name, node.purpose)
+            state = self._refresh_state(node.name, node.purpose)
             connection = state.connection
             if connection is None:
                 if now_us >= state.retry_at_us and (
@@ -189,7 +191,7 @@ class NetworkClient:
         return None if can_connect is None else can_connect[1]
 
     def waiting(self) -> tuple[WaitingRequest, ...]:
-        """Return the requests that have no answer, of all connections."""
+        """Return the unanswered requests of all connections."""
         return tuple(
             request
             for state in self._states.values()
@@ -203,7 +205,7 @@ class NetworkClient:
             if state.connection is not None:
                 state.connection.close()
 
-    def _state(self, node: NodeName, purpose: str) -> _ConnectionState:
+    def _refresh_state(self, node: NodeName, purpose: str) -> _ConnectionState:
         key = (node, purpose)
         state = self._states.get(key)
         if state is None:
@@ -215,7 +217,7 @@ class NetworkClient:
                 self._note_open(state)
         return state
 
-    def _connection(
+    def _open_or_reuse(
         self, node: NodeName, purpose: str, state: _ConnectionState
     ) -> Connection | None:
         if state.connection is not None:
@@ -231,8 +233,8 @@ class NetworkClient:
         state.connection = connection
 
         def on_close() -> None:
-            if connection in self._hung_up:
-                del self._hung_up[connection]
+            if connection in self._closed_by_disconnect:
+                del self._closed_by_disconnect[connection]
                 return
             if state.connection is connection:
                 self._note_end(state)
@@ -247,9 +249,10 @@ class NetworkClient:
         state.setup_failures = 0
 
     def _note_end(self, state: _ConnectionState) -> None:
-        """Hold the node back. A connection that had opened starts the backoff anew.
+        """Start the backoff after a connection ended; if it had opened, from the first step.
 
-        Source: Kafka ClusterConnectionStates.disconnected. Seen late, or twice, it does nothing.
+        Does nothing unless the current connection is closed, so it may be called late or twice.
+        Source: Kafka ClusterConnectionStates.disconnected.
         """
         if state.connection is None or not state.connection.is_closed:
             return

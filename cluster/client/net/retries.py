@@ -1,8 +1,8 @@
-"""Backoff and retries as Kafka's clients do them, on the host's clock and from its random stream.
+"""Backoff and retries as in Kafka's clients, on the host's clock and from its random stream.
 
-A plain loop: tenacity, which retries elsewhere, inspects the attempted function at each call, and
-its own jitter and `stop_after_delay` would break replay. Source: Kafka ExponentialBackoff (base 2,
-20 % jitter, capped after the jitter).
+Rejected: tenacity, which other parts of this project use. It inspects the attempted function at
+each call, and its own jitter and `stop_after_delay` would break replay.
+Source: Kafka ExponentialBackoff (base 2, 20 % jitter, capped after the jitter).
 """
 
 from collections.abc import Awaitable, Callable
@@ -20,14 +20,14 @@ MS = 1_000
 
 _JITTER_PERCENT = 20
 _EXPONENT_MAX = 62
-"""More doublings than any setting allows; it bounds the shift."""
+"""Limit of the shift: more doublings than any setting allows."""
 
 
 class ExponentialBackoff:
-    """How long to wait before the next attempt: doubling from `initial_ms` to `max_ms`.
+    """Wait before the next attempt: doubles from `initial_ms` up to `max_ms`.
 
-    Units: settings in milliseconds, results in microseconds. An initial backoff at or above the
-    maximum never grows and has no jitter, as in Kafka.
+    Units: settings in milliseconds, results in microseconds. If the initial wait is at or above the
+    maximum, waits never grow and have no jitter, as in Kafka.
     """
 
     def __init__(self, host: Host, initial_ms: int, max_ms: int) -> None:
@@ -56,10 +56,10 @@ async def with_retries(
     attempt: Callable[[*Ts], Awaitable[T]],
     *args: *Ts,
 ) -> T:
-    """Await `attempt(*args)`, repeating what fails retriably until `deadline_us`.
+    """Await `attempt(*args)`, repeated after retriable failures until `deadline_us`.
 
-    Sleeps end at the deadline at the latest, as Kafka's `Timer.sleep`; an attempt may then still
-    begin and must see for itself that the time is over.
+    A sleep ends at the deadline at the latest, as in Kafka's `Timer.sleep`. An attempt may still
+    begin then; it must check the deadline itself.
     Raises: the last attempt's own error.
     """
     failures = 0
@@ -69,7 +69,8 @@ async def with_retries(
         except ClientError as error:
             if not error.retriable:
                 raise
-            # Drawn before the deadline is looked at: the number of draws must not hang on the time.
+            # Drawn before the check of the deadline, so that time does not change the number of
+            # draws.
             delay_us = backoff.delay_us(failures)
             if host.now_us() >= deadline_us:
                 raise

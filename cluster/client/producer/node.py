@@ -1,9 +1,9 @@
 """The producer node: numbered records at a fixed rate, spread round robin over the partitions.
 
-Owns batches from their first record to their acknowledgement. One batch of a partition is in flight
-at a time, so that retries keep the order. Source: Kafka RecordAccumulator, Sender.
-DEVIATION: no idempotence: a batch that is sent again after a lost answer may stand in the log
-twice. With acks=0 a broker's answer is awaited but not believed; Kafka's sends none.
+Owns batches from their first record to their acknowledgement. Each partition has at most one batch
+in flight, so that retries keep the order. Source: Kafka RecordAccumulator, Sender.
+DEVIATION: no idempotence, so a batch that is sent again after a lost answer may be in the log
+twice. With acks=0 the producer waits for an answer and ignores its error; Kafka's sends none.
 """
 
 from collections import deque
@@ -33,9 +33,9 @@ from protocol.records.batch import Record
 from protocol.trace import TraceEvent, TraceKind
 
 BATCH_RECORDS_MAX = 500
-"""A batch takes no more records than this: it stands for `batch.size`."""
+"""Limit of records in a batch; stands for `batch.size`."""
 BUFFERED_RECORDS_MAX = 100_000
-"""With so many records unsent the application waits: it stands for `buffer.memory`."""
+"""Limit of unsent records, at which the application waits; stands for `buffer.memory`."""
 MAX_IN_FLIGHT_PER_NODE = 5
 """Source: `max.in.flight.requests.per.connection`."""
 
@@ -45,7 +45,7 @@ _ACKS = {"all": -1, "1": 1, "0": 0}
 
 @dataclass(slots=True, eq=False)
 class _Batch:
-    """Records of one partition. It may be sent from `ready_at_us` and fails at `expires_at_us`."""
+    """Records of one partition, to be sent from `ready_at_us` on; fail at `expires_at_us`."""
 
     partition: TopicPartition
     ready_at_us: int
@@ -91,11 +91,14 @@ class ProducerNode:
         on_done()
 
     def report(self, status: ClusterStatus) -> None:
-        """Add the records that were acknowledged."""
+        """Add the number of acknowledged records."""
         status.records_produced += self._acknowledged
 
     async def _run(self) -> None:
-        """Make records; while the topic is unknown or the buffer full, send blocks as Kafka's."""
+        """Append records at the fixed rate.
+
+        While the topic is unknown or the buffer full, this waits, as Kafka's `send` blocks.
+        """
         interval_us = max(1, round(_SECOND_US / self._spec.records_per_second))
         number = 0
         due_us = self._host.now_us()
@@ -132,7 +135,7 @@ class ProducerNode:
     # -- sending ------------------------------------------------------------------------------
 
     def _drain_at(self, at_us: int) -> None:
-        """Look for batches to send at `at_us` or earlier."""
+        """Call `_drain` at `at_us` or earlier."""
         if self._drain_timer is not None:
             if self._drain_at_us <= at_us:
                 return
@@ -141,7 +144,7 @@ class ProducerNode:
         self._drain_timer = self._host.after(max(0, at_us - self._host.now_us()), self._drain)
 
     def _drain(self) -> None:
-        """Send every batch that is ready to a leader that can take it."""
+        """Send every batch that is ready, if its partition's leader can take it."""
         if self._drain_timer is not None:
             self._drain_timer.cancel()
             self._drain_timer = None
@@ -224,13 +227,13 @@ class ProducerNode:
         for partition, batch in batches.items():
             del self._in_flight[partition]
             if answer.error is not None:
-                self._failed(batch, answer.error)
+                self._retry_or_give_up(batch, answer.error)
                 continue
             outcome = outcomes[partition]
             if outcome.error_code is ErrorCode.NONE or self._config.acks == "0":
                 self._succeeded(batch, outcome.base_offset)
             else:
-                self._failed(batch, error_from_code(outcome.error_code))
+                self._retry_or_give_up(batch, error_from_code(outcome.error_code))
         self._drain()
         self._wakeup.set()
 
@@ -249,8 +252,8 @@ class ProducerNode:
             )
         )
 
-    def _failed(self, batch: _Batch, error: ClientError) -> None:
-        """Put the batch back to the front, or give it up."""
+    def _retry_or_give_up(self, batch: _Batch, error: ClientError) -> None:
+        """Put the batch back to the front of its queue, or give it up."""
         now_us = self._host.now_us()
         if not error.retriable or now_us >= batch.expires_at_us:
             self._give_up(batch, error.name)

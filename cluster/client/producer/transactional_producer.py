@@ -1,11 +1,12 @@
 """A producer that commits a consumer's offsets in transactions: consume, transform, produce.
 
-Owns the producer's id and epoch, and which broker coordinates its transactional id. The lab's
-members produce nothing, so a transaction holds the offsets alone. Must not know the group: who
-commits what, in which generation, is told (KIP-447).
+Owns the producer's id and epoch, and the coordinator of its transactional id. The members of this
+project produce no records in transactions, so a transaction contains offsets only. Must not know
+the group: the caller passes group, generation and offsets (KIP-447).
 Source: Kafka `KafkaProducer.sendOffsetsToTransaction`, `TransactionManager`; KIP-98, KIP-447.
-DEVIATION: a fenced producer is followed by a new one under the same id, as an application that
-restarts its producer would do; metadata and the group's coordinator are shared with the consumer.
+DEVIATION: after a producer is fenced, a new one follows under the same transactional id, as if an
+application restarted its producer. It shares metadata and the group's coordinator with the
+consumer.
 """
 
 from collections.abc import Awaitable, Callable
@@ -20,7 +21,7 @@ from cluster.client.net.errors import (
     ClientError,
     CommitFailedError,
     error_from_code,
-    unexpected,
+    unexpected_error,
 )
 from cluster.client.net.futures import RequestFuture, Wakeup
 from cluster.client.net.network_client import NetworkClient
@@ -56,10 +57,10 @@ R = TypeVar("R", bound=AnyResponse)
 T = TypeVar("T")
 
 TRANSACTION_ABORTED = "TRANSACTION_ABORTED"
-"""The transaction was aborted, or its producer fenced: what it committed never counts."""
+"""The transaction was aborted, or its producer fenced: its offsets never count."""
 CLOSED = "PRODUCER_CLOSED"
 FOREVER_US = 1 << 62
-"""Until then the end of a transaction is tried: no other can begin before."""
+"""Deadline of requests that end a transaction: no other transaction can begin before they do."""
 
 _FENCED = frozenset(
     {
@@ -69,21 +70,21 @@ _FENCED = frozenset(
         ErrorCode.INVALID_TXN_STATE,
     }
 )
-"""Answers after which Kafka's producer can only be closed: its transaction is aborted, or was."""
+"""Answers after which Kafka's producer can only be closed; the transaction is or gets aborted."""
 _NOT_COORDINATOR = frozenset(
     {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.REQUEST_TIMED_OUT}
 )
 
 
 class ProducerFencedError(ClientError):
-    """Kafka's ProducerFencedException, and its like: this producer must not go on."""
+    """Kafka's ProducerFencedException and similar: this producer must not continue."""
 
     def __init__(self, code: ErrorCode) -> None:
         super().__init__(code.name, retriable=False)
 
 
 class TransactionInDoubt(ClientError):
-    """The producer was closed while it asked `peer`'s offsets to be committed."""
+    """The producer was closed after `peer` took the offsets and before the transaction's end."""
 
     def __init__(self, peer: NodeName) -> None:
         super().__init__(TIMED_OUT, retriable=False)
@@ -91,7 +92,7 @@ class TransactionInDoubt(ClientError):
 
 
 class TransactionAborted(ClientError):
-    """The transaction did not commit, and never will. `why` is the error that led to it."""
+    """The transaction did not commit, and never will. `why` is the name of the causing error."""
 
     def __init__(self, why: str) -> None:
         super().__init__(TRANSACTION_ABORTED, retriable=False)
@@ -99,7 +100,7 @@ class TransactionAborted(ClientError):
 
 
 class TransactionalProducer:
-    """One transactional id, and the transactions of its present producer, one after the other."""
+    """One transactional id: transactions of its current producer, one after the other."""
 
     def __init__(
         self,
@@ -112,7 +113,7 @@ class TransactionalProducer:
         transaction_timeout_ms: int,
         request_timeout_us: int,
     ) -> None:
-        """Have no producer id yet. `discovery` is the consumer's, of the group's coordinator."""
+        """Create a producer without an id. `discovery` is the consumer's, for its group."""
         self._host = host
         self._network = network
         self._discovery = discovery
@@ -127,7 +128,7 @@ class TransactionalProducer:
         self._is_closed = False
 
     def close(self) -> None:
-        """Try nothing more: what is under way fails, and nobody knows how it ends."""
+        """Stop: a transaction under way fails, and its outcome is unknown."""
         self._is_closed = True
         self._wakeup.set()
 
@@ -138,7 +139,7 @@ class TransactionalProducer:
         sent: Generation,
         group_instance_id: str | None,
     ) -> NodeName:
-        """Commit offsets in a transaction; return the group's coordinator that took them.
+        """Commit offsets in a transaction; return the group's coordinator that stored them.
 
         Raises: TransactionAborted; TransactionInDoubt.
         """
@@ -151,7 +152,7 @@ class TransactionalProducer:
                 deadline_us, lambda: self._commit(group_id, offsets, sent, group_instance_id)
             )
         except ProducerFencedError as error:
-            self._forget()
+            self._drop_producer_id()
             raise TransactionAborted(error.name) from error
         except ClientError as error:
             await self._abort()
@@ -159,8 +160,9 @@ class TransactionalProducer:
         try:
             await self._retry(FOREVER_US, lambda: self._end(is_commit=True))
         except ProducerFencedError as error:
-            # Whoever fenced it had aborted the transaction: a decision to commit would stand.
-            self._forget()
+            # A new producer's InitProducerId fences this one, and aborts its transaction unless
+            # the decision to commit was already in the log. So this transaction is aborted.
+            self._drop_producer_id()
             raise TransactionAborted(error.name) from error
         except ClientError as error:
             raise TransactionInDoubt(peer) from error
@@ -169,7 +171,7 @@ class TransactionalProducer:
     # -- requests -----------------------------------------------------------------------------
 
     async def _init(self) -> None:
-        """Get an id and an epoch; whoever had them before is fenced."""
+        """Get an id and an epoch; an earlier producer of the same transactional id is fenced."""
         answer = await self._ask(
             InitProducerIdRequest(
                 transactional_id=self._transactional_id, transaction_timeout_ms=self._timeout_ms
@@ -198,7 +200,7 @@ class TransactionalProducer:
         sent: Generation,
         group_instance_id: str | None,
     ) -> NodeName:
-        """Send TxnOffsetCommit to the group's coordinator, and return who that is."""
+        """Send TxnOffsetCommit to the group's coordinator, and return the coordinator."""
         node = self._discovery.coordinator()
         if node is None:
             await self._wait_for(self._discovery.lookup())
@@ -226,7 +228,7 @@ class TransactionalProducer:
         for topic in answer.topics:
             for entry in topic.partitions:
                 code = entry.error_code
-                if code in _NOT_COORDINATOR and node == self._discovery.believed():
+                if code in _NOT_COORDINATOR and node == self._discovery.believed_coordinator():
                     self._discovery.mark_unknown(code.name)
                 if code in _FENCED:
                     raise ProducerFencedError(code)
@@ -235,12 +237,13 @@ class TransactionalProducer:
         return node.name
 
     async def _abort(self) -> None:
-        """Abort the transaction, if one has begun; a closed producer leaves it to its timeout."""
+        """Abort the transaction if one has begun; a closed producer leaves it to its timeout."""
         try:
             await self._retry(FOREVER_US, lambda: self._end(is_commit=False))
         except ProducerFencedError as error:
-            if error.name != ErrorCode.INVALID_TXN_STATE.name:  # nothing had begun
-                self._forget()
+            # INVALID_TXN_STATE: no transaction had begun, so the producer may go on.
+            if error.name != ErrorCode.INVALID_TXN_STATE.name:
+                self._drop_producer_id()
         except ClientError:
             self._host.log(f"{self._transactional_id}: closed with an open transaction")
 
@@ -259,7 +262,7 @@ class TransactionalProducer:
     # -- the transaction coordinator ----------------------------------------------------------
 
     async def _ask(self, request: AnyRequest, response_type: type[R]) -> R:
-        """Send a request to the transaction coordinator, which is looked up first if need be."""
+        """Send a request to the transaction coordinator; looks the coordinator up if unknown."""
         node = self._coordinator
         if node is None or self._network.is_unavailable(node, TRANSACTIONAL_PRODUCER):
             node = self._coordinator = await self._find_coordinator()
@@ -299,7 +302,7 @@ class TransactionalProducer:
         return broker_name(found.node_id)
 
     def _check(self, code: ErrorCode) -> None:
-        """Raise what the transaction coordinator's answer means, if it is an error."""
+        """Raise the error for the code of a transaction coordinator's answer; nothing on NONE."""
         if code in _NOT_COORDINATOR:
             self._coordinator = None
         if code in _FENCED:
@@ -310,7 +313,7 @@ class TransactionalProducer:
     # -- helpers ------------------------------------------------------------------------------
 
     async def _retry(self, deadline_us: int, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Repeat what fails retriably, until `deadline_us` or the producer is closed."""
+        """Repeat after retriable failures, until `deadline_us` or until the producer is closed."""
 
         async def attempt_if_open() -> T:
             if self._is_closed:
@@ -320,7 +323,7 @@ class TransactionalProducer:
         return await with_retries(self._host, self._backoff, deadline_us, attempt_if_open)
 
     async def _wait_for(self, future: RequestFuture[T]) -> T:
-        """Wait for an outcome: every request has one in time."""
+        """Wait for the outcome of a request, without a limit: each request has a timeout."""
         future.add_listener(lambda _future: self._wakeup.set())
         while not future.is_done:
             await self._wakeup.wait(None)
@@ -328,14 +331,14 @@ class TransactionalProducer:
             raise future.error
         return future.value
 
-    def _forget(self) -> None:
-        """Let the next transaction be a new producer's."""
+    def _drop_producer_id(self) -> None:
+        """Drop the producer's id, so that the next transaction gets a new producer."""
         self._producer_id = NO_PRODUCER_ID
         self._producer_epoch = NO_PRODUCER_EPOCH
 
 
 def _commit_error(code: ErrorCode) -> ClientError:
-    """Return what a TxnOffsetCommit fails with. Source: Kafka TxnOffsetCommitHandler."""
+    """Return the error of a TxnOffsetCommit. Source: Kafka TxnOffsetCommitHandler."""
     match code:
         case (
             ErrorCode.UNKNOWN_MEMBER_ID
@@ -346,4 +349,4 @@ def _commit_error(code: ErrorCode) -> ClientError:
         case _ if code.retriable:
             return error_from_code(code)
         case _:
-            return unexpected(code)
+            return unexpected_error(code)
