@@ -208,7 +208,9 @@ def _keeps_lost_partitions(stack: ExitStack) -> None:
         if self._membership.member.has_generation:
             await release_partitions(self)
 
-    stack.enter_context(patch.object(ConsumerCoordinator, "release_partitions", give_up_what_may_be_committed))
+    stack.enter_context(
+        patch.object(ConsumerCoordinator, "release_partitions", give_up_what_may_be_committed)
+    )
 
 
 def _never_asks_again(stack: ExitStack) -> None:

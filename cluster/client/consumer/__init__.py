@@ -2,6 +2,6 @@
 
 Reading order: `generation`, `membership` (join, sync, leave), `heartbeat`, `assignors`,
 `subscription`, `offset_commits`, `transactional_commits`, `offset_fetches`, `positions`, `fetcher`,
-`consumer_coordinator` (what a poll does for the group), `group_consumer` (all of it wired), `node`
+`consumer_coordinator` (the group's part of a poll), `group_consumer` (all parts connected), `node`
 (the application).
 """

@@ -1,7 +1,8 @@
-"""Assignors: how a group's leader deals the partitions out to the members.
+"""Assignors: the computation by which a group's leader distributes partitions to members.
 
-Pure functions of the members' subscriptions and the topics' partition counts. Another assignor is
-another class in ASSIGNORS. Source: Kafka AbstractPartitionAssignor, RangeAssignor; BEHAVIOUR 7.8.
+Pure functions of the members' subscriptions and the topics' partition counts. A further assignor is
+a class of its own, listed in ASSIGNORS. Source: Kafka AbstractPartitionAssignor, RangeAssignor;
+BEHAVIOUR 7.8.
 """
 
 from collections.abc import Mapping
@@ -13,7 +14,7 @@ from protocol.ids import MemberId, TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberSubscription:
-    """What one member asks for. `group_instance_id` is None for a dynamic member."""
+    """Subscription of one member. `group_instance_id` is None for a dynamic member."""
 
     member_id: MemberId
     topics: tuple[str, ...]
@@ -21,11 +22,11 @@ class MemberSubscription:
 
 
 Assignment = dict[MemberId, tuple[TopicPartition, ...]]
-"""Every member's partitions; members that get none have an empty tuple."""
+"""Partitions of every member; a member without partitions has an empty tuple."""
 
 
 class Assignor(Protocol):
-    """One way to deal partitions out. Its name is the protocol that members vote for."""
+    """A way to distribute partitions. Its name is the protocol that members vote for."""
 
     name: str
 
@@ -34,15 +35,15 @@ class Assignor(Protocol):
     ) -> Assignment:
         """Return every member's partitions.
 
-        Shape: topics missing in `partition_counts` are unknown and deal nothing out.
+        Shape: a topic missing in `partition_counts` is unknown; none of its partitions is assigned.
         """
 
 
 class RangeAssignor:
-    """Per topic: consecutive partitions, the first members getting one more where it must be.
+    """Gives each member consecutive partitions of each topic; the first members get the remainder.
 
-    DEVIATION: racks are not looked at; Kafka's range assignor prefers replicas in the member's rack
-    where sizes stay equal, and only when both name racks.
+    DEVIATION: racks are ignored. Kafka's range assignor prefers replicas in the member's rack, if
+    both name racks and the shares stay equal.
     """
 
     name = "range"
@@ -50,28 +51,28 @@ class RangeAssignor:
     def assign(
         self, partition_counts: Mapping[str, int], members: tuple[MemberSubscription, ...]
     ) -> Assignment:
-        """Return every member's partitions, topic by topic in the topics' order by name."""
+        """Return every member's partitions, topic by topic in the order of topic names."""
         ordered = sorted(members, key=_member_order)
-        dealt: dict[MemberId, list[TopicPartition]] = {m.member_id: [] for m in ordered}
+        assigned: dict[MemberId, list[TopicPartition]] = {m.member_id: [] for m in ordered}
         for topic in sorted(partition_counts):
             subscribers = [member for member in ordered if topic in member.topics]
             if not subscribers:
                 continue
-            each, with_one_more = divmod(partition_counts[topic], len(subscribers))
+            share, remainder = divmod(partition_counts[topic], len(subscribers))
             start = 0
             for index, member in enumerate(subscribers):
-                end = start + each + (1 if index < with_one_more else 0)
-                dealt[member.member_id] += [TopicPartition(topic, p) for p in range(start, end)]
+                end = start + share + (1 if index < remainder else 0)
+                assigned[member.member_id] += [TopicPartition(topic, p) for p in range(start, end)]
                 start = end
-        return {member_id: tuple(partitions) for member_id, partitions in dealt.items()}
+        return {member_id: tuple(partitions) for member_id, partitions in assigned.items()}
 
 
 ASSIGNORS: dict[str, Assignor] = {RangeAssignor.name: RangeAssignor()}
-"""Every assignor by the name that `partition.assignment.strategy` uses."""
+"""All assignors, by their name in `partition.assignment.strategy`."""
 
 
 def _member_order(member: MemberSubscription) -> tuple[bool, str]:
-    """Static members first, by instance id; then dynamic ones, by member id."""
+    """Sort static members first, by instance id, then dynamic ones, by member id."""
     if member.group_instance_id is not None:
         return False, member.group_instance_id
     return True, member.member_id

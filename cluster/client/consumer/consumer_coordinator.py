@@ -1,7 +1,7 @@
-"""What each poll does for the group: discover, rejoin, revoke and assign, commit automatically.
+"""The group's part of each poll: discover, rejoin, revoke and assign, commit automatically.
 
-Owns the application's side of a rebalance: partitions are taken away and given only inside poll.
-The leader's work is here too: it computes the assignment of every member.
+Owns the application's side of a rebalance: partitions are revoked and assigned only inside poll.
+Also does the leader's work: it computes the assignment of every member.
 Source: Kafka ConsumerCoordinator; BEHAVIOUR 7.3, 7.6, 7.7.
 """
 
@@ -41,14 +41,14 @@ from protocol.wire.consumer_protocol import (
 )
 
 INSUFFICIENT_ASSIGNMENT = "INSUFFICIENT_ASSIGNMENT"
-"""Kafka's IllegalStateException for assignment bytes without even a version."""
+"""Kafka's IllegalStateException for assignment bytes too short for a version."""
 
 
 class RebalanceListener(Protocol):
-    """What the application does when it loses partitions. Source: ConsumerRebalanceListener."""
+    """The application's reaction to a revocation. Source: ConsumerRebalanceListener."""
 
     async def on_partitions_revoked(self) -> None:
-        """Finish with the partitions, while they are still owned: commit."""
+        """Finish work on the partitions and commit, while they are still owned."""
 
 
 class GroupSubscriber:
@@ -58,23 +58,23 @@ class GroupSubscriber:
         self, config: ConsumerConfig, subscription: Subscription, metadata: Metadata
     ) -> None:
         self.assignment_snapshot: dict[str, int] | None = None
-        """Partition counts that this leader's last assignment rests on; None for a follower."""
+        """Partition counts used for this leader's last assignment; None for a follower."""
         self._config = config
         self._subscription = subscription
         self._metadata = metadata
         self._waiting: tuple[int, Callable[[], None]] | None = None
-        """A leader's work that waits for metadata of a version newer than this."""
+        """A leader's assignment that waits for metadata newer than this version."""
 
     def protocols(self) -> tuple[JoinGroupRequestProtocol, ...]:
-        """Return the subscription under each configured assignor.
+        """Return the subscription under the name of each configured assignor.
 
-        DEVIATION: the subscription names no generation (Kafka's v2 field), so that its bytes are
-        equal in every JoinGroup; sticky assignors, which need it, are not there yet.
+        DEVIATION: the subscription has no generation (Kafka's v2 field), so its bytes are equal in
+        every JoinGroup. Sticky assignors, which need the field, do not exist here.
         """
         metadata = encode_subscription(
             ConsumerProtocolSubscription(
                 topics=self._subscription.topics,
-                owned_partitions=_grouped(tuple(self._subscription.assigned)),
+                owned_partitions=_by_topic(tuple(self._subscription.assigned)),
             )
         )
         return tuple(
@@ -85,7 +85,7 @@ class GroupSubscriber:
     def on_leader_elected(
         self, response: JoinGroupResponse, assign: Callable[[Assignments], None]
     ) -> None:
-        """Assign, once the partition counts of all the group's topics are known.
+        """Compute the assignment once the partition counts of all the group's topics are known.
 
         Source: Kafka ConsumerCoordinator.onLeaderElected.
         """
@@ -99,7 +99,7 @@ class GroupSubscriber:
         )
         topics = tuple(sorted({topic for member in members for topic in member.topics}))
 
-        def work() -> None:
+        def compute() -> None:
             counts = self.assignment_snapshot = self._counts(topics)
             if response.skip_assignment:
                 assign(())
@@ -107,27 +107,27 @@ class GroupSubscriber:
             assignor = ASSIGNORS[response.protocol_name or ""]
             assign(
                 tuple(
-                    SyncGroupRequestAssignment(member_id, _encoded(partitions))
+                    SyncGroupRequestAssignment(member_id, _encode_partitions(partitions))
                     for member_id, partitions in assignor.assign(counts, members).items()
                 )
             )
 
         self._metadata.add_topics(topics)
         if len(self._counts(topics)) == len(topics):
-            work()
+            compute()
         else:
-            self._waiting = (self._metadata.version, work)
+            self._waiting = (self._metadata.version, compute)
             self._metadata.request_update()
 
     def metadata_updated(self) -> None:
-        """Do what waited for metadata; topics that are still unknown have no partitions."""
+        """Compute a waiting assignment; a topic that is still unknown has no partitions."""
         if self._waiting is not None and self._metadata.version > self._waiting[0]:
-            _version, work = self._waiting
+            _version, compute = self._waiting
             self._waiting = None
-            work()
+            compute()
 
     def metadata_changed(self) -> bool:
-        """Whether the leader's last assignment rests on partition counts that have changed."""
+        """Return True if partition counts of the leader's last assignment have changed."""
         snapshot = self.assignment_snapshot
         return snapshot is not None and self._counts(tuple(snapshot)) != snapshot
 
@@ -137,7 +137,7 @@ class GroupSubscriber:
 
 
 class ConsumerCoordinator:
-    """One consumer's membership as its poll sees it."""
+    """One consumer's membership, as its poll handles it."""
 
     def __init__(
         self,
@@ -153,9 +153,9 @@ class ConsumerCoordinator:
         auto_commit: AutoCommit | None,
         listener: RebalanceListener,
     ) -> None:
-        """Be outside the group. `auto_commit` is None where it is switched off."""
+        """Create a coordinator outside the group. `auto_commit` is None if it is switched off."""
         self.assigned_under = Generation()
-        """The generation that gave the present partitions: their end is traced under it."""
+        """Generation that assigned the current partitions; their revocation is traced under it."""
         self._host = host
         self._config = config
         self._membership = membership
@@ -169,10 +169,10 @@ class ConsumerCoordinator:
         self._listener = listener
 
     async def poll(self, deadline_us: int) -> bool:
-        """Do the group's work; whether poll must look again without being woken.
+        """Do the group's work; return True if poll must soon run again without a wakeup.
 
-        Only discovery waits, until `deadline_us`; a join goes on while poll fetches.
-        Raises: ClientError that the application must get.
+        Only discovery waits here, until `deadline_us`; a join goes on while poll fetches.
+        Raises: ClientError for the application.
         Source: Kafka ConsumerCoordinator.poll, with `waitForJoinGroup` false as KafkaConsumer.
         """
         if self._heartbeat.failure is not None:
@@ -190,13 +190,13 @@ class ConsumerCoordinator:
         return False
 
     def auto_commit_due_us(self) -> int | None:
-        """When poll must commit automatically; None if it does not, or only after a rebalance."""
+        """Return when poll must commit automatically; None if it does not or is rebalancing."""
         if self._auto_commit is None or self._membership.rejoin_needed_or_pending:
             return None
         return self._auto_commit.due_us
 
     async def _join_if_needed(self) -> bool:
-        """Go on with the rebalance as far as it goes without waiting; whether it is finished.
+        """Advance the rebalance as far as possible without waiting; return True once finished.
 
         Source: Kafka AbstractCoordinator.joinGroupIfNeeded with an expired timer.
         """
@@ -224,23 +224,23 @@ class ConsumerCoordinator:
         return True
 
     async def _join_prepare(self) -> None:
-        """Give up all partitions before JoinGroup: the eager protocol."""
+        """Commit and release all partitions before JoinGroup: the eager protocol."""
         if self._auto_commit is not None:
             deadline_us = self._host.now_us() + self._config.max_poll_interval_ms * MS
             try:
                 await self._commits.commit_sync(self._subscription.consumed(), deadline_us)
             except ClientError as error:
                 self._host.log(f"automatic commit before the rebalance failed: {error.name}")
-        await self.give_up()
+        await self.release_partitions()
         self._subscriber.assignment_snapshot = None
 
-    async def give_up(self) -> None:
-        """Revoke or lose everything. Source: Kafka onJoinPrepare, onLeavePrepare."""
+    async def release_partitions(self) -> None:
+        """Revoke or lose all partitions. Source: Kafka onJoinPrepare, onLeavePrepare."""
         partitions = tuple(self._subscription.assigned)
         if not partitions:
             return
         if self._membership.member.has_generation:
-            # The callback is the application's time, which max.poll.interval.ms bounds.
+            # The listener is application code: it counts against max.poll.interval.ms.
             self._heartbeat.poll_left()
             await self._listener.on_partitions_revoked()
             self._heartbeat.poll_entered()
@@ -251,15 +251,17 @@ class ConsumerCoordinator:
         self._fetcher.clear()
 
     def _join_completed(self, assignment: bytes) -> None:
-        """Take the finished join. Source: joinGroupIfNeeded, ConsumerCoordinator.onJoinComplete.
+        """Assign the partitions of a finished join.
 
+        Source: joinGroupIfNeeded, ConsumerCoordinator.onJoinComplete.
         Raises: ClientError for bytes that are no assignment.
         """
         membership = self._membership
         member = membership.member
         membership.take_join()
         if not member.has_generation or member.state is not MemberState.STABLE:
-            # A heartbeat was told of another generation before poll came to this.
+            # The join completed, then an answer to a heartbeat reset the generation, and only now
+            # poll takes the result of the join.
             membership.reset_and_rejoin(
                 StateReason(
                     cause=MemberStateCause.RESET_WHILE_JOINING,
@@ -297,12 +299,12 @@ class ConsumerCoordinator:
         )
 
 
-def _grouped(partitions: tuple[TopicPartition, ...]) -> tuple[TopicPartitions, ...]:
+def _by_topic(partitions: tuple[TopicPartition, ...]) -> tuple[TopicPartitions, ...]:
     return tuple(
         TopicPartitions(topic=topic, partitions=indexes)
         for topic, indexes in partitions_by_topic(partitions).items()
     )
 
 
-def _encoded(partitions: tuple[TopicPartition, ...]) -> bytes:
-    return encode_assignment(ConsumerProtocolAssignment(assigned_partitions=_grouped(partitions)))
+def _encode_partitions(partitions: tuple[TopicPartition, ...]) -> bytes:
+    return encode_assignment(ConsumerProtocolAssignment(assigned_partitions=_by_topic(partitions)))

@@ -1,10 +1,11 @@
-"""Fetching records: one Fetch in flight per leader, what came waits until poll collects it.
+"""Fetches of records: one Fetch in flight per leader; poll collects the fetched records.
 
-Owns what was fetched and not yet given to the application. The lab counts records and never reads
-them, so a fetch is kept as ranges of offsets. It must not know what a group is.
+Owns the records that were fetched and not yet passed to the application. Applications here count
+records and never read them, so fetched records are kept as ranges of offsets. Must not know what a
+group is.
 Source: Kafka AbstractFetch, FetchCollector.
 DEVIATION: no fetch sessions; no OffsetsForLeaderEpoch validation after a change of leader (a
-truncated position shows as OFFSET_OUT_OF_RANGE); a partition whose fetch failed is left alone for
+truncated position shows as OFFSET_OUT_OF_RANGE); after a failed fetch a partition is skipped for
 `retry.backoff.ms`, where Kafka asks again at once.
 """
 
@@ -33,7 +34,7 @@ from protocol.records.batch import RecordBatch
 
 @dataclass(frozen=True, slots=True)
 class ConsumedRange:
-    """Consecutive records of one partition, given to the application together."""
+    """Consecutive records of one partition that the application gets together."""
 
     partition: TopicPartition
     first: int
@@ -47,7 +48,7 @@ class ConsumedRange:
 
 @dataclass(slots=True)
 class _Range:
-    """Fetched records `first .. last`; `leader_epoch` is that of the last one."""
+    """Fetched records `first` to `last`; `leader_epoch` is that of the last record."""
 
     first: int
     last: int
@@ -56,7 +57,7 @@ class _Range:
 
 @dataclass(slots=True)
 class _CompletedFetch:
-    """What was fetched of one partition and is not collected yet: at least one range."""
+    """Fetched and uncollected records of one partition: at least one range."""
 
     state: AssignedPartition
     ranges: list[_Range]
@@ -64,7 +65,7 @@ class _CompletedFetch:
 
 
 class Fetcher:
-    """Fetches for the present assignment."""
+    """Fetches for the current assignment."""
 
     def __init__(
         self,
@@ -77,10 +78,10 @@ class Fetcher:
         wakeup: Wakeup,
         on_out_of_range: Callable[[AssignedPartition], None],
     ) -> None:
-        """Fetch nothing yet.
+        """Create a fetcher that has sent nothing.
 
-        `wakeup` is set after each answer; `on_out_of_range` gets a partition whose position the
-        leader does not have.
+        `wakeup` is set after each answer; `on_out_of_range` is called with a partition whose
+        position the leader does not have.
         """
         self._host = host
         self._config = config
@@ -95,14 +96,14 @@ class Fetcher:
         self._request_timeout_us = config.request_timeout_ms * MS
 
     def clear(self) -> None:
-        """Drop what was fetched: the partitions are revoked or lost."""
+        """Drop all fetched records: the partitions are revoked or lost."""
         self._completed.clear()
 
     def send_fetches(self) -> int | None:
-        """Ask every idle leader for the partitions that have nothing waiting.
+        """Send a Fetch to every idle leader, for partitions without uncollected records.
 
-        Returns when to try again what time alone holds back, so that nothing will wake poll for
-        it; None if there is no such partition.
+        Returns the earliest time at which a partition held back by a backoff can be tried again,
+        since no event wakes poll for it; None if no partition is held back.
         """
         by_leader: dict[NodeName, list[tuple[AssignedPartition, FetchPartition]]] = {}
         held_until_us: int | None = None
@@ -138,7 +139,7 @@ class Fetcher:
         return held_until_us
 
     def collect(self, max_records: int) -> list[ConsumedRange]:
-        """Return up to `max_records` fetched records, moving the positions past them."""
+        """Return up to `max_records` fetched records, and move the positions past them."""
         collected: list[ConsumedRange] = []
         for partition, completed in list(self._completed.items()):
             state = completed.state
@@ -187,7 +188,7 @@ class Fetcher:
     ) -> None:
         del self._in_flight[node]
         if answer.error is not None or answer.value.error_code is not ErrorCode.NONE:
-            # After a disconnect the node is held back by itself, and metadata is asked for.
+            # After a disconnect the network client holds the node back and requests metadata.
             if answer.error is None:
                 for state, _offset in asked.values():
                     self._retry_later(state)
@@ -215,8 +216,8 @@ class Fetcher:
             case ErrorCode.OFFSET_OUT_OF_RANGE:
                 self._on_out_of_range(state)
             case _:
-                # NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH and the like:
-                # who leads is known better elsewhere, or soon.
+                # NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH and similar:
+                # the leader has changed. The answer may name the new one; else metadata will.
                 if data.leader_id != NO_BROKER:
                     leader = LeaderAndEpoch(
                         leader=BrokerId(data.leader_id), leader_epoch=LeaderEpoch(data.leader_epoch)
@@ -227,7 +228,7 @@ class Fetcher:
     def _keep(
         self, state: AssignedPartition, position: Position, batches: tuple[RecordBatch, ...]
     ) -> None:
-        """Keep the records from `position` on: a batch may begin before it."""
+        """Keep the records from `position` on: the first batch may begin before it."""
         ranges: list[_Range] = []
         next_position = position
         for batch in batches:

@@ -21,7 +21,7 @@ from protocol.trace import TraceEvent, TraceKind
 
 
 class MemberState(StrEnum):
-    """Where a member is in the rebalance protocol; Kafka's names."""
+    """States of a member in the rebalance protocol, by Kafka's names."""
 
     UNJOINED = "UNJOINED"
     PREPARING_REBALANCE = "PREPARING_REBALANCE"
@@ -39,9 +39,9 @@ VALID_PREVIOUS_STATES: dict[MemberState, tuple[MemberState, ...]] = {
 
 
 class Generation(NamedTuple):
-    """What a member sends to prove which rebalance it took part in.
+    """Identity by which a member proves in which rebalance it took part.
 
-    `generation_id` is -1, `member_id` "" and `protocol_name` None where it has none.
+    Without one, `generation_id` is -1, `member_id` "" and `protocol_name` None.
     """
 
     generation_id: GenerationId = NO_GENERATION
@@ -51,11 +51,11 @@ class Generation(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateReason:
-    """Why a member is in another state, as MEMBER_STATE tells it.
+    """Reason of a change of state, as a MEMBER_STATE row shows it.
 
-    `text` is for people and may be empty; after a reset the next JoinGroup gives it as its reason.
-    `api` is the request whose answer took the generation away, `error` its error, or the one that
-    ended the application.
+    `text` is for people and may be empty; after a reset the next JoinGroup sends it as its reason.
+    `api` is the request whose answer invalidated the generation. `error` is the error in that
+    answer, or the error that ended the application.
     """
 
     cause: MemberStateCause
@@ -64,8 +64,8 @@ class StateReason:
     error: str | None = None
 
 
-def refused(api: str, error: ErrorCode) -> StateReason:
-    """Return the reason of a reset after an answer with `error`."""
+def reset_reason(api: str, error: ErrorCode) -> StateReason:
+    """Return the reason of a reset caused by an answer with `error`."""
     return StateReason(
         cause=MemberStateCause.ERROR, text=f"{api}: {error.name}", api=api, error=error.name
     )
@@ -76,10 +76,10 @@ _ASSIGNED = StateReason(cause=MemberStateCause.ASSIGNED)
 
 
 class ConsumerMember:
-    """The state and generation of one member of one group.
+    """State and generation of one member of one group.
 
-    Invariant: outside COMPLETING_REBALANCE and STABLE the state says nothing about `generation`: a
-    member that prepares a rebalance still commits with nothing, but keeps what it had.
+    Invariant: outside COMPLETING_REBALANCE and STABLE the state says nothing about `generation`. A
+    member that prepares a rebalance keeps its old generation, but may not commit with it.
     """
 
     def __init__(self, host: Host, group_id: GroupId) -> None:
@@ -90,41 +90,41 @@ class ConsumerMember:
 
     @property
     def member_id(self) -> MemberId:
-        """The id given by the coordinator, "" before the first JoinGroup was answered."""
+        """The id given by the coordinator; "" before the first answer to a JoinGroup."""
         return self.generation.member_id
 
     @property
     def has_generation(self) -> bool:
-        """Whether it has both a generation and an id: else its partitions are lost to it."""
+        """True with both a generation and an id; without them the partitions count as lost."""
         return self.generation.generation_id != NO_GENERATION and bool(self.generation.member_id)
 
     @property
     def is_rebalancing(self) -> bool:
-        """Whether it has begun to join and has no assignment yet."""
+        """True from the first JoinGroup of a rebalance until the assignment."""
         return self.state in (MemberState.PREPARING_REBALANCE, MemberState.COMPLETING_REBALANCE)
 
     def begin_rebalance(self, reason: str) -> None:
-        """JoinGroup is sent; `reason` is for people."""
+        """Note that JoinGroup is being sent; `reason` is for people."""
         self._transition_to(
             MemberState.PREPARING_REBALANCE,
             StateReason(cause=MemberStateCause.REBALANCE, text=reason),
         )
 
     def joined(self, generation: Generation) -> None:
-        """JoinGroup was answered. Raises: IllegalTransition unless it was being prepared."""
+        """Note a good answer to JoinGroup. Raises: IllegalTransition unless PREPARING_REBALANCE."""
         self.generation = generation
         self._transition_to(MemberState.COMPLETING_REBALANCE, _JOINED)
 
     def synced(self) -> None:
-        """SyncGroup was answered. Raises: IllegalTransition unless it had joined."""
+        """Note a good answer to SyncGroup. Raises: IllegalTransition unless it had joined."""
         self._transition_to(MemberState.STABLE, _ASSIGNED)
 
     def take_member_id(self, member_id: MemberId) -> None:
-        """Keep the id that the coordinator demands for the next JoinGroup."""
+        """Keep the id that the coordinator assigned for the next JoinGroup."""
         self.generation = Generation(member_id=member_id)
 
     def reset(self, reason: StateReason, *, reset_member_id: bool) -> None:
-        """Drop the generation, and the id too if asked.
+        """Drop the generation, and with `reset_member_id` also the id.
 
         Source: Kafka AbstractCoordinator.resetStateAndGeneration.
         """
@@ -136,7 +136,7 @@ class ConsumerMember:
     def _transition_to(
         self, target: MemberState, reason: StateReason, *, traced_as: Generation | None = None
     ) -> None:
-        """Write the state; a reset is traced under the generation and id that end with it."""
+        """Write the state; `traced_as` is the generation that a reset has just ended."""
         before = self.state
         if before not in VALID_PREVIOUS_STATES[target]:
             raise IllegalTransition(

@@ -1,8 +1,8 @@
 """Kafka's classic consumer: poll, commit, close.
 
-Owns how the parts are wired and what one poll does, in Kafka's order: the group's work, positions,
-fetches. Where Kafka's application calls poll again every `poll_timeout_ms` with nothing to do, this
-poll goes on waiting until something happens, which costs nothing in virtual time.
+Connects the parts of a consumer, and runs one poll in Kafka's order: the group's work, positions,
+fetches. Kafka's application calls poll again every `poll_timeout_ms` if nothing happens. Here one
+call of poll waits until something happens, which saves events in virtual time.
 Source: Kafka ClassicKafkaConsumer, ConsumerNetworkClient.poll.
 """
 
@@ -35,11 +35,11 @@ from protocol.config import ConsumerConfig
 from protocol.ids import GroupId, MemberId
 
 CLOSE_TIMEOUT_MS = 30_000
-"""How long close waits for commits and the LeaveGroup. Source: DEFAULT_CLOSE_TIMEOUT_MS."""
+"""Limit of `close`'s wait for commits and LeaveGroup. Source: DEFAULT_CLOSE_TIMEOUT_MS."""
 
 
 class GroupConsumer:
-    """A consumer that is subscribed to topics as a member of a group."""
+    """A consumer that subscribes to topics as a member of a group."""
 
     def __init__(
         self,
@@ -52,13 +52,13 @@ class GroupConsumer:
         *,
         transaction_timeout_ms: int | None = None,
     ) -> None:
-        """Connect to nobody yet. `listener` is told before partitions are revoked.
+        """Create a consumer without connections; `listener` is called before a revocation.
 
-        With `transaction_timeout_ms` commits are transactions of a producer of its own, whose
-        transactional id is the node's name.
+        With `transaction_timeout_ms` every commit is a transaction of a producer that belongs to
+        this consumer. Its transactional id is the node's name.
         """
         self.wakeup = Wakeup(host)
-        """Ends a wait in poll."""
+        """Wakeup that ends a wait in poll."""
         self.member = ConsumerMember(host, group_id)
         self.subscription = Subscription(topics)
         self._host = host
@@ -157,18 +157,18 @@ class GroupConsumer:
         return TransactionalCommits(host, config, self._membership, producer, wakeup=self.wakeup)
 
     def start(self) -> None:
-        """Begin to keep metadata and to heartbeat once joined."""
+        """Begin to refresh metadata, and to send heartbeats once joined."""
         self._metadata.start(self._network)
         self._host.spawn(self._heartbeat.run(), name="heartbeat")
 
     @property
     def coordinator(self) -> CoordinatorNode | None:
-        """The coordinator as believed_coordinator now, None if unknown."""
+        """The believed coordinator, None if unknown."""
         return self._discovery.believed_coordinator()
 
     @property
     def owner_id(self) -> MemberId:
-        """The member id under which the present partitions were assigned."""
+        """The member id under which the current partitions were assigned."""
         return self._coordinator.assigned_under.member_id
 
     async def poll(
@@ -177,13 +177,15 @@ class GroupConsumer:
         idle_until_us: Callable[[], int | None],
         poll_ends_us: Callable[[int], int],
     ) -> list[ConsumedRange]:
-        """Return records; none at `deadline_us`, or when the application is due.
+        """Return records, or none once `deadline_us` or one of the other times is reached.
 
-        `deadline_us` bounds every lookup and what needs another look soon. With nothing to do the
-        wait goes on until anything happens, or until `idle_until_us()` (None: without end), or the
-        first poll after what is held back may be tried again: `poll_ends_us(at_us)` says when a
-        poll of the application ends that is not over before `at_us`.
-        Raises: ClientError that the application must get.
+        `deadline_us` limits each lookup, and the wait for anything that must be tried again soon.
+        If nothing of that kind is pending, poll waits for events until the earlier of
+        - `idle_until_us()`, when the application wants control (None: never);
+        - the end of the first poll in which a held-back partition can be fetched again.
+          `poll_ends_us(at_us)` returns the end of the first application poll that ends at `at_us`
+          or later.
+        Raises: ClientError for the application.
         """
         self._heartbeat.poll_entered()
         records = await self._poll(deadline_us, idle_until_us, poll_ends_us)
@@ -195,20 +197,19 @@ class GroupConsumer:
         return self._network.waiting()
 
     def commit_async(self) -> RequestFuture[None]:
-        """Commit every position, once."""
+        """Commit all positions, without retries."""
         return self.commits.commit_async(self.subscription.consumed())
 
     async def commit_sync(self, timeout_us: int) -> None:
-        """Commit every position, retrying. Raises: ClientError with the reason."""
+        """Commit all positions, with retries. Raises: ClientError with the reason."""
         await self.commits.commit_sync(
             self.subscription.consumed(), self._host.now_us() + timeout_us
         )
 
     async def close(self, ended_by: ClientError | None = None) -> None:
-        """Commit if automatic, give up the partitions, leave the group, hang up.
+        """Commit if automatic, release the partitions, leave the group, close all connections.
 
         `ended_by` is the error that ended the application, None if it was asked to stop.
-
         Source: Kafka AbstractCoordinator.close, ConsumerCoordinator.close.
         """
         deadline_us = self._host.now_us() + CLOSE_TIMEOUT_MS * MS
@@ -218,7 +219,7 @@ class GroupConsumer:
                 await self.commits.commit_sync(self.subscription.consumed(), deadline_us)
             except ClientError as error:
                 self._host.log(f"automatic commit at close failed: {error.name}")
-        await self._coordinator.give_up()
+        await self._coordinator.release_partitions()
         leave = self._membership.leave(
             StateReason(cause=MemberStateCause.LEFT, text="the consumer is being closed")
             if ended_by is None
@@ -243,13 +244,13 @@ class GroupConsumer:
     ) -> list[ConsumedRange]:
         host = self._host
         while True:
-            look_again = await self._coordinator.poll(deadline_us)
-            look_again = await self._positions.update(deadline_us) or look_again
+            must_poll_soon = await self._coordinator.poll(deadline_us)
+            must_poll_soon = await self._positions.update(deadline_us) or must_poll_soon
             records = self._fetcher.collect(self._config.max_poll_records)
             held_until_us = self._fetcher.send_fetches()
             if records or host.now_us() >= deadline_us:
                 return records
-            if look_again:
+            if must_poll_soon:
                 until_us: int | None = deadline_us
             else:
                 until_us = self._idle_until_us(idle_until_us())
@@ -268,7 +269,7 @@ class GroupConsumer:
         self.wakeup.set()
 
     def _disconnected(self) -> None:
-        # The end of a connection may be the first sign that a leader has moved.
+        # The end of a connection may be the first hint that a leader has moved.
         self._metadata.request_update()
         self.wakeup.set()
         self._heartbeat.wake()

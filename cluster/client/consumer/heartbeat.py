@@ -1,11 +1,11 @@
-"""Heartbeats: when to send one, what its answer means, and when silence has lasted too long.
+"""Heartbeats: when to send one, the effect of each answer, and the limits of silence.
 
-Kafka does this on a thread of its own that looks every `retry.backoff.ms`; here a task sleeps until
-the next thing is due or something changed. Source: Kafka AbstractCoordinator.HeartbeatThread,
+Kafka uses a thread that checks every `retry.backoff.ms`. Here a task sleeps until the next thing is
+due or something changed. Source: Kafka AbstractCoordinator.HeartbeatThread,
 HeartbeatResponseHandler, Heartbeat; BEHAVIOUR 7.4.
 """
 
-from cluster.client.consumer.generation import Generation, MemberState, StateReason, refused
+from cluster.client.consumer.generation import Generation, MemberState, StateReason, reset_reason
 from cluster.client.consumer.membership import Membership
 from cluster.client.net.coordinator_discovery import CoordinatorDiscovery
 from cluster.client.net.errors import ClientError, error_from_code, unexpected_error
@@ -19,7 +19,7 @@ from protocol.messages.group import HeartbeatRequest, HeartbeatResponse
 
 
 class Heartbeat:
-    """The heartbeats of one member, and its own copies of the coordinator's timers."""
+    """Heartbeats of one member, and the client's copies of the session and poll timers."""
 
     def __init__(
         self,
@@ -31,9 +31,9 @@ class Heartbeat:
         *,
         application: Wakeup,
     ) -> None:
-        """Be disabled. `application` is woken when a fatal error waits for its poll."""
+        """Create a disabled heartbeat; `application` is set when poll must raise `failure`."""
         self.failure: ClientError | None = None
-        """What the application's next poll must raise; None while all is well."""
+        """Error that the application's next poll must raise; None if there is none."""
         self._host = host
         self._config = config
         self._membership = membership
@@ -48,14 +48,14 @@ class Heartbeat:
         self._session_ends_us = 0
         self._lookup_due_us = 0
         self._awaited_lookup: RequestFuture[None] | None = None
-        """The lookup that was in flight at the last look; None if there was none."""
-        self._next_look_us: int | None = None
-        """When the task looks again unless woken; None: only when woken."""
+        """Lookup in flight at the last step that looked up; None if it was abandoned."""
+        self._next_step_us: int | None = None
+        """Time of the task's next step unless woken; None: only when woken."""
         self._poll_ended_us: int | None = None
-        """When the application left poll; None while it is in poll, where no interval passes."""
+        """Time at which the application left poll; None while inside poll, where no limit runs."""
 
     def enable(self) -> None:
-        """Begin to heartbeat: a generation was entered."""
+        """Begin to send heartbeats: a generation was entered."""
         now_us = self._host.now_us()
         self._is_enabled = True
         self._failures = 0
@@ -64,39 +64,39 @@ class Heartbeat:
         self.wake()
 
     def close(self) -> None:
-        """Heartbeat no more; the task ends."""
+        """Stop sending heartbeats; the task ends."""
         self._is_closed = True
         self.wake()
 
     def wake(self) -> None:
-        """Look again: the coordinator, the state or a timer changed."""
+        """Make the task step now: the coordinator, the state or a timer changed."""
         self._wakeup.set()
 
     def reset_session_timeout(self) -> None:
-        """The coordinator was heard of, or found."""
+        """Restart the session timeout: the coordinator answered, or was found."""
         self._session_ends_us = self._host.now_us() + self._config.session_timeout_ms * MS
 
     def poll_entered(self) -> None:
-        """The application is in poll."""
+        """Stop the poll interval: the application is inside poll."""
         self._poll_ended_us = None
 
     def poll_left(self) -> None:
-        """The application has left poll: it must be back within `max.poll.interval.ms`."""
+        """Start the poll interval: the application must poll within `max.poll.interval.ms`."""
         now_us = self._host.now_us()
         self._poll_ended_us = now_us
-        # Polls end many times a second: the task is woken only if it would look too late.
+        # Polls end many times a second, so the task is woken only if its next step is too late.
         deadline_us = now_us + self._config.max_poll_interval_ms * MS
-        if self._next_look_us is not None and deadline_us < self._next_look_us:
+        if self._next_step_us is not None and deadline_us < self._next_step_us:
             self.wake()
 
     async def run(self) -> None:
-        """Send heartbeats until closed. Kafka's order of checks."""
+        """Send heartbeats until closed, with checks in Kafka's order."""
         while not self._is_closed:
-            self._next_look_us = self._step()
-            await self._wakeup.wait(self._next_look_us)
+            self._next_step_us = self._step()
+            await self._wakeup.wait(self._next_step_us)
 
     def _step(self) -> int | None:
-        """Do what is due, and return when to look again (None: only when woken)."""
+        """Do what is due; return the time of the next step (None: only when woken)."""
         if not self._is_enabled:
             return None
         state = self._membership.member.state
@@ -109,7 +109,7 @@ class Heartbeat:
         now_us = self._host.now_us()
         if self._discovery.coordinator() is None:
             if now_us >= self._lookup_due_us:
-                # Kafka's thread waits the plain retry.backoff.ms between two looks of its own.
+                # Kafka's thread waits retry.backoff.ms, without jitter, between two checks.
                 self._lookup_due_us = now_us + self._config.retry_backoff_ms * MS
                 self._look_up()
             return self._lookup_due_us
@@ -131,10 +131,11 @@ class Heartbeat:
         return due_us if poll_deadline_us is None else min(due_us, poll_deadline_us)
 
     def _look_up(self) -> None:
-        """Join the lookup in flight or begin one; give up one that was in flight at the last look.
+        """Begin a lookup or join the one in flight; abandon one that already was in flight before.
 
-        Whoever was asked may be silent: the next lookup asks another, who has less in flight.
-        Kafka's thread gives up any that it finds in flight; it looks less promptly than this task.
+        The asked node may be silent. Once its lookup is abandoned, the next one goes to a node with
+        fewer requests in flight. Kafka's thread abandons any lookup that it finds in flight, but
+        its checks come later than this task's.
         """
         lookup = self._discovery.lookup()
         if lookup is not self._awaited_lookup:
@@ -175,7 +176,8 @@ class Heartbeat:
                 self._discovery.mark_unknown(code.name)
                 self._failed()
             case ErrorCode.REBALANCE_IN_PROGRESS:
-                # While it rebalances itself this says nothing new; it counts as heard either way.
+                # In the middle of its own rebalance the member learns nothing new. Either way the
+                # coordinator has answered, which counts for the session.
                 if member.state is MemberState.STABLE:
                     membership.request_rejoin("group is already rebalancing")
                 self._received()
@@ -190,7 +192,7 @@ class Heartbeat:
                     self._fatal(error_from_code(code))
                 else:
                     membership.reset_and_rejoin(
-                        refused("Heartbeat", code),
+                        reset_reason("Heartbeat", code),
                         reset_member_id=code is ErrorCode.UNKNOWN_MEMBER_ID,
                     )
                     self._failed()
@@ -202,7 +204,7 @@ class Heartbeat:
         self.reset_session_timeout()
 
     def _failed(self) -> None:
-        """Try again after the retry backoff rather than after a whole interval."""
+        """Schedule the next heartbeat after the retry backoff instead of a whole interval."""
         self._heartbeat_due_us = self._host.now_us() + self._backoff.delay_us(self._failures)
         self._failures += 1
         self.wake()

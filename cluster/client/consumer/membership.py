@@ -1,8 +1,8 @@
-"""Joining and leaving the group: JoinGroup, SyncGroup, LeaveGroup, and every error they may meet.
+"""Joining and leaving the group: JoinGroup, SyncGroup, LeaveGroup, and each of their errors.
 
-Owns whether a rejoin is needed and the join in flight. Handlers run when the answer arrives, also
-while the application does something else; what needs the application (revoking, assigning) waits
-for its next poll. Whoever computes assignments is behind `Subscriber`.
+Owns the need to rejoin and the join in flight. Handlers run when an answer arrives, even while the
+application is busy. Work that needs the application (revoke, assign) waits for its next poll. A
+`Subscriber` computes assignments.
 Source: Kafka AbstractCoordinator; BEHAVIOUR 7.3.
 """
 
@@ -14,7 +14,7 @@ from cluster.client.consumer.generation import (
     Generation,
     MemberState,
     StateReason,
-    refused,
+    reset_reason,
 )
 from cluster.client.net.coordinator_discovery import CoordinatorDiscovery
 from cluster.client.net.errors import (
@@ -43,10 +43,10 @@ from protocol.messages.group import (
 PROTOCOL_TYPE = "consumer"
 
 JOIN_GROUP_EXTRA_MS = 5_000
-"""A JoinGroup may be parked for the rebalance timeout; this much more is for the network."""
+"""Time for the network, on top of the rebalance timeout for which a JoinGroup may be parked."""
 
 REASON_BYTES_MAX = 255
-"""JoinGroup's and LeaveGroup's reason is cut to this. Source: Kafka JoinGroupRequest."""
+"""Length to which the reason in JoinGroup and LeaveGroup is cut. Source: JoinGroupRequest."""
 
 JOIN_FATAL = frozenset(
     {
@@ -59,7 +59,7 @@ JOIN_FATAL = frozenset(
         ErrorCode.UNSUPPORTED_VERSION,
     }
 )
-"""JoinGroup errors that the application gets."""
+"""JoinGroup errors that poll raises to the application."""
 
 REJOIN_AT_ONCE = frozenset(
     {
@@ -69,16 +69,16 @@ REJOIN_AT_ONCE = frozenset(
         ErrorCode.MEMBER_ID_REQUIRED.name,
     }
 )
-"""Failures after which the join loop goes round without a backoff."""
+"""Failures after which the join loop tries again without a backoff."""
 
 Assignments = tuple[SyncGroupRequestAssignment, ...]
 
 
 class Subscriber(Protocol):
-    """What a kind of group member adds: its metadata, and the leader's work."""
+    """The part that depends on the kind of member: its metadata, and the leader's assignment."""
 
     def protocols(self) -> tuple[JoinGroupRequestProtocol, ...]:
-        """Return what JoinGroup offers, in order of preference."""
+        """Return the protocols that JoinGroup offers, in order of preference."""
 
     def on_leader_elected(
         self, response: JoinGroupResponse, assign: Callable[[Assignments], None]
@@ -87,7 +87,7 @@ class Subscriber(Protocol):
 
 
 class Membership:
-    """One member's part in the rebalance protocol."""
+    """One member's side of the rebalance protocol."""
 
     def __init__(
         self,
@@ -99,35 +99,35 @@ class Membership:
         on_joined: Callable[[], None],
         on_rejoin_needed: Callable[[], None],
     ) -> None:
-        """Need to join.
+        """Create a membership that needs to join.
 
         `on_joined` is called when a generation was entered (heartbeats begin), `on_rejoin_needed`
-        when the application's next poll has something to do.
+        when the application's next poll has work.
         """
         self.member = member
         self.rejoin_needed = True
         self.needs_join_prepare = True
-        """Whether partitions must be revoked before the next JoinGroup."""
+        """True if partitions must be revoked before the next JoinGroup."""
         self._config = config
         self._discovery = discovery
         self._subscriber = subscriber
         self._on_joined = on_joined
         self._on_rejoin_needed = on_rejoin_needed
         self.assigned_by: str | None = None
-        """The coordinator that answered the last SyncGroup well; None before the first."""
+        """Coordinator whose SyncGroup answer gave the last assignment; None before the first."""
         self._join: RequestFuture[bytes] | None = None
         self._rejoin_reason = ""
 
-    # -- what needs a rejoin ------------------------------------------------------------------
+    # -- need of a rejoin ---------------------------------------------------------------------
 
     @property
     def join(self) -> RequestFuture[bytes] | None:
-        """The join in flight, or done and not yet taken; its value is the assignment's bytes."""
+        """The join in flight, or finished and not yet taken; its value is the assignment."""
         return self._join
 
     @property
     def rejoin_needed_or_pending(self) -> bool:
-        """Whether the application's poll must work on a rebalance."""
+        """True if the application's poll must work on a rebalance."""
         return self.rejoin_needed or self._join is not None
 
     def request_rejoin(self, reason: str) -> None:
@@ -152,13 +152,13 @@ class Membership:
         if self._join is None:
             self.member.begin_rebalance(self._rejoin_reason or "first join")
             join = self._join = RequestFuture[bytes]()
-            # The application waits for poll's end or any event; a finished join is one.
+            # A finished join must end the application's wait in poll.
             join.add_listener(lambda _join: self._on_rejoin_needed())
             self._send_join_group(join)
         return self._join
 
     def take_join(self) -> None:
-        """Forget the finished join: its outcome has been dealt with."""
+        """Forget the finished join: its outcome has been handled."""
         self._join = None
 
     def _send_join_group(self, join: RequestFuture[bytes]) -> None:
@@ -173,7 +173,7 @@ class Membership:
             group_instance_id=config.group_instance_id,
             protocol_type=PROTOCOL_TYPE,
             protocols=self._subscriber.protocols(),
-            reason=truncated_reason(self._rejoin_reason),
+            reason=truncate_reason(self._rejoin_reason),
         )
         timeout_ms = max(config.request_timeout_ms, rebalance_timeout_ms + JOIN_GROUP_EXTRA_MS)
         self._discovery.send(request, JoinGroupResponse, timeout_us=timeout_ms * MS).add_listener(
@@ -199,7 +199,7 @@ class Membership:
                 error = error_from_code(code)
             case ErrorCode.UNKNOWN_MEMBER_ID:
                 if self.member.generation == sent:
-                    self.member.reset(refused("JoinGroup", code), reset_member_id=True)
+                    self.member.reset(reset_reason("JoinGroup", code), reset_member_id=True)
                 error = error_from_code(code)
             case ErrorCode.COORDINATOR_NOT_AVAILABLE | ErrorCode.NOT_COORDINATOR:
                 self._discovery.mark_unknown(code.name)
@@ -219,7 +219,8 @@ class Membership:
             join.fail(error_from_code(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
             return
         if self.member.state is not MemberState.PREPARING_REBALANCE:
-            # It left meanwhile (poll timeout): the answer is for a member that is no more.
+            # The member left while JoinGroup was on its way (poll timeout): the answer is for a
+            # membership that has ended.
             join.fail(UnjoinedGroupError())
             return
         generation = Generation(
@@ -282,7 +283,7 @@ class Membership:
             case ErrorCode.UNKNOWN_MEMBER_ID | ErrorCode.ILLEGAL_GENERATION:
                 if member.generation == sent:
                     member.reset(
-                        refused("SyncGroup", code),
+                        reset_reason("SyncGroup", code),
                         reset_member_id=code is ErrorCode.UNKNOWN_MEMBER_ID,
                     )
                 error = error_from_code(code)
@@ -301,7 +302,7 @@ class Membership:
             return
         member = self.member
         if not member.has_generation or member.state is not MemberState.COMPLETING_REBALANCE:
-            # A heartbeat was told of another generation while SyncGroup was on its way.
+            # An answer to a heartbeat reset the generation while SyncGroup was on its way.
             join.fail(error_from_code(ErrorCode.ILLEGAL_GENERATION))
             return
         name = response.protocol_name
@@ -315,7 +316,7 @@ class Membership:
         join.complete(response.assignment)
 
     def join_failed(self, error: ClientError) -> None:
-        """Take a failed join: ask for another, unless its handler has.
+        """Handle a failed join: request a rejoin, unless the answer's handler already did.
 
         Source: Kafka AbstractCoordinator.joinGroupIfNeeded.
         """
@@ -328,8 +329,8 @@ class Membership:
     def leave(self, reason: StateReason) -> RequestFuture[LeaveGroupResponse] | None:
         """Leave the group and drop generation and id; return the request, if one was sent.
 
-        A static member stays in the group until its session ends: it only stops. The request is
-        tried once. Source: Kafka AbstractCoordinator.maybeLeaveGroup.
+        A static member sends no request: it stays in the group until its session ends. The request
+        is never retried. Source: Kafka AbstractCoordinator.maybeLeaveGroup.
         """
         request: RequestFuture[LeaveGroupResponse] | None = None
         member = self.member
@@ -344,7 +345,7 @@ class Membership:
                     group_id=member.group_id,
                     members=(
                         MemberIdentity(
-                            member_id=member.member_id, reason=truncated_reason(reason.text)
+                            member_id=member.member_id, reason=truncate_reason(reason.text)
                         ),
                     ),
                 ),
@@ -354,6 +355,6 @@ class Membership:
         return request
 
 
-def truncated_reason(reason: str) -> str:
+def truncate_reason(reason: str) -> str:
     """Return `reason` cut to 255 bytes of UTF-8."""
     return reason.encode()[:REASON_BYTES_MAX].decode(errors="ignore")

@@ -1,11 +1,11 @@
 """The consumer node: an application that polls, processes, and commits what it has processed.
 
-The application is the one of MEASURED_FAILOVER set-up: it polls with `poll_timeout_ms`, spends
-`process_us` on each record (drawn for each, if it has a spread), and every `commit_interval_ms`
-commits its positions asynchronously, one commit in flight. Before partitions are revoked it commits
-what it has processed synchronously, as an ordinary rebalance listener does; when they are lost it
-cannot. Records are counted once they are processed, so a consumer that dies between processing and
-commit leaves duplicates behind.
+The application is that of the MEASURED_FAILOVER set-up. It polls with `poll_timeout_ms`, takes
+`process_us` per record (drawn for each record, if it has a spread), and every `commit_interval_ms`
+commits its positions asynchronously, with one commit in flight. When partitions are revoked it
+first commits synchronously, as an ordinary rebalance listener does; when they are lost it cannot.
+Records count as consumed once they are processed, so a consumer that dies between processing and
+commit causes duplicates.
 """
 
 from collections.abc import Callable
@@ -60,12 +60,12 @@ class ConsumerNode:
         self._consumer.wakeup.set()
 
     def shut_down(self, on_done: Callable[[], None]) -> None:
-        """Close the consumer: it commits and leaves the group; then `on_done`."""
+        """Close the consumer (it commits and leaves the group), then call `on_done`."""
         self._on_closed = on_done
         self.close()
 
     def report(self, status: ClusterStatus) -> None:
-        """Write this member, as it sees itself, into `status`."""
+        """Write the state of this member, as it knows it, into `status`."""
         consumer = self._consumer
         coordinator = consumer.coordinator
         status.members[self._host.name] = MemberStatus(
@@ -81,7 +81,7 @@ class ConsumerNode:
         )
 
     async def on_partitions_revoked(self) -> None:
-        """Commit what was processed, while the partitions are still this member's."""
+        """Commit the processed records, while the member still owns the partitions."""
         if self._spec.commit_interval_ms is None:
             return
         try:
@@ -101,14 +101,14 @@ class ConsumerNode:
             while not self._is_closing:
                 await self._turn()
         except ClientError as error:
-            # Kafka's poll throws it; an ordinary application then closes its consumer.
+            # Kafka's poll throws the error; an ordinary application then closes its consumer.
             self._host.log(f"the application stops: {error.name}")
             ended_by = error
         await self._consumer.close(ended_by)
         self._on_closed()
 
     async def _turn(self) -> None:
-        """Poll once, process what came, and commit if it is time."""
+        """Poll once, process the records, and commit if a commit is due."""
         records = await self._consumer.poll(
             self._poll_began_us + self._poll_timeout_us, self._idle_until_us, self._poll_ends_us
         )
@@ -119,9 +119,10 @@ class ConsumerNode:
         if records:
             self._poll_began_us = now_us
         else:
-            # Polls that ended empty in between were not played; they keep their rhythm.
-            polls = (now_us - self._poll_began_us) // self._poll_timeout_us
-            self._poll_began_us += polls * self._poll_timeout_us
+            # Kafka's application would have polled in vain several times. These polls were not
+            # simulated, but later polls keep their rhythm.
+            empty_polls = (now_us - self._poll_began_us) // self._poll_timeout_us
+            self._poll_began_us += empty_polls * self._poll_timeout_us
 
     async def _process(self, records: list[ConsumedRange]) -> None:
         worked_us = 0
@@ -131,7 +132,7 @@ class ConsumerNode:
                 work_us = self._work.draw_us(consumed.count)
                 worked_us += work_us
                 await self._host.sleep(work_us)
-                # Not the time since the poll: a pause of the process is no work.
+                # The time of processing, not the time since the poll: a pause is no work.
                 detail["work_us"] = worked_us
             self._records_consumed += consumed.count
             self._host.trace(
@@ -159,9 +160,10 @@ class ConsumerNode:
         self._is_committing = False
 
     def _idle_until_us(self) -> int | None:
-        """When a poll must end although nothing came: at the end of the one that sees a commit due.
+        """Return when poll must end without records; None if no commit will become due.
 
-        Source: an application looks at its clock only when poll returns.
+        That is the end of the poll in which the commit becomes due, since an application looks at
+        its clock only when poll returns.
         """
         if self._is_closing:
             return self._host.now_us()
@@ -174,7 +176,7 @@ class ConsumerNode:
         return self._poll_ends_us(self._commit_due_us)
 
     def _poll_ends_us(self, at_us: int) -> int:
-        """Return the end of the first poll that is not over before `at_us`."""
+        """Return the end of the first poll that ends at `at_us` or later."""
         wait_us = max(1, at_us - self._poll_began_us)
         polls = -(-wait_us // self._poll_timeout_us)
         return self._poll_began_us + polls * self._poll_timeout_us

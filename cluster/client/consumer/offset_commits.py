@@ -1,13 +1,14 @@
-"""OffsetCommit: asynchronous, synchronous and automatic, and every error it may meet.
+"""OffsetCommit: asynchronous, synchronous and automatic, and each of its errors.
 
-Owns the requests, not what is committed. Each outcome is traced once per partition; an attempt that
-never left the client is a COMMIT_FAILED too. Source: Kafka ConsumerCoordinator; BEHAVIOUR 7.5.
+Owns the requests; the caller chooses the offsets. Each outcome is traced once per partition.
+An attempt that never left the client is traced as COMMIT_FAILED, too.
+Source: Kafka ConsumerCoordinator; BEHAVIOUR 7.5.
 """
 
 from collections.abc import Callable
 from typing import Protocol
 
-from cluster.client.consumer.generation import Generation, MemberState, refused
+from cluster.client.consumer.generation import Generation, MemberState, reset_reason
 from cluster.client.consumer.membership import Membership
 from cluster.client.consumer.subscription import Position
 from cluster.client.net.coordinator_discovery import CoordinatorDiscovery
@@ -37,23 +38,23 @@ Offsets = dict[TopicPartition, Position]
 
 
 class Commits(Protocol):
-    """What commits a member's offsets, one way or the other."""
+    """Commits a member's offsets, in transactions or without."""
 
     acknowledged: int
-    """Counts the commits that were acknowledged for all of their partitions."""
+    """Number of commits that were acknowledged for all of their partitions."""
 
     def commit_async(self, offsets: Offsets) -> RequestFuture[None]:
-        """Commit once."""
+        """Commit once, without retries."""
 
     async def commit_sync(self, offsets: Offsets, deadline_us: int) -> None:
         """Commit, and wait until `deadline_us`. Raises: ClientError with the reason."""
 
     def close(self) -> None:
-        """Commit nothing more."""
+        """Accept no further commits."""
 
 
 class OffsetCommits:
-    """The commits of one member."""
+    """Commits of one member, by OffsetCommit."""
 
     def __init__(
         self,
@@ -65,9 +66,9 @@ class OffsetCommits:
         *,
         wakeup: Wakeup,
     ) -> None:
-        """Commit nothing yet. `wakeup` is set after each outcome."""
+        """Create an object without commits. `wakeup` is set after each outcome."""
         self.acknowledged = 0
-        """Counts the commits that the coordinator acknowledged for all of their partitions."""
+        """Number of commits that the coordinator acknowledged for all of their partitions."""
         self._host = host
         self._config = config
         self._membership = membership
@@ -76,7 +77,7 @@ class OffsetCommits:
         self._wakeup = wakeup
 
     def commit_async(self, offsets: Offsets) -> RequestFuture[None]:
-        """Commit once, without retries; an unknown coordinator is looked up first, once.
+        """Commit without retries; an unknown coordinator is first looked up, once.
 
         Source: Kafka ConsumerCoordinator.commitOffsetsAsync.
         """
@@ -84,19 +85,19 @@ class OffsetCommits:
             return self._commit(offsets)
         result: RequestFuture[None] = RequestFuture()
 
-        def looked_up(lookup: RequestFuture[None]) -> None:
+        def commit_after_lookup(lookup: RequestFuture[None]) -> None:
             if lookup.error is not None:
-                self._failed(offsets, self._membership.member.generation, result, lookup.error)
+                self._fail(offsets, self._membership.member.generation, result, lookup.error)
                 return
-            self._commit(offsets).add_listener(lambda commit: _copy(commit, result))
+            self._commit(offsets).add_listener(lambda commit: _copy_outcome(commit, result))
 
-        self._discovery.lookup().add_listener(looked_up)
+        self._discovery.lookup().add_listener(commit_after_lookup)
         return result
 
     async def commit_sync(self, offsets: Offsets, deadline_us: int) -> None:
-        """Commit, retrying what is retriable until `deadline_us`.
+        """Commit, and repeat after retriable errors until `deadline_us`.
 
-        Raises: ClientError with the reason; TIMED_OUT when the time was over before any answer.
+        Raises: ClientError with the reason; TIMED_OUT if no answer came in time.
         Source: Kafka ConsumerCoordinator.commitOffsetsSync.
         """
         if offsets:
@@ -105,7 +106,7 @@ class OffsetCommits:
             )
 
     def close(self) -> None:
-        """Commit nothing more: what is in flight ends with its connection."""
+        """Do nothing: commits in flight end with their connection."""
 
     async def _commit_once(self, offsets: Offsets, deadline_us: int) -> None:
         if not await self._discovery.ensure_known(deadline_us):
@@ -117,7 +118,7 @@ class OffsetCommits:
             raise commit.error
 
     def _commit(self, offsets: Offsets) -> RequestFuture[None]:
-        """Send one OffsetCommit with the generation of a STABLE member, or fail.
+        """Send one OffsetCommit, with the generation of a STABLE member, or fail.
 
         Source: Kafka ConsumerCoordinator.sendOffsetCommitRequest.
         """
@@ -130,11 +131,13 @@ class OffsetCommits:
         node = self._discovery.coordinator()
         if node is None:
             unknown = error_from_code(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            self._failed(offsets, sent, result, unknown)
+            self._fail(offsets, sent, result, unknown)
             return result
         if member.state is not MemberState.STABLE:
-            local = RebalanceInProgressError() if member.is_rebalancing else CommitFailedError()
-            self._failed(offsets, sent, result, local)
+            local_error = (
+                RebalanceInProgressError() if member.is_rebalancing else CommitFailedError()
+            )
+            self._fail(offsets, sent, result, local_error)
             return result
         request = OffsetCommitRequest(
             group_id=member.group_id,
@@ -157,7 +160,7 @@ class OffsetCommits:
         result: RequestFuture[None],
     ) -> None:
         if answer.error is not None:
-            self._failed(offsets, sent, result, answer.error, peer=peer)
+            self._fail(offsets, sent, result, answer.error, peer=peer)
             return
         failure: ClientError | None = None
         for topic in answer.value.topics:
@@ -170,8 +173,8 @@ class OffsetCommits:
                 self._trace(
                     TraceKind.COMMIT_FAILED, offsets, partition, sent, peer, error=code.name
                 )
-                # Kafka's handler stops at the first error; the others are the same code but for
-                # topics that one broker does not know.
+                # Kafka's handler stops at the first error. All entries carry the same code, except
+                # for topics that this broker does not know.
                 failure = failure or self._handle(code, sent)
         if failure is None:
             self.acknowledged += 1
@@ -181,7 +184,7 @@ class OffsetCommits:
         self._wakeup.set()
 
     def _handle(self, code: ErrorCode, sent: Generation) -> ClientError:
-        """Do what `code` asks for, and return what the commit fails with."""
+        """React to `code` as Kafka's handler does, and return the commit's error."""
         membership = self._membership
         member = membership.member
         is_preparing = member.state is MemberState.PREPARING_REBALANCE
@@ -202,7 +205,7 @@ class OffsetCommits:
                 if member.generation != sent and is_preparing:
                     return RebalanceInProgressError()
                 membership.reset_and_rejoin(
-                    refused("OffsetCommit", code),
+                    reset_reason("OffsetCommit", code),
                     reset_member_id=code is not ErrorCode.ILLEGAL_GENERATION,
                 )
                 return CommitFailedError(code.name)
@@ -220,7 +223,7 @@ class OffsetCommits:
             case _:
                 return unexpected_error(code)
 
-    def _failed(
+    def _fail(
         self,
         offsets: Offsets,
         sent: Generation,
@@ -259,7 +262,7 @@ class OffsetCommits:
 
 
 class AutoCommit:
-    """`enable.auto.commit`: commits what poll returned earlier, every `auto.commit.interval.ms`.
+    """`enable.auto.commit`: commits the records of earlier polls at `auto.commit.interval.ms`.
 
     Source: Kafka ConsumerCoordinator.maybeAutoCommitOffsetsAsync.
     """
@@ -277,14 +280,14 @@ class AutoCommit:
         self._commits = commits
         self._consumed = consumed
         self.due_us = host.now_us() + self._interval_us
-        """When the next automatic commit is due."""
+        """Time at which the next automatic commit is due."""
 
     def reset(self) -> None:
-        """Begin a new interval: an assignment was taken."""
+        """Begin a new interval, after an assignment or a commit."""
         self.due_us = self._host.now_us() + self._interval_us
 
     def commit_if_due(self) -> None:
-        """Commit asynchronously if it is time; after a retriable failure try again soon."""
+        """Commit asynchronously if due; a retriable failure makes the next commit due soon."""
         now_us = self._host.now_us()
         if now_us < self.due_us:
             return
@@ -298,7 +301,7 @@ class AutoCommit:
 
 
 def commit_topics(offsets: Offsets) -> tuple[OffsetCommitRequestTopic, ...]:
-    """Return positions as a commit has them, by topic."""
+    """Return positions by topic, as OffsetCommit requests contain them."""
     by_topic: dict[str, list[OffsetCommitRequestPartition]] = {}
     for partition, position in offsets.items():
         by_topic.setdefault(partition.topic, []).append(
@@ -314,7 +317,7 @@ def commit_topics(offsets: Offsets) -> tuple[OffsetCommitRequestTopic, ...]:
     )
 
 
-def _copy(source: RequestFuture[None], target: RequestFuture[None]) -> None:
+def _copy_outcome(source: RequestFuture[None], target: RequestFuture[None]) -> None:
     if source.error is not None:
         target.fail(source.error)
     else:

@@ -1,6 +1,6 @@
-"""OffsetFetch: what the group has committed, as its coordinator says.
+"""OffsetFetch: the group's committed offsets, from its coordinator.
 
-Always with `require_stable`, as Kafka's Java consumer. Source: Kafka
+Always with `require_stable`, as in Kafka's Java consumer. Source: Kafka
 ConsumerCoordinator.OffsetFetchResponseHandler; BEHAVIOUR 7.5.
 """
 
@@ -24,11 +24,11 @@ from protocol.messages.offset import (
 from protocol.trace import TraceEvent, TraceKind
 
 CommittedOffsets = dict[TopicPartition, Position | None]
-"""What was committed for each partition; None where nothing was."""
+"""Committed offset of each partition; None if nothing was committed."""
 
 
 class OffsetFetches:
-    """Asks the coordinator of one group for committed offsets."""
+    """Requests the committed offsets of one group from its coordinator."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class OffsetFetches:
         member_id: Callable[[], MemberId],
         cause: OffsetFetchCause | None = None,
     ) -> None:
-        """Ask nothing yet. `member_id` and `cause` are for the trace."""
+        """Create an object without requests. `member_id` and `cause` appear in the trace only."""
         self._host = host
         self._group_id = group_id
         self._discovery = discovery
@@ -49,7 +49,7 @@ class OffsetFetches:
     def fetch(
         self, partitions: tuple[TopicPartition, ...] | None
     ) -> RequestFuture[CommittedOffsets]:
-        """Ask for `partitions` (None: for every one with an offset)."""
+        """Request the offsets of `partitions` (None: of every partition with an offset)."""
         node = self._discovery.coordinator()
         result: RequestFuture[CommittedOffsets] = RequestFuture()
         topics = None

@@ -1,7 +1,7 @@
-"""Where to begin reading: the committed offset, or what `auto.offset.reset` says.
+"""First positions of assigned partitions: the committed offset, else by `auto.offset.reset`.
 
-Owns the OffsetFetch and ListOffsets of the present assignment. Answers for an assignment that is
-gone are dropped. Source: Kafka ConsumerCoordinator.initWithCommittedOffsetsIfNeeded,
+Owns the OffsetFetch and ListOffsets requests of the current assignment. Answers for an earlier
+assignment are dropped. Source: Kafka ConsumerCoordinator.initWithCommittedOffsetsIfNeeded,
 OffsetFetcher.resetPositionsIfNeeded; BEHAVIOUR 7.5.
 """
 
@@ -36,13 +36,13 @@ from protocol.messages.log import (
 from protocol.trace import TraceEvent, TraceKind
 
 NO_OFFSET_FOR_PARTITION = "NO_OFFSET_FOR_PARTITION"
-"""Kafka's NoOffsetForPartitionException: `auto.offset.reset` is `none`, the application decides."""
+"""Kafka's NoOffsetForPartitionException: with `auto.offset.reset` none the application decides."""
 
 _Partitions = dict[TopicPartition, AssignedPartition]
 
 
 class Positions:
-    """Gives every assigned partition its first position."""
+    """Finds the first position of every assigned partition."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Positions:
         *,
         wakeup: Wakeup,
     ) -> None:
-        """Know nothing. `wakeup` is set when a position was found or could not be."""
+        """Create an object without requests; `wakeup` is set at the end of each request."""
         self._host = host
         self._config = config
         self._member = member
@@ -74,9 +74,9 @@ class Positions:
         self._resets_in_flight: dict[NodeName, None] = {}
 
     async def update(self, deadline_us: int) -> bool:
-        """Work on what has no position; whether poll must look again without being woken.
+        """Look up missing positions; return True if poll must soon run again without a wakeup.
 
-        Waits for committed offsets until `deadline_us`; resets go on in the background.
+        Waits for committed offsets until `deadline_us`; resets continue in the background.
         Raises: ClientError that no retry can help; NO_OFFSET_FOR_PARTITION.
         """
         if self._subscription.has_all_positions():
@@ -93,7 +93,7 @@ class Positions:
         return self._reset_positions()
 
     def request_reset(self, state: AssignedPartition) -> None:
-        """Forget a position that the leader does not have."""
+        """Drop a position that the leader does not have, so that it is reset."""
         state.position = None
         state.needs_reset = True
         state.retry_at_us = 0
@@ -101,7 +101,7 @@ class Positions:
     # -- committed offsets --------------------------------------------------------------------
 
     async def _fetch_committed(self, deadline_us: int) -> None:
-        """One OffsetFetch. Raises: ClientError; retriable ones also when time is over."""
+        """Send one OffsetFetch. Raises: ClientError; a retriable one also at the deadline."""
         if not await self._discovery.ensure_known(deadline_us):
             raise error_from_code(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         wanted = {state.partition: state for state in self._subscription.initializing()}
@@ -112,7 +112,7 @@ class Positions:
             pending = self._pending = (wanted, fetch)
         fetch = pending[1]
         if not await self._wakeup.wait_for(fetch, deadline_us):
-            # It stays in flight: the next poll waits for the same answer.
+            # The request stays in flight: the next poll waits for the same answer.
             raise error_from_code(ErrorCode.REQUEST_TIMED_OUT)
         self._pending = None
         if fetch.error is not None:
@@ -136,10 +136,10 @@ class Positions:
             raise ClientError(NO_OFFSET_FOR_PARTITION, retriable=False)
         now_us = self._host.now_us()
         by_leader: dict[NodeName, _Partitions] = {}
-        look_again = False
+        must_poll_soon = False
         for state in awaiting:
             if now_us < state.retry_at_us:
-                look_again = True
+                must_poll_soon = True
                 continue
             leader = self._metadata.leader(state.partition).leader
             if leader == NO_BROKER:
@@ -150,7 +150,7 @@ class Positions:
                 by_leader.setdefault(node, {})[state.partition] = state
         for node, partitions in by_leader.items():
             self._list_offsets(node, partitions)
-        return look_again
+        return must_poll_soon
 
     def _list_offsets(self, node: NodeName, partitions: _Partitions) -> None:
         timestamp = (
@@ -179,19 +179,22 @@ class Positions:
         self, answer: RequestFuture[ListOffsetsResponse], node: NodeName, partitions: _Partitions
     ) -> None:
         del self._resets_in_flight[node]
-        found: dict[TopicPartition, ListOffsetsPartitionResponse] = {}
+        entry_by_partition: dict[TopicPartition, ListOffsetsPartitionResponse] = {}
         if answer.error is None:
             for topic in answer.value.topics:
                 for entry in topic.partitions:
                     if entry.error_code is ErrorCode.NONE:
-                        found[TopicPartition(topic.name, entry.partition_index)] = entry
+                        entry_by_partition[TopicPartition(topic.name, entry.partition_index)] = (
+                            entry
+                        )
         retry_at_us = self._host.now_us() + self._backoff.delay_us(0)
         for partition, state in partitions.items():
             if not self._subscription.is_current(state) or not state.needs_reset:
                 continue
-            listed = found.get(partition)
+            listed = entry_by_partition.get(partition)
             if listed is None:
-                # Kafka retries every error here but a missing authorization, which the lab lacks.
+                # Kafka retries every error here except missing authorization, which does not exist
+                # in this project.
                 state.retry_at_us = retry_at_us
                 self._metadata.request_update()
             else:

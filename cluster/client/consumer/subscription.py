@@ -1,7 +1,8 @@
-"""What a consumer is assigned, and where it stands in each partition.
+"""A consumer's assigned partitions, and its position in each.
 
-Owns positions; who moves them is `positions` (where to begin) and `fetcher` (what was read). An
-answer that was asked for before a rebalance finds its partition object gone and is dropped.
+Owns positions; `positions` sets the first one, `fetcher` advances it. Each assignment creates new
+partition objects. The answer to a request from before a rebalance refers to an old object, and is
+dropped.
 Source: Kafka SubscriptionState.
 """
 
@@ -12,7 +13,7 @@ from protocol.ids import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The next record to read, and the leader epoch of the one before it (-1: not known)."""
+    """The next offset to read, and the leader epoch of the record before it (-1: not known)."""
 
     offset: int
     leader_epoch: int = -1
@@ -22,8 +23,9 @@ class Position:
 class AssignedPartition:
     """One partition while it is assigned.
 
-    `position` is None until it is known; then the committed offset is asked for, unless
-    `needs_reset` says that there is none. Before `retry_at_us` it is neither fetched nor reset.
+    `position` is None until it is known. It is taken from the committed offset, or, if
+    `needs_reset`, by `auto.offset.reset`. Before `retry_at_us` the partition is neither fetched
+    nor reset.
     """
 
     partition: TopicPartition
@@ -33,22 +35,22 @@ class AssignedPartition:
 
 
 class Subscription:
-    """The topics of one consumer and its present assignment."""
+    """Topics of one consumer and its current assignment."""
 
     def __init__(self, topics: tuple[str, ...]) -> None:
         self.topics = topics
         self.assigned: dict[TopicPartition, AssignedPartition] = {}
 
     def assign(self, partitions: tuple[TopicPartition, ...]) -> None:
-        """Take a new assignment; every position is unknown."""
+        """Replace the assignment; all positions are unknown."""
         self.assigned = {partition: AssignedPartition(partition) for partition in partitions}
 
     def is_current(self, state: AssignedPartition) -> bool:
-        """Whether `state` belongs to the present assignment."""
+        """Return True if `state` belongs to the current assignment."""
         return self.assigned.get(state.partition) is state
 
     def consumed(self) -> dict[TopicPartition, Position]:
-        """Return every known position: what a commit without arguments commits."""
+        """Return every known position: the offsets of a commit without arguments."""
         return {
             partition: state.position
             for partition, state in self.assigned.items()
@@ -56,7 +58,7 @@ class Subscription:
         }
 
     def initializing(self) -> tuple[AssignedPartition, ...]:
-        """Return the partitions whose committed offset must be asked for."""
+        """Return the partitions whose committed offset must be fetched."""
         return tuple(
             state
             for state in self.assigned.values()
@@ -64,12 +66,12 @@ class Subscription:
         )
 
     def awaiting_reset(self) -> tuple[AssignedPartition, ...]:
-        """Return the partitions whose position `auto.offset.reset` must give."""
+        """Return the partitions whose position is set by `auto.offset.reset`."""
         return tuple(state for state in self.assigned.values() if state.needs_reset)
 
     def has_all_positions(self) -> bool:
-        """Whether every assigned partition can be fetched."""
-        for state in self.assigned.values():  # noqa: SIM110  # every poll asks: no generator
+        """Return True if every assigned partition can be fetched."""
+        for state in self.assigned.values():  # noqa: SIM110  # hot: a generator costs more
             if state.position is None:
                 return False
         return True

@@ -1,7 +1,7 @@
-"""Commits of a member that commits in transactions: the same calls as `offset_commits` has.
+"""Commits in transactions: the same interface as `offset_commits`.
 
-One transaction at a time, as a producer has; what is asked for meanwhile waits for its end. Each
-outcome is traced once per partition, when the transaction has ended.
+A producer has one transaction at a time; meanwhile `commit_sync` waits and `commit_async` fails.
+Each outcome is traced once per partition, when the transaction has ended.
 """
 
 from cluster.client.consumer.generation import Generation, MemberState
@@ -26,7 +26,7 @@ from protocol.trace import TraceEvent, TraceKind
 
 
 class TransactionalCommits:
-    """The commits of one member, each a transaction of its producer."""
+    """Commits of one member, each a transaction of its producer."""
 
     def __init__(
         self,
@@ -37,9 +37,9 @@ class TransactionalCommits:
         *,
         wakeup: Wakeup,
     ) -> None:
-        """Commit nothing yet. `wakeup` is set after each outcome."""
+        """Create an object without commits. `wakeup` is set after each outcome."""
         self.acknowledged = 0
-        """Counts the transactions that committed."""
+        """Number of transactions that committed."""
         self._host = host
         self._config = config
         self._membership = membership
@@ -48,29 +48,31 @@ class TransactionalCommits:
         self._running: RequestFuture[None] | None = None
 
     def commit_async(self, offsets: Offsets) -> RequestFuture[None]:
-        """Commit in a transaction; while another runs nothing is begun."""
+        """Commit in a transaction; fails if another one is running."""
         result: RequestFuture[None] = RequestFuture()
         if not offsets:
             result.complete(None)
             return result
         member = self._membership.member
         sent = member.generation
-        local: ClientError | None = None
+        local_error: ClientError | None = None
         if member.state is not MemberState.STABLE:
-            local = RebalanceInProgressError() if member.is_rebalancing else CommitFailedError()
+            local_error = (
+                RebalanceInProgressError() if member.is_rebalancing else CommitFailedError()
+            )
         elif self._running is not None:
-            local = CommitFailedError()
-        if local is not None:
-            self._failed(offsets, sent, result, local, peer=None)
+            local_error = CommitFailedError()
+        if local_error is not None:
+            self._fail(offsets, sent, result, local_error, peer=None)
             return result
         self._running = result
         self._host.spawn(self._run(offsets, sent, result), name="transaction")
         return result
 
     async def commit_sync(self, offsets: Offsets, deadline_us: int) -> None:
-        """Commit in a transaction, after the one that runs; wait for its end until `deadline_us`.
+        """Commit in a transaction, after a running one has ended; wait until `deadline_us`.
 
-        Raises: ClientError with the reason; TIMED_OUT while it goes on.
+        Raises: ClientError with the reason; TIMED_OUT if the transaction goes on.
         """
         while self._running is not None:
             if not await self._wakeup.wait_for(self._running, deadline_us):
@@ -82,7 +84,7 @@ class TransactionalCommits:
             raise commit.error
 
     def close(self) -> None:
-        """Begin nothing more, and give up what runs."""
+        """Begin no further transaction, and abandon the running one."""
         self._producer.close()
 
     async def _run(self, offsets: Offsets, sent: Generation, result: RequestFuture[None]) -> None:
@@ -93,7 +95,7 @@ class TransactionalCommits:
         except ClientError as error:
             self._running = None
             in_doubt = error.peer if isinstance(error, TransactionInDoubt) else None
-            self._failed(offsets, sent, result, error, peer=in_doubt)
+            self._fail(offsets, sent, result, error, peer=in_doubt)
             return
         self._running = None
         self.acknowledged += 1
@@ -101,7 +103,7 @@ class TransactionalCommits:
         result.complete(None)
         self._wakeup.set()
 
-    def _failed(
+    def _fail(
         self,
         offsets: Offsets,
         sent: Generation,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster.client.consumer.membership import truncated_reason
+from cluster.client.consumer.membership import truncate_reason
 from protocol.config import ConsumerConfig
 from protocol.errors import ErrorCode
 from protocol.messages.discovery import FindCoordinatorRequest, MetadataRequest, MetadataResponse
@@ -321,5 +321,5 @@ def test_closing_without_a_coordinator_returns(make_lab: LabMaker) -> None:
 
 def test_reason_is_cut_to_255_bytes_between_characters() -> None:
     """CL-05."""
-    assert truncated_reason("x" * 300) == "x" * 255
-    assert truncated_reason("é" * 200) == "é" * 127
+    assert truncate_reason("x" * 300) == "x" * 255
+    assert truncate_reason("é" * 200) == "é" * 127
