@@ -1,6 +1,6 @@
-"""An administrator: changes and questions, repeated as Kafka's AdminClient repeats them.
+"""An administrator's client: orders and queries, retried as Kafka's AdminClient does.
 
-Reading order: `admin_client` (Kafka's verbs), `outcomes` (what brokers answer, as values),
-`admin_driver` (who is asked, and when again), `orders` (what a run asks and orders with it),
+Reading order: `admin_client` (Kafka's operations), `outcomes` (answers of brokers as values),
+`admin_driver` (choice of the broker, retries), `orders` (the operations that a run uses),
 `offset_reset`.
 """

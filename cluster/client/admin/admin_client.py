@@ -1,11 +1,13 @@
-"""The administrator's client: groups, offsets, topics, elections, with Kafka's verbs.
+"""The administrator's client: groups, offsets, topics and elections, by Kafka's operations.
 
-Each group is asked of the coordinator that the brokers name, and again while that one loads or is
-not there; what else a coordinator answers is an answer. Listing asks every live broker, because
-none knows the groups of another. DEVIATION: a group that two brokers claim is listed twice, where
-Kafka's AdminClient keeps one of the two. Where logs begin and end is asked of each partition's
-leader. DEVIATION: a topic that the asked broker does not know is an answer, where Kafka asks again
-until the time is over. Elections, reassignments and deletions of topics are the controllers'.
+A request about a group goes to the coordinator that the brokers name. It is repeated while that
+coordinator loads or is unknown; any other error is the answer. Listing groups goes to every live
+broker, because each knows only its own. Requests for log offsets go to each partition's leader.
+Elections, reassignments and deletions of topics go to the controllers.
+
+DEVIATION: a group that two brokers claim is listed twice; Kafka's AdminClient keeps one.
+DEVIATION: a topic that the asked broker does not know is an answer; Kafka asks again until the time
+is over.
 Source: Kafka KafkaAdminClient, DescribeConsumerGroupsHandler, DeleteConsumerGroupsHandler,
 DeleteConsumerGroupOffsetsHandler, AlterConsumerGroupOffsetsHandler,
 ListConsumerGroupOffsetsHandler, RemoveMembersFromConsumerGroupHandler, PartitionLeaderStrategy.
@@ -21,17 +23,17 @@ from cluster.client.admin.outcomes import (
     GroupListings,
     by_topic,
     commit_errors,
-    committed,
+    commit_outcomes,
     coordinators,
-    deleted,
-    described,
+    described_groups,
     failure,
-    fetched,
+    fetched_offsets,
+    group_deletion_outcomes,
     leaders,
-    left,
+    leave_outcomes,
     listing,
     log_offsets,
-    removed,
+    offset_deletion_outcomes,
 )
 from cluster.client.net.errors import ClientError
 from cluster.host.host import Host
@@ -112,19 +114,20 @@ _LEADERS: Lookup[TopicPartition, MetadataResponse] = Lookup(
 
 
 class OffsetSpec(IntEnum):
-    """Which offset of a log is wanted, as ListOffsets names it."""
+    """An offset of a log, by the special timestamp with which ListOffsets requests it."""
 
     EARLIEST = EARLIEST_TIMESTAMP
     LATEST = LATEST_TIMESTAMP
 
 
 class AdminClient:
-    """The questions and orders of one administrative act; `with` ends its connections.
+    """The requests of one administrative act; `with` closes its connections.
 
-    Units: `timeout_ms` is for all of them together; None means `default.api.timeout.ms` (60 s).
-    A ClientError in an answer is that of its group, topic or partition: a GaveUp where the time was
-    over, else what the broker answered. `broker` is asked about every group, whoever the others
-    name: what a coordinator believes that was replaced and does not know it.
+    Units: `timeout_ms` is for all requests together; None means `default.api.timeout.ms` (60 s).
+    Shape: a ClientError in a result belongs to its group, topic or partition. It is a GaveUp if the
+    time was over, otherwise the error that the broker answered.
+    With `broker` all requests about groups go to this broker, whatever the others say. This shows
+    the state of a replaced coordinator that does not know that it was replaced.
     """
 
     def __init__(
@@ -152,14 +155,14 @@ class AdminClient:
     async def list_groups(
         self, *, states: Sequence[str] = (), types: Sequence[str] = ()
     ) -> GroupListings:
-        """Return the groups of every live broker, or of the one; no filter lets every one pass.
+        """Return the groups of every live broker, or of `broker`; empty filters select all.
 
-        A broker that loads is asked again, and at the end what it listed until then counts.
-        Raises: TimeoutError if no broker says which there are.
+        A broker that loads is asked again; if it loads until the end, its last list counts.
+        Raises: TimeoutError if no broker names the live brokers.
         """
         known: dict[BrokerId, tuple[ListedGroup, ...]] = {}
 
-        def listed(
+        def take_list(
             response: ListGroupsResponse, broker: BrokerId, keys: tuple[BrokerId, ...]
         ) -> Mapping[BrokerId, ClientError | None]:
             known[broker] = response.groups
@@ -167,7 +170,7 @@ class AdminClient:
 
         request = ListGroupsRequest(states_filter=tuple(states), types_filter=tuple(types))
         ask: Ask[BrokerId, None, ListGroupsResponse] = Ask(
-            request=lambda _keys: request, response_type=ListGroupsResponse, outcomes=listed
+            request=lambda _keys: request, response_type=ListGroupsResponse, outcomes=take_list
         )
         brokers = await self._brokers()
         outcomes = await self._driver.ask_each(dict(zip(brokers, brokers, strict=True)), ask)
@@ -192,38 +195,37 @@ class AdminClient:
     async def describe_groups(
         self, group_ids: Sequence[str]
     ) -> dict[str, GroupDescription | ClientError]:
-        """Return each group as its coordinator has it."""
+        """Return the description of each group by its coordinator."""
         ask: Ask[str, GroupDescription, DescribeGroupsResponse] = Ask(
             request=lambda keys: DescribeGroupsRequest(groups=keys),
             response_type=DescribeGroupsResponse,
-            outcomes=described,
+            outcomes=described_groups,
         )
         return await self._ask(group_ids, ask)
 
     async def delete_groups(self, group_ids: Sequence[str]) -> dict[str, ClientError | None]:
-        """Delete groups with their offsets; None for each that went."""
+        """Delete groups with their offsets; the result is None for each that was deleted."""
         ask: Ask[str, None, DeleteGroupsResponse] = Ask(
             request=lambda keys: DeleteGroupsRequest(groups_names=keys),
             response_type=DeleteGroupsResponse,
-            outcomes=removed,
+            outcomes=group_deletion_outcomes,
         )
         return await self._ask(group_ids, ask)
 
     async def remove_members_from_consumer_group(
         self, group_id: str, *, reason: str = REMOVED_BY_AN_ADMIN
     ) -> dict[str, ErrorCode]:
-        """Take every member out of a group, and return what became of each.
+        """Remove every member from a group, and return the error code of each.
 
-        Shape: a static member goes, and is named, by its `group.instance.id`, any other by its
-        member id; empty if the group has none. One that lives learns it by UNKNOWN_MEMBER_ID, and
-        joins again.
-        Raises: ClientError if the group as a whole was refused, or nobody answered for it.
+        Shape: a key is the `group.instance.id` of a static member, else the member id; empty if the
+        group has no member. A removed member that is alive gets UNKNOWN_MEMBER_ID and joins again.
+        Raises: ClientError if the whole group was refused, or no answer came.
         Source: Kafka KafkaAdminClient.removeMembersFromConsumerGroup, all members.
         """
-        (found,) = (await self.describe_groups((group_id,))).values()
-        if isinstance(found, ClientError):
-            raise found
-        if not found.members:
+        (description,) = (await self.describe_groups((group_id,))).values()
+        if isinstance(description, ClientError):
+            raise description
+        if not description.members:
             return {}
         request = LeaveGroupRequest(
             group_id=group_id,
@@ -233,11 +235,11 @@ class AdminClient:
                     group_instance_id=member.group_instance_id,
                     reason=reason,
                 )
-                for member in found.members
+                for member in description.members
             ),
         )
         ask: Ask[str, dict[str, ErrorCode], LeaveGroupResponse] = Ask(
-            request=lambda _keys: request, response_type=LeaveGroupResponse, outcomes=left
+            request=lambda _keys: request, response_type=LeaveGroupResponse, outcomes=leave_outcomes
         )
         outcomes = await self._ask((group_id,), ask)
         return _only(outcomes)
@@ -253,17 +255,17 @@ class AdminClient:
                 groups=tuple(OffsetFetchRequestGroup(group_id=key) for key in keys)
             ),
             response_type=OffsetFetchResponse,
-            outcomes=fetched,
+            outcomes=fetched_offsets,
         )
         return await self._ask(group_ids, ask)
 
     async def alter_consumer_group_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, ErrorCode]:
-        """Commit offsets for a group without members, and return what became of each.
+        """Commit offsets for a group without members, and return the error code of each.
 
-        Effects: traces an ADMIN_COMMIT of each, also where no answer came.
-        Raises: ClientError if the group as a whole was refused, or nobody answered for it.
+        Effects: traces an ADMIN_COMMIT for each offset, also if no answer came.
+        Raises: ClientError if the whole group was refused, or no answer came.
         """
         request = OffsetCommitRequest(
             group_id=group_id,
@@ -290,22 +292,22 @@ class AdminClient:
                 )
             )
 
-        def answered(
+        def trace_answer(
             response: OffsetCommitResponse, broker: BrokerId, keys: tuple[str, ...]
         ) -> Mapping[str, dict[TopicPartition, ErrorCode] | ClientError]:
             for partition, code in commit_errors(response).items():
                 trace(partition, broker, code.name)
-            return committed(response, broker, keys)
+            return commit_outcomes(response, broker, keys)
 
-        def silent(broker: BrokerId, why: str) -> None:
+        def trace_silence(broker: BrokerId, why: str) -> None:
             for partition in offsets:
                 trace(partition, broker, why)
 
         ask: Ask[str, dict[TopicPartition, ErrorCode], OffsetCommitResponse] = Ask(
             request=lambda _keys: request,
             response_type=OffsetCommitResponse,
-            outcomes=answered,
-            on_silence=silent,
+            outcomes=trace_answer,
+            on_silence=trace_silence,
         )
         outcomes = await self._ask((group_id,), ask, waits=True)
         return _only(outcomes)
@@ -313,7 +315,7 @@ class AdminClient:
     async def delete_consumer_group_offsets(
         self, group_id: str, partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
-        """Delete committed offsets of a group, and return what became of each.
+        """Delete committed offsets of a group, and return the error code of each partition.
 
         Raises: as alter_consumer_group_offsets.
         """
@@ -330,7 +332,7 @@ class AdminClient:
         ask: Ask[str, dict[TopicPartition, ErrorCode], OffsetDeleteResponse] = Ask(
             request=lambda _keys: request,
             response_type=OffsetDeleteResponse,
-            outcomes=deleted,
+            outcomes=offset_deletion_outcomes,
         )
         outcomes = await self._ask((group_id,), ask)
         return _only(outcomes)
@@ -340,7 +342,7 @@ class AdminClient:
     async def describe_topics(
         self, topics: Sequence[str]
     ) -> dict[str, dict[int, tuple[BrokerId, ...]] | ClientError]:
-        """Return the replicas of each topic's partitions, in their order, as one broker knows them.
+        """Return the replicas of each topic's partitions, in assignment order, from one broker.
 
         Raises: TimeoutError if no broker answers.
         """
@@ -359,7 +361,7 @@ class AdminClient:
     async def list_offsets(
         self, partitions: Sequence[TopicPartition], spec: OffsetSpec
     ) -> dict[TopicPartition, int | ClientError]:
-        """Return where each partition's log begins or ends, as its leader says."""
+        """Return the first or the end offset of each partition's log, from its leader."""
         ask: Ask[TopicPartition, int, ListOffsetsResponse] = Ask(
             request=lambda keys: ListOffsetsRequest(
                 topics=by_topic(
@@ -376,10 +378,10 @@ class AdminClient:
         return await self._driver.ask_each(partitions, ask, _LEADERS)
 
     async def delete_topics(self, names: Sequence[str]) -> dict[str, ErrorCode]:
-        """Delete topics, with everything in them, and return what became of each.
+        """Delete topics with all their data, and return the error code of each.
 
-        A repetition after a lost answer may find a topic gone. Raises: TimeoutError without an
-        answer; ClientError that no retry can help.
+        If an answer was lost, the repeated request may find a topic already deleted.
+        Raises: TimeoutError without an answer; ClientError that no retry can help.
         """
         response = await self._driver.ask_controller(
             DeleteTopicsRequest(topic_names=tuple(names)), DeleteTopicsResponse, _not_controller
@@ -389,9 +391,9 @@ class AdminClient:
     async def elect_leaders(
         self, election_type: ElectionType, partitions: Sequence[TopicPartition] | None
     ) -> dict[TopicPartition, ErrorCode]:
-        """Elect leaders and return what became of each partition; None means every partition.
+        """Elect leaders and return the error code of each partition; None means all partitions.
 
-        Shape: of every partition, those that needed no election are left out.
+        Shape: with None, partitions that needed no election are left out.
         Raises: as delete_topics.
         """
         request = ElectLeadersRequest(
@@ -412,7 +414,7 @@ class AdminClient:
     async def alter_partition_reassignments(
         self, replicas: Mapping[TopicPartition, Sequence[BrokerId]]
     ) -> dict[TopicPartition, ReassignablePartitionResponse]:
-        """Give partitions other replicas, or another order, and return what became of each.
+        """Change the replicas of partitions, or their order; return the answer for each.
 
         Raises: as delete_topics.
         """
@@ -435,7 +437,7 @@ class AdminClient:
         }
 
     async def _brokers(self) -> tuple[BrokerId, ...]:
-        """Return the brokers whose groups are wanted. Raises: TimeoutError."""
+        """Return the brokers whose groups are requested. Raises: TimeoutError."""
         if self._broker is not None:
             return (self._broker,)
         metadata = await self._driver.ask_broker(MetadataRequest(topics=()), MetadataResponse)
@@ -444,15 +446,15 @@ class AdminClient:
     async def _ask(
         self, group_ids: Sequence[str], ask: Ask[str, V, R], *, waits: bool = False
     ) -> dict[str, V | ClientError]:
-        """Ask each group's coordinator, or the one broker."""
+        """Send the request to each group's coordinator, or to the one broker."""
         if self._broker is None:
             return await self._driver.ask_each(group_ids, ask, _COORDINATORS, waits=waits)
         places: dict[str, BrokerId | None] = dict.fromkeys(group_ids, self._broker)
-        return await self._driver.ask_each(places, _asked_here(ask), waits=waits)
+        return await self._driver.ask_each(places, _accept_not_coordinator(ask), waits=waits)
 
 
-def _asked_here(ask: Ask[str, V, R]) -> Ask[str, V, R]:
-    """Return `ask` for a broker that is asked whatever it is: NOT_COORDINATOR is its answer."""
+def _accept_not_coordinator(ask: Ask[str, V, R]) -> Ask[str, V, R]:
+    """Return `ask` with NOT_COORDINATOR as a final answer: the caller chose the broker."""
 
     def outcomes(
         response: R, broker: BrokerId, keys: tuple[str, ...]
@@ -474,7 +476,7 @@ def _final(outcome: V | ClientError) -> V | ClientError:
 
 
 def _only(outcomes: Mapping[str, dict[K, ErrorCode] | ClientError]) -> dict[K, ErrorCode]:
-    """Return the outcome of the one group. Raises: ClientError."""
+    """Return the outcome of the only group. Raises: ClientError if it is one."""
     (outcome,) = outcomes.values()
     if isinstance(outcome, ClientError):
         raise outcome
@@ -482,23 +484,23 @@ def _only(outcomes: Mapping[str, dict[K, ErrorCode] | ClientError]) -> dict[K, E
 
 
 def _not_controller(response: DeleteTopicsResponse) -> ErrorCode:
-    """Return NOT_CONTROLLER if that was the answer for any topic: nobody was asked then."""
+    """Return NOT_CONTROLLER if any topic has it: then the controller decided on none."""
     codes = [answer.error_code for answer in response.responses]
     return ErrorCode.NOT_CONTROLLER if ErrorCode.NOT_CONTROLLER in codes else ErrorCode.NONE
 
 
 class AdminNode:
-    """A node that does nothing by itself: `host` is there for an AdminClient."""
+    """A node without behaviour of its own: an AdminClient uses its `host`."""
 
     def __init__(self, host: Host) -> None:
         self.host = host
 
     def start(self) -> None:
-        """Do nothing until asked."""
+        """Do nothing: the node acts only through an AdminClient."""
 
     def shut_down(self, on_done: Callable[[], None]) -> None:
         """Stop at once."""
         on_done()
 
     def report(self, status: ClusterStatus) -> None:
-        """Know nothing."""
+        """Add nothing to `status`."""

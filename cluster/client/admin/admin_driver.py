@@ -1,11 +1,15 @@
-"""An administrator's requests, each repeated as Kafka's AdminClient repeats them.
+"""An administrator's requests, each retried as Kafka's AdminClient does.
 
-One request goes to any broker, or to the controllers themselves (KIP-919, `bootstrap.controllers`):
-a controller that answers NOT_CONTROLLER, or not at all, is followed by the next. A request about
-many keys (groups, partitions, brokers) goes where each key belongs: a key is looked up first unless
-its broker is known; keys of one broker share a request; each is repeated on its own, so that a
-group whose coordinator loads holds up no other. Errors that say "not here" send a key back to its
-lookup. What a request means, and which of its errors may be retried, is its caller's business.
+A request that any broker can answer goes to the least loaded one. A request for the controllers
+goes to them directly (KIP-919, `bootstrap.controllers`): if one answers NOT_CONTROLLER, or not at
+all, the next is tried.
+
+A request about several keys (groups, partitions, brokers) goes to the broker of each key:
+1. A key whose broker is unknown is looked up.
+2. Keys of one broker share a request.
+3. Each key is retried on its own, so that a group whose coordinator loads delays no other.
+4. An error that means "not here" sends the key back to step 1.
+The caller supplies the meaning of a request, and which of its errors are retriable.
 Source: Kafka KafkaAdminClient, ControllerNodeProvider, AdminApiDriver, AdminApiLookupStrategy,
 AdminApiHandler.
 """
@@ -38,7 +42,7 @@ A = TypeVar("A", bound=AnyResponse)
 F = TypeVar("F", bound=AnyResponse)
 
 _TRIES_MIN = 3
-"""Attempts at one request that fit into a time that the caller chose, if nobody answers."""
+"""Number of unanswered attempts that must fit into a time limit chosen by the caller."""
 
 _NOT_HERE = frozenset(
     {
@@ -50,11 +54,11 @@ _NOT_HERE = frozenset(
         TIMED_OUT,
     }
 )
-"""After these a key is looked up again before it is asked again."""
+"""Errors after which a key is looked up again before its next attempt."""
 
 
 class GaveUp(ClientError):
-    """The time was over before an answer that counts. `name` is what came last."""
+    """The time was over before a final answer. `name` is the name of the last error."""
 
     def __init__(self, name: str, *, waited_us: int) -> None:
         super().__init__(name, retriable=True)
@@ -63,9 +67,9 @@ class GaveUp(ClientError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lookup(Generic[K, F]):
-    """Finds the broker of keys; any broker may be asked.
+    """Finds the broker of each key; any broker can answer the request.
 
-    Shape: `places` has a broker, or why there is none, for every key of the request.
+    Shape: `places` returns a broker, or the error, for every key of the request.
     """
 
     request: Callable[[tuple[K, ...]], AnyRequest]
@@ -75,23 +79,23 @@ class Lookup(Generic[K, F]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask(Generic[K, V, A]):
-    """Asks a broker about keys.
+    """Request to a broker about keys.
 
-    Shape: `outcomes` has a value, or an error that says whether it may be retried, for every key.
+    Shape: `outcomes` returns for every key a value, or an error with its retriability.
     """
 
     request: Callable[[tuple[K, ...]], AnyRequest]
     response_type: type[A]
     outcomes: Callable[[A, BrokerId, tuple[K, ...]], Mapping[K, V | ClientError]]
     on_silence: Callable[[BrokerId, str], None] | None = None
-    """Told of each request that may have been carried out although no answer came, and why."""
+    """Called with broker and error if a request may have been carried out without an answer."""
 
 
 class AdminDriver:
-    """The requests of one administrative act, which has `default.api.timeout.ms` (60 s) in all.
+    """The requests of one administrative act, within `default.api.timeout.ms` (60 s) in all.
 
-    Units: `timeout_ms` is another time for all of it. A single request then takes no more than a
-    third of that, so that a broker that says nothing leaves time to ask another.
+    Units: `timeout_ms` is another limit for the whole act. A single request then takes a third of
+    it at most, so that after a silent broker there is time to ask another.
     """
 
     def __init__(self, host: Host, cluster: ClusterSpec, *, timeout_ms: int | None = None) -> None:
@@ -120,7 +124,7 @@ class AdminDriver:
     async def ask_controller(
         self, request: AnyRequest, response_type: type[A], error_of: Callable[[A], ErrorCode]
     ) -> A:
-        """Return the active controller's answer; `error_of` gives its error as a whole.
+        """Return the active controller's answer; `error_of` extracts its top-level error.
 
         Raises: TimeoutError at the end of the act's time; ClientError that no retry can help.
         """
@@ -159,12 +163,12 @@ class AdminDriver:
         *,
         waits: bool = False,
     ) -> dict[K, V | ClientError]:
-        """Return what came of each key, in their order; GaveUp for those without an answer in time.
+        """Return the outcome of each key, in their order; GaveUp for keys not answered in time.
 
-        Shape: without a `lookup` every key has its broker, and is asked nowhere else. `waits`: the
-        answer may take its time, as one does that waits for a log: then a request may take all the
-        time that is left, up to `request.timeout.ms`.
-        Raises: SimulationError for a key that can never be asked.
+        Shape: without a `lookup` every key needs a broker, and is sent to no other. `waits` is for
+        requests whose answer waits for a log: each may take all the time that is left, up to
+        `request.timeout.ms`.
+        Raises: SimulationError for a key with neither broker nor lookup.
         """
         places = keys if isinstance(keys, Mapping) else dict.fromkeys(keys)
         if lookup is None and None in places.values():
@@ -181,7 +185,7 @@ class AdminDriver:
         timeout_us: int,
         on_answer: Callable[[RequestFuture[A]], None] | None = None,
     ) -> RequestFuture[A]:
-        """Send a request that ends with the act's time at the latest; its end wakes the act."""
+        """Send a request that ends with the act's time at the latest; its end sets `wakeup`."""
         future = self.network.send(
             node.name,
             node.purpose,
@@ -209,7 +213,7 @@ class AdminDriver:
         return future.value
 
     async def _retry(self, attempt: Callable[[], Awaitable[A]], asked: str) -> A:
-        """Repeat `attempt` until it succeeds or the time is over."""
+        """Repeat `attempt` until it succeeds or the time is over; `asked` is for the message."""
         try:
             response: A = await with_retries(self.host, self.backoff, self.deadline_us, attempt)
         except ClientError as error:
@@ -223,10 +227,10 @@ class AdminDriver:
 
 @dataclass(slots=True)
 class _Progress(Generic[V]):
-    """How far one key is.
+    """Progress of one key.
 
-    Units: times are on the host's clock. `broker` is who is asked about it, `error` the latest that
-    was retried.
+    Units: times are on the host's clock. Shape: `broker` is the broker to ask, `error` the last
+    retriable error.
     """
 
     broker: BrokerId | None
@@ -239,7 +243,7 @@ class _Progress(Generic[V]):
 
 
 class _KeyedRequest(Generic[K, V, A, F]):
-    """One kind of request about many keys; `timeout_us` is the longest wait for one answer."""
+    """One kind of request about many keys; `timeout_us` limits the wait for one answer."""
 
     def __init__(
         self,
@@ -260,34 +264,34 @@ class _KeyedRequest(Generic[K, V, A, F]):
         }
 
     async def run(self) -> dict[K, V | ClientError]:
-        """Return what came of each key."""
+        """Send requests until every key is done or the time is over; return all outcomes."""
         deadline_us = self._driver.deadline_us
         while any(not progress.is_done for progress in self._keys.values()):
             now_us = self._host.now_us()
             if now_us >= deadline_us:
                 break
-            self._send_what_is_due(now_us)
-            await self._driver.wakeup.wait(self._next_look_us())
+            self._send_due_requests(now_us)
+            await self._driver.wakeup.wait(self._next_due_us())
         if self._ask.on_silence is not None:
             asked = [each.broker for each in self._keys.values() if each.is_asked]
             for broker in dict.fromkeys(each for each in asked if each is not None):
                 self._ask.on_silence(broker, TIMED_OUT)
         return {key: self._outcome(progress) for key, progress in self._keys.items()}
 
-    def _send_what_is_due(self, now_us: int) -> None:
-        homeless: list[K] = []
+    def _send_due_requests(self, now_us: int) -> None:
+        keys_without_broker: list[K] = []
         by_broker: dict[BrokerId, list[K]] = {}
         for key, progress in self._keys.items():
             if progress.is_done or progress.is_asked or progress.retry_at_us > now_us:
                 continue
             if progress.broker is None:
-                homeless.append(key)
+                keys_without_broker.append(key)
             else:
                 by_broker.setdefault(progress.broker, []).append(key)
-        if homeless and self._lookup is not None:
-            self._look_up(tuple(homeless), self._lookup)
-        for broker, mine in by_broker.items():
-            self._ask_broker(broker, tuple(mine))
+        if keys_without_broker and self._lookup is not None:
+            self._look_up(tuple(keys_without_broker), self._lookup)
+        for broker, broker_keys in by_broker.items():
+            self._ask_broker(broker, tuple(broker_keys))
 
     def _look_up(self, keys: tuple[K, ...], lookup: Lookup[K, F]) -> None:
         node = self._driver.network.least_loaded_node()
@@ -297,7 +301,7 @@ class _KeyedRequest(Generic[K, V, A, F]):
             return
 
         def on_answer(future: RequestFuture[F]) -> None:
-            self._answered(keys)
+            self._note_answered(keys)
             if future.error is not None:
                 for key in keys:
                     self._take_error(key, future.error)
@@ -310,7 +314,7 @@ class _KeyedRequest(Generic[K, V, A, F]):
                 else:
                     self._keys[key].broker = place
 
-        self._sent(keys)
+        self._note_sent(keys)
         self._driver.send(
             node,
             lookup.request(keys),
@@ -323,7 +327,7 @@ class _KeyedRequest(Generic[K, V, A, F]):
         ask = self._ask
 
         def on_answer(future: RequestFuture[A]) -> None:
-            self._answered(keys)
+            self._note_answered(keys)
             if future.error is not None:
                 if ask.on_silence is not None:
                     ask.on_silence(broker, future.error.name)
@@ -339,7 +343,7 @@ class _KeyedRequest(Generic[K, V, A, F]):
                 if outcome.name in _NOT_HERE and self._lookup is not None:
                     self._keys[key].broker = None
 
-        self._sent(keys)
+        self._note_sent(keys)
         self._driver.send(
             KnownNode(broker_name(broker), ADMIN),
             ask.request(keys),
@@ -348,11 +352,11 @@ class _KeyedRequest(Generic[K, V, A, F]):
             on_answer=on_answer,
         )
 
-    def _sent(self, keys: tuple[K, ...]) -> None:
+    def _note_sent(self, keys: tuple[K, ...]) -> None:
         for key in keys:
             self._keys[key].is_asked = True
 
-    def _answered(self, keys: tuple[K, ...]) -> None:
+    def _note_answered(self, keys: tuple[K, ...]) -> None:
         for key in keys:
             self._keys[key].is_asked = False
 
@@ -375,8 +379,8 @@ class _KeyedRequest(Generic[K, V, A, F]):
         progress.outcome = outcome
         progress.is_done = True
 
-    def _next_look_us(self) -> int:
-        """Return when something is due unless an answer comes first."""
+    def _next_due_us(self) -> int:
+        """Return the time of the next retry, or the end of the act's time."""
         waiting = (
             progress.retry_at_us
             for progress in self._keys.values()

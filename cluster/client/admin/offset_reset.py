@@ -1,7 +1,7 @@
-"""Where a group's committed offsets shall go: the plan that `reset-offsets` shows before it acts.
+"""Plans of offset resets: the new committed offsets that `reset-offsets` shows before it acts.
 
-Pure: who asks for the offsets, and commits what is planned, is `group_admin`'s caller. An offset
-outside of the log is moved to its nearer end, as Kafka's tool does and says.
+Pure functions. The caller reads the offsets and commits the planned ones. An offset outside the log
+is moved to the nearer end, as in Kafka's tool, which reports this.
 Source: Kafka ConsumerGroupCommand.prepareOffsetsToReset, checkOffsetsRange.
 """
 
@@ -13,29 +13,29 @@ from protocol.ids import TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToEarliest:
-    """To where the log begins."""
+    """To the first offset of the log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToLatest:
-    """To where the log ends."""
+    """To the end of the log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToCurrent:
-    """To what is committed; a partition without an offset gets the log's end."""
+    """To the committed offset; a partition without one gets the log's end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToOffset:
-    """To one offset."""
+    """To a given offset."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShiftBy:
-    """So many records on from what is committed; back, if negative."""
+    """From the committed offset forward by `records`; back, if negative."""
 
     records: int
 
@@ -45,7 +45,7 @@ ResetTarget = ToEarliest | ToLatest | ToCurrent | ToOffset | ShiftBy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogBounds:
-    """Where a partition's log begins, and ends as consumers see it."""
+    """First offset of a partition's log, and its end as consumers see it."""
 
     earliest: int
     latest: int
@@ -53,10 +53,10 @@ class LogBounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedOffset:
-    """What one partition gets.
+    """The planned offset of one partition.
 
-    `current` None: nothing is committed. `asked_for` is what lay outside of the log; None where the
-    new offset is the one that was asked for.
+    Shape: `current` is None if nothing is committed. `asked_for` is the target offset if it was
+    outside the log, None if `new` is the target.
     """
 
     partition: TopicPartition
@@ -66,7 +66,7 @@ class PlannedOffset:
 
 
 class CannotShift(Exception):
-    """Partitions without a committed offset, from which nothing can be counted."""
+    """A shift was requested for partitions without a committed offset to count from."""
 
     def __init__(self, partitions: Sequence[TopicPartition]) -> None:
         super().__init__(", ".join(map(str, partitions)))
@@ -78,7 +78,7 @@ def plan_reset(
     bounds: Mapping[TopicPartition, LogBounds],
     committed: Mapping[TopicPartition, int],
 ) -> tuple[PlannedOffset, ...]:
-    """Return what each partition of `bounds` gets, in their order.
+    """Return the planned offset of each partition in `bounds`, in their order.
 
     Raises: CannotShift.
     """
@@ -87,32 +87,37 @@ def plan_reset(
         if missing:
             raise CannotShift(missing)
     return tuple(
-        _planned(partition, _wanted(target, within, committed.get(partition)), within, committed)
-        for partition, within in bounds.items()
+        _plan_offset(
+            partition,
+            _target_offset(target, log_bounds, committed.get(partition)),
+            log_bounds,
+            committed,
+        )
+        for partition, log_bounds in bounds.items()
     )
 
 
-def _wanted(target: ResetTarget, within: LogBounds, current: int | None) -> int:
+def _target_offset(target: ResetTarget, log_bounds: LogBounds, current: int | None) -> int:
     match target:
         case ToEarliest():
-            return within.earliest
+            return log_bounds.earliest
         case ToLatest():
-            return within.latest
+            return log_bounds.latest
         case ToCurrent():
-            return within.latest if current is None else current
+            return log_bounds.latest if current is None else current
         case ToOffset(offset=offset):
             return offset
         case ShiftBy(records=records):
             return (current or 0) + records
 
 
-def _planned(
+def _plan_offset(
     partition: TopicPartition,
     wanted: int,
-    within: LogBounds,
+    log_bounds: LogBounds,
     committed: Mapping[TopicPartition, int],
 ) -> PlannedOffset:
-    new = min(max(wanted, within.earliest), within.latest)
+    new = min(max(wanted, log_bounds.earliest), log_bounds.latest)
     return PlannedOffset(
         partition=partition,
         current=committed.get(partition),

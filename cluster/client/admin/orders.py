@@ -1,8 +1,8 @@
-"""An administrator's questions and orders, as `Runtime.ask_as_admin` takes them.
+"""Administrative operations of a run, in the form that `Runtime.ask_as_admin` takes.
 
-Each is a function of the administrator's host and of the cluster, with an AdminClient of its own.
-The committed offsets that a run is judged by are read as a consumer reads them: by the coordinator
-that the brokers name, with stable offsets only.
+Each is a function of the administrator's host and the cluster, and opens an AdminClient of its own.
+The committed offsets by which a run is judged are read as a consumer reads them: from the
+coordinator that the brokers name, and only stable offsets.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,25 +26,25 @@ from protocol.ids import UNKNOWN_MEMBER, BrokerId, GroupId, Offset, TopicPartiti
 from protocol.messages.admin import ElectionType
 
 GROUP_ORDER_TIMEOUT_MS = 2_000
-"""How long an order about a group is repeated: a plan waits for it, while its faults are due."""
+"""Limit of the retries of an order about a group: a plan waits for it while its faults are due."""
 
 ResetTo = Literal["earliest", "latest"]
 
 
 class ElectionFailed(Exception):
-    """The controller refused to elect a leader; names the partition and Kafka's error."""
+    """The controller refused an election; the message has the partition and Kafka's error."""
 
 
 class TopicDeletionFailed(Exception):
-    """The controller refused to delete a topic; names it and Kafka's error."""
+    """The controller refused to delete a topic; the message has the topic and Kafka's error."""
 
 
 class GroupOrderRefused(Exception):
-    """The coordinator refused an order, all of it; names the group and Kafka's error."""
+    """The coordinator refused the whole order; the message has the group and Kafka's error."""
 
 
 class GroupOrderUnanswered(Exception):
-    """Nobody answered in time: the order may have been carried out, or may yet be."""
+    """No final answer came in time: the order may have been, or may still be, carried out."""
 
 
 async def fetch_committed_offsets(
@@ -53,7 +53,7 @@ async def fetch_committed_offsets(
     group_id: str,
     partitions: Sequence[TopicPartition] | None = None,
 ) -> dict[TopicPartition, Offset]:
-    """Return what the group has committed, as its coordinator says: for `partitions`, or for all.
+    """Return the group's committed offsets from its coordinator, for `partitions` or for all.
 
     Retries as clients do, for `default.api.timeout.ms` (60 s). Partitions without an offset are
     left out. Effects: opens connections and closes them; traces OFFSETS_FETCHED for each partition
@@ -122,11 +122,11 @@ async def fetch_committed_offsets(
 async def elect_preferred_leaders(
     host: Host, cluster: ClusterSpec, partitions: Sequence[TopicPartition] | None
 ) -> None:
-    """Let the first replica of each partition's assignment lead it; None means every partition.
+    """Make the first replica of each partition's assignment its leader; None means all partitions.
 
-    A partition that it leads already (ELECTION_NOT_NEEDED) is a success.
-    Raises: TimeoutError after 60 s without an answer; ElectionFailed, naming each partition and
-    Kafka's error, once every answer is in.
+    A partition whose first replica leads already (ELECTION_NOT_NEEDED) is a success.
+    Raises: TimeoutError after 60 s without an answer; ElectionFailed with each partition and
+    Kafka's error, once all answers are known.
     """
     with AdminClient(host, cluster) as admin:
         await _elect_preferred(admin, partitions)
@@ -137,14 +137,19 @@ async def move_leader(
 ) -> None:
     """Make `broker`, one of the replicas, the preferred leader of `partition`, and elect it.
 
-    As kafka-reassign-partitions and kafka-leader-election do one after the other: a broker is asked
-    for the replicas, the controller to put `broker` first, then to elect; 60 s for all together.
-    An order that was changed stays, also if the election then fails.
+    Does what kafka-reassign-partitions and kafka-leader-election do in sequence, in 60 s in all:
+    1. ask a broker for the replicas;
+    2. have the controller put `broker` first (this order stays, even if the election fails);
+    3. have the controller elect it.
     Raises: as elect_preferred_leaders; ElectionFailed also for a `broker` that has no replica.
     """
     with AdminClient(host, cluster) as admin:
-        described = (await admin.describe_topics((partition.topic,))).get(partition.topic)
-        replicas = described.get(partition.partition) if isinstance(described, dict) else None
+        replicas_by_topic = (await admin.describe_topics((partition.topic,))).get(partition.topic)
+        replicas = (
+            replicas_by_topic.get(partition.partition)
+            if isinstance(replicas_by_topic, dict)
+            else None
+        )
         if replicas is None:
             raise ElectionFailed(f"{partition}: {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name}")
         if broker not in replicas:
@@ -159,10 +164,10 @@ async def move_leader(
 
 
 async def delete_topics(host: Host, cluster: ClusterSpec, names: Sequence[str]) -> None:
-    """Delete topics; it is done when this returns, brokers learn it later.
+    """Delete topics. The controller has deleted them when this returns; brokers learn it later.
 
-    Raises: TimeoutError after 60 s without an answer; TopicDeletionFailed, naming each topic and
-    Kafka's error, once every answer is in.
+    Raises: TimeoutError after 60 s without an answer; TopicDeletionFailed with each topic and
+    Kafka's error, once all answers are known.
     """
     with AdminClient(host, cluster) as admin:
         try:
@@ -201,18 +206,18 @@ async def _reassign(
             raise ElectionFailed(f"{partition}: {answer.error_code.name}{why}")
 
 
-# -- groups: a dictionary names what the coordinator was asked about, and what became of each ------
+# -- groups; results map each member or partition to the name of its error code -------------------
 
 
 async def remove_members(host: Host, cluster: ClusterSpec, *, group_id: str) -> dict[str, str]:
-    """Take every member out of the group. Raises: GroupOrderRefused, GroupOrderUnanswered."""
+    """Remove every member of the group. Raises: GroupOrderRefused, GroupOrderUnanswered."""
     with _group_order(host, cluster, group_id) as admin:
         errors = await admin.remove_members_from_consumer_group(group_id)
         return {member: code.name for member, code in errors.items()}
 
 
 async def delete_group(host: Host, cluster: ClusterSpec, *, group_id: str) -> dict[str, str]:
-    """Delete the group, and its offsets. Raises: as remove_members."""
+    """Delete the group and its offsets. Raises: as remove_members."""
     with _group_order(host, cluster, group_id) as admin:
         error = (await admin.delete_groups((group_id,)))[group_id]
         if error is not None:
@@ -223,7 +228,7 @@ async def delete_group(host: Host, cluster: ClusterSpec, *, group_id: str) -> di
 async def delete_offsets(
     host: Host, cluster: ClusterSpec, *, group_id: str, topics: Sequence[str]
 ) -> dict[str, str]:
-    """Delete what the group has committed of some topics. Raises: as remove_members."""
+    """Delete the group's committed offsets of some topics. Raises: as remove_members."""
     with _group_order(host, cluster, group_id) as admin:
         partitions = await _partitions_of(admin, topics)
         errors = await admin.delete_consumer_group_offsets(group_id, partitions)
@@ -233,21 +238,21 @@ async def delete_offsets(
 async def reset_offsets(
     host: Host, cluster: ClusterSpec, *, group_id: str, topics: Sequence[str], to: ResetTo
 ) -> dict[str, str]:
-    """Commit the begin or the end of each partition's log. Raises: as remove_members."""
+    """Commit the first or the end offset of each partition's log. Raises: as remove_members."""
     with _group_order(host, cluster, group_id) as admin:
         partitions = await _partitions_of(admin, topics)
         spec = OffsetSpec.EARLIEST if to == "earliest" else OffsetSpec.LATEST
         offsets: dict[TopicPartition, int] = {}
-        for partition, found in (await admin.list_offsets(partitions, spec)).items():
-            if isinstance(found, ClientError):
-                raise found
-            offsets[partition] = found
+        for partition, offset in (await admin.list_offsets(partitions, spec)).items():
+            if isinstance(offset, ClientError):
+                raise offset
+            offsets[partition] = offset
         errors = await admin.alter_consumer_group_offsets(group_id, offsets)
         return {str(partition): code.name for partition, code in errors.items()}
 
 
 async def _partitions_of(admin: AdminClient, topics: Sequence[str]) -> list[TopicPartition]:
-    """Return the partitions of topics. Raises: TimeoutError; ClientError for one without any."""
+    """Return the partitions of topics. Raises: TimeoutError; ClientError for an unknown topic."""
     partitions = []
     for topic, replicas in (await admin.describe_topics(topics)).items():
         if isinstance(replicas, ClientError):
@@ -258,7 +263,7 @@ async def _partitions_of(admin: AdminClient, topics: Sequence[str]) -> list[Topi
 
 @contextmanager
 def _group_order(host: Host, cluster: ClusterSpec, group_id: str) -> Iterator[AdminClient]:
-    """Yield the client of one order. Raises: GroupOrderRefused, GroupOrderUnanswered."""
+    """Yield the client of one order; translate its errors into the two GroupOrder exceptions."""
     with AdminClient(host, cluster, timeout_ms=GROUP_ORDER_TIMEOUT_MS) as admin:
         try:
             yield admin

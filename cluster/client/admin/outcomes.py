@@ -1,6 +1,6 @@
-"""What brokers answer an administrator, as values: one for each group or partition, or its error.
+"""Brokers' answers to an administrator as values: one outcome or error per group or partition.
 
-An error says whether the same may be asked again, as Kafka's AdminClient has it for that request.
+An error is retriable if Kafka's AdminClient retries it for the same request.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -34,7 +34,7 @@ _RETRIED = frozenset(
         ErrorCode.NOT_COORDINATOR,
     }
 )
-"""What every request about a group is repeated after."""
+"""Errors after which every request about a group is repeated."""
 _RETRIED_COMMITS = _RETRIED | {ErrorCode.REBALANCE_IN_PROGRESS}
 _RETRIED_PARTITIONS = frozenset(
     {
@@ -50,7 +50,7 @@ _RETRIED_PARTITIONS = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupListing:
-    """A group as the broker that listed it has it."""
+    """A group as the broker that listed it reports it."""
 
     group_id: str
     protocol_type: str
@@ -61,7 +61,7 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupListings:
-    """Every listed group, by id and broker; `failures` are brokers whose list is not whole."""
+    """All listed groups, by id and broker; `failures` are brokers whose list is incomplete."""
 
     groups: tuple[GroupListing, ...]
     failures: Mapping[BrokerId, ClientError]
@@ -69,7 +69,7 @@ class GroupListings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberDescription:
-    """A member; `assigned` is empty where it has nothing, or its assignment is not readable."""
+    """A member; `assigned` is empty without an assignment, or if it cannot be decoded."""
 
     member_id: str
     group_instance_id: str | None
@@ -80,7 +80,7 @@ class MemberDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupDescription:
-    """A group as its coordinator has it. Of one that does not exist the state is `Dead`."""
+    """A group as its coordinator reports it; `state` is `Dead` if the group does not exist."""
 
     group_id: str
     coordinator: BrokerId
@@ -93,7 +93,7 @@ class GroupDescription:
 def coordinators(
     response: FindCoordinatorResponse, keys: tuple[str, ...]
 ) -> Mapping[str, BrokerId | ClientError]:
-    """Return who coordinates each group."""
+    """Return the coordinator of each group."""
     missing = ClientError(ErrorCode.UNKNOWN_SERVER_ERROR.name, retriable=False)
     found: dict[str, BrokerId | ClientError] = dict.fromkeys(keys, missing)
     for each in response.coordinators:
@@ -110,7 +110,7 @@ def failure(code: ErrorCode) -> ClientError | None:
 
 
 def listing(group: ListedGroup, broker: BrokerId) -> GroupListing:
-    """Return a group as `broker` listed it."""
+    """Return a group's entry in the list of `broker`."""
     return GroupListing(
         group_id=group.group_id,
         protocol_type=group.protocol_type,
@@ -120,10 +120,10 @@ def listing(group: ListedGroup, broker: BrokerId) -> GroupListing:
     )
 
 
-def described(
+def described_groups(
     response: DescribeGroupsResponse, broker: BrokerId, _keys: tuple[str, ...]
 ) -> Mapping[str, GroupDescription | ClientError]:
-    """Return each group as its coordinator described it."""
+    """Return the description of each group by its coordinator."""
     return {
         group.group_id: failure(group.error_code) or _description(group, broker)
         for group in response.groups
@@ -143,26 +143,26 @@ def _description(group: DescribedGroup, broker: BrokerId) -> GroupDescription:
                 group_instance_id=member.group_instance_id,
                 client_id=member.client_id,
                 client_host=member.client_host,
-                assigned=_assigned(member),
+                assigned=_decode_assigned(member),
             )
             for member in group.members
         ),
     )
 
 
-def _assigned(member: DescribedGroupMember) -> tuple[TopicPartition, ...]:
+def _decode_assigned(member: DescribedGroupMember) -> tuple[TopicPartition, ...]:
     if not member.member_assignment:
         return ()
     try:
         return tuple(sorted(decode_assignment(member.member_assignment).partitions()))
-    except ConsumerProtocolError:  # of another protocol than the consumers'
+    except ConsumerProtocolError:  # the group uses a protocol other than the consumers'
         return ()
 
 
-def fetched(
+def fetched_offsets(
     response: OffsetFetchResponse, _broker: BrokerId, _keys: tuple[str, ...]
 ) -> Mapping[str, dict[TopicPartition, int] | ClientError]:
-    """Return the offsets that each group has committed."""
+    """Return the committed offsets of each group."""
     return {
         group.group_id: failure(group.error_code)
         or {
@@ -176,7 +176,7 @@ def fetched(
 
 
 def commit_errors(response: OffsetCommitResponse) -> dict[TopicPartition, ErrorCode]:
-    """Return Kafka's error of each partition of a commit."""
+    """Return the error code of each partition of a commit."""
     return {
         TopicPartition(topic.name, entry.partition_index): entry.error_code
         for topic in response.topics
@@ -184,22 +184,22 @@ def commit_errors(response: OffsetCommitResponse) -> dict[TopicPartition, ErrorC
     }
 
 
-def committed(
+def commit_outcomes(
     response: OffsetCommitResponse, _broker: BrokerId, keys: tuple[str, ...]
 ) -> Mapping[str, dict[TopicPartition, ErrorCode] | ClientError]:
-    """Return what became of each partition of a commit."""
+    """Return the error code of each partition of a commit, or one retriable error for all."""
     errors = commit_errors(response)
-    # There is no error of the whole: the coordinator's own stands at every partition.
+    # The response has no top-level error: the coordinator repeats its own at every partition.
     for code in errors.values():
         if code in _RETRIED_COMMITS:
             return dict.fromkeys(keys, ClientError(code.name, retriable=True))
     return dict.fromkeys(keys, errors)
 
 
-def deleted(
+def offset_deletion_outcomes(
     response: OffsetDeleteResponse, _broker: BrokerId, keys: tuple[str, ...]
 ) -> Mapping[str, dict[TopicPartition, ErrorCode] | ClientError]:
-    """Return what became of each partition whose offset was to go."""
+    """Return the error code of each partition whose offset was to be deleted."""
     refused = failure(response.error_code)
     if refused is not None:
         return dict.fromkeys(keys, refused)
@@ -211,10 +211,10 @@ def deleted(
     return dict.fromkeys(keys, errors)
 
 
-def left(
+def leave_outcomes(
     response: LeaveGroupResponse, _broker: BrokerId, keys: tuple[str, ...]
 ) -> Mapping[str, dict[str, ErrorCode] | ClientError]:
-    """Return what became of each member that was to go, by its instance id if it has one."""
+    """Return the error code of each member that was to leave, by instance id if it has one."""
     refused = failure(response.error_code)
     if refused is not None:
         return dict.fromkeys(keys, refused)
@@ -225,17 +225,17 @@ def left(
     return dict.fromkeys(keys, errors)
 
 
-def removed(
+def group_deletion_outcomes(
     response: DeleteGroupsResponse, _broker: BrokerId, _keys: tuple[str, ...]
 ) -> Mapping[str, ClientError | None]:
-    """Return whether each group went: None, or why not."""
+    """Return None for each deleted group, else its error."""
     return {result.group_id: failure(result.error_code) for result in response.results}
 
 
 def leaders(
     response: MetadataResponse, keys: tuple[TopicPartition, ...]
 ) -> Mapping[TopicPartition, BrokerId | ClientError]:
-    """Return who leads each partition."""
+    """Return the leader of each partition."""
     unknown = ClientError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name, retriable=False)
     found: dict[TopicPartition, BrokerId | ClientError] = dict.fromkeys(keys, unknown)
     for topic in response.topics:
@@ -249,7 +249,7 @@ def leaders(
 def log_offsets(
     response: ListOffsetsResponse, _broker: BrokerId, keys: tuple[TopicPartition, ...]
 ) -> Mapping[TopicPartition, int | ClientError]:
-    """Return the offset that was looked for in each partition's log."""
+    """Return the requested offset of each partition's log."""
     missing = ClientError(ErrorCode.UNKNOWN_SERVER_ERROR.name, retriable=False)
     found: dict[TopicPartition, int | ClientError] = dict.fromkeys(keys, missing)
     for topic in response.topics:
@@ -271,7 +271,7 @@ def by_topic(
     topic: Callable[[str, tuple[E, ...]], T],
     entry: Callable[[TopicPartition], E],
 ) -> tuple[T, ...]:
-    """Return partitions as requests have them: one `topic` for each, with its `entry`s."""
+    """Group partitions by topic into a request's structures, built by `topic` and `entry`."""
     grouped: dict[str, list[E]] = {}
     for partition in partitions:
         grouped.setdefault(partition.topic, []).append(entry(partition))
