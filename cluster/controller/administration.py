@@ -1,4 +1,4 @@
-"""What an administrator asks of the controller: preferred elections, another order of replicas.
+"""Administrators' requests to the controller: preferred elections, reordered replicas.
 
 Source: Kafka `ReplicationControlManager.electLeaders`, `alterPartitionReassignments`.
 """
@@ -24,24 +24,25 @@ from protocol.messages.admin import (
 from protocol.records.metadata import PartitionChangeRecord
 
 PREFERRED_LEADER_REQUESTED = "preferred leader requested"
-"""The reason, in the trace, of an election that an administrator asked for."""
+"""Reason, in the trace, of an election that an administrator requested."""
 
 
 def elect_leaders(
     image: MetadataImage, request: ElectLeadersRequest
 ) -> Decision[ElectLeadersResponse]:
-    """Elect the preferred leader of each partition that `request` names, None: of every one.
+    """Elect the preferred leader of each partition that `request` names; None means all.
 
-    Errors, by partition: UNKNOWN_TOPIC_OR_PARTITION; ELECTION_NOT_NEEDED where it leads already,
-    left out of the answer for every partition; PREFERRED_LEADER_NOT_AVAILABLE where it is not in
-    the ISR or not active. DEVIATION: unclean elections are refused, with UNSUPPORTED_VERSION.
+    Errors, by partition: UNKNOWN_TOPIC_OR_PARTITION; ELECTION_NOT_NEEDED if the preferred replica
+    leads already (left out of the answer if all partitions were requested);
+    PREFERRED_LEADER_NOT_AVAILABLE if it is not in the ISR or not active.
+    DEVIATION: unclean elections are refused, with UNSUPPORTED_VERSION.
     """
     if request.election_type == ElectionType.UNCLEAN:
         return Decision(ElectLeadersResponse(error_code=ErrorCode.UNSUPPORTED_VERSION))
     if request.election_type != ElectionType.PREFERRED:
         return Decision(ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST))
     decision = Decision(ElectLeadersResponse(), reason=PREFERRED_LEADER_REQUESTED)
-    wants_all = request.topic_partitions is None
+    all_requested = request.topic_partitions is None
     topics = request.topic_partitions
     if topics is None:
         topics = tuple(
@@ -53,7 +54,7 @@ def elect_leaders(
         answers = []
         for index in dict.fromkeys(indexes):
             error = _elect(image, TopicPartition(topic, index), decision)
-            if not (wants_all and error is ErrorCode.ELECTION_NOT_NEEDED):
+            if not (all_requested and error is ErrorCode.ELECTION_NOT_NEEDED):
                 answers.append(PartitionResult(partition_id=index, error_code=error))
         results.append(ReplicaElectionResult(topic=topic, partition_result=tuple(answers)))
     decision.response = ElectLeadersResponse(replica_election_results=tuple(results))
@@ -63,12 +64,12 @@ def elect_leaders(
 def alter_partition_reassignments(
     image: MetadataImage, request: AlterPartitionReassignmentsRequest
 ) -> Decision[AlterPartitionReassignmentsResponse]:
-    """Give partitions the replicas that `request` names, each on its own.
+    """Give each partition the replicas that `request` names; each is decided separately.
 
-    The same replicas in another order are in force at once: leader, leader epoch and ISR stay.
-    Errors, by partition: UNKNOWN_TOPIC_OR_PARTITION; INVALID_REPLICA_ASSIGNMENT (none, one twice,
-    an unknown broker); NO_REASSIGNMENT_IN_PROGRESS for a cancellation. DEVIATION: other replicas
-    than those that a partition has are refused, with UNSUPPORTED_VERSION.
+    If only the order changes, the new one is in force at once; leader, leader epoch and ISR stay.
+    Errors, by partition: UNKNOWN_TOPIC_OR_PARTITION; INVALID_REPLICA_ASSIGNMENT (empty, a broker
+    twice, an unknown broker); NO_REASSIGNMENT_IN_PROGRESS for a cancellation.
+    DEVIATION: a change of the set of replicas is refused, with UNSUPPORTED_VERSION.
     """
     decision = Decision(AlterPartitionReassignmentsResponse())
     topics = []
@@ -118,9 +119,9 @@ def _elect(
 def _check_reassignment(
     image: MetadataImage, partition: PartitionRegistration | None, target: ReassignablePartition
 ) -> tuple[ErrorCode, str | None]:
-    """Return why `target` is refused, NONE if it is not. Source: validateManualPartitionAssignment.
+    """Return error and message for an invalid `target`, NONE otherwise; Kafka's order of checks.
 
-    The order of the checks is Kafka's.
+    Source: validateManualPartitionAssignment.
     """
     if partition is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no such partition"

@@ -1,7 +1,8 @@
-"""AlterPartition: a leader proposes another ISR, and the controller accepts or says why not.
+"""AlterPartition: a leader proposes a new ISR; the controller accepts it or answers an error.
 
-Source: Kafka `ReplicationControlManager.alterPartition` and `validateAlterPartitionData`, with its
-order of checks. NEW_LEADER_ELECTED comes only with the end of a reassignment.
+The checks are in Kafka's order. NEW_LEADER_ELECTED does not occur: Kafka returns it only at the end
+of a reassignment, and reassignments do not exist here.
+Source: Kafka `ReplicationControlManager.alterPartition` and `validateAlterPartitionData`.
 """
 
 from cluster.controller.decision import Decision
@@ -22,10 +23,10 @@ from protocol.records.metadata import PartitionChangeRecord
 def alter_partition(
     image: MetadataImage, request: AlterPartitionRequest
 ) -> Decision[AlterPartitionResponse]:
-    """Decide on the ISRs that the leader `request.broker_id` proposes, each on its own.
+    """Decide on the ISRs that the leader `request.broker_id` proposes, each separately.
 
-    A proposal that is accepted is answered with the state that its record brings about; the one
-    that is already in force is accepted without a record.
+    The answer to an accepted proposal has the state after its record. A proposal equal to the
+    current ISR is accepted without a record.
     """
     broker = image.brokers.get(BrokerId(request.broker_id))
     if broker is None or broker.broker_epoch != request.broker_epoch:
@@ -75,14 +76,14 @@ def _check(
     partition: PartitionRegistration | None,
     data: AlterPartitionPartitionData,
 ) -> ErrorCode:
-    """Return why the proposal is refused, NONE if it is not."""
+    """Return the error of an invalid proposal, NONE otherwise."""
     if partition is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if (
         data.leader_epoch > partition.leader_epoch
         or data.partition_epoch > partition.partition_epoch
     ):
-        # The leader knows more than this controller: another one is active by now.
+        # The leader has seen newer metadata than this controller: another one is active by now.
         return ErrorCode.NOT_CONTROLLER
     if data.leader_epoch < partition.leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
@@ -104,7 +105,7 @@ def _check(
 
 
 def _is_eligible(image: MetadataImage, state: IsrBrokerState) -> bool:
-    """Return whether a proposed member is alive in the very life that the leader saw fetching."""
+    """Return True if a proposed member is active, in the incarnation that the leader saw fetch."""
     broker_id = BrokerId(state.broker_id)
     if not image.is_active(broker_id):
         return False

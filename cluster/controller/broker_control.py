@@ -1,7 +1,8 @@
-"""Brokers come and go: registration, heartbeats, fencing and unfencing.
+"""Registration, heartbeats, fencing and unfencing of brokers.
 
-Decides by the image and by who was heard of when; changes neither (but for noting heartbeats): the
-records it returns do. Source: Kafka `ClusterControlManager.registerBroker`,
+Decides from the metadata image and from the times of heartbeats. Notes heartbeats; changes nothing
+else. Replaying the returned records changes the image.
+Source: Kafka `ClusterControlManager.registerBroker`,
 `ReplicationControlManager.processBrokerHeartbeat`, `handleBrokerFenced`, `handleBrokerUnfenced`.
 """
 
@@ -36,7 +37,7 @@ T = TypeVar("T")
 
 
 class BrokerControl:
-    """Registers brokers, fences the silent, and moves leaders off them."""
+    """Registers brokers, fences silent ones, and moves their leaderships."""
 
     def __init__(
         self, image: MetadataImage, liveness: BrokerLiveness, *, unclean_by_default: bool
@@ -50,8 +51,8 @@ class BrokerControl:
     ) -> Decision[BrokerRegistrationResponse]:
         """Register a broker's incarnation, fenced; its epoch is the offset of its record.
 
-        Another incarnation is refused while the session of the registered one runs: it may be
-        alive. The same one gets its epoch again: its first answer was lost.
+        A new incarnation is refused while the session of the registered one runs, since that one
+        may be alive. The registered incarnation gets its epoch again: its first answer was lost.
         """
         broker_id = BrokerId(request.broker_id)
         registered = self._image.brokers.get(broker_id)
@@ -66,8 +67,8 @@ class BrokerControl:
                 )
                 return decision
             if not registered.fenced:
-                # The session ended in this very instant, before the check that would fence it. The
-                # new incarnation must not inherit leaderships that its record takes away silently.
+                # The session ended, but `fence_stale_broker` has not run since. Fence now, so that
+                # leaderships move with a trace: registering would fence the broker silently.
                 self._fence(registered, decision, now_us, reason=FencingCause.REGISTERED_ANEW)
         broker_epoch = self._image.end_offset + len(decision.records)
         decision.records.append(
@@ -94,10 +95,11 @@ class BrokerControl:
     def heartbeat(
         self, request: BrokerHeartbeatRequest, now_us: int
     ) -> Decision[BrokerHeartbeatResponse]:
-        """Note that a broker lives; unfence it once it has read its own registration.
+        """Note a heartbeat; unfence the broker once it has read its own registration.
 
-        One that wants to stop leads and replicates nothing from its first such heartbeat on. It may
-        stop once every other active broker has applied that: until then clients may be sent to it.
+        A broker that wants to stop loses its leaderships and leaves every ISR at the first such
+        heartbeat. It may stop once all other active brokers have applied this change, since their
+        metadata may send clients to it until then.
         Source: Kafka ReplicationControlManager.processBrokerHeartbeat.
         """
         broker = self._image.brokers.get(BrokerId(request.broker_id))
@@ -118,7 +120,7 @@ class BrokerControl:
                 case BrokerControlState.SHUTDOWN_NOW if not broker.fenced:
                     self._fence(broker, decision, now_us, reason=FencingCause.CONTROLLED_SHUTDOWN)
                 case BrokerControlState.SHUTDOWN_NOW:
-                    pass  # DEVIATION: Kafka writes once more that it is fenced.
+                    pass  # DEVIATION: Kafka writes another record that the broker is fenced.
         if not following.is_fenced:
             self._liveness.touch(broker.broker_id, now_us, request.current_metadata_offset)
         if following is BrokerControlState.CONTROLLED_SHUTDOWN:
@@ -133,7 +135,7 @@ class BrokerControl:
         return decision
 
     def fence_stale_broker(self, now_us: int) -> Decision[None] | None:
-        """Fence the broker that has been silent longest, if its session has ended."""
+        """Fence the broker that has been silent the longest, if its session has ended."""
         broker_id = self._liveness.find_stale_broker(now_us)
         if broker_id is None:
             return None
@@ -151,7 +153,7 @@ class BrokerControl:
         *,
         reason: FencingCause,
     ) -> None:
-        """Take the broker out of every ISR, move its leaderships, and mark it fenced."""
+        """Remove the broker from every ISR, move its leaderships, and mark it fenced."""
         fenced_id = broker.broker_id
         silent_us = self._liveness.silent_us(fenced_id, now_us)
         self._liveness.remove(fenced_id)
@@ -174,7 +176,7 @@ class BrokerControl:
         )
 
     def _begin_controlled_shutdown(self, broker: BrokerRegistration, decision: Decision[T]) -> None:
-        """Take the broker out of every ISR and move its leaderships while it goes on serving.
+        """Remove the broker from every ISR and move its leaderships; it keeps running.
 
         Source: Kafka ReplicationControlManager.handleBrokerInControlledShutdown.
         """
@@ -201,7 +203,7 @@ class BrokerControl:
                 )
 
     def _unfence(self, broker: BrokerRegistration, decision: Decision[T]) -> None:
-        """Mark the broker alive, and give leaders to partitions that have none."""
+        """Mark the broker unfenced, and elect leaders for partitions without one."""
         unfenced_id = broker.broker_id
         decision.records.append(
             BrokerRegistrationChangeRecord(

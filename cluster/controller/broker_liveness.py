@@ -1,8 +1,8 @@
-"""What the controller knows of brokers by their heartbeats alone: its soft state.
+"""Soft state from brokers' heartbeats: time of the last one, and offset of applied metadata.
 
-It is not in the metadata log: a controller that takes over gives every broker a full session, and
-a controlled shutdown begins anew with the broker's next heartbeat. Source: Kafka
-`BrokerHeartbeatManager`.
+This state is not in the metadata log. A controller that takes over gives every broker a full
+session, and a controlled shutdown begins again with the broker's next heartbeat.
+Source: Kafka `BrokerHeartbeatManager`.
 """
 
 from collections.abc import Callable
@@ -14,11 +14,11 @@ from protocol.ids import BrokerId
 from protocol.messages.controller import BrokerHeartbeatRequest
 
 UNKNOWN_METADATA_OFFSET = -1
-"""The metadata offset of a broker that this controller has not heard of."""
+"""Metadata offset of a broker that has not sent a heartbeat to this controller."""
 
 
 class BrokerControlState(Enum):
-    """What the controller makes of a broker, with what its heartbeats are answered."""
+    """States of a broker; the state determines the answer to its heartbeats."""
 
     FENCED = "FENCED"
     UNFENCED = "UNFENCED"
@@ -27,15 +27,15 @@ class BrokerControlState(Enum):
 
     @property
     def is_fenced(self) -> bool:
-        """Whether the broker is fenced in this state."""
+        """True if the broker is fenced in this state."""
         return self in (BrokerControlState.FENCED, BrokerControlState.SHUTDOWN_NOW)
 
 
 @dataclass(slots=True)
 class _Session:
-    """What is known of one unfenced broker.
+    """Session of one unfenced broker.
 
-    Units: `last_contact_us` on the controller's clock; offsets are those of the metadata log.
+    Units: `last_contact_us` is on the controller's clock; offsets are those of the metadata log.
     `shutdown_offset` is None outside a controlled shutdown.
     """
 
@@ -45,7 +45,7 @@ class _Session:
 
 
 class BrokerLiveness:
-    """The sessions of the unfenced brokers. Fenced brokers are not tracked.
+    """Sessions of the unfenced brokers. Fenced brokers have none.
 
     Units: microseconds on the controller's clock.
     """
@@ -57,7 +57,7 @@ class BrokerLiveness:
     def touch(
         self, broker_id: BrokerId, now_us: int, metadata_offset: int = UNKNOWN_METADATA_OFFSET
     ) -> None:
-        """Begin the broker's session anew: it was heard of, having applied `metadata_offset`."""
+        """Restart the broker's session at a heartbeat that reports `metadata_offset`."""
         session = self._sessions.get(broker_id)
         if session is None:
             self._sessions[broker_id] = _Session(now_us, metadata_offset)
@@ -66,7 +66,7 @@ class BrokerLiveness:
             session.metadata_offset = metadata_offset
 
     def remove(self, broker_id: BrokerId) -> None:
-        """Forget the broker: it was fenced, which also ends its controlled shutdown."""
+        """End the session of a broker that was fenced, and with it a controlled shutdown."""
         self._sessions.pop(broker_id, None)
 
     def tracked(self) -> tuple[BrokerId, ...]:
@@ -74,24 +74,24 @@ class BrokerLiveness:
         return tuple(self._sessions)
 
     def silent_us(self, broker_id: BrokerId, now_us: int) -> int | None:
-        """Return for how long the broker has been silent, None if it is not tracked."""
+        """Return the time since the broker's last heartbeat, None if it has no session."""
         session = self._sessions.get(broker_id)
         return None if session is None else now_us - session.last_contact_us
 
     def has_valid_session(self, broker_id: BrokerId, now_us: int) -> bool:
-        """Return whether the broker is unfenced and its session has not ended."""
+        """Return True if the broker has a session that has not ended."""
         silent_us = self.silent_us(broker_id, now_us)
         return silent_us is not None and silent_us < self._session_timeout_us
 
     def find_stale_broker(self, now_us: int) -> BrokerId | None:
-        """Return the broker that has been silent longest, if its session has ended."""
+        """Return the broker that has been silent the longest, if its session has ended."""
         broker_id = self._longest_silent()
         if broker_id is None or self.has_valid_session(broker_id, now_us):
             return None
         return broker_id
 
     def next_check_us(self) -> int | None:
-        """Return when the first session ends if nothing is heard, None if none runs."""
+        """Return the end of the session that ends first, None if there is none."""
         broker_id = self._longest_silent()
         if broker_id is None:
             return None
@@ -100,9 +100,9 @@ class BrokerLiveness:
     # -- controlled shutdown --
 
     def begin_controlled_shutdown(self, broker_id: BrokerId, shutdown_offset: int) -> None:
-        """Note that the broker may stop once all active ones have applied `shutdown_offset`.
+        """Allow the broker to stop once all active brokers have applied `shutdown_offset`.
 
-        Only the first call counts. Source: Kafka maybeUpdateControlledShutdownOffset.
+        Only the first call has an effect. Source: Kafka maybeUpdateControlledShutdownOffset.
         """
         session = self._sessions[broker_id]
         if session.shutdown_offset is None:
@@ -117,9 +117,9 @@ class BrokerLiveness:
         )
 
     def lowest_active_offset(self) -> int | None:
-        """Return the lowest metadata offset that an active broker reported, None without any.
+        """Return the lowest metadata offset reported by an active broker, None without any.
 
-        Active is who is unfenced and not in a controlled shutdown.
+        Active means unfenced and not in a controlled shutdown.
         """
         return min(
             (
@@ -136,7 +136,7 @@ class BrokerLiveness:
         request: BrokerHeartbeatRequest,
         has_leaderships: Callable[[], bool],
     ) -> tuple[BrokerControlState, BrokerControlState]:
-        """Return the state of a broker before its heartbeat `request`, and the one after it.
+        """Return the broker's states before and after its heartbeat `request`.
 
         Source: Kafka BrokerHeartbeatManager.calculateNextBrokerState.
         """
@@ -169,7 +169,8 @@ class BrokerLiveness:
                 if not has_leaderships() and self._all_have_learnt(session):
                     following = BrokerControlState.SHUTDOWN_NOW
             case BrokerControlState.SHUTDOWN_NOW:
-                pass  # Nobody is ever found in it: it fences, and a fenced broker has no session.
+                # Cannot be the current state: it fences, and a fenced broker has no session.
+                pass
         return current, following
 
     def _all_have_learnt(self, session: _Session | None) -> bool:

@@ -1,8 +1,9 @@
-"""What Kafka's controller tells of itself, under Kafka's names, sampled into the trace.
+"""Metrics of Kafka's controller, under Kafka's names, sampled into the trace.
 
-Counted from what the controller traces; gauges are read from the image when a sample is taken.
-LeaderElectionRateAndTimeMs counts brokers that went or came, whether or not a leader changed, as
-Kafka's ZooKeeper controller does; KRaft has no such metric. It has no times: a decision takes none.
+Meters count events that the controller traces; gauges read the image at each sample.
+LeaderElectionRateAndTimeMs counts brokers that were fenced or unfenced, whether or not a leader
+changed, as Kafka's ZooKeeper controller does; KRaft has no such metric. Its times are missing,
+because a decision takes no time here.
 Source: Kafka `QuorumControllerMetrics`, `ControllerMetadataMetrics`; `ControllerState.BrokerChange`
 of the ZooKeeper controller; BEHAVIOUR 8.3.
 """
@@ -19,7 +20,7 @@ COUNTED_CONTROLLER_EVENTS = frozenset(
 
 
 class ControllerMetrics:
-    """The metrics of one controller incarnation. `image` is read, and never changed.
+    """The metrics of one controller incarnation. Reads `image`, never changes it.
 
     Units: rates in events a second; everything else counts brokers or events.
     """
@@ -32,7 +33,7 @@ class ControllerMetrics:
         self._unclean_elections = Meter(self._now_ms())
 
     def start(self) -> None:
-        """Take a sample every interval from now on; with an interval of 0 never."""
+        """Take a sample every interval from now on; an interval of 0 means never."""
         self._sampler.start()
 
     def observe(self, event: TraceEvent) -> None:
@@ -51,7 +52,8 @@ class ControllerMetrics:
         brokers = self._image.brokers.values()
         fenced = sum(broker.fenced for broker in brokers)
         return {
-            # Whoever runs believes that it is the active one, as after a pause of Kafka's.
+            # Every running controller believes that it is the active one, as Kafka's does after a
+            # pause.
             "ActiveControllerCount": 1,
             "FencedBrokerCount": fenced,
             "ActiveBrokerCount": len(brokers) - fenced,

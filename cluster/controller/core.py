@@ -1,8 +1,8 @@
 """The controller as a pure state machine: a request or a timer in, one Result out.
 
-Its hard state is the metadata log: a decision becomes records, the records are appended, and
-replaying them is the only thing that changes the image; so a standby that replays the same log can
-take over. Soft state is who was heard of when, and who waits for the log to grow.
+The hard state is the metadata log: decisions become records, which are appended. Only their replay
+changes the image, so a standby that replays the same log can take over. The soft state is the time
+of each broker's last heartbeat, and the Fetch requests that wait for the log to grow.
 Source: Kafka `QuorumController`.
 """
 
@@ -64,8 +64,8 @@ BALANCE_TIMER = "maybe-balance-partition-leaders"
 class ControllerCore:
     """The active controller.
 
-    `log` is its replica of `__cluster_metadata-0`: what it already holds is replayed by `start`.
-    `controller_epoch` is above any in it; None takes the next one.
+    `log` is its replica of `__cluster_metadata-0`; `start` replays its content. `controller_epoch`
+    must be above any epoch in the log; None takes the next one.
     """
 
     def __init__(
@@ -78,14 +78,14 @@ class ControllerCore:
     ) -> None:
         config = cluster.broker_config
         self.image = MetadataImage()
-        """To read only."""
+        """Read-only for others."""
         self._cluster = cluster
         self._config = config
         self._log = log
         self.controller_epoch = (
             next_controller_epoch(log) if controller_epoch is None else controller_epoch
         )
-        """To read only. The leader epoch of the metadata records that this life writes."""
+        """Leader epoch of the metadata records that this incarnation writes. Read-only."""
         self._epoch_before = log.latest_epoch
         self._liveness = BrokerLiveness(config.broker_session_timeout_ms * 1_000)
         self._brokers = BrokerControl(
@@ -96,10 +96,10 @@ class ControllerCore:
         self._fetches = MetadataFetches(log, controller_id, self.controller_epoch)
         self._fence_timer_set = False
         self._checked_up_to = 0
-        """The image's `end_offset` when its invariants were last checked."""
+        """`end_offset` of the image at the last check of its invariants."""
 
     def start(self, now_us: int) -> Result:
-        """Replay the log and begin: every unfenced broker in it gets a full session."""
+        """Replay the log; every unfenced broker in it gets a full session."""
         log = self._log
         while self.image.end_offset < log.log_end_offset:
             batches = log.read(
@@ -120,9 +120,9 @@ class ControllerCore:
         return result
 
     def handle(self, request_id: RequestId, envelope: RequestEnvelope, now_us: int) -> Result:
-        """Take in a request; the reply follows at once, but for a parked Fetch.
+        """Handle a request; the Result has the reply, except for a Fetch that is parked.
 
-        Raises: SimulationError for an API that nobody may ask of a controller.
+        Raises: SimulationError for an API that controllers do not serve.
         """
         result = Result()
         match envelope.body:
@@ -160,7 +160,7 @@ class ControllerCore:
         return result
 
     def timer_fired(self, key: str, now_us: int) -> Result:
-        """Take in that the timer `key`, set by an earlier Result, fired."""
+        """Handle the firing of the timer `key`, set by an earlier Result."""
         result = Result()
         if key == FENCE_TIMER:
             self._fence_timer_set = False
@@ -177,7 +177,7 @@ class ControllerCore:
         return result
 
     def check_invariants(self, *, thoroughly: bool = False) -> None:
-        """Check everything that must hold between two inputs, once it has started.
+        """Check all invariants between two inputs; `start` must have been called.
 
         `thoroughly` reads the log, too.
         Raises: InvariantViolation.
@@ -199,7 +199,7 @@ class ControllerCore:
             is_timer_set=self._fence_timer_set,
         )
 
-    # -- decisions of its own --
+    # -- decisions without a request --
 
     def _create_topics(self, result: Result) -> None:
         records = create_missing_topics(self.image, self._cluster.topics, self._cluster.brokers)
@@ -222,9 +222,10 @@ class ControllerCore:
         result.replies.append(Reply(request_id=request_id, response=decision.response))
 
     def _write(self, decision: Decision[T], result: Result) -> None:
-        """Append the records of `decision` as one batch and replay them: both or nothing.
+        """Append the records of `decision` as one batch, sync the log, and replay the records.
 
-        KRaft syncs its log before anybody is told: what a broker has read survives a power loss.
+        KRaft syncs before it answers or serves the records, so a record that a broker has read
+        survives a power loss.
         """
         if decision.records:
             self._log.append_as_leader(
@@ -253,9 +254,10 @@ class ControllerCore:
     # -- timers --
 
     def _schedule_fencing(self, result: Result, now_us: int) -> None:
-        """Set the timer that fences at the end of the first session, unless it is set.
+        """Set the timer for the end of the first session, unless the timer is set.
 
-        Heartbeats only push that end back: the timer then fires early, once, and is set anew.
+        Heartbeats only postpone that end. The timer is not moved then: it fires early, finds no
+        stale broker, and is set again.
         """
         next_check_us = self._liveness.next_check_us()
         if self._fence_timer_set or next_check_us is None:
@@ -274,7 +276,7 @@ def _partition_events(
     after: PartitionRegistration,
     reason: str,
 ) -> list[TraceEvent]:
-    """Return the events of a partition that was made (`before` None) or changed."""
+    """Return the trace events of a partition that was created (`before` None) or changed."""
     events = []
     partition = str(name)
     isr = list(after.isr)

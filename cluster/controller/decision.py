@@ -1,4 +1,4 @@
-"""What one input makes the controller decide: records to write, and the answer after them."""
+"""Decisions of the controller on one input: records to write, and the answer to give after them."""
 
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
@@ -11,9 +11,9 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Decision(Generic[T]):
-    """Records for the metadata log, written as one batch, and the response to give then.
+    """Records for the metadata log, written as one batch, and the response to send then.
 
-    `reason` says in the trace why leaders and ISRs changed. Source: Kafka `ControllerResult`.
+    `reason` explains in the trace why leaders and ISRs changed. Source: Kafka `ControllerResult`.
     """
 
     response: T

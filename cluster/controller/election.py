@@ -1,4 +1,4 @@
-"""Elections: which replica leads a partition, and which are in its ISR.
+"""Elections: the leader and the ISR of a partition after a change.
 
 Pure functions from a PartitionRegistration to the record that changes it. Source: Kafka
 `PartitionChangeBuilder`; DEVIATION: no eligible leader replicas (KIP-966), and an unclean leader is
@@ -20,10 +20,10 @@ def change_partition(
     is_acceptable_leader: Callable[[BrokerId], bool],
     unclean: bool,
 ) -> PartitionChangeRecord | None:
-    """Return the record that gives `partition` the ISR `target_isr` and a leader that may lead.
+    """Return the record that sets the ISR to `target_isr` and elects a leader; None if no change.
 
-    An ISR never becomes empty: its last member stays, also when it may not lead. `unclean` allows a
-    leader from outside the ISR where no member of it may lead. None: nothing changes.
+    An ISR never becomes empty: its last member stays, even if it may not lead. With `unclean` a
+    replica outside the ISR is elected if no member of the ISR may lead.
     """
     isr = target_isr or partition.isr
     leader = _elect(partition, target_isr, is_acceptable_leader)
@@ -49,7 +49,7 @@ def elect_preferred_leader(
 ) -> PartitionChangeRecord | None:
     """Return the record that makes the first replica of the assignment the leader.
 
-    None: it leads already, or it may not (not in the ISR, not alive).
+    None if it leads already, is not in the ISR, or may not lead.
     """
     preferred = partition.replicas[0]
     if partition.leader == preferred or preferred not in partition.isr:
@@ -64,7 +64,7 @@ def _elect(
     isr: tuple[BrokerId, ...],
     is_acceptable_leader: Callable[[BrokerId], bool],
 ) -> BrokerId:
-    """Return the leader of a clean election: the current one, else the first replica that may."""
+    """Return the leader of a clean election: the current one if it may lead, else the first."""
     if partition.leader in isr and is_acceptable_leader(partition.leader):
         return partition.leader
     for replica in partition.replicas:

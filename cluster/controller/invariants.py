@@ -1,6 +1,6 @@
-"""What always holds of a controller's metadata and of what it knows by heartbeats.
+"""Invariants of a controller's metadata and of its sessions.
 
-Raises InvariantViolation with what was found.
+A check raises InvariantViolation with the evidence.
 """
 
 from collections.abc import Iterable
@@ -11,9 +11,9 @@ from protocol.ids import NO_BROKER, BrokerId
 
 
 def check_image(image: MetadataImage) -> None:
-    """An ISR is a non-empty part of the replicas, and a leader is in it and not fenced.
+    """Check that an ISR is a non-empty subset of the replicas, and its leader in it and unfenced.
 
-    A fenced broker stands in an ISR only as its last member.
+    A fenced broker is in an ISR only as the last member.
     """
     fenced = {broker.broker_id for broker in image.brokers.values() if broker.fenced}
     for name, partition in image.partitions():
@@ -47,10 +47,10 @@ def check_sessions(
     *,
     is_timer_set: bool,
 ) -> None:
-    """Each unfenced broker has a session, no other has, and a timer waits for its end.
+    """Check that exactly the unfenced brokers have sessions, and that a timer ends the first one.
 
-    A session in a controlled shutdown is one that the metadata says it of, too: no broker is
-    elected, or comes back into an ISR, while it shuts down.
+    A broker in a controlled shutdown by its session must be so in the metadata, too: otherwise it
+    could be elected, or rejoin an ISR, while it shuts down.
     """
     unfenced = {broker.broker_id for broker in image.brokers.values() if not broker.fenced}
     sessions = set(tracked)
@@ -62,14 +62,16 @@ def check_sessions(
     _require(
         is_timer_set or not sessions,
         "session_timer",
-        f"nothing will ever fence {sorted(sessions)}",
+        f"no timer is set to fence {sorted(sessions)}",
     )
-    recorded = {each.broker_id for each in image.brokers.values() if each.in_controlled_shutdown}
+    recorded = {
+        broker.broker_id for broker in image.brokers.values() if broker.in_controlled_shutdown
+    }
     unrecorded = set(shutting_down) - recorded
     _require(
         not unrecorded,
         "controlled_shutdown_in_metadata",
-        f"no record says that {sorted(unrecorded)} shut down",
+        f"the metadata lacks the controlled shutdown of {sorted(unrecorded)}",
     )
 
 

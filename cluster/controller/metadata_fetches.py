@@ -1,8 +1,8 @@
 """Fetches of `__cluster_metadata-0`: answered from the log, or parked until it grows.
 
-Source: KRaft's `KafkaRaftClient.handleFetchRequest` (long poll); observers never advance the high
-watermark, which with one controller is the log end. DEVIATION: no divergence check: the log of the
-only controller is never cut back.
+Fetchers are observers and never advance the high watermark, which with a single controller equals
+the log end. Source: KRaft's `KafkaRaftClient.handleFetchRequest` (long poll). DEVIATION: no
+divergence check, because the log of a single controller is never truncated.
 """
 
 from partition_log.log import PartitionLog
@@ -21,7 +21,7 @@ TIMER_PREFIX = "fetch-"
 
 
 class MetadataFetches:
-    """The Fetch requests that the controller has, and the ones that wait for a record."""
+    """Fetch requests of the metadata log: those that wait for a record are parked here."""
 
     def __init__(
         self, log: PartitionLog, controller_id: BrokerId, controller_epoch: LeaderEpoch
@@ -45,14 +45,14 @@ class MetadataFetches:
             )
 
     def wait_ended(self, key: str, result: Result) -> None:
-        """Answer the parked Fetch whose timer `key` fired with what there is: nothing."""
+        """Answer the parked Fetch whose timer `key` fired, without records."""
         request_id = RequestId(int(key.removeprefix(TIMER_PREFIX)))
         position = self._parked.pop(request_id, None)
         if position is not None:
             result.replies.append(self._reply(request_id, position))
 
     def log_grew(self, result: Result) -> None:
-        """Answer every parked Fetch: there are records for it now."""
+        """Answer every parked Fetch with the new records."""
         for request_id, position in self._parked.items():
             result.timers.append(CancelTimer(key=f"{TIMER_PREFIX}{request_id}"))
             result.replies.append(self._reply(request_id, position))
@@ -79,7 +79,7 @@ class MetadataFetches:
 
 
 def _metadata_position(request: FetchRequest) -> FetchPartition | None:
-    """Return where the metadata log is asked for, None if `request` asks for anything else."""
+    """Return the requested position in the metadata log, None if other partitions are requested."""
     match request.topics:
         case (topic,) if topic.topic == METADATA_PARTITION.topic:
             match topic.partitions:
@@ -89,7 +89,7 @@ def _metadata_position(request: FetchRequest) -> FetchPartition | None:
 
 
 def _unknown(request: FetchRequest) -> FetchResponse:
-    """Return the answer of a node that holds none of the partitions of `request`."""
+    """Return the answer of a node without the partitions of `request`."""
     return FetchResponse(
         responses=tuple(
             FetchableTopicResponse(

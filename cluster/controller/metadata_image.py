@@ -1,7 +1,7 @@
-"""The metadata image: what replaying the records of `__cluster_metadata-0` gives.
+"""The metadata image: the state that results from replaying `__cluster_metadata-0`.
 
-The controller holds one that is always at the log's end, every broker one that may be behind. It is
-changed by `replay` alone. Source: Kafka `MetadataImage`, `ClusterControlManager.replay`,
+The controller has an image at the log's end, each broker one that may be behind. Only `replay`
+changes an image. Source: Kafka `MetadataImage`, `ClusterControlManager.replay`,
 `ReplicationControlManager.replay`.
 """
 
@@ -29,7 +29,7 @@ from protocol.records.metadata import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerRegistration:
-    """A registered broker. A fenced one is not told to anybody and leads nothing."""
+    """A registered broker. A fenced one appears in no answer to clients and leads no partition."""
 
     broker_id: BrokerId
     incarnation_id: int
@@ -45,7 +45,7 @@ class BrokerRegistration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionRegistration:
-    """A partition as the controller decided it. `replicas` is in assignment order.
+    """A partition's state as the controller decided it. `replicas` is in assignment order.
 
     Invariant: `isr` is a non-empty part of `replicas`; `leader` is in `isr` or NO_LEADER (-1).
     """
@@ -64,24 +64,24 @@ class MetadataImage:
         self.end_offset = 0
         """Offset of the next record to replay."""
         self.next_producer_id = 0
-        """The first producer id that is in no broker's block."""
+        """First producer id that is in no broker's block."""
         self.brokers: dict[BrokerId, BrokerRegistration] = {}
         self.topics: dict[str, list[PartitionRegistration]] = {}
         """The partitions of each topic by index."""
         self.topic_configs: dict[str, TopicConfig] = {}
         """Settings of the topics that have any of their own."""
         self.deleted_topics: dict[str, None] = {}
-        """Names of topics that there were."""
+        """Names of deleted topics."""
 
     def partition(self, partition: TopicPartition) -> PartitionRegistration | None:
-        """Return what is registered of `partition`, None if there is no such partition."""
+        """Return the registration of `partition`, None if there is no such partition."""
         partitions = self.topics.get(partition.topic)
         if partitions is None or not 0 <= partition.partition < len(partitions):
             return None
         return partitions[partition.partition]
 
     def partitions(self) -> list[tuple[TopicPartition, PartitionRegistration]]:
-        """Return every partition, in the order in which they were created."""
+        """Return every partition, in the order of creation."""
         return [
             (TopicPartition(topic, index), registration)
             for topic, partitions in self.topics.items()
@@ -89,11 +89,11 @@ class MetadataImage:
         ]
 
     def topic_config(self, topic: str) -> TopicConfig:
-        """Return the settings that `topic` has of its own."""
+        """Return the topic's own settings."""
         return self.topic_configs.get(topic, _NO_CONFIG)
 
     def is_active(self, broker_id: BrokerId) -> bool:
-        """Return whether the broker may lead: registered, unfenced, not shutting down.
+        """Return True if the broker may lead: registered, unfenced, not shutting down.
 
         Source: Kafka `ClusterControlManager.isActive`.
         """
@@ -101,7 +101,7 @@ class MetadataImage:
         return broker is not None and not broker.fenced and not broker.in_controlled_shutdown
 
     def has_leaderships(self, broker_id: BrokerId) -> bool:
-        """Return whether the broker leads any partition."""
+        """Return True if the broker leads any partition."""
         return any(
             partition.leader == broker_id
             for partitions in self.topics.values()
@@ -109,10 +109,10 @@ class MetadataImage:
         )
 
     def replay(self, record: MetadataRecord) -> TopicPartition | None:
-        """Take in the record at `end_offset`; return the partition that it made or changed.
+        """Apply the record at `end_offset`; return the partition that it created or changed.
 
-        None for a topic that goes: whoever must know its partitions looks before.
-        Raises: SimulationError for a record that does not fit what came before it.
+        Returns None for the removal of a topic: a caller that needs its partitions must read them
+        before. Raises: SimulationError for a record that does not fit the image.
         """
         self.end_offset += 1
         match record:
@@ -136,7 +136,7 @@ class MetadataImage:
         return None
 
     def _replay_producer_ids(self, record: ProducerIdsRecord) -> None:
-        """Take in where the next block begins.
+        """Set the start of the next block.
 
         Source: Kafka `ProducerIdControlManager.replay`, which checks it as well.
         """
@@ -217,7 +217,7 @@ class MetadataImage:
         before = self.partition(partition)
         if before is None:
             raise SimulationError(f"{record} changes a partition that does not exist")
-        led_anew = record.leader != NO_LEADER_CHANGE
+        has_new_leader = record.leader != NO_LEADER_CHANGE
         self.topics[partition.topic][partition.partition] = PartitionRegistration(
             replicas=(
                 before.replicas
@@ -225,8 +225,8 @@ class MetadataImage:
                 else tuple(map(BrokerId, record.replicas))
             ),
             isr=before.isr if record.isr is None else tuple(map(BrokerId, record.isr)),
-            leader=BrokerId(record.leader) if led_anew else before.leader,
-            leader_epoch=LeaderEpoch(before.leader_epoch + led_anew),
+            leader=BrokerId(record.leader) if has_new_leader else before.leader,
+            leader_epoch=LeaderEpoch(before.leader_epoch + has_new_leader),
             partition_epoch=PartitionEpoch(before.partition_epoch + 1),
         )
         return partition
@@ -236,7 +236,7 @@ _NO_CONFIG = TopicConfig()
 
 
 def topic_config_records(topic: str, config: TopicConfig) -> list[ConfigRecord]:
-    """Return the records that give `topic` the settings of `config` that differ from none."""
+    """Return the records that give `topic` those settings of `config` that are set."""
     return [
         ConfigRecord(resource_name=topic, name=name, value=config_text(value))
         for name, value in _settings(config).items()
@@ -244,12 +244,12 @@ def topic_config_records(topic: str, config: TopicConfig) -> list[ConfigRecord]:
 
 
 def _settings(config: TopicConfig) -> dict[str, object]:
-    """Return the settings of `config`, by Kafka's names, that are not the default."""
+    """Return the settings of `config` that are not the default, by Kafka's names."""
     settings = msgspec.to_builtins(config)
     defaults = msgspec.to_builtins(_NO_CONFIG)
     return {name: value for name, value in settings.items() if value != defaults[name]}
 
 
 def config_text(value: object) -> str:
-    """Return a setting's value as Kafka writes it: `true`, not `True`."""
+    """Return a setting's value in Kafka's spelling: `true`, not `True`."""
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,4 +1,4 @@
-"""The controller's node: puts a ControllerCore on a Host and carries out what it asks for."""
+"""The controller's node: runs a ControllerCore on a Host and carries out its Results."""
 
 from collections.abc import Callable
 
@@ -35,7 +35,7 @@ class ControllerNode:
             host, self._core.image, interval_us=cluster.metrics_interval_us
         )
         self._partitions: dict[TopicPartition, PartitionStatus] = {}
-        """Every partition, as of the metadata's end offset `_partitions_as_of`."""
+        """All partitions at the metadata's end offset `_partitions_as_of`."""
         self._partitions_as_of = -1
 
     def start(self) -> None:
@@ -47,16 +47,16 @@ class ControllerNode:
         self._metrics.start()
 
     def shut_down(self, on_done: Callable[[], None]) -> None:
-        """Stop: a controller has nobody to hand its partitions to."""
+        """Stop at once: a controller has no leaderships to move."""
         on_done()
 
     def report(self, status: ClusterStatus) -> None:
-        """Write which brokers are fenced, and every partition, into `status`."""
+        """Write all partitions, and which brokers are fenced, into `status`."""
         status.controller = self._host.name
         image = self._core.image
         for broker in image.brokers.values():
             status.brokers_fenced[broker.broker_id] = broker.fenced
-        # An experiment looks several times a second, and the metadata changes once in a while.
+        # A run queries the status several times a second; the metadata rarely changes.
         if self._partitions_as_of != image.end_offset:
             self._partitions_as_of = image.end_offset
             self._partitions = {
@@ -71,7 +71,7 @@ class ControllerNode:
         status.partitions.update(self._partitions)
 
     def check_invariants(self, *, thoroughly: bool = False) -> None:
-        """Check what must hold between two events; `thoroughly` reads the log, too.
+        """Check invariants between two events; `thoroughly` reads the log, too.
 
         Raises: InvariantViolation.
         """

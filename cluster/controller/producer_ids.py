@@ -1,4 +1,4 @@
-"""AllocateProducerIds: blocks of producer ids, of which none is ever given out twice.
+"""AllocateProducerIds: gives out blocks of producer ids, each id only once.
 
 Source: Kafka `ProducerIdControlManager`.
 """
@@ -11,13 +11,13 @@ from protocol.messages.controller import AllocateProducerIdsRequest, AllocatePro
 from protocol.records.metadata import ProducerIdsRecord
 
 BLOCK_SIZE = 1_000
-"""How many ids a broker gets at once. Source: Kafka ProducerIdsBlock."""
+"""Number of ids in a block. Source: Kafka ProducerIdsBlock."""
 
 
 def allocate_producer_ids(
     image: MetadataImage, request: AllocateProducerIdsRequest
 ) -> Decision[AllocateProducerIdsResponse]:
-    """Give a registered broker the next block."""
+    """Give a registered broker the next block of ids."""
     broker = image.brokers.get(BrokerId(request.broker_id))
     if broker is None:
         return Decision(AllocateProducerIdsResponse(error_code=ErrorCode.BROKER_ID_NOT_REGISTERED))

@@ -1,7 +1,7 @@
-"""The controller's epoch over its lives: each begins a higher one than any before.
+"""Epochs of a controller's incarnations: each is higher than all before.
 
-The log alone does not tell: a life that wrote no record leaves no trace in it. Source: KRaft's
-`quorum-state` file, which is synced before a candidate stands.
+The log alone is not enough: an incarnation that wrote no record left no trace in it. Source:
+KRaft's `quorum-state` file, which a candidate syncs before it asks for votes.
 """
 
 import msgspec
@@ -15,7 +15,7 @@ FIRST_CONTROLLER_EPOCH = LeaderEpoch(1)
 
 
 class QuorumState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Who led the metadata log last, as KRaft writes it."""
+    """The last leader of the metadata log, in KRaft's format."""
 
     leader_id: int
     leader_epoch: int
@@ -24,7 +24,7 @@ class QuorumState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 def begin_controller_epoch(
     storage: Storage, log: PartitionLog, controller_id: BrokerId
 ) -> LeaderEpoch:
-    """Return the epoch of the life that begins now, and remember it on the disk."""
+    """Return the epoch of the incarnation that begins now, and store it on the disk."""
     content = storage.read_checkpoint(QUORUM_STATE)
     known = -1 if content is None else msgspec.json.decode(content, type=QuorumState).leader_epoch
     epoch = next_controller_epoch(log, known)
@@ -34,5 +34,5 @@ def begin_controller_epoch(
 
 
 def next_controller_epoch(log: PartitionLog, known: int = -1) -> LeaderEpoch:
-    """Return an epoch above `known` and above any in `log`."""
+    """Return an epoch above `known` and above all epochs in `log`."""
     return LeaderEpoch(max(FIRST_CONTROLLER_EPOCH, known + 1, log.latest_epoch + 1))

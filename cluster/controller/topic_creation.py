@@ -1,10 +1,10 @@
-"""New topics become records: those of the cluster's plan, and those that clients ask for.
+"""Creation of topics: those of the cluster's plan, and those that clients ask for.
 
-The plan's topics are created once every broker of the plan is there; CreateTopics at once.
+The plan's topics are created once every broker of the plan is active; those of CreateTopics at once.
 Source: Kafka `ReplicationControlManager.createTopic`, `StripedReplicaPlacer` (without racks).
-DEVIATION: Kafka creates `__consumer_offsets` when it is first asked for, and spreads replicas from
-a random start; here the plan's topics are created together, and partition p begins at broker p.
-Topics of CreateTopics begin at broker t + p, if there are t topics.
+DEVIATION: Kafka creates `__consumer_offsets` at its first use, and spreads replicas from a random
+start. Here the plan's topics are created together, and partition p begins at broker p. Topics of
+CreateTopics begin at broker t + p, if there are t topics.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ def replica_assignment(
 ) -> tuple[int, ...]:
     """Return the replicas of a new partition, preferred leader first.
 
-    Shape: with an explicit assignment that one, else brokers (partition + k) mod n.
+    Shape: the explicit assignment if there is one, else brokers (partition + k) mod n.
     """
     if topic.assignments:
         return topic.assignments[partition]
@@ -47,10 +47,10 @@ def replica_assignment(
 def create_missing_topics(
     image: MetadataImage, topics: tuple[TopicSpec, ...], brokers: tuple[BrokerSpec, ...]
 ) -> list[MetadataRecord]:
-    """Return the records that create the topics that never existed, all brokers being active.
+    """Return the records that create the topics which never existed.
 
-    Nothing while a broker of the plan is missing or fenced: a new partition begins with its whole
-    assignment in the ISR.
+    Returns none while a broker of the plan is missing or fenced, because a new partition starts
+    with its whole assignment in the ISR.
     """
     missing = [
         topic

@@ -1,7 +1,7 @@
-"""DeleteTopics: topics go, with all their partitions.
+"""DeleteTopics: deletes topics with all their partitions.
 
 Source: Kafka `ControllerApis.deleteTopics`, `ReplicationControlManager.deleteTopics`.
-DEVIATION: by name alone, topics have no id; delete.topic.enable is always true.
+DEVIATION: topics have no id, only a name; delete.topic.enable is always true.
 """
 
 from cluster.controller.decision import Decision
@@ -21,8 +21,8 @@ def handle_delete_topics(
 ) -> Decision[DeleteTopicsResponse]:
     """Delete each topic that `request` names.
 
-    Errors, by topic: UNKNOWN_TOPIC_OR_PARTITION; INVALID_REQUEST for a name that stands there
-    twice, whether or not there is such a topic.
+    Errors, by topic: UNKNOWN_TOPIC_OR_PARTITION; INVALID_REQUEST for a name that the request
+    contains twice, whether or not the topic exists.
     """
     decision = Decision(DeleteTopicsResponse())
     results = []

@@ -78,7 +78,7 @@ def test_unfenced_broker_without_a_session_would_never_be_fenced() -> None:
 def test_sessions_without_a_timer_would_never_end() -> None:
     made = lab()
     made.core._fence_timer_set = False
-    with pytest.raises(InvariantViolation, match=r"nothing will ever fence \[0, 1, 2\]"):
+    with pytest.raises(InvariantViolation, match=r"no timer is set to fence \[0, 1, 2\]"):
         made.core.check_invariants()
 
 
