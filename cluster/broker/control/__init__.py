@@ -1,4 +1,4 @@
-"""The broker and its controller: registration, heartbeats, and metadata as it arrives.
+"""A broker's relation to the controller: registration, heartbeats, and received metadata.
 
 Reading order: `registration`, `zookeeper_registration`, `metadata_cache`, `metadata_fetcher`;
 `topic_forwarding` and `describe_configs` (what an administrator asks of a broker).

@@ -1,7 +1,7 @@
-"""What this broker believes of the cluster, and the answers that it gives from it.
+"""A broker's copy of the metadata, and the answers that it gives from the copy.
 
-It may be behind the controller: a broker answers Metadata and FindCoordinator from here, stale or
-not. Source: Kafka `KRaftMetadataCache`, `KafkaApis.getCoordinator`.
+The copy may be behind the controller. The broker still answers Metadata and FindCoordinator from
+it, with stale content. Source: Kafka `KRaftMetadataCache`, `KafkaApis.getCoordinator`.
 """
 
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ from protocol.topic_names import topic_name_problem
 
 SHARE_SINCE_VERSION = 6
 BATCHES_SINCE_VERSION = 4
-"""From this version of FindCoordinator on an answer has many keys, and no text beside a code."""
+"""First version of FindCoordinator whose answer has several keys, and no message with a code."""
 ERROR_MESSAGES = {
     ErrorCode.NONE: "NONE",
     ErrorCode.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
@@ -47,13 +47,13 @@ ERROR_MESSAGES = {
         "the message was sent to an incompatible broker. See the broker logs for more details."
     ),
 }
-"""Kafka's words for what FindCoordinator may answer. Source: Kafka `Errors.message`."""
+"""Kafka's messages for the codes in answers to FindCoordinator. Source: Kafka `Errors.message`."""
 
 
 class MetadataCache:
-    """A broker's metadata image, fed with deltas, and what clients are told from it.
+    """A broker's metadata image, updated by deltas, and answers to clients from it.
 
-    The numbers of partitions of `__consumer_offsets` and `__transaction_state` are read once, at
+    The numbers of partitions of `__consumer_offsets` and `__transaction_state` are fixed at the
     start: Kafka does not follow their growth either (BEHAVIOUR 2.1).
     """
 
@@ -61,21 +61,21 @@ class MetadataCache:
         self, *, num_offsets_partitions: int, num_transaction_partitions: int = 50
     ) -> None:
         self.image = MetadataImage()
-        """To read only."""
+        """Read-only for others."""
         self.eligible_brokers: dict[BrokerId, BrokerEpoch] = {}
-        """Brokers that may join an ISR, with their epochs. One object, changed in place."""
+        """Brokers that may join an ISR, with their epochs. One dict, changed in place."""
         self._num_offsets_partitions = num_offsets_partitions
         self._num_transaction_partitions = num_transaction_partitions
 
     @property
     def last_applied_offset(self) -> int:
-        """Offset of the newest metadata record that is in; -1 before the first."""
+        """Offset of the newest applied metadata record; -1 before the first."""
         return self.image.end_offset - 1
 
     def apply(self, records: Sequence[MetadataRecord]) -> list[TopicPartition]:
-        """Take in the next records of the metadata log; return the partitions they touched.
+        """Apply the next records of the metadata log; return the partitions that they concern.
 
-        Those that were deleted are among them: the image has them no more.
+        Deleted partitions are included, although the image no longer has them.
         """
         changed: dict[TopicPartition, None] = {}
         for record in records:
@@ -92,19 +92,19 @@ class MetadataCache:
         return list(changed)
 
     def contains(self, topic: str, partition: int) -> bool:
-        """Return whether there is such a partition."""
+        """Return True if the partition exists."""
         partitions = self.image.topics.get(topic)
         return partitions is not None and 0 <= partition < len(partitions)
 
     def live_leader(self, partition: TopicPartition) -> BrokerId | None:
-        """Return who leads a partition, None where nobody does who is alive."""
+        """Return the leader of a partition; None if there is none or it is fenced."""
         registration = self.image.partition(partition)
         if registration is None or not self._is_alive(registration.leader):
             return None
         return registration.leader
 
     def transaction_coordinator(self, transactional_id: str) -> BrokerId | None:
-        """Return who coordinates a transactional id, None where nobody does."""
+        """Return the coordinator of a transactional id, None if there is none."""
         return self.live_leader(self._partition_of(CoordinatorType.TRANSACTION, transactional_id))
 
     def missing_topics(self, request: MetadataRequest) -> tuple[str, ...]:
@@ -112,10 +112,10 @@ class MetadataCache:
         return tuple(name for name in request.topics or () if name not in self.image.topics)
 
     def metadata(self, request: MetadataRequest, listener_name: str = "") -> MetadataResponse:
-        """Answer Metadata: live brokers and the topics asked for.
+        """Answer Metadata: live brokers and the requested topics.
 
-        Brokers have the address of the listener that the request came in by. One that lacks the
-        listener is left out, as in Kafka.
+        Each broker has the address of the listener that the request came in by. A broker without
+        that listener is left out, as in Kafka.
         """
         topics = self.image.topics if request.topics is None else request.topics
         brokers = tuple(
@@ -127,7 +127,7 @@ class MetadataCache:
         )
         return MetadataResponse(
             brokers=brokers,
-            # KRaft names any live broker: none of them is the controller.
+            # KRaft names any live broker here: the controller is not one of them.
             controller_id=min((broker.node_id for broker in brokers), default=-1),
             topics=tuple(self._topic(name) for name in topics),
         )
@@ -182,13 +182,13 @@ class MetadataCache:
     ) -> Coordinator:
         """Return the coordinator of one key; the order of the checks is BEHAVIOUR 2.1's."""
         if key_type not in tuple(CoordinatorType):
-            # Kafka throws here, and its answer to that has the text in every version.
+            # Kafka throws here. The answer made of this exception has a message in all versions.
             error = ErrorCode.INVALID_REQUEST
             return Coordinator(key=key, error_code=error, error_message=ERROR_MESSAGES[error])
         if key_type == CoordinatorType.SHARE and api_version < SHARE_SINCE_VERSION:
             return _no_coordinator(key, ErrorCode.INVALID_REQUEST, api_version)
         kind = CoordinatorType(key_type)
-        # The topic of share groups does not exist, and that of transactions maybe not.
+        # The topic of share groups does not exist, and that of transactions may not.
         leader_id = (
             None
             if kind is CoordinatorType.SHARE

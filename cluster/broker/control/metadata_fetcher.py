@@ -1,8 +1,9 @@
-"""The broker pulls the metadata log from the controller and publishes what it says.
+"""Fetching of the metadata log from the controller, and publication of its changes.
 
-Fetches long-poll, so that a delta arrives when it is decided, and go on at once while there is
-more. Source: KRaft's `KafkaRaftClient` as observer, `MetadataLoader`, `BrokerMetadataPublisher`;
-DEVIATION: a broker keeps no copy of the metadata log, it reads it from offset 0 when it starts.
+Fetches are long polls, so that a delta arrives when it is decided; after each delta the next fetch
+follows at once. Source: KRaft's `KafkaRaftClient` as observer, `MetadataLoader`,
+`BrokerMetadataPublisher`; DEVIATION: a broker keeps no copy of the metadata log. It reads the log
+from offset 0 when it starts.
 """
 
 from collections.abc import Callable
@@ -25,11 +26,11 @@ BACKOFF_US_MAX = 1_000_000
 
 
 class MetadataFetcher:
-    """Keeps the metadata cache up to date and tells `publish` which partitions changed.
+    """Keeps the metadata cache up to date and calls `publish` with changed partitions.
 
     Nothing is published before `publish_first`: a restarted broker must not act on an image in
-    which its former life still leads (Kafka installs the publishers once the broker caught up
-    with its own registration).
+    which its previous incarnation still leads. Kafka installs the publishers once the broker has
+    caught up with its own registration.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class MetadataFetcher:
         self._publish_us = cluster.costs.publish_us if host.simulates_costs else 0
         self._publish_jitter_us = cluster.costs.publish_jitter_us if host.simulates_costs else 0
         self._changed: dict[TopicPartition, None] = {}
-        """Partitions in the cache that are newer than what was published."""
+        """Partitions that changed in the cache since the last publication."""
         self._may_publish = False
         self._is_publishing = False
         self._published_offset = -1
@@ -60,19 +61,19 @@ class MetadataFetcher:
     def applied_offset(self) -> int:
         """Offset of the newest metadata record that this broker acts on; -1 before the first.
 
-        What cannot be published yet does not hold it back. Source: Kafka
-        MetadataLoader.lastAppliedOffset, which brokers report in their heartbeats.
+        Changes that may not be published yet (before `publish_first`) count as acted on. Source:
+        Kafka MetadataLoader.lastAppliedOffset, which brokers report in their heartbeats.
         """
         if self._is_publishing or (self._changed and self._may_publish):
             return self._published_offset
         return self._cache.last_applied_offset
 
     def is_published(self) -> bool:
-        """Return whether this broker acts on everything that its cache has."""
+        """Return True if this broker acts on everything that its cache contains."""
         return self._may_publish and not self._is_publishing and not self._changed
 
     async def run(self) -> None:
-        """Fetch for ever, from the first record on."""
+        """Fetch without end, from the first record on."""
         backoff_us = BACKOFF_US_MIN
         while True:
             try:
@@ -87,12 +88,12 @@ class MetadataFetcher:
                     self._published_offset = self._cache.last_applied_offset
                 self._apply(batches)
                 if self._changed and self._may_publish and not self._is_publishing:
-                    # As a task of its own: the next delta is fetched meanwhile.
+                    # In a task of its own, so that the next delta is fetched meanwhile.
                     self._is_publishing = True
                     self._host.spawn(self._publish_changes(), name="metadata-publisher")
 
     async def publish_first(self) -> None:
-        """Publish everything that is known, and from now on what changes."""
+        """Publish the whole cache now, and from then on each change."""
         self._may_publish = self._is_publishing = True
         await self._publish_changes()
 
@@ -120,14 +121,14 @@ class MetadataFetcher:
 
     def _apply(self, batches: tuple[RecordBatch, ...]) -> None:
         for batch in batches:
-            # The batch that holds the fetch offset may begin before it.
+            # The first batch may begin before the fetch offset.
             skip = self._cache.image.end_offset - batch.base_offset
             records = [decode_metadata_record(r) for r in decode_records(batch.records)[skip:]]
             for partition in self._cache.apply(records):
                 self._changed[partition] = None
 
     async def _publish_changes(self) -> None:
-        """Publish, once or until nothing is newer."""
+        """Publish changes until none are left."""
         while True:
             delay_us = self._publish_us
             if self._publish_jitter_us:

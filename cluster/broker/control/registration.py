@@ -1,8 +1,8 @@
-"""The broker's life as the controller sees it: registration, heartbeats, controlled shutdown.
+"""A broker's life towards the controller: registration, heartbeats, controlled shutdown.
 
-A broker that cannot reach the controller goes on serving; it only goes on trying. Source: Kafka
-`BrokerLifecycleManager`; DEVIATION: it tries for ever, without
-initial.broker.registration.timeout.ms, and its backoff has no jitter.
+A broker that cannot reach the controller keeps serving clients and keeps trying. Source: Kafka
+`BrokerLifecycleManager`; DEVIATION: registration has no time limit
+(initial.broker.registration.timeout.ms), and the backoff has no jitter.
 """
 
 from asyncio import Future
@@ -28,15 +28,15 @@ T = TypeVar("T")
 
 PORT = 9092
 STARTING_INTERVAL_US = 10_000
-"""Between the heartbeats of a broker that has not read its own registration yet."""
+"""Interval of heartbeats until the broker has read its own registration."""
 SHUTDOWN_INTERVAL_US = 50_000
-"""Between the first two heartbeats of a controlled shutdown."""
+"""Interval between the first two heartbeats of a controlled shutdown."""
 RESEND_BACKOFF_US = 100_000
-"""Before the second attempt; it doubles from one to the next."""
+"""Wait before the second attempt of a request; doubles with each further attempt."""
 
 
 class BrokerState(Enum):
-    """Kafka's states of a broker's life."""
+    """Kafka's states of a broker's lifecycle."""
 
     STARTING = "STARTING"
     RECOVERY = "RECOVERY"
@@ -46,14 +46,14 @@ class BrokerState(Enum):
 
 
 class _ControllerRefused(Exception):
-    """The controller answered with an error: try again later."""
+    """The controller answered with an error; the request is repeated."""
 
 
 _RETRIED = (Disconnected, RequestTimedOut, _ControllerRefused)
 
 
 class BrokerHeartbeats:
-    """Registers this incarnation, and heartbeats for as long as it lives."""
+    """Registers this incarnation, and sends heartbeats while it lives."""
 
     def __init__(
         self,
@@ -65,9 +65,9 @@ class BrokerHeartbeats:
         metadata_offset: Callable[[], int],
         on_caught_up: Callable[[], Awaitable[None]],
     ) -> None:
-        """Be unregistered. `metadata_offset` says up to where the broker acts on the metadata."""
+        """Create the unregistered broker's side; `metadata_offset` is what heartbeats report."""
         self.state = BrokerState.STARTING
-        """To read only."""
+        """Read-only for others."""
         self._host = host
         self._channel = channel
         self._identity = identity
@@ -76,7 +76,7 @@ class BrokerHeartbeats:
         self._on_caught_up = on_caught_up
         self._on_shut_down: Callable[[], None] = lambda: None
         self._next_at_once = False
-        """Whether the next pause is left out: something happened since the last heartbeat began."""
+        """True if the next pause is skipped: a shutdown began since the last heartbeat."""
         self._pausing: Future[None] | None = None
         self._interval_us = config.broker_heartbeat_interval_ms * 1_000
         # KAFKA-14392: a request that hangs must leave time for another within the session.
@@ -84,7 +84,7 @@ class BrokerHeartbeats:
         self._backoff_max_us = config.broker_session_timeout_ms * 1_000 // 2
 
     async def run(self) -> None:
-        """Register; heartbeat until caught up; then serve, be unfenced, and heartbeat on.
+        """Register, heartbeat until caught up, call `on_caught_up`, and heartbeat from then on.
 
         Ends when the controller lets this broker shut down.
         """
@@ -114,7 +114,7 @@ class BrokerHeartbeats:
                         self._on_shut_down()
                         return
                     if is_first:
-                        # A little sooner than usual, for the case that it is done quickly.
+                        # Kafka shortens this one interval, since the shutdown may be quick.
                         is_first = False
                         pause_us = SHUTDOWN_INTERVAL_US
                 case BrokerState.SHUTTING_DOWN:
@@ -122,9 +122,10 @@ class BrokerHeartbeats:
             await self._pause(pause_us)
 
     def begin_controlled_shutdown(self, on_shut_down: Callable[[], None]) -> None:
-        """Ask the controller, from now on, for leave to stop; `on_shut_down` is called with it.
+        """Request a controlled shutdown in all further heartbeats.
 
-        A broker that does not run yet leads nothing: it may stop before this returns.
+        `on_shut_down` is called once the controller agrees. A broker that is not RUNNING leads
+        nothing: then it is called before this returns.
         Source: Kafka BrokerLifecycleManager.BeginControlledShutdownEvent.
         """
         if self.state is not BrokerState.RUNNING:
@@ -139,7 +140,7 @@ class BrokerHeartbeats:
             self._pausing.set_result(None)
 
     def end(self) -> None:
-        """Ask and tell the controller nothing more."""
+        """Send the controller nothing more."""
         self.state = BrokerState.SHUTTING_DOWN
 
     async def _register(self) -> BrokerRegistrationResponse:
@@ -154,7 +155,7 @@ class BrokerHeartbeats:
         response = await self._call(request)
         if not isinstance(response, BrokerRegistrationResponse):
             raise SimulationError(f"BrokerRegistration was answered by {response}")
-        # DUPLICATE_BROKER_REGISTRATION while the session of the life before has not ended.
+        # DUPLICATE_BROKER_REGISTRATION while the previous incarnation's session has not ended.
         self._check(response.error_code)
         return response
 
@@ -162,7 +163,7 @@ class BrokerHeartbeats:
         return await self._repeat(self._heartbeat)
 
     async def _repeat(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Await `attempt` until the controller has accepted what it asks."""
+        """Repeat `attempt`, with backoff, until it succeeds."""
         backoff_us = RESEND_BACKOFF_US
         while True:
             try:
@@ -198,7 +199,7 @@ class BrokerHeartbeats:
             raise _ControllerRefused(error.name)
 
     async def _pause(self, delay_us: int) -> None:
-        """Wait for `delay_us`, or until the next heartbeat is wanted at once."""
+        """Wait for `delay_us`, or until the next heartbeat is requested at once."""
         if self._next_at_once:
             return
         pausing = self._pausing = self._host.create_future()

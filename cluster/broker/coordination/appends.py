@@ -1,8 +1,9 @@
-"""Carries what the coordinator asks to append to the log, and what became of it back.
+"""Appends of a coordinator: written to the local log, and their outcomes reported back.
 
-An append is acknowledged when the high watermark passed it; after offsets.commit.timeout.ms it is
-given up, although its record stays and may still be committed. Source: BEHAVIOUR 5.3, Kafka
-`GroupMetadataManager.appendForGroup`, `DelayedProduce`; with acks=1 [J] `CoordinatorRuntime`.
+An append is acknowledged once the high watermark has passed it. After offsets.commit.timeout.ms it
+fails with an error, although its record stays in the log and may still be committed.
+Source: BEHAVIOUR 5.3, Kafka `GroupMetadataManager.appendForGroup`, `DelayedProduce`; with acks=1
+Java `CoordinatorRuntime`.
 """
 
 from collections.abc import Callable
@@ -19,10 +20,10 @@ from protocol.trace import TraceEvent, TraceKind
 
 
 class CoordinatorAppends:
-    """The appends of the coordinator that are on their way.
+    """Unfinished appends of the coordinator.
 
-    `on_completed` gets the outcome of each but those with acks=0; for one that ends at once it is
-    called before `append` returns.
+    `on_completed` is called with the outcome of each append, except with acks=0. For an append that
+    completes at once it is called before `append` returns.
     """
 
     def __init__(
@@ -34,7 +35,7 @@ class CoordinatorAppends:
         *,
         topic: str = CONSUMER_OFFSETS,
     ) -> None:
-        """Append to the partitions of `topic`. Only those of groups are traced."""
+        """Append to the partitions of `topic`; only appends to `__consumer_offsets` are traced."""
         self._topic = topic
         self._host = host
         self._replicas = replicas
@@ -43,7 +44,7 @@ class CoordinatorAppends:
         self._waits_for_high_watermark = cluster.guards.high_watermark_gate
 
     def append(self, append: Append) -> None:
-        """Append to the local log, if this broker leads it, and see to the acknowledgement."""
+        """Append to the local log if this broker leads it; report the outcome when it is known."""
         partition = self._replicas.partition(TopicPartition(self._topic, append.partition))
         if partition is None:
             self._complete(append, ErrorCode.NOT_LEADER_OR_FOLLOWER, None, None)
@@ -62,7 +63,7 @@ class CoordinatorAppends:
         elif self._waits_for_high_watermark:
             self._await(append, partition, info, detail)
         else:
-            # The guard is off: a leader that is alone by now acknowledges what nobody else has.
+            # With the guard off, a leader without followers acknowledges records that only it has.
             self._complete(append, ErrorCode.NONE, info, _acknowledged_on(partition, detail))
         self._replicas.complete_delayed()
 
@@ -71,8 +72,10 @@ class CoordinatorAppends:
     ) -> None:
         def acknowledged(error: ErrorCode) -> None:
             timer.cancel()
-            said = _acknowledged_on(partition, detail) if error is ErrorCode.NONE else detail
-            self._complete(append, error, info, said)
+            detail_with_isr = (
+                _acknowledged_on(partition, detail) if error is ErrorCode.NONE else detail
+            )
+            self._complete(append, error, info, detail_with_isr)
 
         delayed = self._replicas.await_acknowledgement(partition, info, acknowledged)
         timeout_us = self._timeout_us if append.timeout_ms is None else append.timeout_ms * 1_000
@@ -121,5 +124,5 @@ class CoordinatorAppends:
 
 
 def _acknowledged_on(partition: Partition, detail: dict[str, object]) -> dict[str, object]:
-    """Return `detail` with the replicas that count as in sync at this moment, by id."""
+    """Return `detail` with the ids of the replicas that count as in sync at this moment."""
     return {**detail, "isr": list(partition.maximal_isr)}

@@ -1,8 +1,8 @@
-"""What Kafka's broker tells of its group coordinator, under Kafka's names, sampled into the trace.
+"""Metrics of Kafka's group coordinator, under Kafka's names, sampled into the trace.
 
-Counted from what the coordinator traces; gauges are read when a sample is taken. NaN, which is what
-Kafka answers before the first load, is None. A purgatory has as many operations as wait, while
-Kafka's PurgatorySize also has up to 1,000 that are complete and not purged yet.
+Counters count events that the coordinator traces; gauges are read at each sample. None stands for
+NaN, which Kafka returns before the first load. PurgatorySize is the number of waiting operations;
+Kafka's also includes up to 1,000 completed ones that are not purged yet.
 Source: Kafka `GroupCoordinatorMetrics` (group-coordinator-metrics), `GroupMetadataManager`,
 `DelayedOperationPurgatory`; BEHAVIOUR 8.3.
 """
@@ -45,15 +45,15 @@ class CoordinatorMetrics:
         self._last_commit: int | None = None
 
     def start(self) -> None:
-        """Take a sample every interval from now on; with an interval of 0 never."""
+        """Take a sample every interval from now on; an interval of 0 means never."""
         self._sampler.start()
 
     def observe(self, event: TraceEvent) -> None:
         """Count an event of COUNTED_GROUP_EVENTS."""
         match event.kind:
             case TraceKind.COMMIT_STORED | TraceKind.TXN_COMMIT_PENDING:
-                # One for each append, however many offsets it held, as the Scala coordinator does.
-                # What a marker brings was counted with its append, and has none of its own.
+                # One per append, whatever its number of offsets, as the Scala coordinator counts.
+                # A marker adds no count (it has no correlation id): its append was counted.
                 if event.correlation_id not in {None, self._last_commit}:
                     self._last_commit = event.correlation_id
                     self._record("offset-commit")
@@ -69,7 +69,7 @@ class CoordinatorMetrics:
                 pass
 
     def loaded(self, waited_and_loaded_us: int) -> None:
-        """Count a load: how long it took since it was scheduled, its wait included."""
+        """Count a load, with its time since it was scheduled, including the wait."""
         self._load_time.record(waited_and_loaded_us / 1_000, self._now_ms())
 
     def values(self) -> dict[str, float | None]:

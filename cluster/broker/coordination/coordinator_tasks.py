@@ -1,7 +1,8 @@
-"""Loads and unloads of the coordinator, one at a time, in the order in which they were decided.
+"""Loads and unloads of the coordinator, one at a time, in the order in which they were scheduled.
 
-A load reads the log up to its end in bounded turns and lets the host go on between them, as Kafka
-does by loading on another thread. Its cost in virtual time is ClusterSpec.costs; on Ray it is real.
+A load reads the log up to its end in bounded turns, between which the host handles other events.
+Kafka achieves the same with a separate thread. In virtual time a load takes as long as
+ClusterSpec.costs says; on Ray it takes its real time.
 Source: BEHAVIOUR 5.4 and 5.5, Kafka `GroupMetadataManager.scheduleLoadGroupAndOffsets` and
 `removeGroupsForPartition` (one scheduler thread, KAFKA-10614).
 """
@@ -22,8 +23,8 @@ from protocol.records.batch import RecordBatch
 from protocol.trace import TraceEvent, TraceKind
 
 LATE_PERCENT = (10, 40, 100)
-"""When a late notice comes again, in percent of ClusterSpec.late_notices_us. Nothing is drawn: the
-same leadership has the same fate in any run."""
+"""Times at which a late notice is repeated, in percent of ClusterSpec.late_notices_us. Fixed, not
+drawn: a change of leadership is repeated at the same times in every run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,12 +38,12 @@ class _Load:
 class _Unload:
     name: TopicPartition
     leader_epoch: int | None
-    """None where the partition was deleted: no epoch follows."""
+    """None if the partition was deleted, since no epoch follows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Completion:
-    """The markers of a producer's transaction stand in these offsets partitions."""
+    """Completion of a producer's transaction: its marker is in these offsets partitions."""
 
     producer_id: int
     partitions: tuple[int, ...]
@@ -51,11 +52,11 @@ class _Completion:
 
 @dataclass(frozen=True, slots=True)
 class _Expiry:
-    """Look for offsets that have been kept for long enough."""
+    """Removal of offsets whose retention time is over."""
 
 
 class CoordinatorTasks:
-    """The queue of one broker, and the coroutine that works it off."""
+    """Queue of one broker's tasks, and the coroutine that carries them out."""
 
     def __init__(
         self,
@@ -75,16 +76,16 @@ class CoordinatorTasks:
         self._wakeup: Future[None] | None = None
 
     def start(self) -> None:
-        """Begin to work, and to look for expired offsets periodically.
+        """Begin to carry out tasks, and to remove expired offsets periodically.
 
-        Not at once, as in Kafka: at the start nothing is loaded.
+        As in Kafka, the first removal comes after one interval: at the start nothing is loaded.
         """
         self._host.after(self._check_interval_us, self._expire_later)
         self._coordination.metrics.start()
         self._host.spawn(self.run(), name="coordinator-tasks")
 
     def leadership_changed(self, leadership: LocalLeadership) -> None:
-        """Schedule a load for each offsets partition gained, an unload for each one lost."""
+        """Schedule a load for each offsets partition gained, and an unload for each one lost."""
         for partition in leadership.became_leader:
             if partition.topic_partition.topic == CONSUMER_OFFSETS:
                 self._schedule(
@@ -113,7 +114,7 @@ class CoordinatorTasks:
     def complete_transaction(
         self, producer_id: int, partitions: tuple[int, ...], is_commit: bool
     ) -> None:
-        """Schedule that what a producer's transaction committed counts, or is forgotten.
+        """Schedule the completion of a transaction: its offsets then count, or are dropped.
 
         Source: Kafka `GroupMetadataManager.scheduleHandleTxnCompletion`.
         """
@@ -122,7 +123,7 @@ class CoordinatorTasks:
         )
 
     def _schedule(self, task: _Load | _Unload) -> None:
-        """Queue a task; with late notices it comes again, when it may be out of date."""
+        """Queue a task; with late notices queue it again later, when it may be outdated."""
         self._enqueue(task)
         if self._late_notices_us:
             for percent in LATE_PERCENT:
@@ -138,7 +139,7 @@ class CoordinatorTasks:
             self._wakeup.set_result(None)
 
     async def run(self) -> None:
-        """Do one task after the other, for ever."""
+        """Carry out one task after the other, without end."""
         while True:
             if not self._queue:
                 self._wakeup = self._host.create_future()
@@ -184,7 +185,7 @@ class CoordinatorTasks:
         self._finished(load, read.position, detail)
 
     def _finished(self, load: _Load, position: int, detail: dict[str, object]) -> None:
-        """Tell how a load ended. `detail`: the records and bytes that it read."""
+        """Report how a load ended. `detail` has the records and bytes that were read."""
         coordinator = self._coordination.coordinator
         name = load.partition.topic_partition
         report = coordinator.load_report(name.partition)

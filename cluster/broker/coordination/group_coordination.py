@@ -1,9 +1,9 @@
-"""Hosts the group coordinator: feeds it its inputs, one at a time, and carries out each Result.
+"""Host of the group coordinator: passes it one input at a time, and carries out each Result.
 
-An append may end while the Result that asked for it is still being carried out, and so may the
-verification of a transaction: the outcome waits its turn, so that replies go out in the order in
-which the coordinator gave them. So does news of a log, which only a coordinator gets that has
-switches for it.
+While a Result is carried out, further inputs may arise: an append that it requested completes, a
+verification ends, a log moves. Such an input waits in a queue until the current Result is carried
+out. So replies leave in the order in which the coordinator gave them. Moves of a log are passed
+only to a coordinator with `follows_log`.
 """
 
 from collections import deque
@@ -40,7 +40,7 @@ _Outcome = AppendCompleted | TransactionVerified | _LogMoved
 
 
 class GroupCoordination:
-    """The coordinator of one broker incarnation on its Host."""
+    """The coordinator of one broker incarnation, on its Host."""
 
     def __init__(
         self,
@@ -55,11 +55,11 @@ class GroupCoordination:
             host, coordinator, interval_us=cluster.metrics_interval_us
         )
         self._host = host
-        self._appends = CoordinatorAppends(host, cluster, replicas, self._ended)
-        self._verifier = TransactionVerifier(host, replicas, cache, self._ended)
+        self._appends = CoordinatorAppends(host, cluster, replicas, self._feed)
+        self._verifier = TransactionVerifier(host, replicas, cache, self._feed)
         self._timers = KeyedTimers(host, self._timer_fired)
         self._has_gate = cluster.guards.high_watermark_gate
-        self._completed: deque[_Outcome] = deque()
+        self._outcomes: deque[_Outcome] = deque()
         self._is_busy = False
         self._unknown: dict[RequestId, UnknownPartitions] = {}
         if coordinator.follows_log:
@@ -71,25 +71,26 @@ class GroupCoordination:
         envelope: RequestEnvelope,
         unknown: UnknownPartitions | None = None,
     ) -> None:
-        """Hand a group request to the coordinator.
+        """Pass a group request to the coordinator.
 
-        `unknown` are partitions that were taken out of it: they are put before its answer.
+        `unknown` are partitions that do not exist and were removed from the request. Their errors
+        are put in front of the coordinator's answer.
         """
         if unknown:
             self._unknown[request_id] = unknown
         self.carry_out(self.coordinator.handle(request_id, envelope, self._host.wall_us()))
 
     def loaded(self, partition: Partition) -> None:
-        """Tell the coordinator, if it follows logs, how far that of a loaded partition goes."""
+        """Report the log position of a loaded partition, if the coordinator follows logs."""
         if self.coordinator.follows_log:
             self._log_moved(partition)
 
     def partitions_deleted(self, partitions: tuple[TopicPartition, ...]) -> None:
-        """Tell the coordinator which partitions of topics there are no more."""
+        """Report deleted partitions of any topic to the coordinator."""
         self.carry_out(self.coordinator.partitions_deleted(partitions, self._host.wall_us()))
 
     def expire_offsets(self) -> None:
-        """Look for offsets that offsets.retention.minutes no longer keeps, and tell of those."""
+        """Remove offsets older than offsets.retention.minutes, and log their number."""
         result = self.coordinator.expire_offsets(self._host.wall_us())
         removed = sum(event.kind is TraceKind.OFFSET_REMOVED for event in result.trace)
         if removed:
@@ -97,19 +98,20 @@ class GroupCoordination:
         self.carry_out(result)
 
     def check_invariants(self) -> None:
-        """Check what must hold between two inputs. Raises: InvariantViolation."""
+        """Check all invariants between two inputs. Raises: InvariantViolation."""
         self.coordinator.check_invariants()
         self._check_unanswered()
         self._timers.require(self.coordinator.timers())
 
     def _check_unanswered(self) -> None:
-        """The coordinator holds every request without an answer, but for what Kafka forgets too.
+        """Check that the coordinator holds every unanswered request, with Kafka's two exceptions.
 
-        A request that its member has sent again, over another connection, takes the place of the
-        old one, which is never answered; nor is the SyncGroup of a member that was removed.
+        1. If a member sends a request again over another connection, the new one replaces the old,
+           which is never answered.
+        2. The SyncGroup of a member that was removed is never answered.
         """
         waiting = self.coordinator.waiting()
-        left: dict[tuple[str, str], RequestId] = {}
+        latest_requests: dict[tuple[str, str], RequestId] = {}
         for request_id, envelope in self._host.unanswered():
             body = envelope.body
             if isinstance(body, SyncGroupRequest):
@@ -118,34 +120,32 @@ class GroupCoordination:
                     continue
             if isinstance(body, JoinGroupRequest | SyncGroupRequest):
                 member = body.member_id or body.group_instance_id or f"new {request_id}"
-                left[envelope.api_key.label, member] = request_id
+                latest_requests[envelope.api_key.label, member] = request_id
             elif isinstance(body, GroupRequest):
-                left[envelope.api_key.label, f"request {request_id}"] = request_id
-        for (api, of), request_id in left.items():
+                latest_requests[envelope.api_key.label, f"request {request_id}"] = request_id
+        for (api, sender), request_id in latest_requests.items():
             if request_id not in waiting:
                 raise InvariantViolation(
                     "a group request is answered, or the coordinator holds it",
-                    f"nobody will ever answer {api} {request_id} of {of}",
+                    f"{api} {request_id} of {sender} has no answer, and the coordinator lacks it",
                 )
 
     def carry_out(self, result: Result) -> None:
-        """Do what the coordinator asks for, and then what that brings about."""
+        """Carry out a Result, then all inputs that arose meanwhile and their Results."""
         was_busy, self._is_busy = self._is_busy, True
         self._carry_out_one(result)
         if was_busy:
             return
-        while self._completed:
-            completed = self._completed.popleft()
+        while self._outcomes:
+            outcome = self._outcomes.popleft()
             now_us = self._host.wall_us()
-            match completed:
+            match outcome:
                 case AppendCompleted():
-                    result = self.coordinator.append_completed(completed, now_us)
+                    result = self.coordinator.append_completed(outcome, now_us)
                 case TransactionVerified():
-                    result = self.coordinator.transaction_verified(completed, now_us)
+                    result = self.coordinator.transaction_verified(outcome, now_us)
                 case _LogMoved():
-                    result = self.coordinator.log_moved(
-                        completed.partition, completed.position, now_us
-                    )
+                    result = self.coordinator.log_moved(outcome.partition, outcome.position, now_us)
             self._carry_out_one(result)
         self._is_busy = False
 
@@ -159,8 +159,8 @@ class GroupCoordination:
             self._timers.apply(result.timers)
         for append in result.appends:
             self._appends.append(append)
-        for asked in result.verifications:
-            self._verifier.verify(asked)
+        for verification in result.verifications:
+            self._verifier.verify(verification)
         if result.sends:
             raise SimulationError(f"the group coordinator sends nothing, not {result.sends}")
         for reply in result.replies:
@@ -176,16 +176,16 @@ class GroupCoordination:
         if partition.is_leader:
             end = log.log_end_offset
             position = LogPosition(end, log.high_watermark if self._has_gate else end)
-        self._ended(_LogMoved(partition.topic_partition.partition, position))
+        self._feed(_LogMoved(partition.topic_partition.partition, position))
 
-    def _ended(self, outcome: _Outcome) -> None:
-        """Take what an earlier Result asked for, now or when the one at hand is carried out."""
-        self._completed.append(outcome)
+    def _feed(self, outcome: _Outcome) -> None:
+        """Queue an input that an earlier Result caused; handle it now unless one is in progress."""
+        self._outcomes.append(outcome)
         if not self._is_busy:
-            self.carry_out(_NOTHING)
+            self.carry_out(_EMPTY_RESULT)
 
     def _timer_fired(self, key: str) -> None:
         self.carry_out(self.coordinator.timer_fired(key, self._host.wall_us()))
 
 
-_NOTHING = Result()
+_EMPTY_RESULT = Result()

@@ -1,6 +1,6 @@
-"""Reading a log for a coordinator's load: in bounded turns, between which the host goes on.
+"""Reading of a log for a coordinator's load, in bounded turns between which the host goes on.
 
-Its cost in virtual time is ClusterSpec.costs; on Ray it is real.
+In virtual time a turn takes as long as ClusterSpec.costs says; on Ray it takes its real time.
 """
 
 from collections.abc import Callable
@@ -12,15 +12,15 @@ from partition_log.replica import Partition
 from protocol.records.batch import RecordBatch
 
 LOAD_TURN_BYTES = 65_536
-"""What a load reads before others get their turn, unless offsets.load.buffer.size is smaller.
+"""Bytes that a load reads per turn, unless offsets.load.buffer.size is smaller.
 
-Decoding that much takes a few milliseconds of real time, which is what a heartbeat may wait.
+Decoding this many takes a few milliseconds of real time, a delay that a heartbeat tolerates.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogRead:
-    """What was read: up to `position`, the last one excluded."""
+    """Amounts read by a load; `position` is the offset after the last record."""
 
     position: int
     records: int
@@ -35,10 +35,10 @@ async def read_log(
     *,
     turn_bytes: int,
 ) -> LogRead:
-    """Give `take` the log up to its end, also above the high watermark, `turn_bytes` a turn.
+    """Pass the log up to its end, also above the high watermark, to `take`, `turn_bytes` per turn.
 
-    Ends early, with what was read so far, once this broker leads the partition no more: it then
-    has no log end to read to.
+    Ends early once this broker is no longer the leader, because a follower's log end is no end to
+    read to. Returns the amounts read so far.
     """
     if host.simulates_costs:
         await host.sleep(costs.load_fixed_us)

@@ -1,6 +1,7 @@
-"""Commit records that stand in an offsets partition before the run, as on an old cluster.
+"""Commit records in an offsets partition from before the run, as on an old cluster.
 
-Written to an empty disk in the broker's first life, equal on every replica, in leader epoch 0.
+Written to an empty disk in the broker's first incarnation, equal on every replica, in leader
+epoch 0.
 """
 
 from functools import lru_cache
@@ -23,16 +24,16 @@ from protocol.records.offsets import (
 
 TOPIC = "preloaded"
 PARTITIONS_PER_GROUP = 50
-"""Each group commits to these in turn, so that most records are overwritten by later ones."""
+"""Partitions to which each group commits in turn, so that later records overwrite most others."""
 
 UNREADABLE = Record(encode_group_metadata_key("unreadable"), b"\x00\x63", 0)
-"""A group in version 99, which nobody knows yet."""
+"""A group's record in version 99, which no coordinator can read."""
 
 
 def preload(storage: Storage, broker_id: BrokerId, cluster: ClusterSpec) -> None:
     """Write the preloaded batches of the partitions that `broker_id` replicates.
 
-    A log that is not empty stays as it is.
+    A log that is not empty stays unchanged.
     """
     compression = cluster.broker_config.offsets_topic_compression_codec
     for spec in cluster.preload:
@@ -43,7 +44,7 @@ def preload(storage: Storage, broker_id: BrokerId, cluster: ClusterSpec) -> None
                 if broker_id in replicas and len(log) == 0:
                     for batch in preloaded_batches(spec, topic.partitions, compression):
                         log.append(batch)
-                    log.write_back()  # long ago, by the system
+                    log.write_back()  # the system flushed them before the run
 
 
 @lru_cache(maxsize=4)
@@ -81,7 +82,7 @@ def preloaded_batches(
 
 
 def _keys(spec: PreloadSpec, num_partitions: int) -> list[bytes]:
-    """Return the keys that are written in turn."""
+    """Return the keys of the records, in the order of writing."""
     if spec.deleted:
         return [
             encode_offset_commit_key(group, TopicPartition(topic, partition))
@@ -95,7 +96,9 @@ def _keys(spec: PreloadSpec, num_partitions: int) -> list[bytes]:
 
 
 def group_ids(spec: PreloadSpec, num_partitions: int) -> list[str]:
-    """Return the first `spec.groups` names that belong to the partition of `spec`."""
+    """Return the first `spec.groups` names that map to the partition of `spec`."""
     names = (f"preloaded-{number}" for number in count())
-    mine = (name for name in names if partition_for(name, num_partitions) == spec.partition)
-    return [next(mine) for _ in range(spec.groups)]
+    names_of_partition = (
+        name for name in names if partition_for(name, num_partitions) == spec.partition
+    )
+    return [next(names_of_partition) for _ in range(spec.groups)]

@@ -1,4 +1,4 @@
-"""Requests of static members, on brokers of a version that knows none (before 2.3, KIP-345).
+"""Requests of static members, on brokers before 2.3, which do not know them (KIP-345).
 
 Source: Kafka `KafkaApis`: each handler checks this before anything else; BEHAVIOUR 2.0.
 """
@@ -25,7 +25,7 @@ _ERROR = ErrorCode.UNSUPPORTED_VERSION
 
 
 def static_member_refusal(envelope: RequestEnvelope) -> AnyResponse | None:
-    """Return the answer to a request that names a group.instance.id, None to any other."""
+    """Return the error for a request with a group.instance.id, None for any other request."""
     match envelope.body:
         case JoinGroupRequest(group_instance_id=str()):
             return join_error("", _ERROR, envelope.api_version)

@@ -1,8 +1,8 @@
-"""Partitions that do not exist, in requests about offsets: the API layer answers them itself.
+"""Partitions that do not exist, in requests about offsets: the API layer answers for them.
 
-Only the others reach the coordinator, and its answer is put behind. Source: Kafka `KafkaApis`
-(`handleOffsetCommitRequest`, `handleTxnOffsetCommitRequest`, `handleOffsetDeleteRequest`),
-`OffsetDeleteResponse.Builder.merge`.
+The coordinator gets the request without them. Their errors are put in front of its answer.
+Source: Kafka `KafkaApis` (`handleOffsetCommitRequest`, `handleTxnOffsetCommitRequest`,
+`handleOffsetDeleteRequest`), `OffsetDeleteResponse.Builder.merge`.
 """
 
 from collections.abc import Callable
@@ -45,7 +45,7 @@ Topic = TypeVar("Topic", OffsetCommitRequestTopic, OffsetDeleteRequestTopic)
 def without_unknown(
     request: OffsetsRequest, contains: Callable[[str, int], bool]
 ) -> tuple[OffsetsRequest, UnknownPartitions]:
-    """Return the request without the partitions that do not exist, and those."""
+    """Return the request without nonexistent partitions, and these partitions."""
     if all(
         contains(topic.name, partition.partition_index)
         for topic in request.topics
@@ -77,9 +77,9 @@ def _keep(topic: Topic, contains: Callable[[str, int], bool]) -> Topic:
 
 
 def with_unknown(response: AnyResponse, unknown: UnknownPartitions) -> AnyResponse:
-    """Return the coordinator's answer with UNKNOWN_TOPIC_OR_PARTITION for the others before it.
+    """Return the answer with UNKNOWN_TOPIC_OR_PARTITION for each of `unknown` in front.
 
-    An error of the whole group stays alone.
+    An answer with an error for the whole group stays unchanged.
     """
     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     match response:

@@ -1,8 +1,8 @@
-"""Markers on their way to the leaders of partitions, as this broker's metadata names them.
+"""Sending of transaction markers to the leaders of partitions, by this broker's metadata.
 
-Whoever fails is reported, and the transaction coordinator asks again. A partition that there is no
-more needs no marker. DEVIATION: a request carries the markers of one transaction; Kafka gathers
-those of many, and has one request in flight to each broker, as here.
+Failures are reported, and the transaction coordinator requests the markers again. A deleted
+partition needs no marker and counts as done. DEVIATION: each request carries the markers of one
+transaction; Kafka collects those of many. As in Kafka, each broker has one request in flight.
 Source: Kafka `TransactionMarkerChannelManager`.
 """
 
@@ -25,15 +25,15 @@ from protocol.messages.transaction import (
 )
 
 RETRY_US = 100_000
-"""Before markers are sent again: retry.backoff.ms of a broker's clients."""
+"""Wait before markers are sent again: retry.backoff.ms of a broker's clients."""
 
 Errors = dict[TopicPartition, ErrorCode]
 OnAnswered = Callable[[SendMarkers, Errors], None]
-"""Gets the outcome of some of the partitions of what was sent; each partition's exactly once."""
+"""Takes markers and the errors of some of their partitions; each partition's error exactly once."""
 
 
 class MarkerSender:
-    """Sends markers; `on_answered` gets what became of them, never before `send` returns."""
+    """Sends markers; calls `on_answered` with the outcomes, never before `send` returns."""
 
     def __init__(self, host: Host, cache: MetadataCache, on_answered: OnAnswered) -> None:
         self._host = host
@@ -42,7 +42,7 @@ class MarkerSender:
         self._channels = BrokerChannels(host, TRANSACTION_MARKERS)
 
     def send(self, markers: SendMarkers) -> None:
-        """Send to the leaders of all partitions; what is sent again waits a little first."""
+        """Send the markers to the leaders of all partitions; a retry waits for RETRY_US first."""
         self._host.after(RETRY_US if markers.is_retry else 0, self._send, markers)
 
     def _send(self, markers: SendMarkers) -> None:

@@ -1,6 +1,6 @@
-"""Hosts the transaction coordinator: feeds it its inputs, one at a time, carries out each Result.
+"""Host of the transaction coordinator: passes it one input at a time, and carries out each Result.
 
-What ends while a Result is being carried out waits its turn, as in `group_coordination`.
+An input that arises while a Result is carried out waits, as in `group_coordination`.
 """
 
 from collections import deque
@@ -30,7 +30,7 @@ _Input = Callable[[], TransactionResult]
 
 
 class TransactionCoordination:
-    """The transaction coordinator of one broker incarnation on its Host."""
+    """The transaction coordinator of one broker incarnation, on its Host."""
 
     def __init__(
         self,
@@ -55,20 +55,20 @@ class TransactionCoordination:
         self._is_busy = False
 
     def start(self) -> None:
-        """Begin the periodic work."""
+        """Start the coordinator's periodic timers."""
         self.carry_out(self.coordinator.start(self._host.wall_us()))
 
     def handle(self, request_id: RequestId, envelope: RequestEnvelope) -> None:
-        """Hand a request to the coordinator."""
+        """Pass a request to the coordinator."""
         self.carry_out(self.coordinator.handle(request_id, envelope, self._host.wall_us()))
 
     def check_invariants(self) -> None:
-        """Check what must hold between two inputs. Raises: InvariantViolation."""
+        """Check all invariants between two inputs. Raises: InvariantViolation."""
         self.coordinator.check_invariants()
         self._timers.require(self.coordinator.timers())
 
     def carry_out(self, result: TransactionResult) -> None:
-        """Do what the coordinator asks for, and then what that brings about."""
+        """Carry out a Result, then all inputs that arose meanwhile and their Results."""
         was_busy, self._is_busy = self._is_busy, True
         self._carry_out_one(result)
         if was_busy:
@@ -91,12 +91,12 @@ class TransactionCoordination:
         if result.wants_producer_ids:
             self._allocate_producer_ids()
 
-    def _feed(self, given: _Input) -> None:
-        """Take an input now, or when the Result at hand is carried out."""
+    def _feed(self, new_input: _Input) -> None:
+        """Handle an input now, or once the current Result is carried out."""
         if self._is_busy:
-            self._inputs.append(given)
+            self._inputs.append(new_input)
         else:
-            self.carry_out(given())
+            self.carry_out(new_input())
 
     def _append_completed(self, completed: AppendCompleted) -> None:
         self._feed(lambda: self.coordinator.append_completed(completed, self._host.wall_us()))
@@ -117,7 +117,7 @@ class TransactionCoordination:
     # -- producer ids --
 
     def _allocate_producer_ids(self) -> None:
-        """Ask the controller for a block. Source: Kafka RPCProducerIdManager."""
+        """Request a block of ids from the controller. Source: Kafka RPCProducerIdManager."""
         self._controller.connection().send(
             AllocateProducerIdsRequest(
                 broker_id=self._identity.broker_id, broker_epoch=self._identity.broker_epoch

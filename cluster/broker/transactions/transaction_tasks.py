@@ -1,7 +1,7 @@
-"""Loads and unloads of the transaction coordinator, one at a time, in the order decided.
+"""Loads and unloads of the transaction coordinator: loads one at a time, unloads at once.
 
-A queue of its own, as Kafka has a thread of its own for them. An unload is carried out at once, as
-in Kafka, also in the middle of a load, which then ends.
+Loads have a queue separate from the group coordinator's, as Kafka has a separate thread. As in
+Kafka, an unload takes effect at once, even during a load, which then ends.
 Source: Kafka `TransactionStateManager.loadTransactionsForTxnTopicPartition`,
 `removeTransactionsForTxnTopicPartition`.
 """
@@ -21,7 +21,7 @@ from protocol.trace import TraceEvent, TraceKind
 
 
 class TransactionTasks:
-    """The queue of one broker, and the coroutine that works it off."""
+    """Queue of one broker's loads, and the coroutine that carries them out."""
 
     def __init__(
         self, host: Host, cluster: ClusterSpec, coordination: TransactionCoordination
@@ -33,7 +33,7 @@ class TransactionTasks:
         self._wakeup: Future[None] | None = None
 
     def leadership_changed(self, leadership: LocalLeadership) -> None:
-        """Load each partition of `__transaction_state` gained, forget each one lost."""
+        """Queue a load of each `__transaction_state` partition gained; unload each one lost."""
         coordinator = self._coordination.coordinator
         for partition in leadership.became_follower:
             name = partition.topic_partition
@@ -51,7 +51,7 @@ class TransactionTasks:
             self._wakeup.set_result(None)
 
     async def run(self) -> None:
-        """Do one load after the other, for ever."""
+        """Carry out one load after the other, without end."""
         while True:
             if self._queue:
                 await self._load(self._queue.popleft())
@@ -76,7 +76,7 @@ class TransactionTasks:
             return
         read = await read_log(self._host, self._costs, partition, take, turn_bytes=LOAD_TURN_BYTES)
         if not is_current() or partition.leader_epoch != epoch:
-            return  # lost meanwhile, or to be loaded again
+            return  # unloaded meanwhile, or queued again under a newer epoch
         error = coordinator.load_error(index)
         if error is not None:
             self._host.log(f"load of {partition.topic_partition} stopped early: {error}")
@@ -85,9 +85,9 @@ class TransactionTasks:
             "records": read.records,
             "transactional_ids": coordinator.count(index),
         }
-        still_open = coordinator.open_transactions(index)
-        if still_open:
-            detail["open"] = {name: state.value for name, state in still_open.items()}
+        open_transactions = coordinator.open_transactions(index)
+        if open_transactions:
+            detail["open"] = {name: state.value for name, state in open_transactions.items()}
         self._host.trace(
             TraceEvent(
                 kind=TraceKind.TRANSACTIONS_LOADED,

@@ -1,7 +1,7 @@
-"""Whether an offsets partition is part of a transaction: known from its log, or asked for.
+"""Verification that an offsets partition is part of a transaction (KIP-890).
 
-What the log has of an open transaction needs no question. Otherwise the transaction coordinator is
-asked, and what is then appended carries the guard of this verification (KIP-890).
+If the log has an open transaction of the producer, no request is needed. Otherwise the transaction
+coordinator is asked, and the later append carries the guard of this verification.
 Source: Kafka `ReplicaManager.maybeStartTransactionVerificationForPartition`,
 `AddPartitionsToTxnManager`.
 """
@@ -27,7 +27,7 @@ from protocol.messages.transaction import (
 
 
 class TransactionVerifier:
-    """Carries out VerifyTransaction; `on_verified` gets the outcome, maybe before that returns."""
+    """Carries out VerifyTransaction; may call `on_verified` before `verify` returns."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class TransactionVerifier:
         self._channels = BrokerChannels(host, TRANSACTION_VERIFICATION)
 
     def verify(self, asked: VerifyTransaction) -> None:
-        """Look into the log; ask the transaction coordinator if that does not know."""
+        """Check the log; ask the transaction coordinator if the log has no open transaction."""
         name = offsets_partition(asked.partition)
         partition = self._replicas.partition(name)
         if partition is None:
@@ -108,7 +108,7 @@ def _request(asked: VerifyTransaction, name: TopicPartition) -> AddPartitionsToT
 
 
 def _error_of(response: AddPartitionsToTxnResponse, *, tells_abortable: bool) -> ErrorCode:
-    """Return what the one partition's error is for the client that commits."""
+    """Return the error of the only partition, translated for the committing client."""
     if response.error_code is not ErrorCode.NONE:
         return response.error_code
     ((error,),) = (

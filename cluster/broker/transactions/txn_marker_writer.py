@@ -1,7 +1,8 @@
-"""WriteTxnMarkers: the ends of transactions, written into the logs that this broker leads.
+"""WriteTxnMarkers: writes the ends of transactions into the logs that this broker leads.
 
-Answered when every marker is acknowledged, or cannot be. The groups of an offsets partition are
-told by the task queue: as in Kafka that may be after the answer, where a load is under way.
+The request is answered when every marker is acknowledged or has failed. The group coordinator
+learns of markers in offsets partitions through its task queue. As in Kafka, this may happen after
+the answer, if a load is in progress.
 Source: Kafka `KafkaApis.handleWriteTxnMarkersRequest`.
 """
 
@@ -26,11 +27,11 @@ from protocol.messages.transaction import (
 from protocol.records.control import EndTransactionMarker
 
 OnCompleted = Callable[[int, tuple[int, ...], bool], None]
-"""Gets the producer, the offsets partitions that have its marker, and whether it commits."""
+"""Takes a producer id, the offsets partitions with its marker, and True if it commits."""
 
 
 class _Answer:
-    """The outcomes of one request's markers so far."""
+    """Outcomes of one request's markers so far."""
 
     def __init__(self, request_id: RequestId, request: WriteTxnMarkersRequest) -> None:
         self.request_id = request_id
@@ -40,7 +41,7 @@ class _Answer:
 
 
 class TxnMarkerWriter:
-    """Writes markers, and answers when they are acknowledged."""
+    """Writes markers, and answers the request once all are acknowledged or have failed."""
 
     def __init__(self, host: Host, replicas: ReplicaManager, on_completed: OnCompleted) -> None:
         self._host = host

@@ -113,7 +113,7 @@ def test_request_that_nobody_holds_is_found(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(GroupCoordinator, "waiting", lambda _self: frozenset())
     played = play(small(CRASH), 1, invariants_every=20)
     assert played.result is PlayResult.BROKEN
-    assert "nobody will ever answer JoinGroup" in played.reasons[0]
+    assert "and the coordinator lacks it" in played.reasons[0]
 
 
 def test_log_that_says_otherwise_than_its_broker_is_found_at_the_end(
