@@ -1,4 +1,4 @@
-"""Writes metrics into the trace every so often, by the node's own clock.
+"""Samples of metrics, written into the trace at intervals of the node's own clock.
 
 A row has all values of one set of metrics at one moment; between two samples nothing is written.
 """
@@ -10,7 +10,7 @@ from protocol.trace import TraceEvent, TraceKind
 
 
 class MetricsSampler:
-    """Asks for the values of a set of metrics every `interval_us`; 0: never."""
+    """Reads and traces a set of metrics every `interval_us`; 0 means never."""
 
     def __init__(
         self, host: Host, values: Callable[[], Mapping[str, float | None]], *, interval_us: int

@@ -1,8 +1,8 @@
-"""Kafka's two kinds of sensors: over windows of samples, and meters of older metrics.
+"""Kafka's two kinds of sensors: sampled sensors, over time windows, and meters of older metrics.
 
-A sampled sensor keeps two samples of 30 s (`metrics.num.samples`, `metrics.sample.window.ms`): what
-it says covers between 30 and 60 s. A meter's rates fade with the age of what they count. Times are
-handed in; units: milliseconds of one clock.
+A sampled sensor keeps two samples of 30 s (`metrics.num.samples`, `metrics.sample.window.ms`), so
+its values cover the last 30 to 60 s ("recent" below). The rates of a meter decay with the age of
+the counted events. Times are arguments; units: milliseconds of one clock.
 Source: Kafka `SampledStat`, `Rate`, `Max`, `Avg`, `CumulativeCount`; Yammer's `Meter`, `EWMA`.
 """
 
@@ -12,16 +12,16 @@ from dataclasses import dataclass
 WINDOW_MS = 30_000
 NUM_SAMPLES = 2
 TICK_MS = 5_000
-"""How often a meter takes what it counted into its rates."""
+"""Interval at which a meter updates its rates with the events counted since the last update."""
 METER_MINUTES = {"OneMinuteRate": 1, "FiveMinuteRate": 5, "FifteenMinuteRate": 15}
-"""The rates of a meter that fade: after so many minutes the e-th part of one is left."""
+"""Decaying rates of a meter, with the minutes after which an event's weight has fallen to 1/e."""
 DECIMALS = 6
-"""To how many decimals a rate is told."""
+"""Number of decimals to which rates are rounded."""
 
 
 @dataclass(slots=True)
 class _Sample:
-    """What was recorded since `start_ms`, for a window."""
+    """Sums over one window, which begins at `start_ms`."""
 
     start_ms: int
     last_ms: int
@@ -31,11 +31,11 @@ class _Sample:
 
 
 class SampledSensor:
-    """What was recorded of late, and how much since the beginning."""
+    """Recent values, and their total since the beginning."""
 
     def __init__(self) -> None:
         self.count = 0
-        """Everything ever recorded: Kafka's CumulativeSum."""
+        """Total of all recorded values: Kafka's CumulativeSum."""
         self._samples: list[_Sample] = []
 
     def record(self, value: float, now_ms: int) -> None:
@@ -51,22 +51,23 @@ class SampledSensor:
         sample.largest = max(sample.largest, value)
 
     def rate(self, now_ms: int) -> float:
-        """Return what was recorded in a second; 0 if nothing was of late."""
+        """Return the recent total per second; 0 without recent values."""
         live = self._live(now_ms)
         if not live:
             return 0.0
         elapsed_ms = now_ms - live[0].start_ms
-        # At least all windows but the current one count as gone by: a first value is no burst.
+        # All windows except the current one count as elapsed, so that a first value shortly after
+        # the start is no burst.
         missing = NUM_SAMPLES - 1 - elapsed_ms // WINDOW_MS
         elapsed_ms += max(0, missing) * WINDOW_MS
         return sum(sample.total for sample in live) * 1_000 / elapsed_ms
 
     def max(self, now_ms: int) -> float:
-        """Return the largest value of late, NaN if there is none."""
+        """Return the largest recent value, NaN without one."""
         return max((sample.largest for sample in self._live(now_ms)), default=math.nan)
 
     def average(self, now_ms: int) -> float:
-        """Return the mean of the values of late, NaN if there is none."""
+        """Return the mean of the recent values, NaN without any."""
         live = self._live(now_ms)
         number = sum(sample.count for sample in live)
         return sum(sample.total for sample in live) / number if number else math.nan
@@ -76,16 +77,16 @@ class SampledSensor:
 
 
 class Meter:
-    """How many events there were since the meter was made, and how many a second of late."""
+    """Number of events since the meter's creation, and decaying rates per second."""
 
     def __init__(self, start_ms: int) -> None:
         self.count = 0
-        """Events ever marked."""
+        """Number of events so far."""
         self._start_ms = start_ms
         self._ticks = 0
-        """Ticks gone by since `start_ms`."""
+        """Number of ticks since `start_ms`."""
         self._unticked = 0
-        """Events marked since the last tick."""
+        """Number of events since the last tick."""
         self._rates = dict.fromkeys(METER_MINUTES, 0.0)
 
     def mark(self, now_ms: int) -> None:
@@ -95,28 +96,28 @@ class Meter:
         self._unticked += 1
 
     def attributes(self, name: str, now_ms: int) -> dict[str, float]:
-        """Return what JMX shows of the meter, each attribute after its name and a point.
+        """Return the meter's attributes in JMX, each key being `name`, a point and the attribute.
 
-        Units: `Count` in events since the start, every rate in events a second.
+        Units: `Count` is the number of events so far, the rates are events per second.
         """
         self._tick(now_ms)
         elapsed_ms = now_ms - self._start_ms
         mean = self.count * 1_000 / elapsed_ms if elapsed_ms > 0 else 0.0
         rates = {"MeanRate": mean, **self._rates}
-        told = {f"{name}.{rate}": round(value, DECIMALS) for rate, value in rates.items()}
-        return {f"{name}.Count": self.count, **told}
+        rounded_rates = {f"{name}.{rate}": round(value, DECIMALS) for rate, value in rates.items()}
+        return {f"{name}.Count": self.count, **rounded_rates}
 
     def _tick(self, now_ms: int) -> None:
-        """Make up for the ticks that fell due. The very first one sets the rates as they are."""
+        """Apply the ticks that are due. As in Yammer's, the very first sets the rates directly."""
         due = (now_ms - self._start_ms) // TICK_MS
         if due <= self._ticks:
             return
         rate = self._unticked * 1_000 / TICK_MS
-        idle = due - self._ticks - 1
+        idle_ticks = due - self._ticks - 1
         for name, minutes in METER_MINUTES.items():
             kept = math.exp(-TICK_MS / (minutes * 60_000))
             before = self._rates[name]
-            first = rate if self._ticks == 0 else before + (1 - kept) * (rate - before)
-            self._rates[name] = first * kept**idle
+            after_first_tick = rate if self._ticks == 0 else before + (1 - kept) * (rate - before)
+            self._rates[name] = after_first_tick * kept**idle_ticks
         self._ticks = due
         self._unticked = 0

@@ -1,4 +1,4 @@
-"""Checkpoint files: small files that are replaced as a whole, behind a CRC-32C of their content."""
+"""Checkpoint files: small files, replaced as a whole, with a CRC-32C in front of the content."""
 
 from pathlib import Path
 
@@ -8,14 +8,14 @@ from cluster.storage.files import Files, write_all
 
 _CRC_BYTES = 4
 _SALT = b"checkpoint"
-"""Goes into the CRC, so that a file of zeros is no checkpoint, not even an empty one."""
+"""Part of the CRC's input, so that a file of zeros is never a valid (empty) checkpoint."""
 
 
 def write_checkpoint_file(path: Path, content: bytes, files: Files) -> None:
     """Replace the file atomically: a kill leaves the old content or the new. Raises: OSError.
 
-    DEVIATION: Kafka also syncs it, on a thread of its own; here that would hold up the node. After
-    a power loss of the real machine it may be an older one, or one that cannot be read.
+    DEVIATION: Kafka also syncs the file, in a separate thread; here a sync would block the node.
+    After a power loss of the real machine the file may be old, or unreadable.
     """
     unfinished = path.with_name(f"{path.name}.unfinished")
     file = files.open(unfinished)

@@ -1,6 +1,7 @@
-"""The digest of a trace: two runs with the same digest wrote the same rows in the same order.
+"""Digests of traces: two runs with equal digests wrote the same rows in the same order.
 
-Its trail, a few digits for each stretch of time, tells where two runs parted that did not.
+The trail of a digest has a few digits of it per stretch of run time. Comparing two trails shows in
+which stretch the runs began to differ.
 """
 
 from collections.abc import Callable
@@ -12,18 +13,18 @@ from msgspec.structs import astuple, replace
 from protocol.trace import MESSAGE_KINDS, TraceRow
 
 _ROWS_PER_CHUNK = 512
-"""Rows encoded and hashed at once: half the time of one by one."""
+"""Rows encoded and hashed at once, in half the time that single rows would take."""
 FIRST_STEP_US = 1_000_000
 MAX_MARKS = 32
-"""A trail with more is thinned: every second mark is left out."""
+"""Limit of a trail's marks; above it, every second mark is dropped and the step doubled."""
 MARK_DIGITS = 4
 
 
 class TraceDigest:
-    """A row observer that keeps a digest and a count instead of the rows.
+    """A row observer that keeps a digest and a count, not the rows.
 
-    The digest covers every column but `run`: a run's id is not part of what happened in it.
-    Shape: rows come in the order of their time, as in virtual time they do.
+    The digest covers every column except `run`, since a run's id is not part of its events.
+    Shape: rows come in the order of time, as they do in virtual time.
     """
 
     def __init__(self) -> None:
@@ -36,7 +37,7 @@ class TraceDigest:
 
     @property
     def rows(self) -> int:
-        """Rows seen so far."""
+        """Number of rows so far."""
         return self._rows_hashed + len(self._chunk)
 
     def __call__(self, row: TraceRow) -> None:
@@ -49,15 +50,15 @@ class TraceDigest:
             self._hash_chunk()
 
     def hexdigest(self) -> str:
-        """Return the digest of the rows seen so far. More may follow: asking changes nothing."""
+        """Return the digest of the rows so far; more rows may follow."""
         whole = self._hash.copy()
         whole.update(_encode(self._chunk))
         return whole.hexdigest()
 
     def trail(self) -> str:
-        """Return a step and, for each step, digits of the digest of what was before its end.
+        """Return the step and, for each step, digits of the digest of all rows before its end.
 
-        Shape: `2s 1f3a 77b0` says what came before 2 s and before 4 s; at most MAX_MARKS of them.
+        Shape: `2s 1f3a 77b0` has the digits at 2 s and at 4 s; at most MAX_MARKS of them.
         """
         return " ".join((f"{self._step_us // FIRST_STEP_US}s", *self._marks))
 
@@ -67,7 +68,7 @@ class TraceDigest:
         self._chunk.clear()
 
     def _mark(self, time_us: int) -> None:
-        # What was before the mark is encoded once, here: where chunks end is up to the rows alone.
+        # Ends the chunk here. Where chunks end depends on the rows alone, not on the calls.
         self._hash_chunk()
         mark = self.hexdigest()[:MARK_DIGITS]
         while self._next_us <= time_us:
@@ -80,7 +81,7 @@ class TraceDigest:
 
 
 class EventsOnly:
-    """Passes rows on as they would be with the trace off: without messages, counted anew."""
+    """Passes rows on as if messages were not traced: without them, numbered again."""
 
     def __init__(self, observer: Callable[[TraceRow], None]) -> None:
         self._observer = observer
@@ -97,27 +98,27 @@ class EventsOnly:
 
 
 def parted_between(one: str, other: str) -> tuple[int, int | None] | None:
-    """Return between which times two trails part, None where they do not.
+    """Return the two times between which two trails begin to differ, None if they are equal.
 
-    Units: microseconds; the later is None where all the marks that both have are equal, and one has
-    more.
+    Units: microseconds. The later time is None if all marks that both trails have are equal, but
+    one trail has more.
     """
-    (step, marks), (other_step, other_marks) = _read(one), _read(other)
-    longest = max(step, other_step)
+    (step, marks), (other_step, other_marks) = _parse(one), _parse(other)
+    common_step = max(step, other_step)
     pairs = list(
         zip(
-            marks[longest // step - 1 :: longest // step],
-            other_marks[longest // other_step - 1 :: longest // other_step],
+            marks[common_step // step - 1 :: common_step // step],
+            other_marks[common_step // other_step - 1 :: common_step // other_step],
             strict=False,
         )
     )
     for index, (mark, other_mark) in enumerate(pairs):
         if mark != other_mark:
-            return index * longest, (index + 1) * longest
-    return None if one == other else (len(pairs) * longest, None)
+            return index * common_step, (index + 1) * common_step
+    return None if one == other else (len(pairs) * common_step, None)
 
 
-def _read(trail: str) -> tuple[int, list[str]]:
+def _parse(trail: str) -> tuple[int, list[str]]:
     step, *marks = trail.split()
     return int(step.removesuffix("s")) * FIRST_STEP_US, marks
 

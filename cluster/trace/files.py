@@ -1,8 +1,8 @@
-"""Trace files: what each incarnation writes while it lives, and how a run's files become one trace.
+"""Trace files: rows written by each incarnation while it lives, later merged into one trace.
 
-A node process appends framed MessagePack rows to `trace/<node>-<incarnation>.frames`, written to
-the page cache once every loop turn that traced: `kill -9` loses nothing but a torn last frame,
-which readers count. `parquet` makes Parquet of the merged rows.
+A node process appends MessagePack rows in frames to `trace/<node>-<incarnation>.frames`. It writes
+them to the page cache after each loop turn that traced, so `kill -9` loses at most a torn last
+frame, which readers count. `parquet` converts the merged rows to Parquet.
 """
 
 import heapq
@@ -19,25 +19,25 @@ from protocol.trace import TraceRow
 
 FRAME_HEADER = struct.Struct(">I")
 MAX_ROW_BYTES = 16 * 1024 * 1024
-"""No row is near it: a longer frame means that the file is not a trace file."""
+"""Limit of a row's size, far above any real row: a longer frame means that the file is corrupt."""
 _READ_BYTES = 1 << 20
 
 _sort_key = attrgetter("time_us", "node", "incarnation", "seq")
 
 
 class TraceFileCorrupt(Exception):
-    """A trace file holds bytes that are no frame, elsewhere than at its torn end."""
+    """A trace file has bytes that are no frame, and not only at its torn end."""
 
 
 def frames_path(trace_dir: Path, node: str, incarnation: int) -> Path:
-    """Return where an incarnation's frames are written."""
+    """Return the path of an incarnation's frames."""
     return trace_dir / f"{node}-{incarnation}.frames"
 
 
 class FrameTraceWriter:
-    """Appends rows to one file; `write` buffers, `flush` hands everything to the page cache.
+    """Appends rows to one file; `write` buffers, `flush` writes the buffer to the page cache.
 
-    Invariant: rows come in the order of (`time_us`, `seq`), as one incarnation makes them.
+    Invariant: rows come in the order of (`time_us`, `seq`), as one incarnation traces them.
     """
 
     def __init__(self, path: Path) -> None:
@@ -55,14 +55,14 @@ class FrameTraceWriter:
         FRAME_HEADER.pack_into(self._buffer, start, len(self._buffer) - start - FRAME_HEADER.size)
 
     def flush(self) -> None:
-        """Write what is buffered. Raises: OSError, e.g. on a full disk."""
+        """Write the buffer. Raises: OSError, e.g. on a full disk."""
         if self._closed:
             return
         while self._buffer:
             del self._buffer[: os.write(self._file, self._buffer)]
 
     def close(self) -> None:
-        """Flush and close; twice does no harm."""
+        """Flush and close. May be called twice."""
         if not self._closed:
             self.flush()
             self._closed = True
@@ -70,7 +70,7 @@ class FrameTraceWriter:
 
 
 class FrameDecoder:
-    """Cuts what is read of one trace file, piece by piece, into rows."""
+    """Decodes rows from successive blocks of one trace file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -79,11 +79,11 @@ class FrameDecoder:
 
     @property
     def pending_bytes(self) -> int:
-        """How many bytes of an unfinished last frame wait for the rest of it."""
+        """Number of bytes of an unfinished last frame."""
         return len(self._pending)
 
     def feed(self, block: bytes) -> Iterator[TraceRow]:
-        """Yield the rows that `block` completes; it counts as read when they are all taken.
+        """Yield the rows that `block` completes. The caller must take all of them.
 
         Raises: TraceFileCorrupt.
         """
@@ -106,9 +106,9 @@ class FrameDecoder:
 
 
 class FrameReader:
-    """Iterates over the rows of one trace file, holding little more than one block in memory.
+    """Iterates over the rows of one trace file, with little more than one block in memory.
 
-    After the iteration, `torn_bytes` counts what a kill left of an unfinished last frame.
+    After the iteration, `torn_bytes` is the size of an unfinished last frame.
     """
 
     def __init__(self, path: Path) -> None:
@@ -126,14 +126,14 @@ class FrameReader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameFile:
-    """A trace file, read. `torn_bytes` counts what is left of an unfinished last frame."""
+    """The content of a trace file. `torn_bytes` is the size of an unfinished last frame."""
 
     rows: tuple[TraceRow, ...]
     torn_bytes: int
 
 
 def read_frames(path: Path) -> FrameFile:
-    """Read one trace file as a whole. Raises: TraceFileCorrupt."""
+    """Read a whole trace file. Raises: TraceFileCorrupt."""
     reader = FrameReader(path)
     rows = tuple(reader)
     return FrameFile(rows=rows, torn_bytes=reader.torn_bytes)
@@ -142,6 +142,6 @@ def read_frames(path: Path) -> FrameFile:
 def merge_rows(sources: Sequence[Iterable[TraceRow]]) -> Iterator[TraceRow]:
     """Merge traces, each in its own order, by (`time_us`, `node`, `incarnation`, `seq`).
 
-    Memory: one row of each source, so that a run of any size can be merged.
+    Holds one row of each source in memory, so that runs of any size can be merged.
     """
     return heapq.merge(*sources, key=_sort_key)

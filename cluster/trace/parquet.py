@@ -1,7 +1,7 @@
-"""Parquet traces: the rows of a finished run, on either runtime, with the schema's types.
+"""Parquet traces: the rows of a finished run, in every runtime, with the schema's types.
 
-A module of its own because node processes write traces and need no Arrow. Rows pass through in
-chunks, so that a run of millions of rows fits.
+A module apart from `files`, because node processes write traces and need no Arrow. Rows pass
+through in chunks, so that runs with millions of rows fit into memory.
 """
 
 import io
@@ -17,28 +17,28 @@ import pyarrow.parquet as pq
 from protocol.trace import TRACE_COLUMNS, TraceRow
 
 ROWS_PER_CHUNK = 65_536
-"""Rows that a Parquet row group holds, and that are in memory at once while writing."""
+"""Rows in a row group of Parquet, and in memory at once while writing."""
 
 _ARROW_TYPES = {"string": pa.string(), "int64": pa.int64(), "int32": pa.int32()}
 TRACE_SCHEMA = pa.schema([(name, _ARROW_TYPES[kind]) for name, kind in TRACE_COLUMNS])
-"""The Arrow schema of a trace. Strings are dictionary-encoded in the file, plain to its readers."""
+"""Arrow schema of a trace. Strings are dictionary-encoded in the file; readers see plain ones."""
 _STRING_COLUMNS = [name for name, kind in TRACE_COLUMNS if kind == "string"]
 
 
 class TraceOutdated(Exception):
-    """A trace was written by an earlier version, with fewer columns."""
+    """An earlier version wrote the trace, with fewer columns."""
 
 
 class ParquetTraceWriter:
     """Writes rows to one Parquet file, in chunks; an instance is a RowObserver.
 
-    The file appears under its name when it is complete: readers never see half of it.
+    The file gets its name when it is complete, so readers never see a partial file.
     """
 
     def __init__(
         self, path: Path, *, sink: io.RawIOBase | None = None, rows_per_chunk: int = ROWS_PER_CHUNK
     ) -> None:
-        """Begin the file; `sink` is where its bytes go, None: to `.<name>.unfinished` beside it."""
+        """Begin the file; its bytes go to `sink`, or to `.<name>.unfinished` if that is None."""
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
         self.rows_written = 0
@@ -60,7 +60,7 @@ class ParquetTraceWriter:
             self._write_chunk()
 
     def close(self) -> None:
-        """Finish the file and give it its name; twice does no harm."""
+        """Finish the file and give it its name. May be called twice."""
         if self._writer.is_open:
             self._write_chunk()
             self._writer.close()
@@ -69,9 +69,9 @@ class ParquetTraceWriter:
             self._unfinished.replace(self.path)
 
     def discard(self) -> None:
-        """Throw away what was written, unless it is complete."""
+        """Delete the file, unless it is complete."""
         if self._writer.is_open:
-            with suppress(OSError, pa.ArrowException):  # a footer for nobody
+            with suppress(OSError, pa.ArrowException):  # the footer may fail: the file is deleted
                 self._writer.close()
             if self._sink is not None:
                 self._sink.close()
@@ -110,7 +110,7 @@ def rows_to_table(rows: Sequence[TraceRow]) -> pa.Table:
 
 
 def write_parquet(rows: Iterable[TraceRow], path: Path) -> int:
-    """Write `rows`, in their order, as one Parquet file; return how many there were."""
+    """Write `rows` in their order to one Parquet file; return their number."""
     with ParquetTraceWriter(path) as writer:
         for row in rows:
             writer(row)
@@ -118,7 +118,7 @@ def write_parquet(rows: Iterable[TraceRow], path: Path) -> int:
 
 
 def read_parquet(path: Path) -> Iterator[TraceRow]:
-    """Yield the rows of a Parquet trace in file order, one chunk in memory at a time.
+    """Yield the rows of a Parquet trace in file order, with one chunk in memory at a time.
 
     Raises: TraceOutdated.
     """

@@ -1,7 +1,7 @@
-"""What is left of the trace of a run whose driver was killed: node processes wrote it themselves.
+"""Recovery of the trace of a run whose driver was killed, from the files of its node processes.
 
-Such a run has no Parquet file yet: the driver would have made it at the end. The frames that its
-nodes had written are complete up to the moment when they died.
+Such a run has no Parquet file, which the driver writes at the end. The frames of its nodes are
+complete up to the moment when the nodes died.
 """
 
 from collections.abc import Iterator
@@ -15,22 +15,22 @@ from protocol.trace import TraceRow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Salvage:
-    """What was found. `damaged` names files that could not be read to their end, and why."""
+    """The recovered rows and files. `damaged` has a message for each file with unreadable parts."""
 
     rows: int
     files: int
     damaged: tuple[str, ...]
 
 
-class _Salvaged(FrameReader):
-    """A file that is read as far as it can be."""
+class _TolerantReader(FrameReader):
+    """Reads a file up to the first error, and keeps the error."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self.damage: str | None = None
 
     def __iter__(self) -> Iterator[TraceRow]:
-        """Yield the rows before whatever is wrong with the file."""
+        """Yield the rows in front of the first error."""
         try:
             yield from super().__iter__()
         except TraceFileCorrupt as error:
@@ -38,14 +38,14 @@ class _Salvaged(FrameReader):
 
 
 def salvage_trace(trace_dir: Path, parquet: Path) -> Salvage | None:
-    """Write what the frame files of `trace_dir` hold to `parquet`, merged; None if there are none.
+    """Merge the frame files of `trace_dir` into `parquet`; return None if there are none.
 
-    The frame files stay. Raises: OSError.
+    The frame files are kept. Raises: OSError.
     """
     paths = sorted(trace_dir.glob("*.frames"))
     if not paths:
         return None
-    readers = [_Salvaged(path) for path in paths]
+    readers = [_TolerantReader(path) for path in paths]
     with ParquetTraceWriter(parquet) as writer:
         for row in merge_rows(readers):
             writer(row)

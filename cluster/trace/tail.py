@@ -1,10 +1,10 @@
-"""TraceTail: the trace of a run that is still going on, row by row in one order.
+"""TraceTail: the trace of a run in progress, row by row in one order.
 
-It follows the `*.frames` files that the driver can see (its own machine's, or a directory that it
-shares with others) while nodes append to them. Rows are merged by time up to a watermark that stays
-behind the run's clock, because a node writes its rows to the file a loop turn after it stamped
-them. A row that comes later than that is not yielded any more: who needs every row reads the
-complete files when the run is over. It knows nothing of the runtime that writes them.
+It follows the `*.frames` files that the driver can read, on its own machine or in a shared
+directory, while nodes append to them. Rows are merged by time up to a watermark. The watermark
+stays behind the run's clock, because a node writes a row to its file one loop turn after it stamped
+the row. A row that arrives later than that is dropped; for all rows, read the complete files after
+the run. Must not know the runtime that writes the files.
 """
 
 from collections import deque
@@ -14,12 +14,12 @@ from cluster.trace.files import FrameDecoder, merge_rows
 from protocol.trace import TraceRow
 
 WATERMARK_LAG_US = 1_000_000
-"""How far the watermark stays behind the run's clock, in run time, unless told otherwise."""
+"""Default distance between watermark and the run's clock, in run time."""
 _BEFORE_THE_RUN_US = -1
 
 
-class _Followed:
-    """One file: how far it was read, and its rows that the watermark has not reached."""
+class _FollowedFile:
+    """One file: the number of bytes read, and its rows above the watermark."""
 
     def __init__(self, path: Path) -> None:
         self.rows: deque[TraceRow] = deque()
@@ -28,7 +28,7 @@ class _Followed:
         self._read_bytes = 0
 
     def read_on(self) -> None:
-        """Take what was appended since. Raises: TraceFileCorrupt, OSError."""
+        """Read the bytes appended since the last call. Raises: TraceFileCorrupt, OSError."""
         if self._path.stat().st_size == self._read_bytes:
             return
         with self._path.open("rb") as file:
@@ -46,32 +46,32 @@ class _Followed:
 
 
 class TraceTail:
-    """Follows the trace files of one directory; files that appear later are followed too.
+    """Follows the trace files of one directory, including files that appear later.
 
-    Units: `lag_us` is run time; with a `time_scale` of k it is k times shorter in reality, so that
-    a run that goes fast, or on a loaded machine, wants more of it.
-    Memory: the rows of the last `lag_us` or so, of all files.
+    Units: `lag_us` is run time. With a `time_scale` of k it is k times shorter in real time, so a
+    fast run, or one on a loaded machine, needs more.
+    Memory: the rows of about the last `lag_us`, of all files.
     """
 
     def __init__(self, trace_dir: Path, *, lag_us: int = WATERMARK_LAG_US) -> None:
         self.late_rows = 0
-        """Rows that came when the watermark had passed them, and were dropped."""
+        """Number of rows that arrived behind the watermark, and were dropped."""
         self.watermark_us = _BEFORE_THE_RUN_US
-        """Every row up to here that was in the files in time has been returned."""
+        """Time up to which all rows that arrived in time have been returned."""
         self._trace_dir = trace_dir
         self._lag_us = lag_us
-        self._files: dict[Path, _Followed] = {}
+        self._files: dict[Path, _FollowedFile] = {}
 
     def poll(self, now_us: int) -> tuple[TraceRow, ...]:
-        """Return the rows that are new and at least `lag_us` old, in the merged order.
+        """Return the new rows that are at least `lag_us` old, in the merged order.
 
-        Units: `now_us` is the run's clock. The order is that of `trace_files.merge_rows`, over all
-        polls together: a later poll returns no row that belongs before those of an earlier one.
+        Units: `now_us` is the run's clock. The order is that of `files.merge_rows` over all polls
+        together: no row returned later belongs before a row returned earlier.
         Raises: TraceFileCorrupt, OSError.
         """
         for path in sorted(self._trace_dir.glob("*.frames")):
             if path not in self._files:
-                self._files[path] = _Followed(path)
+                self._files[path] = _FollowedFile(path)
         for file in self._files.values():
             file.read_on()
             self.late_rows += len(file.take_up_to(self.watermark_us))
