@@ -1,9 +1,10 @@
-"""Where our packages are: the checkout, or site-packages.
+"""Location of our packages: the checkout, or site-packages.
 
-`coordlab.own_packages` finds it by itself: it runs before anything of ours may be imported.
+`coordlab.own_packages` finds it without this module: it runs before any of our packages may be
+imported.
 """
 
 from pathlib import Path
 
 PACKAGE_ROOT = Path(__file__).resolve().parents[1]
-"""The folder that holds our top-level packages."""
+"""Folder of our top-level packages."""

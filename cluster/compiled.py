@@ -1,9 +1,12 @@
-"""Import finder for the compiled modules that `make fast` builds; without a build it does nothing.
+"""Import finder for the modules that `make fast` compiled; without a build it does nothing.
 
-Data flow: `scripts.compiled` writes one shared library and `record.json` (modules, fingerprint of
-the sources, Python) into BUILD; `use_compiled` puts a finder before Python's own; the first import
-of a hot module compares the fingerprint and loads the library, or leaves all of them interpreted.
-All or nothing: compiled modules reach into each other's objects, which interpreted ones have not.
+Order of events:
+1. `scripts.compiled` writes one shared library and `record.json` (modules, fingerprint of the
+   sources, Python) into BUILD.
+2. `use_compiled` puts a finder in front of Python's own.
+3. The first import of a hot module compares the fingerprint. If it matches, all hot modules come
+   from the library, otherwise none: compiled modules use internals of each other that interpreted
+   ones do not have.
 Compiled and interpreted code give the same digests.
 """
 
@@ -25,22 +28,22 @@ from typing import NewType, ParamSpec, TypeVar, TypeVarTuple
 from cluster.checkout import PACKAGE_ROOT
 
 SWITCH = "COORDLAB_COMPILED"
-"""Environment variable; 0 leaves every module interpreted."""
+"""Environment variable; 0 keeps every module interpreted."""
 BUILD = PACKAGE_ROOT / "build" / "compiled"
 RECORD = "record.json"
 GROUP = "coordlab_hot"
 LIBRARY = f"{GROUP}__mypyc"
-"""The module that the shared library is; mypyc makes its name from the group's."""
+"""Module name of the shared library; mypyc derives it from the group's name."""
 COMPILED_AGAINST = (
     "protocol", "partition_log", "coordinator", "cluster", "results_schema", "chaos",
 )  # fmt: skip
-"""Packages whose sources the fingerprint covers: constants of interpreted modules are built in."""
+"""Packages covered by the fingerprint: mypyc builds constants of interpreted modules in, too."""
 _MADE_BY_CALL = (NewType, ParamSpec, TypeVar, TypeVarTuple)
-"""What learns its module from the frame that calls it."""
+"""Types whose instances learn their module from the calling frame."""
 
 
 class CompiledState(StrEnum):
-    """Which code a process runs, and why."""
+    """Kind of code that a process runs, and the reason."""
 
     COMPILED = "compiled"
     NOT_BUILT = "interpreted: nothing is built"
@@ -50,17 +53,17 @@ class CompiledState(StrEnum):
 
 
 def library_path(build: Path) -> Path:
-    """Return where the shared library of a build is."""
+    """Return the path of a build's shared library."""
     return build / f"{LIBRARY}{importlib.machinery.EXTENSION_SUFFIXES[0]}"
 
 
 def python_tag() -> str:
-    """Return what a shared library must fit: the interpreter's version and binary interface."""
+    """Return the interpreter's version and binary interface, which a shared library must match."""
     return f"{sys.version.split()[0]} {importlib.machinery.EXTENSION_SUFFIXES[0]}"
 
 
 def fingerprint(root: Path = PACKAGE_ROOT) -> str:
-    """Return a digest of every source in COMPILED_AGAINST, of names and contents."""
+    """Return a digest of the names and contents of all sources in COMPILED_AGAINST."""
     digest = hashlib.sha256()
     for package in COMPILED_AGAINST:
         for path in sorted((root / package).rglob("*.py")):
@@ -71,7 +74,7 @@ def fingerprint(root: Path = PACKAGE_ROOT) -> str:
 
 
 class _Library:
-    """The shared library, and which of its modules were made fit for pickle."""
+    """The shared library, and the modules of it that pickle cannot handle yet."""
 
     def __init__(self, path: Path, names: Iterable[str]) -> None:
         loader = importlib.machinery.ExtensionFileLoader(LIBRARY, str(path))
@@ -81,15 +84,16 @@ class _Library:
         self._library = importlib.util.module_from_spec(spec)
         sys.modules[LIBRARY] = self._library
         loader.exec_module(self._library)
-        self._unsettled = set(names)
+        self._unpicklable = set(names)
         self._running = 0  # bodies that run now, one within another
 
     def run_body(self, name: str) -> ModuleType:
         """Run the compiled body of module `name`, which enters the module into sys.modules.
 
-        It imports others of the library by itself, unseen: what began first settles all of them.
+        The body imports other modules of the library without this loader. The outermost call
+        makes all of them picklable.
         """
-        import ctypes  # noqa: PLC0415  # needed by nobody who runs interpreted code
+        import ctypes  # noqa: PLC0415  # only compiled code needs it
 
         initializer = f"init_{name.replace('.', '___')}"
         pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
@@ -105,19 +109,19 @@ class _Library:
         finally:
             self._running -= 1
         if not self._running:
-            self._settle()
+            self._make_imported_picklable()
         return module
 
-    def _settle(self) -> None:
-        """Make the modules that are there by now fit for pickle."""
-        for name in sorted(self._unsettled & sys.modules.keys()):
-            _name_own(sys.modules[name])
+    def _make_imported_picklable(self) -> None:
+        """Make the modules that are imported by now picklable."""
+        for name in sorted(self._unpicklable & sys.modules.keys()):
+            _set_own_module(sys.modules[name])
             _make_picklable(sys.modules[name])
-            self._unsettled.discard(name)
+            self._unpicklable.discard(name)
 
 
 class _CompiledLoader(Loader):
-    """Makes one module from the shared library."""
+    """Creates one module from the shared library."""
 
     def __init__(self, library: _Library, source: Path) -> None:
         self._library = library
@@ -128,15 +132,15 @@ class _CompiledLoader(Loader):
         return self._library.run_body(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Name the source as the module's file: its body has run."""
+        """Set the source as the module's file; `create_module` has run the body."""
         module.__file__ = str(self._source)
 
 
-def _name_own(module: ModuleType) -> None:
-    """Name `module` as the home of what looked for its home in the frame that made it.
+def _set_own_module(module: ModuleType) -> None:
+    """Set `module` as the module of types and type variables that it defines.
 
-    A compiled body has no frame, so that new types and type variables found this module; pickle
-    looks for them by that name.
+    They take their module from the calling frame. A compiled body has no frame, so they found this
+    module, and pickle would look for them here.
     """
     for value in vars(module).values():
         if isinstance(value, _MADE_BY_CALL) and value.__module__ == __name__:
@@ -144,13 +148,13 @@ def _name_own(module: ModuleType) -> None:
 
 
 def _make_picklable(module: ModuleType) -> None:
-    """Let pickle build the frozen dataclasses of `module` anew.
+    """Let pickle rebuild the frozen dataclasses of `module` by calling their classes.
 
-    Its own way is to set their attributes one by one, which compiled frozen classes refuse.
+    By default pickle sets the attributes one by one, which compiled frozen classes refuse.
     """
     for value in vars(module).values():
         if isinstance(value, type) and value.__module__ == module.__name__ and _is_frozen(value):
-            copyreg.pickle(value, _reduced)
+            copyreg.pickle(value, _reduce)
 
 
 def _is_frozen(kind: type) -> bool:
@@ -158,19 +162,19 @@ def _is_frozen(kind: type) -> bool:
     return parameters is not None and bool(parameters.frozen)
 
 
-def _reduced(value: object) -> tuple[Callable[..., object], tuple[type, dict[str, object]]]:
-    """Return how pickle makes `value`, a frozen dataclass: its class, and its fields by name."""
+def _reduce(value: object) -> tuple[Callable[..., object], tuple[type, dict[str, object]]]:
+    """Return pickle's recipe for `value`, a frozen dataclass: its class, and its fields by name."""
     names = (each.name for each in dataclasses.fields(value))  # type: ignore[arg-type]
     fields = {name: getattr(value, name) for name in names}
-    return _rebuilt, (type(value), fields)
+    return _rebuild, (type(value), fields)
 
 
-def _rebuilt(kind: type, fields: dict[str, object]) -> object:
+def _rebuild(kind: type, fields: dict[str, object]) -> object:
     return kind(**fields)
 
 
 class CompiledFinder(MetaPathFinder):
-    """Finds the hot modules in the shared library of `build`, if that is of today's sources."""
+    """Finds the hot modules in the shared library of `build`, if it matches the sources."""
 
     def __init__(self, build: Path, root: Path) -> None:
         record = json.loads((build / RECORD).read_text(encoding="utf-8"))
@@ -179,10 +183,10 @@ class CompiledFinder(MetaPathFinder):
         self._fingerprint: str = record["fingerprint"]
         self._python: str = record["python"]
         self.sources: dict[str, str] = record["modules"]
-        """Module -> its source, relative to the root."""
+        """Path of each module's source, relative to the root."""
         self._library: _Library | None = None
         self.state: CompiledState | None = None
-        """None until the first hot module is asked for."""
+        """None until the first import of a hot module."""
 
     def find_spec(
         self,
@@ -190,7 +194,7 @@ class CompiledFinder(MetaPathFinder):
         path: Sequence[str] | None,
         target: ModuleType | None = None,
     ) -> importlib.machinery.ModuleSpec | None:
-        """Return where a hot module is; None leaves it to Python's own finders."""
+        """Return the spec of a hot module; None leaves a module to Python's own finders."""
         source = self.sources.get(fullname)
         if source is None:
             return None
@@ -202,7 +206,7 @@ class CompiledFinder(MetaPathFinder):
         return importlib.machinery.ModuleSpec(fullname, loader, origin=str(self._root / source))
 
     def decide(self) -> CompiledState:
-        """Say whether the library is used, once for the process; tell of a stale one on stderr."""
+        """Decide once per process whether the library is used; report a stale one on stderr."""
         if self.state is None:
             self.state = self._examine()
             if self.state is CompiledState.STALE:
@@ -220,13 +224,13 @@ class CompiledFinder(MetaPathFinder):
         return CompiledState.COMPILED
 
 
-def _installed() -> CompiledFinder | None:
+def _find_installed() -> CompiledFinder | None:
     return next((each for each in sys.meta_path if isinstance(each, CompiledFinder)), None)
 
 
 def use_compiled(build: Path = BUILD, root: Path = PACKAGE_ROOT) -> None:
     """Import hot modules from the library in `build` from now on; does nothing without one."""
-    if os.environ.get(SWITCH) == "0" or _installed() is not None:
+    if os.environ.get(SWITCH) == "0" or _find_installed() is not None:
         return
     if (build / RECORD).is_file():
         sys.meta_path.insert(0, CompiledFinder(build, root))
@@ -234,7 +238,7 @@ def use_compiled(build: Path = BUILD, root: Path = PACKAGE_ROOT) -> None:
 
 def compiled_state() -> CompiledState:
     """Return which code this process runs."""
-    finder = _installed()
+    finder = _find_installed()
     if finder is not None:
         return finder.decide()
     if os.environ.get(SWITCH) == "0":

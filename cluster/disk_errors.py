@@ -1,4 +1,4 @@
-"""Which errors are a disk's, and how the first write that failed is told."""
+"""Errors of a disk: their numbers, and the message about a failed write."""
 
 import errno
 from pathlib import Path
@@ -9,14 +9,14 @@ OF_THE_DISK = frozenset(
         *(errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR, errno.ENOTEMPTY),
     }
 )
-"""What a file system answers when it is full, broken, read-only, or has something in the way."""
+"""Errors of a file system that is full, broken or read-only, or where something is in the way."""
 
 
 def is_of_the_disk(error: BaseException) -> bool:
-    """Return whether an error says that a file system refused something."""
+    """Return True if a file system refused an operation."""
     return isinstance(error, OSError) and error.errno in OF_THE_DISK
 
 
 def unwritten(path: Path, error: OSError) -> str:
-    """Say that `path` cannot be written; an error that names its file knows better."""
+    """Return the message that `path`, or the file that the error names, cannot be written."""
     return f"{error.filename or path} cannot be written: {error.strerror or error}"

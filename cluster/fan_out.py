@@ -1,8 +1,9 @@
-"""Work that is shared out to workers: what a caller sees, and the worker of this very process.
+"""Distribution of work to workers: the interface, and a worker in this process.
 
-Work is a list of items, each a number (a seed) or several; its answer is bytes. Who gives it out
-knows which worker did it, so that the same can be asked of another. Nothing is retried here. Ray's
-workers are in `cluster.ray.tasks`, processes of this machine in `cluster.worker_processes`.
+Work is a list of items; an item is a number (a seed) or several. The answer is bytes. The caller
+knows which worker did an item, so that it can give the item to another one as well. Nothing is
+retried here. Ray's workers are in `cluster.ray.tasks`, processes of this machine in
+`cluster.worker_processes`.
 """
 
 import os
@@ -14,9 +15,9 @@ from dataclasses import dataclass
 from typing import NewType, Protocol
 
 WorkerName = NewType("WorkerName", str)
-"""A worker by its machine and process, e.g. `10.0.0.3:4711`: two lives of a worker are two."""
+"""A worker's machine and process, e.g. `10.0.0.3:4711`; a restarted worker has another name."""
 Item = int | tuple[int, ...]
-"""A number, or a number behind those that it comes from: a seed's lineage."""
+"""A number, or a number preceded by its ancestors: the lineage of a seed."""
 Items = tuple[Item, ...]
 Work = Callable[[Items], bytes]
 
@@ -27,12 +28,12 @@ def number_of(item: Item) -> int:
 
 
 class WorkersFailed(Exception):
-    """No worker can be had any more; says why."""
+    """No further worker can be started; the message has the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """A worker did some of what it was given. Units: `busy_s` are seconds of a processor."""
+    """A worker finished some of its items. Units: `busy_s` is processor time."""
 
     worker: WorkerName
     items: Items
@@ -42,7 +43,7 @@ class Finished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Died:
-    """A worker ended without an answer, or was ended because none came. Another takes its place."""
+    """A worker ended, or was ended after too long a silence. A new worker takes its place."""
 
     worker: WorkerName
     items: Items
@@ -50,45 +51,45 @@ class Died:
 
 
 class Workers(Protocol):
-    """Several workers. A context manager: at its end none of them is left."""
+    """Several workers. A context manager, which ends all of them at its exit."""
 
     def __enter__(self) -> "Workers":
-        """Begin to start them."""
+        """Begin to start the workers."""
 
     def __exit__(self, *error: object) -> None:
-        """End them all at once, whatever they are doing."""
+        """End all workers at once, also busy ones."""
 
     @property
     def size(self) -> int:
-        """How many there are once all are up."""
+        """Number of workers once all have started."""
 
     def idle(self) -> tuple[WorkerName, ...]:
-        """Return those that wait for work, in an order that stays."""
+        """Return the idle workers, in a stable order."""
 
     def coming(self) -> int:
-        """Return how many are being started and may be waited for, if only they can do the work."""
+        """Return the number of starting workers, to wait for if only they can do the work."""
 
     def give(self, worker: WorkerName, items: Items) -> None:
-        """Give work to an idle worker. Shape: `items` is not empty."""
+        """Give items to an idle worker. Shape: `items` is not empty."""
 
     def wait(self, timeout_s: float) -> list[Finished | Died]:
-        """Return what happened, after `timeout_s` nothing. Raises: WorkersFailed."""
+        """Return the events since the last call; empty after `timeout_s`. Raises: WorkersFailed."""
 
 
 def name_of_this_process(machine: str | None = None) -> WorkerName:
-    """Return the name of this process as a worker."""
+    """Return this process's name as a worker."""
     return WorkerName(f"{machine or socket.gethostname()}:{os.getpid()}")
 
 
 def do_timed(work: Work, items: Items) -> tuple[bytes, float]:
-    """Do some work; return its answer and the processor's seconds that it took."""
+    """Do some work; return its answer and the processor time in seconds."""
     began = time.process_time()
     answer = work(items)
     return answer, time.process_time() - began
 
 
 class ThisProcess:
-    """The one worker that is this process; it works while it is waited for, an item at a time."""
+    """A single worker, in this process; `wait` does one item per call."""
 
     size = 1
 
@@ -98,27 +99,27 @@ class ThisProcess:
         self._given: deque[Item] = deque()
 
     def __enter__(self) -> "ThisProcess":
-        """Begin."""
+        """Return the worker."""
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Forget what was not done."""
+        """Drop the items that are not done."""
         self._given.clear()
 
     def idle(self) -> tuple[WorkerName, ...]:
-        """Return the worker if it has nothing to do."""
+        """Return the worker if it has no items."""
         return () if self._given else (self._name,)
 
     def coming(self) -> int:
-        """Return none."""
+        """Return 0: this process has started."""
         return 0
 
     def give(self, worker: WorkerName, items: Items) -> None:
-        """Take work."""
+        """Queue items."""
         self._given.extend(items)
 
     def wait(self, timeout_s: float) -> list[Finished | Died]:
-        """Do one item. Raises: what the work raises."""
+        """Do one item. Raises: the exception of the work."""
         if not self._given:
             return []
         items = (self._given.popleft(),)

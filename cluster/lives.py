@@ -1,6 +1,6 @@
-"""The lives of nodes: which act is legal in which state, what is traced, what a refusal says.
+"""The lives of nodes: acts, the states in which they are legal, their trace rows and refusals.
 
-Every runtime carries its acts out by this table; how a process is started or ended is its own.
+This table is the same in every runtime; each runtime starts and ends processes in its own way.
 """
 
 from abc import ABC, abstractmethod
@@ -17,13 +17,13 @@ from protocol.ids import BrokerId, NodeName
 from protocol.trace import TraceEvent, TraceKind
 
 ADMIN_NODE = NodeName("admin-0")
-"""The client that a runtime itself runs, for Runtime.ask_as_admin."""
+"""The administrator's node, which the runtime itself runs for Runtime.ask_as_admin."""
 
 NodeBuilder = Callable[[NodeSpec, ClusterSpec, Host], Node]
 
 
 class LifeAct(Enum):
-    """An act on a node: the states in which it is legal, what else refuses it, what is traced."""
+    """An act on a node: legal states, text of the refusal in other states, traced kind."""
 
     START = ((NodeState.NOT_STARTED,), "and cannot be started", None)
     RESTART = ((NodeState.DOWN,), "and cannot be restarted", None)
@@ -44,13 +44,13 @@ class LifeAct(Enum):
         self.traced = traced
 
     def check(self, node: NodeName, state: NodeState) -> None:
-        """Raise UnknownNode if `node` is in a state in which this act is not legal."""
+        """Raise UnknownNode if this act is not legal in the state of `node`."""
         if state not in self.legal_in:
             raise UnknownNode(f"{node} is {state} {self.refusal}")
 
 
 class NodeLife(ABC):
-    """What outlives the incarnations of one node; a runtime adds what an incarnation lives in."""
+    """Data of one node that outlives its incarnations; each runtime adds its own."""
 
     def __init__(self, name: NodeName, spec: NodeSpec) -> None:
         self.name = name
@@ -65,7 +65,7 @@ class NodeLife(ABC):
 
     @property
     def state(self) -> NodeState:
-        """What the runtime knows of the node."""
+        """State of the node, as the runtime knows it."""
         live = self.live_state
         if live is not None:
             return live
@@ -96,7 +96,7 @@ class NodeLives(Generic[L]):
         return {name: life.state for name, life in self._lives.items()}
 
     def _status(self) -> ClusterStatus:
-        """Return the state of every node, as the runtime itself knows it, and nothing else yet."""
+        """Return a status with the state of every node, as the runtime knows it, and no more."""
         states = self.states()
         dead = (NodeState.DOWN, NodeState.NOT_STARTED)
         return ClusterStatus(
@@ -109,7 +109,7 @@ class NodeLives(Generic[L]):
         )
 
     def _begin(self, node: NodeName, act: LifeAct, *, cause: KillCause | None = None) -> L:
-        """Return the life that `act` is about, after the driver's row of it is written.
+        """Check that `act` is legal, write the driver's row for it, and return the node's life.
 
         Raises: UnknownNode if there is no such node, or the act is not legal in its state.
         """

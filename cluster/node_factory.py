@@ -1,4 +1,4 @@
-"""Nodes by role: how both runtimes build a node on its Host, and what every node offers them."""
+"""Nodes by role: their common interface, and their construction on a Host in any runtime."""
 
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
@@ -24,35 +24,35 @@ from cluster.zookeeper.node import ZooKeeperNode
 
 
 class Node(Protocol):
-    """One incarnation of a node. It lives as long as its Host does."""
+    """One incarnation of a node. Ends with its Host."""
 
     def start(self) -> None:
-        """Begin to serve and to call others; returns at once."""
+        """Begin to serve and to send requests; returns at once."""
 
     def shut_down(self, on_done: Callable[[], None]) -> None:
-        """Begin to stop as on SIGTERM; `on_done` is called once, when nothing is left to do.
+        """Begin to stop as on SIGTERM; `on_done` is called once, when the node has finished.
 
-        A broker asks the controller to move its leaderships, then unloads its groups; a consumer
-        commits and leaves its group; a producer sends what it has.
+        A broker asks the controller to move its leaderships, then unloads its groups. A consumer
+        commits and leaves its group. Most other nodes are done at once.
         """
 
     def report(self, status: ClusterStatus) -> None:
-        """Write what this node knows of the cluster into `status`."""
+        """Write this node's knowledge of the cluster into `status`."""
 
 
 @runtime_checkable
 class SelfChecking(Protocol):
-    """A node that can say whether what it holds agrees with itself: a broker, a controller."""
+    """A node that can check its own invariants: a broker, a controller."""
 
     def check_invariants(self, *, thoroughly: bool = False) -> None:
-        """Check what must hold between two events; `thoroughly` by reading every log, too.
+        """Check all invariants between two events; `thoroughly` reads every log, too.
 
         Raises: InvariantViolation.
         """
 
 
 def node_specs(cluster: ClusterSpec) -> tuple[NodeSpec, ...]:
-    """Return every node of the cluster in the order in which they are started."""
+    """Return all nodes of the cluster, in the order of their start."""
     return (
         *cluster.zookeepers,
         *cluster.controllers,

@@ -1,8 +1,8 @@
-"""Workers that are processes of this machine: the Workers of `fan_out` without Ray.
+"""Workers as processes of this machine: the Workers of `fan_out` without Ray.
 
-Each is started afresh (spawn), so that it shares nothing with this process but the work. It is in a
-session of its own: a Ctrl-C on the terminal is for this process, which hands it on by `interrupt`.
-Nothing is retried; a worker that dies is told, and a new one is started in its place.
+A worker is spawned, so it shares only the work with this process. It has a session of its own: a
+Ctrl-C on the terminal reaches this process alone, which passes it on by `interrupt`. Nothing is
+retried. The death of a worker is reported, and a new one starts in its place.
 """
 
 import multiprocessing
@@ -25,13 +25,13 @@ from cluster.fan_out import (
 from cluster.realtime.machine_processes import die_with_parent
 
 _END_S = 10.0
-"""A killed process that is not gone after so long is left to the system."""
+"""Wait for the end of a killed process; after that the system has to clean it up."""
 _Answer = tuple[bytes, float]
 
 
 @dataclass(slots=True, kw_only=True)
-class _Hired:
-    """One process. `items` is what it was given last, None while it is idle."""
+class _Worker:
+    """One process. `items` is its current work, None while it is idle."""
 
     process: SpawnProcess
     connection: "Connection[Items, _Answer]"
@@ -42,102 +42,112 @@ class _Hired:
 class WorkerProcesses:
     """`size` processes that do `work`, which must be picklable.
 
-    A work that raises ends its worker, as a crash does.
+    Work that raises ends its worker, as a crash does.
     """
 
     def __init__(self, work: Work, *, size: int) -> None:
         self.size = size
         self._work = work
-        self._hired: list[_Hired] = []
+        self._workers: list[_Worker] = []
 
     def __enter__(self) -> "WorkerProcesses":
-        """Begin to start them; each takes its first work when it is up."""
+        """Begin to start the processes; each may get its first items while it starts."""
         try:
-            self._hired = [self._hire() for _ in range(self.size)]
+            self._workers = [self._start_worker() for _ in range(self.size)]
         except BaseException:
             self.__exit__()
             raise
         return self
 
     def __exit__(self, *error: object) -> None:
-        """End them all at once, whatever they are doing."""
-        for each in self._hired:
-            each.process.kill()
-        for each in self._hired:
-            each.process.join(_END_S)
-            each.connection.close()
-        self._hired = []
+        """End all processes at once, also busy ones."""
+        for worker in self._workers:
+            worker.process.kill()
+        for worker in self._workers:
+            worker.process.join(_END_S)
+            worker.connection.close()
+        self._workers = []
 
     def idle(self) -> tuple[WorkerName, ...]:
-        """Return those that wait for work."""
-        return tuple(each.name for each in self._hired if each.items is None)
+        """Return the idle workers."""
+        return tuple(worker.name for worker in self._workers if worker.items is None)
 
     def coming(self) -> int:
-        """Return none: work is given to a process while it starts."""
+        """Return 0: a process gets items even while it starts."""
         return 0
 
     def give(self, worker: WorkerName, items: Items) -> None:
-        """Give work to an idle worker."""
-        hired = next(each for each in self._hired if each.name == worker)
-        hired.items = items
+        """Give items to an idle worker."""
+        worker_process = next(each for each in self._workers if each.name == worker)
+        worker_process.items = items
         try:
-            hired.connection.send(items)
-        except OSError:  # it died meanwhile: `wait` tells of it
+            worker_process.connection.send(items)
+        except OSError:  # it died meanwhile; `wait` reports the death
             return
 
     def interrupt(self) -> None:
-        """Hand a Ctrl-C on to those that work: what they do then is the work's own affair."""
-        for each in self._hired:
-            if each.items is not None and each.process.pid is not None and each.process.is_alive():
-                os.kill(each.process.pid, signal.SIGINT)
+        """Send SIGINT to the busy workers; the work decides how it reacts."""
+        for worker in self._workers:
+            if (
+                worker.items is not None
+                and worker.process.pid is not None
+                and worker.process.is_alive()
+            ):
+                os.kill(worker.process.pid, signal.SIGINT)
 
     def wait(self, timeout_s: float) -> list[Finished | Died]:
-        """Return what happened, after `timeout_s` nothing."""
-        working = [each for each in self._hired if each.items is not None]
+        """Return the events since the last call; empty after `timeout_s`."""
+        working = [worker for worker in self._workers if worker.items is not None]
         ready = wait(_handles(working), timeout_s)
         return [
-            self._outcome(each)
-            for each in working
-            if each.connection in ready or each.process.sentinel in ready
+            self._outcome(worker)
+            for worker in working
+            if worker.connection in ready or worker.process.sentinel in ready
         ]
 
-    def _outcome(self, hired: _Hired) -> Finished | Died:
-        items = hired.items or ()
+    def _outcome(self, worker_process: _Worker) -> Finished | Died:
+        items = worker_process.items or ()
         try:
-            # A process may have answered before it died.
-            answer, busy_s = hired.connection.recv()
+            # A process may have answered and died afterwards.
+            answer, busy_s = worker_process.connection.recv()
         except (EOFError, OSError):
-            return self._replace(hired, items)
-        hired.items = None
-        return Finished(worker=hired.name, items=items, answer=answer, busy_s=busy_s)
+            return self._replace(worker_process, items)
+        worker_process.items = None
+        return Finished(worker=worker_process.name, items=items, answer=answer, busy_s=busy_s)
 
-    def _replace(self, hired: _Hired, items: Items) -> Died:
-        hired.process.join(_END_S)
-        hired.connection.close()
-        self._hired[self._hired.index(hired)] = self._hire()
-        return Died(worker=hired.name, items=items, why=_ending(hired.process.exitcode))
+    def _replace(self, worker_process: _Worker, items: Items) -> Died:
+        worker_process.process.join(_END_S)
+        worker_process.connection.close()
+        self._workers[self._workers.index(worker_process)] = self._start_worker()
+        return Died(
+            worker=worker_process.name,
+            items=items,
+            why=_describe_end(worker_process.process.exitcode),
+        )
 
-    def _hire(self) -> _Hired:
+    def _start_worker(self) -> _Worker:
         context = multiprocessing.get_context("spawn")
-        here, there = context.Pipe()
-        process = context.Process(target=_serve, args=(there, self._work), daemon=True)
-        # Ignored signals stay ignored in a new program: a Ctrl-C while it imports its modules
-        # would otherwise end it with a traceback on this process's terminal.
+        own_end, worker_end = context.Pipe()
+        process = context.Process(target=_serve, args=(worker_end, self._work), daemon=True)
+        # The child inherits the ignored SIGINT. Otherwise a Ctrl-C during its imports would end it
+        # with a traceback on this process's terminal.
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
             process.start()
         finally:
             signal.signal(signal.SIGINT, before)
-        there.close()
+        worker_end.close()
         name = WorkerName(f"{name_of_this_process()}:{process.pid}")
-        return _Hired(process=process, connection=here, name=name)
+        return _Worker(process=process, connection=own_end, name=name)
 
 
-def _handles(hired: Iterable[_Hired]) -> list[Connection | int]:
-    return [handle for each in hired for handle in (each.connection, each.process.sentinel)]
+def _handles(worker_process: Iterable[_Worker]) -> list[Connection | int]:
+    return [
+        handle for each in worker_process for handle in (each.connection, each.process.sentinel)
+    ]
 
 
-def _ending(exitcode: int | None) -> str:
+def _describe_end(exitcode: int | None) -> str:
     if exitcode is None:
         return "it does not answer"
     if exitcode < 0:
@@ -146,7 +156,7 @@ def _ending(exitcode: int | None) -> str:
 
 
 def _serve(connection: "Connection[_Answer, Items]", work: Work) -> None:
-    """Do what comes, until the other side is gone. A Ctrl-C reaches the work and nothing else."""
+    """Do work until the connection is closed. A Ctrl-C interrupts the work, nothing else."""
     os.setsid()
     die_with_parent()
     while True:
@@ -157,7 +167,7 @@ def _serve(connection: "Connection[_Answer, Items]", work: Work) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             answer = do_timed(work, items)
-        except KeyboardInterrupt:  # the work did not answer it
+        except KeyboardInterrupt:  # the work let it through
             return
         finally:
             signal.signal(signal.SIGINT, signal.SIG_IGN)

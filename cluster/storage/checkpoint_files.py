@@ -20,7 +20,7 @@ def write_checkpoint_file(path: Path, content: bytes, files: Files) -> None:
     unfinished = path.with_name(f"{path.name}.unfinished")
     file = files.open(unfinished)
     try:
-        files.ftruncate(file, 0)  # a process that was killed may have left its own
+        files.ftruncate(file, 0)  # a killed process may have left an unfinished file
         write_all(files, file, _crc(content) + content, at=0)
     finally:
         files.close(file)
@@ -28,7 +28,7 @@ def write_checkpoint_file(path: Path, content: bytes, files: Files) -> None:
 
 
 def read_checkpoint_file(path: Path) -> bytes | None:
-    """Return the content, None if there is no file, or none with the right CRC."""
+    """Return the content, or None if there is no file with a valid CRC."""
     stored = path.read_bytes() if path.exists() else b""
     content = stored[_CRC_BYTES:]
     return content if stored[:_CRC_BYTES] == _crc(content) else None

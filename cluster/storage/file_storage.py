@@ -1,9 +1,10 @@
 """FileStorage: a broker's disk as real files, for node processes that can really be killed.
 
-One append-only file per partition (`log_file`), written to the page cache before `append` returns:
-`kill -9` loses nothing but a torn last frame, which opening the file cuts off. A power loss keeps
-what the log's flush mark (`flush_marks`) covers; `cut_to_flush_marks` makes one out of a kill.
-Batches are kept in memory too, as the page cache would.
+Each partition has an append-only file (`log_file`). `append` writes to the page cache before it
+returns, so `kill -9` loses at most a torn last frame, which is cut off when the file is opened. A
+power loss keeps the part of a log below its flush mark (`flush_marks`). After a kill,
+`cut_to_flush_marks` cuts the logs as a power loss would. Batches are also kept in memory, in place
+of the page cache.
 """
 
 from collections.abc import Sequence
@@ -25,16 +26,16 @@ from protocol.records.batch import RecordBatch
 _LOG_SUFFIX = ".log"
 _MARK_SUFFIX = ".flushed"
 _CLEANED_SUFFIX = ".cleaned"
-"""Of a file that is being written by a cleaning. One that a crash left is written over."""
+"""Suffix of a file that a cleaning is writing. If a crash left one, it is overwritten."""
 _CUTS = "cut-by-power-loss"
-"""Name of the file in which `cut_to_flush_marks` tells the broker's next life what it cut."""
+"""File in which `cut_to_flush_marks` records its cuts for the broker's next incarnation."""
 
 
 class FileLogStorage(LogStorage):
-    """The batches of one partition in one file, which it keeps open.
+    """The batches of one partition in one file, which stays open.
 
-    Invariant: the file holds exactly the frames of `_batches`; frame i begins at `_positions[i]`
-    and the last position is the file's size.
+    Invariant: the file contains exactly the frames of `_batches`. Frame i begins at
+    `_positions[i]`; the last position is the file's size.
     """
 
     def __init__(self, path: Path, files: Files) -> None:
@@ -48,11 +49,11 @@ class FileLogStorage(LogStorage):
         self._positions = log.positions
         self._flushed_length = log.length_at(self._mark.position)
         self._synced_length = 0
-        """Number of batches that this process knows to be on the disk."""
+        """Number of batches that this process has synced to the disk."""
         self._is_named_on_disk = False
-        """Whether the disk has the names of the two files, beside what is in them."""
+        """True once the directory, with the names of the two files, is synced to the disk."""
         self.recovery: LogRecovery | None = None
-        """What was cut off when the file was opened; None if it was whole."""
+        """Bytes cut off when the file was opened; None if it was undamaged."""
         torn_bytes = len(content) - log.end
         if torn_bytes or self._mark.position > log.end:
             self._cut(log.end)
@@ -79,7 +80,7 @@ class FileLogStorage(LogStorage):
     def append(self, batch: RecordBatch) -> None:
         """Write `batch` behind the last one, into the page cache.
 
-        Raises: OSError; what was written of the frame is then cut off again.
+        Raises: OSError; a partly written frame is cut off again.
         """
         frame = encode_frame(batch)
         end = self._positions[-1]
@@ -106,18 +107,20 @@ class FileLogStorage(LogStorage):
             self._synced_length = length
 
     def replace_prefix(self, length: int, batches: Sequence[RecordBatch]) -> None:
-        """Put `batches` in the place of the first `length`: a new file takes this one's name.
+        """Replace the first `length` batches by `batches`: a new file takes this one's name.
 
-        The new file is on the disk, whole, before it gets the name. A flush mark that is left from
-        the old one, because the process dies in between, covers no less than it did: what stands
-        before it only gets shorter.
-        Raises: SimulationError if there are fewer than `length`; OSError, before anything changed
+        Order, for a crash in between:
+        1. The new file is written and synced.
+        2. It takes the name. If the process dies here, the old flush mark remains. It still covers
+           no fewer batches than before, since the batches in front of it only got shorter.
+        3. The flush mark moves to the end of the new file.
+        Raises: SimulationError if there are fewer than `length`; OSError, either before any change
         or when the new file has the name.
         """
         if not 0 <= length <= len(self._batches):
             raise SimulationError(f"cannot replace {length} batches of {len(self._batches)}")
-        left = [*batches, *self._batches[length:]]
-        frames = [encode_frame(batch) for batch in left]
+        new_batches = [*batches, *self._batches[length:]]
+        frames = [encode_frame(batch) for batch in new_batches]
         temporary = self._path.with_suffix(_CLEANED_SUFFIX)
         file = self._files.open(temporary)
         try:
@@ -130,13 +133,13 @@ class FileLogStorage(LogStorage):
             self._files.close(file)
             raise
         old, self._file = self._file, file
-        self._batches = left
+        self._batches = new_batches
         self._positions = list(accumulate(map(len, frames), initial=0))
         self._files.close(old)
         self._files.sync_directory(self._path.parent)
         self._is_named_on_disk = True
         self._mark.move(self._positions[-1], sync=True)
-        self._synced_length = self._flushed_length = len(left)
+        self._synced_length = self._flushed_length = len(new_batches)
 
     @property
     def flushed_length(self) -> int:
@@ -144,7 +147,7 @@ class FileLogStorage(LogStorage):
         return self._flushed_length
 
     def flush(self) -> None:
-        """Sync what was appended, then move the flush mark to the end. Raises: OSError."""
+        """Sync the appended batches, then move the flush mark to the end. Raises: OSError."""
         if self._synced_length < len(self._batches):
             self._files.fdatasync(self._file)
             self._synced_length = len(self._batches)
@@ -158,14 +161,14 @@ class FileLogStorage(LogStorage):
     def write_back(self) -> None:
         """Move the flush mark to the end, without a sync. Raises: OSError.
 
-        DEVIATION: what the kernel wrote back cannot be seen, so the caller's model decides what
-        counts as written; only a power loss of the experiment's making asks for the mark.
+        DEVIATION: nothing shows what the kernel has written back, so the caller's model decides it.
+        Only simulated power losses use the mark.
         """
         self._mark.move(self._positions[-1], sync=False)
         self._flushed_length = len(self._batches)
 
     def close(self) -> None:
-        """Close the files; nothing may be appended any more."""
+        """Close the files; no further appends are possible."""
         self._files.close(self._file)
         self._mark.close()
 
@@ -177,9 +180,10 @@ class FileLogStorage(LogStorage):
             self._files.unlink(mark)
 
     def _cut(self, size: int) -> None:
-        """Cut the file to `size` bytes, the flush mark before it, both on the disk.
+        """Cut the file to `size` bytes, and the flush mark before it; sync both.
 
-        Unsynced, a power loss could bring back what was cut, in between what is appended next.
+        Without the sync a power loss could bring back the cut bytes, in the middle of later
+        appends.
         """
         if self._mark.position > size:
             self._mark.move(size, sync=True)
@@ -188,7 +192,7 @@ class FileLogStorage(LogStorage):
 
 
 class FileStorage(Storage):
-    """A broker's disk as a directory, made when something is first written to it."""
+    """A broker's disk as a directory, which is created at the first write."""
 
     def __init__(self, directory: Path, files: Files | None = None) -> None:
         self.directory = directory
@@ -198,13 +202,13 @@ class FileStorage(Storage):
             self.log(_partition_of(path))
 
     def log(self, partition: TopicPartition) -> FileLogStorage:
-        """Return the log of `partition`, made empty if there was none. Raises: OSError."""
-        found = self._logs.get(partition)
-        if found is None:
+        """Return the log of `partition`, created empty if there is none. Raises: OSError."""
+        log = self._logs.get(partition)
+        if log is None:
             self.directory.mkdir(parents=True, exist_ok=True)
-            found = FileLogStorage(self.directory / f"{partition}{_LOG_SUFFIX}", self._files)
-            self._logs[partition] = found
-        return found
+            log = FileLogStorage(self.directory / f"{partition}{_LOG_SUFFIX}", self._files)
+            self._logs[partition] = log
+        return log
 
     def partitions(self) -> tuple[TopicPartition, ...]:
         """Return the partitions that have a log, by topic and partition number."""
@@ -222,24 +226,24 @@ class FileStorage(Storage):
             self._files.sync_directory(self.directory)
 
     def write_checkpoint(self, name: str, content: bytes) -> None:
-        """Replace a small file atomically. Raises: OSError."""
+        """Replace a checkpoint file atomically. Raises: OSError."""
         self.directory.mkdir(parents=True, exist_ok=True)
         write_checkpoint_file(self.directory / name, content, self._files)
 
     def read_checkpoint(self, name: str) -> bytes | None:
-        """Return a checkpoint's content, None if there is none that can be read."""
+        """Return a checkpoint's content, None if there is no valid one."""
         return read_checkpoint_file(self.directory / name)
 
     def take_recoveries(self) -> tuple[LogRecovery, ...]:
-        """Return what a power loss, or opening the disk after a kill, cut off; once."""
-        found = list(_read_cuts(self.directory))
-        if found:
+        """Return the cuts by a power loss or at opening, then forget them."""
+        recoveries = list(_read_cuts(self.directory))
+        if recoveries:
             self._files.unlink(self.directory / _CUTS)
         for log in self._logs.values():
             if log.recovery is not None:
-                found.append(log.recovery)
+                recoveries.append(log.recovery)
                 log.recovery = None
-        return tuple(sorted(found, key=lambda recovery: recovery.partition))
+        return tuple(sorted(recoveries, key=lambda recovery: recovery.partition))
 
     def close(self) -> None:
         """Close every file."""
@@ -251,9 +255,8 @@ class FileStorage(Storage):
 def cut_to_flush_marks(directory: Path, files: Files | None = None) -> tuple[LogRecovery, ...]:
     """Cut every log of a dead broker's disk back to its flush mark, as a power loss does.
 
-    The broker's process must be gone. Checkpoints stay. Returns what was cut, by partition; the
-    broker's next life is told too (`take_recoveries`). A directory that was never made, because
-    nothing was written, has nothing to lose.
+    The broker's process must be gone. Checkpoints stay. Returns the cuts, by partition; the
+    broker's next incarnation gets them from `take_recoveries`. A missing directory has no logs.
     Raises: OSError.
     """
     files = files or Files()

@@ -1,8 +1,9 @@
-"""FlushMark: up to which byte of a log file a power loss takes nothing, kept in a file beside it.
+"""FlushMark: the byte position in a log file below which a power loss takes nothing.
 
-The mark is written after what it stands for: data synced first, then the mark, so it never promises
-too much. Before a log is cut below its mark, the mark falls first: what is appended to the shorter
-log afterwards would count as flushed otherwise.
+The mark is stored in a file beside the log. Order of writes:
+1. For a flush, the data is synced before the mark moves up, so the mark never promises too much.
+2. For a cut below the mark, the mark moves down before the log is cut. Otherwise later appends to
+   the shorter log would count as flushed.
 """
 
 import struct
@@ -13,18 +14,18 @@ import google_crc32c
 from cluster.storage.files import Files, write_all
 
 _BODY = struct.Struct(">QQ")
-"""Sequence number and position; a CRC-32C of the two follows."""
+"""Sequence number and position, followed by a CRC-32C of both."""
 _SLOT_BYTES = _BODY.size + 4
 _SLOT_DISTANCE = 512
-"""Bytes from one slot to the other: each has a sector of its own, so no write can spoil both."""
+"""Bytes between the two slots: each is in a sector of its own, so no write can damage both."""
 _SLOTS = (0, 1)
 
 
 class FlushMark:
-    """The mark of one log, in two slots; the one with the higher sequence number counts.
+    """The mark of one log, in two slots; the slot with the higher sequence number is valid.
 
-    Invariant: the slot of the last mark that was synced is written to only once the other slot was
-    synced: a power loss in the middle of a write leaves a mark that was true.
+    Invariant: the slot with the last synced mark is overwritten only after a mark in the other slot
+    was synced. So a power loss during a write leaves a mark that was true.
     """
 
     def __init__(self, path: Path, files: Files) -> None:
@@ -32,14 +33,14 @@ class FlushMark:
         self._files = files
         self._file: int | None = None
         self._sequence, self.position, slot = _read(path)
-        """`position`: bytes of the log that survive a power loss."""
+        """`position`: size of the part of the log that survives a power loss."""
         self._free_slot = 1 - slot
         self._is_synced = False
 
     def open(self) -> int:
-        """Open the file, made if there was none, once; return its descriptor. Raises: OSError.
+        """Open the file once, created if missing; return its descriptor. Raises: OSError.
 
-        What an earlier process left in it may never have been synced: it is now.
+        The mark of an earlier process may be unsynced, so an existing file is synced first.
         """
         if self._file is None:
             file = self._files.open(self._path)
@@ -50,7 +51,7 @@ class FlushMark:
         return self._file
 
     def move(self, position: int, *, sync: bool) -> None:
-        """Set the mark; if `sync`, return once the disk has it. Raises: OSError."""
+        """Set the mark; with `sync`, return once the disk has it. Raises: OSError."""
         file = self.open()
         if position == self.position and (self._is_synced or not sync):
             return
@@ -72,22 +73,22 @@ class FlushMark:
 
 
 def read_flush_mark(path: Path) -> int:
-    """Return the mark that a process left in its file, 0 where there is none."""
+    """Return the mark in a file, 0 if there is none."""
     return _read(path)[1]
 
 
 def _read(path: Path) -> tuple[int, int, int]:
-    """Return sequence number, position and slot of the mark that counts."""
+    """Return sequence number, position and slot of the valid mark."""
     content = path.read_bytes() if path.exists() else b""
-    found = (0, 0, 1)
+    newest = (0, 0, 1)
     for slot in _SLOTS:
         stored = content[slot * _SLOT_DISTANCE :][:_SLOT_BYTES]
         body = stored[: _BODY.size]
-        # Zeros, which a file has between its slots, have another CRC than zero.
+        # Between its slots the file has zeros, whose CRC is not zero: they are no mark.
         if len(stored) == _SLOT_BYTES and stored[_BODY.size :] == _crc(body):
             sequence, position = _BODY.unpack(body)
-            found = max(found, (sequence, position, slot))
-    return found
+            newest = max(newest, (sequence, position, slot))
+    return newest
 
 
 def _crc(body: bytes) -> bytes:

@@ -1,8 +1,8 @@
-"""The format of a log file, and what of a file's content is a log.
+"""The format of a log file, and the valid part of a file's content.
 
-A batch is a frame: the payload's length, a CRC-32C over length and payload, and the payload, the
-batch in MessagePack. The CRC covers the length so that zeros, which a power loss may leave where
-data was never written, are no frame. Knows bytes, not files.
+A frame contains one batch: the payload's length, a CRC-32C over length and payload, and the
+payload, which is the batch in MessagePack. The CRC covers the length, so that zeros, which a power
+loss may leave where data was never written, are no valid frame. Handles bytes, not files.
 """
 
 import struct
@@ -23,9 +23,9 @@ _decoder = msgspec.msgpack.Decoder(RecordBatch)
 
 @dataclass(slots=True, kw_only=True)
 class LogContent:
-    """The batches at the beginning of a file that form a log.
+    """The batches at the beginning of a file that form a valid log.
 
-    Shape: frame i begins at byte `positions[i]`; the last position is where the last frame ends.
+    Shape: frame i begins at byte `positions[i]`; the last position is the end of the last frame.
     """
 
     batches: list[RecordBatch]
@@ -33,30 +33,31 @@ class LogContent:
 
     @property
     def end(self) -> int:
-        """Bytes from the file's beginning to the end of the last batch."""
+        """Number of bytes up to the end of the last batch."""
         return self.positions[-1]
 
     def length_at(self, position: int) -> int:
-        """Return how many batches lie wholly below byte `position`."""
+        """Return the number of batches that end at or below byte `position`."""
         return bisect_right(self.positions, position) - 1
 
     def end_offset(self, length: int) -> Offset:
-        """Return the offset behind the first `length` batches, 0 for none."""
+        """Return the offset after the first `length` batches, 0 for none."""
         return Offset(self.batches[length - 1].next_offset if length else 0)
 
 
 def encode_frame(batch: RecordBatch) -> bytes:
-    """Return the bytes that `batch` has in a file."""
+    """Return the frame of `batch`."""
     payload = _encoder.encode(batch)
     length = len(payload)
     return _HEADER.pack(length, _frame_crc(length, payload)) + payload
 
 
 def parse_log(content: bytes) -> LogContent:
-    """Return the log in a file's content: everything up to the first thing that does not belong.
+    """Return the valid log at the start of a file's content.
 
-    That is a frame that is cut short or has a wrong CRC, zeros, garbage, and also a whole batch
-    that begins before the one in front of it ends.
+    The log ends in front of the first
+    - frame that is incomplete or has a wrong CRC (zeros and garbage have), or
+    - whole batch that begins before the end of the batch in front of it.
     Source: Kafka LogSegment.recover, which truncates behind the last valid batch.
     """
     batches: list[RecordBatch] = []

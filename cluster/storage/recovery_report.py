@@ -1,11 +1,11 @@
-"""What a node that starts says of the logs that it finds: which of them lost something."""
+"""Report of a starting node about the logs on its disk that lost data."""
 
 from cluster.host.host import Host
 from protocol.trace import TraceEvent, TraceKind
 
 
 def report_recoveries(host: Host) -> None:
-    """Trace and log what the last crash or power loss took from the logs on the host's disk."""
+    """Trace and log each log on the host's disk that a crash or power loss has cut."""
     for recovery in host.storage.take_recoveries():
         host.trace(
             TraceEvent(
