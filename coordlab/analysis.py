@@ -43,7 +43,7 @@ def java_notice(run: Path) -> str | None:
 def salvage(past: PastRun, console: Console) -> None:
     """Give a run whose driver was killed the trace that its nodes had written, and say so."""
     if past.incomplete:
-        RunDisk(past.path).give_up_reserve()
+        RunDisk(past.path).free_reserve()
     if not past.incomplete or (past.events / EVENTS_FILE).exists():
         return
     found = salvage_trace(past.path / TRACE_FOLDER, past.events / EVENTS_FILE)

@@ -1,4 +1,4 @@
-"""What a transcript does to the cluster or to a client, besides requests."""
+"""Actions of a transcript: steps on the cluster or on a client that are no request."""
 
 from collections.abc import Mapping, Sequence
 
@@ -34,9 +34,9 @@ from protocol.messages.transaction import (
 )
 from protocol.partitioner import partition_for
 
-LOOK_EVERY_US = 2_000
+POLL_INTERVAL_US = 2_000
 WAIT_MAX_US = 60_000_000
-"""How long a new coordinator, or a broker that starts again, is waited for."""
+"""Limit of the wait for a new coordinator, or for a broker that starts again."""
 PROBE = "probe"
 PROBE_VERSION = 9
 NOT_SERVING = (
@@ -47,14 +47,14 @@ NOT_SERVING = (
 
 
 class NotCarriedOut(Exception):
-    """An action could not be carried out: says why."""
+    """An action could not be carried out; the message has the reason."""
 
 
 class Actions:
     """Carries out the actions of one transcript on its cluster.
 
-    `group_ids` are the groups that the transcript asks about: a broker serves when it serves all of
-    them that it coordinates. `first` coordinates every one of them at the start.
+    `group_ids` are the groups that the transcript's requests name. A broker counts as serving when
+    it serves all of them that it coordinates. Broker `first` coordinates all of them at the start.
     """
 
     def __init__(
@@ -70,11 +70,11 @@ class Actions:
         self._group_ids = tuple(group_ids)
         self._offsets_partitions = offsets_partitions
         self._coordinators = dict.fromkeys(map(self._partition_of, group_ids), first)
-        """The broker that coordinates, or did so last, by offsets partition."""
+        """Current or last coordinator, by offsets partition."""
         self._killed: int | None = None
 
     async def carry_out(self, step: ActionStep) -> None:
-        """Do what a step says; returns when it has taken effect. Raises: NotCarriedOut."""
+        """Carry out a step; returns when it has taken effect. Raises: NotCarriedOut."""
         try:
             match step.action:
                 case "kill_broker":
@@ -96,29 +96,29 @@ class Actions:
             raise NotCarriedOut(f"{step.action}: {error}") from error
 
     async def until_serving(self, broker_id: int) -> None:
-        """Wait until a broker serves the groups that it is to coordinate. Raises: TimeoutError."""
+        """Wait until a broker serves the groups that it coordinates. Raises: TimeoutError."""
         deadline_us = self._runtime.now_us() + WAIT_MAX_US
         while not await self._serves(broker_id):
             if self._runtime.now_us() > deadline_us:
                 raise TimeoutError(f"broker {broker_id} does not coordinate {self._group_ids}")
-            await self._runtime.sleep(LOOK_EVERY_US)
+            await self._runtime.sleep(POLL_INTERVAL_US)
 
     async def until_coordinating(self, coordinators: Mapping[str, int]) -> None:
-        """Wait until each transactional id's broker knows of it and has producer ids to give.
+        """Wait until each transactional id's broker serves it and has producer ids.
 
-        The recorded brokers had served transactions before. Raises: TimeoutError.
+        The recorded brokers had served transactions before the recording. Raises: TimeoutError.
         """
         deadline_us = self._runtime.now_us() + WAIT_MAX_US
         for transactional_id, broker_id in coordinators.items():
             while not await self._coordinates(transactional_id, broker_id):
                 if self._runtime.now_us() > deadline_us:
                     raise TimeoutError(f"broker {broker_id} does not serve {transactional_id}")
-                await self._runtime.sleep(LOOK_EVERY_US)
+                await self._runtime.sleep(POLL_INTERVAL_US)
 
     async def _coordinates(self, transactional_id: str, broker_id: int) -> bool:
-        """Ask what changes nothing of the transactional id: to end what nobody began."""
+        """Probe without side effects (EndTxn without a begin) whether the broker serves the id."""
         probe = Address(client=PROBE, client_id=PROBE, number=0, broker_id=broker_id)
-        ended = await self._clients.ask(
+        end_txn = await self._clients.ask(
             probe,
             EndTxnRequest(
                 transactional_id=transactional_id,
@@ -128,14 +128,17 @@ class Actions:
             ),
             Api.END_TXN.latest_version,
         )
-        if not isinstance(ended, EndTxnResponse) or ended.error_code in NOT_SERVING:
+        if not isinstance(end_txn, EndTxnResponse) or end_txn.error_code in NOT_SERVING:
             return False
-        given = await self._clients.ask(
+        producer_id = await self._clients.ask(
             probe,
             InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1),
             Api.INIT_PRODUCER_ID.latest_version,
         )
-        return isinstance(given, InitProducerIdResponse) and given.error_code is ErrorCode.NONE
+        return (
+            isinstance(producer_id, InitProducerIdResponse)
+            and producer_id.error_code is ErrorCode.NONE
+        )
 
     async def _serves(self, broker_id: int) -> bool:
         groups = tuple(
@@ -163,10 +166,10 @@ class Actions:
                 return
             if self._runtime.now_us() > deadline_us:
                 raise TimeoutError(f"broker {broker_id} is still fenced")
-            await self._runtime.sleep(LOOK_EVERY_US)
+            await self._runtime.sleep(POLL_INTERVAL_US)
 
     async def _take_over(self, broker_id: int) -> None:
-        """Wait until a broker serves the groups of the one that was killed last."""
+        """Wait until a broker serves the groups of the broker that was killed last."""
         for partition, coordinator in self._coordinators.items():
             if coordinator == self._killed:
                 self._coordinators[partition] = broker_id
@@ -188,12 +191,12 @@ class Actions:
 def _broker(step: ActionStep, name: str) -> int:
     value = step.args.get(name)
     if not isinstance(value, int):
-        raise NotCarriedOut(f"{step.action}: expected a broker id as `{name}`, came {value!r}")
+        raise NotCarriedOut(f"{step.action}: expected a broker id in `{name}`, got {value!r}")
     return value
 
 
 def _text(step: ActionStep, name: str) -> str:
     value = step.args.get(name)
     if not isinstance(value, str):
-        raise NotCarriedOut(f"{step.action}: expected a name as `{name}`, came {value!r}")
+        raise NotCarriedOut(f"{step.action}: expected a name in `{name}`, got {value!r}")
     return value

@@ -1,4 +1,4 @@
-"""The machine of the recorded clients: a node that sends what it is told, on many connections.
+"""The machine of the recorded clients: a node that sends given requests on many connections.
 
 It knows nothing of groups and retries nothing.
 """
@@ -15,18 +15,18 @@ from protocol.ids import broker_name
 
 SETUP_TIMEOUT_US = 10_000_000
 REQUEST_TIMEOUT_US = 86_400_000_000
-"""A day: the recorder never gave up a request before its scenario ended."""
+"""A day: the recorder waited for an answer until its scenario ended."""
 HANDSHAKE_US = 1_000
-"""After so long a connection over loopback is open, or it was refused."""
+"""Time after which a connection over loopback is open or refused."""
 PURPOSE = "transcript"
 
 Ended = Callable[[AnyResponse | str], None]
-"""Gets the answer, or in words (`comparison`) what came instead."""
+"""Takes the answer, or the outcome without an answer, as named in `comparison`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """One connection of a recorded client: `number` counts those to one broker."""
+    """One connection of a recorded client; `number` counts its connections to one broker."""
 
     client: str
     client_id: str
@@ -36,14 +36,14 @@ class Address:
 
 @dataclass(slots=True)
 class _Channel:
-    """A connection and what is remembered of it when it has ended."""
+    """A connection, and facts about it that outlive its end."""
 
     connection: Connection
     was_open: bool = False
     is_closed_by_client: bool = False
 
-    def look(self) -> None:
-        """Remember whether it has opened."""
+    def note_open(self) -> None:
+        """Note whether the connection has opened."""
         self.was_open = self.was_open or self.connection.is_open
 
 
@@ -55,17 +55,17 @@ class ClientMachine:
         self._channels: dict[Address, _Channel] = {}
 
     def start(self) -> None:
-        """Wait to be told."""
+        """Do nothing: the replayer calls `send`."""
 
     def shut_down(self, on_done: Callable[[], None]) -> None:
         """Stop at once."""
         on_done()
 
     def report(self, status: ClusterStatus) -> None:
-        """Know nothing."""
+        """Add nothing to `status`."""
 
     def send(self, to: Address, request: AnyRequest, version: int, on_end: Ended) -> None:
-        """Send a request on one of a client's connections to a broker; open it if need be."""
+        """Send a request on one of a client's connections to a broker, opened if needed."""
         channel = self._channels.get(to)
         if channel is None or channel.connection.is_closed:
             channel = self._channels[to] = _Channel(
@@ -76,30 +76,30 @@ class ClientMachine:
                     client_id=to.client_id,
                 )
             )
-            self.host.after(HANDSHAKE_US, channel.look)
+            self.host.after(HANDSHAKE_US, channel.note_open)
         channel.connection.send(
             request,
             timeout_us=REQUEST_TIMEOUT_US,
-            on_response=partial(_ended, channel, on_end),
+            on_response=partial(_report_end, channel, on_end),
             api_version=version,
         )
 
     async def ask(self, to: Address, request: AnyRequest, version: int) -> AnyResponse | str:
-        """Send a request and wait for how it ends."""
+        """Send a request and wait for its outcome."""
         future = self.host.create_future()
         self.send(to, request, version, future.set_result)
         outcome: AnyResponse | str = await future
         return outcome
 
     def disconnect(self, client: str) -> None:
-        """Close every connection of a client; what is parked stays without an answer."""
+        """Close every connection of a client; its parked requests get no answer."""
         for address, channel in self._channels.items():
             if address.client == client and not channel.connection.is_closed:
                 channel.is_closed_by_client = True
                 channel.connection.close()
 
 
-def _ended(
+def _report_end(
     channel: _Channel, on_end: Ended, outcome: AnyResponse | Disconnected | RequestTimedOut
 ) -> None:
     if not isinstance(outcome, Disconnected | RequestTimedOut):

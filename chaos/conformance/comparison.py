@@ -1,7 +1,10 @@
-"""Holds what our brokers answered against what Kafka answered, step by step.
+"""Comparison of our brokers' answers with Kafka's, step by step.
 
-Field by field after renaming the ids that brokers make; lists whose order Kafka does not define as
-sets; then the times, within a tolerance, and the order of answers that are farther apart than it.
+Answers are compared field by field:
+1. Ids that brokers generate are renamed to symbols.
+2. Lists whose order Kafka does not define are compared as sets.
+3. Times must agree within a tolerance. Answers that are farther apart than the tolerance must come
+   in the same order.
 Must not know how a transcript is played.
 """
 
@@ -19,7 +22,7 @@ REFUSED = "connection refused"
 DISCONNECTED = "disconnected"
 CLIENT_CLOSED = "client closed the connection"
 NO_ANSWER = "no answer"
-"""What happens to a request instead of an answer; the recorder adds to the last for how long."""
+"""Outcomes of a request without an answer; the recorder adds the duration to the last."""
 
 KAFKA_4 = "4."
 US_PER_MS = 1_000
@@ -48,10 +51,10 @@ WHAT_DIFFERS = (
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a step went another way than in Kafka.
+    """A difference between a played step and Kafka's.
 
     Shape: `what` is one of WHAT_DIFFERS; `field` is a path into the answer (`members[0].metadata`),
-    "" where there is none; `expected` and `came` are in words or values as people read them.
+    or "" if none applies; `expected` and `came` are texts for people.
     """
 
     what: str
@@ -70,10 +73,10 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True, kw_only=True)
 class PlayedStep:
-    """What became of one request of a transcript in our cluster.
+    """One request of a transcript as played in our cluster.
 
-    Units: microseconds of the run's clock. Shape: `response` is what was answered, None while, or
-    if, nothing was; `outcome` is what happened instead, as recordings call it.
+    Units: microseconds of the run's clock. Shape: `response` is None until, or without, an answer;
+    `outcome` is the end without an answer, in the recordings' words.
     """
 
     step: RequestStep
@@ -85,14 +88,14 @@ class PlayedStep:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing can happen to the request any more."""
+        """True once nothing more can happen to the request."""
         return self.ended_us is not None or self.not_implemented is not None
 
 
 class Bindings:
-    """Which of our ids each symbol of a transcript stands for.
+    """Our id for each symbol of a transcript.
 
-    `nested` are the symbols that only lists have: they are bound where they are met first.
+    `nested` are symbols that occur in lists only: they are bound at their first comparison.
     """
 
     def __init__(self, nested: Iterable[str] = ()) -> None:
@@ -101,23 +104,23 @@ class Bindings:
         self._symbols: dict[str | int, str] = {}
 
     def bind(self, symbol: str, ours: str | int) -> None:
-        """Let `symbol` stand for an id of ours, unless it stands for one already.
+        """Bind `symbol` to an id of ours, unless the symbol is bound.
 
-        An id that has a symbol keeps that one: where Kafka gave two ids and we one, the second
-        symbol is sent as this id, and no answer equals it.
+        An id keeps its first symbol. If Kafka gave two ids where we gave one, the second symbol is
+        sent as that one id, and no answer equals it.
         """
         if symbol not in self._ours:
             self._ours[symbol] = ours
             self._symbols.setdefault(ours, symbol)
 
     def has_unbound(self, value: PlainValue) -> bool:
-        """Return whether a message has a symbol that is still to be bound in a list."""
+        """Return True if a message contains a nested symbol that is not bound yet."""
         return any(name in self._nested and name not in self._ours for name in symbols_in(value))
 
     def is_equal(self, symbol: str, came: PlainValue) -> bool:
-        """Return whether `came` is what the symbol stands for.
+        """Return True if `came` is the id bound to the symbol.
 
-        Effects: a nested symbol that stands for nothing yet is bound to an id without a symbol.
+        Effects: binds an unbound nested symbol to `came`, if `came` has no symbol.
         """
         if not isinstance(came, str | int) or isinstance(came, bool):
             return False
@@ -126,15 +129,15 @@ class Bindings:
         return self._symbols.get(came) == symbol
 
     def snapshot(self) -> tuple[dict[str, PlainValue], dict[str | int, str]]:
-        """Return what is bound, for `restore`."""
+        """Return the current bindings, for `restore`."""
         return dict(self._ours), dict(self._symbols)
 
     def restore(self, bound: tuple[dict[str, PlainValue], dict[str | int, str]]) -> None:
-        """Forget what was bound since."""
+        """Replace the bindings by those of a snapshot."""
         self._ours, self._symbols = bound
 
     def to_ours(self, value: PlainValue) -> PlainValue:
-        """Return a message with our ids in the place of symbols; unknown ones stay as they are."""
+        """Return a message with our ids for symbols; unbound symbols are kept."""
         if isinstance(value, str):
             if value in self._ours:
                 return self._ours[value]
@@ -146,7 +149,7 @@ class Bindings:
         return value
 
     def to_symbols(self, value: PlainValue) -> PlainValue:
-        """Return a message with symbols in the place of our ids, for people to read."""
+        """Return a message with symbols for our ids, for people."""
         if isinstance(value, dict):
             return {name: self.to_symbols(item) for name, item in value.items()}
         if isinstance(value, list):
@@ -155,14 +158,14 @@ class Bindings:
 
 
 class AnswerComparison:
-    """Compares answers of one API of one transcript. Finds the first difference in an answer."""
+    """Compares answers of one API of one transcript; finds the first difference of an answer."""
 
     def __init__(
         self, rules: ComparisonRules, api: str, kafka_version: str, bindings: Bindings
     ) -> None:
         self._rules = rules
         self._api = api
-        self._keeps_order_of = (
+        self._ordered_lists = (
             frozenset() if kafka_version.startswith(KAFKA_4) else rules.unordered_since_4
         )
         self._bindings = bindings
@@ -170,11 +173,11 @@ class AnswerComparison:
     def difference(self, expected: PlainMessage, came: PlainMessage) -> Difference | None:
         """Return the first difference, None if there is none.
 
-        Effects: binds a symbol that only lists have (`"found": "nested"`) to the id in its place.
+        Effects: binds nested symbols (`"found": "nested"`) to the ids at their place.
         """
-        return self._message(expected, came, "", self._api)
+        return self._compare_message(expected, came, "", self._api)
 
-    def _message(
+    def _compare_message(
         self, expected: PlainMessage, came: PlainMessage, path: str, list_path: str
     ) -> Difference | None:
         for name in (*expected, *(name for name in came if name not in expected)):
@@ -185,39 +188,41 @@ class AnswerComparison:
                 return Difference(what=ANSWER, field=field, expected="the field", came="nothing")
             if name not in expected:
                 return Difference(what=ANSWER, field=field, expected="no such field", came="it")
-            found = self._value(expected[name], came[name], field, f"{list_path}.{name}")
-            if found is not None:
-                return found
+            difference = self._compare_value(
+                expected[name], came[name], field, f"{list_path}.{name}"
+            )
+            if difference is not None:
+                return difference
         return None
 
-    def _value(
+    def _compare_value(
         self, expected: PlainValue, came: PlainValue, path: str, list_path: str
     ) -> Difference | None:
         if isinstance(expected, dict) and isinstance(came, dict):
-            return self._message(expected, came, path, list_path)
+            return self._compare_message(expected, came, path, list_path)
         if isinstance(expected, list) and isinstance(came, list):
             key = self._unordered_by(list_path)
             if key is not None:
-                return self._set(expected, came, path, list_path, key)
-            return self._list(expected, came, path, list_path)
+                return self._compare_as_set(expected, came, path, list_path, key)
+            return self._compare_list(expected, came, path, list_path)
         if isinstance(expected, str) and SYMBOL.fullmatch(expected):
             is_equal = self._bindings.is_equal(expected, came)
         else:
             is_equal = type(expected) is type(came) and expected == came
-        return None if is_equal else self._differs(path, expected, came)
+        return None if is_equal else self._value_difference(path, expected, came)
 
-    def _list(
+    def _compare_list(
         self, expected: list[PlainValue], came: list[PlainValue], path: str, list_path: str
     ) -> Difference | None:
         for index, (one, other) in enumerate(zip(expected, came, strict=False)):
-            found = self._value(one, other, f"{path}[{index}]", f"{list_path}[]")
-            if found is not None:
-                return found
+            difference = self._compare_value(one, other, f"{path}[{index}]", f"{list_path}[]")
+            if difference is not None:
+                return difference
         if len(expected) != len(came):
-            return self._differs(path, expected, came)
+            return self._value_difference(path, expected, came)
         return None
 
-    def _set(
+    def _compare_as_set(
         self,
         expected: list[PlainValue],
         came: list[PlainValue],
@@ -225,81 +230,85 @@ class AnswerComparison:
         list_path: str,
         key: str,
     ) -> Difference | None:
-        """Compare as multisets; items with symbols that are new here find their like last."""
-        left = list(came)
+        """Compare as multisets; items with unbound symbols are matched last."""
+        unmatched_ours = list(came)
         unmatched: list[tuple[int, PlainValue]] = []
         has_unbound = self._bindings.has_unbound
         for index, item in sorted(enumerate(expected), key=lambda each: has_unbound(each[1])):
-            match = self._position(item, left, list_path)
+            match = self._position_of_equal(item, unmatched_ours, list_path)
             if match is None:
                 unmatched.append((index, item))
             else:
-                left.pop(match)
+                unmatched_ours.pop(match)
         if unmatched:
             index, item = min(unmatched, key=lambda each: each[0])
             place = f"{path}[{index}]"
-            twin = next((other for other in left if self._is_twin(item, other, key)), None)
-            if twin is None:
-                return self._differs(place, item, left)
-            return self._value(item, twin, place, f"{list_path}[]")
-        return self._differs(path, expected, came) if left else None
+            same_key_item = next(
+                (other for other in unmatched_ours if self._has_same_key(item, other, key)), None
+            )
+            if same_key_item is None:
+                return self._value_difference(place, item, unmatched_ours)
+            return self._compare_value(item, same_key_item, place, f"{list_path}[]")
+        return self._value_difference(path, expected, came) if unmatched_ours else None
 
-    def _position(self, item: PlainValue, among: list[PlainValue], list_path: str) -> int | None:
-        """Return which item is the same. What a trial binds counts only if it is."""
+    def _position_of_equal(
+        self, item: PlainValue, among: list[PlainValue], list_path: str
+    ) -> int | None:
+        """Return the position of an equal item; bindings of failed trials are undone."""
         for position, other in enumerate(among):
             bound = self._bindings.snapshot()
-            if self._value(item, other, "", f"{list_path}[]") is None:
+            if self._compare_value(item, other, "", f"{list_path}[]") is None:
                 return position
             self._bindings.restore(bound)
         return None
 
-    def _is_twin(self, item: PlainValue, other: PlainValue, key: str) -> bool:
+    def _has_same_key(self, item: PlainValue, other: PlainValue, key: str) -> bool:
         if not isinstance(item, dict) or not isinstance(other, dict):
             return False
         return self._bindings.to_ours(item.get(key)) == other.get(key)
 
     def _unordered_by(self, list_path: str) -> str | None:
         unordered = self._rules.unordered
-        if list_path in self._keeps_order_of:
+        if list_path in self._ordered_lists:
             return None
         any_api = f"*.{list_path.rsplit('.', maxsplit=1)[-1]}"
         return unordered.get(list_path, unordered.get(any_api))
 
-    def _differs(self, path: str, expected: PlainValue, came: PlainValue) -> Difference:
+    def _value_difference(self, path: str, expected: PlainValue, came: PlainValue) -> Difference:
         return Difference(
             what=ANSWER,
             field=path,
-            expected=_readable(expected, path),
-            came=_readable(self._bindings.to_symbols(came), path),
+            expected=_text_of(expected, path),
+            came=_text_of(self._bindings.to_symbols(came), path),
         )
 
 
 def compare(
     played: Sequence[PlayedStep], rules: ComparisonRules, kafka_version: str, bindings: Bindings
 ) -> dict[int, Difference]:
-    """Return the first difference of every step that differs, by the step's number.
+    """Return the first difference of each differing step, by the step's number.
 
-    Effects: binds symbols that only lists have.
+    Effects: binds nested symbols.
     """
     differences: dict[int, Difference] = {}
-    for each in _as_answered(played):
-        found = _difference(each, rules, kafka_version, bindings)
-        if found is not None:
-            differences[each.step.n] = found
-    for each in _out_of_order(played, rules.tolerance_ms):
-        differences.setdefault(each.step.n, Difference(what=ORDER, **_order_of(each, played)))
+    for step in _as_answered(played):
+        difference = _difference(step, rules, kafka_version, bindings)
+        if difference is not None:
+            differences[step.step.n] = difference
+    for step in _out_of_order(played, rules.tolerance_ms):
+        differences.setdefault(step.step.n, Difference(what=ORDER, **_order_of(step, played)))
     return differences
 
 
 def _as_answered(played: Sequence[PlayedStep]) -> list[PlayedStep]:
-    """Return the steps in the order in which Kafka answered; those without an answer at the end."""
+    """Return the steps in the order of Kafka's answers; steps without an answer come last."""
     return sorted(played, key=lambda each: each.step.answer_seq or len(played) + each.step.n)
 
 
 def _difference(
     played: PlayedStep, rules: ComparisonRules, kafka_version: str, bindings: Bindings
 ) -> Difference | None:
-    """Return the first difference of one step, the order of answers apart."""
+    """Return the first difference of one step, except for the order of answers."""
     step = played.step
     if played.not_implemented is not None:
         return Difference(what=NOT_IMPLEMENTED, field=played.not_implemented)
@@ -310,9 +319,9 @@ def _difference(
         waited = f"an answer after {step.answered_ms - step.at_ms:.0f} ms"
         return Difference(what=MISSING, expected=waited, came=came)
     comparison = AnswerComparison(rules, step.api, kafka_version, bindings)
-    found = comparison.difference(step.response, played.response)
-    if found is not None:
-        return found
+    difference = comparison.difference(step.response, played.response)
+    if difference is not None:
+        return difference
     expected_ms, came_ms = step.answered_ms - step.at_ms, _waited_ms(played)
     if abs(expected_ms - came_ms) > rules.tolerance_ms:
         return Difference(
@@ -343,7 +352,7 @@ def _without_answer(played: PlayedStep, tolerance_ms: float) -> Difference | Non
 
 
 def wait_of(outcome: str) -> float | None:
-    """Return the milliseconds of "no answer within N ms", None if it names none."""
+    """Return the milliseconds in "no answer within N ms", None without them."""
     found = re.search(r"within (\d+(?:\.\d+)?) ms", outcome)
     return None if found is None else float(found[1])
 
@@ -353,10 +362,7 @@ def _waited_ms(played: PlayedStep) -> float:
 
 
 def _out_of_order(played: Sequence[PlayedStep], tolerance_ms: float) -> Iterator[PlayedStep]:
-    """Return the steps that were answered before one that Kafka answered well before them.
-
-    Well before is: by more than the tolerance.
-    """
+    """Yield steps answered before a step that Kafka answered earlier by more than the tolerance."""
     answered = sorted(
         (
             (each.step.answered_ms, each.ended_us, each)
@@ -378,7 +384,7 @@ def _out_of_order(played: Sequence[PlayedStep], tolerance_ms: float) -> Iterator
 
 
 def _order_of(late: PlayedStep, played: Sequence[PlayedStep]) -> dict[str, str]:
-    """Say in words between which two answers the order is another one."""
+    """Return the texts of a difference in the order of answers."""
     before = [
         each.step.n
         for each in played
@@ -390,8 +396,8 @@ def _order_of(late: PlayedStep, played: Sequence[PlayedStep]) -> dict[str, str]:
     return {"expected": f"its answer after that of step {names}", "came": "before it"}
 
 
-def _readable(value: PlainValue, path: str) -> str:
-    """Return a value as people read it: an error code with its name, bytes in hexadecimal."""
+def _text_of(value: PlainValue, path: str) -> str:
+    """Return a value for people: an error code with its name, bytes in hexadecimal."""
     if path.rsplit(".", maxsplit=1)[-1] == "error_code" and isinstance(value, int):
         known = value in ErrorCode.__members__.values()
         return f"{value} {ErrorCode(value).name}" if known else str(value)

@@ -1,4 +1,4 @@
-"""How far our cluster answers as Kafka does: every transcript of a folder, in shares and words."""
+"""Conformity of our cluster with Kafka: the shares of equal steps over a folder's transcripts."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,11 +12,11 @@ from chaos.conformance.transcript import ActionStep, ComparisonRules, Transcript
 from protocol.errors import InvariantViolation, SimulationError
 
 LEADER_TRIES_MAX = 64
-"""How many runs are tried until ours chooses the leaders that the recorded one chose."""
+"""Limit of runs in search of one whose group leaders are those of the recording."""
 
 
 class StepDifference(msgspec.Struct, frozen=True, kw_only=True):
-    """A step that went another way than in Kafka. `api` is the action's name for an action."""
+    """A step that differs from Kafka's. For an action, `api` is the action's name."""
 
     n: int
     api: str
@@ -35,22 +35,22 @@ class StepDifference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Share(msgspec.Struct, frozen=True, kw_only=True):
-    """How many of how many steps are equal."""
+    """Number of equal steps, out of all steps."""
 
     equal: int
     steps: int
 
     @property
     def percent(self) -> float:
-        """The share in percent; of no steps, all."""
+        """The share in percent; 100 without steps."""
         return 100.0 if self.steps == 0 else 100.0 * self.equal / self.steps
 
 
 class FileConformity(msgspec.Struct, frozen=True, kw_only=True):
-    """One transcript. Shape: `differences` are in the order of the steps.
+    """Result for one transcript. Shape: `differences` are in the order of the steps.
 
-    A step is a request, or an action that could not be carried out. `seed` is that of the run that
-    was compared.
+    A step is a request, or an action that could not be carried out. `seed` is that of the compared
+    run.
     """
 
     file: str
@@ -63,7 +63,7 @@ class FileConformity(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def chose_another_leader(self) -> bool:
-        """Whether a generation began with another leader than in the recording."""
+        """True if a generation began with another leader than in the recording."""
         return any(
             difference.api == "JoinGroup" and difference.field == "leader"
             for difference in self.differences
@@ -71,35 +71,35 @@ class FileConformity(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def equal(self) -> int:
-        """How many steps are equal."""
+        """Number of equal steps."""
         return self.steps - len(self.differences)
 
 
 def judge_transcript(transcript: Transcript, rules: ComparisonRules) -> FileConformity:
-    """Play a transcript and say where it differs.
+    """Play a transcript and return its differences.
 
-    Who leads after a leader left is any member, by the hash order of ids that are random: in Kafka
-    it is another one in every run. A run with another leader than the recorded one is followed by
-    runs with other ids; the first that chooses as the recorded one did is the one that counts, and
-    where none does, the one with the fewest differences.
+    When the leader of a group leaves, Kafka's next leader depends on the hash order of random ids:
+    it differs from run to run. So a run with another leader than the recorded one is repeated with
+    other ids. The first run with the recorded leaders counts, or, if there is none, the run with
+    the fewest differences.
     Raises: TranscriptError for settings that Kafka would refuse.
     """
     best: FileConformity | None = None
     for seed in range(1, LEADER_TRIES_MAX + 1):
-        found = judge_run(transcript, rules, seed=seed)
-        if not found.chose_another_leader:
-            return found
-        if best is None or len(found.differences) < len(best.differences):
-            best = found
+        differences_by_step = judge_run(transcript, rules, seed=seed)
+        if not differences_by_step.chose_another_leader:
+            return differences_by_step
+        if best is None or len(differences_by_step.differences) < len(best.differences):
+            best = differences_by_step
     if best is None:
         raise ValueError("no run was tried")
     return best
 
 
 def judge_run(transcript: Transcript, rules: ComparisonRules, *, seed: int) -> FileConformity:
-    """Play a transcript once, with ids from `seed`, and say where it differs.
+    """Play a transcript once, with ids from `seed`, and return its differences.
 
-    A run that our own code breaks has no equal step: each says why.
+    If our own code breaks the run, no step counts as equal, and each has the reason.
     Raises: TranscriptError for settings that Kafka would refuse.
     """
     try:
@@ -136,7 +136,7 @@ def _broken(transcript: Transcript, seed: int, why: str) -> FileConformity:
 
 def _played(transcript: Transcript, rules: ComparisonRules, seed: int) -> FileConformity:
     played = play_transcript(transcript, rules, seed=seed)
-    found = compare(played.steps, rules, transcript.kafka, played.bindings)
+    differences_by_step = compare(played.steps, rules, transcript.kafka, played.bindings)
     differences: list[StepDifference] = []
     steps_by_api: dict[str, int] = {}
     for step in transcript.steps:
@@ -157,7 +157,7 @@ def _played(transcript: Transcript, rules: ComparisonRules, seed: int) -> FileCo
                 )
             continue
         steps_by_api[step.api] = steps_by_api.get(step.api, 0) + 1
-        difference = found.get(step.n)
+        difference = differences_by_step.get(step.n)
         if difference is not None:
             differences.append(
                 StepDifference(

@@ -1,4 +1,4 @@
-"""The cluster that a transcript was recorded on, as ours: its brokers, settings and topics."""
+"""The cluster of a transcript as a ClusterSpec: brokers, settings and topics."""
 
 import msgspec
 
@@ -19,32 +19,35 @@ from protocol.messages.discovery import CoordinatorType
 from protocol.partitioner import partition_for
 
 CLIENT_MACHINE = NodeName("/127.0.0.1")
-"""Where all recorded clients ran, as Kafka prints the address: the host in DescribeGroups."""
+"""Address of all recorded clients as Kafka prints it: the host in DescribeGroups."""
 CONTROLLER_ID = 100
 LOOPBACK = LinkModel(base_us=50, jitter_us=0, tail_us=0, tail_one_in=0)
-"""What a frame takes over loopback: the recorder measured about a millisecond for both ways."""
-OF_THE_TRANSACTION_COORDINATOR = ("InitProducerId", "AddOffsetsToTxn", "EndTxn")
-"""Who answers these tells nothing of groups."""
+"""Latency over loopback: the recorder measured about a millisecond for both directions."""
+TRANSACTION_COORDINATOR_APIS = ("InitProducerId", "AddOffsetsToTxn", "EndTxn")
+"""Requests that show nothing of which broker coordinates groups."""
 
 
 def cluster_of(transcript: Transcript) -> ClusterSpec:
-    """Return the cluster of a transcript, with a node in the producer's place for its clients.
+    """Return the cluster of a transcript, with a node for its clients in the producer's place.
 
-    Settings that we do not have are left out: `unknown_settings` names them.
+    Settings that we do not have are left out; `unknown_settings` returns them.
     Raises: TranscriptError if a setting has a value that Kafka would refuse.
     """
     config = _config(transcript)
     brokers = range(transcript.brokers)
     count = config.offsets_topic_num_partitions
-    asked = {partition_for(group_id, count) for group_id in recorded_group_ids(transcript)}
+    used_partitions = {
+        partition_for(group_id, count) for group_id in recorded_group_ids(transcript)
+    }
     first = first_coordinator(transcript)
     offsets = TopicSpec(
         name=CONSUMER_OFFSETS,
         partitions=count,
         replication_factor=transcript.brokers,
-        # The others are spread: what followers fetch of them is in flight when a leader moves.
+        # Unused partitions are spread over the brokers: then followers have fetches in flight to
+        # each broker, as in the recording, when a leader moves.
         assignments=tuple(
-            _replicas(first if partition in asked else partition, transcript.brokers)
+            _replicas(first if partition in used_partitions else partition, transcript.brokers)
             for partition in range(count)
         ),
     )
@@ -65,15 +68,15 @@ def cluster_of(transcript: Transcript) -> ClusterSpec:
 
 
 def _transaction_state(transcript: Transcript, config: BrokerConfig) -> tuple[TopicSpec, ...]:
-    """Return the topic of transactions, for a transcript that asks for a coordinator of them.
+    """Return the topic of transactions, for a transcript that uses a transaction coordinator.
 
-    A transactional id belongs to the broker that the recorded clients asked.
+    Each transactional id belongs to the broker that the recorded clients asked.
     """
     coordinators = transaction_coordinators(transcript)
-    asks = any(
+    asks_for_coordinator = any(
         step.request.get("key_type") == CoordinatorType.TRANSACTION for step in transcript.requests
     )
-    if not coordinators and not asks:
+    if not coordinators and not asks_for_coordinator:
         return ()
     count = config.transaction_state_log_num_partitions
     leaders = {
@@ -94,13 +97,13 @@ def _transaction_state(transcript: Transcript, config: BrokerConfig) -> tuple[To
 
 
 def transaction_coordinators(transcript: Transcript) -> dict[str, int]:
-    """Return the broker that each transactional id's requests were sent to first."""
-    found: dict[str, int] = {}
+    """Return the broker that got each transactional id's first request."""
+    coordinators: dict[str, int] = {}
     for step in transcript.requests:
         transactional_id = step.request.get("transactional_id")
-        if step.api in OF_THE_TRANSACTION_COORDINATOR and isinstance(transactional_id, str):
-            found.setdefault(transactional_id, step.broker)
-    return found
+        if step.api in TRANSACTION_COORDINATOR_APIS and isinstance(transactional_id, str):
+            coordinators.setdefault(transactional_id, step.broker)
+    return coordinators
 
 
 def unknown_settings(transcript: Transcript) -> tuple[str, ...]:
@@ -124,7 +127,7 @@ def _config(transcript: Transcript) -> BrokerConfig:
 
 
 def recorded_group_ids(transcript: Transcript) -> tuple[str, ...]:
-    """Return the groups whose coordinator the transcript asks, each once."""
+    """Return the groups in the transcript's requests to a coordinator, each once."""
     found = (step.request.get("group_id") for step in transcript.requests)
     return tuple(dict.fromkeys(each for each in found if isinstance(each, str) and each))
 
@@ -134,15 +137,15 @@ def _replicas(leader: int, brokers: int) -> tuple[int, ...]:
 
 
 def first_coordinator(transcript: Transcript) -> int:
-    """Return the broker that coordinates at the start: the one that answered as one first.
+    """Return the broker that coordinates at the start: the first that answered as a coordinator.
 
-    The recordings move leaders by naming the replicas that there shall be; where a partition had
-    which replicas at the start is only told by who answers.
+    Recordings do not contain the initial replicas of a partition, only later moves. The answers are
+    the only source.
     """
     for step in transcript.steps:
         if isinstance(step, ActionStep):
             break
-        if step.api in OF_THE_TRANSACTION_COORDINATOR:
+        if step.api in TRANSACTION_COORDINATOR_APIS:
             continue
         answer = step.response or {}
         found = answer.get("coordinators")

@@ -1,7 +1,7 @@
-"""Plays one transcript against our cluster in virtual time, every request at its time.
+"""Replay of one transcript against our cluster in virtual time, each request at its time.
 
-One broker, or three; each scenario has a cluster of its own, booted from nothing. Data flow:
-Transcript -> ClusterSpec -> VirtualRuntime -> PlayedSteps, which `comparison` judges.
+The cluster has one broker, or three, and is booted for each scenario. Data flow: Transcript ->
+ClusterSpec -> VirtualRuntime -> PlayedSteps, which `comparison` compares.
 """
 
 from dataclasses import dataclass, field
@@ -36,15 +36,15 @@ from protocol.plain import NotAMessage, is_known, request_from_plain, response_t
 from protocol.wire.fields import PlainMessage, PlainValue
 
 SETTLE_US = 1_000_000
-"""How long the cluster is left alone between its first coordinator and the scenario's start."""
-LOOK_EVERY_US = 500
+"""Wait between the cluster's first coordinator and the scenario's start."""
+POLL_INTERVAL_US = 500
 MEMBER_FIELDS = ("member_id", "producer_id")
-"""The fields of an answer that give a symbol its id."""
+"""Fields of an answer from which a symbol gets its id."""
 
 
 @dataclass(slots=True, kw_only=True)
 class PlayedTranscript:
-    """A transcript that was played. `not_carried_out` says by step which actions were not."""
+    """A played transcript. `not_carried_out` has the reason of each failed action, by step."""
 
     steps: list[PlayedStep]
     bindings: Bindings
@@ -54,16 +54,16 @@ class PlayedTranscript:
 def play_transcript(
     transcript: Transcript, rules: ComparisonRules, *, seed: int = 1
 ) -> PlayedTranscript:
-    """Play a transcript in a cluster of its own; ids that brokers make come from `seed`.
+    """Play a transcript in a cluster of its own; ids that brokers generate come from `seed`.
 
-    Raises: TranscriptError for settings that Kafka would refuse; NodeTaskFailed, SimulationError:
-        our bugs.
+    Raises: TranscriptError for settings that Kafka would refuse; NodeTaskFailed, SimulationError
+        for bugs of ours.
     """
     return _Replay(transcript, rules, seed).run()
 
 
 class _Replay:
-    """One transcript being played."""
+    """One transcript during its replay."""
 
     def __init__(self, transcript: Transcript, rules: ComparisonRules, seed: int) -> None:
         self._transcript = transcript
@@ -78,22 +78,22 @@ class _Replay:
             build=self._build,
         )
         self._start_us = 0
-        """When the scenario's time 0 is on the run's clock."""
+        """The scenario's time 0, on the run's clock."""
         self._played = PlayedTranscript(
             steps=[PlayedStep(step=step) for step in transcript.requests],
             bindings=Bindings(
                 name for name, symbol in transcript.symbols.items() if symbol.first is None
             ),
         )
-        self._by_number = {each.step.n: each for each in self._played.steps}
-        self._given_at = {
+        self._by_number = {played.step.n: played for played in self._played.steps}
+        self._symbol_by_step = {
             symbol.first: name
             for name, symbol in transcript.symbols.items()
             if symbol.first is not None
         }
 
     def run(self) -> PlayedTranscript:
-        """Boot the cluster, play every step, and wait for what is still to be answered."""
+        """Boot the cluster, play every step, and wait for the outstanding answers."""
         return self._runtime.run(self._main())
 
     def _build(self, spec: NodeSpec, cluster: ClusterSpec, host: Host) -> Node:
@@ -142,26 +142,26 @@ class _Replay:
         return self._start_us + round(at_ms * US_PER_MS)
 
     async def _until(self, at_us: int) -> None:
-        left_us = at_us - self._runtime.now_us()
-        if left_us > 0:
-            await self._runtime.sleep(left_us)
+        remaining_us = at_us - self._runtime.now_us()
+        if remaining_us > 0:
+            await self._runtime.sleep(remaining_us)
 
     async def _until_answered_before(self, at_ms: float) -> None:
-        """Wait for everything that Kafka had answered by then, each for as long as it may take."""
+        """Wait for each answer that Kafka had given by then, for as long as it would count."""
         for played in self._played.steps:
             answered_ms = played.step.answered_ms
             if answered_ms is None or answered_ms > at_ms:
                 continue
             while not played.is_over and self._runtime.now_us() < self._deadline_us(played):
-                await self._runtime.sleep(LOOK_EVERY_US)
+                await self._runtime.sleep(POLL_INTERVAL_US)
 
     async def _until_over(self) -> None:
         for played in self._played.steps:
             while not played.is_over and self._runtime.now_us() < self._deadline_us(played):
-                await self._runtime.sleep(LOOK_EVERY_US)
+                await self._runtime.sleep(POLL_INTERVAL_US)
 
     def _deadline_us(self, played: PlayedStep) -> int:
-        """Return until when an answer would count; what is not sent waits for nothing."""
+        """Return the time until which an answer counts; 0 for a request that was not sent."""
         if played.sent_us is None:
             return 0
         step = played.step
@@ -182,7 +182,9 @@ class _Replay:
             self._played.not_carried_out[step.n] = str(failure)
             return
         if step.action == "wait_new_coordinator":
-            # Later steps are told from here: a session that the new coordinator loaded ends a
+            # Later steps are timed from here. For instance, a session that the new coordinator has
+            # loaded ends a session timeout after the coordinator serves, and our cluster may take
+            # another time to get there.
             # session timeout after it served, however long our cluster took to get there.
             self._start_us = self._runtime.now_us() - round(step.done_ms * US_PER_MS)
 
@@ -195,7 +197,7 @@ class _Replay:
         try:
             request = request_from_plain(step.api, step.version, _as_message(plain))
         except NotAMessage as error:
-            # Only a symbol that nothing was bound to makes a checked request illegal.
+            # A checked request can only become illegal by a symbol that is not bound.
             played.not_implemented = f"{step.api} v{step.version}: {error}"
             return
         played.sent_us = self._runtime.now_us()
@@ -205,20 +207,20 @@ class _Replay:
             number=step.conn,
             broker_id=step.broker,
         )
-        clients.send(address, request, step.version, partial(self._ended, played))
+        clients.send(address, request, step.version, partial(self._take_outcome, played))
 
-    def _ended(self, played: PlayedStep, outcome: AnyResponse | str) -> None:
+    def _take_outcome(self, played: PlayedStep, outcome: AnyResponse | str) -> None:
         played.ended_us = self._runtime.now_us()
         step = played.step
         if isinstance(outcome, str):
             played.outcome = outcome
             return
         response = played.response = response_to_plain(step.api, step.version, outcome)
-        symbol = self._given_at.get(step.n)
+        symbol = self._symbol_by_step.get(step.n)
         if symbol is not None:
-            given = next((response[name] for name in MEMBER_FIELDS if name in response), None)
-            if isinstance(given, str | int) and given not in ("", -1):
-                self._played.bindings.bind(symbol, given)
+            new_id = next((response[name] for name in MEMBER_FIELDS if name in response), None)
+            if isinstance(new_id, str | int) and new_id not in ("", -1):
+                self._played.bindings.bind(symbol, new_id)
         if step.response is not None and self._played.bindings.has_unbound(step.response):
             AnswerComparison(
                 self._rules, step.api, self._transcript.kafka, self._played.bindings

@@ -1,7 +1,7 @@
-"""Reads transcripts: exchanges recorded from real Kafka, and how they are to be compared.
+"""Transcripts: files with exchanges recorded from real Kafka, and rules for comparing them.
 
-Owns the form of the files (tests/conformance/transcripts/README.md) and every complaint about
-them. Bytes, which JSON has as `{"hex": ...}`, become bytes; the names of error codes, which the
+Owns the format of the files (tests/conformance/transcripts/README.md) and all errors about them.
+Bytes, which JSON contains as `{"hex": ...}`, become bytes. The names of error codes, which the
 recorder added, are dropped. Must not know our brokers.
 """
 
@@ -18,13 +18,13 @@ from protocol.wire.fields import PlainMessage, PlainValue
 
 INDEX = "index.json"
 SYMBOL = re.compile(r"<(?:member|producer):\d+>")
-"""An id that the recorded broker made, under the name that the recorder gave it."""
+"""Symbol that the recorder put in place of an id that the recorded broker generated."""
 INDEX_ABOVE_MAX = 3
-"""How many folders above the transcripts are searched for their index."""
+"""Number of folders above the transcripts that are searched for their index."""
 
 
 class TranscriptError(Exception):
-    """Transcripts that cannot be replayed: nothing was started. Holds every problem found."""
+    """Transcripts that cannot be replayed, with all problems found; nothing was started."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
@@ -32,7 +32,7 @@ class TranscriptError(Exception):
 
 
 class Symbol(msgspec.Struct, frozen=True, kw_only=True):
-    """One symbol: `first` is the step whose answer gave the id; None if only lists have it."""
+    """One symbol. `first` is the step whose answer gave the id; None if only lists contain it."""
 
     prefix: str | None = None
     first: int | None = None
@@ -47,10 +47,10 @@ class RecordedTopic(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RequestStep(msgspec.Struct, frozen=True, kw_only=True):
-    """One request and what Kafka answered.
+    """One request and Kafka's answer.
 
     Units: milliseconds since the scenario's start, at the client. Shape: without an answer
-    `answered_ms`, `answer_seq` and `response` are None and `outcome` says what happened instead.
+    `answered_ms`, `answer_seq` and `response` are None, and `outcome` tells how the request ended.
     """
 
     n: int
@@ -69,7 +69,7 @@ class RequestStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ActionStep(msgspec.Struct, frozen=True, kw_only=True):
-    """One act on the cluster or on a client. Units: milliseconds, as those of requests."""
+    """One action on the cluster or on a client. Units: milliseconds, as for requests."""
 
     n: int
     action: str
@@ -82,7 +82,7 @@ Step = RequestStep | ActionStep
 
 
 class Transcript(msgspec.Struct, frozen=True, kw_only=True):
-    """One scenario as it was recorded."""
+    """One recorded scenario."""
 
     path: str
     id: str
@@ -104,7 +104,7 @@ class Transcript(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _File(msgspec.Struct, frozen=True, kw_only=True):
-    """A file as it stands, its steps not yet read."""
+    """A file's content, with steps that are not parsed yet."""
 
     id: str
     kafka: str
@@ -120,14 +120,14 @@ class _File(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Kind(msgspec.Struct, frozen=True):
-    """Enough of a step to say which kind it is."""
+    """The fields of a step that show its kind."""
 
     n: int
     action: str | None = None
 
 
 class _RawRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A request as it stands: its bodies are JSON."""
+    """A request with bodies in JSON."""
 
     n: int
     client: str
@@ -145,7 +145,7 @@ class _RawRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Index(msgspec.Struct, frozen=True, kw_only=True):
-    """What an index says of the comparison."""
+    """An index's rules for the comparison."""
 
     ignore: tuple[str, ...] = ("throttle_time_ms", "host", "port")
     unordered: dict[str, str] = {}
@@ -154,11 +154,11 @@ class _Index(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonRules:
-    """How answers are compared.
+    """Rules for comparing answers.
 
-    Shape: `ignore` are names of fields. `unordered` gives for the path of a list (`Api.field`,
-    `Api.field[].field`, or `*.field` for any) the field by which people tell its items apart.
-    `unordered_since_4` are those that Kafka 3.9 keeps in order.
+    Shape: `ignore` are names of fields. `unordered` maps the path of a list (`Api.field`,
+    `Api.field[].field`, or `*.field` for any API) to the field that identifies its items.
+    `unordered_since_4` are the lists that Kafka 3.9 keeps in order.
     """
 
     ignore: frozenset[str]
@@ -176,11 +176,11 @@ DEFAULT_UNORDERED = {
     "*.topics": "by name",
     "*.partitions": "by partition_index",
 }
-"""The lists of recordings that come without an index: those of the index of ours."""
+"""Unordered lists for recordings without an index, equal to those in our own index."""
 
 
 def find_transcripts(directory: Path) -> tuple[Path, ...]:
-    """Return every transcript at or below `directory`, sorted; it may be one file.
+    """Return every transcript at or below `directory`, sorted; it may be a single file.
 
     Raises: TranscriptError if there is none.
     """
@@ -195,7 +195,7 @@ def find_transcripts(directory: Path) -> tuple[Path, ...]:
 
 
 def read_rules(directory: Path) -> ComparisonRules:
-    """Return how the transcripts of a folder are compared: its index says it, or one above it.
+    """Return the rules for the transcripts of a folder, from its index or one above it.
 
     Raises: TranscriptError if the index cannot be read.
     """
@@ -285,7 +285,7 @@ def _step(raw: msgspec.Raw, *, is_action: bool) -> Step:
 
 
 def _message(document: dict[str, object], path: str) -> PlainMessage:
-    """Return a body without the added names of error codes. Raises: ValueError naming a field."""
+    """Return a body without the names of error codes. Raises: ValueError naming a field."""
     names_error = "error_code" in document
     return {
         name: _value(value, f"{path}.{name}")
@@ -302,7 +302,7 @@ def _value(value: object, path: str) -> PlainValue:
             return bytes.fromhex(value["hex"])
         except (TypeError, ValueError) as error:
             raise ValueError(
-                f"{path}: expected hexadecimal digits, came {value['hex']!r}"
+                f"{path}: expected hexadecimal digits, got {value['hex']!r}"
             ) from error
     if isinstance(value, list):
         return [_value(item, f"{path}[{index}]") for index, item in enumerate(value)]
@@ -334,7 +334,7 @@ def _problems_of(
 
 
 def symbols_in(value: PlainValue) -> Iterator[str]:
-    """Return every symbol in a message."""
+    """Yield every symbol in a message."""
     if isinstance(value, str):
         yield from SYMBOL.findall(value)
     elif isinstance(value, dict):
@@ -346,7 +346,7 @@ def symbols_in(value: PlainValue) -> Iterator[str]:
 
 
 def _without_symbols(message: PlainMessage) -> PlainMessage:
-    """Return the message as its types are checked: a producer id is a number, once it is known."""
+    """Return the message with 0 for symbols of producer ids, so that its types can be checked."""
     return {
         name: 0 if isinstance(value, str) and value.startswith("<producer:") else value
         for name, value in message.items()

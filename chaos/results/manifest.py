@@ -1,4 +1,4 @@
-"""What a manifest is filled with: the experiment, the command that replays it, versions, commit."""
+"""Content of a manifest: the experiment, the command that replays it, versions, commit."""
 
 import platform
 import shlex
@@ -24,9 +24,9 @@ def config_of(experiment: Experiment) -> dict[str, Any]:
 
 
 def experiment_of(manifest: Manifest) -> Experiment:
-    """Return the experiment that a run was made of.
+    """Return the experiment of a run.
 
-    Raises: msgspec.ValidationError if it was written by another version.
+    Raises: msgspec.ValidationError if another version wrote the manifest.
     """
     return msgspec.convert(manifest.config, Experiment)
 
@@ -42,7 +42,7 @@ def run_command_line(
     trace: bool = True,
     ray_address: str = "local",
 ) -> str:
-    """Return the command that runs the same again, to the same digest in virtual time."""
+    """Return the command that repeats the run; in virtual time it gives the same digest."""
     words = ["python", "-m", "coordlab", "run", experiment, "--runtime", runtime]
     words += ["--seed", str(seed)]
     for override in overrides:
@@ -59,9 +59,9 @@ def run_command_line(
 
 
 def installed_versions() -> dict[str, str]:
-    """Return the versions of Python and of the packages that a run depends on, and which code ran.
+    """Return the versions of Python and of a run's packages, and the kind of hot modules.
 
-    Compiled or interpreted modules are a fact about the run's speed: its digest is the same.
+    Compiled or interpreted hot modules affect the run's speed, not its digest.
     """
     is_compiled = compiled_state() is CompiledState.COMPILED
     versions = {
@@ -77,7 +77,7 @@ def installed_versions() -> dict[str, str]:
 
 
 def git_commit() -> str | None:
-    """Return the commit of the checkout that this code runs from; None where there is none."""
+    """Return the commit of the checkout of this code; None if it is no checkout."""
     if not (PACKAGE_ROOT / ".git").exists():
         return None
     try:

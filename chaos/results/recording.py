@@ -1,8 +1,8 @@
-"""How a run ends whose disk is full, or whose files cannot be written, and what is kept of it.
+"""Writes of a run's files, and their behaviour on a full or failing disk.
 
-A run begins with a reserve on its disk. When a write finds no room, the reserve is given up, and
-the write is tried again: so the trace, the results and the manifest of a run whose disk filled can
-still be finished, and read. The run heals, stops and proves nothing.
+A run reserves space on its disk. When a write finds no room, the reserve is freed and the write is
+tried again. So the trace, the results and the manifest of a run whose disk filled can still be
+completed and read. Such a run heals, stops, and has no verdict.
 """
 
 import io
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 RESERVE_BYTES = 4 * 1024 * 1024
-"""Room for the last row group of a trace, its footer and the run's JSON files."""
+"""Size of the reserve: the last row group of a trace, its footer and the run's JSON files."""
 _RESERVE = ".reserve"
 
 
 class NotRecorded(Exception):
-    """A run or an exploration could not be written; names the path, the error and what is kept."""
+    """A run or an exploration could not be written; has the path, the error and the kept files."""
 
 
 class RunDisk:
-    """Writes the files of one run directory, and keeps the reserve of its disk.
+    """Writes the files of one run directory, and owns the reserve on its disk.
 
-    `trouble` is the first error of a write, in words; `lost` says that a file misses what it was
-    to hold, so that the run is not recorded.
+    `trouble` is the message of the first failed write. `lost` is True if a file is incomplete, so
+    that the run is not recorded.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -38,15 +38,15 @@ class RunDisk:
         self.lost = False
 
     def reserve(self) -> None:
-        """Take the reserve. Raises: OSError if there is no room for it."""
+        """Allocate the reserve. Raises: OSError if there is no room for it."""
         file = os.open(self._reserve, os.O_WRONLY | os.O_CREAT, 0o644)
         try:
             os.posix_fallocate(file, 0, RESERVE_BYTES)
         finally:
             os.close(file)
 
-    def give_up_reserve(self) -> bool:
-        """Free the reserve; return whether there was one."""
+    def free_reserve(self) -> bool:
+        """Free the reserve; return True if there was one."""
         try:
             self._reserve.unlink()
         except OSError:
@@ -54,26 +54,26 @@ class RunDisk:
         return True
 
     def write(self, path: Path, act: Callable[[], None]) -> None:
-        """Write a file by `act`, twice if it takes the reserve; never raises OSError."""
+        """Call `act`, which writes `path`, again without the reserve; never raises OSError."""
         try:
             self.attempt(path, act)
         except OSError:
             self.lost = True
 
     def attempt(self, path: Path, act: Callable[[], None]) -> None:
-        """Do `act`, which writes `path` and may be done twice. Raises: OSError."""
+        """Call `act`, which writes `path` and may be called twice. Raises: OSError."""
         try:
             act()
         except OSError as error:
             if self.trouble is None:
                 self.trouble = unwritten(path, error)
-            if not self.give_up_reserve():
+            if not self.free_reserve():
                 raise
             act()
 
 
 class TraceSink(io.RawIOBase):
-    """A file of a run that is only appended to, as pyarrow writes one."""
+    """A file of a run, written only at its end, as pyarrow needs it."""
 
     def __init__(self, path: Path, disk: RunDisk) -> None:
         super().__init__()
@@ -86,31 +86,31 @@ class TraceSink(io.RawIOBase):
         return True
 
     def write(self, content: "ReadableBuffer", /) -> int:
-        """Write all of `content`. Raises: OSError; ValueError once it is closed."""
+        """Write all of `content`. Raises: OSError; ValueError once the file is closed."""
         if self.closed:
-            # A writer that broke off ends its file when it is collected; by then the number of
-            # this descriptor may be another file's.
+            # A failed writer writes its footer when it is collected. By then this descriptor's
+            # number may belong to another file.
             raise ValueError("write to closed file")
-        left = memoryview(content).cast("B")
-        size = left.nbytes
-        while left:
-            done = 0
+        remaining = memoryview(content).cast("B")
+        size = remaining.nbytes
+        while remaining:
+            written = 0
 
-            def write_some(rest: memoryview = left) -> None:
-                nonlocal done
-                done = write_bytes(self._file, rest)
+            def write_some(rest: memoryview = remaining) -> None:
+                nonlocal written
+                written = write_bytes(self._file, rest)
 
             self._disk.attempt(self._path, write_some)
-            left = left[done:]
+            remaining = remaining[written:]
         return size
 
     def close(self) -> None:
-        """Close the file; twice does no harm."""
+        """Close the file. May be called twice."""
         if not self.closed:
             os.close(self._file)
         super().close()
 
 
 def write_bytes(file: int, content: memoryview) -> int:
-    """Write to a file descriptor and return how much was taken. Raises: OSError."""
+    """Write to a file descriptor; return the number of bytes written. Raises: OSError."""
     return os.write(file, content)

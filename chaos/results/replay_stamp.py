@@ -1,7 +1,7 @@
-"""What an experiment file remembers of a run, so that the same run can be asked for again.
+"""The stamp in an experiment file by which a run can be repeated and compared.
 
-Owns the section `replay:` of a file, and the digest of the code that decides what a run does. It
-knows nothing of runs: who played one writes the stamp (`dump`), who replays it compares.
+Owns the section `replay:` of a file, and the digest of the code that determines a run. Must not
+know runs: `dump` writes the stamp of a played run, and `replay` compares with it.
 """
 
 import importlib.util
@@ -15,33 +15,33 @@ import msgspec
 from msgspec import Meta
 
 NODE_PACKAGES = ("protocol", "partition_log", "coordinator", "cluster", "results_schema", "chaos")
-"""The packages whose code decides what a run in virtual time does."""
+"""Packages whose code determines a run in virtual time."""
 _DIGEST_BYTES = 8
 
 Digest = Annotated[str, Meta(pattern=r"^[0-9a-f]*(?!\n)$", description="hexadecimal digits")]
 
 
 class ReplayStamp(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A run in virtual time that this file was written from: `replay` plays it again."""
+    """The run in virtual time from which this file was written; `replay` repeats it."""
 
     seed: Annotated[int, Meta(ge=0)]
-    """The seed of every random choice of the run."""
+    """Seed of every random choice of the run."""
     code: Digest
-    """A digest of the code that ran; other code may run otherwise."""
+    """Digest of the code that ran; other code may behave differently."""
     commit: str | None = None
-    """The commit of that code, where it was a checkout."""
+    """Commit of the code that ran, if it was a checkout."""
     python: Annotated[
         str, Meta(pattern=r"^[0-9]+\.[0-9]+(?!\n)$", description="a minor version, such as `3.11`")
     ]
-    """The minor version of Python that ran it."""
+    """Minor version of the Python that ran the code."""
     result: str
-    """What the run said: pass, violated, unknown or broken."""
+    """Result of the run: pass, violated, unknown or broken."""
     digest: Digest
-    """The digest of its trace without messages."""
+    """Digest of the run's trace without messages."""
     finding: str | None = None
-    """What was found, in a sentence."""
+    """The finding, in a sentence."""
     schedule: Digest = ""
-    """A digest of what this file then said of the run: it tells whether it was edited since."""
+    """Digest of this file's content when it was written; it differs if the file was edited."""
     trail: Annotated[
         str,
         Meta(
@@ -49,14 +49,14 @@ class ReplayStamp(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             description="a step and a few hexadecimal digits for each, such as `2s 1f3a 77b0`",
         ),
     ] = ""
-    """Digits of the digest of what came before each step: it tells when another run parts."""
+    """Digits of the trace's digest at steps of time: they show when a run begins to differ."""
 
 
 @cache
 def code_version() -> str:
-    """Return a digest of the source text of `NODE_PACKAGES`, of a checkout or an installed copy.
+    """Return a digest of the source text of `NODE_PACKAGES`, in a checkout or an installed copy.
 
-    Shape: 16 hexadecimal digits, the same for the same files wherever they lie.
+    Shape: 16 hexadecimal digits, equal for equal files at any location.
     """
     digest = blake2b(digest_size=_DIGEST_BYTES)
     for package in NODE_PACKAGES:
@@ -70,24 +70,24 @@ def code_version() -> str:
 
 
 def python_version() -> str:
-    """Return the minor version of the Python that runs, such as `3.11`."""
+    """Return the minor version of the running Python, such as `3.11`."""
     return f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 def differences(stamp: ReplayStamp) -> tuple[str, ...]:
-    """Return a sentence for each thing that differs here from when `stamp` was written."""
-    found = []
+    """Return a sentence for each difference between this environment and that of `stamp`."""
+    sentences = []
     if stamp.code != code_version():
         commit = "" if stamp.commit is None else f" (commit {stamp.commit[:12]})"
-        found.append(
+        sentences.append(
             f"the code is another: it was written by code {stamp.code}{commit}, "
             f"this is {code_version()}"
         )
     if stamp.python != python_version():
-        found.append(
+        sentences.append(
             f"Python is another: it was written by {stamp.python}, this is {python_version()}"
         )
-    return tuple(found)
+    return tuple(sentences)
 
 
 def _folder_of(package: str) -> Path:

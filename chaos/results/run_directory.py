@@ -1,9 +1,9 @@
-"""A run's directory: made, filled while the run goes on, and read again afterwards.
+"""A run's directory: created, filled during the run, and read afterwards.
 
-`runs/<experiment>/<timestamp>/` holds manifest.json, journal.json, results.json, log.txt,
-events/*.parquet and, later, Spark's tables/ and report.html. Names hold no colons (Hadoop refuses
-them); `latest` is a link that readers of many runs skip. Every file but the log is replaced in one
-step, so that a reader never meets half of one.
+`runs/<experiment>/<timestamp>/` contains manifest.json, journal.json, results.json, log.txt,
+events/*.parquet and, later, Spark's tables/ and report.html. Names contain no colons, because
+Hadoop refuses them. `latest` is a link, which readers of many runs skip. Every file except the log
+is replaced atomically, so that a reader never sees a partial file.
 """
 
 import os
@@ -25,23 +25,23 @@ from results_schema.results import Results, RunOutcome, Verdict, exit_code
 
 DEFAULT_ROOT = Path("runs")
 EXPLORATIONS = "explorations"
-"""The folder below it that holds what `explore` found: no runs, and no experiment of that name."""
+"""Folder below the root for results of `explore`: not runs, and no name of an experiment."""
 LATEST = "latest"
 EVENTS_FILE = "part-00000.parquet"
 """The whole trace, in the folder of events."""
 TRACE_FOLDER = "trace"
-"""Where a run on Ray collects what its nodes write, below its directory."""
+"""Folder in a run's directory in which a run on Ray collects its nodes' files."""
 _MAX_ATTEMPTS = 1_000
 
 
 class NotARun(Exception):
-    """A path that holds no readable run; says what is missing."""
+    """A path without a readable run; the message has the reason."""
 
 
 class RunDirectory:
     """The directory of one run, open for writing.
 
-    A write that fails raises nothing, so that healing goes on: `disk` remembers it.
+    A failed write raises nothing, so that healing goes on; `disk` remembers the failure.
     """
 
     def __init__(self, path: Path, manifest: Manifest) -> None:
@@ -55,15 +55,15 @@ class RunDirectory:
         return self.path / "events"
 
     def write_manifest(self) -> None:
-        """Write the manifest as it is now."""
+        """Write the current manifest."""
         self._replace("manifest.json", _json(self.manifest))
 
     def write_journal(self, entries: tuple[JournalEntry, ...]) -> None:
-        """Write the journal as it is now."""
+        """Write the current journal."""
         self._replace("journal.json", encode_journal(entries))
 
     def write_results(self, results: Results) -> None:
-        """Write what the run proved."""
+        """Write the results."""
         self._replace("results.json", _json(results))
 
     def finish(self, status: RunStatus) -> None:
@@ -82,7 +82,7 @@ class RunDirectory:
         self.disk.write(self.path / "log.txt", append)
 
     def open_trace(self) -> TraceSink:
-        """Open the file that the trace is written to; readers see it under its name at the end.
+        """Open the file of the trace; it gets its final name at the end.
 
         Raises: NotARun if it cannot be written; the directory is removed then.
         """
@@ -94,13 +94,13 @@ class RunDirectory:
             raise _cannot_begin(self.path, error) from error
 
     def conclude(self, results: Results, *, rows: int | None) -> None:
-        """Give up the reserve, and check that the run is recorded; `rows` of its trace are kept.
+        """Free the reserve, and check that the run is recorded; `rows` of its trace are kept.
 
-        Raises: NotRecorded, after results.json and the manifest say so as well as they can.
+        Raises: NotRecorded, after results.json and the manifest state this, if they can be written.
         """
-        self.disk.give_up_reserve()
-        ended_by_it = results.outcome is RunOutcome.INTERNAL_ERROR
-        if self.disk.trouble is None or not (self.disk.lost or ended_by_it):
+        self.disk.free_reserve()
+        failed_by_disk = results.outcome is RunOutcome.INTERNAL_ERROR
+        if self.disk.trouble is None or not (self.disk.lost or failed_by_disk):
             return
         trace = "" if rows is None else f", and {rows:,} rows of the trace"
         sentence = (
@@ -130,15 +130,15 @@ class RunDirectory:
 
 
 class PastRun:
-    """A run that was written before, by this version or, with its errors, another."""
+    """A run from an earlier process, by this version or a compatible one."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
             content = (path / "manifest.json").read_bytes()
-            refused = refusal(content, "run")
-            if refused is not None:
-                raise NotARun(f"{path / 'manifest.json'} {refused}")
+            refusal_text = refusal(content, "run")
+            if refusal_text is not None:
+                raise NotARun(f"{path / 'manifest.json'} {refusal_text}")
             self.manifest = msgspec.json.decode(content, type=Manifest)
         except FileNotFoundError as error:
             raise NotARun(f"{path} holds no manifest.json") from error
@@ -152,9 +152,9 @@ class PastRun:
 
     @property
     def incomplete(self) -> bool:
-        """Whether the run was cut short, so that its trace may end anywhere.
+        """True if the run was cut short, so that its trace may end anywhere.
 
-        True for an interrupted run and one whose process is gone without having said so.
+        That is so for an interrupted run, and for one whose process is gone without a final status.
         """
         if self.manifest.status is RunStatus.RUNNING:
             return not _is_alive(self.manifest.pid, self.manifest.host)
@@ -162,16 +162,16 @@ class PastRun:
 
     @property
     def is_running(self) -> bool:
-        """Whether the run goes on, as far as this machine can tell."""
+        """True if the run is in progress, as far as this machine can tell."""
         return self.manifest.status is RunStatus.RUNNING and not self.incomplete
 
     @property
     def is_here(self) -> bool:
-        """Whether it was driven from this machine."""
+        """True if this machine drove the run."""
         return self.manifest.host == socket.gethostname()
 
     def journal(self) -> tuple[JournalEntry, ...]:
-        """Return what was injected; nothing if no journal was written."""
+        """Return the journal; empty if none was written."""
         try:
             return decode_journal((self.path / "journal.json").read_bytes())
         except FileNotFoundError:
@@ -180,7 +180,7 @@ class PastRun:
             raise NotARun(f"{self.path / 'journal.json'} cannot be read: {error}") from error
 
     def results(self) -> Results | None:
-        """Return what the run proved, or None if it never came so far."""
+        """Return the results, None if the run ended before it had any."""
         try:
             return msgspec.json.decode((self.path / "results.json").read_bytes(), type=Results)
         except FileNotFoundError:
@@ -201,11 +201,10 @@ def create_run_directory(
     time_scale: float = 1.0,
     name: str | None = None,
 ) -> RunDirectory:
-    """Make the directory of a new run, with its manifest, and point `latest` to it.
+    """Create the directory of a new run, with its manifest, and point `latest` to it.
 
-    It is called `name`, or by the moment in which the run begins; two runs of one name get two
-    directories.
-    Raises: NotARun if the directory cannot be made there.
+    It is named `name`, or by the time of the run's start; a number keeps equal names apart.
+    Raises: NotARun if the directory cannot be created.
     """
     started = _now()
     if experiment.name == EXPLORATIONS:
@@ -252,7 +251,7 @@ def _cannot_begin(path: Path, error: OSError) -> NotARun:
 def open_run(path: Path) -> PastRun:
     """Return the run in `path`: its directory, a link to it, or an experiment's folder.
 
-    An experiment's folder means its latest run.
+    An experiment's folder stands for its latest run.
     Raises: NotARun if there is none.
     """
     if not path.is_dir():
@@ -270,7 +269,7 @@ def list_runs(root: Path = DEFAULT_ROOT) -> Iterator[PastRun]:
 def scan_runs(root: Path = DEFAULT_ROOT) -> Iterator[PastRun | NotARun]:
     """Yield every run under `root`, by experiment and then oldest first.
 
-    In the place of one that cannot be read stands why.
+    An unreadable run is yielded as the NotARun with the reason.
     """
     for folder in _folders(root):
         if folder.name == EXPLORATIONS:
@@ -288,13 +287,13 @@ def scan_runs(root: Path = DEFAULT_ROOT) -> Iterator[PastRun | NotARun]:
 
 
 def run_names(root: Path = DEFAULT_ROOT) -> list[Path]:
-    """Return the names of what lies under `root` as runs do, `<experiment>/<timestamp>`, sorted."""
+    """Return the paths of run directories under `root`, `<experiment>/<timestamp>`, sorted."""
     experiments = (each for each in _folders(root) if each.name != EXPLORATIONS)
     return [run.relative_to(root) for experiment in experiments for run in _folders(experiment)]
 
 
 def _folders(parent: Path) -> list[Path]:
-    """Return the folders in `parent`, no links and nothing hidden, in order of names."""
+    """Return the folders in `parent` by name, without links and hidden ones."""
     if not parent.is_dir():
         return []
     return sorted(
@@ -309,12 +308,12 @@ def _now() -> datetime:
 
 
 def timestamp(moment: datetime) -> str:
-    """Return a moment in UTC as the name of a directory: sorted by time, without colons."""
+    """Return a moment in UTC as a directory's name: sorts by time, without colons."""
     return moment.strftime("%Y-%m-%dT%H-%M-%S.%f")[:-3] + "Z"
 
 
 def make_unique(parent: Path, name: str) -> Path:
-    """Make a directory `name` in `parent`, or one with a number behind it; return its path.
+    """Create a directory `name` in `parent`, with a number appended if needed; return its path.
 
     Raises: OSError.
     """
@@ -330,7 +329,7 @@ def make_unique(parent: Path, name: str) -> Path:
 
 
 def point_latest(path: Path) -> None:
-    """Let `latest` name `path`; of two runs at once, whichever comes last wins."""
+    """Let `latest` point to `path`; of two simultaneous runs the last call wins."""
     temporary = path.parent / f".{LATEST}-{os.getpid()}-{path.name}"
     temporary.symlink_to(path.name)
     temporary.replace(path.parent / LATEST)
@@ -341,7 +340,7 @@ def _json(value: msgspec.Struct) -> bytes:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write a file in one step: a reader meets the old content or the new."""
+    """Write a file atomically: a reader sees the old content or the new."""
     temporary = path.with_name(f".{path.name}.tmp")
     try:
         temporary.write_bytes(content)
@@ -353,7 +352,7 @@ def replace_file(path: Path, content: bytes) -> None:
 
 def _is_alive(pid: int, host: str) -> bool:
     if host != socket.gethostname():
-        return True  # cannot be known from here
+        return True  # unknown from here
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""The trace of a run on its way to the run's directory, on a disk that may fill meanwhile."""
+"""The writer of a run's trace, on a disk that may fill during the run."""
 
 from typing import TYPE_CHECKING
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 class RunTrace:
     """Writes the rows of a run; an instance is a RowObserver that never raises OSError.
 
-    A row is observed in the middle of a node's work, where an error would be the node's. So the
-    disk of the directory remembers the error, and the run ends at its next look.
+    A row is written in the middle of a node's work, and an exception would count as a failure of
+    the node. So `RunDisk` remembers the error, and the run ends at its next check.
     """
 
     def __init__(self, directory: RunDirectory, *, rows_come_last: bool = False) -> None:
@@ -31,35 +31,35 @@ class RunTrace:
             self._open_writer()
 
     def __call__(self, row: TraceRow) -> None:
-        """Add a row, unless an earlier one was lost."""
+        """Add a row, unless an earlier row was lost."""
         if self._is_lost:
             return
         try:
             self._open_writer()(row)
         except OSError:
-            self._lose()
+            self._discard()
 
     def close(self) -> int | None:
-        """Finish the file; return the number of its rows, None if there is no file."""
+        """Finish the file; return the number of its rows, None if it was discarded."""
         if self._is_lost:
             return None
         try:
             writer = self._open_writer()
             writer.close()
         except OSError:
-            self._lose()
+            self._discard()
             return None
         return writer.rows_written
 
     def _open_writer(self) -> "ParquetTraceWriter":
-        """Return the writer, which is made by the first call. Raises: OSError."""
+        """Return the writer, which the first call makes. Raises: OSError."""
         if self._writer is None:
             from cluster.trace.parquet import ParquetTraceWriter  # noqa: PLC0415
 
             self._writer = ParquetTraceWriter(self._path, sink=self._sink)
         return self._writer
 
-    def _lose(self) -> None:
+    def _discard(self) -> None:
         self._is_lost = self._disk.lost = True
         if self._writer is None:
             self._sink.close()

@@ -1,8 +1,9 @@
-"""Where two traces part: exactly, row by row, and in their story, whatever the times.
+"""Differences of two traces: exact, row by row, or by their stories, without times.
 
-Of two runs of one seed the first row that differs is the place to look at. Runs of two seeds differ
-in every latency: there the story is compared, node by node: elections, loads, rebalances and what
-else decides, without times, offsets and member ids.
+For two runs of one seed, the first differing row is the cause. Runs of two seeds differ in every
+latency, so their stories are compared instead. The story of a node is its sequence of decisive
+events (elections, loads, rebalances ...) without times, offsets and member ids; one such event is a
+step.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -55,7 +56,7 @@ _STEPS = frozenset(
         TraceKind.TASK_FAILED,
     }
 )
-"""The kinds that a story is told in."""
+"""Kinds of rows that are steps of a story."""
 _WITH_DETAIL = frozenset({TraceKind.GROUP_STATE, TraceKind.MEMBER_STATE})
 _STEADY = '"stage":"steady"'
 _Step = tuple[object, ...]
@@ -63,7 +64,7 @@ _Step = tuple[object, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeParting:
-    """The first row in which a node's part of two traces differs; None where one has no more."""
+    """The first row in which two traces differ at one node; None where its rows have ended."""
 
     node: str
     one: TraceRow | None
@@ -71,16 +72,16 @@ class NodeParting:
 
     @property
     def time_us(self) -> int:
-        """When that was, in the trace where it was earlier."""
+        """Time of the row, in the trace where it is earlier."""
         return min(row.time_us for row in (self.one, self.other) if row is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parting:
-    """Where two traces part.
+    """The place where two traces begin to differ.
 
-    Shape: `before` are the last rows that both have; `one` and `other` are how they go on, and
-    empty where a trace has ended; `nodes` in the order in which they part.
+    Shape: `before` are the last rows that both have. `one` and `other` are the rows after that,
+    empty where a trace has ended. `nodes` are in the order in which they begin to differ.
     """
 
     rows_alike: int
@@ -92,10 +93,10 @@ class Parting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoryParting:
-    """Where the stories of two traces part.
+    """The place where the stories of two traces begin to differ.
 
-    Shape: `before` are the last steps of the first trace before that, of any node; `nodes` in the
-    order in which their stories part, empty if both tell the same.
+    Shape: `before` are the last earlier steps of the first trace, of any node. `nodes` are in the
+    order in which their stories begin to differ, empty if all stories are equal.
     """
 
     before: Rows
@@ -105,9 +106,9 @@ class StoryParting:
 def parting(
     one: Sequence[TraceRow], other: Sequence[TraceRow], *, before: int = 8, after: int = 8
 ) -> Parting | None:
-    """Return where two traces part, byte for byte; None if they are equal.
+    """Return the place where two traces begin to differ; None if they are equal.
 
-    A run's id and the numbers of rows are left out: they are no part of what happened.
+    The run's id and the numbers of rows are ignored: they are not part of the events.
     """
     index = next(
         (
@@ -131,7 +132,7 @@ def parting(
 def story_parting(
     one: Sequence[TraceRow], other: Sequence[TraceRow], *, before: int = 8
 ) -> StoryParting:
-    """Return where the nodes' stories part after the steady state."""
+    """Return the place where the nodes' stories begin to differ after the steady state."""
     mine, theirs = list(_story(one)), list(_story(other))
     nodes = _partings(_by_node(mine), _by_node(theirs), _step)
     alike = [row for row in mine if not nodes or row.time_us < nodes[0].time_us]
@@ -139,10 +140,10 @@ def story_parting(
 
 
 def parts_by_itself(one: Sequence[TraceRow], parts: Parting) -> bool:
-    """Whether the first row that differs tells nothing, as that of any two seeds.
+    """Return True if the first differing row is no sign of a cause: any two seeds have one.
 
-    It does not where the same event came at another time, before the steady state, and where the
-    plan of one run ended earlier.
+    That is so if the same event came at another time, if the row is before the steady state, or if
+    the plan of one run ended earlier.
     """
     first = (*parts.one[:1], *parts.other[:1])
     return (
@@ -153,7 +154,7 @@ def parts_by_itself(one: Sequence[TraceRow], parts: Parting) -> bool:
 
 
 def differs_by_time_only(parts: Parting) -> bool:
-    """Whether both traces go on with the same event of the same node, at another time."""
+    """Return True if both traces go on with the same event of the same node, at another time."""
     if not parts.one or not parts.other:
         return False
     mine, theirs = parts.one[0], parts.other[0]
@@ -161,7 +162,7 @@ def differs_by_time_only(parts: Parting) -> bool:
 
 
 def is_before_steady_state(rows: Sequence[TraceRow], index: int) -> bool:
-    """Whether row `index` comes before the steady state; True if there was none."""
+    """Return True if row `index` comes before the steady state, or if there is none."""
     return not any(_is_steady(row) for row in rows[:index])
 
 
@@ -186,7 +187,7 @@ def _step(row: TraceRow) -> _Step:
 
 
 def _story(rows: Iterable[TraceRow]) -> Iterable[TraceRow]:
-    """Yield the steps from the steady state on, a node's repetitions of one step once."""
+    """Yield the steps from the steady state on; a node's repeated step only once."""
     steady = False
     last: dict[str, _Step] = {}
     for row in rows:
@@ -204,10 +205,10 @@ def _is_steady(row: TraceRow) -> bool:
 
 
 def _by_node(rows: Iterable[TraceRow]) -> dict[str, list[TraceRow]]:
-    found: dict[str, list[TraceRow]] = {}
+    rows_by_node: dict[str, list[TraceRow]] = {}
     for row in rows:
-        found.setdefault(row.node, []).append(row)
-    return found
+        rows_by_node.setdefault(row.node, []).append(row)
+    return rows_by_node
 
 
 def _partings(
@@ -215,10 +216,10 @@ def _partings(
     other: dict[str, list[TraceRow]],
     key: Callable[[TraceRow], _Step],
 ) -> tuple[NodeParting, ...]:
-    found = []
+    partings = []
     for node in dict.fromkeys([*one, *other]):
         for mine, theirs in zip_longest(one.get(node, ()), other.get(node, ())):
             if mine is None or theirs is None or key(mine) != key(theirs):
-                found.append(NodeParting(node=node, one=mine, other=theirs))
+                partings.append(NodeParting(node=node, one=mine, other=theirs))
                 break
-    return tuple(sorted(found, key=lambda each: each.time_us))
+    return tuple(sorted(partings, key=lambda each: each.time_us))

@@ -12,8 +12,8 @@ def reach_verdict(
 ) -> tuple[Verdict, tuple[str, ...]]:
     """Return the verdict and its reasons.
 
-    A violation is proven whatever else happened; without one, anything that kept the run from
-    proving its point makes it UNKNOWN.
+    A violation is a proof whatever else happened. Without one, anything that prevented a proof of
+    the opposite makes the verdict UNKNOWN.
     """
     reasons = list(unknown_because)
     for entry in entries:

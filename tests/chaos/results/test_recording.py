@@ -58,7 +58,7 @@ def play_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlayOn:
     def play(room: int, reserve: int) -> tuple[int, PastRun]:
         disk = SmallDisk(room, reserve)
         monkeypatch.setattr(recording, "write_bytes", disk.write)
-        monkeypatch.setattr(recording.RunDisk, "give_up_reserve", disk.give_up)
+        monkeypatch.setattr(recording.RunDisk, "free_reserve", disk.give_up)
         monkeypatch.setattr(
             ParquetTraceWriter,
             "__init__",
