@@ -14,9 +14,9 @@ from chaos.targets.base import Hit, Miss, Situation
 from chaos.targets.partitions import (
     ALL_PARTITIONS,
     in_sync_followers,
-    led_partition,
     parse_partition,
     replicas_at_start,
+    require_leader,
 )
 from chaos.targets.registry import check_target, resolve_target, split_target
 from cluster.client.admin.orders import ElectionFailed, elect_preferred_leaders, move_leader
@@ -81,7 +81,7 @@ class LeadershipMove(FaultKind):
         if isinstance(hit, Miss):
             return hit
         (partition,) = hit.partitions
-        known = led_partition(partition, situation)
+        known = require_leader(partition, situation)
         if isinstance(known, Miss):
             return known
         args = msgspec.convert(planned.args, MoveArgs)
@@ -123,7 +123,7 @@ class PreferredLeaderElection(FaultKind):
         moves: dict[TopicPartition, tuple[BrokerId, BrokerId]] = {}
         reasons = []
         for partition in hit.partitions:
-            known = led_partition(partition, situation)
+            known = require_leader(partition, situation)
             if isinstance(known, Miss):
                 reasons.append(known.reason)
                 continue

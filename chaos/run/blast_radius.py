@@ -1,4 +1,4 @@
-"""The blast radius: who else lives on what a fault hits, as the cluster was at that moment."""
+"""The blast radius: groups and partitions that depend on the nodes hit, when a fault fires."""
 
 from collections.abc import Iterable
 
@@ -12,22 +12,22 @@ def blast_radius_of(
     nodes: Iterable[NodeName], experiment: Experiment, status: ClusterStatus
 ) -> BlastRadius:
     """Return the blast radius of all of `nodes` together."""
-    hit = dict.fromkeys(nodes)
+    hit_nodes = dict.fromkeys(nodes)
     groups = {
         group_id
         for group_id, coordinators in status.groups.items()
-        if any(broker_name(group.coordinator) in hit for group in coordinators)
+        if any(broker_name(group.coordinator) in hit_nodes for group in coordinators)
     }
     partitions = {
         partition
-        for partition, known in status.partitions.items()
-        if broker_name(known.leader) in hit
+        for partition, partition_status in status.partitions.items()
+        if broker_name(partition_status.leader) in hit_nodes
     }
     for group_id, group in experiment.groups.items():
         for name in (consumer_name(group_id, index) for index in range(group.places_total)):
-            if name in hit:
+            if name in hit_nodes:
                 groups.add(group_id)
-                member = status.members.get(name)  # None: it does not answer
+                member = status.members.get(name)  # None: it did not answer the query
                 partitions.update(() if member is None else member.assigned)
     return _sorted(groups, partitions)
 

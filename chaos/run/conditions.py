@@ -1,7 +1,7 @@
-"""What must be true of a cluster before it is broken, and again after it was healed.
+"""Conditions that a cluster must meet before faults, and again after healing.
 
-Each function says what is missing, in words, and nothing when the condition holds: the same list
-is the progress of a wait and the reason of a wait in vain.
+Each function returns sentences about what is missing, and none when the condition holds. These
+sentences are the progress display of a wait, and the reason when the wait fails.
 """
 
 from collections.abc import Collection
@@ -25,11 +25,12 @@ _MEMBER_STABLE = "STABLE"
 def missing_for_steady_state(
     experiment: Experiment, status: ClusterStatus, *, guests: bool = False
 ) -> list[str]:
-    """Return what keeps the cluster from its steady state.
+    """Return what is missing for the cluster's steady state.
 
     Steady: every partition has a leader and its full ISR, every group is Stable with all its
     members, and each member that commits has had a commit acknowledged. Members that join late are
-    not waited for, nor is a group that has no other ones. With `guests` a group may have more.
+    not expected, nor is a group that has only such members. With `guests` a group may have more
+    members than the experiment's.
     """
     members = {group_id: group.members for group_id, group in experiment.groups.items()}
     missing = missing_partitions(experiment, status, full_isr=True)
@@ -47,12 +48,12 @@ def missing_for_liveness(
     joined: Collection[NodeName] = (),
     guests: bool = False,
 ) -> list[str]:
-    """Return what keeps the cluster from being well again after healing.
+    """Return what is missing for liveness after healing.
 
-    Shape: `commits_before` holds each member's acknowledged commits at healing, by node name; each
-    must have had one more since. Late members have joined by then, and members that were killed
-    are back, but for those that are `lost`; `joined` are there beyond them, and with `guests`
-    clients from outside may be.
+    Shape: `commits_before` has each member's acknowledged commits at healing, by node name; each
+    must have had another one since. All late members are expected. Killed members are expected,
+    except those in `lost`; members in `joined` are expected in addition. With `guests` a group may
+    have more members than these: clients from outside.
     """
     members = {group_id: group.members_total for group_id, group in experiment.groups.items()}
     missing = missing_partitions(experiment, status, full_isr=False)
@@ -66,19 +67,19 @@ def missing_for_liveness(
 def missing_partitions(
     experiment: Experiment, status: ClusterStatus, *, full_isr: bool
 ) -> list[str]:
-    """Return the partitions without a leader or, if asked for, with replicas out of sync."""
+    """Return the partitions without a leader or, with `full_isr`, without a full ISR."""
     missing = []
     sizes = {name: partitions for name, (partitions, _) in internal_topics(experiment).items()}
     sizes.update((name, topic.partitions) for name, topic in experiment.topics.items())
     for topic, partitions in sizes.items():
         for index in range(partitions):
             partition = TopicPartition(topic, index)
-            known = status.partitions.get(partition)
-            if known is None or known.leader < 0:
+            current = status.partitions.get(partition)
+            if current is None or current.leader < 0:
                 missing.append(f"{partition} has no leader")
-            elif full_isr and len(known.isr) < len(known.replicas):
+            elif full_isr and len(current.isr) < len(current.replicas):
                 missing.append(
-                    f"{partition} has {len(known.isr)} of {len(known.replicas)} replicas in sync"
+                    f"{partition} has {len(current.isr)} of {len(current.replicas)} replicas in sync"
                 )
     return missing
 
@@ -92,11 +93,11 @@ def missing_groups(
     joined: Collection[NodeName] = (),
     guests: bool = False,
 ) -> list[str]:
-    """Return the groups that are not Stable, with all members, at their one coordinator.
+    """Return the groups that are not Stable, with all members, at their coordinator.
 
-    Shape: `members` says by group how many there should be, by index from 0; those of them that
-    are `lost` are not expected, those that have `joined` are. A group whose members all come later
-    is not asked for. With `guests` there may be more members than these.
+    Shape: `members` is the number of expected members by group, with indexes from 0. Members in
+    `lost` are not expected, those in `joined` are in addition. A group is skipped if all its
+    members join late. With `guests` a group may have more members than these.
     """
     missing = []
     for group_id in coordinated_groups(experiment):
@@ -136,10 +137,10 @@ def missing_on_zookeeper(
     lost: Collection[NodeName] = (),
     joined: Collection[NodeName] = (),
 ) -> list[str]:
-    """Return what keeps the ensemble from serving, and its groups from reading every partition.
+    """Return what is missing for the ensemble to serve, and for its groups to read every partition.
 
-    Shape: as `missing_groups`. No znode says that a group is stable (ZK-27): it is when each member
-    owns what it has computed, and every partition has one reader.
+    Shape: as for `missing_groups`. No znode marks a group as stable (ZK-27). It is stable when each
+    member owns what it has computed, and every partition has one reader.
     """
     missing = [
         f"{zookeeper_name(server_id)} does not serve"
@@ -178,9 +179,10 @@ def missing_commits(
     lost: Collection[NodeName] = (),
     joined: Collection[NodeName] = (),
 ) -> list[str]:
-    """Return the members that commit and have had none acknowledged beyond `commits_before`.
+    """Return the members without an acknowledged commit beyond `commits_before`.
 
-    A member that owns no partition has nothing to commit; one that is `lost` is not asked for.
+    Members of groups that do not commit, members without partitions and those in `lost` are
+    skipped.
     """
     missing = []
     for group_id, definition in experiment.groups.items():
@@ -200,13 +202,13 @@ def missing_commits(
 def _expected(
     group_id: str, total: int, lost: Collection[NodeName], joined: Collection[NodeName]
 ) -> list[NodeName]:
-    """Return the members that a group of `total` members should have now."""
+    """Return the members that a group of `total` members is expected to have now."""
     members = [consumer_name(group_id, index) for index in range(total)]
-    beyond = [name for name in joined if name.rpartition("-")[0] == f"consumer-{group_id}"]
-    return [name for name in dict.fromkeys((*members, *beyond)) if name not in lost]
+    additional = [name for name in joined if name.rpartition("-")[0] == f"consumer-{group_id}"]
+    return [name for name in dict.fromkeys((*members, *additional)) if name not in lost]
 
 
 def summarize(missing: list[str], limit: int = 4) -> str:
-    """Return the first few of what is missing as one sentence."""
-    shown = "; ".join(missing[:limit])
-    return shown if len(missing) <= limit else f"{shown}; and {len(missing) - limit} more"
+    """Return the first few of `missing` as one sentence."""
+    first_few = "; ".join(missing[:limit])
+    return first_few if len(missing) <= limit else f"{first_few}; and {len(missing) - limit} more"

@@ -1,7 +1,7 @@
-"""Injects faults and undoes them: targets become nodes, and the journal and the trace say so.
+"""Injection and healing of faults: resolves targets to nodes; records both in journal and trace.
 
-Knows one fault at a time; when which is due is the runner's business. At the end it heals whatever
-was injected, and whatever may have been.
+Handles one fault at a time; the runner decides when each is due. At the end it heals all faults
+that were injected, also those of which this is uncertain.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ from results_schema.manifest import Plan, PlannedFault
 
 
 class ToolFailed(Exception):
-    """The lab itself failed, not the cluster: the run proves nothing."""
+    """The tool itself failed, not the cluster: the run proves nothing."""
 
 
 class FaultInjector:
@@ -62,7 +62,7 @@ class FaultInjector:
         return FAULT_KINDS[planned.fault].aim(planned, situation)
 
     async def inject(self, planned: PlannedFault, status: ClusterStatus) -> None:
-        """Break what the target means in `status`; a target that is nobody is a miss.
+        """Inject a fault at its target in `status`; a target that does not exist now is a miss.
 
         Raises: ToolFailed if the runtime could not do it.
         """
@@ -72,12 +72,12 @@ class FaultInjector:
         entry.momentary = kind.momentary
         aim = self.aim(planned, status)
         if isinstance(aim, Miss):
-            self._missed(entry, aim)
+            self._record_miss(entry, aim)
             return
         self._aims[planned.fault_id] = aim
-        self._enter(entry, aim, kind)
-        # The row comes first: on Ray the others see a death before the killer has its answer, and
-        # every phase is measured from here. The process's id stands in the journal.
+        self._record_aim(entry, aim, kind)
+        # The row comes first. On Ray other nodes may see a death before the call returns, and all
+        # phases are measured from this row. The process's id is in the journal only.
         self._trace(TraceKind.FAULT_INJECTED, entry, _injected_detail(entry, planned))
         try:
             rng = stream(self._seed, "act", planned.fault_id)
@@ -88,7 +88,7 @@ class FaultInjector:
             self._journal.changed()
             raise ToolFailed(f"{planned.fault_id} could not be injected: {error}") from error
         if isinstance(hit, Miss):
-            self._missed(entry, hit)
+            self._record_miss(entry, hit)
             return
         entry.outcome = FaultOutcome.HIT
         entry.resolved = hit.detail
@@ -103,9 +103,9 @@ class FaultInjector:
         self._log(f"{planned.fault_id}: {entry.target} is {entry.hit}{pid}")
 
     def must_wait(self, planned: PlannedFault, status: ClusterStatus) -> bool:
-        """Whether the plan had better go on and undo the fault later: its node is still stopping.
+        """Return True while the fault's node is still stopping: then heal it later.
 
-        From the first time that it is asked on, the fault counts as being undone.
+        The first call marks the fault as no longer in force.
         """
         entry = self._journal.entry(planned.fault_id)
         if not entry.in_force:
@@ -120,15 +120,15 @@ class FaultInjector:
     async def heal(self, planned: PlannedFault, *, by: str) -> None:
         """Undo the fault if it is in force.
 
-        `by` is "plan", "order", or "end" when everything is healed: then a fault that was half
-        injected is undone too.
+        `by` is "plan", "order", or "end" when everything is healed. With "end" a partly injected
+        fault is undone, too.
         Raises: ToolFailed if the runtime could not undo it.
         """
         entry = self._journal.entry(planned.fault_id)
         half_done = by == "end" and entry.perhaps_in_force
         if not (entry.in_force or half_done):
             return
-        if entry.in_force_until_us is None:  # an undoing that was broken off has begun before
+        if entry.in_force_until_us is None:  # set already if an earlier attempt was cut off
             entry.in_force_until_us = self._runtime.now_us()
         try:
             kill_at_us = entry.in_force_until_us + SHUTDOWN_LIMIT_US
@@ -138,7 +138,7 @@ class FaultInjector:
                 replace(self._tools, kill_at_us=kill_at_us),
             )
         except Exception as error:
-            if half_done:  # nobody knows whether there was anything to undo
+            if half_done:  # perhaps there was nothing to undo
                 self._log(f"{planned.fault_id}, half injected, could not be undone: {error}")
                 return
             entry.error = f"not healed: {type(error).__name__}: {error}"
@@ -155,57 +155,57 @@ class FaultInjector:
         self._journal.changed()
         self._log(f"{planned.fault_id} healed by {by}" + ("" if note is None else f": {note}"))
 
-    def goes_on(self, planned: PlannedFault) -> bool:
-        """Whether the act is under way, and has a next step now."""
+    def has_next_step(self, planned: PlannedFault) -> bool:
+        """Return True if the fault is a sequence of steps with a next step."""
         return planned.fault_id in self._tools.under_way
 
     async def advance(self, planned: PlannedFault, status: ClusterStatus) -> int | None:
-        """Let an act that goes on by itself take a step; return when the next is due.
+        """Take the next step of a fault that is a sequence; return when the step after is due.
 
-        One that is done is undone as by the plan: from now on nothing of it is in force. One that
+        A finished sequence is undone as by the plan: nothing of it is in force any more. One that
         hangs stays in force until everything is healed.
         Units: microseconds of the run's clock; None: there is no next step.
         Raises: ToolFailed if the runtime could not do it.
         """
         entry = self._journal.entry(planned.fault_id)
-        if not entry.in_force:  # it was healed, with everything
+        if not entry.in_force:  # everything was healed meanwhile
             return None
-        work = self._tools.under_way[planned.fault_id]
+        sequence = self._tools.under_way[planned.fault_id]
         try:
-            next_us = await work.step(self._runtime, status)
+            next_us = await sequence.step(self._runtime, status)
         except Exception as error:
             entry.error = f"{type(error).__name__}: {error}"
             self._journal.changed()
             raise ToolFailed(f"{planned.fault_id} could not go on: {error}") from error
-        entry.resolved = {**entry.resolved, **work.progress()}
+        entry.resolved = {**entry.resolved, **sequence.progress()}
         self._journal.changed()
-        if next_us is None and not work.hangs:
+        if next_us is None and not sequence.hangs:
             await self.heal(planned, by="plan")
         return next_us
 
     @property
     def joined_nodes(self) -> tuple[NodeName, ...]:
-        """The nodes that were started beyond the members that the experiment begins with."""
+        """Nodes that were started in addition to the experiment's initial members."""
         return tuple(self._tools.joined)
 
     @property
     def lost_nodes(self) -> tuple[NodeName, ...]:
-        """The nodes that never come back."""
+        """Nodes that never come back."""
         return tuple(self._tools.lost)
 
     @property
-    def anything_left(self) -> bool:
-        """Whether anything is, or may be, still broken."""
+    def may_need_healing(self) -> bool:
+        """True if anything is, or may be, still in force."""
         return self._links.in_doubt or any(
             entry.in_force or entry.perhaps_in_force for entry in self._journal.entries
         )
 
     async def heal_everything(self, plan: Plan) -> None:
-        """Undo every fault that is in force; one that cannot be undone keeps none from it.
+        """Undo every fault in force, newest first; continues after a failure.
 
-        Links first: a node that is brought back should find its way. No rule is left, whatever is
-        known of the faults that made it.
-        Raises: ToolFailed with all that could not be undone.
+        Links come first, so that a node that is brought back can reach the others. All link rules
+        are removed, including rules of unknown faults.
+        Raises: ToolFailed with all failures.
         """
         failures = []
         backwards = plan[::-1]
@@ -228,7 +228,7 @@ class FaultInjector:
         if failures:
             raise ToolFailed("; ".join(failures))
 
-    def _missed(self, entry: JournalEntry, miss: Miss) -> None:
+    def _record_miss(self, entry: JournalEntry, miss: Miss) -> None:
         entry.outcome = FaultOutcome.MISSED
         entry.error = miss.reason
         entry.forget_aim()
@@ -240,7 +240,7 @@ class FaultInjector:
         self._journal.changed()
         self._log(f"{entry.fault_id} hit nothing: {miss.reason}")
 
-    def _enter(self, entry: JournalEntry, aim: Aim, kind: FaultKind) -> None:
+    def _record_aim(self, entry: JournalEntry, aim: Aim, kind: FaultKind) -> None:
         entry.node = aim.nodes[0]
         entry.nodes = aim.nodes
         if aim.to_nodes:
@@ -259,7 +259,7 @@ class FaultInjector:
 
 
 def _injected_detail(entry: JournalEntry, planned: PlannedFault) -> dict[str, object]:
-    """Return what FAULT_INJECTED says of a fault."""
+    """Return the detail of a fault's FAULT_INJECTED row."""
     detail: dict[str, object] = {
         "fault": entry.fault,
         "target": entry.target,

@@ -1,6 +1,6 @@
-"""The journal of a run while it goes on.
+"""The journal of a run in progress.
 
-It is written after every change, so that a run that dies leaves what it had done to the cluster.
+It is written after every change, so that a run that dies leaves a record of its faults.
 """
 
 from collections.abc import Callable
@@ -19,11 +19,11 @@ class Journal:
 
     @property
     def entries(self) -> tuple[JournalEntry, ...]:
-        """Every entry."""
+        """All entries, in the plan's order."""
         return tuple(self._entries.values())
 
     def entry(self, fault_id: str) -> JournalEntry:
-        """Return the entry of one fault, to be changed; then call `changed`."""
+        """Return the entry of one fault. After changing it, call `changed`."""
         return self._entries[fault_id]
 
     def add(self, planned: PlannedFault) -> JournalEntry:
@@ -32,5 +32,5 @@ class Journal:
         return entry
 
     def changed(self) -> None:
-        """Write what stands there now."""
+        """Write all entries."""
         self._write(self.entries)

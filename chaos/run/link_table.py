@@ -1,7 +1,7 @@
-"""The link rules in force: every fault's own, in the order in which they were injected.
+"""The link rules in force, by fault, in the order of injection.
 
-The runtime knows only the whole list; this is where one fault's rules are made, added and taken
-out.
+The runtime takes only the whole list of rules. This table builds the rules of one fault, and adds
+and removes them.
 """
 
 from collections.abc import Sequence
@@ -17,17 +17,17 @@ def rule(
     selector: Selector,
     effect: LinkEffect,
 ) -> LinkRule:
-    """Return a rule of a fault; `way` tells the fault's rules apart."""
+    """Return a rule of a fault; `way` distinguishes the rules of one fault."""
     return LinkRule(rule_id=f"{fault_id}:{way}", selector=selector, effect=effect)
 
 
 def cut_both_ways(
     fault_id: str, *, nodes: Sequence[NodeName], others: Sequence[NodeName]
 ) -> list[LinkRule]:
-    """Return the rules that let nothing pass between two sets of nodes."""
-    there = Selector(sources=tuple(nodes), destinations=tuple(others))
-    back = Selector(sources=tuple(others), destinations=tuple(nodes))
-    return [rule(fault_id, "there", there, Cut()), rule(fault_id, "back", back, Cut())]
+    """Return the rules that cut all links between two sets of nodes."""
+    outbound = Selector(sources=tuple(nodes), destinations=tuple(others))
+    inbound = Selector(sources=tuple(others), destinations=tuple(nodes))
+    return [rule(fault_id, "there", outbound, Cut()), rule(fault_id, "back", inbound, Cut())]
 
 
 class LinkTable:
@@ -37,31 +37,31 @@ class LinkTable:
         self._runtime = runtime
         self._by_fault: dict[str, tuple[LinkRule, ...]] = {}
         self._in_doubt = False
-        """The runtime was told of rules, and not yet that there are none."""
+        """True from the first rule until the runtime has confirmed that there are none."""
 
     @property
     def in_doubt(self) -> bool:
-        """Whether any node may still have a rule in force."""
+        """True if any node may still have a rule in force."""
         return self._in_doubt
 
     async def add(self, fault_id: str, rules: Sequence[LinkRule]) -> None:
-        """Put a fault's rules behind those in force; returns when they are in force."""
+        """Add a fault's rules behind the others; returns when they are in force."""
         self._by_fault[fault_id] = tuple(rules)
-        await self._tell()
+        await self._send_rules()
 
     async def withdraw(self, fault_id: str) -> None:
-        """Take a fault's rules out; nothing happens if it has none."""
+        """Remove a fault's rules, if it has any."""
         if self._by_fault.pop(fault_id, None) is not None:
-            await self._tell()
+            await self._send_rules()
 
     async def clear(self) -> None:
-        """Take all rules out, whatever is known of them."""
+        """Remove all rules, including those of unknown faults."""
         self._by_fault.clear()
         if self._in_doubt:
-            await self._tell()
+            await self._send_rules()
 
-    async def _tell(self) -> None:
-        self._in_doubt = True  # until the runtime has answered that there are none
+    async def _send_rules(self) -> None:
+        self._in_doubt = True  # stays so if the call below fails
         rules = [rule for rules in self._by_fault.values() for rule in rules]
         await self._runtime.set_link_rules(rules)
         self._in_doubt = bool(rules)

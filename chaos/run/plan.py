@@ -1,8 +1,8 @@
-"""The plan: what is broken when, as explicit data.
+"""The plan of faults and the times at which they begin and end, as explicit data.
 
-A fault and its undoing are one record. The runner takes a plan and nothing else; where it came
-from (a file, a seed, a shrinker) it does not know. Members that join late are the experiment's,
-not the plan's; they stand in the same schedule.
+A fault and its healing are one record. The runner takes a plan and does not know its origin: a
+file, a seed, a shrinker. Late members belong to the experiment, not to the plan; their starts are
+part of the same schedule.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from results_schema.manifest import Plan, PlannedFault
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedAct:
-    """One moment of a plan: a fault begins, or ends."""
+    """A moment of a plan: a fault begins, or ends."""
 
     at_us: int
     planned: PlannedFault
@@ -29,7 +29,7 @@ class PlannedAct:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NextStep:
-    """One moment at which an act that goes on by itself takes its next step."""
+    """A moment at which a fault that is a sequence of steps takes its next step."""
 
     at_us: int
     planned: PlannedFault
@@ -37,7 +37,7 @@ class NextStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrival:
-    """One moment at which a late member is started. Units: `at_us` counts from the steady state."""
+    """A moment at which a late member starts. Units: `at_us` counts from the steady state."""
 
     at_us: int
     node: NodeName
@@ -48,18 +48,18 @@ Moment = PlannedAct | NextStep | Arrival
 
 
 def plan_of(experiment: Experiment) -> Plan:
-    """Return the plan that stands in an experiment file, in the file's order.
+    """Return the plan of an experiment file, in the file's order.
 
-    A fault is `crash-0` by its place in the file, its repetitions are `crash-0.1`, `crash-0.2` ...
+    A fault's id is `crash-0` by its place in the file; repetitions are `crash-0.1`, `crash-0.2` ...
     """
     return tuple(
-        _planned(fault, index, repetition)
+        _planned_fault(fault, index, repetition)
         for index, fault in enumerate(experiment.faults)
         for repetition in range(fault.repeat or 1)
     )
 
 
-def _planned(fault: FaultDefinition, index: int, repetition: int) -> PlannedFault:
+def _planned_fault(fault: FaultDefinition, index: int, repetition: int) -> PlannedFault:
     every_us = 0 if fault.every is None else microseconds(fault.every)
     fault_id = f"{fault.fault}-{index}"
     return PlannedFault(
@@ -75,7 +75,7 @@ def _planned(fault: FaultDefinition, index: int, repetition: int) -> PlannedFaul
 
 
 def ends_of(ends: OneOrMany | None) -> tuple[str, ...]:
-    """Return an end of links as a tuple of targets, however the file wrote it."""
+    """Return an end of links as a tuple of targets; a file may have a single one without a list."""
     if ends is None:
         return ()
     return (ends,) if isinstance(ends, str) else ends
@@ -92,21 +92,21 @@ def arrivals_of(experiment: Experiment) -> tuple[Arrival, ...]:
 
 
 def acts_of(plan: Plan) -> tuple[PlannedAct, ...]:
-    """Return the beginnings and ends of a plan in time order; ends go first where both are due."""
+    """Return the beginnings and ends of faults by time; at the same time, ends come first."""
     acts = [PlannedAct(at_us=fault.at_us, planned=fault, heals=False) for fault in plan]
     acts += [
         PlannedAct(at_us=fault.at_us + fault.duration_us, planned=fault, heals=True)
         for fault in plan
         if fault.duration_us is not None
     ]
-    # The sort is stable: what falls together keeps the plan's order. A fault of no length would
-    # be healed before it began, so it is given the other order.
+    # The sort is stable: acts at the same time keep the plan's order. A fault without length
+    # begins first: otherwise it would be healed before it began.
     return tuple(
         sorted(acts, key=lambda act: (act.at_us, not act.heals or act.planned.duration_us == 0))
     )
 
 
 def schedule_of(plan: Plan, arrivals: tuple[Arrival, ...]) -> tuple[PlannedAct | Arrival, ...]:
-    """Return the acts of a plan and the arrivals in time order; arrivals go last where both are."""
+    """Return acts and arrivals by time; at the same time, arrivals come last."""
     together: list[PlannedAct | Arrival] = [*acts_of(plan), *arrivals]
     return tuple(sorted(together, key=lambda moment: moment.at_us))

@@ -1,9 +1,9 @@
-"""Runs an experiment: its stages one after another, and the verdict.
+"""Runs an experiment, stage by stage, and reaches the verdict.
 
-Steady state, faults by the plan, healing, liveness, recovery, verification. Knows only `Runtime`:
-the same code drives virtual time and Ray. Whatever happens on the way, an error or a Ctrl-C too,
-everything that was broken is healed and the cluster is stopped. Data flow: (experiment, plan) ->
-Runtime; trace rows -> CheckSuite -> Results; every change -> RunDirectory.
+Stages: steady state, faults by the plan, healing, liveness, recovery, verification. Knows only the
+interface `Runtime`, so the same code drives virtual time and Ray. Even after an error or a Ctrl-C
+everything is healed and the cluster is stopped. Data flow: (experiment, plan) -> Runtime; trace
+rows -> CheckSuite -> Results; every change -> RunDirectory.
 """
 
 from bisect import insort
@@ -20,7 +20,7 @@ from chaos.run.injection import FaultInjector, ToolFailed
 from chaos.run.journal import Journal
 from chaos.run.live_checks import LiveChecks
 from chaos.run.plan import Arrival, Moment, NextStep, PlannedAct, arrivals_of, schedule_of
-from chaos.run.status_history import Looks
+from chaos.run.status_history import StatusHistory
 from chaos.run.verification import read_committed_offsets
 from cluster.runtime import ClusterStatus, NodeState, Runtime
 from protocol.ids import NodeName
@@ -30,9 +30,9 @@ from results_schema.manifest import Plan, RunStatus
 from results_schema.results import CheckReport, Finding, Results, RunOutcome, Verdict, exit_code
 
 POLL_US = 250_000
-"""Interval of the looks at a run: findings are reported then, and limits applied. The same whether
-anybody watches or not: a look is an event of the virtual loop, and watching must not change a run.
-The state of the cluster is asked for at a look only where somebody or something needs it."""
+"""Interval of the checks of a run, which report findings and apply limits. It does not depend on
+whether anybody watches the run: a check is an event of the virtual loop, and watching must not
+change a run. A check queries the cluster's status only if a display or a later step needs it."""
 
 STAGES = (
     "starting",
@@ -48,11 +48,11 @@ STAGES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """What a live view shows.
+    """State of a run, for a live view.
 
-    `records_consumed` and `commits_acknowledged` are of all members, in all their lives.
-    `waiting_for` says what the stage still misses; `findings` are those of the checkers so far,
-    where they see the trace while the run goes on.
+    `records_consumed` and `commits_acknowledged` are totals over all members and incarnations.
+    `waiting_for` is what the stage still misses. `findings` are those of checkers that see the
+    trace during the run.
     """
 
     stage: str
@@ -71,7 +71,7 @@ TraceReader = Callable[[], Iterable[TraceRow]]
 
 
 class GiveUp(Exception):
-    """The run cannot prove its point; says why. It is healed, stopped and UNKNOWN."""
+    """The run cannot prove its point, for the given reason: it is healed, stopped, and UNKNOWN."""
 
 
 class ExperimentRun:
@@ -98,12 +98,12 @@ class ExperimentRun:
     ) -> None:
         """Prepare a run.
 
-        Shape: `suite` is fed either while the run goes on, by the runtime's observers, or from
-        `read_trace` after the nodes have stopped; then `live_checks` may look ahead of it.
-        `seed` draws what targets leave to chance. `stop_when` ends the run at the look after the
-        first finding of which it is true: who only asks whether it is there need not see more.
-        Without `verifies` nobody reads the committed offsets at the end: where a group has no
-        coordinator that takes a minute, and says nothing of its liveness.
+        Shape: `suite` gets rows either during the run, from the runtime's observers, or from
+        `read_trace` after the nodes have stopped; then `live_checks` may check earlier. `seed` is
+        for random choices of targets. `stop_when` ends the run at the check after the first finding
+        for which it returns True: a caller that looks for one finding needs no more. Without
+        `verifies` the committed offsets are not read at the end: for a group without a coordinator
+        this takes a minute, and tells nothing about liveness.
         Units: `time_limit_us` is on the run's clock.
         """
         self._experiment = experiment
@@ -123,19 +123,19 @@ class ExperimentRun:
         self._stage = ""
         self._status: ClusterStatus | None = None
         self._acted_since_status = False
-        self._looks = Looks()
+        self._status_history = StatusHistory()
         self._steady_at_us: int | None = None
         self._healed_at_us: int | None = None
         self._commits_at_healing: dict[str, int] = {}
         self._findings: list[Finding] = []
-        self._findings_told = 0
+        self._findings_reported = 0
         self._unknown: list[str] = []
         self._tool_failures: list[str] = []
 
     def execute(self) -> Results:
-        """Run to the end, whatever that is, and return what it proved.
+        """Run to the end, also after errors, and return the results.
 
-        Raises: nothing but what a second Ctrl-C, while everything is being stopped, raises.
+        Raises: only exceptions of a second Ctrl-C that comes while everything is being stopped.
         """
         interrupted = False
         if self._live_checks is None:
@@ -143,7 +143,7 @@ class ExperimentRun:
         else:
             self._live_checks.report_findings_to(self._take_finding)
         try:
-            self._runtime.run(self._measure())
+            self._runtime.run(self._run_stages())
         except KeyboardInterrupt:
             interrupted = True
             self._log("interrupted: healing and stopping")
@@ -155,14 +155,14 @@ class ExperimentRun:
         for failure in self._runtime.failures():
             if not any(failure in known for known in self._tool_failures):
                 self._tool_failures.append(failure)
-        reports = self._check()
+        reports = self._finish_checks()
         return self._conclude(reports, interrupted=interrupted)
 
     # -- the stages --
 
-    async def _measure(self) -> None:
+    async def _run_stages(self) -> None:
         try:
-            self._enter("starting")
+            self._enter_stage("starting")
             await self._runtime.start(apart=self._starts_apart)
             for checks in (self._suite, self._live_checks):
                 if checks is not None:
@@ -185,14 +185,15 @@ class ExperimentRun:
     async def _reach_steady_state(self) -> None:
         await self._wait_for_steady_state()
         if self._starts_apart:
-            # The members' timers began with it, and an operator does not know of them.
+            # The members' timers started together with the steady state. A plan must not begin in
+            # phase with them: real operators do not know the phase.
             await self._pause_until(self._runtime.now_us() + self._runtime.out_of_step_us())
             await self._wait_for_steady_state()
         self._note_steady_state()
 
     def _note_steady_state(self) -> None:
         """Begin the time of the plan."""
-        self._enter("steady")
+        self._enter_stage("steady")
         self._steady_at_us = self._runtime.now_us()
         for fault in self._plan:
             self._journal.entry(fault.fault_id).planned_at_us = self._steady_at_us + fault.at_us
@@ -210,14 +211,14 @@ class ExperimentRun:
             raise GiveUp(f"no steady state within {timeout}: {summarize(missing)}")
 
     async def _inject_faults(self) -> None:
-        self._enter("faults")
+        self._enter_stage("faults")
         began_us = self._runtime.now_us()
         moments: list[Moment] = [*schedule_of(self._plan, arrivals_of(self._experiment))]
         while moments:
             moment = moments.pop(0)
             await self._pause_until(began_us + moment.at_us)
             await self._act(moment, moments, began_us=began_us)
-        # From now: what was undone last may have taken its time.
+        # Counted from now, because the last healing may have taken some time.
         after_us = microseconds(self._experiment.run.after_faults)
         await self._pause_until(self._runtime.now_us() + after_us)
 
@@ -238,37 +239,37 @@ class ExperimentRun:
                 else:
                     await self._injector.heal(planned, by="plan")
             case PlannedAct(planned=planned):
-                status = self._looks.as_known(await self._look())
+                status = self._status_history.with_last_partitions(await self._check_and_query())
                 await self._injector.inject(planned, status)
-                if self._injector.goes_on(planned):
+                if self._injector.has_next_step(planned):
                     moments.insert(0, NextStep(at_us=moment.at_us, planned=planned))
             case NextStep(planned=planned):
-                next_us = await self._injector.advance(planned, await self._look())
+                next_us = await self._injector.advance(planned, await self._check_and_query())
                 if next_us is not None:
                     step = NextStep(at_us=next_us - began_us, planned=planned)
                     insort(moments, step, key=lambda each: each.at_us)
         self._acted_since_status = True
 
     async def _heal_everything(self) -> None:
-        """Undo every fault that is in force, and take out every link rule.
+        """Undo every fault in force, and remove all link rules.
 
-        Raises: ToolFailed with all that could not be undone.
+        Raises: ToolFailed with all failures.
         """
-        self._enter("healing")
+        self._enter_stage("healing")
         await self._injector.heal_everything(self._plan)
 
     async def _wait_for_liveness(self) -> bool:
-        """Wait, within the bound, until every group is well and every member committed again.
+        """Wait until every group is stable and every member has committed, up to the timeout.
 
-        Returns: whether it came. Whether that it did not is a violation, the checker says.
+        Returns: True if that happened. If not, the checker decides whether it is a violation.
         """
-        status = await self._look()
+        status = await self._check_and_query()
         self._commits_at_healing = {
             name: member.commits_acknowledged for name, member in status.members.items()
         }
         self._healed_at_us = self._runtime.now_us()
         timeout_us = microseconds(self._experiment.run.liveness_timeout)
-        self._enter("liveness", timeout_us=timeout_us)
+        self._enter_stage("liveness", timeout_us=timeout_us)
         missing = await self._wait(
             lambda status: missing_for_liveness(
                 self._experiment,
@@ -282,15 +283,15 @@ class ExperimentRun:
         )
         if missing:
             self._log(f"not live: {summarize(missing)}")
-            self._tell_who_waits()
+            self._trace_waiting_requests()
         return not missing
 
     def _absent_nodes(self) -> tuple[NodeName, ...]:
         """Return the members of the experiment that no group waits for."""
         return self._injector.lost_nodes
 
-    def _tell_who_waits(self) -> None:
-        """Write every request that a member has no answer to: a finding may name it."""
+    def _trace_waiting_requests(self) -> None:
+        """Trace every unanswered request of a member, so that a finding can name it."""
         for name, member in (self._status or ClusterStatus()).members.items():
             for request in member.waiting:
                 self._runtime.trace(
@@ -305,17 +306,17 @@ class ExperimentRun:
                 )
 
     async def _wait_for_recovery(self) -> None:
-        """Go on until no promise waits for anything, for `recovery_timeout` at most."""
+        """Wait until no promise is pending, for `recovery_timeout` at most."""
         timeout_us = microseconds(self._experiment.run.recovery_timeout)
         if timeout_us == 0:
             return
-        self._enter("recovery", timeout_us=timeout_us)
+        self._enter_stage("recovery", timeout_us=timeout_us)
         missing = await self._wait(lambda _status: self._unsettled(), timeout_us)
         if missing:
             self._log(f"not waited for any longer: {summarize(missing)}")
 
     def _unsettled(self) -> list[str]:
-        """Return what the promises wait for, as far as anybody has judged the trace."""
+        """Return what the promises wait for, as far as the trace has been checked."""
         now_us = self._runtime.now_us()
         if self._read_trace is None:
             return self._suite.unsettled(now_us)
@@ -323,53 +324,54 @@ class ExperimentRun:
         return ["the trace is not judged while the run goes on"] if known is None else known
 
     async def _verify(self) -> None:
-        self._enter("verifying")
+        self._enter_stage("verifying")
         self._unknown += await read_committed_offsets(self._experiment, self._runtime)
 
-    # -- waiting and looking --
+    # -- waits and checks of the run --
 
     async def _wait(
         self, missing_in: Callable[[ClusterStatus], list[str]], timeout_us: int
     ) -> list[str]:
-        """Look again and again until nothing is missing; return what still is after the timeout."""
+        """Query the cluster until nothing is missing; return what is missing at the timeout."""
         deadline_us = self._runtime.now_us() + timeout_us
         while True:
-            missing = missing_in(await self._look())
+            missing = missing_in(await self._check_and_query())
             self._show(missing)
             if not missing or self._runtime.now_us() >= deadline_us:
                 return missing
             await self._runtime.sleep(min(POLL_US, deadline_us - self._runtime.now_us()))
 
     async def _pause_until(self, time_us: int) -> None:
-        """Let the run go on until `time_us`, looking at it on the way."""
-        while (left_us := time_us - self._runtime.now_us()) > 0:
-            await self._runtime.sleep(min(POLL_US, left_us))
+        """Let the run go on until `time_us`, with the regular checks."""
+        while (remaining_us := time_us - self._runtime.now_us()) > 0:
+            await self._runtime.sleep(min(POLL_US, remaining_us))
             if self._status_is_needed():
-                await self._look()
+                await self._check_and_query()
             elif reason := self._reason_to_give_up():
-                await self._ask_status()
+                await self._query_status()
                 raise GiveUp(reason)
             self._show()
 
-    async def _look(self) -> ClusterStatus:
-        """Report what was found, and return the state of the cluster."""
+    async def _check_and_query(self) -> ClusterStatus:
+        """Report new findings, apply limits, and return the state of the cluster."""
         reason = self._reason_to_give_up()
-        status = await self._ask_status()
+        status = await self._query_status()
         if reason:
             raise GiveUp(reason)
         return status
 
-    async def _ask_status(self) -> ClusterStatus:
+    async def _query_status(self) -> ClusterStatus:
         self._status = await self._runtime.status()
-        self._looks.observe(self._status)
+        self._status_history.observe(self._status)
         self._acted_since_status = False
         return self._status
 
     def _status_is_needed(self) -> bool:
-        """Return whether the status at this look could be missed.
+        """Return True if this check must query the status.
 
-        A member counts from 0 in its next life. `inject` looks before it ends a life at once, so
-        that what is left are nodes that end by themselves, after an act, while they are stopping.
+        The counters of a member restart at 0 with its next incarnation, so they must be read before
+        an incarnation ends. `inject` queries before it ends one. Then only nodes that end on their
+        own, after an act, are left: those are STOPPING.
         """
         return (
             self._progress is not None
@@ -380,7 +382,7 @@ class ExperimentRun:
         )
 
     def _reason_to_give_up(self) -> str:
-        """Report what was found since the last look; return why the run ends here, or "".
+        """Report the findings since the last check; return why the run must end now, or "".
 
         Raises: ToolFailed after a failure of the tool.
         """
@@ -393,9 +395,11 @@ class ExperimentRun:
         if self._time_limit_us is not None and now_us > self._time_limit_us:
             return f"the time limit of {self._time_limit_us / 1e6:g} s was reached"
         self._check_live(now_us)
-        told = self._findings_told
-        self._tell_findings()
-        if self._stop_when is not None and any(map(self._stop_when, self._findings[told:])):
+        reported_before = self._findings_reported
+        self._report_findings()
+        if self._stop_when is not None and any(
+            map(self._stop_when, self._findings[reported_before:])
+        ):
             return "what was looked for was found"
         return ""
 
@@ -410,13 +414,13 @@ class ExperimentRun:
         if checks.trouble is not None:
             self._log(checks.trouble)
 
-    def _tell_findings(self) -> None:
-        """Write what the checkers have found since the last look into the trace and the log.
+    def _report_findings(self) -> None:
+        """Write the findings since the last check into the trace and the log.
 
-        Not at the moment they find it: that is in the middle of another row. What was found ahead
-        of the whole trace is only logged: a VIOLATION in the trace is a verdict.
+        Not when they are found, since that is in the middle of another row. A finding of
+        `live_checks` is only logged: a VIOLATION in the trace belongs to the verdict.
         """
-        for finding in self._findings[self._findings_told :]:
+        for finding in self._findings[self._findings_reported :]:
             if self._live_checks is not None:
                 self._log(f"{finding.check} seems violated: {finding.summary}")
                 continue
@@ -430,9 +434,9 @@ class ExperimentRun:
                 )
             )
             self._log(f"{finding.check} is violated: {finding.summary}")
-        self._findings_told = len(self._findings)
+        self._findings_reported = len(self._findings)
 
-    def _enter(self, stage: str, **detail: int) -> None:
+    def _enter_stage(self, stage: str, **detail: int) -> None:
         self._stage = stage
         self._runtime.trace(TraceEvent(kind=TraceKind.RUN_STAGE, detail={"stage": stage, **detail}))
         self._log(f"stage {stage}")
@@ -447,8 +451,8 @@ class ExperimentRun:
                 time_us=self._runtime.now_us(),
                 status=self._status,
                 faults=self._journal.entries,
-                records_consumed=self._looks.records_consumed,
-                commits_acknowledged=self._looks.commits_acknowledged,
+                records_consumed=self._status_history.records_consumed,
+                commits_acknowledged=self._status_history.commits_acknowledged,
                 waiting_for=tuple(waiting_for),
                 steady_at_us=self._steady_at_us,
                 findings=tuple(self._findings),
@@ -458,15 +462,16 @@ class ExperimentRun:
     # -- the end --
 
     def _clean_up(self, *, interrupted: bool) -> bool:
-        """Heal what is still broken, and stop the cluster; return whether Ctrl-C came by the end.
+        """Heal what is still in force, and stop the cluster; return True if Ctrl-C came by then.
 
-        The figures of a run that was `interrupted` are those of that moment, watched or not.
+        An interrupted run gets its figures from a query at this moment, whether it was watched or
+        not.
         """
         if interrupted and not self._status_is_needed():
-            # A second Ctrl-C, or a cluster that cannot answer, must not keep it from being healed.
+            # Neither a second Ctrl-C nor a cluster that cannot answer may prevent the healing.
             with suppress(Exception, KeyboardInterrupt):
-                self._runtime.run(self._ask_status())
-        if self._injector.anything_left:
+                self._runtime.run(self._query_status())
+        if self._injector.may_need_healing:
             try:
                 self._runtime.run(self._heal_everything())
             except KeyboardInterrupt:
@@ -474,7 +479,7 @@ class ExperimentRun:
             except Exception as error:
                 self._tool_failures.append(f"healing: {type(error).__name__}: {error}")
         try:
-            self._enter("stopping")
+            self._enter_stage("stopping")
             self._runtime.run(self._runtime.stop())
         except KeyboardInterrupt:
             interrupted = True
@@ -483,7 +488,7 @@ class ExperimentRun:
             self._tool_failures.append(f"stopping: {type(error).__name__}: {error}")
         return interrupted
 
-    def _check(self) -> tuple[CheckReport, ...]:
+    def _finish_checks(self) -> tuple[CheckReport, ...]:
         try:
             if self._read_trace is not None:
                 self._suite.observe_all(self._read_trace())
@@ -520,8 +525,8 @@ class ExperimentRun:
             healed_at_us=self._healed_at_us,
             ended_at_us=self._runtime.now_us(),
             records_produced=status.records_produced,
-            records_consumed=self._looks.records_consumed,
-            commits_acknowledged=self._looks.commits_acknowledged,
+            records_consumed=self._status_history.records_consumed,
+            commits_acknowledged=self._status_history.commits_acknowledged,
             rows_seen=self._suite.rows_seen,
             time_scale=1.0 if self._directory is None else self._directory.manifest.time_scale,
         )

@@ -1,4 +1,4 @@
-"""What a run remembers of its looks at the cluster, where the next one cannot say it any more."""
+"""Facts from earlier status queries that later ones lack."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -7,8 +7,8 @@ from cluster.runtime import ClusterStatus, MemberStatus, PartitionStatus
 from protocol.ids import NodeName, TopicPartition
 
 
-class Looks:
-    """Takes in every look; knows what the controller said last, and what dead members did."""
+class StatusHistory:
+    """Observes every status; keeps the last known partitions, and totals of past incarnations."""
 
     def __init__(self) -> None:
         self._partitions: dict[TopicPartition, PartitionStatus] = {}
@@ -17,33 +17,34 @@ class Looks:
         self._acknowledged_in_past_lives = 0
 
     def observe(self, status: ClusterStatus) -> None:
-        """Take in a look."""
+        """Take the status of a query."""
         if status.partitions:
             self._partitions = status.partitions
-        self._end_lives(status.members)
+        self._add_past_incarnations(status.members)
         self._members.update(status.members)
 
-    def as_known(self, status: ClusterStatus) -> ClusterStatus:
-        """Return `status` with the leaders that the controller named last, if none answers now.
+    def with_last_partitions(self, status: ClusterStatus) -> ClusterStatus:
+        """Return `status` with the partitions of the last query, if no controller answers now.
 
-        They still hold: nobody else moves leadership. A fault can be aimed at them.
+        These leaders are still right, because only the controller moves leadership. So faults can
+        be aimed at them.
         """
         return status if status.partitions else replace(status, partitions=self._partitions)
 
     @property
     def records_consumed(self) -> int:
-        """What all members processed, in all their lives as far as they were looked at."""
+        """Records processed by all members over all incarnations, as far as queries showed."""
         now = sum(member.records_consumed for member in self._members.values())
         return self._consumed_in_past_lives + now
 
     @property
     def commits_acknowledged(self) -> int:
-        """The commits of all members that were acknowledged, in all their lives."""
+        """Acknowledged commits of all members, over all incarnations."""
         now = sum(member.commits_acknowledged for member in self._members.values())
         return self._acknowledged_in_past_lives + now
 
-    def _end_lives(self, members: Mapping[NodeName, MemberStatus]) -> None:
-        """Keep what was counted by members that count from 0 again."""
+    def _add_past_incarnations(self, members: Mapping[NodeName, MemberStatus]) -> None:
+        """Add the counts of members whose counters have restarted from 0."""
         for name, member in members.items():
             before = self._members.get(name)
             if before is not None and (

@@ -1,4 +1,4 @@
-"""The last look of a run: what is committed, read through the cluster's own network."""
+"""The final verification of a run: committed offsets, read through the cluster's own network."""
 
 from collections.abc import Sequence
 
@@ -10,9 +10,9 @@ from protocol.trace import TraceEvent, TraceKind
 
 
 async def read_committed_offsets(experiment: Experiment, runtime: Runtime) -> list[str]:
-    """Fetch every group's offsets, which leaves the rows for the checkers; return what failed.
+    """Fetch every group's offsets, which traces them for the checkers; return the failures.
 
-    Each partition of the group's topics is asked for, so that a commit that vanished is seen.
+    Each partition of the group's topics is requested, so that a lost commit shows.
     """
     failures = []
     for group_id, group in coordinated_groups(experiment).items():
@@ -35,9 +35,9 @@ async def _read(
 ) -> TraceEvent | None:
     """Fetch the offsets of `partitions`; return the row of the failure, if there is one.
 
-    One request reads all of them only while none is in an open transaction. Of a group whose
-    members begin the next transaction at once, there may be no such moment. So each partition is
-    asked for alone before offsets count as unreadable; the first that has no answer ends it.
+    One request for all of them succeeds only while none is in an open transaction. If a group's
+    members begin the next transaction at once, that may never be so. So each partition is requested
+    alone before offsets count as unreadable; the first failure ends this.
     """
     try:
         await runtime.ask_as_admin(fetch_committed_offsets, group_id, partitions)

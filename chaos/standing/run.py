@@ -141,7 +141,7 @@ class StandingRun(ExperimentRun):
     async def _until_healing(self) -> None:
         await self._wait_until_brokers_serve()
         self._live_at_us = self._runtime.now_us()
-        self._enter(SERVING)
+        self._enter_stage(SERVING)
         self._orders.open()
         try:
             with self._while_serving:
@@ -159,7 +159,7 @@ class StandingRun(ExperimentRun):
         timeout = self._experiment.run.steady_state_timeout
         deadline_us = self._runtime.now_us() + microseconds(timeout)
         while True:
-            missing = self._missing_to_serve(await self._look())
+            missing = self._missing_to_serve(await self._check_and_query())
             if not missing:
                 return
             if self._runtime.now_us() >= deadline_us:
@@ -195,7 +195,7 @@ class StandingRun(ExperimentRun):
 
     async def _watch(self) -> None:
         """Look at the cluster: report findings, and note the first steady state."""
-        status = await self._look()
+        status = await self._check_and_query()
         self._note_guests(status)
         for node in [n for n in self._not_arrived if status.nodes.get(n) is NodeState.UP]:
             del self._not_arrived[node]
@@ -263,7 +263,7 @@ class StandingRun(ExperimentRun):
         return False
 
     async def _answer_status(self, *, with_partitions: bool) -> StatusAnswer:
-        status = await self._look()
+        status = await self._check_and_query()
         identity = msgspec.structs.replace(
             self._identity,
             stage=self._stage,
@@ -282,7 +282,7 @@ class StandingRun(ExperimentRun):
 
     async def _inject(self, request: InjectRequest, asked: PendingRequest) -> None:
         """Inject what is ordered; what can hit nothing now is refused, and leaves no trace."""
-        status = self._looks.as_known(await self._look())
+        status = self._status_history.with_last_partitions(await self._check_and_query())
         experiment = with_what_is_there(self._experiment, status)
         number = self._ordered.get(request.fault, self._planned_total(request.fault))
         ordered = order_fault(
@@ -314,7 +314,7 @@ class StandingRun(ExperimentRun):
         if entry.in_force and planned.duration_us is not None:
             healed_at_us = self._runtime.now_us() + planned.duration_us
             self._add(PlannedAct(at_us=healed_at_us, planned=planned, heals=True))
-        if self._injector.goes_on(planned):
+        if self._injector.has_next_step(planned):
             self._add(NextStep(at_us=self._runtime.now_us(), planned=planned))
         if request.waits and entry.in_force:
             self._waiting[planned.fault_id] = (asked, ordered.warnings)

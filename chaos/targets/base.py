@@ -1,4 +1,4 @@
-"""What a target is: a role, what the file must define for it to exist, and who plays it now."""
+"""The interface of a role: its check against the experiment file, and its nodes at a moment."""
 
 import random
 from abc import ABC, abstractmethod
@@ -13,14 +13,14 @@ from protocol.ids import NodeName, TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
-    """The moment in which a fault fires. `rng` is that fault's own stream."""
+    """The moment at which a fault fires. `rng` is the fault's own stream."""
 
     experiment: Experiment
     status: ClusterStatus
     rng: random.Random
 
     def is_up(self, node: NodeName) -> bool:
-        """Whether the node's process runs and is neither paused nor stopping."""
+        """Return True if the node's process runs and is neither paused nor stopping."""
         return self.status.nodes.get(node) is NodeState.UP
 
     def state_of(self, node: NodeName) -> str:
@@ -30,10 +30,10 @@ class Situation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hit:
-    """Who plays the role now.
+    """The nodes that have the role now.
 
-    Shape: `nodes` are those that play it, whatever state they are in; `partitions` those that the
-    role is about. `because` says why it is them, `detail` the same for the journal.
+    Shape: `nodes` may be in any state. `partitions` are those that the role is about. `because`
+    says why these nodes have the role; `detail` says the same for the journal.
     """
 
     nodes: tuple[NodeName, ...]
@@ -44,14 +44,14 @@ class Hit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Miss:
-    """Nobody plays the role now, or nothing can be done to who does, and why."""
+    """No node has the role now, or nothing can be done to it, for the given reason."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unknown:
-    """A target that can never exist: what is wrong, what would be right."""
+    """A target that can never exist: the error, and what was expected."""
 
     message: str
     expected: str | None = None
@@ -59,7 +59,7 @@ class Unknown:
 
 
 class TargetKind(ABC):
-    """One role. `syntax` is how it is written, `doc` one sentence for people."""
+    """One role. `syntax` is its form in a file, `doc` one sentence for people."""
 
     name: str
     syntax: str
@@ -67,22 +67,22 @@ class TargetKind(ABC):
 
     @abstractmethod
     def check(self, argument: str, experiment: Experiment) -> Unknown | None:
-        """Say why `argument` can never name anything in `experiment`, or None if it can."""
+        """Return the error if `argument` can never name anything in `experiment`, else None."""
 
     @abstractmethod
     def resolve(self, argument: str, situation: Situation) -> Hit | Miss:
-        """Return who plays the role now."""
+        """Return the nodes that have the role now."""
 
 
 def check_no_argument(role: str, argument: str) -> Unknown | None:
-    """Refuse an argument of a role that takes none."""
+    """Return the error for an argument of a role that takes none."""
     if not argument:
         return None
     return Unknown(message=f"`{role}` takes no argument", expected=f"`{role}`", near_miss=role)
 
 
 def check_group_name(role: str, group_id: str, experiment: Experiment) -> Unknown | None:
-    """Refuse a group that the file does not define; `role` completes the near miss."""
+    """Return the error for an undefined group; `role` completes the near miss."""
     if group_id in experiment.groups:
         return None
     only = next(iter(experiment.groups)) if len(experiment.groups) == 1 else None
@@ -94,7 +94,7 @@ def check_group_name(role: str, group_id: str, experiment: Experiment) -> Unknow
 
 
 def check_has_coordinator(role: str, group_id: str, experiment: Experiment) -> Unknown | None:
-    """Refuse a group that the file does not define, or that lives on ZooKeeper."""
+    """Return the error for a group that the file does not define, or that is on ZooKeeper."""
     unknown = check_group_name(role, group_id, experiment)
     if unknown is None and experiment.groups[group_id].is_on_zookeeper:
         return Unknown(
@@ -105,7 +105,7 @@ def check_has_coordinator(role: str, group_id: str, experiment: Experiment) -> U
 
 
 def target_text(role: str | None, argument: str | None) -> str | None:
-    """Return `role(argument)`, or None where one of the two is not known."""
+    """Return `role(argument)`, or None if one of the two is None."""
     if role is None or argument is None:
         return None
     return f"{role}({argument})" if argument else role

@@ -1,4 +1,4 @@
-"""Roles that the clients play: members of groups, by index or by what they are in the group."""
+"""Roles of clients: members of groups, by index or by their part in the group."""
 
 import re
 
@@ -14,7 +14,7 @@ from chaos.targets.base import (
     check_no_argument,
     target_text,
 )
-from chaos.targets.partitions import led_partition
+from chaos.targets.partitions import require_leader
 from protocol.ids import NodeName, offsets_partition
 
 _MEMBER = re.compile(r"(.*?)\s*,\s*([0-9]+)")
@@ -73,7 +73,7 @@ class LeaderMemberOf(TargetKind):
         """Return the node of the member that the group's coordinator has as leader."""
         status = situation.status
         partition = offsets_partition(group_partition(situation.experiment, argument))
-        known = led_partition(partition, situation)
+        known = require_leader(partition, situation)
         if isinstance(known, Miss):
             return known
         leaders = [
@@ -108,7 +108,7 @@ class Members(TargetKind):
         return unknown
 
     def resolve(self, argument: str, situation: Situation) -> Hit | Miss:
-        """Return the nodes of all members, those included that have not started."""
+        """Return the nodes of all members, including those that have not started."""
         return Hit(nodes=_members(argument, situation.experiment))
 
 
@@ -133,7 +133,7 @@ class Clients(TargetKind):
 
 
 def all_members(experiment: Experiment) -> tuple[NodeName, ...]:
-    """Return the node of every member of every group, those included that join late."""
+    """Return the nodes of all members of all groups, including late members."""
     return tuple(name for group_id in experiment.groups for name in _members(group_id, experiment))
 
 

@@ -1,4 +1,4 @@
-"""Partitions as targets need them: `topic-3` as Kafka prints it, its leader and its followers."""
+"""Partitions of targets: parsing of `topic-3` as Kafka prints it, leaders and followers."""
 
 from chaos.experiment.problems import near_miss, one_of
 from chaos.experiment.structs import Experiment, internal_topics
@@ -43,7 +43,7 @@ class AllTopicPartitions(TargetKind):
 
 
 def parse_partition(text: str) -> TopicPartition | None:
-    """Return the partition that is written as Kafka prints it, or None if it is not."""
+    """Return the partition that `text` names in Kafka's form, None if it has another form."""
     topic, dash, index = text.rpartition("-")
     if not dash or not topic or not (index.isascii() and index.isdecimal()):
         return None
@@ -51,7 +51,7 @@ def parse_partition(text: str) -> TopicPartition | None:
 
 
 def check_partition_name(role: str, argument: str, experiment: Experiment) -> Unknown | None:
-    """Refuse what is no partition of the file's topics or of Kafka's own."""
+    """Return the error for an argument that is no partition of the file's or Kafka's topics."""
     sizes = {name: topic.partitions for name, topic in experiment.topics.items()}
     sizes.update((name, size) for name, (size, _) in internal_topics(experiment).items())
     partition = parse_partition(argument)
@@ -81,7 +81,7 @@ def check_partition_name(role: str, argument: str, experiment: Experiment) -> Un
 
 
 def check_followers(partition: TopicPartition, experiment: Experiment) -> Unknown | None:
-    """Refuse a partition with a single replica: nobody can ever follow it."""
+    """Return the error for a partition with a single replica, which never has a follower."""
     if len(replicas_at_start(partition, experiment)) > 1:
         return None
     return Unknown(
@@ -90,8 +90,8 @@ def check_followers(partition: TopicPartition, experiment: Experiment) -> Unknow
     )
 
 
-def led_partition(partition: TopicPartition, situation: Situation) -> PartitionStatus | Miss:
-    """Return the partition as the controller has it, if it has a leader."""
+def require_leader(partition: TopicPartition, situation: Situation) -> PartitionStatus | Miss:
+    """Return the controller's state of a partition, or a Miss without a leader."""
     known = situation.status.partitions.get(partition)
     if known is None:
         return Miss(reason=f"no controller that answers knows {partition}")
@@ -101,7 +101,7 @@ def led_partition(partition: TopicPartition, situation: Situation) -> PartitionS
 
 
 def in_sync_followers(known: PartitionStatus) -> tuple[BrokerId, ...]:
-    """Return the in-sync followers in the partition's replica order, from after the leader on."""
+    """Return the in-sync followers in replica order, starting after the leader."""
     replicas = known.replicas
     start = replicas.index(known.leader) + 1 if known.leader in replicas else 0
     in_order = (*replicas[start:], *replicas[:start])
@@ -109,7 +109,7 @@ def in_sync_followers(known: PartitionStatus) -> tuple[BrokerId, ...]:
 
 
 def replicas_at_start(partition: TopicPartition, experiment: Experiment) -> tuple[int, ...]:
-    """Return the brokers on which the controller puts a partition, preferred leader first.
+    """Return the brokers to which the controller assigns a partition, preferred leader first.
 
     Source: `cluster.spec.TopicSpec`, partition p gets brokers (p + k) mod n.
     """

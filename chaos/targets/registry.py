@@ -1,4 +1,4 @@
-"""Every role by its name, and how a target is read, checked and resolved.
+"""All roles by name; parsing, checking and resolving of targets.
 
 A new role is one class and one line in `TARGET_KINDS`.
 """
@@ -49,13 +49,13 @@ _TARGET = re.compile(r"\s*([A-Za-z-]+)\s*(?:\(([^()]*)\))?\s*")
 
 
 def split_target(target: str) -> tuple[str, str] | None:
-    """Return role and argument of `role(argument)`, or None if it is not written so."""
+    """Return role and argument of `role(argument)`, or None for another form."""
     match = _TARGET.fullmatch(target)
     return None if match is None else (match[1], (match[2] or "").strip())
 
 
 def check_target(target: str, experiment: Experiment) -> Unknown | None:
-    """Say why `target` can never exist in `experiment`, or None if it can."""
+    """Return the error if `target` can never exist in `experiment`, else None."""
     every_syntax = ", ".join(f"`{kind.syntax}`" for kind in TARGET_KINDS.values())
     parts = split_target(target)
     if parts is None:
@@ -78,7 +78,7 @@ def check_target(target: str, experiment: Experiment) -> Unknown | None:
 
 
 def _role_of_node(word: str, experiment: Experiment) -> str | None:
-    """Return the target that means a node, of a node's name as traces and journals have it."""
+    """Return the target for a node's name as traces and journals print it, None if unknown."""
     name = "-".join(word.split())
     for broker_id in range(experiment.cluster.brokers):
         if name == broker_name(broker_id):
@@ -97,9 +97,9 @@ def _role_of_node(word: str, experiment: Experiment) -> str | None:
 
 
 def resolve_target(target: str, situation: Situation) -> Hit | Miss:
-    """Return who plays the role of `target` in this moment, in whatever state they are.
+    """Return the nodes that have the role of `target` now, in any state.
 
-    Raises: ValueError if the target is none that `check_target` accepts.
+    Raises: ValueError for a target that `check_target` rejects by its form.
     """
     parts = split_target(target)
     kind = None if parts is None else TARGET_KINDS.get(parts[0])

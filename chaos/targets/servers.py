@@ -1,4 +1,4 @@
-"""Roles that brokers, the controller and ZooKeeper's servers play."""
+"""Roles of brokers, the controller and ZooKeeper's servers."""
 
 from chaos.experiment.structs import (
     FIRST_CONTROLLER_ID,
@@ -19,8 +19,8 @@ from chaos.targets.partitions import (
     check_followers,
     check_partition_name,
     in_sync_followers,
-    led_partition,
     parse_partition,
+    require_leader,
 )
 from protocol.ids import (
     NodeName,
@@ -45,10 +45,10 @@ class CoordinatorOf(TargetKind):
         return check_has_coordinator(self.name, argument, experiment)
 
     def resolve(self, argument: str, situation: Situation) -> Hit | Miss:
-        """Return the leader that the controller has for the group's offsets partition.
+        """Return the controller's leader of the group's offsets partition.
 
-        While leadership moves, the controller's leader and the broker that has the group loaded
-        are two: the controller's is hit, and the detail names the other.
+        While leadership moves, the controller's leader and the broker that has the group loaded may
+        differ. Then the former is hit, and the detail names the latter.
         """
         partition = offsets_partition(group_partition(situation.experiment, argument))
         hit = _leader_of(partition, situation)
@@ -70,8 +70,8 @@ class LeaderOf(TargetKind):
         return check_partition_name(self.name, argument, experiment)
 
     def resolve(self, argument: str, situation: Situation) -> Hit | Miss:
-        """Return the leader that the controller has."""
-        return _leader_of(_parsed(argument), situation)
+        """Return the leader according to the controller."""
+        return _leader_of(_parse_or_raise(argument), situation)
 
 
 class FollowerOf(TargetKind):
@@ -84,12 +84,14 @@ class FollowerOf(TargetKind):
     def check(self, argument: str, experiment: Experiment) -> Unknown | None:
         """Refuse what is no partition, and a partition that has no follower."""
         unknown = check_partition_name(self.name, argument, experiment)
-        return check_followers(_parsed(argument), experiment) if unknown is None else unknown
+        return (
+            check_followers(_parse_or_raise(argument), experiment) if unknown is None else unknown
+        )
 
     def resolve(self, argument: str, situation: Situation) -> Hit | Miss:
         """Return the first in-sync follower that is up."""
-        partition = _parsed(argument)
-        known = led_partition(partition, situation)
+        partition = _parse_or_raise(argument)
+        known = require_leader(partition, situation)
         if isinstance(known, Miss):
             return known
         for broker in in_sync_followers(known):
@@ -139,7 +141,7 @@ class AnyBroker(TargetKind):
         return check_no_argument(self.name, argument)
 
     def resolve(self, argument: str, situation: Situation) -> Hit | Miss:
-        """Draw one; the draw is made whoever is up, so that it never shifts another."""
+        """Draw one. The draw is made in any case, so that it never shifts later draws."""
         drawn = situation.rng.random()
         up = [name for name in _brokers(situation.experiment) if situation.is_up(name)]
         if not up:
@@ -169,7 +171,7 @@ class Controller(TargetKind):
         if active is not None:
             return Hit(nodes=(active,))
         count = situation.experiment.cluster.controllers
-        if count == 1:  # it does not answer, but there is no other
+        if count == 1:  # it does not answer, but the role can only be its
             return Hit(nodes=(controller_name(FIRST_CONTROLLER_ID),))
         return Miss(reason="no controller is active")
 
@@ -187,7 +189,7 @@ class Brokers(TargetKind):
         return check_no_argument(self.name, argument)
 
     def resolve(self, argument: str, situation: Situation) -> Hit | Miss:
-        """Return every broker, those that are down too: they are hit when they come back."""
+        """Return every broker; those that are down are hit when they come back."""
         return Hit(nodes=_brokers(situation.experiment))
 
 
@@ -257,7 +259,7 @@ class ZooKeepers(TargetKind):
 
 
 def _check_ensemble(experiment: Experiment) -> Unknown | None:
-    """Refuse a file in which no group lives on ZooKeeper."""
+    """Return the error for a file without a group on ZooKeeper."""
     if zookeeper_ids(experiment):
         return None
     return Unknown(
@@ -271,7 +273,7 @@ def _brokers(experiment: Experiment) -> tuple[NodeName, ...]:
 
 
 def _leader_of(partition: TopicPartition, situation: Situation) -> Hit | Miss:
-    known = led_partition(partition, situation)
+    known = require_leader(partition, situation)
     if isinstance(known, Miss):
         return known
     return Hit(
@@ -282,7 +284,7 @@ def _leader_of(partition: TopicPartition, situation: Situation) -> Hit | Miss:
     )
 
 
-def _parsed(argument: str) -> TopicPartition:
+def _parse_or_raise(argument: str) -> TopicPartition:
     partition = parse_partition(argument)
     if partition is None:
         raise ValueError(f"not a partition: {argument!r}")

@@ -169,4 +169,4 @@ def test_lost_node_is_killed_and_never_started_again(target: str, node: str) -> 
 
     assert run.runtime.acts == [f"pause {node}", f"resume {node}", f"crash {node}"]
     assert run.injector.lost_nodes == (NodeName(node),)
-    assert not run.injector.anything_left
+    assert not run.injector.may_need_healing

@@ -122,7 +122,7 @@ def test_everything_that_is_in_force_is_healed_links_first() -> None:
 
     assert run.runtime.acts == ["rules none", "restart broker-2", "resume broker-1"]
     assert [entry.healed_by for entry in run.journal.entries] == ["end", "end", "end"]
-    assert not run.injector.anything_left
+    assert not run.injector.may_need_healing
 
 
 def test_fault_that_is_healed_already_is_not_healed_again() -> None:
@@ -173,14 +173,14 @@ def test_half_injected_fault_is_undone_from_whatever_it_left(
     run = Injecting(made_of=made_of, runtime=runtime)
     with pytest.raises(KeyboardInterrupt):
         run.inject()
-    assert run.injector.anything_left
+    assert run.injector.may_need_healing
     runtime.acts.clear()
     runtime.broken = False
 
     run.heal_everything()
 
     assert runtime.acts == undone
-    assert not run.injector.anything_left
+    assert not run.injector.may_need_healing
 
 
 class NeverPaused(FakeRuntime):

@@ -1,6 +1,6 @@
 """What a run remembers of its looks: members count anew, controllers fall silent."""
 
-from chaos.run.status_history import Looks
+from chaos.run.status_history import StatusHistory
 from cluster.runtime import ClusterStatus, MemberStatus, PartitionStatus
 from protocol.ids import BrokerId, NodeName, TopicPartition
 
@@ -18,8 +18,8 @@ def member(consumed: int, committed: int) -> MemberStatus:
     )
 
 
-def looks_at(*members: dict[str, MemberStatus]) -> Looks:
-    looks = Looks()
+def looks_at(*members: dict[str, MemberStatus]) -> StatusHistory:
+    looks = StatusHistory()
     for each in members:
         named = {NodeName(name): status for name, status in each.items()}
         looks.observe(ClusterStatus(members=named))
@@ -49,10 +49,10 @@ def test_leaders_are_the_last_that_were_named_until_others_are() -> None:
         )
         return ClusterStatus(partitions={partition: known})
 
-    looks = Looks()
+    looks = StatusHistory()
     for status in (led_by(0), led_by(1), ClusterStatus(records_produced=7)):
         looks.observe(status)
 
-    silent = looks.as_known(ClusterStatus(records_produced=8))
+    silent = looks.with_last_partitions(ClusterStatus(records_produced=8))
     assert (silent.partitions[partition].leader, silent.records_produced) == (1, 8)
-    assert looks.as_known(led_by(2)).partitions[partition].leader == 2
+    assert looks.with_last_partitions(led_by(2)).partitions[partition].leader == 2

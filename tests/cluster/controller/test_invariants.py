@@ -86,7 +86,7 @@ def test_shutdown_that_no_record_tells_of_is_found() -> None:
     """The broker could be elected again while it waits for leave to stop."""
     made = lab()
     made.core._liveness.begin_controlled_shutdown(BrokerId(1), 5)
-    with pytest.raises(InvariantViolation, match=r"the metadata lacks the controlled shutdown of \[1\]"):
+    with pytest.raises(InvariantViolation, match=r"lacks the controlled shutdown of \[1\]"):
         made.core.check_invariants()
 
 
