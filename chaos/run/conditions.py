@@ -79,7 +79,8 @@ def missing_partitions(
                 missing.append(f"{partition} has no leader")
             elif full_isr and len(current.isr) < len(current.replicas):
                 missing.append(
-                    f"{partition} has {len(current.isr)} of {len(current.replicas)} replicas in sync"
+                    f"{partition} has {len(current.isr)} of {len(current.replicas)} "
+                    "replicas in sync"
                 )
     return missing
 
