@@ -15,7 +15,7 @@ from benchmarks.profiles import profile_text
 from benchmarks.virtual_loop import bare_heap
 from chaos.exploration.batches import decode_runs, play_seed, play_seeds
 from chaos.exploration.play import PlayedRun, PlayResult
-from chaos.exploration.required_work import missing_of
+from chaos.exploration.required_work import missing_work
 from chaos.exploration.space import Space, load_space
 from cluster.fan_out import Died, WorkerName
 from cluster.ray.actors import LOCAL
@@ -32,7 +32,7 @@ GOAL_TWO_WORKERS = 1.5
 
 def check_minimum(space: Space, played: PlayedRun) -> None:
     """Raise RuntimeError if the run failed, or did less than the space says that it must."""
-    missing = missing_of(space.minimum, played)
+    missing = missing_work(space.minimum, played)
     if played.result is not PlayResult.PASS or missing:
         raise RuntimeError(
             f"seed {played.seed} of {space.name} is {played.result}, {played.reasons}; {missing}"

@@ -1,10 +1,10 @@
-"""Searching fault schedules: seeds become experiments, runs in virtual time, findings.
+"""Search of fault schedules: seeds become experiments, runs in virtual time, findings.
 
-A drawn schedule is an ordinary `Experiment` with an explicit plan and a seed: what is found can be
-replayed, shrunk, read by people and run on Ray as it stands.
+A drawn schedule is an ordinary `Experiment` with an explicit plan and a seed. So a finding can be
+replayed, shrunk, read by people, and run on Ray without a change.
 
 Reading order: `space_definition`, `space_semantics`, `space`; `draw` (seeds become schedules),
-`play` (one run), `cpu_limit`, `marks`, `effort`, `signature` (when two findings are the same),
+`play` (one run), `cpu_limit`, `marks`, `effort`, `signature` (equality of findings),
 `required_work`, `gc_pause`; `guided` (plans that are kept and mutated); `batches`,
 `running_totals`, `store`, `search`, `results`; `finding_files`, `replay_file`, `nearest_passing`;
 `shrink`.

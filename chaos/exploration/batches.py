@@ -1,7 +1,7 @@
-"""What a worker does with a batch of seeds: draw, play, and send back what is kept.
+"""A worker's handling of a batch of seeds: draw, play, and return the kept data of the runs.
 
-Data flow: (Space, seeds or lineages) -> PlayedRun of each, as bytes. Everything in here is a
-function of its arguments, so that it does not matter which process does it, and in what company.
+Data flow: (Space, seeds or lineages) -> PlayedRun of each, as bytes. Every function depends on its
+arguments only, so that neither the process nor the batch in which a seed is played matters.
 """
 
 import msgspec
@@ -20,19 +20,19 @@ from chaos.exploration.space import Space
 from chaos.results.replay_stamp import code_version
 from cluster.fan_out import Item, Items
 
-CLOSE_LOOK_EVERY = 32
-"""Of so many seeds one has its nodes check themselves closely, for 2 % of the time of all."""
+DENSE_CHECKS_EVERY = 32
+"""One in this many seeds plays with dense invariant checks, for 2 % of the total time."""
 
 
 class OtherCode(Exception):
-    """A worker has other code than the search that it works for; says which."""
+    """A worker has other code than its search; the message names both."""
 
 
 def check_code(expected: str) -> None:
-    """Check that this process would play what the search's own would.
+    """Check that this process has the same code as the search.
 
-    A worker that starts while somebody edits the code would give other runs: they would look as if
-    the lab were not deterministic.
+    A worker that starts after an edit of the code would give other runs, which would look like a
+    lack of determinism.
     Raises: OtherCode.
     """
     if code_version() != expected:
@@ -43,21 +43,21 @@ def check_code(expected: str) -> None:
 
 
 def play_seeds(space: Space, items: Items) -> bytes:
-    """Play every seed and return what is kept of the runs, in order.
+    """Play every item and return the encoded runs, in order.
 
-    Shape: an item is a seed that is drawn, or a lineage, whose last seed is played.
-    Raises: nothing that a run or a draw raises: that run is BROKEN.
+    Shape: an item is a seed to draw, or a lineage, whose last seed is played.
+    Raises: no exception of a run or a draw: that run is BROKEN.
     """
     runs = []
-    with collecting_between_runs() as run_is_over:
+    with collecting_between_runs() as collect_if_due:
         for item in items:
             runs.append(play_seed(space, item))
-            run_is_over()
+            collect_if_due()
     return msgspec.msgpack.encode(runs)
 
 
 def play_seed(space: Space, item: Item) -> PlayedRun:
-    """Play one seed; if it cannot even be drawn, it is BROKEN."""
+    """Play one seed; the run is BROKEN if the seed cannot even be drawn."""
     lineage = (item,) if isinstance(item, int) else item
     seed, kept = lineage[-1], lineage if len(lineage) > 1 else ()
     try:
@@ -65,13 +65,13 @@ def play_seed(space: Space, item: Item) -> PlayedRun:
     except Exception as error:
         reason = f"the seed could not be drawn: {type(error).__name__}: {error}"
         return PlayedRun(seed=seed, result=PlayResult.BROKEN, reasons=(reason,), lineage=kept)
-    looks_closely = seed % CLOSE_LOOK_EVERY == 0
+    checks_densely = seed % DENSE_CHECKS_EVERY == 0
     try:
         with limited_cpu():
             run = play(
                 grown.experiment,
                 grown.network_seed,
-                invariants_every=INVARIANTS_DENSELY if looks_closely else INVARIANTS_EVERY,
+                invariants_every=INVARIANTS_DENSELY if checks_densely else INVARIANTS_EVERY,
             )
     except RunNeverEnds as error:
         reason = f"{type(error).__name__}: {error}"

@@ -1,8 +1,8 @@
-"""A bound on the CPU time of one explored run: one that never ends must not keep its worker.
+"""A limit on the CPU time of one explored run, so that an endless run does not block its worker.
 
-The loop finds instants that never end; this finds what the loop cannot see, a step that never does,
-and time that hardly moves. The bound is far above what any run needs, so that it decides nothing
-else. Compiled code that never calls the interpreter is not stopped.
+The virtual loop detects instants that never end. This limit ends what the loop cannot detect: a
+step that never ends, or time that hardly advances. It is far above the need of any run, so that it
+affects no other run. Compiled code that never calls the interpreter is not stopped.
 """
 
 import signal
@@ -12,30 +12,30 @@ from contextlib import contextmanager
 from types import FrameType
 
 CPU_LIMIT_S = 300.0
-"""CPU seconds of one run, hundreds of times what a run of the standard space takes."""
-_AGAIN_S = 1.0
+"""CPU seconds of one run: hundreds of times the need of a run of the standard space."""
+_REPEAT_S = 1.0
 
 
 class RunNeverEnds(BaseException):
-    """A run is over its bound. No `except Exception` of a node may take it for its own failure."""
+    """A run exceeded the limit. A BaseException: a node's `except Exception` must not catch it."""
 
 
 @contextmanager
 def limited_cpu(limit_s: float = CPU_LIMIT_S) -> Iterator[None]:
-    """Raise RunNeverEnds in what runs inside, once the process has used `limit_s` of CPU more.
+    """Raise RunNeverEnds in the enclosed code once the process has used `limit_s` more of CPU.
 
-    And again every second after: what it hits first may be a task, which keeps it to itself. In
-    another thread than the main one, where no signal arrives, nothing is bounded.
+    It is raised again every second after that, because the first one may hit a task, which keeps
+    the exception. Outside the main thread, where no signal arrives, there is no limit.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
-    def end(_signal: int, _frame: FrameType | None) -> None:
+    def raise_limit(_signal: int, _frame: FrameType | None) -> None:
         raise RunNeverEnds(f"it has not ended after {limit_s:g} s of CPU")
 
-    before = signal.signal(signal.SIGPROF, end)
-    signal.setitimer(signal.ITIMER_PROF, limit_s, _AGAIN_S)
+    before = signal.signal(signal.SIGPROF, raise_limit)
+    signal.setitimer(signal.ITIMER_PROF, limit_s, _REPEAT_S)
     try:
         yield
     finally:

@@ -1,8 +1,9 @@
-"""What a run needed: counts of work that is no violation, and a regression if it grows.
+"""Effort of a run: counts of work that is no violation, but a regression if it grows.
 
-A member that rejoins for no reason, a generation that nobody could use, a round of fetches that a
-missing epoch costs: each is allowed now and then, and wrong if a change of the code makes it more.
-So explored runs are counted, and the distribution over the seeds is told and recorded.
+Examples are a rejoin without a reason, a generation that no member could use, a round of fetches
+caused by a missing epoch. Each is allowed now and then. If a change of the code makes them more
+frequent, something is wrong. So explored runs are counted, and the distribution over the seeds is
+reported and recorded.
 """
 
 from protocol.trace import TraceKind, TraceRow
@@ -24,18 +25,18 @@ _COUNTED: dict[TraceKind | str, str] = {
     TraceKind.POSITION_RESET: "positions_reset",
 }
 UNUSED = "generations_unused"
-"""Generations that began and whose assignment was never stored: their members joined in vain."""
+"""Name of the count of generations without a stored assignment: their members joined in vain."""
 
 
 class Effort:
-    """Counts the rows of one run that tell of work."""
+    """Counts rows of one run that stand for work."""
 
     def __init__(self) -> None:
         self._counts = dict.fromkeys((*_COUNTED.values(), UNUSED), 0)
         self._without_assignment: set[_Generation] = set()
 
     def observe(self, row: TraceRow) -> None:
-        """Count a row in."""
+        """Count a row."""
         name = _COUNTED.get(row.kind)
         if name is not None:
             self._counts[name] += 1
@@ -45,7 +46,7 @@ class Effort:
             self._without_assignment.discard(_generation(row))
 
     def counts(self) -> dict[str, int]:
-        """Return how often each happened; those that never did, too."""
+        """Return all counts, zeros included."""
         return {**self._counts, UNUSED: len(self._without_assignment)}
 
 

@@ -1,6 +1,6 @@
-"""A finding as a file: the drawn schedule that shows it, as an experiment that can be replayed.
+"""A finding's file: the drawn schedule that shows the finding, as an experiment to replay.
 
-Data flow: FindingGroup -> grow again -> experiment_text -> findings/<check>-<n>.yaml.
+Data flow: FindingGroup -> seed drawn again -> experiment_text -> findings/<check>-<n>.yaml.
 """
 
 import msgspec
@@ -14,7 +14,7 @@ from chaos.exploration.space import Space
 
 
 def finding_text(group: FindingGroup, space: Space, commit: str | None) -> str:
-    """Return the file of a finding's example; `commit` is that of the code."""
+    """Return the text of a finding's file; `commit` is that of the code."""
     run, finding = group.example, group.finding
     grown = grow(space, run.lineage or (run.seed,))
     experiment = grown.experiment
@@ -39,5 +39,5 @@ def _comment(group: FindingGroup, space: Space) -> str:
 
 
 def name_of_run(run: PlayedRun) -> str:
-    """Return a run's seed, of a mutated one with those that it comes from."""
+    """Return a run's seed; for a mutated one, with its ancestors."""
     return lineage_text(run.lineage or (run.seed,))

@@ -1,29 +1,29 @@
-"""Python's cyclic garbage collector, which waits while runs are played, or comes seldom."""
+"""Pauses of Python's cyclic garbage collector while runs are played."""
 
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 LEFT_MAX = 100_000
-"""Objects that runs of a batch may leave behind before their cycles are collected: about 12 MB.
+"""Objects that the runs of a batch may leave before cycles are collected: about 12 MB.
 
 A run of the packaged spaces leaves 15,000 to 20,000.
 """
 
 SELDOM = (LEFT_MAX, 50, 100)
-"""Thresholds of Python's three generations: the youngest at LEFT_MAX objects more."""
+"""Thresholds of Python's three generations; the youngest is collected after LEFT_MAX objects."""
 
 
 @contextmanager
 def collecting_afterwards() -> Iterator[None]:
-    """Collect no cycles within, and those that were made within at the end.
+    """Collect no cycles in the enclosed code, and all of its cycles at its end.
 
-    What was there before is set aside meanwhile: the collector would look through all modules of
-    the process again and again for the few thousand objects that a run leaves behind. It costs
-    what a tenth of the run costs; a run of a minute is over long before memory is short.
+    Earlier objects are frozen meanwhile. Otherwise each collection would scan all modules of the
+    process for the few thousand objects that a run leaves. This costs about a tenth of the run's
+    time. A run of a minute ends long before memory is short.
     """
     if not gc.isenabled() or gc.get_freeze_count() > 0:
-        # Somebody has other plans with the collector, or this is within another such stretch.
+        # Disabled by somebody else, or this call is nested in another one.
         yield
         return
     gc.freeze()
@@ -38,10 +38,10 @@ def collecting_afterwards() -> Iterator[None]:
 
 @contextmanager
 def collecting_seldom() -> Iterator[None]:
-    """Collect cycles once in SELDOM allocations within: for one long run, whose length is open.
+    """Collect cycles rarely (see SELDOM) in the enclosed code: for one run of unknown length.
 
-    With 400 members Python's own thresholds cost a third of the run: nearly all that is looked at
-    lives as long as the run. What was there before is set aside, as in `collecting_afterwards`.
+    With 400 members Python's own thresholds cost a third of the run, because nearly all scanned
+    objects live as long as the run. Earlier objects are frozen, as in `collecting_afterwards`.
     """
     if not gc.isenabled() or gc.get_freeze_count() > 0:
         yield
@@ -58,10 +58,10 @@ def collecting_seldom() -> Iterator[None]:
 
 @contextmanager
 def collecting_between_runs() -> Iterator[Callable[[], None]]:
-    """Collect the cycles of several runs at once, within and at the end.
+    """Collect the cycles of several runs together, during the enclosed code and at its end.
 
-    Yields: what is to be called after each run; it collects as soon as LEFT_MAX objects are left,
-    so that the memory of a batch has a bound, whatever its runs are.
+    Yields: a function to call after each run. It collects once LEFT_MAX objects are left, which
+    bounds the memory of a batch.
     """
     with collecting_afterwards():
         yield _collect_if_due

@@ -1,7 +1,8 @@
-"""The nearest run that passes, beside one that does not: what made the difference?
+"""Search for the passing run that is nearest to a failed one, to show the difference.
 
-First the same schedule with neighbouring network seeds: then it was a race. Else with faults left
-out: then it was they. Everything else stays, so that the two traces can be held against each other.
+First the same schedule is tried with neighbouring network seeds: if one passes, a race decided.
+Then faults are left out: if such a run passes, these faults are the cause. Everything else stays
+equal, so that the two traces can be compared.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,30 +14,30 @@ from chaos.run.plan import plan_of
 from results_schema.manifest import Plan
 
 NEIGHBOURS = 10
-"""How many other network seeds are tried, and how many faults are left out one by one."""
+"""Number of other network seeds to try, and of faults that are left out one at a time."""
 
-Trying = Callable[[str], None]
+AttemptObserver = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Neighbour:
-    """A run near another one. `how` says in words what is different."""
+    """A run near another one. `how` describes the difference."""
 
-    how: str
+    change: str
     seed: int
     plan: Plan
 
 
 def nearest_passing(
-    experiment: Experiment, failed: PlayedRun, *, trying: Trying | None = None
+    experiment: Experiment, failed: PlayedRun, *, trying: AttemptObserver | None = None
 ) -> Neighbour | None:
-    """Return the nearest run to `failed` that passes, None if nothing that was tried does.
+    """Return the nearest run to `failed` that passes, None if no tried one does.
 
-    `trying` is told of each attempt.
+    `trying` is called with a description of each attempt.
     """
     for neighbour in _neighbours(experiment, failed):
         if trying is not None:
-            trying(neighbour.how)
+            trying(neighbour.change)
         played = play(experiment, neighbour.seed, plan=neighbour.plan)
         if played.result is PlayResult.PASS:
             return neighbour
@@ -46,21 +47,21 @@ def nearest_passing(
 def _neighbours(experiment: Experiment, failed: PlayedRun) -> Iterator[Neighbour]:
     plan = plan_of(experiment)
     for seed in range(failed.seed + 1, failed.seed + 1 + NEIGHBOURS):
-        yield Neighbour(how=f"network seed {seed}", seed=seed, plan=plan)
-    # What comes last before the finding is the likeliest cause of it.
+        yield Neighbour(change=f"network seed {seed}", seed=seed, plan=plan)
+    # The later a fault, the likelier it is the cause.
     by_time = sorted(_before_finding(plan, failed), key=lambda fault: -fault.at_us)
     for fault in by_time[:NEIGHBOURS]:
         without = tuple(each for each in plan if each is not fault)
-        yield Neighbour(how=f"without {fault.fault_id}", seed=failed.seed, plan=without)
+        yield Neighbour(change=f"without {fault.fault_id}", seed=failed.seed, plan=without)
     for count in range(2, len(by_time) + 1):
         left_out = by_time[:count]
         rest = tuple(each for each in plan if each not in left_out)
-        how = f"without the last {count} faults before the finding"
-        yield Neighbour(how=how, seed=failed.seed, plan=rest)
+        change = f"without the last {count} faults before the finding"
+        yield Neighbour(change=change, seed=failed.seed, plan=rest)
 
 
 def _before_finding(plan: Plan, failed: PlayedRun) -> Plan:
-    """Return the faults that were injected before the first finding; all, if that is not known."""
+    """Return the faults injected before the first finding; all, if its time is not known."""
     if failed.steady_us is None or not failed.findings:
         return plan
     found_us = min(finding.time_us for finding in failed.findings) - failed.steady_us

@@ -1,6 +1,6 @@
-"""One run of one drawn schedule in virtual time, and what is kept of it: a few hundred bytes.
+"""One run of one drawn schedule in virtual time, and the data kept of it: a few hundred bytes.
 
-The same runner, faults and checkers as those of `run`; only nothing is written. Data flow:
+Uses the same runner, faults and checkers as `run`, but writes no files. Data flow:
 (Experiment, seed) -> ExperimentRun -> Results -> PlayedRun.
 """
 
@@ -27,18 +27,18 @@ from results_schema.manifest import Plan
 from results_schema.results import Results, RunOutcome
 
 INVARIANTS_EVERY = 500
-"""Events between two looks of the nodes at themselves: some sixty a run, at 3 % of its time."""
+"""Events between two invariant checks of the nodes: about sixty checks a run, 3 % of its time."""
 INVARIANTS_DENSELY = 25
-"""Events between two looks in the runs that look closely."""
+"""Events between two invariant checks in the runs with dense checks."""
 
 
 class PlayResult(StrEnum):
-    """What an explored run says. A fault that hits nobody is no reason for doubt here."""
+    """Result of an explored run. A fault without a target does not make a run UNKNOWN here."""
 
     PASS = "pass"
     VIOLATED = "violated"
-    UNKNOWN = "unknown"  # the steady state was never reached, or a check could not judge
-    BROKEN = "broken"  # the lab itself failed: never a verdict about Kafka
+    UNKNOWN = "unknown"  # no steady state, or a check that could not decide
+    BROKEN = "broken"  # the tool itself failed: never a verdict about Kafka
     INTERRUPTED = "interrupted"
 
 
@@ -51,16 +51,16 @@ class PlayedFinding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlayedRun(msgspec.Struct, frozen=True, kw_only=True):
-    """What is kept of an explored run.
+    """Data kept of an explored run.
 
-    Shape: `findings` has one of each signature, the earliest; `marks` are names of
-    `marks.MARKS`, sorted; `requests` counts those that reached a live node, by the name of their
-    API; `events` are the callbacks of the loop (frames, timers, steps of tasks).
-    `excused` counts the cases in which a promise did not hold, as it may, by check and excuse
-    ("liveness: all members are dead"). `effort` counts what `effort.Effort` does.
-    `lineage` is that of a mutated seed, from the seed that was drawn to its own; empty: drawn.
-    Units: `virtual_us` is how long the run took on its own clock, `steady_us` when its steady state
-    was reached, None if never. `digest` and `trail` are those of the trace without messages.
+    Shape: `findings` has the earliest finding of each signature. `marks` are names from
+    `marks.MARKS`, sorted. `requests` counts requests that reached a live node, by API. `events`
+    counts callbacks of the loop (frames, timers, steps of tasks). `excused` counts cases in which a
+    promise legally did not hold, by check and excuse ("liveness: all members are dead"). `effort`
+    has the counts of `effort.Effort`. `lineage` is that of a mutated seed, from the drawn seed to
+    its own; empty for a drawn seed. `digest` and `trail` are those of the trace without messages.
+    Units: `virtual_us` is the run's duration on its own clock; `steady_us` is the time of its
+    steady state, None if it had none.
     """
 
     seed: int
@@ -90,22 +90,22 @@ def play(
     observers: Sequence[RowObserver] = (),
     stop_at: Signature | None = None,
     time_limit_us: int | None = None,
-    tell: FindingSink | None = None,
+    on_finding: FindingSink | None = None,
     plan: Plan | None = None,
     invariants_every: int | None = INVARIANTS_EVERY,
 ) -> PlayedRun:
-    """Run `experiment` in virtual time, messages left out of the trace, and say how it went.
+    """Run `experiment` in virtual time, without messages in the trace, and return its data.
 
-    `observers` see every row too; `tell` gets every finding of the verdict, with its rows. A run
-    with `stop_at` ends soon after the first finding that claims the same, any at `time_limit_us` of
-    its clock, and UNKNOWN if nothing was found by then. `plan` stands in for the experiment's own.
-    Every node checks itself each time that about `invariants_every` events have run, and at the
-    end (None: never): one that does not agree with itself is a failure of the lab.
-    Raises: nothing that the run raises: it is BROKEN then, and its reasons say why.
+    `observers` get every row, too. `on_finding` is called with every finding of the verdict, with its
+    rows. With `stop_at` the run ends soon after the first finding with the same claim. It ends at
+    `time_limit_us` of its clock in any case, as UNKNOWN without a finding. `plan` replaces the
+    experiment's own. Every node checks its invariants after about each `invariants_every` events,
+    and at the end (None: never); a violation is a failure of the tool.
+    Raises: no exception of the run, which is BROKEN instead, with the exception as its reason.
     """
     with collecting_afterwards():
         return _play(
-            experiment, seed, observers, stop_at, time_limit_us, tell, plan, invariants_every
+            experiment, seed, observers, stop_at, time_limit_us, on_finding, plan, invariants_every
         )
 
 
@@ -115,7 +115,7 @@ def _play(
     observers: Sequence[RowObserver],
     stop_at: Signature | None,
     time_limit_us: int | None,
-    tell: FindingSink | None,
+    on_finding: FindingSink | None,
     plan: Plan | None,
     invariants_every: int | None,
 ) -> PlayedRun:
@@ -128,7 +128,8 @@ def _play(
         to_cluster_spec(experiment),
         seed=seed,
         run_id="explore",
-        # Marks ask for what was true before a row; the suite gives the row to the shared evidence.
+        # Marks first: they use the shared evidence as it was before the row, and the suite updates
+        # the evidence with the row.
         observers=(marks.observe, suite.observe, digest, effort.observe, *observers),
         trace_messages=False,
         invariants_every=invariants_every,
@@ -146,9 +147,9 @@ def _play(
         verifies=stop_at is None or stop_at.check != Liveness.name,
     )
     results = run.execute()
-    if tell is not None:
+    if on_finding is not None:
         for finding in results.findings:
-            tell(finding)
+            on_finding(finding)
     return _played(seed, results, digest, marks.reached(), runtime, effort)
 
 

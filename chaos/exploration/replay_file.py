@@ -1,4 +1,4 @@
-"""Replay files: a schedule as an experiment file, stamped with what one run of it was.
+"""Replay files: experiment files with a stamp of one run.
 
 Data flow: (Experiment, PlayedRun) -> text of a file that `run`, `replay`, `diff` and `shrink` take.
 """
@@ -18,7 +18,7 @@ _DIGEST_BYTES = 8
 
 
 def replay_text(experiment: Experiment, played: PlayedRun, *, comment: str = "") -> str:
-    """Return the text of the file that replays `played`, which was a whole run of `experiment`."""
+    """Return the text of the file that replays `played`, a complete run of `experiment`."""
     stamped = msgspec.structs.replace(experiment, replay=stamp_of(experiment, played))
     return experiment_text(stamped, comment=comment)
 
@@ -26,11 +26,11 @@ def replay_text(experiment: Experiment, played: PlayedRun, *, comment: str = "")
 def stamp_of(
     experiment: Experiment, played: PlayedRun, *, finding: PlayedFinding | None = None
 ) -> ReplayStamp:
-    """Return what a file remembers of `played`, a run to its end by this code and Python.
+    """Return the stamp of `played`, a complete run by this code and Python.
 
-    Shape: `finding` is the one that the file is about; the first, if that is not said.
+    Shape: `finding` is the subject of the file; None means the first finding.
     """
-    about = finding or next(iter(played.findings), None)
+    subject = finding or next(iter(played.findings), None)
     return ReplayStamp(
         seed=played.seed,
         code=code_version(),
@@ -38,19 +38,19 @@ def stamp_of(
         python=python_version(),
         result=played.result.value,
         digest=played.digest,
-        finding=None if about is None else finding_line(about),
+        finding=None if subject is None else finding_line(subject),
         trail=played.trail,
         schedule=schedule_digest(experiment),
     )
 
 
 def finding_line(finding: PlayedFinding) -> str:
-    """Return a finding as a stamp has it: its check and what it says."""
+    """Return a finding in a stamp's form: its check and summary."""
     return f"{finding.signature.check}: {finding.summary}"
 
 
 def schedule_digest(experiment: Experiment) -> str:
-    """Return a digest of all of an experiment that decides a run: not of its name and words."""
+    """Return a digest of the parts of an experiment that determine a run, not of name and texts."""
     bare = msgspec.structs.replace(
         experiment, name="x", question="", expect="", links={}, replay=None
     )

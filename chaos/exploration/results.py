@@ -1,7 +1,7 @@
-"""What an exploration proved: the content of its results.json, and its exit code.
+"""Results of an exploration: the content of its results.json, and its exit code.
 
-A verdict is about the cluster. Runs in which the lab failed, and seeds that gave two results, are
-told apart from it: they make the exit code that of an internal error, never a verdict.
+A verdict is about the cluster. Runs in which the tool failed, and seeds with two results, are kept
+apart: they make the exit code that of an internal error, and never a verdict.
 """
 
 from collections import Counter
@@ -23,11 +23,12 @@ COMMAND = "python -m coordlab"
 
 
 class FoundGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """One finding: every run that showed it.
+    """One finding, with every run that showed it.
 
-    Units: `time_us` is when its example shows it, on that run's clock. Shape: `claim` is `summary`
-    without names and numbers, `story` the kinds of its evidence; `file` is the example's replay
-    file, relative to the exploration's directory; `seeds` in the order in which they were found.
+    Units: `time_us` is the time of the finding in the example run, on that run's clock. Shape:
+    `claim` is `summary` without names and numbers; `story` has the kinds of its evidence's rows;
+    `file` is the example's replay file, relative to the exploration's directory; `seeds` are in the
+    order in which they were found.
     """
 
     name: str
@@ -46,7 +47,7 @@ class FoundGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReasonGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """Runs that say nothing, for one reason; `allowed` if the space says that it may happen."""
+    """Runs that prove nothing, for one reason; `allowed` if the space permits the reason."""
 
     reason: str
     runs: int
@@ -55,7 +56,7 @@ class ReasonGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NotDeterministic(msgspec.Struct, frozen=True, kw_only=True):
-    """A seed that gave two results; `fields` are what differs of what is kept of a run."""
+    """A seed with two results; `fields` are the differing fields of PlayedRun."""
 
     seed: int
     digest: str
@@ -66,7 +67,7 @@ class NotDeterministic(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rechecks(msgspec.Struct, frozen=True, kw_only=True):
-    """Seeds that were played twice: how many gave the same, and in how many it was elsewhere."""
+    """Seeds that were played twice: all, with equal results, in another process, and still due."""
 
     runs: int
     equal: int
@@ -76,7 +77,7 @@ class Rechecks(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReachedMark(msgspec.Struct, frozen=True, kw_only=True):
-    """A coverage mark: in how many runs it was reached."""
+    """A coverage mark, and the number of runs that reached it."""
 
     mark: str
     meaning: str
@@ -84,7 +85,7 @@ class ReachedMark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EffortOfRuns(msgspec.Struct, frozen=True, kw_only=True):
-    """How much of something the runs needed: the median run, nine in ten, the most, and all."""
+    """Distribution of one count over the runs: median, ninth decile, maximum, and sum."""
 
     p50: int
     p90: int
@@ -95,11 +96,11 @@ class EffortOfRuns(msgspec.Struct, frozen=True, kw_only=True):
 class ExplorationResults(msgspec.Struct, frozen=True, kw_only=True):
     """results.json of an exploration.
 
-    Units: `virtual_us` of the runs' own clocks in all; `busy_s` are seconds of processors, all
-    interruptions bridged; `elapsed_s` and `runs_per_minute` are of the last session alone.
-    Shape: `runs` counts by result, `excused` runs by check and excuse, `effort` is by what is
-    counted; `lost` are seeds that ended every worker which played them. `lineages` has each mutated
-    seed that is named here as `replay` takes it.
+    Units: `virtual_us` is the sum over the runs' own clocks; `busy_s` is processor time over all
+    sessions; `elapsed_s` and `runs_per_minute` are of the last session alone.
+    Shape: `runs` counts runs by result, `excused` runs by check and excuse, `effort` is by the name
+    of the count. `lost` are seeds that ended every worker which played them, with the reason.
+    `lineages` has each mutated seed that occurs in these results, in the form that `replay` takes.
     """
 
     outcome: RunOutcome
@@ -141,10 +142,10 @@ def results_of(
     may_be_unknown: tuple[str, ...] = (),
     guidance: Guidance | None = None,
 ) -> ExplorationResults:
-    """Return what an exploration in `path` proved.
+    """Return the results of an exploration in `path`.
 
     Shape: `may_be_unknown` are beginnings of reasons, see SpaceDefinition; `guidance` is the
-    search's, None where no seed could be mutated.
+    search's, None if no seed could be mutated.
     """
     unknown = _reasons(tally.unknown, may_be_unknown)
     verdict = _verdict(tally, unknown)
@@ -204,7 +205,7 @@ def results_of(
 
 
 def _lineages(tally: Tally, guidance: Guidance) -> dict[str, str]:
-    """Return the mutated ones among the seeds that results name, each with its lineage."""
+    """Return the lineage of each mutated seed that the results name."""
     named = [seed for group in tally.groups.values() for seed in group.seeds]
     named += [
         seed
@@ -230,17 +231,17 @@ def reached_marks(tally: Tally) -> tuple[str, ...]:
 
 
 def replay_command_line(path: Path) -> str:
-    """Return the command that plays a finding's file again."""
+    """Return the command that replays a finding's file."""
     return f"{COMMAND} replay {path}"
 
 
 def shrink_command_line(path: Path) -> str:
-    """Return the command that makes a finding's file small."""
+    """Return the command that shrinks a finding's file."""
     return f"{COMMAND} shrink {path}"
 
 
 def _verdict(tally: Tally, unknown: tuple[ReasonGroup, ...]) -> Verdict:
-    """Return the verdict: a run that proves nothing spoils a pass unless its reason is allowed."""
+    """Return the verdict: a run that proves nothing prevents PASS unless its reason is allowed."""
     if tally.results[PlayResult.VIOLATED]:
         return Verdict.VIOLATED
     if not all(each.allowed for each in unknown):
@@ -276,7 +277,7 @@ def _found(group: FindingGroup, path: Path) -> FoundGroup:
 def _reasons(
     reasons: dict[str, list[int]], allowed: tuple[str, ...] = ()
 ) -> tuple[ReasonGroup, ...]:
-    """Return the groups of runs by reason: first those that are not allowed, the largest first."""
+    """Return the groups of runs by reason: disallowed reasons first, then by size."""
     groups = [
         ReasonGroup(
             reason=reason,
@@ -290,11 +291,11 @@ def _reasons(
 
 
 def _effort_of(runs: Counter[int]) -> EffortOfRuns:
-    """Return the distribution of a count: `runs` has how many runs needed so much."""
-    each = sorted(runs.elements())
+    """Return the distribution of a count; `runs` has the number of runs for each value."""
+    values = sorted(runs.elements())
     return EffortOfRuns(
-        p50=each[(len(each) - 1) // 2],
-        p90=each[(len(each) - 1) * 9 // 10],
-        max=each[-1],
-        sum=sum(each),
+        p50=values[(len(values) - 1) // 2],
+        p90=values[(len(values) - 1) * 9 // 10],
+        max=values[-1],
+        sum=sum(values),
     )

@@ -1,7 +1,7 @@
-"""What an exploration has found so far: runs by result, findings by signature, marks, rechecks.
+"""Totals of an exploration so far: runs by result, findings by signature, marks, rechecks.
 
-Fed with the records of the store, whether they were just written or are read again: an exploration
-that goes on knows what it knew. Data flow: ExplorationRecord -> Tally -> live view, results.
+Built from the records of the store, both new ones and those read again. So a resumed exploration
+has the totals of its earlier sessions. Data flow: ExplorationRecord -> Tally -> live view, results.
 """
 
 from collections import Counter
@@ -14,11 +14,11 @@ from chaos.exploration.store import ExplorationRecord, Lost, PlayedAgain, Played
 
 @dataclass(slots=True, kw_only=True)
 class FindingGroup:
-    """Every run that found the same: one checker, one story.
+    """Every run with a finding of one signature.
 
     Shape: `number` counts the groups of one checker from 1, in the order in which they were found;
-    `seeds` are in that order, too. `example` is the run with the fewest faults, of those the one
-    that shows it soonest, and `finding` is what it found.
+    `seeds` are in that order, too. `example` is the run with the fewest faults, and among those the
+    one with the earliest finding; `finding` is its finding.
     """
 
     signature: Signature
@@ -29,11 +29,11 @@ class FindingGroup:
 
     @property
     def name(self) -> str:
-        """The group's name, and that of its file: checker and number."""
+        """Name of the group and of its file: checker and number."""
         return f"{self.signature.check}-{self.number}"
 
     def take(self, run: PlayedRun, finding: PlayedFinding) -> None:
-        """Count a run in."""
+        """Add a run."""
         self.seeds.append(run.seed)
         if _rank(run, finding) < _rank(self.example, self.finding):
             self.example, self.finding = run, finding
@@ -41,10 +41,10 @@ class FindingGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecheckDifference:
-    """A seed that gave two results: the lab is not deterministic.
+    """A seed with two results: the tool is not deterministic.
 
-    Shape: `digest` and `digest_again` are of the two traces; `fields` are what of the two runs
-    differs beside.
+    Shape: `digest` and `digest_again` are of the two traces; `fields` are the fields in which the
+    two runs differ.
     """
 
     seed: int
@@ -57,21 +57,20 @@ class RecheckDifference:
 
 @dataclass(slots=True, kw_only=True)
 class _Chosen:
-    """A run that is to be played again, or was: who played it first."""
+    """A run that is due for, or had, a second play, and the worker of the first."""
 
     run: PlayedRun
     worker: str
 
 
 class Tally:
-    """Counts what explored runs say.
+    """Totals over explored runs.
 
-    Shape: `unknown` and `broken` are the reasons with every number as N, each with its seeds;
-    `lost` are seeds that ended every worker that tried them, with the reason; `rechecked` counts
-    those that were played again, `rechecked_elsewhere` those of them in another process.
-    `excused` counts the runs in which each excuse applied, `effort` those that needed so much, by
-    what is counted.
-    `results` counts runs, BROKEN ones with those that were lost.
+    Shape: `results` counts runs by result, without lost ones. `unknown` and `broken` map reasons,
+    with N for each number, to seeds. `lost` are seeds that ended every worker that tried them, with
+    the reason. `rechecked` counts seeds that were played again; `rechecked_elsewhere` those of them
+    that another process played. `excused` counts the runs in which each excuse applied. `effort`
+    counts runs by value, for each kind of effort.
     """
 
     def __init__(self, recheck_percent: float) -> None:
@@ -100,16 +99,16 @@ class Tally:
 
     @property
     def runs(self) -> int:
-        """How many seeds are done."""
+        """Number of seeds that are done."""
         return len(self.done)
 
     @property
     def broken_runs(self) -> int:
-        """How many seeds say nothing because the lab failed, differences included."""
+        """Number of seeds whose runs are void because the tool failed, rechecks included."""
         return sum(map(len, self.broken.values())) + len(self.lost) + len(self.differences)
 
     def take(self, record: ExplorationRecord) -> list[FindingGroup]:
-        """Count a record in; return the groups that are new, or have a better example now."""
+        """Add a record; return the groups that are new or have a better example now."""
         match record:
             case PlayedSeeds():
                 self.busy_s += record.busy_s
@@ -143,14 +142,14 @@ class Tally:
         changed = {}
         match run.result:
             case PlayResult.BROKEN:
-                _file(self.broken, run)
+                _add_reason(self.broken, run)
             case PlayResult.UNKNOWN:
-                _file(self.unknown, run)
+                _add_reason(self.unknown, run)
             case PlayResult.VIOLATED:
                 changed = self._found(run)
             case PlayResult.PASS | PlayResult.INTERRUPTED:
                 pass
-        # The first run of each finding, too: what is told of it must be so.
+        # Also each finding's first run: a finding that is reported must be repeatable.
         if is_chosen(run.seed, self._recheck_percent) or any(
             len(group.seeds) == 1 for group in changed.values()
         ):
@@ -200,14 +199,14 @@ class Tally:
 
 
 def is_chosen(seed: int, percent: float) -> bool:
-    """Whether `seed` is one of the `percent` in a hundred that are played twice.
+    """Return True if `seed` belongs to the `percent` of seeds that are played twice.
 
-    It hangs on the seed alone, not on batches, workers or interruptions; evenly spread.
+    Depends on the seed alone, not on batches, workers or interruptions; evenly spread.
     """
     return int((seed + 1) * percent // 100) > int(seed * percent // 100)
 
 
-def _file(reasons: dict[str, list[int]], run: PlayedRun) -> None:
+def _add_reason(reasons: dict[str, list[int]], run: PlayedRun) -> None:
     reason = normalized("; ".join(run.reasons) or "no reason was given")
     reasons.setdefault(reason, []).append(run.seed)
 

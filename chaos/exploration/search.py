@@ -1,8 +1,8 @@
-"""The search itself: which seeds go to whom and when it ends.
+"""The search: distribution of seeds to workers, and the end of the search.
 
-It hands batches of seeds to workers, writes down what comes back, has some seeds played again by
-another worker, and stops at a limit or when it is asked to. It knows neither Ray nor the terminal
-nor a clock: all are handed in. Data flow: seeds -> Workers -> ExplorationRecord -> store, Tally.
+Gives batches of seeds to workers, stores the results, has some seeds played again by another
+worker, and stops at a limit or on request. Must know neither Ray nor the terminal nor a clock: all
+are arguments. Data flow: seeds -> Workers -> ExplorationRecord -> store, Tally.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,16 +18,16 @@ from chaos.exploration.store import ExplorationRecord, Lost, PlayedAgain, Played
 from cluster.fan_out import Died, Finished, Items, WorkerName, Workers, number_of
 
 POLL_S = 0.25
-"""How long a worker is waited for before clock, display and Ctrl-C get their turn."""
+"""Longest wait for a worker between two checks of clock, display and Ctrl-C."""
 BATCH_S = 1.0
-"""What a batch should cost a worker: long beside handing it over, short beside a limit of time."""
+"""Target duration of a batch: long compared to its transfer, short compared to a time limit."""
 MAX_BATCH = 500
 MAX_BROKEN = 50
-"""After so many runs in which the lab failed the search ends: it searches nothing."""
+"""Number of runs with failures of the tool after which a search is useless and ends."""
 
 
 class Stop(StrEnum):
-    """Why a search ended."""
+    """Reasons for the end of a search."""
 
     COUNT = "every seed was played"
     TIME_LIMIT = "the time limit was reached"
@@ -38,10 +38,10 @@ class Stop(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How far a search goes. Seeds are `first_seed` and the `count` - 1 after it (None: no end).
+    """Limits of a search. Seeds are `first_seed` and the `count` - 1 after it (None: no end).
 
-    Units: `time_limit_s` on the search's clock, from its beginning in this process. `stop_after`
-    counts different findings. `batch` None: as many seeds as cost a worker about BATCH_S.
+    Units: `time_limit_s` is on the search's clock, from its beginning in this process. `stop_after`
+    counts different findings. `batch` is the size of a batch (None: seeds for about BATCH_S).
     """
 
     first_seed: int = 0
@@ -53,10 +53,10 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchProgress:
-    """What a live view shows. Units: seconds of the search's clock, in this process alone.
+    """State of a search, for a live view. Units: seconds of the search's clock in this process.
 
-    `runs_here` are those of this process; the tally has those of earlier ones, too. `left_s` is
-    None while nothing can be said.
+    `runs_here` counts runs of this process; the tally includes earlier ones. `left_s` is the
+    expected remaining time, None while it is not known.
     """
 
     tally: Tally
@@ -69,12 +69,12 @@ class SearchProgress:
 
     @property
     def runs_per_minute(self) -> float:
-        """How fast it goes."""
+        """Speed of the search in this process."""
         return 60 * self.runs_here / self.elapsed_s if self.elapsed_s > 0 else 0.0
 
 
 class Search:
-    """One search, or what is left of one: what `tally` has is not played again."""
+    """One search, perhaps resumed: seeds that are in `tally` are not played again."""
 
     def __init__(
         self,
@@ -91,9 +91,9 @@ class Search:
     ) -> None:
         """Prepare a search.
 
-        `guidance` has taken what `tally` has, and says which seeds are mutated: none without it.
-        `write` makes a record last; `on_group` hears of a finding that is new or has a better
-        example; `stop_requested` is asked between two steps.
+        `guidance` chooses the seeds to mutate (None: no seeds are mutated). It must have taken the
+        records of `tally`. `write` stores a record. `on_group` is called with a finding that is new
+        or has a better example. `stop_requested` is called between two steps.
         """
         self._tally = tally
         self._workers = workers
@@ -117,22 +117,22 @@ class Search:
         self._stop: Stop | None = None
 
     def run(self) -> Stop:
-        """Search until a limit is reached, and say which.
+        """Search until a limit is reached, and return the reason of the end.
 
-        Raises: WorkersFailed, and what `write` raises; what was written stays.
+        Raises: WorkersFailed, and exceptions of `write`; stored records are kept.
         """
         while True:
             self._stop = self._reason_to_stop()
             self._observer(self.progress())
             if self._stop is Stop.INTERRUPTED:
                 return self._stop
-            if not self._hand_out() and self._stop is not None:
+            if not self._give_work() and self._stop is not None:
                 return self._stop
             for event in self._workers.wait(POLL_S):
                 self._take(event)
 
     def progress(self) -> SearchProgress:
-        """Return how far it is."""
+        """Return the current state."""
         elapsed_s = self._clock() - self._began
         wanted = None
         if self._limits.count is not None:
@@ -156,10 +156,10 @@ class Search:
             left.append((wanted - self._tally.runs) * elapsed_s / runs_here)
         return max(0.0, min(left)) if left else None
 
-    # -- when it ends --
+    # -- end of the search --
 
     def _reason_to_stop(self) -> Stop | None:
-        """Return why no new seed is to be begun, if so. What once ended it goes on to end it."""
+        """Return the reason to begin no further seed, None if there is none; a reason is final."""
         if self._stop_requested():
             return Stop.INTERRUPTED
         if self._stop is not None:
@@ -176,10 +176,10 @@ class Search:
             return Stop.COUNT
         return None
 
-    # -- handing out --
+    # -- distribution of work --
 
-    def _hand_out(self) -> bool:
-        """Give every idle worker something to do; return whether anybody is at work."""
+    def _give_work(self) -> bool:
+        """Give work to every idle worker; return True if any worker is, or will be, busy."""
         for worker in self._workers.idle():
             again = self._seeds_to_play_again(worker)
             if again:
@@ -193,7 +193,7 @@ class Search:
         return bool(self._waiting_to_be_played_again() and self._workers.coming())
 
     def _waiting_to_be_played_again(self) -> dict[int, str]:
-        """Return seeds that nobody plays again yet, each with who played it first."""
+        """Return the seeds due for a second play that no worker has, with their first worker."""
         if self._stop in {Stop.TIME_LIMIT, Stop.TOOL_FAILED}:
             return {}
         given = {seed for seeds in self._replaying.values() for seed in seeds}
@@ -204,7 +204,7 @@ class Search:
         }
 
     def _seeds_to_play_again(self, worker: WorkerName) -> tuple[int, ...]:
-        """Return seeds that another process played first; where there is no other, its own."""
+        """Return due seeds that another process played first; this worker's own if it is alone."""
         waiting = self._waiting_to_be_played_again()
         of_others = [seed for seed, first in waiting.items() if first != worker]
         if not of_others and (self._workers.size == 1 or self._is_last_at_work()):
@@ -212,7 +212,7 @@ class Search:
         return tuple(of_others[: self._batch_size()])
 
     def _is_last_at_work(self) -> bool:
-        """Whether all is played and nobody else is busy, could be given work, or is on the way."""
+        """Return True if everything was played and no other worker is busy, idle or starting."""
         return (
             self._stop is not None
             and len(self._workers.idle()) == 1
@@ -225,7 +225,7 @@ class Search:
         return tuple(self._guidance.item(seed) for seed in seeds)
 
     def _next_batch(self) -> tuple[int, ...]:
-        """Return the seeds to play next; none while those before them decide what they play."""
+        """Return the seeds to play next; none while mutations wait for results of earlier seeds."""
         if self._alone:
             return (self._alone.pop(),)
         seeds: list[int] = []
@@ -237,7 +237,7 @@ class Search:
             seeds.append(self._next)
             self._next = next(self._seeds, None)
         if not seeds and self._next is not None and not any(self._playing.values()):
-            # Later seeds wait for a block that has a run missing: it has to be played after all.
+            # Later seeds wait for a block with a missing run: its interrupted seeds are played now.
             seeds, self._unfinished = self._unfinished, []
         return tuple(seeds)
 
@@ -254,7 +254,7 @@ class Search:
         seeds = count_from(first) if number is None else iter(range(first, first + number))
         return (seed for seed in seeds if seed not in self._tally.done)
 
-    # -- taking in --
+    # -- results of workers --
 
     def _take(self, event: Finished | Died) -> None:
         again = bool(self._replaying.get(event.worker))
@@ -266,7 +266,7 @@ class Search:
             return
         for item in event.items:
             given.pop(number_of(item), None)
-        # A worker that Ctrl-C hit, too: the run says nothing, and is played when it is resumed.
+        # Ctrl-C may have interrupted the worker's run, too: such a run is dropped and played again.
         runs = tuple(
             run for run in decode_runs(event.answer) if run.result is not PlayResult.INTERRUPTED
         )
@@ -281,7 +281,7 @@ class Search:
         if self._stop_requested():
             return
         if again:
-            # The check is what failed: told by the seed that could not be checked.
+            # The recheck failed, not the seed: give up on a seed that was alone, or fails again.
             for seed in seeds:
                 if len(seeds) == 1 or seed in self._suspects:
                     self._recheck_failed[seed] = None

@@ -1,7 +1,8 @@
-"""When two findings are the same: by their checker and by the story of their evidence.
+"""Equality of findings, by their checker and the story of their evidence.
 
-Seeds differ in names, times and numbers; what happened does not. So names become what they name
-(BROKER, GROUP ...), numbers become N, and lists lose their repetitions and their order.
+Seeds differ in names, times and numbers, which do not matter for the kind of a finding. So names
+become what they stand for (BROKER, GROUP ...), numbers become N, and lists lose repetitions and
+order.
 """
 
 import re
@@ -13,7 +14,7 @@ from protocol.trace import TraceRow
 from results_schema.results import Finding
 
 MAX_STEPS = 12
-"""The story of a finding begins alike; how often something was repeated tells nothing."""
+"""Length of a story. Equal findings begin alike; the number of later repetitions is chance."""
 
 _MEMBER_ID = re.compile(r"[\w.-]*\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
 _NODE = re.compile(r"\b(broker|controller|consumer|producer)-(?:[\w.-]*-)?\d+\b")
@@ -23,14 +24,14 @@ _PLURAL = (
     (re.compile(r"\bare (missing from)\b"), r"is \1"),
     (re.compile(r"\bwere (acknowledged in)\b"), r"was \1"),
 )
-"""One and many are one story."""
+"""Plural forms that become singular, so that one and several give the same claim."""
 
 
 class Signature(msgspec.Struct, frozen=True, kw_only=True, order=True):
-    """What kind of finding it is.
+    """The kind of a finding.
 
-    Shape: `claim` is the summary with names and numbers replaced by what they are; `story` has the
-    kinds of the evidence's rows with their error or cause, in time order, repetitions left out.
+    Shape: `claim` is the summary with placeholders for names and numbers; `story` has the kinds of
+    the evidence's rows with their error or cause, in time order, without repetitions.
     """
 
     check: str
@@ -38,32 +39,32 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, order=True):
     story: tuple[str, ...] = ()
 
     def claims_as(self, other: "Signature") -> bool:
-        """Whether the two say the same of the cluster, by whatever way it came to that."""
+        """Return True if both make the same claim about the cluster, perhaps by other stories."""
         return (self.check, self.claim) == (other.check, other.claim)
 
 
 def signature_of(finding: Finding) -> Signature:
-    """Return what kind of finding it is."""
+    """Return a finding's signature."""
     names = _names_in(finding)
     steps: dict[str, None] = {}
     for row in finding.evidence:
-        said = row.error or row.cause
-        step = str(row.kind) if said is None else f"{row.kind} ({_without_names(said, names)})"
+        label = row.error or row.cause
+        step = str(row.kind) if label is None else f"{row.kind} ({_without_names(label, names)})"
         steps[step] = None
     return Signature(
         check=finding.check,
-        claim=_as_a_set(_without_names(finding.summary, names)),
+        claim=_without_list_order(_without_names(finding.summary, names)),
         story=tuple(steps)[:MAX_STEPS],
     )
 
 
 def normalized(text: str) -> str:
-    """Return a text without what a seed chose: nodes, ids and numbers."""
+    """Return a text with placeholders for seed-dependent nodes, ids and numbers."""
     return _without_names(text, {})
 
 
 def _names_in(finding: Finding) -> dict[str, str]:
-    """Return what each name that a seed chose stands for."""
+    """Return the placeholder of each seed-dependent name."""
     names: dict[str, str] = {}
     _add_names(names, group=finding.group, partition=finding.partition)
     for row in finding.evidence:
@@ -87,7 +88,7 @@ def _add_members(names: dict[str, str], row: TraceRow) -> None:
 
 
 def _without_names(text: str, names: dict[str, str]) -> str:
-    # Ids and nodes first: they hold the names of groups.
+    # Ids and nodes first, because they contain names of groups.
     text = _MEMBER_ID.sub("MEMBER", text)
     text = _NODE.sub(lambda node: node[1].upper(), text)
     if names:
@@ -100,8 +101,8 @@ def _without_names(text: str, names: dict[str, str]) -> str:
     return text
 
 
-def _as_a_set(claim: str) -> str:
-    """Leave out repetitions and the order of a list behind a colon: how many it hit is chance."""
+def _without_list_order(claim: str) -> str:
+    """Sort and deduplicate the list after a colon: which and how many items it has is chance."""
     head, colon, tail = claim.partition(": ")
     parts = sorted(dict.fromkeys(tail.split("; ")))
     return head + colon + "; ".join(parts)

@@ -1,7 +1,7 @@
-"""The space that an exploration draws from: an experiment without faults, and what varies in it.
+"""The space of an exploration: an experiment without faults, and the variations that are drawn.
 
-Data flow: name or path -> YAML with lines -> structs (`space_definition`) -> `choices` -> sense
-(`space_semantics`) -> `Space`, from which `draw` makes experiments.
+Data flow: name or path -> YAML with lines -> structs (`space_definition`) -> `choices` -> semantic
+checks (`space_semantics`) -> `Space`, from which `draw` builds experiments.
 """
 
 from collections.abc import Sequence
@@ -35,34 +35,34 @@ from chaos.exploration.space_definition import (
 from chaos.exploration.space_semantics import space_errors
 
 EXPLORATIONS = "explorations"
-"""The folder, here or installed, in which a space is looked up by its name."""
+"""Folder, here or installed, in which a space is found by its name."""
 _STUB = {"version": 1, "name": "space", "question": "?", "expect": "?"}
-"""What every experiment needs; a drawn one has its own."""
+"""Keys that every experiment needs; a drawn one sets its own values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Space:
-    """A space that was read and found sound."""
+    """A space that was read and checked."""
 
     name: str
     question: str
     path: Path
     base: Item = field(repr=False)
-    """The document of the experiment without faults: copy it before it is changed."""
+    """Document of the experiment without faults; copy it before any change."""
     choices: tuple[Choice, ...] = field(repr=False)
     faults: FaultSpace
     minimum: Minimum
     mutated: float = 0.0
-    """How many seeds of a search change a plan that is kept, 0 to 1."""
+    """Share of a search's seeds that mutate a kept plan, 0 to 1."""
     may_be_unknown: tuple[str, ...] = ()
     """Beginnings of the reasons for which a run may prove nothing."""
 
 
 def load_space(name_or_path: str, overrides: Sequence[str] = ()) -> Space:
-    """Return the space of this name in `explorations/`, or in this file, changed by `overrides`.
+    """Return the space with this name in `explorations/`, or in this file, with `overrides`.
 
     Shape: each override is `key=value` with a dotted path into the space's experiment.
-    Raises: ExperimentError with every problem that was found.
+    Raises: ExperimentError with all problems.
     """
     path = find_file(name_or_path, EXPLORATIONS, "exploration")
     file = path_from_here(path)
@@ -72,7 +72,7 @@ def load_space(name_or_path: str, overrides: Sequence[str] = ()) -> Space:
         raise ExperimentError(problems)
     base = _with_stub(root.child("experiment"))
     problems = apply_overrides(base, overrides) or [
-        # Whatever stands in the file has a line: the rest came from the command line.
+        # Items of the file have a line; items without one come from the command line.
         replace(each, file="--var", path=each.path.removeprefix("experiment."))
         if overrides and each.line is None
         else each
@@ -102,7 +102,7 @@ def load_space(name_or_path: str, overrides: Sequence[str] = ()) -> Space:
 
 
 def base_experiment(space: Space) -> Experiment:
-    """Return what the draws of `space` begin with: its experiment before anything is chosen."""
+    """Return the experiment of `space` before anything is drawn."""
     whole = copy_of(space.base)
     inherit_settings(whole)
     return msgspec.convert(whole.plain(), Experiment)
@@ -121,11 +121,11 @@ def _with_stub(base: Item) -> Item:
 
 
 def _drawn_problems(override: str, base: Item, choices: Sequence[Choice]) -> list[Problem]:
-    """Return what is wrong with an override of what every draw puts anew."""
+    """Return the problem of an override for a key that every draw sets."""
     key = override.partition("=")[0].strip()
     steps = resolve_path(key, base, Experiment)
     if isinstance(steps, Problem):
-        return []  # said before, by `apply_overrides`
+        return []  # `apply_overrides` has reported it
     drawn: list[tuple[str, Steps]] = [(f"experiment.{name}", (name,)) for name in OWN_OF_A_DRAW]
     drawn += [
         (choice.at(0), place)
@@ -162,7 +162,7 @@ def _is_always_kept(choice: Choice, place: Steps, steps: Steps, base: Item) -> b
 
 
 def _base_problems(base: Item, root: Item, file: str) -> list[Problem]:
-    """Return what is wrong with the experiment that the draws begin from."""
+    """Return the problems of the space's experiment."""
     written = root.child("experiment").value
     problems = [
         problem(f"experiment.{key}", "each drawn experiment has its own", expected="no such key")

@@ -1,7 +1,8 @@
-"""Whether a space makes sense: no experiment that can never run may be drawn from it.
+"""Semantic checks of a space: no experiment that can never run may be drawn from it.
 
-Every value is tried alone, and beside every value of every other setting: what a broker or a
-consumer refuses is nearly always two settings that do not fit. A draw checks itself once more.
+Every value is tried alone, and together with every value of every other setting: nearly all errors
+of a broker's or consumer's configuration are two settings that do not fit. Each draw is checked
+once more.
 """
 
 from collections.abc import Iterator
@@ -28,13 +29,13 @@ from chaos.faults.processes import NodeLoss
 from chaos.faults.registry import FAULT_KINDS
 
 MAX_PAIRS = 20
-"""So many pairs that do not fit are told."""
+"""Limit of reported pairs that do not fit."""
 
 
 def space_errors(
     definition: SpaceDefinition, base: Item, choices: tuple[Choice, ...]
 ) -> Iterator[Problem]:
-    """Yield what is wrong with a space whose parts have their shapes; paths are the file's."""
+    """Yield the problems of a well-formed space; paths are the file's."""
     yield from _fault_errors(definition.faults)
     wrong = [
         each
@@ -69,11 +70,11 @@ def _fault_errors(faults: FaultSpace) -> Iterator[Problem]:
         yield from too_long(getattr(faults, field), f"faults.{field}")
     for name in ("gaps", "durations"):
         for index, length in enumerate(getattr(faults, name)):
-            here = f"faults.{name}[{index}]"
-            yield from too_long(length, here)
+            path = f"faults.{name}[{index}]"
+            yield from too_long(length, path)
             if microseconds(length) < 1_000:
                 yield problem(
-                    here, "is not allowed", expected="at least `1ms`", found=f"`{length}`"
+                    path, "is not allowed", expected="at least `1ms`", found=f"`{length}`"
                 )
 
 
@@ -90,7 +91,7 @@ def _misfits_alone(base: Item, choices: tuple[Choice, ...]) -> Iterator[Problem]
 
 
 def _misfits_in_pairs(base: Item, choices: tuple[Choice, ...]) -> Iterator[Problem]:
-    told = 0
+    reported = 0
     distinct = [(choice, _distinct_options(choice)) for choice in choices]
     for (one, indexes), (other, besides) in combinations(distinct, 2):
         for index in indexes:
@@ -103,13 +104,13 @@ def _misfits_in_pairs(base: Item, choices: tuple[Choice, ...]) -> Iterator[Probl
                         expected=wrong.expected,
                         found=wrong.found,
                     )
-                    told += 1
-                    if told == MAX_PAIRS:
+                    reported += 1
+                    if reported == MAX_PAIRS:
                         return
 
 
 def _distinct_options(choice: Choice) -> list[int]:
-    """Return the indexes of a choice's options without those that repeat an earlier option.
+    """Return the indexes of a choice's options, without repetitions.
 
     A space repeats an option to have it drawn more often.
     """

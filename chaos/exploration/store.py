@@ -1,8 +1,8 @@
-"""An exploration's directory: what it explores, and every batch that was finished.
+"""An exploration's directory: its space, and all finished batches.
 
-`runs/explorations/<space>/<timestamp>/` holds manifest.json, space.yaml (the space as it was read),
-batches.jsonl, findings/*.yaml and results.json. Batches are only ever appended, a line each: after
-Ctrl-C or `kill -9` every finished one is there, and half a line at the end is dropped.
+`runs/explorations/<space>/<timestamp>/` contains manifest.json, space.yaml (a copy of the space),
+batches.jsonl, findings/*.yaml and results.json. Batches are only appended, one line each. After
+Ctrl-C or `kill -9` all finished batches are there, and an incomplete last line is dropped.
 """
 
 import shutil
@@ -37,19 +37,19 @@ FINDINGS = "findings"
 
 
 class NotAnExploration(Exception):
-    """A path that holds no readable exploration; says what is missing."""
+    """A path without a readable exploration; the message has the reason."""
 
 
 class CannotResume(Exception):
-    """An exploration that cannot go on here; says what changed."""
+    """An exploration that cannot be resumed here; the message names the changes."""
 
 
 class ExplorationManifest(msgspec.Struct, frozen=True, kw_only=True):
-    """manifest.json: what an exploration is made of. Written once.
+    """manifest.json: the input of an exploration. Written once.
 
-    Units: `started_at` is ISO 8601 in UTC. Shape: `space_file` is where space.yaml was copied from;
-    `overrides` are the `--var`s; `code` and `python` as in a replay stamp; `count` None: as many as
-    the time allows.
+    Units: `started_at` is ISO 8601 in UTC. Shape: `space_file` is the original of space.yaml;
+    `overrides` are the values of `--var`; `code` and `python` are as in a replay stamp; `count`
+    None means as many seeds as the time allows.
     """
 
     format: int = FORMAT
@@ -70,7 +70,7 @@ class ExplorationManifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlayedSeeds(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="played"):
-    """Seeds that were played. Units: `busy_s` are seconds of a processor."""
+    """Seeds that were played. Units: `busy_s` is processor time."""
 
     worker: str
     busy_s: float
@@ -78,7 +78,7 @@ class PlayedSeeds(msgspec.Struct, frozen=True, kw_only=True, tag_field="record",
 
 
 class PlayedAgain(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="again"):
-    """Seeds that were played a second time, to compare."""
+    """Seeds that were played a second time, for comparison."""
 
     worker: str
     busy_s: float
@@ -86,7 +86,7 @@ class PlayedAgain(msgspec.Struct, frozen=True, kw_only=True, tag_field="record",
 
 
 class Lost(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="lost"):
-    """Seeds that ended the worker that played them, twice."""
+    """Seeds that ended the workers that played them, twice."""
 
     seeds: tuple[int, ...]
     why: str
@@ -105,7 +105,7 @@ class ExplorationStore:
         self._batches = path / "batches.jsonl"
 
     def append(self, record: ExplorationRecord) -> None:
-        """Write one record; it is safe from the end of this process once this returns.
+        """Append one record; once this returns, the record survives the end of this process.
 
         Raises: NotRecorded.
         """
@@ -116,13 +116,13 @@ class ExplorationStore:
             raise self._not_recorded(self._batches, error) from error
 
     def records(self) -> Iterator[ExplorationRecord]:
-        """Yield every record, oldest first. Raises: NotAnExploration if one cannot be read."""
+        """Yield every record, oldest first. Raises: NotAnExploration if one is unreadable."""
         if not self._batches.exists():
             return
         with self._batches.open("rb") as file:
             for number, line in enumerate(file, 1):
                 if not line.endswith(b"\n"):
-                    return  # torn: it was being written
+                    return  # an incomplete line: the process died while it wrote
                 try:
                     yield _Batches.decode(line)
                 except msgspec.MsgspecError as error:
@@ -131,7 +131,7 @@ class ExplorationStore:
                     ) from error
 
     def drop_torn_line(self) -> None:
-        """Cut half a line off the end, so that the next one begins on a line of its own."""
+        """Cut off an incomplete last line, so that the next record begins on its own line."""
         if not self._batches.exists():
             return
         with self._batches.open("r+b") as file:
@@ -139,12 +139,12 @@ class ExplorationStore:
             file.truncate(content.rfind(b"\n") + 1)
 
     def write_results(self, results: msgspec.Struct) -> None:
-        """Write results.json, in one step."""
+        """Write results.json atomically."""
         content = msgspec.json.format(msgspec.json.encode(results), indent=2) + b"\n"
         self._replace(self.path / "results.json", content)
 
     def write_finding(self, name: str, text: str) -> Path:
-        """Write the replay file of a finding and return its path."""
+        """Write the replay file of a finding; return its path."""
         folder = self.path / FINDINGS
         path = folder / f"{name}.yaml"
         try:
@@ -168,7 +168,7 @@ class ExplorationStore:
         )
 
     def space(self) -> Space:
-        """Return the space that is explored, with its overrides, as it was when it began."""
+        """Return the space with its overrides, as it was at the exploration's start."""
         return load_space(str(self.path / SPACE_FILE), self.manifest.overrides)
 
 
@@ -182,10 +182,10 @@ def create_exploration(
     mutated_percent: float = 0.0,
     overrides: tuple[str, ...] = (),
 ) -> ExplorationStore:
-    """Make the directory of a new exploration and point `latest` to it.
+    """Create the directory of a new exploration and point `latest` to it.
 
-    Shape: `overrides` are those that `space` was loaded with.
-    Raises: NotAnExploration if it cannot be made there.
+    Shape: `overrides` are those with which `space` was loaded.
+    Raises: NotAnExploration if it cannot be created.
     """
     started = datetime.now(UTC)
     try:
@@ -221,7 +221,7 @@ def create_exploration(
 
 
 def open_exploration(path: Path) -> ExplorationStore:
-    """Return the exploration in `path`; a space's folder means its latest.
+    """Return the exploration in `path`; a space's folder stands for its latest.
 
     Raises: NotAnExploration if there is none.
     """
@@ -232,9 +232,9 @@ def open_exploration(path: Path) -> ExplorationStore:
     file = path / "manifest.json"
     try:
         content = file.read_bytes()
-        refused = refusal(content, "exploration")
-        if refused is not None:
-            raise NotAnExploration(f"{file} {refused}")
+        refusal_text = refusal(content, "exploration")
+        if refusal_text is not None:
+            raise NotAnExploration(f"{file} {refusal_text}")
         manifest = msgspec.json.decode(content, type=ExplorationManifest)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise NotAnExploration(f"{path} holds no exploration: no manifest.json") from error
@@ -244,9 +244,9 @@ def open_exploration(path: Path) -> ExplorationStore:
 
 
 def check_resumable(store: ExplorationStore) -> None:
-    """Check that what is played now would be what was played before.
+    """Check that a seed played now gives the same run as before.
 
-    Raises: CannotResume with everything that changed.
+    Raises: CannotResume with all changes.
     """
     manifest = store.manifest
     changed = []
@@ -270,5 +270,5 @@ def check_resumable(store: ExplorationStore) -> None:
 
 
 def _content(path: Path) -> object:
-    """Return what a YAML file says, whatever its comments and order of lines are."""
+    """Return the content of a YAML file, independent of comments and formatting."""
     return yaml.safe_load(path.read_text(encoding="utf-8"))

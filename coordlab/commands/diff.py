@@ -165,7 +165,7 @@ def _sides(options: DiffOptions) -> tuple[Side, Side] | None:
     if neighbour is None:
         return None
     _, other = _played(
-        f"the same with {neighbour.how}".replace("with without", "without"),
+        f"the same with {neighbour.change}".replace("with without", "without"),
         schedule,
         seed=neighbour.seed,
         plan=neighbour.plan,

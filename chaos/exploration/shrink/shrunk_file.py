@@ -38,7 +38,7 @@ def shrunk_file(
 ) -> ShrunkFile:
     """Return the file of `shrunk`, which was made from `origin` and will lie at `path`."""
     findings: list[Finding] = []
-    played = play(shrunk.experiment, shrunk.seed, tell=findings.append)
+    played = play(shrunk.experiment, shrunk.seed, on_finding=findings.append)
     alike = [each for each in findings if signature_of(each).claims_as(shrunk.signature)]
     finding = min(alike, key=lambda each: each.time_us, default=None)
     summary = shrunk.finding.summary if finding is None else finding.summary

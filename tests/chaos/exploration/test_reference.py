@@ -16,7 +16,7 @@ from chaos.exploration.gc_pause import (
     collecting_seldom,
 )
 from chaos.exploration.play import PlayedRun, PlayResult
-from chaos.exploration.required_work import missing_of
+from chaos.exploration.required_work import missing_work
 from chaos.exploration.space import load_space
 from chaos.exploration.space_definition import Minimum
 
@@ -45,7 +45,7 @@ def test_reference_run_passes_and_does_its_minimum(seed: int) -> None:
     played = play_seed(space, seed)
 
     assert played.result is PlayResult.PASS
-    assert missing_of(space.minimum, played) == []
+    assert missing_work(space.minimum, played) == []
     assert played.events > sum(played.requests.values()) > played.requests["Fetch"]
 
 
@@ -55,7 +55,7 @@ def test_what_a_run_did_too_little_of_is_named() -> None:
         seed=1, result=PlayResult.PASS, requests={"Fetch": 10, "OffsetCommit": 4}, faults_hit=0
     )
 
-    assert missing_of(Minimum(fetches=10, commits=5, faults=1), played) == [
+    assert missing_work(Minimum(fetches=10, commits=5, faults=1), played) == [
         "commits: 4 of 5",
         "faults: 0 of 1",
     ]

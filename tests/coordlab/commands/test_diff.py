@@ -117,7 +117,7 @@ def test_nearest_passing_run_of_a_race_is_that_of_a_neighbouring_seed() -> None:
     found = nearest_passing(passing, failed, trying=tried.append)
 
     assert found is not None
-    assert (found.how, found.seed) == ("network seed 4", 4)
+    assert (found.change, found.seed) == ("network seed 4", 4)
     assert tried == ["network seed 4"]
 
 
