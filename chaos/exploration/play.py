@@ -96,9 +96,9 @@ def play(
 ) -> PlayedRun:
     """Run `experiment` in virtual time, without messages in the trace, and return its data.
 
-    `observers` get every row, too. `on_finding` is called with every finding of the verdict, with its
-    rows. With `stop_at` the run ends soon after the first finding with the same claim. It ends at
-    `time_limit_us` of its clock in any case, as UNKNOWN without a finding. `plan` replaces the
+    `observers` get every row, too. `on_finding` is called with every finding of the verdict, with
+    its rows. With `stop_at` the run ends soon after the first finding with the same claim. It ends
+    at `time_limit_us` of its clock in any case, as UNKNOWN without a finding. `plan` replaces the
     experiment's own. Every node checks its invariants after about each `invariants_every` events,
     and at the end (None: never); a violation is a failure of the tool.
     Raises: no exception of the run, which is BROKEN instead, with the exception as its reason.
