@@ -1,4 +1,4 @@
-"""The corpus: of each mark and each pair of marks the smallest plans that reached it."""
+"""The corpus: for each mark and each pair of marks, the smallest plans that reached it."""
 
 from dataclasses import dataclass
 from itertools import combinations
@@ -8,17 +8,17 @@ from chaos.exploration.guided.lineage import MAX_GENERATIONS, Lineage
 from cluster.host.randomness import stream
 
 PLANS_EACH = 3
-"""Plans kept for one mark or pair: more than one, for one may be a dead end."""
-SELDOM = 0.1
+"""Plans kept per mark or pair. Several, because one may lead to nothing new."""
+RARE_MARK_SHARE = 0.1
 RAREST_MARKS = 10
 RAREST_PAIRS = 100
-"""Marks and pairs that a parent is chosen for: so many of the rarest. A mark that a run in ten
-reaches is common; below that the rarest are wanted, however rare they are in this space."""
+"""Numbers of the rarest marks and pairs for which parents are chosen. A mark that more than a tenth
+of the runs reach is common; below that, the rarest count, however rare they are in this space."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSeen:
-    """What the corpus asks of a run. `lineage` ends with its own seed; `marks` are sorted."""
+    """The corpus's view of a run. `lineage` ends with its own seed; `marks` are sorted."""
 
     lineage: Lineage
     marks: tuple[str, ...]
@@ -27,7 +27,7 @@ class RunSeen:
 
     @property
     def is_mutated(self) -> bool:
-        """Whether its plan was mutated."""
+        """True if its plan was mutated."""
         return len(self.lineage) > 1
 
 
@@ -42,7 +42,7 @@ class Corpus:
         self._plans: dict[str | Pair, list[RunSeen]] = {}
 
     def take(self, run: RunSeen) -> None:
-        """Take in the next run, in the order of seeds."""
+        """Add the next run, in the order of seeds."""
         self.coverage.take(run.marks, mutated=run.is_mutated)
         if not run.passed or len(run.lineage) > MAX_GENERATIONS:
             return
@@ -55,8 +55,8 @@ class Corpus:
                 plans[plans.index(largest)] = run
 
     def rare(self) -> tuple[list[str], list[Pair]]:
-        """Return the rare marks and pairs that have a plan, the rarest first."""
-        marks = [mark for mark in self.coverage.rare_marks(SELDOM) if mark in self._plans]
+        """Return the rare marks and pairs that have a plan, rarest first."""
+        marks = [mark for mark in self.coverage.rare_marks(RARE_MARK_SHARE) if mark in self._plans]
         pairs = [pair for pair in self.coverage.rare_pairs() if pair in self._plans]
         return marks[:RAREST_MARKS], pairs[:RAREST_PAIRS]
 
@@ -68,9 +68,9 @@ class Corpus:
         return sorted(dict.fromkeys(kept))
 
     def parent_for(self, seed: int, rare: tuple[list[str], list[Pair]]) -> Lineage | None:
-        """Return the plan that `seed` changes; None where nothing rare was reached yet.
+        """Return the plan that `seed` mutates; None if nothing rare was reached yet.
 
-        Shape: `rare` is what `rare()` returns: asked once for many seeds.
+        Shape: `rare` is the result of `rare()`, computed once for many seeds.
         """
         marks, pairs = rare
         if not marks and not pairs:

@@ -1,4 +1,4 @@
-"""A genome: the options, the faults and the network seed that make one experiment of a space."""
+"""A genome: the options, faults and network seed that define one experiment of a space."""
 
 from dataclasses import dataclass, field, replace
 
@@ -12,10 +12,10 @@ from chaos.exploration.space import Space
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Genome:
-    """What an experiment is made of.
+    """Definition of an experiment.
 
-    Shape: `seed` draws every setting but those of `options`, which have the index of the option
-    taken; `network_seed` is the seed that the experiment is run with.
+    Shape: `seed` draws every setting except those in `options`, which has the index of each chosen
+    option. `network_seed` is the seed of the run.
     """
 
     seed: int
@@ -34,11 +34,11 @@ def drawn_genome(space: Space, seed: int) -> Genome:
 
 
 def experiment_of(space: Space, genome: Genome, name_seed: int) -> Experiment:
-    """Return a genome's experiment, called by `name_seed`; it may be one that cannot be run."""
+    """Return a genome's experiment, named by `name_seed`; it may be invalid."""
     cluster, _ = draw_cluster(space, genome.seed, genome.options, name_seed=name_seed)
     return msgspec.structs.replace(cluster, faults=genome.faults)
 
 
 def can_be_run(experiment: Experiment) -> bool:
-    """Return whether an experiment is one that the loader would accept."""
+    """Return True if the loader would accept the experiment."""
     return next(iter(errors(experiment)), None) is None

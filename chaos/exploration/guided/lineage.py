@@ -1,7 +1,7 @@
-"""Lineages: a mutated seed with the seeds that it comes from, and the experiment they make.
+"""Lineages: a mutated seed with its ancestors, and the experiment that they define.
 
-Written `12-400-4711`: seed 12 drew the plan, 400 changed it, 4711 changed that. A bare seed is a
-lineage of one.
+Written as `12-400-4711`: seed 12 drew the plan, 400 changed it, and 4711 changed the result. A
+single seed is a lineage of one.
 """
 
 import re
@@ -16,22 +16,22 @@ from chaos.exploration.space import Space
 Lineage = tuple[int, ...]
 """Seeds, oldest first; the last is the run's own."""
 MAX_GENERATIONS = 8
-"""A plan so many mutations from its draw is mutated no further: each costs some milliseconds."""
+"""Limit of mutations from a drawn plan, since each costs some milliseconds."""
 _WRITTEN = re.compile(r"\d+(-\d+)*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grown:
-    """An experiment, and the seed that it is run with."""
+    """An experiment, and the seed of its run."""
 
     experiment: Experiment
     network_seed: int
 
 
 def grow(space: Space, lineage: Lineage) -> Grown:
-    """Return what a lineage means in `space`; the same in every process.
+    """Return the experiment of a lineage in `space`; the same in every process.
 
-    Raises: ExperimentError if its first seed draws what cannot be run.
+    Raises: ExperimentError if its first seed draws an invalid experiment.
     """
     seed = lineage[-1]
     if len(lineage) == 1:
@@ -43,12 +43,12 @@ def grow(space: Space, lineage: Lineage) -> Grown:
 
 
 def lineage_text(lineage: Lineage) -> str:
-    """Return a lineage as it is written on a command line."""
+    """Return a lineage in the form of the command line."""
     return "-".join(map(str, lineage))
 
 
 def lineage_of_text(text: str) -> Lineage | None:
-    """Return the lineage that is written so; None if it is none."""
+    """Return the lineage written as `text`; None for another form."""
     if _WRITTEN.fullmatch(text) is None:
         return None
     return tuple(map(int, text.split("-")))

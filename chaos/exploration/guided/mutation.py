@@ -1,7 +1,7 @@
-"""One mutation of a genome: a few small changes of its faults, seldom of a setting.
+"""One mutation of a genome: a few small changes of its faults, rarely of a setting.
 
-Most of a plan stays, so that most of what made the run rare stays. Data flow: (Space, Genome, seed)
--> Genome. Everything is drawn from the mutant's own seed.
+Most of a plan stays, so that most of what made its run rare stays. All draws come from the mutant's
+own seed. Data flow: (Space, Genome, seed) -> Genome.
 """
 
 from collections.abc import Callable
@@ -20,20 +20,20 @@ from chaos.faults.processes import NodeLoss
 from cluster.host.randomness import stream
 
 ATTEMPTS = 8
-"""Mutations tried until one can be run; then the parent is played under another network seed."""
+"""Mutations tried until one is valid; after that the parent is played with another network seed."""
 STEPS = (1, 1, 2, 3, 5)
 SAME_NETWORK = 0.5
-"""How many mutants keep their parent's network seed, and so its run up to the first change."""
+"""Share of mutants that keep the parent's network seed, and so its run up to the first change."""
 MOST_SHIFTED_MS = 5_000
 MOST_APART_MS = 3_000
-"""The longest gap between two faults that a mutation has meet."""
+"""Longest gap that a mutation puts between two faults which it moves together."""
 _FIRST_ADDED = 1_000
-"""Index of the first fault that a mutation draws: none of a plan's own is so late."""
+"""Index of the first fault that a mutation draws, above all indexes of a plan's own faults."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Step:
-    """What one change draws with. `number` tells the steps of one mutation apart."""
+    """Inputs of one change. `number` is unique among the steps of one mutation."""
 
     space: Space
     experiment: Experiment
@@ -42,7 +42,7 @@ class _Step:
     rng: Random
 
     def hand(self, at_ms: int) -> Hand:
-        """Return the draw of a fault at a time."""
+        """Return the random draws of a fault at `at_ms`."""
         return Hand(
             experiment=self.experiment,
             space=self.space.faults,
@@ -52,7 +52,7 @@ class _Step:
         )
 
     def gap_ms(self, longest_ms: int) -> int:
-        """Draw a gap of any order of size, before or after."""
+        """Draw a gap of any order of magnitude, before or after."""
         gap_ms = self.hand(0).gap_ms("mutation", longest_ms)
         return gap_ms if self.rng.random() < 0.5 else -gap_ms
 
@@ -65,7 +65,7 @@ _Change = Callable[[_Step, Genome], Genome]
 
 
 def mutate(space: Space, parent: Genome, seed: int) -> Genome:
-    """Return the genome that `seed` makes of its parent; its experiment can be run."""
+    """Return the genome that `seed` makes of its parent; its experiment is valid."""
     own = stream(seed, "mutant")
     network_seed = parent.network_seed if own.random() < SAME_NETWORK else seed
     for attempt in range(ATTEMPTS):
@@ -86,7 +86,7 @@ def mutate(space: Space, parent: Genome, seed: int) -> Genome:
 
 
 def _shift(step: _Step, genome: Genome) -> Genome:
-    """Move one fault by up to some seconds."""
+    """Move one fault by up to MOST_SHIFTED_MS."""
     faults = list(genome.faults)
     if not faults:
         return genome
@@ -97,21 +97,21 @@ def _shift(step: _Step, genome: Genome) -> Genome:
 
 
 def _meet(step: _Step, genome: Genome) -> Genome:
-    """Move one fault next to where another one begins or ends."""
+    """Move one fault near the beginning or the end of another."""
     faults = list(genome.faults)
     if len(faults) < 2:
         return genome
     place, other = step.rng.sample(range(len(faults)), 2)
     at_ms = _at_ms(faults[other])
-    lasts = faults[other].duration
-    if lasts is not None and step.rng.random() < 0.5:
-        at_ms += microseconds(lasts) // MS
+    duration = faults[other].duration
+    if duration is not None and step.rng.random() < 0.5:
+        at_ms += microseconds(duration) // MS
     faults[place] = _moved(step, faults[place], at_ms + step.gap_ms(MOST_APART_MS))
     return genome.with_faults(_sorted(faults))
 
 
 def _lengthen(step: _Step, genome: Genome) -> Genome:
-    """Give one fault that lasts another length."""
+    """Change the duration of one fault that has one."""
     faults = list(genome.faults)
     lasting = [place for place, fault in enumerate(faults) if fault.duration is not None]
     if not lasting:
@@ -124,7 +124,7 @@ def _lengthen(step: _Step, genome: Genome) -> Genome:
 
 
 def _drop(step: _Step, genome: Genome) -> Genome:
-    """Leave one fault out."""
+    """Remove one fault."""
     faults = list(genome.faults)
     if faults:
         del faults[step.rng.randrange(len(faults))]
@@ -132,7 +132,7 @@ def _drop(step: _Step, genome: Genome) -> Genome:
 
 
 def _repeat(step: _Step, genome: Genome) -> Genome:
-    """Do one fault once more."""
+    """Repeat one fault."""
     faults = list(genome.faults)
     if not faults or len(faults) >= MAX_FAULTS:
         return genome
@@ -142,7 +142,7 @@ def _repeat(step: _Step, genome: Genome) -> Genome:
 
 
 def _add(step: _Step, genome: Genome) -> Genome:
-    """Draw a fault or a pattern next to a fault of the plan."""
+    """Draw a fault or a pattern near a fault of the plan."""
     faults = list(genome.faults)
     if len(faults) >= MAX_FAULTS:
         return genome
@@ -154,7 +154,10 @@ def _add(step: _Step, genome: Genome) -> Genome:
 
 
 def _set(step: _Step, genome: Genome) -> Genome:
-    """Take another option of one choice; not where nodes are lost, which had to be affordable."""
+    """Choose another option of one choice, except where nodes are lost for good.
+
+    The draw has checked for the drawn cluster alone that it can do without the lost nodes.
+    """
     if any(fault.fault == NodeLoss.name for fault in genome.faults):
         return genome
     choices = [

@@ -1,4 +1,4 @@
-"""What the guided part of a search came to: its figures for results.json and the summary."""
+"""Figures of the guided part of a search, for results.json and the summary."""
 
 from itertools import combinations
 
@@ -9,11 +9,11 @@ from chaos.exploration.guided.coverage import Coverage, Pair
 from chaos.exploration.guided.guidance import Guidance
 
 MAX_PAIRS = 50
-"""Rare pairs that results.json names, the rarest of them."""
+"""Number of rare pairs in results.json, rarest first."""
 
 
 class RareMark(msgspec.Struct, frozen=True, kw_only=True):
-    """A mark that few runs reached: how many, and how many of these were mutated."""
+    """A mark that few runs reached, with their number and the number of mutated ones."""
 
     mark: str
     runs: int
@@ -21,7 +21,7 @@ class RareMark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RarePair(msgspec.Struct, frozen=True, kw_only=True):
-    """Two marks, neither of them rare, that few runs reached both."""
+    """Two marks that are not rare, but that few runs reached together."""
 
     marks: tuple[str, str]
     runs: int
@@ -29,13 +29,13 @@ class RarePair(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GuidedSearch(msgspec.Struct, frozen=True, kw_only=True):
-    """What was drawn, what was mutated, and what either reached.
+    """Numbers of drawn and mutated runs, and what each kind reached.
 
-    Shape: `parents` counts the plans that were mutated, `plans` those that the corpus would choose
-    from now; `pairs_reached` counts all pairs of marks. `first_by_drawn_runs` and
-    `first_by_mutated_runs` count the marks and pairs that a run was the first to reach, in the
-    order of seeds, `rare_in_drawn_runs` and `rare_in_mutated_runs` how often a run reached one that
-    is rare; all from the first mutated seed on, as `drawn_runs_since` counts drawn runs.
+    Shape: `parents` counts the plans that were mutated, `plans` those that could be chosen now.
+    `pairs_reached` counts all reached pairs of marks. `first_by_drawn_runs` and
+    `first_by_mutated_runs` count marks and pairs by the kind of the run that reached them first, in
+    the order of seeds. `rare_in_drawn_runs` and `rare_in_mutated_runs` count how often runs reached
+    something rare. These four, and `drawn_runs_since`, count from the first mutated seed on.
     """
 
     drawn_runs: int
@@ -55,7 +55,7 @@ class GuidedSearch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def guided_search(guidance: Guidance) -> GuidedSearch:
-    """Return what an exploration's runs came to."""
+    """Return the figures of an exploration's runs."""
     corpus = Corpus()
     runs = guidance.runs()
     first_mutated = next((index for index, run in enumerate(runs) if run.is_mutated), len(runs))
@@ -105,7 +105,7 @@ def _take(corpus: Corpus, run: RunSeen) -> int:
 
 
 def _rare_in(runs: list[RunSeen], rare: set[str | Pair]) -> int:
-    """Return how many rare marks and pairs the runs reached, each counted in each run."""
+    """Return the number of rare marks and pairs in the runs, counted once per run."""
     return sum(
         sum(reached in rare for reached in (*run.marks, *combinations(run.marks, 2)))
         for run in runs

@@ -1,4 +1,4 @@
-"""Coverage marks of what an administrator orders of groups, and of what becomes of it."""
+"""Coverage marks of administrators' orders about groups, and their consequences."""
 
 from chaos.checkers.evidence.commit_registers import GIVEN_UP_BY_THE_CLIENT
 from chaos.exploration.marks.base import MarkList

@@ -1,4 +1,4 @@
-"""What a coverage mark is: a rare situation, and how a row of the trace shows that it is here."""
+"""Coverage marks: a mark is a rare situation, with the condition on rows that detects it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,12 +7,12 @@ from chaos.exploration.marks.seen_cluster import SeenCluster
 from protocol.trace import TraceKind, TraceRow
 
 Condition = Callable[[SeenCluster, TraceRow], bool]
-"""Whether the situation is here, by a row and by what was seen before it."""
+"""Returns True if a row shows the situation, given the cluster as seen before the row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """One situation. Shape: `meaning` is one sentence for people; `kinds` are all it looks at."""
+    """One situation. Shape: `meaning` is a sentence for people; `kinds` are the relevant rows."""
 
     name: str
     meaning: str
@@ -21,13 +21,13 @@ class Mark:
 
 
 class MarkList:
-    """The marks of one module, in the order in which they stand there."""
+    """The marks of one module, in the module's order."""
 
     def __init__(self) -> None:
         self.marks: list[Mark] = []
 
     def add(self, name: str, meaning: str, *kinds: TraceKind) -> Callable[[Condition], Condition]:
-        """Return what makes a mark of a condition, which then looks at rows of `kinds`."""
+        """Return a decorator that adds a condition as a mark; it is checked for rows of `kinds`."""
 
         def register(condition: Condition) -> Condition:
             self.marks.append(Mark(name=name, meaning=meaning, kinds=kinds, condition=condition))

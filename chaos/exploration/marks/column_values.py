@@ -1,4 +1,4 @@
-"""Coverage marks that are one value of one column: a table of kind, column, value, and the mark."""
+"""Coverage marks that are one value of one column: a table of kind, column, value, and mark."""
 
 from chaos.exploration.marks.base import Condition, MarkList
 from chaos.exploration.marks.seen_cluster import SeenCluster
@@ -81,7 +81,7 @@ _LOST_RESPONSES = (
     (Api.ALTER_PARTITION, ErrorCode.NONE),
     (Api.INIT_PRODUCER_ID, ErrorCode.NONE),
 )
-"""Responses whose loss leaves behind what the retry meets: an API, and the response's error."""
+"""Responses (API, error) whose loss leaves state behind that affects the retry."""
 
 COLUMN_VALUES = MarkList()
 
@@ -103,11 +103,11 @@ def _is_lost(api: Api, error: ErrorCode) -> Condition:
 
 
 for _api, _error in _LOST_RESPONSES:
-    _of = "" if _error is ErrorCode.NONE else f"_{_error.name}"
-    _what = "a success" if _error is ErrorCode.NONE else _error.name
+    _suffix = "" if _error is ErrorCode.NONE else f"_{_error.name}"
+    _error_text = "a success" if _error is ErrorCode.NONE else _error.name
     COLUMN_VALUES.add(
-        f"lost_{_api.label}{_of}",
-        f"a response to {_api.label}, {_what}, was lost with its connection",
+        f"lost_{_api.label}{_suffix}",
+        f"a response to {_api.label}, {_error_text}, was lost with its connection",
         TraceKind.RESPONSE_LOST,
     )(_is_lost(_api, _error))
 

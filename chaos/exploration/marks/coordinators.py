@@ -1,4 +1,4 @@
-"""Coverage marks of coordinators: leadership moves, loads, unloads, and two of them at once."""
+"""Coverage marks of coordinators: moves, loads, unloads, and two coordinators at once."""
 
 from itertools import pairwise
 
@@ -14,18 +14,18 @@ from chaos.exploration.marks.seen_cluster import (
 from protocol.causes import GroupStateCause, IgnoredCause, RemovalCause
 from protocol.trace import TraceKind, TraceRow
 
-A_LONG_WAIT_US = 1_000_000
+LONG_WAIT_US = 1_000_000
 SOON_AFTER_A_LOAD_US = 1_000_000
-"""Before most members have noticed that their coordinator is another one."""
+"""Time in which most members have not noticed yet that their coordinator has changed."""
 
 
-class _Waited(msgspec.Struct):
+class _LoadStartedDetail(msgspec.Struct):
     """The detail of LOAD_STARTED."""
 
     wait_us: int = 0
 
 
-_decode_wait = msgspec.json.Decoder(_Waited).decode
+_decode_wait = msgspec.json.Decoder(_LoadStartedDetail).decode
 
 COORDINATORS = MarkList()
 mark = COORDINATORS.add
@@ -138,7 +138,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
     del seen
-    return row.detail is not None and _decode_wait(row.detail).wait_us >= A_LONG_WAIT_US
+    return row.detail is not None and _decode_wait(row.detail).wait_us >= LONG_WAIT_US
 
 
 @mark(

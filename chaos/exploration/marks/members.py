@@ -1,4 +1,4 @@
-"""Coverage marks of members: what they miss, what they are told, what they own twice."""
+"""Coverage marks of members: missed rebalances, errors after a pause, two owners."""
 
 from chaos.exploration.marks.base import Condition, MarkList
 from chaos.exploration.marks.seen_cluster import SeenCluster, detail_of
@@ -7,7 +7,7 @@ from protocol.errors import ErrorCode
 from protocol.trace import TraceKind, TraceRow
 
 JUST_WOKE_US = 5_000_000
-"""What a member is told so soon after a pause is about what it missed."""
+"""Time after a pause in which an error is a consequence of the pause."""
 JOINING = ("PREPARING_REBALANCE", "COMPLETING_REBALANCE")
 COMMIT_ERRORS = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,

@@ -1,10 +1,10 @@
-"""Coverage marks: rare situations that a search must have been in before its silence means much.
+"""All coverage marks, and their detection in one run.
 
-Each is seen in the trace, by rows alone. A green exploration that never came there proves nothing.
-The marks themselves stand in `coordinators`, `servers`, `members`, `administrators`,
-`transactions`, `operations` and `zookeeper`, those that are one value of a column in
-`column_values`; `seen_cluster` has the past that they ask for. To add a mark: a function with
-`@mark` in the module of its subject, or a row of `column_values`.
+A mark is detected in the rows of the trace alone. A green exploration that never reached a
+situation proves nothing about it. The marks are in `coordinators`, `servers`, `members`,
+`administrators`, `transactions`, `operations` and `zookeeper`, those that are one value of a column
+in `column_values`. `seen_cluster` has the history on which they depend. To add a mark: a function
+with `@mark` in the module of its subject, or a row of `column_values`.
 """
 
 from collections.abc import Collection
@@ -34,14 +34,14 @@ ALL_MARKS: tuple[Mark, ...] = (
     *ON_ZOOKEEPER.marks,
 )
 MARKS: dict[str, str] = {mark.name: mark.meaning for mark in ALL_MARKS}
-"""What each mark means, by its name."""
+"""Meaning of each mark, by name."""
 ZOOKEEPER_MARKS = tuple(mark.name for mark in ON_ZOOKEEPER.marks)
 _OF_ONE_KIND = (frozenset(mark.name for mark in OPERATIONS.marks), frozenset(ZOOKEEPER_MARKS))
 """Marks of operations, and of groups on ZooKeeper: most spaces draw neither."""
 
 
 def expected_marks(reached: Collection[str]) -> dict[str, str]:
-    """Return the marks that a search could reach, with their meanings.
+    """Return the marks that a search can reach, with their meanings.
 
     Marks of operations, and those of groups on ZooKeeper, count once one of their kind is reached.
     """
@@ -50,25 +50,25 @@ def expected_marks(reached: Collection[str]) -> dict[str, str]:
 
 
 class CoverageMarks:
-    """Watches one run for the situations in `MARKS`.
+    """Detects the situations of `MARKS` in one run.
 
-    Shape: `evidence` is shared with a suite, which is fed each row after the marks; marks that are
-    given none make their own.
+    Shape: `evidence` is shared with a suite, which must update it with each row after the marks
+    have checked the row. With None the marks keep evidence of their own.
     """
 
     def __init__(self, context: CheckContext, evidence: Evidence | None = None) -> None:
         self._evidence = Evidence(context) if evidence is None else evidence
-        self._feeds_evidence = evidence is None  # else a suite does, after the marks saw the row
+        self._feeds_evidence = evidence is None  # otherwise the suite updates the evidence
         self._seen = SeenCluster(context, self._evidence)
         self._reached: dict[str, None] = {}
         self._open: dict[str, tuple[Mark, ...]] = {}
-        """The marks that were not reached yet, by the kinds that they look at."""
+        """Marks that are not reached yet, by the kinds of their rows."""
         for mark in ALL_MARKS:
             for kind in mark.kinds:
                 self._open[kind] = (*self._open.get(kind, ()), mark)
 
     def observe(self, row: TraceRow) -> None:
-        """Take in the next row of the trace: marks look at it before the past has it."""
+        """Check the marks against the next row, then add the row to the history."""
         kind = row.kind
         for mark in self._open.get(kind, ()):
             if mark.condition(self._seen, row):
@@ -83,11 +83,11 @@ class CoverageMarks:
             self._evidence.observe(row)
 
     def reached(self) -> tuple[str, ...]:
-        """Return the names of the marks that were reached, sorted."""
+        """Return the names of the reached marks, sorted."""
         return tuple(sorted(self._reached))
 
     def _reach(self, mark: Mark) -> None:
-        """Note a mark, and look out for it no more."""
+        """Record a mark, and check it no more."""
         self._reached[mark.name] = None
         for kind in mark.kinds:
             self._open[kind] = tuple(other for other in self._open[kind] if other is not mark)

@@ -1,9 +1,8 @@
-"""The cluster as the rows of a run tell it, for the coverage marks: who lives, leads, serves, owns.
+"""The state of the cluster according to a run's rows, for the coverage marks.
 
-Only what several marks ask for. A mark looks at it before its row is taken in, by the evidence too.
-It is no judge. What checkers ask as well is the evidence's (`coordinators`, `presence`, `owners`);
-what is followed here, marks alone ask for. Only `__consumer_offsets` counts, data partitions do
-not.
+Contains only state that several marks use. A mark is checked before its row is added to this state
+and to the evidence. State that checkers use as well is in the evidence (`coordinators`, `presence`,
+`owners`). Only `__consumer_offsets` counts, not data partitions. Judges nothing.
 """
 
 from collections import deque
@@ -23,15 +22,15 @@ V = TypeVar("V")
 SUCCEEDED = (None, "NONE")
 INDEFINITE = ("REQUEST_TIMED_OUT", "TIMED_OUT", "DISCONNECTED")
 DECIDED = ("PrepareCommit", "PrepareAbort")
-"""States of a transaction whose end is decided, and whose markers are not all written."""
+"""States of a transaction whose outcome is decided, but whose markers are not all written."""
 _OPERATIONS = ("rollout", "scale")
-"""Faults that go on by themselves, on the members of a group."""
+"""Faults that continue by themselves, on the members of a group."""
 MAX_KEPT_APPENDS = 256
 MAX_KEPT_ELECTIONS = 3
 
 
 class _Detail(msgspec.Struct, rename={"before": "from"}):
-    """The keys of details that are read here, `from` as `before`."""
+    """Keys of details that marks use; the key `from` is called `before`."""
 
     isr: tuple[int, ...] = ()
     to: str = ""
@@ -65,26 +64,29 @@ def operation_of(row: TraceRow) -> tuple[str, ...]:
 
 
 def detail_of(row: TraceRow) -> _Detail:
-    """Return those keys of the row's detail that are read here; defaults where it has none."""
+    """Return the keys of the row's detail that marks use; defaults for missing ones."""
     return _NO_DETAIL if row.detail is None else _decode(row.detail)
 
 
 class SeenCluster:
-    """What has been seen of one run so far.
+    """The state of the cluster so far, in one run.
 
-    Shape: `Place` keys are (node, offsets partition). Attributes, to read only: `killed`, `paused`
-    (node -> since when), `pauses` (node -> its last one that is over), `fenced`; `elections`
-    (partition -> the newest, at most MAX_KEPT_ELECTIONS), `believes` (place -> epoch in which the
-    broker leads in its own eyes), `isr`; `loading`; `coordinators`; `in_flight` (place -> append id
-    -> its start), `attempts` (appends that began at a deposed leader), `unacknowledged` (place ->
-    base offsets of appends that failed), `loaded_to` (place -> where the last load ended),
-    `high_watermarks`; `generations` (group -> number -> who began it first), `leaders` (group ->
-    leader of its newest generation); `nodes` (member id -> consumer), `presence`, `owners`,
-    `indefinite` (group, partition, offset of commits that nobody can tell the fate of); `decided`
-    (transactional id -> who decided how its newest transaction ends), `transactions` (group,
-    producer id -> who took offsets of an open transaction last); `deleted` (groups that an
-    administrator deleted), `operations` (fault id -> groups of a rollout or scaling that goes on);
-    `zookeeper_tree` and `on_zookeeper`, the ensemble and its consumers.
+    Shape: a place is (node, offsets partition). Read-only attributes:
+    - nodes: `killed`, `paused` (node -> since when), `pauses` (node -> its last finished pause),
+      `fenced`;
+    - leadership: `elections` (partition -> the newest, at most MAX_KEPT_ELECTIONS), `believes`
+      (place -> epoch in which the broker itself believes to lead), `isr`;
+    - logs: `in_flight` (place -> append id -> its start), `attempts` (appends that began at a
+      deposed leader), `unacknowledged` (place -> base offsets of failed appends), `loaded_to`
+      (place -> end of the last load), `high_watermarks`;
+    - groups: `loading`, `coordinators`, `generations` (group -> number -> coordinator that began it
+      first), `leaders` (group -> leader of its newest generation), `deleted` (by an administrator),
+       `operations` (fault id -> groups of an unfinished rollout or scaling);
+    - members: `nodes` (member id -> consumer), `presence`, `owners`, `indefinite` (group,
+      partition, offset of commits whose outcome is unknown);
+    - transactions: `decided` (transactional id -> coordinator that decided the newest outcome),
+      `transactions` (group, producer id -> coordinator that last took offsets of an open one);
+     - groups on ZooKeeper: `zookeeper_tree` and `on_zookeeper`, the ensemble and its consumers.
     """
 
     def __init__(self, context: CheckContext, evidence: Evidence) -> None:
@@ -147,12 +149,12 @@ class SeenCluster:
             TraceKind.FAULT_INJECTED: self._injected,
             TraceKind.FAULT_HEALED: self._healed,
         }
-        """What takes in a row, by its kind."""
+        """Handler of each kind of row."""
 
     # -- questions ----------------------------------------------------------------------------
 
     def partition_of(self, group: str | None) -> str:
-        """Return the offsets partition of a group, "" of one that nobody knows."""
+        """Return the offsets partition of a group, "" for an unknown group."""
         expected = self.context.groups.get(group or "")
         return "" if expected is None else expected.offsets_partition
 
@@ -161,7 +163,7 @@ class SeenCluster:
         return any(group in groups for groups in self.operations.values())
 
     def session_us(self, partition: str | None) -> int:
-        """Return the longest session timeout of the groups in an offsets partition, 0 without."""
+        """Return the longest session timeout of an offsets partition's groups, 0 without groups."""
         groups = self.groups_in.get(partition or "", ())
         return max((self.context.groups[each].session_timeout_us for each in groups), default=0)
 
@@ -171,7 +173,7 @@ class SeenCluster:
         return elections[-1] if elections else None
 
     def is_deposed(self, node: str, partition: str | None, epoch: int | None) -> bool:
-        """Whether another leader than `node` was elected in a newer epoch, or nobody."""
+        """Return True if a newer epoch has another leader than `node`, or none."""
         newest = self.election(partition)
         return (
             newest is not None
@@ -181,11 +183,11 @@ class SeenCluster:
         )
 
     def is_out(self, node: str | None) -> bool:
-        """Whether a node is killed or stopped, or paused."""
+        """Return True if a node is killed, stopped or paused."""
         return node in self.killed or node in self.paused
 
     def groups_with(self, node: str | None, partition: str | None, state: str) -> bool:
-        """Whether a group of the partition is in `state` at this coordinator."""
+        """Return True if a group of the partition is in `state` at this coordinator."""
         return any(
             self.coordinators.state_at(node or "", group) == state
             for group in self.groups_in.get(partition or "", ())
@@ -209,10 +211,10 @@ class SeenCluster:
         node = row.peer or row.node
         self.killed[node] = row.time_us
         self.paused.pop(node, None)
-        _forget(self.believes, node)
-        _forget(self.loading, node)
-        _forget(self.in_flight, node)
-        _forget(self.high_watermarks, node)
+        _drop_node(self.believes, node)
+        _drop_node(self.loading, node)
+        _drop_node(self.in_flight, node)
+        _drop_node(self.high_watermarks, node)
 
     def _paused(self, row: TraceRow) -> None:
         self.paused[row.peer or ""] = row.time_us
@@ -296,7 +298,8 @@ class SeenCluster:
 
     def _commit_stored(self, row: TraceRow) -> None:
         if self.indefinite and row.offset is not None:
-            # Acknowledged under the same offset: a fetch of it says nothing of the other.
+            # A commit of the same offset was acknowledged: a fetch of it says nothing about the
+            # earlier one.
             self.indefinite.pop((row.group or "", row.partition or "", row.offset), None)
 
     # -- transactions -------------------------------------------------------------------------
@@ -315,7 +318,7 @@ class SeenCluster:
         self.transactions.pop((row.group or "", detail_of(row).producer_id), None)
 
 
-def _forget(places: dict[tuple[str, str], V], node: str) -> None:
-    """Drop what belongs to a process that has ended."""
+def _drop_node(places: dict[tuple[str, str], V], node: str) -> None:
+    """Drop the entries of a process that has ended."""
     for place in [each for each in places if each[0] == node]:
         del places[place]

@@ -1,4 +1,4 @@
-"""Coverage marks of brokers, logs and controllers: who is taken for dead, what is cut off."""
+"""Coverage marks of brokers, logs and controllers: fenced brokers, truncated logs, lost leaders."""
 
 from chaos.exploration.marks.base import MarkList
 from chaos.exploration.marks.seen_cluster import SeenCluster, detail_of
@@ -179,5 +179,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     return node.startswith(CONTROLLER) and _is_any_out(seen, BROKER, but=None)
 
 
-def _is_any_out(seen: SeenCluster, role: str, *, but: str | None) -> bool:
-    return any(node.startswith(role) and node != but for node in (*seen.killed, *seen.paused))
+def _is_any_out(seen: SeenCluster, role: str, *, except_node: str | None) -> bool:
+    return any(
+        node.startswith(role) and node != except_node for node in (*seen.killed, *seen.paused)
+    )

@@ -1,4 +1,4 @@
-"""Coverage marks of transactions: who ends them, and where their offsets wait meanwhile."""
+"""Coverage marks of transactions: the coordinators that end them, and their waiting offsets."""
 
 from chaos.exploration.marks.base import MarkList
 from chaos.exploration.marks.seen_cluster import DECIDED, SeenCluster, detail_of

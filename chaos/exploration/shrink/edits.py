@@ -1,7 +1,7 @@
-"""What shrinking does to an experiment: plain edits, each of which returns another experiment.
+"""Edits of an experiment for shrinking: pure functions that return a changed experiment.
 
-Owns how a smaller cluster stays one that can be run (what names an absent node goes with it), what
-may not be shrunk, and how large an experiment is. It knows nothing of runs (`shrink`) or of the
+Owns the rules by which a smaller cluster stays valid (whatever names an absent node is removed),
+the limits of shrinking, and the size of an experiment. Must know neither runs (`shrink`) nor the
 order of edits (`passes`).
 """
 
@@ -29,11 +29,11 @@ from protocol.ids import broker_name
 T = TypeVar("T")
 
 _ABOUT_THE_PLAN = ("faults", "run.")
-"""Paths of warnings that say what a fault may fail to do: the run shows whether it did."""
+"""Paths of warnings about faults that may have no effect: the run shows whether they had."""
 
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True):
-    """How large an experiment is. Units: `horizon_us` is from the steady state to the healing."""
+    """Size of an experiment. Units: `horizon_us` is from the steady state to the healing."""
 
     faults: int
     brokers: int
@@ -45,7 +45,7 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def sizes_of(experiment: Experiment) -> Sizes:
-    """Return how large `experiment` is; repetitions count, partitions of offsets do not."""
+    """Return the size of `experiment`; repetitions count, partitions of offsets do not."""
     return Sizes(
         faults=len(plan_of(experiment)),
         brokers=experiment.cluster.brokers,
@@ -58,7 +58,7 @@ def sizes_of(experiment: Experiment) -> Sizes:
 
 
 def last_act_us(experiment: Experiment) -> int:
-    """Return when the plan does its last act, from the steady state on; 0 without a plan."""
+    """Return the time of the plan's last act after the steady state; 0 without a plan."""
     late = [
         microseconds(late.at) for group in experiment.groups.values() for late in group.late_members
     ]
@@ -66,25 +66,25 @@ def last_act_us(experiment: Experiment) -> int:
 
 
 def with_wait(experiment: Experiment, bound: str) -> Experiment:
-    """Return `experiment` with another bound of liveness."""
+    """Return `experiment` with another liveness timeout."""
     return replace(experiment, run=replace(experiment.run, liveness_timeout=bound))
 
 
 def is_sound(candidate: Experiment, original: Experiment) -> bool:
-    """Whether `candidate` can be run, and its cluster is in no way less wise than `original`'s.
+    """Return True if `candidate` is valid and has no warning that `original` lacks.
 
-    A smaller experiment in which Kafka may lose what it acknowledged (one replica, acks=1) shows
-    no bug: whatever the file would be warned of must have been unwise before.
+    A smaller experiment in which Kafka may lose acknowledged data (one replica, acks=1) would show
+    no bug, so warnings about the cluster and its clients must not increase.
     """
     return (
         _has_shape(candidate)
         and next(errors(candidate), None) is None
-        and _unwise(candidate) <= _unwise(original)
+        and _warning_kinds(candidate) <= _warning_kinds(original)
     )
 
 
 def _has_shape(experiment: Experiment) -> bool:
-    """Whether a file may hold it: edits may have left a list empty that must not be."""
+    """Return True if a file can contain the experiment: edits may empty a list that must not be."""
     try:
         msgspec.convert(msgspec.to_builtins(experiment), Experiment)
     except msgspec.ValidationError:
@@ -92,8 +92,8 @@ def _has_shape(experiment: Experiment) -> bool:
     return True
 
 
-def _unwise(experiment: Experiment) -> set[str]:
-    """Return what is unwise about the cluster and its clients, whichever of them it is."""
+def _warning_kinds(experiment: Experiment) -> set[str]:
+    """Return the kinds of warnings about the cluster and its clients."""
     return {
         problem.message.split("`", maxsplit=1)[0].split(":", maxsplit=1)[0]
         for problem in warnings(experiment)
@@ -101,10 +101,11 @@ def _unwise(experiment: Experiment) -> set[str]:
     }
 
 
-def fitted(experiment: Experiment) -> Experiment:
-    """Leave out what names a group, member, broker or topic that is not there.
+def without_dangling_references(experiment: Experiment) -> Experiment:
+    """Return `experiment` without references to absent groups, members, brokers and topics.
 
-    Replication factors follow the brokers down, min.insync.replicas does not: it is the promise.
+    Replication factors decrease with the brokers. min.insync.replicas does not, because it is the
+    promise of durability.
     """
     brokers = experiment.cluster.brokers
     config = experiment.cluster.config
@@ -183,12 +184,12 @@ def _present(
 
 
 def _ends(end: OneOrMany | None, experiment: Experiment) -> OneOrMany | None:
-    left = tuple(each for each in ends_of(end) if check_target(each, experiment) is None)
-    return written_end(left)
+    remaining = tuple(each for each in ends_of(end) if check_target(each, experiment) is None)
+    return written_end(remaining)
 
 
 def written_end(targets: Sequence[str]) -> OneOrMany | None:
-    """Return an end of links as a file has it: one target alone is no list."""
+    """Return an end of links in a file's form: a single target is no list."""
     if not targets:
         return None
     return targets[0] if len(targets) == 1 else tuple(targets)
@@ -196,22 +197,26 @@ def written_end(targets: Sequence[str]) -> OneOrMany | None:
 
 def with_group(experiment: Experiment, name: str, group: GroupDefinition) -> Experiment:
     """Return `experiment` with another definition of the group `name`."""
-    return fitted(replace(experiment, groups={**experiment.groups, name: group}))
+    return without_dangling_references(
+        replace(experiment, groups={**experiment.groups, name: group})
+    )
 
 
 def with_topic(experiment: Experiment, name: str, topic: TopicDefinition) -> Experiment:
     """Return `experiment` with another definition of the topic `name`."""
-    return fitted(replace(experiment, topics={**experiment.topics, name: topic}))
+    return without_dangling_references(
+        replace(experiment, topics={**experiment.topics, name: topic})
+    )
 
 
 def with_fault(experiment: Experiment, index: int, fault: FaultDefinition) -> Experiment:
-    """Return `experiment` with another fault in the place `index` of its plan."""
+    """Return `experiment` with another fault at position `index` of its plan."""
     faults = (*experiment.faults[:index], fault, *experiment.faults[index + 1 :])
     return replace(experiment, faults=faults)
 
 
 def moved(experiment: Experiment, earlier_us: int, indices: Sequence[int]) -> Experiment:
-    """Return `experiment` with the faults in the places `indices` so much earlier."""
+    """Return `experiment` with the faults at positions `indices` earlier by `earlier_us`."""
     for index in indices:
         fault = experiment.faults[index]
         at_us = max(0, microseconds(fault.at) - earlier_us)
@@ -220,10 +225,12 @@ def moved(experiment: Experiment, earlier_us: int, indices: Sequence[int]) -> Ex
 
 
 def with_brokers(experiment: Experiment, brokers: int) -> Experiment:
-    """Return `experiment` with so many brokers, and without what named the others."""
-    return fitted(replace(experiment, cluster=replace(experiment.cluster, brokers=brokers)))
+    """Return `experiment` with `brokers` brokers, without references to the others."""
+    return without_dangling_references(
+        replace(experiment, cluster=replace(experiment.cluster, brokers=brokers))
+    )
 
 
 def subset(values: Mapping[str, T], names: Sequence[str]) -> dict[str, T]:
-    """Return what `names` hold of `values`, in the old order."""
+    """Return the entries of `values` with `names`, in the old order."""
     return {name: value for name, value in values.items() if name in names}

@@ -1,8 +1,8 @@
-"""How an experiment is made smaller, and in which order: passes propose, and hear what came of it.
+"""The passes of shrinking and their order. A pass proposes candidates and learns their fate.
 
-A pass is a generator: it yields a candidate, is sent whether that still fails, and goes on from
-the smaller of the two. It runs nothing itself. Large steps come first: to leave out half the plan
-costs as much as to leave out one fault.
+A pass is a generator: it yields a candidate, is sent True if the candidate still fails, and goes on
+from the smaller failing experiment. It runs nothing itself. Large steps come first, because leaving
+out half the plan costs as many runs as leaving out one fault.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -14,11 +14,11 @@ from msgspec.structs import replace
 
 from chaos.experiment.structs import Experiment, FaultDefinition, duration_of, microseconds
 from chaos.exploration.shrink.edits import (
-    fitted,
     moved,
     subset,
     with_brokers,
     with_fault,
+    without_dangling_references,
     written_end,
 )
 from chaos.exploration.shrink.settings import (
@@ -45,27 +45,27 @@ from chaos.targets.registry import split_target
 T = TypeVar("T")
 
 FIRST_AT_US = 1_000_000
-"""Where a plan begins, if it may: the steady state has been seen for a second."""
+"""Earliest beginning of a plan: one second after the steady state."""
 MANY_FAULTS = 24
 PARTS = 8
-"""Of a longer plan large parts are left out first: halves, quarters, eighths."""
+"""Of a plan longer than MANY_FAULTS, large parts are left out first, down to this fraction."""
 ROUND_US = (1_000_000, 500_000, 100_000)
-"""To what times are rounded, the roundest first."""
+"""Steps to which times are rounded, coarsest first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShrinkPass:
-    """One way to make an experiment smaller. `does` says what, for who watches."""
+    """One way to make an experiment smaller. `does` describes it for the display."""
 
     does: str
     steps: Callable[[Experiment], Steps]
 
 
-# -- what is there: faults, groups, members, brokers, partitions -------------------------------
+# -- parts: faults, groups, members, brokers, partitions -----------------------------------------
 
 
 def cut_off(after_us: int) -> ShrinkPass:
-    """Return the pass that leaves out whatever was injected after the violation."""
+    """Return the pass that leaves out all faults injected after the violation."""
 
     def steps(current: Experiment) -> Steps:
         faults = tuple(each for each in current.faults if microseconds(each.at) <= after_us)
@@ -76,7 +76,7 @@ def cut_off(after_us: int) -> ShrinkPass:
 
 
 def _far_fewer_faults(current: Experiment) -> Steps:
-    """Leave out large parts of a long plan: what else can be left out shows with the rest."""
+    """Leave out large parts of a long plan; later passes handle the rest."""
     if len(current.faults) > MANY_FAULTS:
         size = len(current.faults) // PARTS
         yield from fewer(current, current.faults, _with_faults, at_once=size)
@@ -103,16 +103,20 @@ def _fewer_groups(current: Experiment) -> Steps:
     current = yield from fewer(
         current,
         tuple(current.groups),
-        lambda now, kept: fitted(replace(now, groups=subset(now.groups, kept))),
+        lambda now, kept: without_dangling_references(
+            replace(now, groups=subset(now.groups, kept))
+        ),
     )
     current = yield from fewer(
-        current, current.producers, lambda now, kept: fitted(replace(now, producers=kept))
+        current,
+        current.producers,
+        lambda now, kept: without_dangling_references(replace(now, producers=kept)),
     )
     yield from fewer(current, current.offsets_log, lambda now, kept: replace(now, offsets_log=kept))
 
 
 def _fewer_members_of_many(current: Experiment) -> Steps:
-    """Leave out members before single faults of a plan that is still long."""
+    """Leave out members before single faults, if the plan is still long."""
     if len(current.faults) > 2 * PARTS:
         yield from _fewer_members(current)
 
@@ -151,11 +155,11 @@ def _with_offsets_partitions(current: Experiment, count: int) -> Experiment:
     return replace(current, cluster=replace(cluster, config=config))
 
 
-# -- how it is said: roles, times, settings, weaker faults -------------------------------------
+# -- simplifications: roles, times, settings, weaker faults ---------------------------------------
 
 
 def _by_role(current: Experiment) -> Steps:
-    """Aim at the coordinator of a group rather than at a broker by its number."""
+    """Target the coordinator of a group instead of a broker by its number."""
     for index, fault in enumerate(current.faults):
         for group_id in current.groups:
             aimed = _aimed_at(fault, f"coordinator-of({group_id})")
@@ -197,7 +201,7 @@ def _sooner(current: Experiment) -> Steps:
 
 
 def _beginning_at(order: Sequence[int]) -> Callable[[Experiment, int], Experiment]:
-    """Return the edit of the time at which the plan begins; nothing else of it changes."""
+    """Return the edit of the plan's first time; all gaps stay."""
     return lambda now, at_us: moved(now, microseconds(now.faults[order[0]].at) - at_us, order)
 
 
@@ -206,17 +210,19 @@ def _gap_us(current: Experiment, first: int, second: int) -> int:
 
 
 def _gap_before(first: int, later: Sequence[int]) -> Callable[[Experiment, int], Experiment]:
-    """Return the edit of the time between the fault `first` and those that come after it."""
+    """Return the edit of the gap between the fault `first` and the later ones."""
     return lambda now, gap_us: moved(now, _gap_us(now, first, later[0]) - gap_us, later)
 
 
 def _shorter(current: Experiment) -> Steps:
-    """Shorten what lasts, and what is watched after it; not to what is just long enough."""
+    """Shorten durations, and the time after the faults; leave some reserve above the minimum."""
     for index, fault in enumerate(current.faults):
         if fault.duration is not None:
             edit = fault_field(index, "duration", duration_of)
             current = yield from least_with_room(current, microseconds(fault.duration), edit)
-    yield from least_with_room(current, microseconds(current.run.after_faults), _watched_for)
+    yield from least_with_room(
+        current, microseconds(current.run.after_faults), _with_time_after_faults
+    )
 
 
 def _shorter_operations(current: Experiment) -> Steps:
@@ -254,37 +260,37 @@ def _with_argument(index: int, name: str) -> Callable[[Experiment, int], Experim
     return edit
 
 
-def _watched_for(current: Experiment, after_us: int) -> Experiment:
+def _with_time_after_faults(current: Experiment, after_us: int) -> Experiment:
     return replace(current, run=replace(current.run, after_faults=duration_of(after_us)))
 
 
 def _settings(base: Experiment | None) -> ShrinkPass:
-    """Return the pass that puts settings back to their defaults, or to those of the space."""
+    """Return the pass that resets settings to their defaults, or to those of the space."""
 
     def steps(current: Experiment) -> Steps:
         current = yield from fewer(
             current,
             unusual_settings(current),
-            lambda now, kept: with_defaults(now, _others(unusual_settings(now), kept)),
+            lambda now, kept: with_defaults(now, _removed(unusual_settings(now), kept)),
         )
         if base is not None:
             yield from fewer(
                 current,
                 differing_settings(current, base),
                 lambda now, kept: with_values_of(
-                    now, _others(differing_settings(now, base), kept), base
+                    now, _removed(differing_settings(now, base), kept), base
                 ),
             )
 
     return ShrinkPass(does="putting settings back to their defaults", steps=steps)
 
 
-def _others(places: Sequence[T], kept: Sequence[T]) -> tuple[T, ...]:
+def _removed(places: Sequence[T], kept: Sequence[T]) -> tuple[T, ...]:
     return tuple(place for place in places if place not in kept)
 
 
 def _weaker(current: Experiment) -> Steps:
-    """Try a narrower end, a gentler fault, no arguments."""
+    """Try fewer targets at an end, a gentler fault, fewer arguments."""
     for index in range(len(current.faults)):
         for end in ("from_", "to"):
             several = ends_of(getattr(current.faults[index], end))
@@ -311,13 +317,13 @@ _GENTLER = {"node_loss": ("crash",), "power_loss": ("crash",), "lost_disk": ("po
 def _gentler(fault: FaultDefinition, experiment: Experiment) -> Iterator[FaultDefinition]:
     for name in _GENTLER.get(fault.fault, ()):
         yield replace(fault, fault=name, args={})
-    for one in _ones_of(ends_of(fault.from_), experiment):
+    for one in _single_nodes_of(ends_of(fault.from_), experiment):
         yield replace(fault, from_=one)
-    for one in _ones_of(ends_of(fault.to), experiment):
+    for one in _single_nodes_of(ends_of(fault.to), experiment):
         yield replace(fault, to=one)
 
 
-def _ones_of(targets: Sequence[str], experiment: Experiment) -> Iterator[str]:
+def _single_nodes_of(targets: Sequence[str], experiment: Experiment) -> Iterator[str]:
     """Yield single nodes of the one set that an end names."""
     role, group_id = (split_target(targets[0]) if len(targets) == 1 else None) or ("", "")
     if role == "brokers":
@@ -330,7 +336,7 @@ def _ones_of(targets: Sequence[str], experiment: Experiment) -> Iterator[str]:
 
 
 def _rounder(current: Experiment) -> Steps:
-    """Say when and how long in whole seconds, half seconds, tenths; and in order of time."""
+    """Round times and durations to seconds, half seconds, tenths; sort the faults by time."""
     in_order = tuple(sorted(current.faults, key=lambda fault: microseconds(fault.at)))
     if in_order != current.faults:
         candidate = replace(current, faults=in_order)
@@ -370,18 +376,18 @@ STRUCTURE = (
     ShrinkPass(does="leaving out brokers", steps=_fewer_brokers),
     ShrinkPass(does="leaving out partitions", steps=_fewer_partitions),
 )
-"""Passes that leave things out. They may change which race it is: any network seed will do.
+"""Passes that leave parts out. They may lead to another race, so other network seeds are tried.
 
-Groups and producers go first, and members before many single faults: a few runs, and all that
-follow are shorter. They are tried again when there are fewer faults to hit them: what was tried is
-not run twice.
+Groups and producers go first, and members before many single faults: that costs few runs and makes
+all later ones shorter. They are tried again once fewer faults can hit them. No candidate is run
+twice.
 """
 
 
 def wording(base: Experiment | None) -> tuple[ShrinkPass, ...]:
-    """Return the passes that say the same more simply. None is worth a plan that fails less often.
+    """Return the passes that simplify. A simplification must not make the plan fail less often.
 
-    `base` is the experiment that the space began with, if it is known.
+    `base` is the experiment of the space, if it is known.
     """
     return (
         ShrinkPass(does="aiming at roles", steps=_by_role),

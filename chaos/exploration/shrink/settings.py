@@ -1,7 +1,7 @@
-"""Which settings of an experiment are not Kafka's default, and how they go back to it.
+"""Settings of an experiment that differ from Kafka's defaults, and their reset.
 
-A setting is a place in the experiment: `("groups", "readers", "config", "session_timeout_ms")`.
-What an experiment needs not say, its reader needs not understand.
+A setting is a place in the experiment: `("groups", "readers", "config", "session_timeout_ms")`. An
+experiment with fewer settings is easier to read.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ from protocol.config import (
 
 NEVER = frozenset(
     {
-        # Back at Kafka's default, less of what was acknowledged has to survive.
+        # With Kafka's defaults less of the acknowledged data must survive.
         "min_insync_replicas",
         "offsets_topic_replication_factor",
         "default_replication_factor",
@@ -33,9 +33,9 @@ NEVER = frozenset(
         "log_flush_interval_messages",
         "log_flush_interval_ms",
         "log_flush_scheduler_interval_ms",
-        # Sizes: other passes make them smaller; the default is larger.
+        # Sizes: other passes reduce them; the defaults are larger.
         "offsets_topic_num_partitions",
-        # Times of the plan: likewise.
+        # Times of the plan: other passes reduce them.
         "after_faults",
     }
 )
@@ -46,7 +46,7 @@ _WITH_SETTINGS = (
 
 
 def unusual_settings(experiment: Experiment) -> tuple[Place, ...]:
-    """Return the places that hold another value than Kafka's default, or than this lab's."""
+    """Return the places whose values differ from Kafka's, or this tool's, defaults."""
     return tuple(
         place
         for outer, struct in structs_in(experiment)
@@ -57,7 +57,7 @@ def unusual_settings(experiment: Experiment) -> tuple[Place, ...]:
 
 
 def with_defaults(experiment: Experiment, places: Sequence[Place]) -> Experiment:
-    """Return `experiment` with the defaults in `places`."""
+    """Return `experiment` with the defaults at `places`."""
     for place in places:
         holder: msgspec.Struct = at(experiment, place[:-1])
         default = next(each.default for each in fields_of(type(holder)) if each.name == place[-1])
@@ -68,27 +68,27 @@ def with_defaults(experiment: Experiment, places: Sequence[Place]) -> Experiment
 def with_values_of(
     experiment: Experiment, places: Sequence[Place], other: Experiment
 ) -> Experiment:
-    """Return `experiment` with what `other` has in `places`."""
+    """Return `experiment` with the values of `other` at `places`."""
     for place in places:
         experiment = with_value(experiment, place, at(other, place))
     return experiment
 
 
 def differing_settings(experiment: Experiment, other: Experiment) -> tuple[Place, ...]:
-    """Return the unusual settings in whose place `other` has something else."""
-    found = []
+    """Return the unusual settings for which `other` has another value."""
+    differing = []
     for place in unusual_settings(experiment):
         try:
-            there = at(other, place)
+            other_value = at(other, place)
         except (KeyError, IndexError, AttributeError):
             continue
-        if there != at(experiment, place):
-            found.append(place)
-    return tuple(found)
+        if other_value != at(experiment, place):
+            differing.append(place)
+    return tuple(differing)
 
 
 def at(value: Any, place: Place) -> Any:  # noqa: ANN401 - a setting is of any type
-    """Return what stands in `place`. Raises: KeyError, IndexError, AttributeError: nothing does."""
+    """Return the value at `place`. Raises: KeyError, IndexError, AttributeError without one."""
     for step in place:
         if isinstance(value, tuple):
             value = value[int(step)]
@@ -98,7 +98,7 @@ def at(value: Any, place: Place) -> Any:  # noqa: ANN401 - a setting is of any t
 
 
 def with_value(value: Any, place: Place, new: object) -> Any:  # noqa: ANN401 - likewise
-    """Return `value` with `new` in `place`, whatever is on the way rebuilt."""
+    """Return `value` with `new` at `place`; all containers on the path are rebuilt."""
     if not place:
         return new
     step, rest = place[0], place[1:]
@@ -113,7 +113,7 @@ def with_value(value: Any, place: Place, new: object) -> Any:  # noqa: ANN401 - 
 def _unusual(struct: msgspec.Struct, place: Place) -> Iterator[Place]:
     for field in fields_of(type(struct)):
         value = getattr(struct, field.name)
-        # What is required has no default; what holds further structs or a list is no setting.
+        # Required fields have no default; fields with structs or lists are no settings.
         if field.required or field.name == "late_members" or isinstance(value, msgspec.Struct):
             continue
         if not field.is_default(value):

@@ -1,6 +1,6 @@
-"""What was shrunk as a file that a person can read, and run in virtual time or on Ray.
+"""The file of a shrunk schedule, for people, and to run in virtual time or on Ray.
 
-Data flow: Shrunk -> one whole run -> its finding as a story -> text of an experiment file.
+Data flow: Shrunk -> one complete run -> its finding as a story -> text of an experiment file.
 """
 
 import textwrap
@@ -26,7 +26,7 @@ _NAME_LENGTH = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShrunkFile:
-    """The file, and what it tells. `story` is that of the finding; empty if the run had none."""
+    """The file's text, and the finding in it. `story` is empty if the run had no finding."""
 
     text: str
     summary: str
@@ -36,7 +36,7 @@ class ShrunkFile:
 def shrunk_file(
     shrunk: Shrunk, *, origin: str, path: str, robustness: Robustness | None
 ) -> ShrunkFile:
-    """Return the file of `shrunk`, which was made from `origin` and will lie at `path`."""
+    """Return the file of `shrunk`, which was made from `origin` and will be stored at `path`."""
     findings: list[Finding] = []
     played = play(shrunk.experiment, shrunk.seed, on_finding=findings.append)
     alike = [each for each in findings if signature_of(each).claims_as(shrunk.signature)]
@@ -75,7 +75,7 @@ def shrunk_file(
 
 
 def _led_to(finding: Finding | None) -> Iterable[str]:
-    """Yield what led to the finding, under a heading; nothing where nothing is known."""
+    """Yield the events before the finding, under a heading; nothing if there are none."""
     if finding is None or not finding.led_to:
         return
     yield "What led to it:"
@@ -85,10 +85,10 @@ def _led_to(finding: Finding | None) -> Iterable[str]:
 
 
 def sizes_text(shrunk: Shrunk) -> str:
-    """Say from what to what: "14 faults -> 1, 5 -> 3 brokers, 6 -> 1 members, 60 -> 12 s"."""
+    """Return both sizes: "14 faults -> 1, 5 -> 3 brokers, 6 -> 1 members, 60 -> 12 s"."""
     before, after = shrunk.before, shrunk.after
-    said = [f"{before.faults} faults -> {after.faults}"]
-    said += [
+    parts = [f"{before.faults} faults -> {after.faults}"]
+    parts += [
         f"{old} -> {new} {what}"
         for what, old, new in (
             ("brokers", before.brokers, after.brokers),
@@ -99,9 +99,9 @@ def sizes_text(shrunk: Shrunk) -> str:
         )
         if old != new
     ]
-    said.append(f"{horizon_text(before)} -> {horizon_text(after)} s")
+    parts.append(f"{horizon_text(before)} -> {horizon_text(after)} s")
     end = "" if shrunk.end is ShrinkEnd.SMALLEST else f"; {shrunk.end.value}"
-    return f"{', '.join(said)} ({shrunk.runs} runs{end})"
+    return f"{', '.join(parts)} ({shrunk.runs} runs{end})"
 
 
 def horizon_text(sizes: Sizes) -> str:
@@ -110,31 +110,31 @@ def horizon_text(sizes: Sizes) -> str:
 
 
 def robustness_text(robustness: Robustness) -> str:
-    """Say how often it fails."""
+    """Return how often the schedule fails."""
     return f"fails under {robustness.fails} of {robustness.tried} network seeds"
 
 
 def _robustness(robustness: Robustness | None) -> str:
     if robustness is None or robustness.tried == 0:
         return ""
-    said = f"It {robustness_text(robustness)}"
+    sentence = f"It {robustness_text(robustness)}"
     race = robustness.fails * 2 < robustness.tried
-    return f"{said}: a race, which another network mostly wins." if race else f"{said}."
+    return f"{sentence}: a race, which another network mostly wins." if race else f"{sentence}."
 
 
 def _caution(experiment: Experiment) -> str:
-    """Say what a real cluster cannot keep to."""
-    fine = [
+    """Return a caution about times that a real cluster cannot reproduce, "" without such times."""
+    unrounded = [
         written
         for fault in experiment.faults
         for written in (fault.at, fault.duration)
         if written is not None and microseconds(written) % min(ROUND_US)
     ]
-    if not fine:
+    if not unrounded:
         return ""
     return (
-        f"Not rounded to tenths of a second: {', '.join(dict.fromkeys(fine))}. What needs times so "
-        "exact, a real cluster shows by chance."
+        f"Not rounded to tenths of a second: {', '.join(dict.fromkeys(unrounded))}. What needs "
+        "times so exact, a real cluster shows by chance."
     )
 
 

@@ -1,7 +1,7 @@
-"""What passes of the shrinker are made of: leave out some of several, find the least of a value.
+"""Building blocks of shrink passes: leave out some of several items, find the least value.
 
-Each is a generator that yields candidates and is sent whether they still fail; it returns what is
-left. `Edit`s say what a candidate is: they change one place of an experiment.
+Each is a generator that yields candidates, is sent True for those that still fail, and returns the
+smallest failing experiment. An `Edit` builds a candidate by a change at one place of an experiment.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -16,20 +16,20 @@ T = TypeVar("T")
 Steps = Generator[Experiment, bool, None]
 Reduction = Generator[Experiment, bool, Experiment]
 Edit = Callable[[Experiment, T], Experiment]
-"""Returns an experiment with a value in the place that it is about."""
+"""Returns an experiment with the given value at the edit's place."""
 
 LADDER_US = tuple(
     round(seconds * 1_000_000)
     for seconds in (0.1, 0.2, 0.5, 1, 2, 3, 5, 8, 10, 12, 15, 20, 25, 30, 45, 60, 90, 120)
 )
-"""What times are shortened to: a person remembers them. The least is what a real cluster can tell
-from nothing: there, to inject a fault takes some ten milliseconds."""
+"""Durations and times tried, easy to remember. The least is the shortest that a real cluster can
+distinguish from none: there, injecting a fault takes some ten milliseconds."""
 
 
 def fewer(
     current: Experiment, items: Sequence[T], edit: Edit[tuple[T, ...]], *, at_once: int = 1
 ) -> Reduction:
-    """Leave out all of `items`, halves, quarters and at last single ones, or `at_once` of them."""
+    """Leave out all of `items`, then halves, quarters ... down to `at_once` of them at a time."""
     kept = tuple(items)
     size = len(kept)
     while size >= at_once:
@@ -41,7 +41,7 @@ def fewer(
                 kept, current, left_out = less, candidate, True
             else:
                 start += size
-        # What could not be spared beside the others may be spared without them.
+        # Items that were needed beside others may be unnecessary once these are gone.
         if not (size == at_once and left_out):
             size //= 2
     return current
@@ -50,7 +50,8 @@ def fewer(
 def least(current: Experiment, values: Sequence[int], edit: Edit[int]) -> Reduction:
     """Find the least of rising `values`, all below the present one, that still fails.
 
-    The least is tried first, then half way: what fails with one value mostly does with more.
+    The least is tried first, then a binary search follows: whatever fails with one value mostly
+    fails with larger ones.
     """
     low, high = 0, len(values)
     best, position = current, 0
@@ -65,29 +66,30 @@ def least(current: Experiment, values: Sequence[int], edit: Edit[int]) -> Reduct
 
 
 def least_with_room(current: Experiment, time_us: int, edit: Edit[int]) -> Reduction:
-    """Find the shortest time that still fails, and take one half as long again, if that fails too.
+    """Find the shortest time that still fails; return half as much again, if that fails, too.
 
-    What is just long enough in virtual time is a race on a real cluster. A time that has no room
-    below `time_us`, the present one, is not tried: shrunk once more, nothing changes.
+    A time that just suffices in virtual time is a race on a real cluster. Times without this
+    reserve below `time_us`, the present one, are not tried, so that shrinking again changes
+    nothing.
     """
-    rungs = tuple(rung for rung in LADDER_US if room_for(rung) < time_us)
-    shortest = yield from least(current, rungs, edit)
-    for rung in rungs:
-        if edit(current, rung) == shortest != current:
-            roomy = edit(current, room_for(rung))
-            if (yield roomy):
-                return roomy
+    durations = tuple(duration for duration in LADDER_US if room_for(duration) < time_us)
+    shortest = yield from least(current, durations, edit)
+    for duration in durations:
+        if edit(current, duration) == shortest != current:
+            with_reserve = edit(current, room_for(duration))
+            if (yield with_reserve):
+                return with_reserve
     return shortest
 
 
 def room_for(time_us: int) -> int:
-    """Return the first rung of the ladder that is half as long again, or more."""
-    return next((rung for rung in LADDER_US if 2 * rung >= 3 * time_us), LADDER_US[-1])
+    """Return the first value of LADDER_US that is at least half as long again."""
+    return next((duration for duration in LADDER_US if 2 * duration >= 3 * time_us), LADDER_US[-1])
 
 
 def below(time_us: int) -> tuple[int, ...]:
-    """Return the rungs of the ladder below `time_us`."""
-    return tuple(rung for rung in LADDER_US if rung < time_us)
+    """Return the values of LADDER_US below `time_us`."""
+    return tuple(duration for duration in LADDER_US if duration < time_us)
 
 
 # -- edits -------------------------------------------------------------------------------------
@@ -96,7 +98,7 @@ def below(time_us: int) -> tuple[int, ...]:
 def fault_field(
     index: int, field: str, written: Callable[[Any], object] = lambda it: it
 ) -> Edit[Any]:
-    """Return the edit of one field of the fault in the place `index`, `written` as in a file."""
+    """Return the edit of one field of the fault at position `index`, converted by `written`."""
     return lambda now, value: with_fault(
         now, index, replace(now.faults[index], **{field: written(value)})
     )
@@ -115,7 +117,7 @@ def topic_field(name: str, field: str) -> Edit[Any]:
 def late_field(
     name: str, index: int, field: str, written: Callable[[Any], object] = lambda it: it
 ) -> Edit[Any]:
-    """Return the edit of one field of the late members in the place `index` of a group."""
+    """Return the edit of one field of the late members at position `index` of a group."""
 
     def edit(now: Experiment, value: Any) -> Experiment:  # noqa: ANN401 - whatever the field holds
         group = now.groups[name]
