@@ -1,7 +1,7 @@
-"""Committed offsets as the trace tells their history: one register for each group and partition.
+"""The history of committed offsets, from the trace: one register per group and partition.
 
-Knows when each commit took effect, if it did at all; what that means for a fetch is judged in
-`durable_commits`.
+Determines when each commit took effect, if it did. `durable_commits` judges the consequences for a
+fetch.
 """
 
 from collections import deque
@@ -11,12 +11,12 @@ from protocol.trace import TraceKind, TraceRow
 
 MAX_KEPT_COMMITS = 4_096
 GIVEN_UP_BY_THE_CLIENT = frozenset({"TIMED_OUT", "DISCONNECTED"})
-"""Errors with which no broker answered."""
+"""Errors of requests that no broker answered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """One commit of one partition. `earliest_us` to `latest_us` is when it took effect, if so."""
+    """One commit of one partition; took effect from `earliest_us` to `latest_us`, or never."""
 
     offset: int
     node: str
@@ -38,16 +38,16 @@ class Register:
     stored: deque[TraceRow] = field(  # the broker's rows of commits that were answered
         default_factory=lambda: deque(maxlen=MAX_KEPT_COMMITS)
     )
-    # offset -> commits that their client gave up on: each may take effect at any time
+    # offset -> commits that their client gave up: each may still take effect at any time
     pending: dict[int, list[Commit]] = field(default_factory=dict)
-    # How many of `commits` each offset has, by whose word they are: most rows have no counterpart,
-    # and a walk through every kept commit would find that out last.
+    # Numbers of `commits` by offset, for acknowledged commits and for those known from the broker's
+    # row only. Most rows have no counterpart, and the counts show this without a scan of `commits`.
     _acknowledged: dict[int, int] = field(default_factory=dict)
-    _brokers_word: dict[int, int] = field(default_factory=dict)
-    reported: TraceRow | None = None  # the lost commit already told
+    _from_broker: dict[int, int] = field(default_factory=dict)
+    reported: TraceRow | None = None  # the last lost commit in a finding
 
     def remember(self, commit: Commit) -> None:
-        """Add a commit; of many the oldest is forgotten, unless it may still take effect."""
+        """Add a commit; at the limit, the oldest is dropped, unless it may still take effect."""
         if len(self.commits) == MAX_KEPT_COMMITS:
             oldest = self.commits.popleft()
             self.forgotten_until_us = oldest.latest_us
@@ -58,7 +58,7 @@ class Register:
             self.pending.setdefault(commit.offset, []).append(commit)
 
     def forgive(self) -> int:
-        """Promise nothing of any commit so far, and return how many were acknowledged."""
+        """Mark all commits so far as not promised; return how many were acknowledged."""
         before = sum(commit.acknowledged for commit in self.commits)
         commits = [replace(commit, acknowledged=False) for commit in self.commits]
         self.commits.clear()
@@ -67,12 +67,12 @@ class Register:
         return before
 
     def take_answer(self, row: TraceRow, offset: int) -> None:
-        """Drop the broker's word for a commit that its member has an answer for.
+        """Drop the broker's row of a commit whose answer the member has received.
 
-        It is the same commit; kept as a second one, by another node, it would look as if it might
-        have come after the member's next commit wherever clocks differ.
+        Both rows are about the same commit. Kept as a second commit of another node, the broker's
+        row could seem to come after the member's next commit, where clocks differ.
         """
-        if offset not in self._brokers_word:
+        if offset not in self._from_broker:
             return
         for index in range(len(self.commits) - 1, -1, -1):
             known = self.commits[index]
@@ -88,10 +88,10 @@ class Register:
                 return
 
     def has_answer(self, row: TraceRow, offset: int) -> bool:
-        """Whether the broker's word is for a commit whose member has its answer already.
+        """Return True if the broker's row is about a commit that the member's answer covers.
 
-        So it is with transactions, whose markers come after the answer. A coordinator that loaded
-        the commit does not know whose it is.
+        That happens with transactions, whose markers come after the answer. A coordinator that
+        loaded the commit does not know its member.
         """
         if row.correlation_id is not None or offset not in self._acknowledged:
             return False
@@ -107,22 +107,22 @@ class Register:
         return False
 
     def _count(self, commit: Commit, change: int) -> None:
-        """Add `change` to how many of `commits` are like `commit`."""
+        """Change the number of commits like `commit` by `change`."""
         if commit.acknowledged:
             counts = self._acknowledged
         elif commit.row.kind == TraceKind.COMMIT_STORED:
-            counts = self._brokers_word
+            counts = self._from_broker
         else:
             return
-        left = counts.get(commit.offset, 0) + change
-        if left:
-            counts[commit.offset] = left
+        count = counts.get(commit.offset, 0) + change
+        if count:
+            counts[commit.offset] = count
         else:
             del counts[commit.offset]
 
 
 def replaces(newer: Commit, older: Commit, margin: int) -> bool:
-    """Whether `newer` certainly took effect after `older` did, if it did at all."""
+    """Return True if `newer`, if it took effect at all, did so after `older` for certain."""
     if newer is older:
         return False
     if newer.node == older.node:

@@ -1,13 +1,13 @@
-"""Whether appends with acks=all were acknowledged on as many replicas as they must be.
+"""Check that appends with acks=all were acknowledged with enough replicas in sync.
 
-Kafka refuses one with NOT_ENOUGH_REPLICAS while fewer than min.insync.replicas are in sync, and
-answers NOT_ENOUGH_REPLICAS_AFTER_APPEND if they have become too few by the time the high watermark
-passes it. Who is being added to the ISR counts then, for the high watermark has waited for it
-(BEHAVIOUR 6.1; Kafka Partition.checkEnoughReplicasReachOffset). In sync is who its leader believes
-to be: the controller may have taken out a replica that the leader still waits for, and has.
+Kafka refuses an append with NOT_ENOUGH_REPLICAS while fewer than min.insync.replicas are in sync.
+It answers NOT_ENOUGH_REPLICAS_AFTER_APPEND if there are too few when the high watermark passes the
+append. Replicas that are being added to the ISR count then, because the high watermark has waited
+for them (BEHAVIOUR 6.1; Kafka Partition.checkEnoughReplicasReachOffset). The leader's view of the
+ISR counts: the controller may have removed a replica for which the leader still waits.
 
-Judged are the coordinator's appends: commits and assignments. A producer's row does not name the
-leader that acknowledged it.
+Only the coordinator's appends are judged: commits and assignments. A producer's row does not name
+the leader that acknowledged it.
 """
 
 from dataclasses import dataclass
@@ -18,25 +18,25 @@ from protocol.trace import TraceKind, TraceRow
 REPLICAS_KINDS = frozenset(
     {TraceKind.LEADER_ELECTED, TraceKind.ISR_CHANGED, TraceKind.APPEND_COMPLETED}
 )
-"""The rows that EnoughReplicas must see."""
+"""Kinds of rows that EnoughReplicas must see."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TooFew:
-    """An append acknowledged below min.insync.replicas, and what the controller said before."""
+    """An append acknowledged with too few replicas, and the controller's last decision."""
 
     summary: str
     evidence: list[TraceRow]
 
 
 class EnoughReplicas:
-    """Follows who is in sync, and looks at every append that was acknowledged."""
+    """Follows the controller's decisions, and checks every acknowledged append."""
 
     def __init__(self) -> None:
-        self._decided: dict[str, TraceRow] = {}  # partition -> the controller's last word
+        self._decided: dict[str, TraceRow] = {}  # partition -> the controller's last decision
 
     def observe(self, row: TraceRow, needed: int) -> TooFew | None:
-        """Take in a row of REPLICAS_KINDS; what is wrong with it, if `needed` must be in sync."""
+        """Take a row of REPLICAS_KINDS; return its violation if `needed` replicas must be in sync."""
         partition = row.partition or ""
         if row.kind != TraceKind.APPEND_COMPLETED:
             self._decided[partition] = row

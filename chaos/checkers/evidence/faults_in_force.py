@@ -1,10 +1,10 @@
-"""Which faults are in force, and since when: what excuses a group, and until when.
+"""Faults in force, with their times: they excuse a group until they are over.
 
-Beside the run's own rows of its plan this knows nodes that are down or paused, whoever did it. A
-broker is down until the controller unfences it: one that is started again may have to wait for the
-end of its own old session before it may register, and a client that knows it alone waits with it. A
-fault that is an act of a moment (a leadership move, a reset of connections) counts for what it
-shakes, not until somebody writes that it was undone.
+Besides the run's own rows about its plan, nodes that are down or paused for any reason count. A
+broker counts as down until the controller unfences it. A restarted broker may have to wait for the
+end of its own old session before it can register, and a client that knows this broker alone waits
+with it. A momentary fault (a leadership move, a reset of connections) is over at once; only its
+effects count.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ FAULT_KINDS = frozenset(
         TraceKind.BROKER_UNFENCED,
     }
 )
-"""The rows that FaultsInForce must see."""
+"""Kinds of rows that FaultsInForce must see."""
 KEPT_FAULTS = 64
 ENDING = frozenset({"crash", "power_loss"})
 """Faults that end processes, and do nothing else."""
@@ -42,7 +42,7 @@ class PastFault:
 
 
 class FaultsInForce:
-    """Follows every fault of a run, but for the death of a group's own members."""
+    """Follows every fault of a run, except the deaths of a group's own members."""
 
     def __init__(self, context: CheckContext) -> None:
         self._consumers = {
@@ -50,37 +50,38 @@ class FaultsInForce:
         }
         self._active: dict[tuple[str, str], TraceRow] = {}
         self._past: list[PastFault] = []
-        self._brokers: dict[str, None] = {}  # those whose unfencing is traced
+        self._brokers: dict[str, None] = {}  # brokers whose unfencing is traced
         self._unregistered: dict[str, None] = {}  # brokers whose new life has not registered yet
-        self._changed_us = 0  # when a fault last began or ended
-        self._settled: dict[tuple[str, str], None] = {}  # of _active: they disturb no cluster
-        self._cluster_changed_us = 0  # when one last began, ended or settled that does
+        self._changed_us = 0  # time of the last beginning or end of a fault
+        self._settled: dict[tuple[str, str], None] = {}  # of _active: do not disturb the servers
+        self._cluster_changed_us = 0  # last beginning, end or settling of one that disturbs them
         self.was_quiet_since_us: int | None = 0
-        """What `quiet_since_us` was before the last row of FAULT_KINDS."""
+        """Value of `quiet_since_us` before the last row of FAULT_KINDS."""
 
     @property
     def quiet_since_us(self) -> int | None:
-        """Since when no fault has been in force, None while one is."""
+        """Time since which no fault has been in force, None while one is."""
         return None if self._active else self._changed_us
 
     @property
     def cluster_quiet_since_us(self) -> int | None:
-        """Since when no fault has disturbed the servers, None while one does.
+        """Time since which no fault has disturbed the servers, None while one does.
 
-        Faults that only end or stop consumers do not, nor does a dead broker once it is fenced.
+        Faults that only end or stop consumers do not disturb them, nor does a dead broker once it
+        is fenced.
         """
         has_others = len(self._active) > len(self._settled)
         return None if has_others else self._cluster_changed_us
 
     def observe(self, row: TraceRow) -> None:
-        """Take in a row of FAULT_KINDS."""
+        """Take a row of FAULT_KINDS."""
         self.was_quiet_since_us = self.quiet_since_us
         peer = row.peer or ""
         match row.kind:
             case TraceKind.FAULT_INJECTED:
                 key = ("fault", row.cause or "")
                 if is_momentary(row):
-                    self._ended(row, row.time_us)
+                    self._note_past(row, row.time_us)
                     return
             case TraceKind.NODE_KILLED:
                 if peer in self._consumers:
@@ -106,7 +107,7 @@ class FaultsInForce:
             case TraceKind.BROKER_UNFENCED if peer in self._unregistered:
                 return
             case TraceKind.BROKER_FENCED:
-                self._fenced(row)
+                self._settle_fenced(row)
                 return
             case TraceKind.BROKER_UNFENCED:
                 self._brokers[peer] = None
@@ -116,14 +117,14 @@ class FaultsInForce:
                 return
         self._active.setdefault(key, row)
         self._changed_us = row.time_us
-        if self._is_of_members(row):
+        if self._concerns_members_only(row):
             self._settled[key] = None
         else:
-            self._settled.pop(key, None)  # a broker that was fenced comes back
+            self._settled.pop(key, None)  # a fenced broker comes back
             self._cluster_changed_us = row.time_us
 
     def since(self, time_us: int) -> list[TraceRow]:
-        """Return the beginnings of the faults that were in force at `time_us` or after it."""
+        """Return the first rows of the faults that were in force at `time_us` or later."""
         past = [fault.began for fault in self._past if fault.ended_us >= time_us]
         return [*past, *self._active.values()]
 
@@ -131,12 +132,12 @@ class FaultsInForce:
         began = self._active.pop(key, None)
         if began is None:
             return
-        was_of_members = key in self._settled and self._is_of_members(began)
+        concerned_members_only = key in self._settled and self._concerns_members_only(began)
         self._settled.pop(key, None)
-        self._ended(began, row.time_us, was_of_members=was_of_members)
+        self._note_past(began, row.time_us, concerned_members_only=concerned_members_only)
 
-    def _fenced(self, row: TraceRow) -> None:
-        """A broker is out of the cluster: while it is dead, nobody waits for it any more."""
+    def _settle_fenced(self, row: TraceRow) -> None:
+        """Settle the faults of a broker that was fenced: no node waits for it while it is dead."""
         if ("down", row.peer or "") not in self._active:
             return
         for key, began in self._active.items():
@@ -148,8 +149,8 @@ class FaultsInForce:
                 self._settled[key] = None
                 self._cluster_changed_us = row.time_us
 
-    def _is_of_members(self, row: TraceRow) -> bool:
-        """Whether a fault ends or stops consumers, and does nothing else."""
+    def _concerns_members_only(self, row: TraceRow) -> bool:
+        """Return True if a fault only ends or stops consumers."""
         if row.kind == TraceKind.NODE_PAUSED:
             return row.peer in self._consumers
         detail = detail_of(row)
@@ -158,14 +159,16 @@ class FaultsInForce:
             node in self._consumers for node in nodes
         )
 
-    def _ended(self, began: TraceRow, ended_us: int, *, was_of_members: bool = False) -> None:
+    def _note_past(
+        self, began: TraceRow, ended_us: int, *, concerned_members_only: bool = False
+    ) -> None:
         self._past.append(PastFault(began=began, ended_us=ended_us))
         del self._past[:-KEPT_FAULTS]
         self._changed_us = ended_us
-        if not was_of_members:
+        if not concerned_members_only:
             self._cluster_changed_us = ended_us
 
 
 def is_momentary(row: TraceRow) -> bool:
-    """Whether a FAULT_INJECTED is over as soon as it is done: its detail says so."""
+    """Return True if a FAULT_INJECTED is over at once, as its detail says."""
     return detail_of(row).get("momentary") is True

@@ -1,17 +1,18 @@
-"""Static members that a failover fenced: the id that they have was never stored.
+"""Static members that a failover fenced, because their new id was never stored.
 
-A static member that comes back gets a new member id. Unless the group is Stable, the id is written
-only with the group's next assignment; a coordinator that takes over before that loads the old id,
-and answers the new one FENCED_INSTANCE_ID, which ends the application. Kafka 3.9 does so: its
-JoinGroup cannot tell the rightful owner from an impostor (BEHAVIOUR 2.2).
-Corpus: `static_member_whose_new_id_was_never_stored`.
+1. A static member that comes back gets a new member id. Unless the group is Stable, the id is
+   written only with the group's next assignment.
+2. A coordinator that takes over before that loads the old id. It answers requests with the new id
+   by FENCED_INSTANCE_ID, which ends the application. Kafka 3.9 does so, since its JoinGroup cannot
+   tell the rightful owner from an impostor (BEHAVIOUR 2.2).
+   Corpus: `static_member_whose_new_id_was_never_stored`.
 In a split brain the replaced coordinator has the old id, and fences a member that asks it again.
 Corpus: `static_member_fenced_by_a_replaced_coordinator`.
 
-An id with which its member was Stable is stored: by the generation's assignment, or by the append
+An id with which the member was Stable is stored: by the generation's assignment, or by the append
 that Kafka awaits before it gives a static member of a Stable group its new id. A coordinator that
-loads the group without that id has lost it, unless its partition lost data (`lost_data`) or it was
-replaced itself by then; who is fenced for that has no excuse.
+loads the group without this id has lost it. Fencing is then no excuse, unless its partition lost
+data (`lost_data`) or the coordinator had been replaced itself.
 """
 
 from dataclasses import dataclass, field
@@ -30,13 +31,13 @@ FENCING_KINDS = frozenset(
         TraceKind.NODE_STARTED,
     }
 )
-"""The rows that FencedMembers must see."""
+"""Kinds of rows that FencedMembers must see."""
 _STABLE = "STABLE"
 
 
 @dataclass(slots=True)
 class _Group:
-    """Ids that were given, and brokers without them. Shape: keys of all three are member ids."""
+    """Assigned ids, and brokers without them. Shape: keys of all three are member ids."""
 
     added: dict[str, None] = field(default_factory=dict)
     stable: dict[str, None] = field(default_factory=dict)  # its member was Stable with it
@@ -44,9 +45,9 @@ class _Group:
 
 
 class FencedMembers:
-    """Follows the ids of members, and who was fenced because a failover had lost theirs.
+    """Follows member ids, and finds members that were fenced because a failover lost theirs.
 
-    `coordinators` and `lost_data` are kept up to date by the caller.
+    The caller keeps `coordinators` and `lost_data` up to date.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class FencedMembers:
         self._fenced: dict[str, None] = {}  # consumers whose application has ended
 
     def observe(self, row: TraceRow) -> None:
-        """Take in a row of FENCING_KINDS."""
+        """Take a row of FENCING_KINDS."""
         match row.kind:
             case TraceKind.NODE_STARTED:
                 self._fenced.pop(row.node, None)
@@ -80,7 +81,7 @@ class FencedMembers:
                 if isinstance(members, list):
                     self._loaded(group, row.node, members)
             case TraceKind.MEMBER_STATE if row.error == ErrorCode.FENCED_INSTANCE_ID.name:
-                if self._was_lost_as_it_may(group, row.group or "", member):
+                if self._was_lost_legally(group, row.group or "", member):
                     self._fenced[row.node] = None
             case TraceKind.MEMBER_STATE if detail_of(row).get("to") == _STABLE:
                 group.stable[member] = None
@@ -94,8 +95,8 @@ class FencedMembers:
             else:
                 group.lacking.setdefault(member, {})[broker] = member in group.stable
 
-    def _was_lost_as_it_may(self, group: _Group, group_id: str, member: str) -> bool:
-        """Whether some broker may lack an id: it was not stored, or it is not the coordinator."""
+    def _was_lost_legally(self, group: _Group, group_id: str, member: str) -> bool:
+        """Return True if some broker legally lacks an id: it was not stored, or is not its own."""
         lacking = group.lacking.get(member, {})
         if self._lost_data.of(self._context.groups[group_id].offsets_partition):
             return bool(lacking)
@@ -105,5 +106,5 @@ class FencedMembers:
         )
 
     def stopped(self, consumer: str) -> bool:
-        """Whether the consumer's application has ended because a failover lost its member id."""
+        """Return True if the application has ended because a failover lost its member id."""
         return consumer in self._fenced

@@ -1,10 +1,12 @@
-"""Coordinators that answer from half of the log, because they lost it while they loaded it.
+"""Coordinators that answer from a part of the log, because they lost it during its load.
 
-A broker that is told in the middle of a load that it leads no longer reads no further, and what it
-could read counts as loaded: until its unload has its turn, behind the loads of other partitions, it
-answers for groups whose last records it has not seen (Kafka `doLoadGroupsAndOffsets`, and one
-thread for all loads and unloads). The first load of an epoch counts: who loads it once more, though
-it leads no longer, has no excuse. Corpus: `coordinator_that_lost_its_log_while_it_loaded_it`.
+1. In the middle of a load a broker learns that it no longer leads the partition, and reads no
+   further. The part that it has read counts as loaded.
+2. Its unload waits behind the loads of other partitions. Until then it answers for groups whose
+   last records it has not read (Kafka `doLoadGroupsAndOffsets`, and one thread for all loads and
+   unloads).
+Only the first load of an epoch counts: a second load without leadership has no excuse.
+Corpus: `coordinator_that_lost_its_log_while_it_loaded_it`.
 """
 
 from protocol.trace import TraceKind, TraceRow
@@ -12,11 +14,11 @@ from protocol.trace import TraceKind, TraceRow
 HALF_LOAD_KINDS = frozenset(
     {TraceKind.BECAME_LEADER, TraceKind.LEADER_ELECTED, TraceKind.LOAD_COMPLETED}
 )
-"""The rows that HalfLoads must see."""
+"""Kinds of rows that HalfLoads must see."""
 
 
 class HalfLoads:
-    """Follows how far each broker has loaded each partition, and whether it still leads it."""
+    """Follows the extent of each broker's load of each partition, and its leadership."""
 
     def __init__(self) -> None:
         self._log_ends: dict[tuple[str, str], TraceRow] = {}  # (broker, partition): BECAME_LEADER
@@ -24,7 +26,7 @@ class HalfLoads:
         self._epochs: dict[str, int] = {}  # partition -> the controller's newest leader epoch
 
     def observe(self, row: TraceRow) -> None:
-        """Take in a row of HALF_LOAD_KINDS."""
+        """Take a row of HALF_LOAD_KINDS."""
         partition = row.partition or ""
         match row.kind:
             case TraceKind.BECAME_LEADER:
@@ -37,7 +39,7 @@ class HalfLoads:
                 self._epochs[partition] = max(row.leader_epoch or 0, self._epochs.get(partition, 0))
 
     def answers_from_half(self, broker: str, partition: str) -> bool:
-        """Whether a broker has loaded less than it led, and leads it no longer."""
+        """Return True if a broker has loaded less than it led, and leads no longer."""
         load = self._loads.get((broker, partition))
         led = self._log_ends.get((broker, partition))
         if load is None or led is None or load.leader_epoch != led.leader_epoch:

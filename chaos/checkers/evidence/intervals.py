@@ -1,4 +1,4 @@
-"""A set of offsets, kept as intervals: how much was processed, without remembering each record."""
+"""A set of offsets, stored as intervals: records what was processed without each single record."""
 
 from bisect import bisect_left, bisect_right
 
@@ -22,16 +22,16 @@ class IntervalSet:
 
     @property
     def end(self) -> int | None:
-        """The end of the last interval; None if it is empty."""
+        """End of the last interval; None if the set is empty."""
         return self._ends[-1] if self._ends else None
 
     @property
     def total(self) -> int:
-        """How many offsets it holds."""
+        """Number of offsets in the set."""
         return sum(self._ends) - sum(self._starts)
 
     def covered(self, start: int, end: int) -> int:
-        """Return how many offsets of [start, end) it holds."""
+        """Return the number of offsets of [start, end) in the set."""
         first = bisect_right(self._ends, start)
         count = 0
         for index in range(first, len(self._starts)):
@@ -41,9 +41,9 @@ class IntervalSet:
         return count
 
     def add(self, start: int, end: int) -> None:
-        """Add [start, end), joining what touches it."""
+        """Add [start, end); joins adjacent intervals."""
         ends = self._ends
-        if ends and ends[-1] == start:  # what nearly every record does
+        if ends and ends[-1] == start:  # the case of nearly every record
             ends[-1] = end
             return
         first = bisect_left(ends, start)
@@ -55,7 +55,7 @@ class IntervalSet:
         ends[first:last] = [end]
 
     def missing(self, start: int, end: int) -> list[tuple[int, int]]:
-        """Return the parts of [start, end) that it does not hold."""
+        """Return the parts of [start, end) that are not in the set."""
         gaps = []
         for known_start, known_end in self:
             if known_end <= start:

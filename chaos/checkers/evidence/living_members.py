@@ -1,6 +1,6 @@
-"""Which consumers of a group are there, and what each said last of its membership.
+"""Living consumers of groups, and each one's last report of its state.
 
-A consumer is not there while it is dead, or until the run starts it, if it does so later.
+A consumer is absent while it is dead, and, if it joins late, until the run starts it.
 """
 
 from chaos.checkers.context import CheckContext, detail_of
@@ -14,7 +14,7 @@ PRESENCE_KINDS = frozenset(
         TraceKind.MEMBER_STATE,
     }
 )
-"""The rows that Presence must see."""
+"""Kinds of rows that Presence must see."""
 _STABLE = "STABLE"
 
 
@@ -34,7 +34,7 @@ class Presence:
         self._states: dict[str, TraceRow] = {}  # consumer -> its last MEMBER_STATE in this life
 
     def observe(self, row: TraceRow) -> None:
-        """Take in a row of PRESENCE_KINDS."""
+        """Take a row of PRESENCE_KINDS."""
         node = row.peer or row.node
         if node not in self._group_of:
             return
@@ -49,29 +49,29 @@ class Presence:
         return self._group_of.get(node)
 
     def present(self, group_id: str) -> list[str]:
-        """Return the consumers of a group that are there."""
+        """Return the present consumers of a group."""
         expected = self._context.groups[group_id]
         return [consumer for consumer in expected.consumers if not self._absent.get(consumer)]
 
     def state_row(self, consumer: str) -> TraceRow | None:
-        """Return the consumer's last MEMBER_STATE; None if it has said nothing in this life."""
+        """Return the consumer's last MEMBER_STATE; None without one in this incarnation."""
         return self._states.get(consumer)
 
     def state(self, consumer: str) -> str | None:
-        """Return the state in which the consumer is, None if it has said nothing in this life."""
+        """Return the consumer's state; None without a report in this incarnation."""
         row = self._states.get(consumer)
         return None if row is None else detail_of(row).get("to")
 
     def is_stable(self, consumer: str) -> bool:
-        """Return whether the consumer has said that it has its assignment."""
+        """Return True if the consumer has reported that it has its assignment."""
         return self.state(consumer) == _STABLE
 
     def is_unseen(self, consumer: str) -> bool:
-        """Return whether no row of the consumer was seen, not even that it was started."""
+        """Return True if the consumer has no row at all, not even of its start."""
         return consumer not in self._absent and consumer not in self._states
 
     def stable_as(self, member: str | None) -> TraceRow | None:
-        """Return the row with which a consumer became Stable under a member id, None without."""
+        """Return the row with which a consumer became Stable under a member id, or None."""
         return next(
             (
                 row
@@ -83,5 +83,5 @@ class Presence:
 
     @property
     def absent_total(self) -> int:
-        """How many consumers are not there."""
+        """Number of absent consumers."""
         return sum(self._absent.values())

@@ -1,9 +1,9 @@
-"""Transactions that wait for their end, and offsets that wait for their transaction's.
+"""Transactions without an end, and offsets that wait for the end of their transaction.
 
-A transactional id is open from its first Ongoing, or from the load that finds it so, until all of
-its markers are written. An offset that a transaction commits is unstable from TXN_COMMIT_PENDING,
-or from the load that finds it so, until the marker comes (TRANSACTION_COMPLETED). What was known
-before a load begins is forgotten: the log decides.
+A transactional id is open from its first Ongoing, or from a load that finds it open, until all of
+its markers are written. An offset of a transaction is unstable from TXN_COMMIT_PENDING, or from a
+load that finds it so, until the marker arrives (TRANSACTION_COMPLETED). A load replaces all earlier
+knowledge, since the log decides.
 """
 
 from collections.abc import Mapping
@@ -22,14 +22,14 @@ OPEN_KINDS = frozenset(
         TraceKind.TRANSACTION_COMPLETED,
     }
 )
-"""The rows that OpenTransactions must see."""
+"""Kinds of rows that OpenTransactions must see."""
 ONGOING = "Ongoing"
 OPEN_STATES = frozenset({ONGOING, "PrepareCommit", "PrepareAbort"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenTransaction:
-    """A transaction that has not ended. Shape: `since` brought it into `state`, or loaded it."""
+    """A transaction without an end. Shape: `since` is the row of its state change or load."""
 
     transactional_id: str
     partition: str
@@ -55,18 +55,18 @@ class OpenTransactions:
 
     @property
     def unstable(self) -> Mapping[tuple[str, int], TraceRow]:
-        """Since when a group has unstable offsets of a producer: (group, producer id) -> row."""
+        """The first row of a group's unstable offsets, by (group, producer id)."""
         return self._unstable
 
     def last_state(self, producer_id: int) -> TraceRow | None:
-        """Return the last TRANSACTION_STATE of a producer id, None before any."""
+        """Return the last TRANSACTION_STATE of a producer id, None without one."""
         return self._last.get(producer_id)
 
     def observe(self, row: TraceRow) -> None:
-        """Take in a row of OPEN_KINDS."""
+        """Take a row of OPEN_KINDS."""
         match row.kind:
             case TraceKind.TRANSACTION_STATE:
-                self._entered(row)
+                self._note_state(row)
             case TraceKind.TRANSACTIONS_LOADED:
                 self._loaded(row)
             case TraceKind.LOAD_STARTED:
@@ -83,7 +83,7 @@ class OpenTransactions:
             case _:
                 pass
 
-    def _entered(self, row: TraceRow) -> None:
+    def _note_state(self, row: TraceRow) -> None:
         detail = detail_of(row)
         transactional_id, state = detail["transactional_id"], detail["to"]
         self._last[detail["producer_id"]] = row
@@ -91,16 +91,16 @@ class OpenTransactions:
             self._open.pop(transactional_id, None)
             return
         known = self._open.get(transactional_id)
-        if known is None or known.state != state:  # partitions added do not begin it anew
-            self._note(transactional_id, state, row)
+        if known is None or known.state != state:  # an added partition keeps the first row
+            self._set_open(transactional_id, state, row)
 
     def _loaded(self, row: TraceRow) -> None:
         for known in [each for each in self._open.values() if each.partition == row.partition]:
             del self._open[known.transactional_id]
         for transactional_id, state in detail_of(row).get("open", {}).items():
-            self._note(transactional_id, state, row)
+            self._set_open(transactional_id, state, row)
 
-    def _note(self, transactional_id: str, state: str, row: TraceRow) -> None:
+    def _set_open(self, transactional_id: str, state: str, row: TraceRow) -> None:
         self._open[transactional_id] = OpenTransaction(
             transactional_id=transactional_id,
             partition=row.partition or "",
@@ -110,6 +110,6 @@ class OpenTransactions:
 
 
 def producer_of(row: TraceRow) -> int:
-    """Return the producer id that a row of a transaction is about."""
+    """Return the producer id in a transaction's row."""
     producer_id: int = detail_of(row)["producer_id"]
     return producer_id

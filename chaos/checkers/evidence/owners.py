@@ -1,7 +1,7 @@
-"""Who owns which partition, by the members' own rows, whatever a coordinator believes.
+"""Owners of partitions according to the members' own rows, not to coordinators.
 
-A member owns a partition from the poll that gives it to it until it revokes or loses it, is given
-others, or its process ends.
+A member owns a partition from the poll that assigns it until it revokes or loses it, gets another
+assignment, or its process ends.
 """
 
 from collections.abc import Mapping
@@ -19,12 +19,12 @@ OWNER_KINDS = frozenset(
         TraceKind.NODE_STOPPED,
     }
 )
-"""The rows that Owners must see."""
+"""Kinds of rows that Owners must see."""
 
 Owner = tuple[str, int]
 """A member's process: node and incarnation."""
 Ended = tuple[str, str, Owner]
-"""Group, partition, and who owned it."""
+"""Group, partition, and the former owner."""
 
 
 class Owners:
@@ -34,7 +34,7 @@ class Owners:
         self._of: dict[tuple[str, str], dict[Owner, TraceRow]] = {}  # (group, partition)
         self._owned: dict[Owner, tuple[str, tuple[str, ...]]] = {}  # group and partitions
         self.ended: list[Ended] = []
-        """What ended with the last row of OWNER_KINDS."""
+        """Ownerships that ended with the last row of OWNER_KINDS."""
 
     def of(self, group: str, partition: str) -> Mapping[Owner, TraceRow]:
         """Return the owners of a partition, each with its PARTITIONS_ASSIGNED, oldest first."""
@@ -45,7 +45,7 @@ class Owners:
         return self._owned.get(owner, ("", ()))[1]
 
     def partitions_of(self, node: str) -> list[tuple[str, str]]:
-        """Return group and partition of everything that a node's processes own."""
+        """Return (group, partition) for everything that a node's processes own."""
         return [
             (group, partition)
             for (owner, _), (group, partitions) in self._owned.items()
@@ -54,7 +54,7 @@ class Owners:
         ]
 
     def observe(self, row: TraceRow) -> None:
-        """Take in a row of OWNER_KINDS."""
+        """Take a row of OWNER_KINDS."""
         owner = (row.node, row.incarnation)
         match row.kind:
             case TraceKind.PARTITIONS_ASSIGNED:

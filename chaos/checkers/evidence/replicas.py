@@ -1,7 +1,7 @@
 """Leaders, ISRs and replicas of all partitions, as the controller decided them.
 
-A replica is who was ever in a partition's ISR: at first that is its whole assignment, in order, the
-preferred leader first.
+The replicas of a partition are all brokers that were ever in its ISR. The first ISR is the whole
+assignment in order, with the preferred leader first.
 """
 
 from collections.abc import Mapping
@@ -20,16 +20,16 @@ REPLICA_KINDS = frozenset(
         TraceKind.NODE_STOPPING,
     }
 )
-"""The rows that Replicas must see."""
+"""Kinds of rows that Replicas must see."""
 UNKNOWN_LEADER = "?"
 
 
 @dataclass(slots=True, kw_only=True)
 class SeenPartition:
-    """What the controller said last of a partition.
+    """The controller's last decision about a partition.
 
-    Shape: `leader` is "" for none, UNKNOWN_LEADER before its election was seen; `replicas` in the
-    order of the assignment; `row` is the last row about it.
+    Shape: `leader` is "" for none, UNKNOWN_LEADER before an election was seen; `replicas` are in
+    the order of the assignment; `row` is the last row about the partition.
     """
 
     leader: str
@@ -39,12 +39,12 @@ class SeenPartition:
 
     @property
     def preferred(self) -> str:
-        """The replica that leads where all is well."""
+        """The replica that leads if it can; "" if none is known."""
         return self.replicas[0] if self.replicas else ""
 
 
 class Replicas:
-    """Follows every partition, and the brokers that may lead one."""
+    """Follows every partition, and the brokers that may lead."""
 
     def __init__(self) -> None:
         self._partitions: dict[str, SeenPartition] = {}
@@ -52,23 +52,23 @@ class Replicas:
 
     @property
     def partitions(self) -> Mapping[str, SeenPartition]:
-        """Every partition that was seen, by its printed name."""
+        """All partitions seen, by their printed names."""
         return self._partitions
 
     @property
     def may_lead(self) -> Mapping[str, int]:
-        """Unfenced brokers that do not stop, and since when they are: microseconds."""
+        """Unfenced brokers that are not stopping, with the time of their unfencing."""
         return self._may_lead
 
     def of(self, partition: str) -> SeenPartition | None:
-        """Return what is known of a partition, None for nothing."""
+        """Return the last decision about a partition, None without one."""
         return self._partitions.get(partition)
 
     def observe(self, row: TraceRow) -> None:
-        """Take in a row of REPLICA_KINDS."""
+        """Take a row of REPLICA_KINDS."""
         match row.kind:
             case TraceKind.LEADER_ELECTED | TraceKind.ISR_CHANGED if row.partition is not None:
-                self._changed(row, row.partition)
+                self._note_decision(row, row.partition)
             case TraceKind.BROKER_UNFENCED:
                 self._may_lead[row.peer or ""] = row.time_us
             case TraceKind.BROKER_FENCED | TraceKind.NODE_STOPPING:
@@ -76,7 +76,7 @@ class Replicas:
             case _:
                 pass
 
-    def _changed(self, row: TraceRow, partition: str) -> None:
+    def _note_decision(self, row: TraceRow, partition: str) -> None:
         known = self._partitions.get(partition)
         leader = UNKNOWN_LEADER if known is None else known.leader
         if row.kind == TraceKind.LEADER_ELECTED:

@@ -1,19 +1,21 @@
-"""Sessions of members as their coordinators count them: which ought to be over, and are not.
+"""Sessions of members at their coordinators: finds sessions that should have ended.
 
 A coordinator gives a member `session.timeout.ms` from each of its requests (SESSION_RESTARTED),
 from the load of its group (GROUP_LOADED), and from each answer that the group's next state gives to
-members that wait. Then the member is removed (MEMBER_REMOVED): it died, was cut off or hangs. One
-that is parked is not expired before its answer, and the JoinGroup of a member that rejoins leaves
-no row of its own: so sessions are judged in a Stable group alone.
+waiting members. After that the member is removed (MEMBER_REMOVED): it died, was cut off or hangs. A
+parked member does not expire before its answer, and the JoinGroup of a rejoining member has no row
+of its own. So sessions are judged only while the group is Stable.
 Source: BEHAVIOUR 5.4; Kafka `completeAndScheduleNextHeartbeatExpiration`.
 
-A commit that was accepted restarts the session, too: a member whose commits count (COMMIT_STORED)
-has had it restarted by an OffsetCommit.
+An accepted commit restarts the session, too: if a member's commits count (COMMIT_STORED), an
+OffsetCommit must have restarted it.
 
-Bound, from the last of these: the session of that member; once more for one whose last request was
-a JoinGroup or SyncGroup (that of a static member in a Stable group waits for an append); and
-SLACK_US, from the end of a pause of its broker on, too. Nothing is asked of a broker while a fault
-holds up its clock or disk.
+The limit, counted from the last of these rows, is the sum of
+- the member's session;
+- another session if its last request was a JoinGroup or SyncGroup, since that of a static member in
+  a Stable group waits for an append;
+- SLACK_US, which after a pause of the broker counts from the end of the pause.
+A broker is not judged while a fault delays its clock or disk.
 """
 
 from collections.abc import Iterator
@@ -43,9 +45,9 @@ SESSION_KINDS = frozenset(
         TraceKind.NODE_RESUMED,
     }
 )
-"""The rows that SessionEnds must see."""
+"""Kinds of rows that SessionEnds must see."""
 SLACK_US = 5_000_000
-"""What a broker that is busy takes to carry out a timer; measured well below 1 s."""
+"""Time that a busy broker takes to carry out a timer; measured well below 1 s."""
 MAY_BE_PARKED = frozenset({Api.JOIN_GROUP.label, Api.SYNC_GROUP.label})
 _STABLE = "Stable"
 _ENDS = frozenset({"Empty", "Dead"})
@@ -71,7 +73,7 @@ _LEAVE_TIMERS_ALONE = frozenset(
         "scale",
     }
 )
-"""Faults that hold up no living broker's clock or disk."""
+"""Faults that delay no living broker's clock or disk."""
 
 Key = tuple[str, str, str]
 """Broker, group and member id."""
@@ -79,7 +81,7 @@ Key = tuple[str, str, str]
 
 @dataclass(slots=True)
 class Session:
-    """A member's session at one broker. Units: `until_us` is when it ought to be over."""
+    """A member's session at one broker. Units: `until_us` is the time at which it should end."""
 
     since: TraceRow
     length_us: int
@@ -89,7 +91,7 @@ class Session:
 
 
 class SessionEnds:
-    """Follows every session of the groups of an experiment."""
+    """Follows every session of the experiment's groups."""
 
     def __init__(
         self, context: CheckContext, coordinators: CoordinatorView, faults: FaultsInForce
@@ -98,12 +100,12 @@ class SessionEnds:
         self._coordinators = coordinators
         self._faults = faults
         self._sessions: dict[tuple[str, str], dict[str, Session]] = {}  # (broker, group) -> members
-        self._due: list[tuple[int, Key]] = []  # heap; may hold times that were put off since
+        self._due: list[tuple[int, Key]] = []  # heap; may contain times that were postponed since
         self._paused: dict[str, None] = {}
         self._committing: dict[tuple[str, str, str], None] = {}  # restarted by an OffsetCommit
 
     def observe(self, row: TraceRow) -> None:
-        """Take in a row of SESSION_KINDS."""
+        """Take a row of SESSION_KINDS."""
         at = (row.node, row.group or "")
         if row.kind == TraceKind.SESSION_RESTARTED and row.api == Api.OFFSET_COMMIT.label:
             self._committing[(*at, row.member or "")] = None
@@ -122,7 +124,7 @@ class SessionEnds:
             case TraceKind.GROUP_STATE | TraceKind.GENERATION_STARTED:
                 for session in self._sessions.get(at, {}).values():
                     session.since = row
-                    self._put_off(session, row.time_us + session.length_us)
+                    self._postpone(session, row.time_us + session.length_us)
             case TraceKind.MEMBER_REMOVED:
                 self._sessions.get(at, {}).pop(row.member or "", None)
             case TraceKind.LOAD_STARTED | TraceKind.UNLOAD_COMPLETED:
@@ -133,20 +135,21 @@ class SessionEnds:
                 self._paused[row.peer or ""] = None
             case TraceKind.NODE_RESUMED:
                 self._paused.pop(row.peer or "", None)
-                self._resumed(row)
+                self._postpone_after_pause(row)
             case TraceKind.NODE_KILLED | TraceKind.NODE_STOPPED | TraceKind.NODE_STOPPING:
                 gone = row.peer or row.node
                 self._paused.pop(gone, None)
-                for where in [each for each in self._sessions if each[0] == gone]:
-                    del self._sessions[where]
+                for broker_group in [each for each in self._sessions if each[0] == gone]:
+                    del self._sessions[broker_group]
             case _:
                 pass
 
     def restarts_nothing(self, row: TraceRow) -> bool:
-        """Whether a COMMIT_STORED is of a member whose commits do not restart its session.
+        """Return True if a COMMIT_STORED shows that the member's commits restart no session.
 
-        Only of one that the coordinator has heard of since it knows the group: an append that was
-        begun before counts afterwards. Those of transactions and of administrators name nobody.
+        Requires a request of the member since the coordinator has the group, because an append that
+        began before that counts afterwards. Commits of transactions and administrators have no
+        member.
         """
         key = (row.node, row.group or "", row.member or "")
         session = self._sessions.get(key[:2], {}).get(key[2])
@@ -155,7 +158,7 @@ class SessionEnds:
         return session.since.kind == TraceKind.SESSION_RESTARTED and key not in self._committing
 
     def overdue(self, now_us: int) -> Iterator[tuple[Key, Session]]:
-        """Yield, once each, the sessions that ought to be over by `now_us`, and whose they are."""
+        """Yield the sessions that should have ended by `now_us`, with their keys, once each."""
         margin_us = SLACK_US + self._context.clock_error_us
         while self._due and self._due[0][0] + margin_us < now_us:
             _, key = heappop(self._due)
@@ -170,16 +173,16 @@ class SessionEnds:
                 heappush(self._due, (until_us, key))
 
     def _judged_from_us(self, key: Key, session: Session, now_us: int) -> int:
-        """Return when the session ought to be over; `now_us` where nothing is asked yet."""
+        """Return the time at which the session should end; `now_us` while it is not judged."""
         broker, group_id, _ = key
         state = self._coordinators.state_at(broker, group_id)
-        is_stable = state is None or state == _STABLE  # None: no row of its state was seen
-        if not is_stable or broker in self._paused or self._is_held_up(session.since.time_us):
+        is_stable = state is None or state == _STABLE  # None: the group's state has no row yet
+        if not is_stable or broker in self._paused or self._is_delayed(session.since.time_us):
             return now_us
         return session.until_us + (session.length_us if session.may_be_parked else 0)
 
-    def _is_held_up(self, since_us: int) -> bool:
-        """Whether a fault since then may have held up a broker's clock or disk."""
+    def _is_delayed(self, since_us: int) -> bool:
+        """Return True if a fault since then may have delayed a broker's clock or disk."""
         return any(
             (began.cause or "").rpartition("-")[0] not in _LEAVE_TIMERS_ALONE
             for began in self._faults.since(since_us)
@@ -198,12 +201,12 @@ class SessionEnds:
             may_be_parked=row.api in MAY_BE_PARKED,
         )
 
-    def _put_off(self, session: Session, until_us: int) -> None:
+    def _postpone(self, session: Session, until_us: int) -> None:
         session.until_us = max(session.until_us, until_us)
 
-    def _resumed(self, row: TraceRow) -> None:
-        """A broker that was stopped carries out first what came due meanwhile."""
+    def _postpone_after_pause(self, row: TraceRow) -> None:
+        """Postpone the ends: a resumed broker first carries out the timers that came due."""
         for (broker, _), members in self._sessions.items():
             if broker == row.peer:
                 for session in members.values():
-                    self._put_off(session, row.time_us)
+                    self._postpone(session, row.time_us)

@@ -1,16 +1,21 @@
-"""Whether a transaction ended in a group as its coordinator had decided: counted, or forgotten.
+"""Check that a transaction ends in a group as its coordinator decided: counted or forgotten.
 
-The decision is a TRANSACTION_STATE row, the end in the group a TRANSACTION_COMPLETED row of the
-group's coordinator, which the marker reaches later, sometimes after the next decision for the same
-producer: any since the coordinator took the transaction's first offset will do. A coordinator that
-loads what another decided and could not write down leaves no row, and nothing is judged. Nor is it
-where the marker may be another transaction's: once the decision is carried out everywhere (a group
-that was loaded with its marker leaves no row), and when the log of transactions lost its last
-replica in sync with its data (`lost_data`) and is back at an older decision.
+The decision is a TRANSACTION_STATE row. The end in the group is a TRANSACTION_COMPLETED row of the
+group's coordinator. The marker arrives there later, sometimes after the next decision for the same
+producer, so any decision since the transaction's first offset in the group may match.
 
-An end may come late, as in Kafka (`forgotten_commits`): it is then the end of the transaction
-before, which was carried out before this one committed anything here, has not ended in the group
-yet, and was decided so; and the coordinator has completed a load since that decision.
+An end is not judged
+- if no decision is known: a coordinator that loads a decision of another, which was not traced,
+  has no row for it;
+- if the marker may belong to another transaction, because the decision was carried out everywhere
+  before (a group that was loaded with its marker has no row);
+- if the log of transactions lost its last in-sync replica with its data (`lost_data`) and is back
+  at an older decision.
+
+As in Kafka, an end may come late (`forgotten_commits`). It is then the end of the transaction
+before. That one was carried out before this one committed anything in the group, has not ended in
+the group yet, and was decided accordingly; and the coordinator has completed a load since that
+decision.
 """
 
 from collections import deque
@@ -29,7 +34,7 @@ END_KINDS = frozenset(
         TraceKind.LOAD_COMPLETED,
     }
 )
-"""The rows that TransactionEnds must see."""
+"""Kinds of rows that TransactionEnds must see."""
 MAX_KEPT_DECISIONS = 16
 _COMMIT, _ABORT = "PrepareCommit", "PrepareAbort"
 _CARRIED_OUT = ("CompleteCommit", "CompleteAbort")
@@ -37,9 +42,9 @@ _CARRIED_OUT = ("CompleteCommit", "CompleteAbort")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrongEnd:
-    """A group did not do what was decided, or could not know whose end it is.
+    """A group acted against the decision, or a producer id does not identify the transaction.
 
-    Shape: `evidence` holds the decisions and the end.
+    Shape: `evidence` has the decisions and the end.
     """
 
     summary: str
@@ -50,9 +55,10 @@ class WrongEnd:
 class _End:
     """The end of a transaction in a group.
 
-    Shape: `since` took its first offset. Units: `ended_us` is when the producer's transaction
-    before ended in the group, `loaded_us` when the broker had last loaded a partition by then.
-    `is_over`: the transaction of `since` had been carried out before, and the end may be another's.
+    Shape: `since` is the row of its first offset. Units: `ended_us` is the end of the producer's
+    previous transaction in the group, `loaded_us` the broker's last load of a partition before.
+    `is_over` is True if the transaction of `since` had been carried out before, so that the end may
+    be another's.
     """
 
     row: TraceRow
@@ -64,17 +70,17 @@ class _End:
 
 
 class TransactionEnds:
-    """Follows the decisions for each producer, and looks at every end in a group.
+    """Follows the decisions for each producer, and checks every end in a group.
 
-    Units: `clock_error_us` bounds how far the clocks of two nodes are apart. `lost_data` is kept
-    up to date by the caller.
+    Units: `clock_error_us` limits the difference between the clocks of two nodes. The caller keeps
+    `lost_data` up to date.
     """
 
     def __init__(self, clock_error_us: int, lost_data: LostData) -> None:
         self._margin_us = clock_error_us
         self._lost_data = lost_data
         self._decisions: dict[int, deque[TraceRow]] = {}  # by producer id
-        self._carried_out_us: dict[int, int] = {}  # by producer id: the last decision that was
+        self._carried_out_us: dict[int, int] = {}  # by producer id: time of the last carrying out
         self._since: dict[tuple[str, int], TraceRow] = {}  # (group, producer id)
         self._ends: deque[_End] = deque()  # not judged yet
         self._loaded_us: dict[str, int] = {}  # broker -> its last load
@@ -83,10 +89,10 @@ class TransactionEnds:
             int, TraceRow
         ] = {}  # producer id -> the first row of its transactional id
         self.late: list[tuple[TraceRow, TraceRow]] = []
-        """Late ends, each behind the first offset that went with it though not its own."""
+        """Late ends, each after the first offset that ended with it but belongs to another."""
 
     def observe(self, row: TraceRow) -> Iterator[WrongEnd]:
-        """Take in a row of END_KINDS; yield what is known to be wrong from here."""
+        """Take a row of END_KINDS; yield the violations that are certain now."""
         if row.kind == TraceKind.LOAD_COMPLETED:
             self._loaded_us[row.node] = row.time_us
             return
@@ -134,15 +140,15 @@ class TransactionEnds:
                 )
             case _:
                 pass
-        # The decision came before, and may be told after it where clocks differ.
+        # The decision came before the end, but may have a later time where clocks differ.
         yield from self._judge(row.time_us - self._margin_us)
 
     def finish(self) -> Iterator[WrongEnd]:
-        """Yield what is wrong with the last ends."""
+        """Yield the violations of the last ends."""
         yield from self._judge(None)
 
     def _is_over(self, since: TraceRow, end: TraceRow, producer_id: int) -> bool:
-        """Whether the transaction of `since` had been carried out before a marker came in `end`."""
+        """Return True if the transaction of `since` was carried out before `end`'s marker came."""
         carried_out_us = self._carried_out_us.get(producer_id, -1)
         return since.time_us + self._margin_us < carried_out_us < end.time_us - self._margin_us
 
@@ -161,7 +167,7 @@ class TransactionEnds:
                 continue
             if any(self._is_lost(row) for row in decided):
                 continue
-            if self._is_of_the_one_before(end, wanted):
+            if self._is_late_end_of_previous(end, wanted):
                 self.late.append((end.since, end.row))
                 continue
             if end.is_over:
@@ -173,8 +179,8 @@ class TransactionEnds:
                 evidence=[end.since, *decided, end.row],
             )
 
-    def _is_of_the_one_before(self, end: _End, wanted: str) -> bool:
-        """Whether an end is that of the transaction before, late."""
+    def _is_late_end_of_previous(self, end: _End, wanted: str) -> bool:
+        """Return True if an end belongs to the previous transaction and comes late."""
         since_us = end.since.time_us
         before = [row for row in self._decisions.get(end.producer_id, ()) if row.time_us < since_us]
         if not before:
@@ -187,6 +193,6 @@ class TransactionEnds:
         )
 
     def _is_lost(self, decision: TraceRow) -> bool:
-        """Whether a decision may be gone, and the log be back at one before."""
+        """Return True if a decision may be lost, with the log back at an older one."""
         losses = self._lost_data.of(decision.partition or "")
         return bool(losses) and losses[-1].time_us > decision.time_us

@@ -1,7 +1,7 @@
-"""What led to a finding: faults, elections, fencing, loads and unloads, requests without answer.
+"""Events that may have led to a finding: faults, elections, fencing, loads, unloads, failures.
 
-A finding's evidence proves what happened; these rows, of the time before it and around it, tell why
-it could happen.
+A finding's evidence proves what happened. These rows, from the time before and around it, show how
+it became possible.
 """
 
 from collections import deque
@@ -30,22 +30,22 @@ _OF_GROUPS = (
 TURNING_KINDS = frozenset((*_FAULTS, *_OF_BROKERS, *_OF_PARTITIONS, *_OF_GROUPS)) | {
     TraceKind.REQUEST_FAILED
 }
-"""The rows that TurningPoints must see."""
+"""Kinds of rows that TurningPoints must see."""
 KEPT = 512
-"""Rows: some minutes of a small cluster."""
+"""Number of kept rows: some minutes of a small cluster."""
 MOST_FAULTS, MOST_OTHERS = 4, 8
-"""Of what led to a finding the last ones are kept: more would have to be read twice."""
+"""Limits of a finding's events; the last ones are kept, since more would be hard to read."""
 _CONTROLLERS = controller_name(0).removesuffix("0")
 
 
 class TurningPoints:
-    """Remembers the last rows that may have led to what is found later."""
+    """Keeps the last rows that may have led to a later finding."""
 
     def __init__(self) -> None:
         self._rows: deque[TraceRow] = deque(maxlen=KEPT)
 
     def observe(self, row: TraceRow) -> None:
-        """Take in a row of TURNING_KINDS; of failed requests those to the controller count."""
+        """Take a row of TURNING_KINDS; of failed requests only those to a controller count."""
         if row.kind == TraceKind.REQUEST_FAILED and not _asks_controller(row):
             return
         self._rows.append(row)
@@ -58,12 +58,12 @@ class TurningPoints:
         groups: Collection[str],
         faults: Iterable[TraceRow],
     ) -> tuple[TraceRow, ...]:
-        """Return what led to a finding, in time order: at most MOST_FAULTS and MOST_OTHERS rows.
+        """Return the events before a finding, in time order: MOST_FAULTS and MOST_OTHERS at most.
 
         Shape: `evidence` is the finding's, in time order; `partitions` and `groups` are those that
-        it is about; `faults` began before it and were in force at its first row or since.
-        The time that counts begins with the first of these faults. Of rows that say the same of the
-        same node the last one stays.
+        it is about; `faults` began before it and were in force at its first row or later. The
+        relevant time begins with the first of these faults. Of rows that differ in time only, the
+        last one is returned.
         """
         if not evidence:
             return ()
@@ -71,19 +71,19 @@ class TurningPoints:
         began = [row for row in faults if row.time_us <= last_us]
         begin_us = min(row.time_us for row in (*began, evidence[0]))
         known = {_place(row) for row in evidence}
-        shown_faults: dict[tuple[object, ...], TraceRow] = {}
+        faults_by_cause: dict[tuple[object, ...], TraceRow] = {}
         others: dict[tuple[object, ...], TraceRow] = {}
         for row in self._rows:
             if not begin_us <= row.time_us <= last_us or _place(row) in known:
                 continue
             if row.kind in _FAULTS:
-                shown_faults[row.kind, row.cause] = row
+                faults_by_cause[row.kind, row.cause] = row
             elif _concerns(row, partitions, groups):
-                what = (row.kind, row.node, row.peer, row.partition, row.group, row.api)
-                others.pop(what, None)
-                others[what] = row
+                subject = (row.kind, row.node, row.peer, row.partition, row.group, row.api)
+                others.pop(subject, None)
+                others[subject] = row
         chosen = [
-            *list(shown_faults.values())[-MOST_FAULTS:],
+            *list(faults_by_cause.values())[-MOST_FAULTS:],
             *list(others.values())[-MOST_OTHERS:],
         ]
         return tuple(sorted(chosen, key=_place))
@@ -94,7 +94,7 @@ def _asks_controller(row: TraceRow) -> bool:
 
 
 def _concerns(row: TraceRow, partitions: Collection[str], groups: Collection[str]) -> bool:
-    """Whether a row is about one of them, or about brokers and the controller."""
+    """Return True if a row is about one of them, or about brokers or the controller."""
     if row.kind in _OF_PARTITIONS:
         return row.partition in partitions
     if row.kind in _OF_GROUPS:

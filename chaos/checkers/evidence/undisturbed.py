@@ -1,9 +1,9 @@
-"""Since when nothing has disturbed a group, beside what its members do by themselves.
+"""Times since which nothing disturbs a group, apart from its own members' actions.
 
-What disturbs it: a fault in force, unless it only ends or stops consumers; the beginning, end, stop
-or going on of one of its members; a load of its partition; another leader or ISR of a partition
-that its coordinators need, or too few of them in sync. A group without a living member that is not
-stopped is disturbed as long as it has none.
+A group is disturbed by a fault in force, unless the fault only ends or stops consumers; by a
+start, end, pause or resumption of one of its members; by a load of its partition; by another leader
+or ISR of a partition that its coordinators need, or too small an ISR of one. A group without a
+living member that is not paused is disturbed until it has one.
 """
 
 from dataclasses import dataclass, field
@@ -25,21 +25,21 @@ DISTURBING_KINDS = frozenset(
         TraceKind.GROUP_LOADED,
     }
 )
-"""The rows that Undisturbed must see."""
+"""Kinds of rows that Undisturbed must see."""
 
 
 @dataclass(slots=True)
 class _Group:
-    """What is known of a group. Units: `changed_us` is when its own things last changed."""
+    """State of a group. Units: `changed_us` is the last change that concerns this group."""
 
     coordinators: tuple[str, ...]
     alive: dict[str, None] = field(default_factory=dict)
-    stopped: dict[str, None] = field(default_factory=dict)  # of these: with SIGSTOP
+    stopped: dict[str, None] = field(default_factory=dict)  # those of `alive` that are paused
     changed_us: int = 0
 
 
 class Undisturbed:
-    """Follows what disturbs each group. `faults` and `replicas` are kept up to date by others."""
+    """Follows disturbances of each group. The caller keeps `faults` and `replicas` up to date."""
 
     def __init__(self, context: CheckContext, faults: FaultsInForce, replicas: Replicas) -> None:
         self._context = context
@@ -61,7 +61,7 @@ class Undisturbed:
         }
 
     def since_us(self, group_id: str) -> int | None:
-        """Return since when a group is undisturbed, None while it is not."""
+        """Return the time since which a group is undisturbed, None while it is disturbed."""
         quiet_us = self._faults.cluster_quiet_since_us
         group = self._groups[group_id]
         if quiet_us is None or len(group.alive) == len(group.stopped):
@@ -71,19 +71,19 @@ class Undisturbed:
         return max(quiet_us, group.changed_us)
 
     def reads(self, consumer: str) -> bool:
-        """Whether a consumer lives and is not stopped."""
+        """Return True if a consumer is alive and not paused."""
         group = self._groups[self._group_of[consumer]]
         return consumer in group.alive and consumer not in group.stopped
 
     def observe(self, row: TraceRow) -> None:
-        """Take in a row of DISTURBING_KINDS."""
+        """Take a row of DISTURBING_KINDS."""
         node = row.peer or row.node
         match row.kind:
             case TraceKind.NODE_STARTED | TraceKind.NODE_KILLED | TraceKind.NODE_STOPPED:
-                self._lived_or_died(node, row, lives=row.kind == TraceKind.NODE_STARTED)
+                self._note_life(node, row, lives=row.kind == TraceKind.NODE_STARTED)
             case TraceKind.MEMBER_STATE:
                 if row.cause == MemberStateCause.LEFT:
-                    self._lived_or_died(row.node, row, lives=False)
+                    self._note_life(row.node, row, lives=False)
             case TraceKind.NODE_PAUSED | TraceKind.NODE_RESUMED if node in self._group_of:
                 group = self._groups[self._group_of[node]]
                 group.changed_us = row.time_us
@@ -100,7 +100,7 @@ class Undisturbed:
             case _:
                 pass
 
-    def _lived_or_died(self, node: str, row: TraceRow, *, lives: bool) -> None:
+    def _note_life(self, node: str, row: TraceRow, *, lives: bool) -> None:
         if node not in self._group_of:
             return
         group = self._groups[self._group_of[node]]
@@ -112,7 +112,7 @@ class Undisturbed:
             group.alive.pop(node, None)
 
     def _serves(self, partition: str) -> bool:
-        """Whether a partition has a leader and enough replicas in sync, as far as is known."""
+        """Return True if a partition has a leader and enough in-sync replicas, or is unknown."""
         known = self._replicas.of(partition)
         if known is None:
             return True
