@@ -36,7 +36,7 @@ class EnoughReplicas:
         self._decided: dict[str, TraceRow] = {}  # partition -> the controller's last decision
 
     def observe(self, row: TraceRow, needed: int) -> TooFew | None:
-        """Take a row of REPLICAS_KINDS; return its violation if `needed` replicas must be in sync."""
+        """Take a row of REPLICAS_KINDS; return its violation; `needed` replicas must be in sync."""
         partition = row.partition or ""
         if row.kind != TraceKind.APPEND_COMPLETED:
             self._decided[partition] = row
