@@ -163,7 +163,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     TraceKind.NODE_PAUSED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
-    return (row.peer or "").startswith(BROKER) and _is_any_out(seen, BROKER, but=row.peer)
+    return (row.peer or "").startswith(BROKER) and _is_any_out(seen, BROKER, except_node=row.peer)
 
 
 @mark(
@@ -175,8 +175,8 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
 def _(seen: SeenCluster, row: TraceRow) -> bool:
     node = row.peer or ""
     if node.startswith(BROKER):
-        return _is_any_out(seen, CONTROLLER, but=None)
-    return node.startswith(CONTROLLER) and _is_any_out(seen, BROKER, but=None)
+        return _is_any_out(seen, CONTROLLER, except_node=None)
+    return node.startswith(CONTROLLER) and _is_any_out(seen, BROKER, except_node=None)
 
 
 def _is_any_out(seen: SeenCluster, role: str, *, except_node: str | None) -> bool:
