@@ -417,13 +417,13 @@ class StandingRun(ExperimentRun):
             if entry.fault_id not in self._ordered_ids or entry.outcome is not FaultOutcome.MISSED
         )
 
-    def _check(self) -> tuple[CheckReport, ...]:
+    def _finish_checks(self) -> tuple[CheckReport, ...]:
         if self._judge_again is not None:
             try:
                 self._suite = self._judge_again() or self._suite
             except Exception as error:
                 self._tool_failures.append(f"checking: {type(error).__name__}: {error}")
-        return super()._check()
+        return super()._finish_checks()
 
     def unjudged_groups(self) -> tuple[str, ...]:
         """Return the groups of clients from outside that were seen, in order of names."""

@@ -1,6 +1,6 @@
 """Creation of topics: those of the cluster's plan, and those that clients ask for.
 
-The plan's topics are created once every broker of the plan is active; those of CreateTopics at once.
+The topics of the plan are created once all brokers of the plan are active, others on request.
 Source: Kafka `ReplicationControlManager.createTopic`, `StripedReplicaPlacer` (without racks).
 DEVIATION: Kafka creates `__consumer_offsets` at its first use, and spreads replicas from a random
 start. Here the plan's topics are created together, and partition p begins at broker p. Topics of

@@ -23,7 +23,7 @@ class _ClientConnections:
         """Return the purpose of every connection of a Kafka client."""
         return KAFKA_CLIENT
 
-    def lost_with(
+    def close_frames_of_lost_peer(
         self, peer: NodeName, incarnation: Incarnation | None = None
     ) -> tuple[CloseFrame, ...]:
         """Return nothing: the death of a broker ends its TCP connections."""
