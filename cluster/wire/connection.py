@@ -125,7 +125,8 @@ class WireConnection(asyncio.Protocol):
         self.exchange = None
         if frame is not None and self._transport is not None and not self.is_closed:
             self._transport.write(frame)
-        self._schedule()
+        if self._unread or self._is_at_end or not self._is_reading:
+            self._schedule()
 
     def end(self, *, reset: bool = False) -> None:
         """End the connection without another byte; with `reset` the client sees a reset."""

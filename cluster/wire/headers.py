@@ -7,7 +7,7 @@ Source: Kafka `RequestHeader.json`, `ResponseHeader.json`.
 """
 
 import struct
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from cluster.wire.codec import Cursor, MalformedRequest, read_nullable_string
 from protocol.api import Api
@@ -22,8 +22,7 @@ _TLS_HANDSHAKE = b"\x16\x03"
 _HTTP = (b"GET ", b"POST", b"HEAD", b"PUT ", b"OPTI")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestHeader:
+class RequestHeader(NamedTuple):
     """The header of one request; `api_key` may be unknown."""
 
     api_key: int

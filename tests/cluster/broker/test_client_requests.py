@@ -1,0 +1,197 @@
+"""What brokers answer to requests that only Kafka clients send."""
+
+from protocol.api import AnyResponse
+from protocol.errors import ErrorCode
+from protocol.ids import TopicPartition
+from protocol.messages.admin import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from protocol.messages.discovery import MetadataRequest, MetadataResponse
+from protocol.messages.log import (
+    FetchRequest,
+    FetchResponse,
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderPartitionResult,
+    OffsetForLeaderTopic,
+)
+from tests.support.builders.client_batches import client_batch
+from tests.support.harness.brokers import ORDERS, BrokerLab, broker_cluster
+
+CREATED = "created"
+
+
+async def offset_of(
+    lab: BrokerLab, broker_id: int, timestamp: int, *, leader_epoch: int = -1
+) -> ListOffsetsPartitionResponse:
+    """Ask a broker for the offset of a time in orders-0."""
+    answer = await lab.client.call(
+        broker_id,
+        ListOffsetsRequest(
+            topics=(
+                ListOffsetsTopic(
+                    name=ORDERS,
+                    partitions=(
+                        ListOffsetsPartition(
+                            partition_index=0,
+                            timestamp=timestamp,
+                            current_leader_epoch=leader_epoch,
+                        ),
+                    ),
+                ),
+            )
+        ),
+    )
+    assert isinstance(answer, ListOffsetsResponse)
+    return answer.topics[0].partitions[0]
+
+
+async def end_of_epoch(
+    lab: BrokerLab, broker_id: int, leader_epoch: int, *, current: int = -1
+) -> OffsetForLeaderPartitionResult:
+    """Ask a broker where a leader epoch of orders-0 ends."""
+    answer = await lab.client.call(
+        broker_id,
+        OffsetForLeaderEpochRequest(
+            topics=(
+                OffsetForLeaderTopic(
+                    topic=ORDERS,
+                    partitions=(
+                        OffsetForLeaderPartition(
+                            partition=0, leader_epoch=leader_epoch, current_leader_epoch=current
+                        ),
+                    ),
+                ),
+            )
+        ),
+    )
+    assert isinstance(answer, OffsetForLeaderEpochResponse)
+    return answer.topics[0].partitions[0]
+
+
+def test_offset_of_a_time_is_that_of_the_first_record_which_is_not_older() -> None:
+    """Inside a batch, too; -1 with no error if every record is older."""
+
+    async def story(lab: BrokerLab) -> None:
+        for timestamp in (10, 20, 30):
+            batch = client_batch("a", "b", timestamp_ms=timestamp)
+            assert (await lab.client.produce_batch(0, batch)).error_code is ErrorCode.NONE
+        found = [await offset_of(lab, 0, timestamp) for timestamp in (0, 10, 11, 30, 31)]
+        assert [(each.offset, each.timestamp) for each in found] == [
+            (0, 10),
+            (0, 10),
+            (2, 20),
+            (4, 30),
+            (-1, -1),
+        ]
+        assert {each.error_code for each in found} == {ErrorCode.NONE}
+
+    BrokerLab(broker_cluster()).run(story)
+
+
+def test_client_with_another_leader_epoch_is_fenced_or_told_to_wait() -> None:
+    """ListOffsets v4 and OffsetForLeaderEpoch v2 carry the epoch of the client's metadata."""
+
+    async def story(lab: BrokerLab) -> None:
+        await lab.client.produce(0, b"a")
+        await lab.kill(0)
+        await lab.until(lambda status: status.partitions[TopicPartition(ORDERS, 0)].leader == 1)
+        while (await end_of_epoch(lab, 1, 0)).error_code is not ErrorCode.NONE:
+            await lab.seconds(0.1)
+        await lab.client.produce(1, b"b")
+        for epoch, error in (
+            (0, ErrorCode.FENCED_LEADER_EPOCH),
+            (2, ErrorCode.UNKNOWN_LEADER_EPOCH),
+            (1, ErrorCode.NONE),
+        ):
+            assert (await offset_of(lab, 1, -1, leader_epoch=epoch)).error_code is error
+            assert (await end_of_epoch(lab, 1, 0, current=epoch)).error_code is error
+        ends = [await end_of_epoch(lab, 1, epoch) for epoch in (0, 1, 5)]
+        assert [(each.leader_epoch, each.end_offset) for each in ends] == [(0, 1), (1, 2), (-1, -1)]
+        assert (await end_of_epoch(lab, 2, 0)).error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    BrokerLab(broker_cluster()).run(story)
+
+
+def test_unknown_fetch_session_is_not_found() -> None:
+    """The client then asks for a new one, and is declined."""
+
+    async def story(lab: BrokerLab) -> None:
+        answer = await lab.client.call(
+            0, FetchRequest(max_wait_ms=0, topics=(), session_id=7, session_epoch=3)
+        )
+        assert isinstance(answer, FetchResponse)
+        assert answer.error_code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+    BrokerLab(broker_cluster()).run(story)
+
+
+def test_topic_that_a_client_names_is_created_by_its_metadata_request_if_it_allows_it() -> None:
+    """The lab's own clients never allow it."""
+
+    async def story(lab: BrokerLab) -> None:
+        async def metadata(*, may_create: bool) -> tuple[ErrorCode, int]:
+            answer = await lab.client.call(
+                1, MetadataRequest(topics=(CREATED,), allow_auto_topic_creation=may_create)
+            )
+            assert isinstance(answer, MetadataResponse)
+            return answer.topics[0].error_code, len(answer.topics[0].partitions)
+
+        unknown = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)
+        assert await metadata(may_create=False) == unknown
+        await lab.seconds(1)
+        assert await metadata(may_create=False) == unknown
+        assert await metadata(may_create=True) == unknown
+        await lab.seconds(1)
+        assert await metadata(may_create=False) == (ErrorCode.NONE, 1)
+
+    BrokerLab(broker_cluster()).run(story)
+
+
+def test_creation_is_forwarded_until_the_controller_is_back() -> None:
+    """A broker tries for 60 s."""
+
+    async def story(lab: BrokerLab) -> None:
+        await lab.runtime.crash(lab.controller)
+        answers: list[AnyResponse] = []
+
+        async def ask() -> None:
+            request = CreateTopicsRequest(
+                topics=(CreatableTopic(name=CREATED, replication_factor=3),)
+            )
+            answers.append(await lab.client.call(2, request, timeout_us=70_000_000))
+
+        lab.client.host.spawn(ask(), name="ask")
+        await lab.seconds(5)
+        assert answers == []
+        await lab.runtime.restart(lab.controller)
+        await lab.seconds(5)
+        (created,) = answers
+        assert isinstance(created, CreateTopicsResponse)
+        assert [each.error_code for each in created.topics] == [ErrorCode.NONE]
+
+    BrokerLab(broker_cluster()).run(story)
+
+
+def test_creation_times_out_without_a_controller() -> None:
+    """REQUEST_TIMED_OUT for each topic after a minute."""
+
+    async def story(lab: BrokerLab) -> None:
+        await lab.runtime.crash(lab.controller)
+        answer = await lab.client.call(
+            2,
+            CreateTopicsRequest(topics=(CreatableTopic(name=CREATED),)),
+            timeout_us=100_000_000,
+        )
+        assert isinstance(answer, CreateTopicsResponse)
+        assert [each.error_code for each in answer.topics] == [ErrorCode.REQUEST_TIMED_OUT]
+
+    BrokerLab(broker_cluster()).run(story)

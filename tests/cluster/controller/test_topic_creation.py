@@ -1,0 +1,181 @@
+"""CreateTopics: which topics the controller makes, and why it refuses others."""
+
+import pytest
+
+from protocol.config import BrokerConfig, TopicConfig
+from protocol.errors import ErrorCode
+from protocol.messages.admin import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from protocol.trace import TraceKind
+from tests.support.harness.controllers import ControllerLab, cluster_of, topic
+
+CONFIG = BrokerConfig(
+    auto_leader_rebalance_enable=False, num_partitions=4, default_replication_factor=2
+)
+
+
+def running_lab() -> ControllerLab:
+    """Return a controller with three brokers and the topic `orders.eu`."""
+    lab = ControllerLab(cluster_of(topic("orders.eu"), config=CONFIG))
+    lab.start_brokers(0, 1, 2)
+    return lab
+
+
+def create(
+    lab: ControllerLab, *topics: CreatableTopic, validate_only: bool = False
+) -> tuple[CreatableTopicResult, ...]:
+    request = CreateTopicsRequest(topics=topics, validate_only=validate_only)
+    response = lab.replies[lab.send(request)]
+    assert isinstance(response, CreateTopicsResponse)
+    return response.topics
+
+
+def by_hand(*replicas: tuple[int, ...], first_index: int = 0) -> CreatableTopic:
+    """Return a topic whose replicas the request names."""
+    return CreatableTopic(
+        name="t",
+        assignments=tuple(
+            CreatableReplicaAssignment(partition_index=first_index + index, broker_ids=broker_ids)
+            for index, broker_ids in enumerate(replicas)
+        ),
+    )
+
+
+def with_config(name: str, value: str | None) -> CreatableTopic:
+    return CreatableTopic(name="t", configs=(CreatableTopicConfig(name=name, value=value),))
+
+
+def test_topic_gets_the_brokers_defaults_and_its_own_settings() -> None:
+    """-1 stands for num.partitions and default.replication.factor."""
+    lab = running_lab()
+    assert create(lab, with_config("min.insync.replicas", "2")) == (CreatableTopicResult(name="t"),)
+    partitions = lab.image.topics["t"]
+    # There was one topic: partition p begins at broker 1 + p.
+    assert [each.replicas for each in partitions] == [(1, 2), (2, 0), (0, 1), (1, 2)]
+    assert all(each.isr == each.replicas and each.leader == each.isr[0] for each in partitions)
+    assert lab.image.topic_config("t") == TopicConfig(min_insync_replicas=2)
+    elected = [event.partition for event in lab.events(TraceKind.LEADER_ELECTED)]
+    assert [name for name in elected if name and name.startswith("t-")] == [
+        f"t-{index}" for index in range(4)
+    ]
+
+
+def test_fenced_broker_is_a_replica_only_if_it_is_needed_and_never_in_the_isr() -> None:
+    """As Kafka's placer: unfenced brokers first."""
+    lab = running_lab()
+    lab.advance_ms(8_000)
+    for broker_id in (0, 1):
+        lab.heartbeat(broker_id)
+    lab.advance_ms(2_000)
+    assert lab.broker(2).fenced
+    create(lab, CreatableTopic(name="two", num_partitions=2, replication_factor=2))
+    assert {each.replicas for each in lab.image.topics["two"]} == {(0, 1), (1, 0)}
+    create(lab, CreatableTopic(name="three", num_partitions=1, replication_factor=3))
+    (partition,) = lab.image.topics["three"]
+    assert sorted(partition.replicas) == [0, 1, 2]
+    assert sorted(partition.isr) == [0, 1]
+
+
+def test_replicas_by_hand_are_taken_as_they_are() -> None:
+    """The order is the preference."""
+    lab = running_lab()
+    assert create(lab, by_hand((2, 0), (0, 1))) == (CreatableTopicResult(name="t"),)
+    assert [each.replicas for each in lab.image.topics["t"]] == [(2, 0), (0, 1)]
+
+
+def test_validation_alone_answers_the_same_and_changes_nothing() -> None:
+    """`validate_only`."""
+    lab = running_lab()
+    before = lab.image.end_offset
+    answers = create(
+        lab,
+        CreatableTopic(name="t"),
+        CreatableTopic(name="u", num_partitions=0),
+        validate_only=True,
+    )
+    assert [each.error_code for each in answers] == [
+        ErrorCode.NONE,
+        ErrorCode.INVALID_PARTITIONS,
+    ]
+    assert lab.image.end_offset == before
+
+
+@pytest.mark.parametrize(
+    ("asked", "error", "message"),
+    [
+        (CreatableTopic(name="a/b"), ErrorCode.INVALID_TOPIC_EXCEPTION, "ASCII alphanumerics"),
+        (CreatableTopic(name=".."), ErrorCode.INVALID_TOPIC_EXCEPTION, "'..' is not allowed"),
+        (CreatableTopic(name="x" * 250), ErrorCode.INVALID_TOPIC_EXCEPTION, "length 249"),
+        (CreatableTopic(name=""), ErrorCode.INVALID_TOPIC_EXCEPTION, "empty string"),
+        (CreatableTopic(name="orders_eu"), ErrorCode.INVALID_TOPIC_EXCEPTION, "collides with"),
+        (CreatableTopic(name="orders.eu"), ErrorCode.TOPIC_ALREADY_EXISTS, "already exists"),
+        (CreatableTopic(name="t", num_partitions=0), ErrorCode.INVALID_PARTITIONS, "non-positive"),
+        (
+            CreatableTopic(name="t", replication_factor=0),
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "larger than 0",
+        ),
+        (
+            CreatableTopic(name="t", replication_factor=4),
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "only 3 broker(s) are registered",
+        ),
+        (by_hand(()), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "empty replica list"),
+        (by_hand((0, 7)), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "broker 7, but no such"),
+        (by_hand((0, 0)), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "0 more than once"),
+        (by_hand((0, 1), (2,)), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "not consistent"),
+        (by_hand((0,), first_index=1), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "consecutive"),
+        (with_config("retention.ms", "1"), ErrorCode.INVALID_CONFIG, "retention.ms"),
+        (with_config("min.insync.replicas", "x"), ErrorCode.INVALID_CONFIG, "min.insync.replicas"),
+        (with_config("cleanup.policy", None), ErrorCode.INVALID_CONFIG, "Null value"),
+    ],
+    ids=lambda value: value.name if isinstance(value, ErrorCode | CreatableTopic) else "",
+)
+def test_refused_topic_has_kafkas_error_and_changes_nothing(
+    asked: CreatableTopic, error: ErrorCode, message: str
+) -> None:
+    """The topic beside it is created all the same."""
+    lab = running_lab()
+    refused, beside = create(lab, asked, CreatableTopic(name="beside"))
+    assert refused.error_code is error
+    assert message in (refused.error_message or "")
+    assert beside.error_code is ErrorCode.NONE
+    assert list(lab.image.topics) == ["orders.eu", "beside"]
+
+
+def test_assignment_by_hand_beside_numbers_is_an_invalid_request() -> None:
+    """The numbers must be -1 then."""
+    lab = running_lab()
+    assignments = by_hand((0,)).assignments
+    for asked in (
+        CreatableTopic(name="t", num_partitions=1, assignments=assignments),
+        CreatableTopic(name="t", replication_factor=1, assignments=assignments),
+    ):
+        (answer,) = create(lab, asked)
+        assert answer.error_code is ErrorCode.INVALID_REQUEST
+
+
+def test_topic_that_is_named_twice_is_refused_once() -> None:
+    """Kafka does not say which of the two was meant either."""
+    lab = running_lab()
+    (answer,) = create(lab, CreatableTopic(name="t"), CreatableTopic(name="t"))
+    assert (answer.error_code, answer.error_message) == (
+        ErrorCode.INVALID_REQUEST,
+        "Duplicate topic name.",
+    )
+    assert "t" not in lab.image.topics
+
+
+def test_no_topic_is_created_while_all_brokers_are_fenced() -> None:
+    """Nobody could lead it."""
+    lab = ControllerLab(cluster_of(config=CONFIG))
+    lab.register(0)
+    (answer,) = create(lab, CreatableTopic(name="t", replication_factor=1))
+    assert answer.error_code is ErrorCode.INVALID_REPLICATION_FACTOR
+    assert "All brokers are currently fenced." in (answer.error_message or "")
