@@ -16,7 +16,9 @@ from protocol.envelope import RequestEnvelope
 from protocol.errors import ErrorCode
 from protocol.messages.discovery import ApiVersionsRequest, MetadataRequest, MetadataResponse
 from protocol.messages.log import (
+    READ_COMMITTED,
     FetchRequest,
+    FetchResponse,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -81,6 +83,8 @@ class Exchange:
             response = msgspec.structs.replace(response, cluster_id=cluster_id)
         elif isinstance(response, ProduceResponse):
             response = self.with_refused_batches(response)
+        elif isinstance(response, FetchResponse):
+            response = self._with_aborted_transactions(response)
         elif isinstance(response, OffsetFetchResponse):
             response = self._with_error_in_partitions(response)
         out = bytearray(4)
@@ -105,6 +109,24 @@ class Exchange:
                 TopicProduceResponse(name=name, partition_responses=tuple(each))
                 for name, each in outcomes.items()
             )
+        )
+
+    def _with_aborted_transactions(self, response: FetchResponse) -> FetchResponse:
+        """Return an answer that names the aborted transactions to whoever skips them: none."""
+        if not isinstance(self.body, FetchRequest) or self.body.isolation_level != READ_COMMITTED:
+            return response
+        return msgspec.structs.replace(
+            response,
+            responses=tuple(
+                msgspec.structs.replace(
+                    topic,
+                    partitions=tuple(
+                        msgspec.structs.replace(data, aborted_transactions=())
+                        for data in topic.partitions
+                    ),
+                )
+                for topic in response.responses
+            ),
         )
 
     def _with_error_in_partitions(self, response: OffsetFetchResponse) -> OffsetFetchResponse:

@@ -68,6 +68,10 @@ class ProduceResponse(msgspec.Struct, frozen=True, kw_only=True, array_like=True
     responses: tuple[TopicProduceResponse, ...] = ()
 
 
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+"""Isolation levels of a consumer. Source: Kafka `IsolationLevel`."""
+
+
 class FetchPartition(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """Where to read one partition from. Epochs are -1 where the fetcher knows none."""
 
@@ -101,6 +105,7 @@ class FetchRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True, t
     topics: tuple[FetchTopic, ...]
     session_id: int = 0
     session_epoch: int = -1
+    isolation_level: int = READ_UNCOMMITTED
 
 
 class EpochEndOffset(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
@@ -108,6 +113,13 @@ class EpochEndOffset(msgspec.Struct, frozen=True, kw_only=True, array_like=True)
 
     epoch: int
     end_offset: int
+
+
+class AbortedTransaction(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """A transaction whose records a consumer of committed records skips, from `first_offset` on."""
+
+    producer_id: int
+    first_offset: int
 
 
 class PartitionData(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
@@ -121,6 +133,8 @@ class PartitionData(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     leader_epoch: int = -1
     diverging_epoch: EpochEndOffset | None = None
     records: tuple[RecordBatch, ...] = ()
+    aborted_transactions: tuple[AbortedTransaction, ...] | None = None
+    """None for a consumer that reads uncommitted records, too."""
 
     @property
     def last_stable_offset(self) -> int:

@@ -85,7 +85,7 @@ FETCH = ApiSchema(
         int32_field("max_wait_ms"),
         int32_field("min_bytes"),
         int32_field("max_bytes", 3),
-        int8_field("isolation_level", 4, unused=True),
+        int8_field("isolation_level", 4),
         int32_field("session_id", 7),
         int32_field("session_epoch", 7),
         struct_array(
@@ -129,7 +129,6 @@ FETCH = ApiSchema(
                     int64_field("first_offset"),
                     since=4,
                     nullable=True,
-                    absent=[],
                 ),
                 int32_field("preferred_read_replica", 11, absent=-1),
                 records_field("records"),

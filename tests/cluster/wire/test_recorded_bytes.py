@@ -1,0 +1,153 @@
+"""Bytes of real clients are read, and messages of a real broker are written byte for byte."""
+
+import json
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+import pytest
+from kafka.protocol import admin, consumer, metadata, producer
+
+from cluster.wire.codec import encode_response
+from cluster.wire.exchange import Exchange, read_exchange
+from protocol.api import Api
+from protocol.errors import ErrorCode
+from protocol.messages.discovery import (
+    ApiVersionsRequest,
+    Coordinator,
+    FindCoordinatorResponse,
+)
+from protocol.messages.group_admin import NO_AUTHORIZED_OPERATIONS
+from protocol.messages.log import ProduceRequest
+from protocol.messages.offset import (
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponseTopics,
+)
+from protocol.records.kafka_format import decode_batches
+from protocol.wire.listener_versions import OFFERED
+
+FOLDER = Path(__file__).parent / "recorded"
+REQUESTS = json.loads((FOLDER / "requests.json").read_text())
+ANSWERS = json.loads((FOLDER / "answers.json").read_text())
+S = TypeVar("S", bound=msgspec.Struct)
+API_BY_KEY = {api.value: api for api in Api}
+CLIENTS = ("aiokafka", "java", "kafka-python", "librdkafka")
+
+
+def their_class(name: str) -> Any:  # noqa: ANN401 (kafka-python has no types)
+    modules = (producer, consumer, metadata, admin)
+    return next(getattr(each, name) for each in modules if hasattr(each, name))
+
+
+def exchange_of(client: str, api: Api) -> Exchange:
+    """Return the newest request of an API that a client sent."""
+    payloads = [
+        bytes.fromhex(payload) for name, key, _, payload in REQUESTS if (name, key) == (client, api)
+    ]
+    return read_exchange(payloads[-1])
+
+
+@pytest.mark.parametrize(("client", "key", "version", "payload"), REQUESTS)
+def test_request_of_a_real_client_is_read(
+    client: str, key: int, version: int, payload: str
+) -> None:
+    """With its own header; ApiVersions above the offered ones is answered in v0."""
+    exchange = read_exchange(bytes.fromhex(payload))
+    api = API_BY_KEY[key]
+    assert exchange.api is api
+    assert exchange.header.client_id.startswith(client)
+    assert exchange.refused_batches == {}
+    if version > OFFERED[api].newest:
+        assert exchange.answer_version == 0
+        assert exchange.body == ApiVersionsRequest()
+    else:
+        assert exchange.answer_version == exchange.header.api_version == version
+        assert isinstance(exchange.body, api.request)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_batch_of_a_real_client_is_one_that_the_log_takes(client: str) -> None:
+    """With its CRC; Java and kafka-python are idempotent by default."""
+    request = exchange_of(client, Api.PRODUCE).body
+    assert isinstance(request, ProduceRequest)
+    batch = request.topic_data[0].partition_data[0].records
+    assert batch.kafka is not None
+    assert (batch.producer_id >= 0) == (client != "aiokafka")
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_each_real_client_was_recorded_in_all_it_needs_for_a_group(client: str) -> None:
+    """Else the tests above would be about nothing."""
+    recorded = {key for name, key, _, _ in REQUESTS if name == client}
+    assert recorded >= {0, 1, 2, 3, 8, 9, 10, 11, 12, 13, 14, 18}
+
+
+def ours(cls: type[S], theirs: Any) -> S:  # noqa: ANN401 (kafka-python has no types)
+    """Return our message with what kafka-python has read."""
+    values = {}
+    for field in msgspec.structs.fields(cls):
+        if field.name == "records":
+            values["records"] = decode_batches(bytes(theirs.records or b""))
+        elif hasattr(theirs, field.name):
+            values[field.name] = our_value(field.type, getattr(theirs, field.name))
+    return cls(**values)
+
+
+def our_value(annotation: Any, value: Any) -> Any:  # noqa: ANN401 (a field's value)
+    if annotation is ErrorCode:
+        return ErrorCode(value)
+    if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
+        return ours(annotation, value)
+    if isinstance(value, list):
+        options = [each for each in annotation.__args__ if each not in (type(None), Ellipsis)]
+        item = options[0]
+        if getattr(item, "__origin__", None) is tuple:
+            item = item.__args__[0]
+        return tuple(our_value(item, each) for each in value)
+    if annotation is int and not isinstance(value, int):
+        return NO_AUTHORIZED_OPERATIONS  # kafka-python has a set of them
+    return value
+
+
+def our_answer(api: Api, version: int, answer: bytes) -> Any:  # noqa: ANN401 (of any API)
+    """Return a real broker's answer as our message."""
+    theirs = their_class(f"{api.label}Response").decode(answer, version=version)
+    if api is Api.FIND_COORDINATOR:
+        found = Coordinator(
+            key="",
+            error_code=ErrorCode(theirs.error_code),
+            error_message=theirs.error_message if version >= 1 else None,
+            node_id=theirs.node_id,
+            host=theirs.host,
+            port=theirs.port,
+        )
+        return FindCoordinatorResponse(coordinators=(found,))
+    if api is Api.OFFSET_FETCH:
+        topics = tuple(ours(OffsetFetchResponseTopics, topic) for topic in theirs.topics)
+        error = ErrorCode(theirs.error_code) if version >= 2 else ErrorCode.NONE
+        group = OffsetFetchResponseGroup(group_id="", topics=topics, error_code=error)
+        return OffsetFetchResponse(groups=(group,))
+    return ours(api.response, theirs)
+
+
+@pytest.mark.parametrize(("key", "version", "answer"), ANSWERS)
+def test_answer_of_a_real_broker_is_written_byte_for_byte(
+    key: int, version: int, answer: str
+) -> None:
+    """What our message does not have, a real broker leaves at the value that our table gives."""
+    api, expected = API_BY_KEY[key], bytes.fromhex(answer)
+    out = bytearray()
+    encode_response(api, version, our_answer(api, version, expected), out)
+    assert bytes(out) == expected
+
+
+def test_every_api_and_version_was_recorded_from_a_real_broker() -> None:
+    """A Produce below v3 carries formats that nobody writes any more."""
+    recorded = {(key, version) for key, version, _ in ANSWERS}
+    offered = {
+        (api.value, version)
+        for api, row in OFFERED.items()
+        for version in range(row.oldest, row.newest + 1)
+    }
+    assert offered - recorded == {(0, 0), (0, 1), (0, 2)}
