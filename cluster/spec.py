@@ -230,6 +230,7 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True):
     Units: with `late_notices_us` above 0 a broker's coordinator is told again of every leadership
     gained or lost, for the last time so many microseconds later. Every `metrics_interval_us`
     brokers and controllers write their metrics into the trace; 0: never.
+    Shape: `machines` has every node once, by machine; empty: the experiment names no machines.
     """
 
     controllers: tuple[ControllerSpec, ...]
@@ -249,6 +250,7 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True):
     zookeepers: tuple[ZooKeeperSpec, ...] = ()
     zookeeper_consumers: tuple[ZooKeeperConsumerSpec, ...] = ()
     zookeeper_config: ZooKeeperConfig = ZooKeeperConfig()
+    machines: tuple[tuple[NodeName, ...], ...] = ()
     brokers_register_in_zookeeper: bool = False
     listener: ListenerSpec | None = None  # None: brokers listen to nodes of the lab alone
 

@@ -98,6 +98,8 @@ class FaultInjectedDetail(FaultDetail, rename={"from_": "from"}):
     """Receivers of the links hit, or brokers that leaderships move to."""
     disk: str | None = None
     """What becomes of the disk of a node that lost power."""
+    machine: int | None = None
+    """Number of the machine whose nodes are hit."""
     pid: int | None = None
     """Process id of the node hit, on Ray."""
 

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from chaos.results.replay_stamp import ReplayStamp
+from cluster.machines import MachineLayout, spread_nodes
 from cluster.spec import (
     BrokerSpec,
     ClusterSpec,
@@ -37,7 +38,14 @@ from protocol.config import (
     ZooKeeperConsumerConfig,
     kafka_name,
 )
-from protocol.ids import CONSUMER_OFFSETS, TRANSACTION_STATE, NodeName
+from protocol.ids import (
+    CONSUMER_OFFSETS,
+    TRANSACTION_STATE,
+    NodeName,
+    broker_name,
+    controller_name,
+    zookeeper_name,
+)
 from protocol.partitioner import partition_for
 
 FORMAT_VERSION = 1
@@ -46,6 +54,7 @@ MEMBER_INDEX = "{index}"
 MAX_REPEATS = 1_000
 MAX_MEMBERS = 10_000
 MAX_PARTITIONS = 10_000
+MAX_MACHINES = 100
 MAX_RECORDS_PER_SECOND = 1_000_000
 """What is beyond these is a slip, and would fill the memory before anything is seen of it."""
 FIRST_CONTROLLER_ID = 100
@@ -85,6 +94,7 @@ NotNegative = Annotated[int, Meta(ge=0)]
 # Not `tuple[NotNegative, NotNegative]`: msgspec 0.22 crashes on the union of a bounded int and a
 # tuple of fixed length, when the garbage collector visits it.
 TwoNumbers = Annotated[tuple[NotNegative, ...], Meta(min_length=2, max_length=2)]
+MachineCount = Annotated[int, Meta(ge=0, le=MAX_MACHINES)]
 OneOrMany = str | tuple[str, ...]
 """A word, or a list of words."""
 
@@ -145,6 +155,10 @@ class ClusterDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """What loading a coordinator's log, and acting on metadata, takes in virtual time."""
     storage: StorageModel = StorageModel()
     """What a power loss leaves of the disks."""
+    machines: MachineCount | Annotated[tuple[tuple[str, ...], ...], Meta(min_length=1)] = 0
+    """The machines that the nodes are on: how many, or for each the names of its nodes, such as
+    `[[broker-0, controller-100], [broker-1, consumer-readers-0], [broker-2]]`. Nodes that are not
+    named are spread in turn, brokers first. 0: no fault of a machine can be planned."""
     late_notices: Duration = "0s"
     """For how long each broker is told again of every leadership that it gained or lost, as by
     ZooKeeper's controllers, whose requests could come late (KAFKA-10614); 0: it is told once."""
@@ -372,6 +386,44 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """The run that this file was written from; `run` takes its seed from here."""
 
 
+def machine_layout(experiment: Experiment) -> MachineLayout | None:
+    """Return which nodes share a machine; None if the file names no machines.
+
+    Names that are no node's, and those of a node that has its machine, are passed over: the file's
+    rules refuse them (`rules.cluster`).
+    """
+    asked = experiment.cluster.machines
+    if not asked:
+        return None
+    nodes = placing_order(experiment)
+    if isinstance(asked, int):
+        return spread_nodes(nodes, asked)
+    free = dict.fromkeys(nodes)
+    placed: list[list[NodeName]] = [[] for _ in asked]
+    for index, names in enumerate(asked):
+        for name in map(NodeName, names):
+            if name in free:
+                del free[name]
+                placed[index].append(name)
+    return spread_nodes(nodes, len(asked), placed)
+
+
+def placing_order(experiment: Experiment) -> tuple[NodeName, ...]:
+    """Return the name of every node in the order in which they are put on machines."""
+    cluster = experiment.cluster
+    return (
+        *(broker_name(index) for index in range(cluster.brokers)),
+        *(zookeeper_name(server_id) for server_id in zookeeper_ids(experiment)),
+        *(controller_name(FIRST_CONTROLLER_ID + index) for index in range(cluster.controllers)),
+        *(
+            consumer_name(group_id, index)
+            for group_id, group in experiment.groups.items()
+            for index in range(group.places_total)
+        ),
+        *(producer_name(index) for index in range(len(experiment.producers))),
+    )
+
+
 def zookeeper_groups(experiment: Experiment) -> dict[str, GroupDefinition]:
     """Return the groups that live on ZooKeeper."""
     return {
@@ -430,6 +482,7 @@ def to_cluster_spec(experiment: Experiment) -> ClusterSpec:
     """Return the cluster that `experiment` describes, as both runtimes build it."""
     cluster = experiment.cluster
     config = cluster.config
+    layout = machine_layout(experiment)
     settings = {
         CONSUMER_OFFSETS: TopicConfig(cleanup_policy="compact"),
         TRANSACTION_STATE: TopicConfig(
@@ -515,6 +568,7 @@ def to_cluster_spec(experiment: Experiment) -> ClusterSpec:
         storage=cluster.storage,
         late_notices_us=microseconds(cluster.late_notices),
         metrics_interval_us=microseconds(cluster.metrics_interval),
+        machines=() if layout is None else layout.machines,
     )
 
 

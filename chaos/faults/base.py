@@ -24,6 +24,7 @@ BROKER_TARGETS = ("coordinator-of", "leader-of", "follower-of", "broker", "any-b
 CONTROLLER_TARGETS = ("controller",)
 ZOOKEEPER_TARGETS = ("zookeeper", "zookeeper-leader")
 MEMBER_TARGETS = ("member", "leader-member-of")
+MACHINE_TARGETS = ("machine", "machine-of")
 SET_TARGETS = ("brokers", "members", "clients", "zookeepers")
 
 
@@ -41,6 +42,19 @@ class GradualWork(Protocol):
         """Whether it has stopped without having ended: nothing but the end of the run undoes it."""
 
 
+@dataclass(slots=True, kw_only=True)
+class DeadMachine:
+    """A machine that is lost, and the nodes on it.
+
+    Shape: `returning` are those of `nodes` that start again with the machine: the nodes that died
+    with it, and those that another fault had down and would have started meanwhile.
+    """
+
+    index: int
+    nodes: tuple[NodeName, ...]
+    returning: dict[NodeName, None] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultTools:
     """What faults act with.
@@ -48,7 +62,9 @@ class FaultTools:
     Units: `kill_at_us`, of an undoing, is when a node that is still stopping is killed.
     Shape: `lost` are the nodes that never start again, `joined` those that were started beyond the
     members that the experiment begins with; a fault that does either enters it. `under_way` is what
-    acts that go on by themselves have left to do, by fault. `rng` is the fault's own stream.
+    acts that go on by themselves have left to do, by fault. `dead_machines` has, by fault, the
+    nodes of a machine that is lost: another fault that would start one of them again leaves that to
+    the fault of the machine. `rng` is the fault's own stream.
     """
 
     runtime: Runtime
@@ -58,6 +74,14 @@ class FaultTools:
     lost: dict[NodeName, None] = field(default_factory=dict)
     joined: dict[NodeName, None] = field(default_factory=dict)
     under_way: dict[str, GradualWork] = field(default_factory=dict)
+    dead_machines: dict[str, DeadMachine] = field(default_factory=dict)
+
+    def machine_lost_with(self, node: NodeName, *, besides: str = "") -> DeadMachine | None:
+        """Return the lost machine that a node is on, but for what fault `besides` has lost."""
+        for fault_id, machine in self.dead_machines.items():
+            if fault_id != besides and node in machine.nodes:
+                return machine
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

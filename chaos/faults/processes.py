@@ -59,6 +59,10 @@ class ProcessFault(FaultKind):
         """Bring the node back from whatever state it is in, unless it is gone for good."""
         if aim.nodes[0] in tools.lost:
             return None
+        machine = tools.machine_lost_with(aim.nodes[0])
+        if machine is not None:
+            machine.returning[aim.nodes[0]] = None
+            return f"machine {machine.index} is lost: {aim.nodes[0]} starts again with it"
         empty_disk = planned.args.get("disk") == "empty"
         return await bring_back(
             aim.nodes[0], tools.runtime, empty_disk=empty_disk, kill_at_us=tools.kill_at_us

@@ -8,6 +8,7 @@ from chaos.faults.base import FaultKind
 from chaos.faults.groups import DeleteGroup, DeleteOffsets, RemoveMembers, ResetOffsets
 from chaos.faults.leadership import LeadershipMove, PreferredLeaderElection
 from chaos.faults.links import ClogLinks, CutLinks, ResetConnections, ResponseLoss, SlowLinks
+from chaos.faults.machines import MachineCut, MachineLoss, MachinePause
 from chaos.faults.processes import ControlledShutdown, Crash, NodeLoss, Pause, PowerLoss
 from chaos.faults.rollouts import RolloutFault, ScaleFault
 
@@ -19,6 +20,9 @@ FAULT_KINDS: dict[str, FaultKind] = {
         ControlledShutdown(),
         Pause(),
         NodeLoss(),
+        MachineLoss(),
+        MachinePause(),
+        MachineCut(),
         RolloutFault(),
         ScaleFault(),
         LeadershipMove(),

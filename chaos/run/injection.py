@@ -274,6 +274,8 @@ def _injected_detail(entry: JournalEntry, planned: PlannedFault) -> dict[str, ob
         detail["to"] = list(entry.links.to)
     if "disk" in planned.args:
         detail["disk"] = planned.args["disk"]
+    if "machine" in entry.resolved:
+        detail["machine"] = entry.resolved["machine"]
     if entry.moves:
         detail["from"] = list(dict.fromkeys(f"broker-{m.from_broker}" for m in entry.moves))
         detail["to"] = list(dict.fromkeys(f"broker-{m.to_broker}" for m in entry.moves))

@@ -8,6 +8,7 @@ import re
 from chaos.experiment.problems import near_miss
 from chaos.experiment.structs import FIRST_CONTROLLER_ID, Experiment, consumer_name, zookeeper_ids
 from chaos.targets.base import Hit, Miss, Situation, TargetKind, Unknown, target_text
+from chaos.targets.machines import Machine, MachineOf
 from chaos.targets.members import Clients, LeaderMemberOf, Members, MemberTarget
 from chaos.targets.partitions import AllTopicPartitions
 from chaos.targets.servers import (
@@ -42,10 +43,12 @@ TARGET_KINDS: dict[str, TargetKind] = {
         ZooKeeperServer(),
         ZooKeeperLeader(),
         ZooKeepers(),
+        Machine(),
     )
 }
 
-_TARGET = re.compile(r"\s*([A-Za-z-]+)\s*(?:\(([^()]*)\))?\s*")
+_TARGET = re.compile(r"\s*([A-Za-z-]+)\s*(?:\(((?:[^()]|\([^()]*\))*)\))?\s*")
+"""A role and its argument, which may be a target of its own: `machine-of(broker(0))`."""
 
 
 def split_target(target: str) -> tuple[str, str] | None:
@@ -106,3 +109,7 @@ def resolve_target(target: str, situation: Situation) -> Hit | Miss:
     if parts is None or kind is None:
         raise ValueError(f"not a target: {target!r}")
     return kind.resolve(parts[1], situation)
+
+
+# Last: what this role takes as its argument is any target of a node.
+TARGET_KINDS[MachineOf.name] = MachineOf(check=check_target, resolve=resolve_target)

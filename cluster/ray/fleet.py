@@ -59,6 +59,7 @@ class Fleet:
         ray_address: str,
         trace_messages: bool,
         on_failure: Callable[[str], None],
+        layout: Sequence[Sequence[NodeName]] = (),
     ) -> None:
         self.processes: list[FleetProcess] = []
         """Every process that came up, in order; those that ended are kept."""
@@ -74,6 +75,7 @@ class Fleet:
         self._ray_address = ray_address
         self._trace_messages = trace_messages
         self._on_failure = on_failure
+        self._layout = layout
         self._token = secrets.token_hex(16)
         self._places: dict[str, Machine] = {}
         self._agents: list[AgentHandle] = []
@@ -99,7 +101,9 @@ class Fleet:
             ) from error
         finally:
             (self._run_dir / marker).unlink()
-        self._places = place(plans, [state.machine for state in self.machines.values()])
+        self._places = place(
+            plans, [state.machine for state in self.machines.values()], self._layout
+        )
 
     async def publish(self, directory: Mapping[NodeName, ProcessAddress]) -> None:
         """Tell every process where every node is; outside clients read the listeners file."""

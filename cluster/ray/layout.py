@@ -10,6 +10,7 @@ from cluster.spec import (
     ConsumerSpec,
     ControllerSpec,
     NodeSpec,
+    ProducerSpec,
     ZooKeeperConsumerSpec,
     ZooKeeperSpec,
     has_disk,
@@ -54,26 +55,59 @@ def plan_processes(cluster: ClusterSpec) -> tuple[ProcessPlan, ...]:
     )
     together = [spec for spec in members if not spec.isolate]
     isolated = [spec for spec in members if spec.isolate]
-    shares: list[list[NodeSpec]] = [
-        list(together[start : start + CONSUMERS_PER_PROCESS])
-        for start in range(0, len(together), CONSUMERS_PER_PROCESS)
-    ] or [[]]
-    shares[-1].extend(cluster.producers)
+    shares: list[list[NodeSpec]] = []
+    for of_machine in _by_machine(cluster, together, cluster.producers):
+        shares += of_machine
     clients = [
         ProcessPlan(name=f"clients-{index}", nodes=tuple(share))
-        for index, share in enumerate(shares)
+        for index, share in enumerate(shares or [[]])
     ]
     alone = [ProcessPlan(name=spec.name, nodes=(spec,)) for spec in isolated]
     return (*servers, *clients, *alone)
 
 
-def place(plans: Sequence[ProcessPlan], machines: Sequence[M]) -> dict[str, M]:
-    """Spread the processes over the machines: brokers first, so that no two share one needlessly.
+def _by_machine(
+    cluster: ClusterSpec,
+    members: Sequence[ConsumerSpec | ZooKeeperConsumerSpec],
+    producers: Sequence[ProducerSpec],
+) -> list[list[list[NodeSpec]]]:
+    """Return for each machine the nodes of each of its shared client processes.
 
+    A process never spans two machines of the experiment. One that names none has one machine here.
+    """
+    machine_of = {name: index for index, names in enumerate(cluster.machines) for name in names}
+    shares: dict[int, list[list[NodeSpec]]] = {}
+    for spec in members:
+        of_machine = shares.setdefault(machine_of.get(spec.name, 0), [[]])
+        if len(of_machine[-1]) == CONSUMERS_PER_PROCESS:
+            of_machine.append([])
+        of_machine[-1].append(spec)
+    for producer in producers:
+        shares.setdefault(machine_of.get(producer.name, 0), [[]])[-1].append(producer)
+    return [shares[index] for index in sorted(shares)]
+
+
+def place(
+    plans: Sequence[ProcessPlan],
+    machines: Sequence[M],
+    layout: Sequence[Sequence[NodeName]] = (),
+) -> dict[str, M]:
+    """Put each process on a machine.
+
+    With a `layout` the nodes of its machine i are on `machines[i]`, modulo their number; without,
+    processes are spread in turn, brokers first, so that no two share a machine needlessly.
     Raises: ValueError if there is no machine.
     """
     if not machines:
         raise ValueError("no machine to put nodes on")
+    if layout:
+        machine_of = {name: index for index, names in enumerate(layout) for name in names}
+        return {
+            plan.name: machines[machine_of[plan.nodes[0].name] % len(machines)]
+            if plan.nodes
+            else machines[0]
+            for plan in plans
+        }
 
     def rank(plan: ProcessPlan) -> int:
         return 0 if plan.nodes and isinstance(plan.nodes[0], BrokerSpec) else 1

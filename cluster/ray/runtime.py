@@ -61,6 +61,7 @@ class RayRuntime(RayLives, RealtimeRuntime):
             ray_address=ray_address,
             trace_messages=trace_messages,
             on_failure=self._failed,
+            layout=spec.machines,
         )
         RayLives.__init__(
             self, spec, plans, fleet, build=build, trace=self.trace, on_failure=self._failed

@@ -55,6 +55,7 @@ def test_rows_of_runs_with_every_fault_conform_to_the_table() -> None:
     rows += GroupLab(2, 8, late_from=1).run(owner_that_does_not_let_go).rows
     rows += play_virtual(pause_and_election_of_the_preferred_leader(), seed=7).rows
     rows += play_virtual(deploy_of_a_smaller_group(), seed=7).rows
+    rows += play_virtual(machines_that_go(), seed=7).rows
 
     assert {problem for row in rows if (problem := nonconformity(row)) is not None} == set()
     faults = [json.loads(row.detail or "")["fault"] for row in of_kind(rows, "fault_injected")]
@@ -95,6 +96,19 @@ def deploy_of_a_smaller_group() -> Experiment:
             {"at": "1s", "fault": "scale", "target": group, "args": {"to": 1}},
             {"at": "2s", "fault": "rollout", "target": group, "args": {"start_up": "1s"}},
         ]
+    )
+
+
+def machines_that_go() -> Experiment:
+    """Return three machines of which each goes once, in its own way."""
+    lasts = {"duration": "2s"}
+    return quick_experiment(
+        cluster={"machines": 3},
+        faults=[
+            {"at": "1s", "fault": "machine_loss", "target": "machine(1)", **lasts},
+            {"at": "6s", "fault": "machine_pause", "target": "machine(2)", **lasts},
+            {"at": "11s", "fault": "machine_cut", "target": "machine(0)", **lasts},
+        ],
     )
 
 

@@ -71,6 +71,9 @@ _LEAVE_TIMERS_ALONE = frozenset(
         "node_loss",
         "rollout",
         "scale",
+        "machine_loss",
+        "machine_pause",  # by NODE_PAUSED and NODE_RESUMED
+        "machine_cut",
     }
 )
 """Faults that delay no living broker's clock or disk."""

@@ -9,7 +9,12 @@ from collections.abc import Iterator
 from chaos.checkers.registry import CHECKERS
 from chaos.experiment.problems import Problem
 from chaos.experiment.rules.clients import producer_errors
-from chaos.experiment.rules.cluster import broker_errors, cluster_warnings, topic_warnings
+from chaos.experiment.rules.cluster import (
+    broker_errors,
+    cluster_warnings,
+    machine_errors,
+    topic_warnings,
+)
 from chaos.experiment.rules.faults import fault_errors, fault_warnings
 from chaos.experiment.rules.groups import group_errors, group_warnings
 from chaos.experiment.rules.limits import WARNINGS, broken_limits
@@ -27,6 +32,7 @@ def errors(experiment: Experiment) -> Iterator[Problem]:
     """Yield everything for which the experiment cannot be run."""
     yield from _topic_errors(experiment)
     yield from broker_errors(experiment.cluster.config)
+    yield from machine_errors(experiment)
     for group_id, group in experiment.groups.items():
         yield from group_errors(experiment, group, f"groups.{group_id}")
     for index, producer in enumerate(experiment.producers):

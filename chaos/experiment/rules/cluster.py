@@ -5,10 +5,16 @@ Source: BEHAVIOUR 8.1; Kafka's KafkaConfig.validateValues for what a broker refu
 
 from collections.abc import Iterator
 
-from chaos.experiment.problems import Problem
+from chaos.experiment.problems import Problem, near_miss, one_of
 from chaos.experiment.rules.limits import ERRORS, WARNINGS, broken_limits
 from chaos.experiment.rules.semantic_checks import problem
-from chaos.experiment.structs import Experiment, FaultDefinition, TopicDefinition, microseconds
+from chaos.experiment.structs import (
+    Experiment,
+    FaultDefinition,
+    TopicDefinition,
+    microseconds,
+    placing_order,
+)
 from chaos.faults.base import BROKER_TARGETS, CONTROLLER_TARGETS
 from chaos.faults.registry import FAULT_KINDS
 from chaos.run.plan import ends_of
@@ -32,6 +38,30 @@ def broker_errors(config: BrokerConfig) -> Iterator[Problem]:
             found=str(codec),
         )
     yield from broken_limits(ERRORS, config, _CONFIG)
+
+
+def machine_errors(experiment: Experiment) -> Iterator[Problem]:
+    """Yield names on machines that are no node's, and those of nodes on two machines."""
+    machines = experiment.cluster.machines
+    if isinstance(machines, int):
+        return
+    nodes = placing_order(experiment)
+    known: dict[str, str] = {}
+    for index, names in enumerate(machines):
+        for place, name in enumerate(names):
+            path = f"cluster.machines[{index}][{place}]"
+            if name not in nodes:
+                yield problem(
+                    path,
+                    f"there is no node `{name}`",
+                    expected=one_of(nodes, name),
+                    near_miss=near_miss(name, nodes),
+                )
+            elif name in known:
+                yield problem(
+                    path, f"`{name}` has a machine already: {known[name]}", expected="no such name"
+                )
+            known.setdefault(name, path)
 
 
 def cluster_warnings(experiment: Experiment) -> Iterator[Problem]:

@@ -25,6 +25,7 @@ from chaos.faults.base import BROKER_TARGETS, FaultKind
 from chaos.faults.groups import ResetOffsetsArgs, TopicArgs
 from chaos.faults.leadership import MoveArgs
 from chaos.faults.links import ResponseLoss
+from chaos.faults.machines import MachineCutArgs
 from chaos.faults.processes import DiskArgs
 from chaos.faults.registry import FAULT_KINDS
 from chaos.targets.partitions import parse_partition, replicas_at_start
@@ -159,6 +160,8 @@ def _args(hand: Hand, kind: FaultKind, target: str) -> dict[str, Any]:
     role, argument = split_target(target) or ("", "")
     if kind.args_type is DiskArgs and role in BROKER_TARGETS:
         return hand.disk()
+    if kind.args_type is MachineCutArgs and hand.chance("one_way", ONE_WAY):
+        return {"direction": "one_way"}
     if kind.args_type is MoveArgs and role == "leader-of" and hand.chance("to", 0.3):
         partition = parse_partition(argument)
         if partition is not None:

@@ -13,6 +13,7 @@ from chaos.experiment.structs import (
     FaultDefinition,
     coordinated_groups,
     internal_topics,
+    machine_layout,
     microseconds,
     zookeeper_groups,
     zookeeper_ids,
@@ -20,6 +21,7 @@ from chaos.experiment.structs import (
 from chaos.exploration.draw.timeouts import timeout_ms
 from chaos.exploration.space_definition import FaultSpace
 from cluster.host.randomness import stream
+from cluster.machines import MachineLayout
 from protocol.ids import CONSUMER_OFFSETS, TRANSACTION_STATE
 
 MS = 1_000
@@ -35,6 +37,8 @@ _ROLES = {
     "all-topic-partitions": 1,
     "zookeeper": 2,
     "zookeeper-leader": 2,
+    "machine": 2,
+    "machine-of": 3,
 }
 """How likely a target of each role is, among those that a fault can be aimed at."""
 
@@ -144,7 +148,17 @@ class Hand:
             known["member"] = member
             if self.group() not in zookeeper_groups(self.experiment):
                 known["leader-member-of"] = f"leader-member-of({self.group()})"
+        layout = self.layout()
+        if layout is not None:
+            occupied = [index for index, nodes in enumerate(layout.machines) if nodes]
+            known["machine"] = f"machine({self.rng('machine').choice(occupied)})"
+            node = known.get("coordinator-of", known["broker"])
+            known["machine-of"] = f"machine-of({node})"
         return known
+
+    def layout(self) -> MachineLayout | None:
+        """Return which nodes share a machine, None where the experiment names no machines."""
+        return machine_layout(self.experiment)
 
     def replicas_of(self, partition: str) -> int:
         """Return the replication factor of a partition."""

@@ -34,6 +34,9 @@ _LEADER_WAS = {
     "controlled_shutdown": "was shut down",
     "pause": "was paused",
     "cut": "was cut off",
+    "machine_loss": "went down with its machine",
+    "machine_pause": "was paused with its machine",
+    "machine_cut": "was cut off with its machine",
 }
 """What became of a leader; other faults do not say of one that it could not serve."""
 _BETWEEN = (

@@ -31,7 +31,18 @@ _TOLD = 2
 """Up to so many kinds of rebalances are told one by one."""
 _LONG_WAIT_US = 1_000_000
 _FENCING = "broker.session.timeout.ms"
-_SILENT = frozenset({"crash", "node_loss", "power_loss", "pause", "cut"})
+_SILENT = frozenset(
+    {
+        "crash",
+        "node_loss",
+        "power_loss",
+        "pause",
+        "cut",
+        "machine_loss",
+        "machine_pause",
+        "machine_cut",
+    }
+)
 """Faults that the controller notices by missing heartbeats only."""
 
 

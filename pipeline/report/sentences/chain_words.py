@@ -31,7 +31,20 @@ CLIENT_STEPS = (
 """The same of the client chain: join and sync, where they were needed, lie within these."""
 _NEARLY_ALL = 0.8
 """A phase that took this part of the whole is named alone."""
-_SILENT = frozenset({"crash", "node_loss", "power_loss", "pause", "cut", "clog", "slow"})
+_SILENT = frozenset(
+    {
+        "crash",
+        "node_loss",
+        "power_loss",
+        "pause",
+        "cut",
+        "clog",
+        "slow",
+        "machine_loss",
+        "machine_pause",
+        "machine_cut",
+    }
+)
 """Kinds of fault that nobody announces: the controller has to notice a silence."""
 
 

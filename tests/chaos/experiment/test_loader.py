@@ -683,6 +683,7 @@ def test_every_experiment_that_comes_along_is_valid_and_without_warning() -> Non
         "deploy_too_slow",
         "graceful_move",
         "herd_effect",
+        "machine_crash",
         "member_crash",
         "pause_coordinator",
         "rolling_bounce",

@@ -337,9 +337,10 @@ def test_leader_of_the_ensemble_is_the_one_of_the_newest_epoch() -> None:
 
 def test_every_target_kind_is_read_back_from_its_own_syntax() -> None:
     """The documentation shows the syntax: it must be one that is read."""
-    both = experiment(groups=groups_of_both_kinds())
+    both = experiment(groups=groups_of_both_kinds(), cluster={"brokers": 3, "machines": 2})
     for kind in TARGET_KINDS.values():
-        example = kind.syntax.replace("<group>", "readers").replace("<topic-partition>", "orders-0")
+        example = kind.syntax.replace("<number>", "1").replace("<target>", "broker(0)")
+        example = example.replace("<group>", "readers").replace("<topic-partition>", "orders-0")
         example = example.replace("<id>", "1").replace("<index>", "1")
         assert check_target(example, both) is None, example
         resolve_target(example, look(FakeRuntime(both)))

@@ -1,6 +1,7 @@
 """Which nodes share a process, and which machine gets which: pure functions."""
 
 import pytest
+from msgspec import structs
 
 from cluster.ray.layout import (
     CONSUMERS_PER_PROCESS,
@@ -93,3 +94,20 @@ def test_place_without_a_machine_is_refused() -> None:
     """A Ray whose machines have all gone must be said to be so."""
     with pytest.raises(ValueError, match="no machine"):
         place(plan_processes(spec()), [])
+
+
+def test_experiments_machines_keep_their_nodes_together() -> None:
+    """A client process never spans two machines; machine i is the cluster's i-th, in turn."""
+    placed = (
+        ("broker-0", "controller-100", "consumer-1"),
+        ("broker-1", "consumer-0", "consumer-2"),
+        ("broker-2", "producer-0"),
+    )
+    machines = tuple(tuple(map(NodeName, names)) for names in placed)
+    cluster = structs.replace(spec(consumer(0), consumer(1), consumer(2)), machines=machines)
+
+    plans = plan_processes(cluster)
+    where = place(plans, ["a", "b"], cluster.machines)
+
+    hosts = {node: where[plan.name] for plan in plans for node in node_names(plan)}
+    assert [{hosts[node] for node in nodes} for nodes in machines] == [{"a"}, {"b"}, {"a"}]

@@ -110,10 +110,22 @@ def test_every_fault_target_and_kind_of_link_is_drawn() -> None:
         if target is not None and (parts := split_target(target)) is not None
     }
 
-    # No space has a key for acts of an orchestrator yet.
-    assert {fault.fault for fault in faults} == set(FAULT_KINDS) - {"rollout", "scale"}
+    # The standard space has neither acts of an orchestrator nor machines.
+    assert {fault.fault for fault in faults} == set(FAULT_KINDS) - {
+        "rollout",
+        "scale",
+        "machine_loss",
+        "machine_pause",
+        "machine_cut",
+    }
     # No group of this space lives on ZooKeeper.
-    assert roles == set(TARGET_KINDS) - {"zookeeper", "zookeeper-leader", "zookeepers"}
+    assert roles == set(TARGET_KINDS) - {
+        "zookeeper",
+        "zookeeper-leader",
+        "zookeepers",
+        "machine",
+        "machine-of",
+    }
     for argument in ("direction", "purposes", "apis", "disk", "to", "delay", "jitter"):
         assert any(argument in fault.args for fault in faults), argument
     assert any(len(ends_of(fault.from_)) > 1 for fault in faults)

@@ -1,0 +1,97 @@
+"""Roles that machines play: every node of one machine, by its number or by a node on it."""
+
+from collections.abc import Callable
+
+from chaos.experiment.structs import Experiment, machine_layout
+from chaos.targets.base import Hit, Miss, Situation, TargetKind, Unknown
+
+_NO_MACHINES = Unknown(
+    message="the file names no machines",
+    expected="`machines` in `cluster`: how many, or the nodes of each",
+)
+_SETS = ("brokers", "members", "clients", "zookeepers", "all-topic-partitions")
+
+
+class Machine(TargetKind):
+    """One machine by its number."""
+
+    name = "machine"
+    syntax = "machine(<number>)"
+    doc = "all nodes on the machine with this number; numbers count from 0 (`cluster.machines`)"
+
+    def check(self, argument: str, experiment: Experiment) -> Unknown | None:
+        """Refuse a file without machines, and what is no number of one that has nodes."""
+        layout = machine_layout(experiment)
+        if layout is None:
+            return _NO_MACHINES
+        count = len(layout.machines)
+        if not (argument.isascii() and argument.isdecimal() and int(argument) < count):
+            return Unknown(
+                message=f"there is no machine `{argument}`" if argument else "names no machine",
+                expected=f"a number from 0 to {count - 1}",
+            )
+        if not layout.machines[int(argument)]:
+            return Unknown(message=f"no node is on machine {argument}")
+        return None
+
+    def resolve(self, argument: str, situation: Situation) -> Hit | Miss:
+        """Return the nodes of the machine."""
+        return _nodes_on(int(argument), situation)
+
+
+class MachineOf(TargetKind):
+    """The machine that a node is on.
+
+    `check` and `resolve` are the registry's, for the target in the argument.
+    """
+
+    name = "machine-of"
+    syntax = "machine-of(<target>)"
+    doc = (
+        "all nodes on the machine of the node that this target means, e.g. "
+        "`machine-of(coordinator-of(readers))`"
+    )
+
+    def __init__(
+        self,
+        *,
+        check: Callable[[str, Experiment], Unknown | None],
+        resolve: Callable[[str, Situation], Hit | Miss],
+    ) -> None:
+        self._check = check
+        self._resolve = resolve
+
+    def check(self, argument: str, experiment: Experiment) -> Unknown | None:
+        """Refuse a file without machines, and a target that is not a single node's."""
+        if machine_layout(experiment) is None:
+            return _NO_MACHINES
+        role = argument.partition("(")[0].strip()
+        if not argument or role in (*_SETS, Machine.name, MachineOf.name):
+            return Unknown(
+                message=f"`{argument}` is not a single node" if argument else "names no node",
+                expected="the target of a node, such as `machine-of(broker(0))`",
+            )
+        return self._check(argument, experiment)
+
+    def resolve(self, argument: str, situation: Situation) -> Hit | Miss:
+        """Return the nodes of the machine that the node is on, whatever state they are in."""
+        hit = self._resolve(argument, situation)
+        if isinstance(hit, Miss):
+            return hit
+        layout = machine_layout(situation.experiment)
+        index = None if layout is None else layout.index_of(hit.nodes[0])
+        if index is None:
+            return Miss(reason=f"{hit.nodes[0]} is on no machine")
+        on_machine = _nodes_on(index, situation)
+        detail = {**hit.detail, **on_machine.detail, "machine_of": hit.nodes[0]}
+        who = f"{hit.nodes[0]}, which {hit.because}" if hit.because else hit.nodes[0]
+        return Hit(
+            nodes=on_machine.nodes, partitions=hit.partitions, because=f"has {who}", detail=detail
+        )
+
+
+def _nodes_on(index: int, situation: Situation) -> Hit:
+    layout = machine_layout(situation.experiment)
+    if layout is None:
+        raise ValueError("the experiment names no machines")
+    return Hit(nodes=layout.machines[index], detail={"machine": index})

@@ -1,0 +1,267 @@
+"""Faults of machines: all nodes on one go together, and come back together."""
+
+from typing import Any
+
+import pytest
+
+from chaos.experiment.loader import load_experiment
+from chaos.experiment.rules.all_rules import errors
+from chaos.experiment.structs import Experiment
+from cluster.runtime import NodeState
+from protocol.ids import NodeName, broker_name
+from protocol.trace import TraceKind
+from results_schema.journal import FaultOutcome
+from results_schema.results import CheckOutcome, Verdict
+from tests.support.builders.experiments import experiment
+from tests.support.builders.injecting import Injecting
+from tests.support.builders.quick_experiment import QUICK_BROKERS, quick_experiment
+from tests.support.worlds.acceptance import play_virtual
+
+MACHINES = [
+    ["broker-0", "consumer-readers-0", "consumer-readers-1"],
+    ["broker-1", "controller-100"],
+    ["broker-2"],
+]
+ON_0 = ("broker-0", "consumer-readers-0", "consumer-readers-1")
+OTHERS = ("controller-100", "broker-1", "broker-2")
+
+
+def on_machines(*faults: dict[str, Any]) -> Experiment:
+    return experiment(
+        cluster={
+            "brokers": 3,
+            "machines": MACHINES,
+            "config": {"offsets.topic.num.partitions": 2, "min.insync.replicas": 2},
+        },
+        faults=[{"at": "1s", **fault} for fault in faults],
+    )
+
+
+def injecting(*faults: dict[str, Any]) -> Injecting:
+    return Injecting(made_of=on_machines(*faults))
+
+
+def test_lost_machine_is_silenced_and_then_everything_on_it_ends() -> None:
+    """Without power no kernel tells the peers; coordinator and members go in one moment."""
+    run = injecting({"fault": "machine_loss", "target": "machine-of(coordinator-of(readers))"})
+
+    entry = run.inject()
+
+    there, back = run.runtime.rules
+    assert (there.selector.sources, there.selector.destinations) == (ON_0, OTHERS)
+    assert (back.selector.sources, back.selector.destinations) == (OTHERS, ON_0)
+    assert run.runtime.acts[1:] == [f"power loss {node}" for node in ON_0]
+    assert (entry.nodes, entry.resolved["machine"]) == (ON_0, 0)
+    assert entry.resolved["machine_of"] == "broker-0"
+    assert entry.blast_radius.groups == ("readers",)
+    assert not entry.members_survive
+
+
+@pytest.mark.parametrize(
+    ("disk", "act"), [("same", "restart "), ("empty", "restart on an empty disk: ")]
+)
+def test_lost_machine_comes_back_with_or_without_its_disks(disk: str, act: str) -> None:
+    """Its links are mended last: it answers what still knows its former nodes."""
+    run = injecting({"fault": "machine_loss", "target": "machine(0)", "args": {"disk": disk}})
+
+    run.inject()
+    run.runtime.acts.clear()
+    run.heal()
+
+    assert run.runtime.acts == [*(act + node for node in ON_0), "rules none"]
+
+
+def test_node_that_another_fault_has_down_comes_back_with_its_machine() -> None:
+    """Healing the crash cannot start a process on a machine that is gone."""
+    run = injecting(
+        {"fault": "crash", "target": "broker(0)"},
+        {"fault": "machine_loss", "target": "machine(0)"},
+    )
+    run.inject(0)
+    assert run.inject(1).nodes == ON_0[1:]
+
+    crash = run.heal(0)
+    assert run.runtime.nodes[broker_name(0)] is NodeState.DOWN
+    assert crash.note == "machine 0 is lost: broker-0 starts again with it"
+
+    run.heal(1)
+    assert {run.runtime.nodes[NodeName(node)] for node in ON_0} == {NodeState.UP}
+
+
+def test_node_whose_own_fault_still_holds_stays_down_when_its_machine_is_back() -> None:
+    """Each fault undoes what it did."""
+    run = injecting(
+        {"fault": "crash", "target": "broker(0)"},
+        {"fault": "machine_loss", "target": "machine(0)"},
+    )
+    run.inject(0)
+    run.inject(1)
+
+    run.heal(1)
+    assert run.runtime.nodes[broker_name(0)] is NodeState.DOWN
+    run.heal(0)
+    assert run.runtime.nodes[broker_name(0)] is NodeState.UP
+
+
+def test_machine_on_which_nothing_is_up_is_a_miss() -> None:
+    """A machine cannot be lost twice at once."""
+    run = injecting(
+        {"fault": "machine_loss", "target": "machine(2)"},
+        {"fault": "machine_loss", "target": "machine(2)"},
+    )
+    run.inject(0)
+
+    entry = run.inject(1)
+
+    assert entry.outcome is FaultOutcome.MISSED
+    assert entry.error == "no node of machine 2 is up: broker-2 is down"
+
+
+def test_paused_machine_goes_on_with_all_that_is_still_paused() -> None:
+    """A node that ended meanwhile is not resumed."""
+    run = injecting({"fault": "machine_pause", "target": "machine(0)"})
+
+    run.inject()
+    assert run.runtime.acts == [f"pause {node}" for node in ON_0]
+    run.runtime.acts.clear()
+    run.runtime.nodes[broker_name(0)] = NodeState.DOWN
+    run.heal()
+
+    assert run.runtime.acts == [f"resume {node}" for node in ON_0[1:]]
+
+
+@pytest.mark.parametrize(("direction", "ways"), [("both_ways", 2), ("one_way", 1)])
+def test_machine_is_cut_off_both_ways_or_one_way(direction: str, ways: int) -> None:
+    """Nodes of the machine still reach each other."""
+    run = injecting(
+        {"fault": "machine_cut", "target": "machine(0)", "args": {"direction": direction}}
+    )
+
+    entry = run.inject()
+
+    assert len(run.runtime.rules) == ways
+    assert run.runtime.rules[0].selector.sources == ON_0
+    assert run.runtime.rules[0].selector.destinations == OTHERS
+    assert (entry.from_nodes, entry.to_nodes) == (ON_0, OTHERS)
+    assert entry.is_one_way == (ways == 1)
+    run.heal()
+    assert run.runtime.rules == ()
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("machine(3)", "there is no machine `3`"),
+        ("machine", "names no machine"),
+        ("machine-of", "names no node"),
+        ("machine-of(brokers)", "`brokers` is not a single node"),
+        ("machine-of(machine(0))", "`machine(0)` is not a single node"),
+        ("machine-of(broker(9))", "there is no broker `9`"),
+        ("broker(0)", "`machine_loss` cannot be aimed at it"),
+    ],
+)
+def test_target_that_is_no_machine_is_refused(target: str, message: str) -> None:
+    """The file says so before anything runs."""
+    wrong = list(errors(on_machines({"fault": "machine_loss", "target": target})))
+
+    assert [problem.message for problem in wrong] == [message]
+
+
+def test_file_without_machines_is_refused() -> None:
+    """A fault of a machine needs to know who is on it."""
+    made = experiment(faults=[{"at": "1s", "fault": "machine_loss", "target": "machine(0)"}])
+
+    (problem,) = errors(made)
+
+    assert problem.message == "the file names no machines"
+
+
+@pytest.mark.parametrize("target", ["machine(1)", "machine-of(controller)"])
+def test_disk_of_the_only_controller_cannot_be_lost(target: str) -> None:
+    """Nothing could bring the cluster back."""
+    fault = {"fault": "machine_loss", "target": target, "args": {"disk": "empty"}}
+
+    (problem,) = errors(on_machines(fault))
+
+    assert problem.path == "faults[0].args.disk"
+    assert "controller-100" in problem.message
+
+
+def test_role_that_turns_out_to_be_the_controllers_machine_is_a_miss() -> None:
+    """Which machine a role means is known only when the fault fires."""
+    run = injecting(
+        {"fault": "machine_loss", "target": "machine-of(any-broker)", "args": {"disk": "empty"}}
+    )
+    for node in ("broker-0", "broker-2"):
+        run.runtime.nodes[NodeName(node)] = NodeState.DOWN
+
+    entry = run.inject()
+
+    assert entry.outcome is FaultOutcome.MISSED
+    assert entry.error is not None
+    assert entry.error.startswith("machine 1 has controller-100")
+
+
+@pytest.mark.parametrize(
+    ("machines", "message"),
+    [
+        ([["broker-0", "broker-7"]], "there is no node `broker-7`"),
+        (
+            [["broker-0"], ["broker-0"]],
+            "`broker-0` has a machine already: cluster.machines[0][0]",
+        ),
+    ],
+)
+def test_machines_must_have_nodes_of_the_file_once(machines: list[list[str]], message: str) -> None:
+    """A name that is none, or that stands twice, is a slip."""
+    (problem,) = errors(experiment(cluster={"brokers": 3, "machines": machines}))
+
+    assert problem.message == message
+
+
+@pytest.mark.parametrize("fault", ["machine_loss", "machine_pause", "machine_cut"])
+@pytest.mark.parametrize("machine", [0, 1, 2])
+def test_group_survives_each_fault_of_each_machine(fault: str, machine: int) -> None:
+    """In virtual time, with coordinator, controller, members or a producer on it."""
+    made = quick_experiment(
+        cluster={"brokers": 3, "config": QUICK_BROKERS, "machines": 3},
+        faults=[
+            {"at": "1s", "fault": fault, "target": f"machine({machine})", "duration": "4s"},
+        ],
+        run={"after_faults": "5s"},
+    )
+
+    run = play_virtual(made, seed=5)
+
+    assert run.results.verdict is Verdict.PASS
+    injected = [row for row in run.rows if row.kind == TraceKind.FAULT_INJECTED]
+    assert len(injected) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("min_isr", "verdict", "durable"),
+    [(2, Verdict.PASS, CheckOutcome.PASS), (1, Verdict.VIOLATED, CheckOutcome.VIOLATED)],
+)
+def test_machine_crash_loses_acknowledged_commits_only_without_a_second_machine(
+    min_isr: int, verdict: Verdict, durable: CheckOutcome
+) -> None:
+    """What stood on the dying machine alone is gone; with min.insync.replicas 2 nothing did."""
+    made = load_experiment(
+        "machine_crash",
+        [
+            f"cluster.config.min.insync.replicas={min_isr}",
+            f"topics.orders.config.min.insync.replicas={min_isr}",
+        ],
+    ).experiment
+
+    results = play_virtual(made, seed=1).results
+
+    assert results.verdict is verdict
+    outcomes = {report.check: report.outcome for report in results.checks}
+    assert outcomes["durable_commits"] is durable
+    assert set(results.faults[1].nodes) == {
+        "broker-1",
+        "consumer-readers-2",
+        "consumer-readers-3",
+    }

@@ -1,0 +1,63 @@
+"""Which nodes share a machine: placed ones as asked, the others in turn."""
+
+import pytest
+
+from chaos.experiment.structs import machine_layout, to_cluster_spec
+from cluster.machines import MachineLayout, spread_nodes
+from protocol.ids import NodeName
+from tests.support.builders.experiments import experiment
+
+NODES = tuple(map(NodeName, ("broker-0", "broker-1", "broker-2", "controller-100", "a", "b")))
+
+
+def test_nodes_are_spread_in_turn_brokers_first() -> None:
+    """No two brokers share a machine while another has none."""
+    layout = spread_nodes(NODES, 3)
+
+    assert layout.machines == (
+        ("broker-0", "controller-100"),
+        ("broker-1", "a"),
+        ("broker-2", "b"),
+    )
+    assert layout.index_of(NodeName("a")) == 1
+    assert layout.index_of(NodeName("stranger")) is None
+
+
+def test_placed_nodes_stay_where_they_are_asked_for() -> None:
+    """The others fill up in turn, as if these were not there."""
+    layout = spread_nodes(NODES, 2, [[NodeName("b"), NodeName("broker-2")], []])
+
+    assert layout.machines == (("broker-0", "broker-2", "controller-100", "b"), ("broker-1", "a"))
+
+
+def test_no_machine_is_refused() -> None:
+    """Somewhere a node must be."""
+    with pytest.raises(ValueError, match="no machine"):
+        spread_nodes(NODES, 0)
+
+
+def test_every_node_of_a_cluster_is_on_one_machine() -> None:
+    """The layout of the file is that of the cluster that is built."""
+    made = experiment(
+        cluster={"brokers": 3, "machines": 2},
+        producers=[{"topic": "orders", "records_per_second": 5}],
+    )
+
+    machines = to_cluster_spec(made).machines
+
+    assert machine_layout(made) == MachineLayout(machines=machines)
+    assert sorted(name for names in machines for name in names) == [
+        "broker-0",
+        "broker-1",
+        "broker-2",
+        "consumer-readers-0",
+        "consumer-readers-1",
+        "controller-100",
+        "producer-0",
+    ]
+
+
+def test_file_without_machines_has_no_layout() -> None:
+    """Nothing of it reaches the cluster."""
+    assert machine_layout(experiment()) is None
+    assert to_cluster_spec(experiment()).machines == ()
