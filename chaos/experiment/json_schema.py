@@ -34,6 +34,8 @@ _PARTS_OF_TARGETS = {
     "<group>": r"[A-Za-z0-9._-]+",
     "<index>": r"[0-9]+",
     "<id>": r"[0-9]+",
+    "<number>": r"[0-9]+",
+    "<target>": r"[A-Za-z-]+(\([^()]*\))?",
 }
 """How what stands in a target's syntax is written."""
 
