@@ -35,7 +35,7 @@ _PARTS_OF_TARGETS = {
     "<index>": r"[0-9]+",
     "<id>": r"[0-9]+",
     "<number>": r"[0-9]+",
-    "<target>": r"[A-Za-z-]+(\([^()]*\))?",
+    "<target>": r"[A-Za-z-]+\s*(\([^()]*\))?",
 }
 """How what stands in a target's syntax is written."""
 

@@ -251,6 +251,9 @@ def test_schema_and_validate_agree_on_random_mutations(loads: Loads) -> None:
 
 
 ONE_OF_EACH = (
+    {"at": "1s", "fault": "machine_loss", "target": "machine(0)", "args": {"disk": "empty"}},
+    {"at": "1s", "fault": "machine_pause", "target": "machine-of(controller)", "duration": "2s"},
+    {"at": "1s", "fault": "machine_cut", "target": "machine(1)", "args": {"direction": "one_way"}},
     {"at": "1s", "fault": "power_loss", "target": "broker(1)", "args": {"disk": "empty"}},
     {"at": "1s", "fault": "controlled_shutdown", "target": "any-broker", "duration": "5s"},
     {"at": "1s", "fault": "pause", "target": "member(orders-readers, 1)", "duration": "5s"},
@@ -306,13 +309,15 @@ def test_pattern_of_a_target_takes_what_the_target_takes(name: str) -> None:
     """Spaces included; and nothing that is no target."""
     syntax = TARGET_KINDS[name].syntax
     written = syntax.replace("<group>", "readers").replace("<topic-partition>", "orders-1")
-    written = written.replace("<id>", "1").replace("<index>", "1")
+    written = written.replace("<id>", "1").replace("<index>", "1").replace("<number>", "1")
+    written = written.replace("<target>", "broker(1)")
     pattern = {"type": "string", "pattern": f"^({target_pattern(syntax)})$"}
     group = {"members": 2, "topics": ["orders"]}
     groups = {"readers": group, "old": group | {"coordination": "zookeeper"}}
     spaced = written.replace("(", " ( ").replace(",", " ,  ")
     for taken in (written, spaced):
-        assert check_target(taken, experiment(groups=groups)) is None
+        made = experiment(groups=groups, cluster={"brokers": 3, "machines": 2})
+        assert check_target(taken, made) is None
         jsonschema.validate(taken, pattern)
     for refused_one in (f"{written}x", f"x{written}", f"{name}(?)", ""):
         with pytest.raises(jsonschema.ValidationError):
