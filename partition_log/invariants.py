@@ -9,6 +9,7 @@ from itertools import pairwise
 
 from partition_log.batches import check_batch
 from partition_log.log import PartitionLog
+from partition_log.producer_states import ProducerStates
 from partition_log.replica import Partition
 from partition_log.transaction_index import TransactionIndex
 from protocol.compression import NO_CODECS, Codecs
@@ -21,7 +22,8 @@ from protocol.records.control import decode_marker
 def check_log(log: PartitionLog) -> None:
     """Offsets are contiguous, leader epochs never fall, the high watermark is within the log.
 
-    A compacted log may have holes. The log's open transactions are those without a marker.
+    A compacted log may have holes. The log's open transactions are those without a marker. What it
+    knows of producers is what a restarted broker would read from the batches.
 
     Slow, since it reads every batch: for tests, and for a log that was just opened.
     Raises: InvariantViolation.
@@ -30,6 +32,7 @@ def check_log(log: PartitionLog) -> None:
     _check_batches(log)
     _check_epochs(log)
     _check_open_transactions(log)
+    _check_producers(log)
 
 
 def check_partition(partition: Partition) -> None:
@@ -186,6 +189,23 @@ def _check_epochs(log: PartitionLog) -> None:
                 "epoch cache matches the batches",
                 f"{log.topic_partition}: epoch {epoch} begins at {batch.base_offset}, "
                 f"the cache says {starts.get(epoch)}",
+            )
+
+
+def _check_producers(log: PartitionLog) -> None:
+    # A cleaning removes batches that are still remembered, and expired producers are forgotten.
+    if log.is_compacted or not log.producers:
+        return
+    read = ProducerStates()
+    for index in range(len(log.storage)):
+        read.appended(log.storage.batch(index))
+    in_batches = read.last_batches()
+    for producer_id, known in log.producers.last_batches().items():
+        if in_batches.get(producer_id) != known:
+            raise InvariantViolation(
+                "what is known of a producer stands in the log",
+                f"{log.topic_partition}: producer {producer_id} has epoch and batches {known}, "
+                f"the log says {in_batches.get(producer_id)}",
             )
 
 

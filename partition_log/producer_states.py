@@ -101,6 +101,13 @@ class ProducerStates:
             default=None,
         )
 
+    def last_batches(self) -> dict[int, tuple[int, tuple[AppendedBatch, ...]]]:
+        """Return the epoch and the batches that are remembered of each producer, by its id."""
+        return {
+            producer_id: (state.producer_epoch, tuple(state.batches))
+            for producer_id, state in self._producers.items()
+        }
+
     def has_ongoing_transaction(self, producer_id: int, producer_epoch: int) -> bool:
         """Return whether the log has batches of an open transaction of this producer."""
         state = self._producers.get(producer_id)

@@ -11,6 +11,7 @@ from partition_log.producer_states import ProducerStates
 from partition_log.replica import Partition
 from protocol.errors import InvariantViolation
 from protocol.ids import LeaderEpoch, Offset
+from tests.support.builders.client_batches import client_batch
 from tests.support.builders.partition_logs import (
     A,
     B,
@@ -18,6 +19,7 @@ from tests.support.builders.partition_logs import (
     fetch_as,
     follower,
     leader,
+    log,
     log_of_epochs,
     records,
 )
@@ -163,3 +165,19 @@ def test_check_agreement_compares_below_both_high_watermarks() -> None:
     other.update_high_watermark(2)
     with pytest.raises(InvariantViolation, match="logs agree below the high watermark"):
         check_agreement([one, other])
+
+
+def test_check_log_compares_producers_with_the_batches() -> None:
+    """A leader that knows other batches than its log refuses or repeats those of a client."""
+    made = log()
+    for sequence in range(2):
+        made.append_batch_as_leader(
+            client_batch("v", producer_id=7, base_sequence=sequence), leader_epoch=0
+        )
+    check_log(made)
+    known = made.producers
+    made.truncate_to(1)
+    check_log(made)
+    made.producers = known
+    with pytest.raises(InvariantViolation, match="what is known of a producer stands in the log"):
+        check_log(made)
