@@ -251,6 +251,10 @@ class ProducerConfig(
     """The brokers that it may ask first, as `broker-0`; none means all of them."""
     acks: Literal["all", "1", "0"] = "all"
     """Who has a record before it is acknowledged: all in-sync replicas, the leader, nobody."""
+    # DEVIATION: Kafka's default is true. Of experiments the duplicates are part, and of recorded
+    # digests, in which a producer has no id.
+    enable_idempotence: bool = False
+    """Whether brokers recognise a batch that is sent again; with acks=all only."""
     linger_ms: Ms = 0
     """How long records are gathered into a batch; 0: what waits while others are in flight is."""
     request_timeout_ms: PositiveMs = 30_000

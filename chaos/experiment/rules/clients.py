@@ -1,6 +1,6 @@
 """Whether the settings of one client fit each other: a consumer's, or a producer's.
 
-Source: BEHAVIOUR 8.2; Kafka's KafkaProducer.configureDeliveryTimeout.
+Source: BEHAVIOUR 8.2; Kafka's KafkaProducer.configureDeliveryTimeout, ProducerConfig.
 """
 
 from collections.abc import Iterator
@@ -17,6 +17,13 @@ _DEFAULT_DELIVERY_MS = ProducerConfig().delivery_timeout_ms
 def producer_errors(producer: ProducerDefinition, path: str) -> Iterator[Problem]:
     """Yield the settings with which a producer does not start."""
     config = producer.config
+    if config.enable_idempotence and config.acks != "all":
+        yield problem(
+            f"{path}.config.acks",
+            "Kafka's producer refuses to start: enable.idempotence needs every in-sync replica",
+            expected="all",
+            found=config.acks,
+        )
     least_ms = config.linger_ms + config.request_timeout_ms
     if config.delivery_timeout_ms < least_ms:
         yield problem(

@@ -2,8 +2,8 @@
 
 Owns batches from their first record to their acknowledgement. Each partition has at most one batch
 in flight, so that retries keep the order. Source: Kafka RecordAccumulator, Sender.
-DEVIATION: no idempotence, so a batch that is sent again after a lost answer may be in the log
-twice. With acks=0 the producer waits for an answer and ignores its error; Kafka's sends none.
+Without enable.idempotence a batch that is sent again after a lost answer may be in the log twice.
+DEVIATION: with acks=0 the producer waits for an answer and ignores its error; Kafka's sends none.
 """
 
 from collections import deque
@@ -15,13 +15,14 @@ from cluster.client.net.futures import RequestFuture, Wakeup
 from cluster.client.net.metadata import Metadata
 from cluster.client.net.network_client import NetworkClient
 from cluster.client.net.retries import MS, retry_backoff
+from cluster.client.producer.producer_identity import BatchIdentity, ProducerIdentity
 from cluster.host.connection_purposes import GENERAL
 from cluster.host.host import Host, Timer
 from cluster.runtime import ClusterStatus
 from cluster.spec import ClusterSpec, ProducerSpec
 from partition_log.batches import build_batch
 from protocol.errors import ErrorCode
-from protocol.ids import NO_BROKER, NodeName, TopicPartition, broker_name
+from protocol.ids import NO_BROKER, NO_PRODUCER_ID, NodeName, TopicPartition, broker_name
 from protocol.messages.log import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -29,7 +30,8 @@ from protocol.messages.log import (
     ProduceResponse,
     TopicProduceData,
 )
-from protocol.records.batch import Record
+from protocol.messages.transaction import InitProducerIdRequest, InitProducerIdResponse
+from protocol.records.batch import Record, RecordBatch
 from protocol.trace import TraceEvent, TraceKind
 
 BATCH_RECORDS_MAX = 500
@@ -38,6 +40,9 @@ BUFFERED_RECORDS_MAX = 100_000
 """Limit of unsent records, at which the application waits; stands for `buffer.memory`."""
 MAX_IN_FLIGHT_PER_NODE = 5
 """Source: `max.in.flight.requests.per.connection`."""
+
+NO_TIMEOUT_MS = (1 << 31) - 1
+"""transaction.timeout.ms of a producer without transactions. Source: Kafka TransactionManager."""
 
 _SECOND_US = 1_000_000
 _ACKS = {"all": -1, "1": 1, "0": 0}
@@ -52,6 +57,8 @@ class _Batch:
     expires_at_us: int
     records: list[Record] = field(default_factory=list)
     attempts: int = 0
+    identity: BatchIdentity | None = None
+    """None before it is first sent, and of a producer that is not idempotent."""
 
 
 class ProducerNode:
@@ -79,6 +86,9 @@ class ProducerNode:
         self._acknowledged = 0
         self._drain_timer: Timer | None = None
         self._drain_at_us = 0
+        self._identity = ProducerIdentity() if spec.config.enable_idempotence else None
+        self._is_asking_for_id = False
+        self._id_failures = 0
 
     def start(self) -> None:
         """Begin to produce as soon as the topic's partitions are known."""
@@ -149,6 +159,11 @@ class ProducerNode:
             self._drain_timer.cancel()
             self._drain_timer = None
         now_us = self._host.now_us()
+        if self._identity is not None and self._identity.producer_id == NO_PRODUCER_ID:
+            for queue in self._queues.values():
+                self._expire(queue, now_us)
+            self._ask_for_id()
+            return
         by_node: dict[NodeName, list[_Batch]] = {}
         for partition, queue in self._queues.items():
             if not queue:
@@ -175,6 +190,49 @@ class ProducerNode:
         for node, batches in by_node.items():
             self._send(node, batches)
 
+    def _build(self, batch: _Batch) -> RecordBatch:
+        records = tuple(batch.records)
+        if self._identity is None:
+            return build_batch(records)
+        if batch.identity is None:
+            batch.identity = self._identity.identify(batch.partition, len(records))
+        producer_id, producer_epoch, base_sequence = batch.identity
+        return build_batch(
+            records,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=base_sequence,
+        )
+
+    def _ask_for_id(self) -> None:
+        """Ask any broker for a producer id, unless that is under way. Source: Kafka Sender."""
+        if self._is_asking_for_id:
+            return
+        node = self._network.least_loaded_node()
+        if node is None:
+            self._drain_at(self._host.now_us() + self._config.reconnect_backoff_ms * MS)
+            return
+        self._is_asking_for_id = True
+        self._network.send(
+            node.name,
+            node.purpose,
+            InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=NO_TIMEOUT_MS),
+            InitProducerIdResponse,
+            timeout_us=self._config.request_timeout_ms * MS,
+        ).add_listener(self._id_answered)
+
+    def _id_answered(self, answer: RequestFuture[InitProducerIdResponse]) -> None:
+        self._is_asking_for_id = False
+        if answer.error is None and answer.value.error_code is ErrorCode.NONE:
+            self._id_failures = 0
+            if self._identity is not None:
+                self._identity.begin(answer.value.producer_id, answer.value.producer_epoch)
+            self._drain()
+            return
+        # COORDINATOR_LOAD_IN_PROGRESS until the controller has given the broker a block of ids.
+        self._drain_at(self._host.now_us() + self._backoff.delay_us(self._id_failures))
+        self._id_failures += 1
+
     def _expire(self, queue: deque[_Batch], now_us: int) -> None:
         while queue and now_us >= queue[0].expires_at_us:
             self._give_up(queue.popleft(), TIMED_OUT)
@@ -195,7 +253,7 @@ class ProducerNode:
                     partition_data=tuple(
                         PartitionProduceData(
                             index=batch.partition.partition,
-                            records=build_batch(tuple(batch.records)),
+                            records=self._build(batch),
                         )
                         for batch in batches
                     ),
@@ -264,6 +322,8 @@ class ProducerNode:
         self._metadata.request_update()
 
     def _give_up(self, batch: _Batch, error: str) -> None:
+        if self._identity is not None and batch.identity is not None:
+            self._identity.raise_epoch()
         self._buffered -= len(batch.records)
         self._host.trace(
             TraceEvent(
