@@ -36,6 +36,7 @@ _PARTS_OF_TARGETS = {
     "<id>": r"[0-9]+",
     "<number>": r"[0-9]+",
     "<target>": r"[A-Za-z-]+\s*(\([^()]*\))?",
+    "<client id>": r"[^()]+",
 }
 """How what stands in a target's syntax is written."""
 

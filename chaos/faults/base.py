@@ -25,6 +25,7 @@ CONTROLLER_TARGETS = ("controller",)
 ZOOKEEPER_TARGETS = ("zookeeper", "zookeeper-leader")
 MEMBER_TARGETS = ("member", "leader-member-of")
 MACHINE_TARGETS = ("machine", "machine-of")
+KAFKA_CLIENT_TARGETS = ("kafka-client", "kafka-clients")
 SET_TARGETS = ("brokers", "members", "clients", "zookeepers")
 
 

@@ -24,6 +24,7 @@ from chaos.experiment.structs import (
 from chaos.faults.base import (
     BROKER_TARGETS,
     CONTROLLER_TARGETS,
+    KAFKA_CLIENT_TARGETS,
     MEMBER_TARGETS,
     SET_TARGETS,
     ZOOKEEPER_TARGETS,
@@ -109,6 +110,7 @@ class LinkFault(FaultKind):
         *MEMBER_TARGETS,
         *ZOOKEEPER_TARGETS,
         *SET_TARGETS,
+        *KAFKA_CLIENT_TARGETS,
     )
     has_ends = True
 
@@ -149,7 +151,7 @@ class LinkFault(FaultKind):
         if not from_nodes or not to_nodes:
             return Miss(reason=f"a node has no link to itself: both ends are {source[0]} alone")
         for end, nodes in (("from", from_nodes), ("to", to_nodes)):
-            if not any(situation.status.nodes.get(node) in _HAS_LINKS for node in nodes):
+            if not any(_has_links(node, situation) for node in nodes):
                 states = ", ".join(f"{node} is {situation.state_of(node)}" for node in nodes[:3])
                 return Miss(reason=f"nobody at the end `{end}` is there: {states}")
         return Aim(
@@ -302,6 +304,11 @@ class ResetConnections(LinkFault):
             ends = f"{nodes_shown(aim.nodes)} and {nodes_shown(aim.to_nodes)}"
             return Miss(reason=f"no such connection was open between {ends}")
         return aim.with_detail(connections=count)
+
+
+def _has_links(node: NodeName, situation: Situation) -> bool:
+    status = situation.status
+    return status.nodes.get(node) in _HAS_LINKS or node in status.kafka_clients
 
 
 def _end(targets: Iterable[str], situation: Situation) -> tuple[NodeName, ...] | Miss:

@@ -373,3 +373,21 @@ def test_blast_radius_of_a_member_is_its_group_and_what_it_owns() -> None:
     assert blast_radius_of((name,), runtime.experiment, look(runtime).status) == BlastRadius(
         groups=("readers",)
     )
+
+
+def test_kafka_clients_are_those_that_are_connected_now() -> None:
+    """No file names them: an id that nobody has is a miss, and no error of the file."""
+    runtime = FakeRuntime(experiment())
+    assert miss("kafka-clients", runtime) == "no Kafka client is connected"
+    assert miss("kafka-client(pay)", runtime) == "client:pay has no connection; connected: none"
+    now = look(runtime)
+    now.status.kafka_clients.update({NodeName("client:pay"): 2, NodeName("client:b"): 1})
+    assert resolve_target("kafka-client(pay)", now) == Hit(
+        nodes=(NodeName("client:pay"),), detail={"connections": 2}
+    )
+    assert resolve_target("kafka-clients", now) == Hit(
+        nodes=(NodeName("client:pay"), NodeName("client:b"))
+    )
+    unknown = check_target("kafka-client", runtime.experiment)
+    assert unknown is not None
+    assert unknown.message == "names no client id"
