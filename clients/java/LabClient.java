@@ -67,11 +67,11 @@ public final class LabClient {
         }));
         client.say("started", "\"command\":\"" + arguments[0] + "\",\"version\":\""
                 + AppInfoParser.getVersion() + "\"");
-        if (consumes) {
-            client.consume();
-        } else {
-            client.produce();
-        }
+        boolean isWell = consumes ? client.consume() : client.produce();
+        System.out.flush();
+        // Not System.exit, which waits for the hook, which waits for this thread; and after SIGTERM
+        // the JVM's own exit code would be 143.
+        Runtime.getRuntime().halt(isWell ? 0 : 1);
     }
 
     private String option(String name, String otherwise) {
@@ -94,7 +94,7 @@ public final class LabClient {
 
     // -- consumer ---------------------------------------------------------------------------
 
-    private void consume() {
+    private boolean consume() {
         Properties properties = properties();
         properties.put("group.id", option("group", ""));
         properties.put("auto.offset.reset", "earliest");
@@ -143,6 +143,7 @@ public final class LabClient {
             failed("close", error);
         }
         say("closed", "\"total\":" + total);
+        return true;
     }
 
     private void reportRecords(List<String> waiting, long total) {
@@ -190,7 +191,7 @@ public final class LabClient {
 
     // -- producer ---------------------------------------------------------------------------
 
-    private void produce() throws InterruptedException {
+    private boolean produce() throws InterruptedException {
         Properties properties = properties();
         properties.put("acks", "all");
         properties.put("key.serializer", StringSerializer.class.getName());
@@ -226,10 +227,7 @@ public final class LabClient {
         answers.report(true);
         say("produced", "\"sent\":" + number + ",\"acknowledged\":" + answers.stored
                 + ",\"refused\":" + answers.refused);
-        if (answers.refused > 0 || answers.stored < number) {
-            // Not System.exit: it would wait for the hook, which waits for this thread.
-            Runtime.getRuntime().halt(1);
-        }
+        return answers.refused == 0 && answers.stored == number;
     }
 
     private final class Answers {
