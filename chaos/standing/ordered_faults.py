@@ -24,6 +24,7 @@ from chaos.experiment.structs import (
 from chaos.experiment.yaml_document import item_of
 from chaos.run.plan import ends_of
 from chaos.standing.messages import InjectRequest, OrderRefusal, RefusalKind
+from chaos.targets.machines import MachineOf
 from chaos.targets.partitions import parse_partition
 from chaos.targets.registry import split_target
 from cluster.runtime import ClusterStatus
@@ -140,6 +141,8 @@ def _with_what_is_named(experiment: Experiment, fault: FaultDefinition) -> Exper
     topics = dict(experiment.topics)
     for target in (fault.target or "", *ends_of(fault.from_), *ends_of(fault.to)):
         role, argument = split_target(target) or ("", "")
+        if role == MachineOf.name:  # its argument is a target
+            role, argument = split_target(argument) or ("", "")
         if role in _GROUP_ROLES and argument:
             groups.append(argument.partition(",")[0].strip())
         partition = parse_partition(argument) if role in _PARTITION_ROLES else None

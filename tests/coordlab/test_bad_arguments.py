@@ -40,7 +40,7 @@ REFUSED = (
     ("explore", "reference", "--time-limit", "5"),
     ("explore", "--resume", "nowhere"),
     ("explore", "reference", "more"),
-    ("up", "coordinator_crsh"),
+    ("up", "no/such.yaml"),
     ("up", "--topic", "orders:many"),
     ("up", "--group", "readers"),
     ("up", "--producer", "orders:fast"),

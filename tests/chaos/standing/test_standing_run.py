@@ -462,3 +462,20 @@ def test_findings_about_a_group_with_guests_are_no_findings() -> None:
     told = [row for row in standing.rows if row.kind == TraceKind.VIOLATION]
     assert [detail_of(row)["summary"] for row in told] == [f"at {4 * SECOND_US}"]
     assert standing.run.unjudged_groups() == ("readers",)
+
+
+def test_a_machine_of_what_is_not_there_is_nothing_now() -> None:
+    """Its argument is a target of its own; without machines in the file it can never be right."""
+    order = InjectRequest(fault="machine_loss", target="machine-of(coordinator-of(payments))")
+    for machines, kind in ((3, RefusalKind.NOTHING_NOW), (None, RefusalKind.UNKNOWN)):
+        cluster = {
+            "brokers": 3,
+            "config": {"offsets.topic.num.partitions": 2},
+            **({} if machines is None else {"machines": machines}),
+        }
+        standing = Standing(
+            {SECOND_US: order, 2 * SECOND_US: DownRequest()},
+            experiment(cluster=cluster, faults=[]),
+        )
+        standing.execute()
+        assert [each.kind for each in standing.refusals()] == [kind]
