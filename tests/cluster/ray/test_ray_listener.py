@@ -1,0 +1,71 @@
+"""On Ray a broker listens for Kafka clients in its own process: a kill ends it, a stop silences."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from cluster.ray.runtime import RayRuntime
+from cluster.spec import BrokerSpec, ClusterSpec, ControllerSpec, ListenerSpec
+from protocol.config import BrokerConfig
+from protocol.ids import broker_name
+from tests.support.harness.listening_cluster import PATIENCE_S, KafkaConnection
+
+pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.usefixtures("local_ray")]
+
+BROKER = broker_name(0)
+
+
+async def connect(runtime: RayRuntime) -> KafkaConnection:
+    """Connect to the only broker, as soon as it listens."""
+    (server,) = runtime.bootstrap_servers()
+    host, port = server.split(":")
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            try:
+                return KafkaConnection(*await asyncio.open_connection(host, int(port)))
+            except ConnectionRefusedError:
+                await asyncio.sleep(0.05)
+
+
+def test_listener_lives_and_dies_with_its_process_and_keeps_its_port(tmp_path: Path) -> None:
+    """Stopped: silent, with what came meanwhile answered later. Killed: connections end at once."""
+    runtime = RayRuntime(
+        ClusterSpec(
+            controllers=(ControllerSpec(node_id=100),),
+            brokers=(BrokerSpec(broker_id=0),),
+            topics=(),
+            broker_config=BrokerConfig(
+                broker_session_timeout_ms=1_000, broker_heartbeat_interval_ms=100
+            ),
+            listener=ListenerSpec(),
+        ),
+        seed=1,
+        run_id="listening",
+        run_dir=tmp_path,
+    )
+
+    async def story() -> None:
+        await runtime.start()
+        connection = await connect(runtime)
+        assert await connection.ask(18, 0)
+        await runtime.pause(BROKER)
+        connection.send_request(18, 0, correlation_id=2)
+        assert await connection.is_silent()
+        await runtime.resume(BROKER)
+        assert (await connection.answer())[0] == 2
+        before = runtime.bootstrap_servers()
+        await runtime.crash(BROKER)
+        assert await connection.ended()
+        assert runtime.bootstrap_servers() == ()
+        await runtime.restart(BROKER)
+        assert runtime.bootstrap_servers() == before
+        again = await connect(runtime)
+        assert await again.ask(18, 0)
+        assert (await runtime.status()).kafka_clients == {"client:raw": 1}
+
+    try:
+        runtime.run(story())
+    finally:
+        runtime.run(runtime.stop())
+    assert runtime.failures() == ()
