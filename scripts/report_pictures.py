@@ -41,6 +41,7 @@ PHONE = Screen(width=360, height=740, touch=True, scale=2.0)
 MARGIN_PX = 12
 
 CRASH, THREE, OVERLAP, LOST, THOUSAND = "crash", "three", "overlap", "lost", "thousand"
+SPLIT = "split"
 RUNS: Mapping[str, Recipe] = {
     CRASH: Recipe(experiment="coordinator_crash"),
     OVERLAP: Recipe(experiment="split_brain_ownership"),
@@ -51,6 +52,7 @@ RUNS: Mapping[str, Recipe] = {
             "groups.orders-readers.commit_interval_ms=200",
         ),
     ),
+    SPLIT: Recipe(experiment="zookeeper_split_view"),
     THREE: RECIPES["three"],
     THOUSAND: RECIPES["thousand"],
 }
@@ -113,6 +115,14 @@ PICTURES = (
         caption="ten groups with 1,000 members: counted first, one picked then",
         elements=("lane-coordinators", "lane-groups-one"),
         scheme="dark",
+    ),
+    Picture(
+        name="split-views",
+        run=SPLIT,
+        caption="a member joins: plans from three views on ZooKeeper, one generation with a "
+        "coordinator",
+        elements=("designs-plans-zookeeper", "designs-plans-coordinator"),
+        screen=NARROW,
     ),
     Picture(name="phone", run=OVERLAP, caption="on a phone", screen=PHONE),
 )

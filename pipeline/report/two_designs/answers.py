@@ -67,9 +67,7 @@ def _of_changes(costs: Sequence[Cost]) -> Iterator[Answer]:
         "notifications that a join sent to members",
         lambda cost: cost.counts.notifications or 0,
     )
-    yield from _figure(
-        costs, "join", "members that computed a plan in a join", lambda cost: cost.counts.plans
-    )
+    yield from _figure(costs, "join", "plans computed in a join", lambda cost: cost.counts.plans)
     yield from _figure(costs, "join", "partitions given up in a join", lambda cost: cost.given_up)
     yield from _figure(
         costs,

@@ -24,7 +24,7 @@ from pipeline.report.charts.chart import (
 )
 from pipeline.report.columns import clock_text, named, number, text_table
 from pipeline.report.report_input import Row
-from pipeline.report.two_designs.costs import Cost
+from pipeline.report.two_designs.costs import FAILED, Cost
 from pipeline.summary.story import counted
 
 _PICKED = "change"
@@ -44,7 +44,7 @@ Pair = tuple[Cost, Cost]
 
 
 def pairs_of(costs: Sequence[Cost]) -> list[Pair]:
-    """Return changes that a group of each design met: of one run first, by label and order."""
+    """Return changes that a group of each design met, and after which a plan was computed."""
     old = [cost for cost in costs if cost.side.design == "zookeeper"]
     new = [cost for cost in costs if cost.side.design == "coordinator"]
     pairs = []
@@ -56,7 +56,8 @@ def pairs_of(costs: Sequence[Cost]) -> list[Pair]:
         ]
         same_run = [each for each in alike if each.side.facts is cost.side.facts]
         same_size = [each for each in alike if each.change.members == cost.change.members]
-        if found := (same_run or same_size or alike):
+        found = same_run or same_size or alike
+        if found and (cost.counts.plans or found[0].counts.plans):
             pairs.append((cost, found[0]))
     return pairs
 
@@ -103,8 +104,8 @@ _TITLES = {
 _ABOUT = {
     "zookeeper": "A lane for each member, seconds from the change. Light: it reads nothing. A bar "
     "is an attempt (green: it ended well, amber: a claim conflicted, red: an exception), the disc "
-    "the moment at which it computed, with the number of members that it saw; discs of one colour "
-    "saw the same members. A cross: it gave up.",
+    "the moment at which it computed, with the number of members that it saw and a ring if the "
+    "attempt failed; discs of one colour saw the same members. A cross: it gave up.",
     "coordinator": "The same change on the same axis. A disc is an assignment, with the number of "
     "members that got one in its generation; discs of one colour are of one generation.",
 }
@@ -146,7 +147,11 @@ def _lane_rows(cost: Cost, pair: Pair) -> tuple[list[Row], int]:
             rows.append(
                 {
                     **common,
-                    **{key: row[key] for key in ("mark", "fill", "text", "says") if key in row},
+                    **{
+                        key: row[key]
+                        for key in ("mark", "fill", "ring", "text", "says")
+                        if key in row
+                    },
                     "from": max(from_s, -_BEFORE_S),
                     "to": min(end_s, to_s),
                 }
@@ -234,6 +239,7 @@ def _views(cost: Cost) -> list[Row]:
                     "from_us": row["view_us"],
                     "to_us": row["view_us"],
                     "fill": colour,
+                    "ring": fill if outcome in FAILED else PAPER,
                     "text": str(len(view)),
                     "says": text,
                 }
@@ -265,6 +271,7 @@ def _assignments(cost: Cost) -> list[Row]:
                 "from_us": at_us,
                 "to_us": at_us,
                 "fill": SERIES[place % len(SERIES)],
+                "ring": PAPER,
                 "text": str(size),
                 "says": f"{consumer}: its assignment of generation {generation}",
             }
@@ -331,8 +338,8 @@ def _spec(data: str, lanes: int) -> alt.TopLevelMixin:
             .mark_rect(opacity=0.75, stroke=PAPER, strokeWidth=0.5)
             .encode(x=x, x2="to:Q", y=top, y2=bottom, fill=fill, tooltip=says),
             only("disc")
-            .mark_circle(size=170, opacity=1, stroke=PAPER, strokeWidth=1)
-            .encode(x=x, y=y, fill=fill, tooltip=says),
+            .mark_circle(size=170, opacity=1, strokeWidth=2)
+            .encode(x=x, y=y, fill=fill, stroke=alt.Stroke("ring:N", scale=None), tooltip=says),
             only("disc")
             .mark_text(fill=PAPER, fontSize=10, fontWeight="bold", baseline="middle", dy=0.5)
             .encode(x=x, y=y, text="text:N"),

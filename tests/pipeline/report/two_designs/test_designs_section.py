@@ -39,7 +39,7 @@ def test_what_was_felt_stands_first_and_then_both_answers() -> None:
     assert isinstance(alike, TextTable)
     assert changed.caption == "What the coordinator changed"
     assert ("requests that a join caused", "72", "9") in changed.rows
-    assert ("members that computed a plan in a join", "3", "1") in changed.rows
+    assert ("plans computed in a join", "3", "1") in changed.rows
     assert alike.caption == "What it did not change"
     assert ("partitions given up in a join", "1", "1") in alike.rows
     assert ("records processed by two owners", "3", "3") in alike.rows
