@@ -1,6 +1,6 @@
 """What a cluster is made of: the plain data from which both runtimes build the same nodes."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -101,9 +101,20 @@ class ConsumerSpec(msgspec.Struct, frozen=True, kw_only=True):
     starts_later: bool = False
 
 
+class TopicFilterSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """A filter of topics, as a consumer on ZooKeeper registers it.
+
+    `regex` matches whole names: those that it reads (`white_list`) or does not (`black_list`).
+    """
+
+    pattern: Literal["white_list", "black_list"]
+    regex: str
+
+
 class ZooKeeperConsumerSpec(msgspec.Struct, frozen=True, kw_only=True):
     """One member of a group that lives on ZooKeeper, and what its application does.
 
+    `topics` are its topics, unless it has a `topic_filter`; then it reads what the filter allows.
     Units: each record costs `process_us` and up to `process_spread_us` more. A member whose start
     fails closes its connector and starts another one after `restart_ms`. `isolate` and
     `starts_later` are ConsumerSpec's.
@@ -114,6 +125,7 @@ class ZooKeeperConsumerSpec(msgspec.Struct, frozen=True, kw_only=True):
     index: int
     topics: tuple[str, ...]
     config: ZooKeeperConsumerConfig = ZooKeeperConsumerConfig()
+    topic_filter: TopicFilterSpec | None = None  # None: the subscription is static
     process_us: int = 0
     process_spread_us: int = 0
     restart_ms: int = 1_000

@@ -23,6 +23,7 @@ from cluster.spec import (
     PreloadSpec,
     ProducerSpec,
     StorageModel,
+    TopicFilterSpec,
     TopicSpec,
     ZooKeeperConsumerSpec,
     ZooKeeperSpec,
@@ -204,6 +205,9 @@ class GroupDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Kafka's settings of its members."""
     zookeeper: ZooKeeperConsumerConfig = ZooKeeperConsumerConfig()
     """Kafka's settings of members on ZooKeeper, beside `coordination: zookeeper`."""
+    topic_filter: Literal["none", "white_list", "black_list"] = "none"
+    """How members on ZooKeeper subscribe to `topics`: each by its name, by a filter that names them
+    all, or by one that names all others. Members with a filter read the list of topics, too."""
     must_hold: tuple[Literal["one_owner_processes", "positions_never_go_back"], ...] = ()
     """Checks of what neither design promises, to be judged for this group; otherwise each is only
     measured, and only where a group lives on ZooKeeper or asks for it."""
@@ -478,6 +482,19 @@ def internal_topics(experiment: Experiment) -> dict[str, tuple[int, int]]:
     return topics
 
 
+def _topic_filter(group: GroupDefinition, experiment: Experiment) -> TopicFilterSpec | None:
+    """Return the filter by which a group's members find `topics`; None: they name each."""
+    match group.topic_filter:
+        case "none":
+            return None
+        case "white_list":
+            named = sorted(group.topics)
+        case "black_list":
+            named = sorted(set(experiment.topics) - set(group.topics))
+    regex = "|".join(name.replace(".", "[.]") for name in named)
+    return TopicFilterSpec(pattern=group.topic_filter, regex=regex)
+
+
 def to_cluster_spec(experiment: Experiment) -> ClusterSpec:
     """Return the cluster that `experiment` describes, as both runtimes build it."""
     cluster = experiment.cluster
@@ -529,6 +546,7 @@ def to_cluster_spec(experiment: Experiment) -> ClusterSpec:
                 index=index,
                 topics=group.topics,
                 config=group.zookeeper,
+                topic_filter=_topic_filter(group, experiment),
                 process_us=group.process_bounds_us[0],
                 process_spread_us=group.process_bounds_us[1] - group.process_bounds_us[0],
                 isolate=group.isolate,

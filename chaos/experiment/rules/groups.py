@@ -59,6 +59,12 @@ def _coordination_errors(group: GroupDefinition, path: str) -> Iterator[Problem]
                 "is for members that live on ZooKeeper",
                 expected="`coordination: zookeeper` beside it",
             )
+        if group.topic_filter != "none":
+            yield problem(
+                f"{path}.topic_filter",
+                "is for members that live on ZooKeeper",
+                expected="`coordination: zookeeper` beside it",
+            )
         return
     late = ((f"late_members[{n}].", each.config) for n, each in enumerate(group.late_members))
     for place, config in (("", group.config), *late):

@@ -13,15 +13,20 @@ from cluster.client.zookeeper_consumer.member import ZooKeeperMember
 from cluster.client.zookeeper_consumer.mutex import Mutex
 from cluster.client.zookeeper_consumer.offset_manager import OffsetManagerChannel
 from cluster.client.zookeeper_consumer.offset_store import OffsetStore
-from cluster.client.zookeeper_consumer.paths import registration, topic_path
+from cluster.client.zookeeper_consumer.paths import (
+    STATIC,
+    allowed_topics,
+    registration,
+    topic_path,
+)
 from cluster.client.zookeeper_consumer.rebalance import (
     ConsumerRebalanceFailedException,
     Rebalancer,
 )
 from cluster.client.zookeeper_consumer.streams import ChunkQueue
 from cluster.host.host import Host
-from cluster.spec import ZooKeeperConsumerSpec
-from cluster.zookeeper.bootstrap import BROKER_IDS
+from cluster.spec import TopicFilterSpec, ZooKeeperConsumerSpec
+from cluster.zookeeper.bootstrap import BROKER_IDS, BROKER_TOPICS
 from cluster.zookeeper.client import KeeperException
 from cluster.zookeeper.zk_client import ListenerFailed, ZkClient
 from protocol.ids import NodeName
@@ -48,10 +53,14 @@ class ZooKeeperConsumerConnector:
         self._spec = spec
         self._zk = ZkClient(host, servers, spec.config.zookeeper_session_timeout_ms)
         self.member = ZooKeeperMember(host, spec, self._zk)
+        chosen = spec.topic_filter
+        subscribed = spec.topics if chosen is None else (chosen.regex,)
         self.queues = {
-            topic: ChunkQueue(host, spec.config.queued_max_message_chunks) for topic in spec.topics
+            name: ChunkQueue(host, spec.config.queued_max_message_chunks) for name in subscribed
         }
-        """Queue of each topic's stream."""
+        """Queue of each topic's stream; with a filter one stream reads all topics."""
+        self._topics: list[str] = list(spec.topics) if chosen is None else []
+        """Topics whose data is watched; with a filter those that it allows."""
         is_kafka = spec.config.offsets_storage == "kafka"
         self.offsets = OffsetStore(
             self.member, OffsetManagerChannel(self.member) if is_kafka else None
@@ -64,7 +73,7 @@ class ZooKeeperConsumerConnector:
             self._fetchers,
             self.offsets,
             self._lock,
-            queue_of=lambda _thread, topic: self.queues[topic],
+            queue_of=lambda _thread, topic: self.queues[topic if chosen is None else chosen.regex],
             queues=lambda: tuple(self.queues.values()),
             is_shutting_down=lambda: self._is_shutting_down,
         )
@@ -87,16 +96,20 @@ class ZooKeeperConsumerConnector:
         await self._zk.exists("/")
         if self._spec.config.auto_commit_enable:
             self._host.spawn(self._commit_periodically(), name="kafka-consumer-scheduler")
+        if self._spec.topic_filter is not None:
+            self._topics = await self._allowed_topics(self._spec.topic_filter)
         await self._register()
         self._host.spawn(self._watch(), name="watcher_executor")
         if self._start_us:
             await self._host.sleep(self._start_us)
         self._zk.on_new_session = self._new_session
         await self._zk.subscribe_child_changes(self.member.paths.ids, self._changed)
-        for topic in self._spec.topics:
+        for topic in self._topics:
             await self._zk.subscribe_data_changes(topic_path(topic), self._changed)
         await self.rebalancer.synced_rebalance("starting")
         await self._watch_brokers_if_none()
+        if self._spec.topic_filter is not None:
+            await self._zk.subscribe_child_changes(BROKER_TOPICS, self._topics_changed)
 
     async def shut_down(self, on_closed: Callable[[], None]) -> None:
         """Stop fetchers, wake the streams, commit, close the session (ZK-59)."""
@@ -113,8 +126,10 @@ class ZooKeeperConsumerConnector:
 
     async def _register(self) -> None:
         """Create the registration; one that exists must be this session's (ZK-36)."""
-        streams = dict.fromkeys(self._spec.topics, STREAMS_PER_TOPIC)
-        content = registration(streams, self._host.wall_us() // _MS)
+        streams = dict.fromkeys(self.queues, STREAMS_PER_TOPIC)
+        chosen = self._spec.topic_filter
+        pattern = STATIC if chosen is None else chosen.pattern
+        content = registration(streams, self._host.wall_us() // _MS, pattern)
         path = self.member.paths.member(self.member.consumer_id)
         try:
             await self._zk.create_with_parents(path, content, ephemeral=True)
@@ -142,6 +157,27 @@ class ZooKeeperConsumerConnector:
         """Have the executor rebalance: changes meanwhile fall into one more (ZK-30)."""
         self._watcher_triggered = True
         self._watcher_wakeup.set()
+
+    async def _topics_changed(self, _path: str) -> None:
+        """Rebalance in the event thread if the filter allows other topics than before.
+
+        Source: Kafka 1.1 `WildcardStreamsHandler.handleTopicEvent`.
+        """
+        chosen = self._spec.topic_filter
+        if chosen is None:
+            return
+        before, self._topics = self._topics, await self._allowed_topics(chosen)
+        if self._topics == before:
+            return
+        for topic in self._topics:
+            if topic not in before:
+                await self._zk.subscribe_data_changes(topic_path(topic), self._changed)
+        await self.rebalancer.synced_rebalance("running")
+
+    async def _allowed_topics(self, chosen: TopicFilterSpec) -> list[str]:
+        """Read all topics, and return those that the filter allows."""
+        topics = await self._zk.children(BROKER_TOPICS)
+        return allowed_topics(chosen.pattern, chosen.regex, topics)
 
     async def _watch(self) -> None:
         while not self._is_shutting_down:

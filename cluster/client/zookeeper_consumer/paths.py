@@ -4,10 +4,14 @@ Source: Kafka 1.1 `ZKGroupDirs`, `ZkUtils`, `TopicCount`; section 2 of the rules
 """
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 
 from cluster.zookeeper.bootstrap import BROKER_TOPICS, CONSUMERS
 from protocol.ids import TopicPartition
+
+STATIC, WHITE_LIST, BLACK_LIST = "static", "white_list", "black_list"
+"""How the subscription of a registration is read."""
 
 
 class GroupPaths:
@@ -35,21 +39,39 @@ def topic_path(topic: str) -> str:
     return f"{BROKER_TOPICS}/{topic}"
 
 
-def registration(streams: Mapping[str, int], timestamp_ms: int) -> str:
-    """Return what a consumer registers: its topics, and how many streams read each."""
+def registration(streams: Mapping[str, int], timestamp_ms: int, pattern: str = STATIC) -> str:
+    """Return what a consumer registers: its topics, and how many streams read each.
+
+    With a filter the one key is its regular expression, and `pattern` says which way it works.
+    """
     content = {
         "version": 1,
         "subscription": dict(streams),
-        "pattern": "static",
+        "pattern": pattern,
         "timestamp": str(timestamp_ms),
     }
     return json.dumps(content, separators=(",", ":"))
 
 
-def streams_of(registered: str) -> dict[str, int]:
-    """Return the number of streams by topic of a registration."""
-    streams: dict[str, int] = json.loads(registered)["subscription"]
-    return streams
+def has_filter(registered: str) -> bool:
+    """Return whether a registration names a filter of topics instead of topics."""
+    return bool(json.loads(registered)["pattern"] != STATIC)
+
+
+def streams_of(registered: str, topics: Iterable[str] = ()) -> dict[str, int]:
+    """Return the number of streams by topic of a registration; a filter chooses of `topics`."""
+    content = json.loads(registered)
+    streams: dict[str, int] = content["subscription"]
+    if content["pattern"] == STATIC:
+        return streams
+    ((regex, number),) = streams.items()
+    return dict.fromkeys(allowed_topics(content["pattern"], regex, topics), number)
+
+
+def allowed_topics(pattern: str, regex: str, topics: Iterable[str]) -> list[str]:
+    """Return the topics that a filter allows, sorted. Source: Kafka 1.1 `TopicFilter`."""
+    wanted = pattern == WHITE_LIST
+    return sorted(topic for topic in topics if bool(re.fullmatch(regex, topic)) == wanted)
 
 
 def partitions_in_znode(topic: str, content: str) -> tuple[TopicPartition, ...]:

@@ -14,8 +14,14 @@ from cluster.client.zookeeper_consumer.fetchers import FetcherManager
 from cluster.client.zookeeper_consumer.member import ZooKeeperMember
 from cluster.client.zookeeper_consumer.mutex import Mutex
 from cluster.client.zookeeper_consumer.offset_store import OffsetStore
-from cluster.client.zookeeper_consumer.paths import partitions_in_znode, streams_of, topic_path
+from cluster.client.zookeeper_consumer.paths import (
+    has_filter,
+    partitions_in_znode,
+    streams_of,
+    topic_path,
+)
 from cluster.client.zookeeper_consumer.streams import ChunkQueue, PartitionTopicInfo
+from cluster.zookeeper.bootstrap import BROKER_TOPICS
 from cluster.zookeeper.client import KeeperException
 from cluster.zookeeper.zk_client import ListenerFailed
 from protocol.ids import TopicPartition
@@ -148,7 +154,7 @@ class Rebalancer:
 
     async def _rebalance(self) -> bool:
         member = self._member
-        await member.zk.read(member.paths.member(member.consumer_id))  # R1
+        await self._read_streams(member.consumer_id)  # R1
         self.finds_no_broker = not await member.read_brokers()  # R2
         if self.finds_no_broker:
             return True
@@ -196,10 +202,10 @@ class Rebalancer:
         """Read registrations and topics, one read after the other: no snapshot (ZK-42)."""
         member = self._member
         zk, paths = member.zk, member.paths
-        await zk.read(paths.member(member.consumer_id))
+        await self._read_streams(member.consumer_id)
         streams: dict[str, dict[str, int]] = {}
         for consumer_id in await zk.children(paths.ids):
-            streams[consumer_id] = streams_of((await zk.read(paths.member(consumer_id))).data)
+            streams[consumer_id] = await self._read_streams(consumer_id)
         topics = sorted({topic for each in streams.values() for topic in each})
         partitions = {
             topic: partitions_in_znode(topic, (await zk.read(topic_path(topic))).data)
@@ -207,6 +213,13 @@ class Rebalancer:
         }
         await zk.children(paths.ids)
         return GroupView(streams=streams, partitions=partitions)
+
+    async def _read_streams(self, consumer_id: str) -> dict[str, int]:
+        """Read a registration; a filter of topics costs a read of all topics more."""
+        zk = self._member.zk
+        registered = (await zk.read(self._member.paths.member(consumer_id))).data
+        topics = await zk.children(BROKER_TOPICS) if has_filter(registered) else ()
+        return streams_of(registered, topics)
 
     async def _claim(self, assigned: dict[TopicPartition, str]) -> bool:
         """Create the owner node of every partition; after a conflict delete those created."""

@@ -88,7 +88,7 @@ def plan_charts(pairs: Sequence[Pair]) -> list[Chart]:
                 id=f"designs-plans-{design}",
                 title=_TITLES[design],
                 about=about,
-                spec=_spec(f"plans-{design}", lanes),
+                spec=_spec(f"plans-{design}", lanes, options[0]),
                 data={f"plans-{design}": rows},
                 picks=(pick,),
                 table=_table(shown) if design == "zookeeper" else None,
@@ -305,7 +305,8 @@ def _table(pairs: Sequence[Pair]) -> TextTable:
     )
 
 
-def _spec(data: str, lanes: int) -> alt.TopLevelMixin:
+def _spec(data: str, lanes: int, picked: str) -> alt.TopLevelMixin:
+    """Return the picture; `picked` is shown at first, so that the axis has an extent."""
     height = lanes * _ROW_HEIGHT
     y_scale = alt.Scale(domain=[0, height], reverse=True, nice=False, zero=False)
     y = alt.Y("lane:Q", scale=y_scale, axis=None)
@@ -358,5 +359,5 @@ def _spec(data: str, lanes: int) -> alt.TopLevelMixin:
             .encode(x=alt.value(0), y=y, text="text:N"),
         )
         .properties(width="container", height=height)
-        .add_params(alt.param(name=_PICKED, value=""))
+        .add_params(alt.param(name=_PICKED, value=picked))
     )

@@ -18,6 +18,7 @@ from cluster.spec import (
     ControllerSpec,
     NodeSpec,
     ProducerSpec,
+    TopicFilterSpec,
     TopicSpec,
     ZooKeeperConsumerSpec,
     ZooKeeperSpec,
@@ -63,6 +64,7 @@ class GroupLab:
         configs: dict[int, ZooKeeperConsumerConfig] | None = None,
         has_visitor: bool = False,
         brokers_register: bool = False,
+        topic_filter: TopicFilterSpec | None = None,
     ) -> None:
         self.nodes: dict[NodeName, Node] = {}
         """Present incarnation of each node."""
@@ -104,6 +106,7 @@ class GroupLab:
                     index=index,
                     topics=topic_names,
                     config=(configs or {}).get(index, config or ZooKeeperConsumerConfig()),
+                    topic_filter=topic_filter,
                     process_us=process_us,
                     starts_later=late_from is not None and index >= late_from,
                 )

@@ -98,3 +98,26 @@ def test_members_that_give_up_before_a_session_can_end_are_warned_about() -> Non
     assert warned(**{"rebalance.backoff.ms": 1_500}) == [
         "groups.old.zookeeper.rebalance.max.retries"
     ]
+
+
+def test_filter_names_the_topics_of_the_group_or_all_others() -> None:
+    """Which topics members read stands in `topics`, whatever way they subscribe."""
+    topics = {name: {"partitions": 2, "replication.factor": 1} for name in ("a.b", "c", "d")}
+    for kind, regex in (("white_list", "a[.]b|c"), ("black_list", "d")):
+        group = {"members": 1, "topics": ["a.b", "c"], "coordination": "zookeeper"}
+        file = experiment(topics=topics, groups={"old": group | {"topic_filter": kind}})
+        (member,) = to_cluster_spec(file).zookeeper_consumers
+        assert member.topic_filter is not None
+        assert (member.topic_filter.pattern, member.topic_filter.regex) == (kind, regex)
+    (plain,) = to_cluster_spec(
+        experiment(
+            topics=topics,
+            groups={"old": {"members": 1, "topics": ["c"], "coordination": "zookeeper"}},
+        )
+    ).zookeeper_consumers
+    assert plain.topic_filter is None
+
+
+def test_filter_is_for_members_on_zookeeper() -> None:
+    found = errors(experiment(groups={"readers": NEW | {"topic_filter": "white_list"}}))
+    assert [str(each.path) for each in found] == ["groups.readers.topic_filter"]

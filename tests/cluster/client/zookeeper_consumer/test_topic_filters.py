@@ -1,0 +1,125 @@
+"""Members that subscribe by a filter of topics: what they register, read and watch."""
+
+import json
+
+import pytest
+
+from cluster.client.zookeeper_consumer.paths import (
+    BLACK_LIST,
+    STATIC,
+    WHITE_LIST,
+    allowed_topics,
+    has_filter,
+    registration,
+    streams_of,
+)
+from cluster.links.rules import Slow
+from cluster.spec import TopicFilterSpec
+from cluster.zookeeper.node import ZooKeeperNode
+from protocol.trace import TraceKind
+from tests.support.harness.zookeeper_group import (
+    SECOND,
+    GroupLab,
+    detail_of,
+    member_name,
+)
+
+BOTH = TopicFilterSpec(pattern="white_list", regex="t[01]")
+NOT_THE_FIRST = TopicFilterSpec(pattern="black_list", regex="t0")
+
+
+def test_registration_of_a_filter_has_the_regular_expression_as_its_one_key() -> None:
+    """`pattern` = `static`, `white_list` or `black_list` (ZOOKEEPER_CONSUMER 2)."""
+    content = registration({"t[01]": 1}, 1_795_353_795_563, WHITE_LIST)
+
+    assert json.loads(content) == {
+        "version": 1,
+        "subscription": {"t[01]": 1},
+        "pattern": "white_list",
+        "timestamp": "1795353795563",
+    }
+    assert has_filter(content)
+    assert not has_filter(registration({"t0": 1}, 0, STATIC))
+    assert streams_of(content, ["t0", "t1", "t11", "x"]) == {"t0": 1, "t1": 1}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"), [(WHITE_LIST, ["a.b", "c"]), (BLACK_LIST, ["ab", "aab"])]
+)
+def test_filter_matches_whole_names(pattern: str, expected: list[str]) -> None:
+    found = allowed_topics(pattern, "a[.]b|c", ["c", "ab", "a.b", "aab"])
+    assert found == sorted(expected)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "topics"), [(BOTH, {"t0", "t1"}), (NOT_THE_FIRST, {"t1", "t2"})]
+)
+def test_members_with_a_filter_read_what_it_allows(
+    chosen: TopicFilterSpec, topics: set[str]
+) -> None:
+    """All partitions of these topics have an owner, and no others."""
+
+    async def scenario(lab: GroupLab) -> None:
+        await lab.runtime.sleep(2 * SECOND)
+        status = await lab.status()
+        owned.extend(each for member in status.values() for each in member.assigned)
+
+    owned: list[object] = []
+    lab = GroupLab(2, 4, topics=3, topic_filter=chosen).run(scenario)
+
+    assert sorted(map(str, owned)) == sorted(f"{topic}-{n}" for topic in topics for n in range(4))
+    processed = {str(row.partition).rpartition("-")[0] for row in lab.processed()}
+    assert processed == topics
+
+
+def test_filter_costs_a_watch_a_member_and_a_read_of_all_topics_with_each_registration() -> None:
+    """Standing watches: C x (2 + T), and two on `/brokers/topics` of each member, as on `ids`.
+
+    An attempt reads its own registration twice and each member's once: 2 + C reads more.
+    """
+    members = 3
+
+    async def scenario(lab: GroupLab) -> None:
+        newcomer = member_name(members - 1)
+        lab.joined_us = lab.runtime.now_us()
+        await lab.rule(Slow(delay_us=SECOND // 4), [newcomer], lab.servers, apis=("Create",))
+        await lab.runtime.start_node(newcomer)
+        await lab.runtime.sleep(SECOND)
+        await lab.settled(lab.names)
+        await lab.runtime.sleep(SECOND)
+        node = lab.nodes[lab.servers[0]]
+        assert isinstance(node, ZooKeeperNode)
+        standing.append(len(node.core.clients.watches))
+
+    standing: list[int] = []
+    lab = GroupLab(members, 4, late_from=members - 1, topics=2, topic_filter=BOTH).run(scenario)
+
+    c, t, b, p = members, 2, 1, 8
+    static = c * (c + t + 3 * b + 9) + p + 1 + t
+    of_start = 1 + 2  # the topics before the registration, the watch of the topics at the end
+    assert [each["done"] for each in lab.attempts(lab.joined_us)] == [True] * members
+    assert lab.reads(lab.joined_us) == static + c * (2 + c) + of_start
+    assert standing == [c * (2 + t) + c * 2]
+
+
+def test_new_topic_that_the_filter_allows_starts_a_rebalance_and_another_does_not() -> None:
+    """If the matching set changed: a direct rebalance (ZOOKEEPER_CONSUMER 3)."""
+
+    async def scenario(lab: GroupLab) -> None:
+        visitor = lab.visitor()
+        lab.joined_us = lab.runtime.now_us()
+        await visitor.create("/brokers/topics/other", '{"version":1,"partitions":{"0":[0]}}')
+        await lab.runtime.sleep(3 * SECOND)
+        lab.settled_us = lab.runtime.now_us()
+        await visitor.create("/brokers/topics/t1", '{"version":1,"partitions":{"0":[0]}}')
+        await lab.runtime.sleep(6 * SECOND)
+
+    lab = GroupLab(2, 4, topic_filter=BOTH, has_visitor=True).run(scenario)
+
+    started = lab.of(TraceKind.ZOOKEEPER_ATTEMPT_STARTED, after_us=lab.joined_us)
+    assert {row.node for row in started} == set(lab.names)
+    assert min(row.time_us for row in started) > lab.settled_us
+    views = lab.of(TraceKind.ZOOKEEPER_VIEW, after_us=lab.settled_us)
+    planned = {each for row in views for each in detail_of(row)["partitions"]}
+    assert "t1-0" in planned
+    assert not any(each.startswith("other") for each in planned)
