@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from pipeline.report.report_input import Row
-from pipeline.report.two_designs.sides import Change, Side
+from pipeline.report.two_designs.sides import GroupChange, Side
 
 OF_REBALANCES = ("FindCoordinator", "JoinGroup", "SyncGroup", "LeaveGroup", "OffsetFetch")
 """Requests to a coordinator that rebalances cause; heartbeats and commits come anyway."""
@@ -41,7 +41,7 @@ class Cost:
     """
 
     side: Side
-    change: Change
+    change: GroupChange
     settled_us: int | None
     unowned_us: int
     longest_unowned_us: int
@@ -60,7 +60,7 @@ def costs_of(side: Side) -> tuple[Cost, ...]:
     return tuple(_cost(side, change) for change in side.changes)
 
 
-def _cost(side: Side, change: Change) -> Cost:
+def _cost(side: Side, change: GroupChange) -> Cost:
     rounds = _attempts(side, change) if side.design == "zookeeper" else _rebalances(side, change)
     ends = [row["ended_us" if side.design == "zookeeper" else "stable_us"] for row in rounds]
     ended = [at_us for at_us in ends if change.covers(at_us)]
@@ -85,7 +85,7 @@ def _cost(side: Side, change: Change) -> Cost:
     )
 
 
-def _on_zookeeper(side: Side, change: Change, attempts: list[Row]) -> Counts:
+def _on_zookeeper(side: Side, change: GroupChange, attempts: list[Row]) -> Counts:
     watches = (row["fired_us"] for row in side.rows("zookeeper_watches"))
     operations = side.rows("zookeeper_operations")
     views = [tuple(row["view"]) for row in attempts if row["view"] is not None]
@@ -101,7 +101,7 @@ def _on_zookeeper(side: Side, change: Change, attempts: list[Row]) -> Counts:
     )
 
 
-def _with_coordinator(side: Side, change: Change, rebalances: list[Row]) -> Counts:
+def _with_coordinator(side: Side, change: GroupChange, rebalances: list[Row]) -> Counts:
     requests = (row for row in side.rows("coordinator_requests") if row["api"] in OF_REBALANCES)
     generations = {row["new_generation"] for row in rebalances} - {None}
     return Counts(
@@ -112,15 +112,15 @@ def _with_coordinator(side: Side, change: Change, rebalances: list[Row]) -> Coun
     )
 
 
-def _attempts(side: Side, change: Change) -> list[Row]:
+def _attempts(side: Side, change: GroupChange) -> list[Row]:
     return [row for row in side.rows("zookeeper_attempts") if change.covers(row["started_us"])]
 
 
-def _rebalances(side: Side, change: Change) -> list[Row]:
+def _rebalances(side: Side, change: GroupChange) -> list[Row]:
     return [row for row in side.rows("rebalances") if change.covers(row["started_us"])]
 
 
-def _requests(change: Change, rows: Iterable[Row]) -> int:
+def _requests(change: GroupChange, rows: Iterable[Row]) -> int:
     """Count requests from the tenth of a second on in which the change began."""
     from_us, until_us = (at_us - at_us % STEP_US for at_us in (change.at_us, change.until_us))
     return sum(row["requests"] for row in rows if from_us <= row["from_us"] < until_us)

@@ -25,7 +25,7 @@ _ENDS_MEMBERS = ("crash", "node_loss", "power_loss", "shutdown")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class GroupChange:
     """One change; `members` counts the group with the newcomer, or with the member that dies."""
 
     kind: Kind
@@ -82,7 +82,7 @@ class Side:
         return tuple(sorted(found, key=_number_behind))
 
     @cached_property
-    def changes(self) -> tuple[Change, ...]:
+    def changes(self) -> tuple[GroupChange, ...]:
         """What the group met from the steady state on, in order."""
         found = sorted((*self._joins(), *self._faults()), key=lambda each: each[0])
         ends = [at_us for at_us, _, _, _ in found[1:]] + [self.end_us]
@@ -91,7 +91,7 @@ class Side:
         for (at_us, kind, label, by), until_us in zip(found, ends, strict=True):
             members += max(by, 0)
             changes.append(
-                Change(kind=kind, label=label, at_us=at_us, until_us=until_us, members=members)
+                GroupChange(kind=kind, label=label, at_us=at_us, until_us=until_us, members=members)
             )
             members += min(by, 0)
         return tuple(changes)
