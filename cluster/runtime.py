@@ -125,6 +125,33 @@ class HitNode:
     pid: int | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineEvent:
+    """A machine that did not answer the driver, by accident.
+
+    Units: microseconds of the run's clock; `until_us` is None while it does not answer.
+    Shape: `nodes` were on it when the silence began. `is_lost`: it is not waited for any more, and
+    its nodes start elsewhere; `ends_run` says why nothing can go on without it, "" if the run can.
+    """
+
+    address: str
+    from_us: int
+    until_us: int | None
+    nodes: tuple[NodeName, ...]
+    is_lost: bool = False
+    ends_run: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """What happened, for people."""
+        who = f"machine {self.address}"
+        if self.is_lost:
+            return f"{who} was lost at {self.from_us / 1e6:.1f} s"
+        if self.until_us is None:
+            return f"{who} does not answer since {self.from_us / 1e6:.1f} s"
+        return f"{who} was disturbed from {self.from_us / 1e6:.1f} to {self.until_us / 1e6:.1f} s"
+
+
 class Runtime(ABC):
     """A cluster that can be started, looked at, broken and stopped."""
 
@@ -257,6 +284,22 @@ class Runtime(ABC):
     def clock_error_us(self) -> int:
         """Return how far apart the clocks of two nodes may be at most; 0 where there is one."""
         return 0
+
+    @property
+    def machine_events(self) -> tuple[MachineEvent, ...]:
+        """Return the machines that did not answer so far; the last of them may still change."""
+        return ()
+
+    async def settle_contact(self) -> None:  # noqa: B027 - most runtimes have one machine
+        """Wait until it is known of every machine whether it answers.
+
+        Asked after a failure: what a lost machine makes fail is no failure of the tool.
+        """
+
+    @property
+    def nodes_without_trace(self) -> tuple[NodeName, ...]:
+        """Return the nodes of which rows were lost with a machine, once the cluster was stopped."""
+        return ()
 
     @property
     def losses(self) -> tuple[str, ...]:

@@ -138,6 +138,8 @@ class KillCause(StrEnum):
     """What killed a node, if not a crash of its process: cause of NODE_KILLED."""
 
     POWER_LOSS = "power loss"
+    MACHINE_LOST = "machine lost"
+    """By accident: the machine of the node's process no longer answered the driver."""
 
 
 class RecoveryCause(StrEnum):

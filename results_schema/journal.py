@@ -93,6 +93,11 @@ class JournalEntry(msgspec.Struct, kw_only=True):
         )
 
     @property
+    def is_by_accident(self) -> bool:
+        """Whether no plan says so: a machine of the Ray cluster was lost, or disturbed."""
+        return self.fault in {"machine_lost", "machine_disturbed"}
+
+    @property
     def injected_at_us(self) -> int | None:
         """When it was injected; None if it hit nothing."""
         return self.fired_at_us if self.outcome is FaultOutcome.HIT else None

@@ -1,6 +1,16 @@
-"""The verdict of a run, from its checks and its journal."""
+"""The verdict of a run, from its checks and its journal.
 
-from results_schema.journal import FaultOutcome, JournalEntry
+A machine that is lost by accident says nothing about Kafka: a check whose evidence lay on it is
+inconclusive, and so is one that finds a violation only after a machine was away.
+"""
+
+from collections.abc import Sequence
+
+from msgspec import structs
+
+from cluster.runtime import MachineEvent
+from protocol.ids import NodeName
+from results_schema.journal import FaultOutcome, JournalEntry, nodes_shown
 from results_schema.results import CheckOutcome, CheckReport, Verdict
 
 
@@ -35,3 +45,47 @@ def reach_verdict(
     if any(report.outcome is CheckOutcome.VIOLATED for report in reports):
         return Verdict.VIOLATED, tuple(reasons)
     return (Verdict.UNKNOWN if reasons else Verdict.PASS), tuple(reasons)
+
+
+def without_lost_evidence(
+    reports: tuple[CheckReport, ...],
+    events: Sequence[MachineEvent],
+    nodes_without_trace: Sequence[NodeName],
+) -> tuple[CheckReport, ...]:
+    """Return the reports without what cannot be judged because a machine was away.
+
+    With rows missing nothing is judged: any check may need any node's. With all rows there, what
+    was found before the first machine was away stands.
+    """
+    if not events:
+        return reports
+    if nodes_without_trace:
+        note = f"the rows of {nodes_shown(tuple(nodes_without_trace))} were lost with their machine"
+        return tuple(
+            structs.replace(
+                report,
+                outcome=CheckOutcome.INCONCLUSIVE,
+                findings=(),
+                findings_total=0,
+                note=note,
+            )
+            for report in reports
+        )
+    first = min(events, key=lambda event: event.from_us)
+    return tuple(_before(report, first) for report in reports)
+
+
+def _before(report: CheckReport, event: MachineEvent) -> CheckReport:
+    """Keep of a violated check what it found before a machine was away."""
+    if report.outcome is not CheckOutcome.VIOLATED:
+        return report
+    kept = tuple(finding for finding in report.findings if finding.time_us < event.from_us)
+    if kept:
+        return structs.replace(report, findings=kept, findings_total=len(kept))
+    return structs.replace(
+        report,
+        outcome=CheckOutcome.INCONCLUSIVE,
+        findings=(),
+        findings_total=0,
+        note=f"{event.sentence}: what happened after it is not judged",
+    )

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from chaos.checkers.registry import CheckSuite
 from chaos.experiment.structs import Experiment, microseconds
 from chaos.results.run_directory import RunDirectory
-from chaos.results.verdict import reach_verdict
+from chaos.results.verdict import reach_verdict, without_lost_evidence
 from chaos.run.conditions import missing_for_liveness, missing_for_steady_state, summarize
 from chaos.run.injection import FaultInjector, ToolFailed
 from chaos.run.journal import Journal
@@ -22,11 +22,11 @@ from chaos.run.live_checks import LiveChecks
 from chaos.run.plan import Arrival, Moment, NextStep, PlannedAct, arrivals_of, schedule_of
 from chaos.run.status_history import StatusHistory
 from chaos.run.verification import read_committed_offsets
-from cluster.runtime import ClusterStatus, NodeState, Runtime
+from cluster.runtime import ClusterStatus, MachineEvent, NodeState, Runtime
 from protocol.ids import NodeName
 from protocol.trace import TraceEvent, TraceKind, TraceRow
-from results_schema.journal import JournalEntry
-from results_schema.manifest import Plan, RunStatus
+from results_schema.journal import FaultOutcome, JournalEntry
+from results_schema.manifest import Plan, PlannedFault, RunStatus
 from results_schema.results import CheckReport, Finding, Results, RunOutcome, Verdict, exit_code
 
 POLL_US = 250_000
@@ -129,6 +129,7 @@ class ExperimentRun:
         self._commits_at_healing: dict[str, int] = {}
         self._findings: list[Finding] = []
         self._findings_reported = 0
+        self._machines_told: dict[int, MachineEvent] = {}
         self._unknown: list[str] = []
         self._tool_failures: list[str] = []
 
@@ -149,12 +150,16 @@ class ExperimentRun:
             self._log("interrupted: healing and stopping")
         except Exception as error:
             self._tool_failures.append(f"{type(error).__name__}: {error}")
+            with suppress(Exception):
+                self._runtime.run(self._runtime.settle_contact())
         interrupted = self._clean_up(interrupted=interrupted)
         if self._directory is not None and self._directory.disk.trouble is None:
             self._directory.disk.trouble = self._runtime.disk_trouble
         for failure in self._runtime.failures():
             if not any(failure in known for known in self._tool_failures):
                 self._tool_failures.append(failure)
+        self._take_machine_events()
+        self._blame_machines()
         reports = self._finish_checks()
         return self._conclude(reports, interrupted=interrupted)
 
@@ -386,6 +391,9 @@ class ExperimentRun:
 
         Raises: ToolFailed after a failure of the tool.
         """
+        ends_run = self._take_machine_events()
+        if ends_run:
+            return ends_run
         failures = self._runtime.failures()
         if failures:
             raise ToolFailed(failures[0])
@@ -405,6 +413,52 @@ class ExperimentRun:
 
     def _take_finding(self, finding: Finding) -> None:
         self._findings.append(finding)
+
+    def _take_machine_events(self) -> str:
+        """Enter machines that do not answer into journal and log; return why the run ends, or "".
+
+        A machine that came back has a band from its last answer to its next one.
+        """
+        for index, event in enumerate(self._runtime.machine_events):
+            if self._machines_told.get(index) == event:
+                continue
+            self._machines_told[index] = event
+            kind = "machine_lost" if event.is_lost else "machine_disturbed"
+            planned = PlannedFault(
+                fault_id=f"machine-{index}",
+                at_us=event.from_us,
+                fault=kind,
+                target=event.address,
+                duration_us=None,
+            )
+            entry = self._journal.add(planned)
+            entry.outcome = FaultOutcome.HIT
+            entry.fired_at_us = event.from_us
+            entry.nodes = event.nodes
+            entry.node = event.nodes[0] if event.nodes else None
+            entry.note = event.sentence
+            entry.momentary = event.until_us is None
+            entry.members_survive = False
+            if event.until_us is not None:
+                entry.in_force_from_us = event.from_us
+                entry.in_force_until_us = entry.healed_at_us = event.until_us
+                entry.healed_by = "itself"
+            self._journal.changed()
+            self._log(event.sentence)
+        return next((e.ends_run for e in self._runtime.machine_events if e.ends_run), "")
+
+    def _blame_machines(self) -> None:
+        """Take what failed while a machine was away as its consequence, never as the tool's."""
+        events = self._runtime.machine_events
+        gone = [event for event in events if event.is_lost or event.until_us is None]
+        if not gone and not (events and self._tool_failures):
+            return
+        why = [event.ends_run for event in gone if event.ends_run]
+        failed = [failure.partition("\n")[0] for failure in self._tool_failures]
+        told = [event.sentence for event in gone or events]
+        rest = [reason for reason in self._unknown if reason not in why]
+        self._unknown = [*told, *why, *rest, *failed]
+        self._tool_failures = []
 
     def _check_live(self, now_us: int) -> None:
         checks = self._live_checks
@@ -498,6 +552,9 @@ class ExperimentRun:
             return ()
 
     def _conclude(self, reports: tuple[CheckReport, ...], *, interrupted: bool) -> Results:
+        reports = without_lost_evidence(
+            reports, self._runtime.machine_events, self._runtime.nodes_without_trace
+        )
         verdict, reasons = reach_verdict(
             reports=reports,
             entries=self._judged_entries(),

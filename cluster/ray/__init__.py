@@ -3,6 +3,7 @@
 Reading order: `layout` (which nodes share a process, and where), `actors` (the only module that
 imports ray for nodes; what its actors do is `cluster.realtime.services`), `environment`,
 `leavings` (folders of ended Rays),
-`control_plane` (rules and addresses for every process), `fleet`, `lives`, `runtime`; `tasks` (work
+`control_plane` (rules and addresses for every process), `machine_watch` (machines that answer, are
+silent or lost), `fleet`, `lives`, `runtime`; `tasks` (work
 of `cluster.fan_out` on workers).
 """

@@ -74,6 +74,10 @@ class ActorGone(Exception):
     """The actor's process is dead, or its machine is."""
 
 
+class MachineLost(ActorGone):
+    """The actor's machine is silent, and nobody waits for it any more."""
+
+
 class RayUnavailable(Exception):
     """Ray could not be started, or the cluster at the address not be reached."""
 
@@ -357,6 +361,10 @@ class AgentHandle(_ActorHandle):
     async def prepare(self, run_dir: Path, marker: str, timeout_s: float) -> Path:
         """Return the machine's directory for this run."""
         return Path(await self._result(self._actor.prepare.remote(str(run_dir), marker), timeout_s))
+
+    async def beat(self, timeout_s: float) -> None:
+        """Hear whether the machine is there."""
+        await self._result(self._actor.beat.remote(), timeout_s)
 
     async def read_clock(self) -> ClockReading:
         """Read the machine's clock."""

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from cluster.links.reset import ConnectionName, LinkReset
 from cluster.links.rules import LinkRule
-from cluster.ray.actors import ActorGone, AgentHandle, Machine, ProcessHandle
+from cluster.ray.actors import ActorGone, AgentHandle, Machine, MachineLost, ProcessHandle
 from cluster.ray.layout import ProcessPlan, node_names
 from cluster.realtime.services import ControlState, ListeningProcess
 from cluster.realtime.tcp import ProcessAddress
@@ -23,6 +23,36 @@ T = TypeVar("T")
 
 CALL_TIMEOUT_S = 10.0
 STATUS_TIMEOUT_S = 2.0
+
+
+@dataclass(slots=True)
+class MachineLine:
+    """The line to a machine. `silence` is done while the machine does not answer."""
+
+    silence: asyncio.Future[None] = field(default_factory=asyncio.Future)
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether the machine does not answer: no call to it is waited for."""
+        return self.silence.done()
+
+    def set_silent(self, *, silent: bool) -> None:
+        """Note that the machine has stopped answering, or answers again."""
+        if silent and not self.silence.done():
+            self.silence.set_result(None)
+        elif not silent and self.silence.done():
+            self.silence = asyncio.Future()
+
+    async def result(self, call: Coroutine[Any, Any, T]) -> T:
+        """Wait for a call to the machine. Raises: MachineLost as soon as it is silent."""
+        task = asyncio.ensure_future(call)
+        try:
+            await asyncio.wait((task, self.silence), return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                raise MachineLost("its machine does not answer")
+            return task.result()
+        finally:
+            task.cancel()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -39,6 +69,7 @@ class FleetProcess:
     """The agent of its machine."""
     handle: ProcessHandle
     listening: ListeningProcess
+    line: MachineLine = field(default_factory=MachineLine)
     stopped: asyncio.Future[None] = field(default_factory=asyncio.Future)
     missed_resets: list[LinkReset] = field(default_factory=list)
     is_up: bool = True
@@ -71,6 +102,10 @@ class ControlPlane:
     async def set_rules(self, rules: tuple[LinkRule, ...]) -> None:
         """Tell every live process the link rules; stopped ones when they go on."""
         await self._push(replace(self.state, rules=rules))
+
+    async def catch_up(self, processes: Iterable[FleetProcess]) -> None:
+        """Give the newest state to processes whose machine answers again."""
+        await side_by_side(self._control_process(each, self.state) for each in processes)
 
     async def reset_links(self, reset: LinkReset) -> int:
         """End connections at both ends; return how many there were.
@@ -137,13 +172,15 @@ class ControlPlane:
 
 
 async def _unless_stopped(process: FleetProcess, call: Coroutine[Any, Any, T]) -> T | None:
-    """Wait for a call to a process; None as soon as it is stopped and will not answer."""
-    if process.is_stopped:
+    """Wait for a call to a process; None as soon as it, or its machine, will not answer."""
+    if process.is_stopped or process.line.is_silent:
         call.close()
         return None
     task = asyncio.ensure_future(call)
     try:
-        await asyncio.wait((task, process.stopped), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(
+            (task, process.stopped, process.line.silence), return_when=asyncio.FIRST_COMPLETED
+        )
         return task.result() if task.done() else None
     finally:
         task.cancel()

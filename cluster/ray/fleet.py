@@ -10,15 +10,29 @@ import secrets
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_exponential
 
 from cluster.ray import actors
 from cluster.ray.actors import ActorGone, AgentHandle, Machine, ProcessHandle
-from cluster.ray.control_plane import CALL_TIMEOUT_S, ControlPlane, FleetProcess, side_by_side
+from cluster.ray.control_plane import (
+    CALL_TIMEOUT_S,
+    ControlPlane,
+    FleetProcess,
+    MachineLine,
+    side_by_side,
+)
 from cluster.ray.layout import ProcessPlan, node_names, place
+from cluster.ray.machine_watch import (
+    BEAT_S,
+    SILENT_AFTER_S,
+    Contact,
+    MachineChange,
+    MachineWatch,
+)
+from cluster.realtime import machine_processes
 from cluster.realtime.clock import ClockOffset, RunClock, measure_offset
 from cluster.realtime.host import RunSettings
 from cluster.realtime.listeners_file import Listeners, remove_listeners, write_listeners
@@ -44,6 +58,7 @@ class MachineState:
     agent: AgentHandle
     machine_dir: Path
     clock: ClockOffset
+    line: MachineLine = field(default_factory=MachineLine)
 
 
 class Fleet:
@@ -60,11 +75,14 @@ class Fleet:
         trace_messages: bool,
         on_failure: Callable[[str], None],
         layout: Sequence[Sequence[NodeName]] = (),
+        on_machine: Callable[[MachineChange], None] = lambda change: None,
     ) -> None:
         self.processes: list[FleetProcess] = []
         """Every process that came up, in order; those that ended are kept."""
         self.machines: dict[str, MachineState] = {}
         """By Ray's id of the machine; those that were lost are kept."""
+        self.nodes_without_trace: dict[NodeName, None] = {}
+        """Nodes whose rows, or some of them, lay on a machine that could not be read at the end."""
         self.disk_trouble: str | None = None
         """The first write that a disk refused to a process, in words."""
         self.control = ControlPlane(self.processes, on_failure=on_failure)
@@ -76,6 +94,9 @@ class Fleet:
         self._trace_messages = trace_messages
         self._on_failure = on_failure
         self._layout = layout
+        self._on_machine = on_machine
+        self._contacts = MachineWatch()
+        self._beats: list[asyncio.Task[None]] = []
         self._token = secrets.token_hex(16)
         self._places: dict[str, Machine] = {}
         self._agents: list[AgentHandle] = []
@@ -101,6 +122,11 @@ class Fleet:
             ) from error
         finally:
             (self._run_dir / marker).unlink()
+        self._beats += [
+            asyncio.create_task(self._hear(each, state), name=f"beats of {state.machine.address}")
+            for each, state in self.machines.items()
+        ]
+        self._beats.append(asyncio.create_task(self._look_out(), name="silent machines"))
         self._places = place(
             plans, [state.machine for state in self.machines.values()], self._layout
         )
@@ -126,7 +152,6 @@ class Fleet:
 
         Raises: ClusterStartError.
         """
-        machine = self._machine_for(plan)
         retrying = AsyncRetrying(
             stop=stop_after_attempt(START_ATTEMPTS),
             wait=wait_exponential(multiplier=0.2, max=2.0),
@@ -134,11 +159,12 @@ class Fleet:
             reraise=True,
         )
         try:
-            return await retrying(self._try_start, plan, machine)
+            return await retrying(self._try_start, plan)
         except Exception as error:
             names = ", ".join(node_names(plan)) or plan.name
+            address = self._places[plan.name].address
             raise ClusterStartError(
-                f"{names} could not be started on {machine.address}: {error!r}"
+                f"{names} could not be started on {address}: {error!r}"
             ) from error
 
     async def pause(self, process: FleetProcess, node: NodeName) -> None:
@@ -209,6 +235,7 @@ class Fleet:
     def _agent_with_disk(self, process_name: str) -> AgentHandle | None:
         ray_node_id = self._places[process_name].ray_node_id
         is_there = any(machine.ray_node_id == ray_node_id for machine in actors.machines())
+        is_there = is_there and not self.machines[ray_node_id].line.is_silent
         return self.machines[ray_node_id].agent if is_there else None
 
     async def stop_processes(self) -> None:
@@ -220,6 +247,9 @@ class Fleet:
         for watcher in self._watchers:
             watcher.cancel()
         self._watchers.clear()
+        for process in self.processes:
+            if process.is_up and process.line.is_silent:
+                self.give_up(process)
         live = [p for p in self.processes if p.is_up]
         # Their nodes are still held: they end without having acted again.
         await side_by_side(self._try_go_on(p) for p in self.processes if p.is_stopped)
@@ -234,6 +264,7 @@ class Fleet:
                 [p for p in self.processes if p.machine.ray_node_id == ray_node_id],
             )
             for ray_node_id, state in self.machines.items()
+            if not state.line.is_silent
         )
 
     async def collect(self) -> dict[str, str]:
@@ -244,14 +275,21 @@ class Fleet:
         lost: dict[str, str] = {}
         for state in self.machines.values():
             try:
-                await state.agent.fetch_files(self._run_dir, COLLECT_TIMEOUT_S)
-                await state.agent.clean_up(COLLECT_TIMEOUT_S)
+                await state.line.result(state.agent.fetch_files(self._run_dir, COLLECT_TIMEOUT_S))
+                await state.line.result(state.agent.clean_up(COLLECT_TIMEOUT_S))
             except (ActorGone, TimeoutError, OSError) as error:
+                if state.machine_dir == self._run_dir:  # the driver sees all that it wrote
+                    machine_processes.remove_disks(self._run_dir)
+                    continue
                 lost[state.machine.address] = str(error).partition("\n")[0]
+                self.nodes_without_trace |= dict.fromkeys(self._nodes_ever_on(state.machine))
         return lost
 
     def disconnect(self) -> None:
         """End the agents, and Ray if this run started it. Twice does no harm."""
+        for beat in self._beats:
+            beat.cancel()
+        self._beats.clear()
         agents, self._agents = self._agents, []
         for agent in agents:
             agent.end()
@@ -269,7 +307,9 @@ class Fleet:
             clock=await measure_offset(agent.read_clock),
         )
 
-    async def _try_start(self, plan: ProcessPlan, machine: Machine) -> FleetProcess:
+    async def _try_start(self, plan: ProcessPlan) -> FleetProcess:
+        await self._await_decision(plan)
+        machine = self.choose_machine(plan)
         attempt = self._starts[plan.name] = self._starts.get(plan.name, -1) + 1
         state = self.machines[machine.ray_node_id]
         settings = RunSettings(
@@ -289,7 +329,7 @@ class Fleet:
             bind_address=actors.LOOPBACK if is_local else machine.address,
         )
         try:
-            listening = await handle.listen(START_TIMEOUT_S)
+            listening = await state.line.result(handle.listen(START_TIMEOUT_S))
         except BaseException:
             handle.end()
             raise
@@ -300,14 +340,22 @@ class Fleet:
             agent=state.agent,
             handle=handle,
             listening=listening,
+            line=state.line,
         )
         self.processes.append(process)
         self._watchers.append(asyncio.create_task(self._watch(process), name=process_id))
         return process
 
-    def _machine_for(self, plan: ProcessPlan) -> Machine:
-        """Return the machine that holds a process's directory, or another if that one is lost."""
-        alive = {machine.ray_node_id for machine in actors.machines()}
+    def choose_machine(self, plan: ProcessPlan) -> Machine:
+        """Return the machine that holds a process's directory, or another if that one is lost.
+
+        Raises: ClusterStartError if none is left.
+        """
+        alive = {
+            machine.ray_node_id
+            for machine in actors.machines()
+            if self._contacts.state_of(machine.ray_node_id) is not Contact.LOST
+        }
         chosen = self._places[plan.name]
         if chosen.ray_node_id in alive:
             return chosen
@@ -325,6 +373,8 @@ class Fleet:
                 news = await process.handle.next_failures(known)
             except ActorGone as error:
                 process.is_up = False
+                if process.is_expected_to_end or not await self._answers(process):
+                    return  # of a machine that is gone `_look_out` hears
                 if not process.is_expected_to_end:
                     self._on_failure(f"process {process.process_id} died by itself: {error}")
                 return
@@ -332,6 +382,86 @@ class Fleet:
             for failure in news:
                 self.disk_trouble = self.disk_trouble or failure.disk_trouble
                 self._on_failure(failure.text)
+
+    async def _answers(self, process: FleetProcess) -> bool:
+        """Return whether the machine of a process answers now."""
+        try:
+            await process.line.result(process.agent.beat(SILENT_AFTER_S))
+        except (ActorGone, TimeoutError):
+            return False
+        return True
+
+    async def _await_decision(self, plan: ProcessPlan) -> None:
+        """Wait while the machine of a process is silent: until it answers, or is lost."""
+        ray_node_id = self._places[plan.name].ray_node_id
+        while self._contacts.state_of(ray_node_id) is Contact.SILENT:
+            await asyncio.sleep(BEAT_S / 2)
+
+    async def settle_contact(self) -> None:
+        """Wait until every machine has answered, or is known to be silent."""
+
+        async def answers(state: MachineState) -> bool:
+            try:
+                await state.line.result(state.agent.beat(SILENT_AFTER_S))
+            except (ActorGone, TimeoutError):
+                return False
+            return True
+
+        if not all(await side_by_side(answers(state) for state in self.machines.values())):
+            await asyncio.sleep(SILENT_AFTER_S + BEAT_S)
+
+    async def _hear(self, ray_node_id: str, state: MachineState) -> None:
+        """Ask the agent of a machine every second, for as long as the run lasts."""
+        loop = asyncio.get_running_loop()
+        self._contacts.hear(ray_node_id, loop.time())
+        while True:
+            with suppress(ActorGone, TimeoutError):
+                await state.agent.beat(SILENT_AFTER_S)
+                change = self._contacts.hear(ray_node_id, loop.time())
+                if change is not None:
+                    await self._take_change(change)
+            await asyncio.sleep(BEAT_S)
+
+    async def _look_out(self) -> None:
+        """Find the machines that are silent."""
+        loop = asyncio.get_running_loop()
+        looked_s = loop.time()
+        while True:
+            await asyncio.sleep(BEAT_S / 2)
+            now_s = loop.time()
+            if now_s - looked_s > SILENT_AFTER_S:
+                self._contacts.excuse_driver(now_s)
+            looked_s = now_s
+            for change in self._contacts.look(now_s):
+                await self._take_change(change)
+
+    async def _take_change(self, change: MachineChange) -> None:
+        state = self.machines[change.machine]
+        there = [p for p in self.processes if p.machine.ray_node_id == change.machine and p.is_up]
+        state.line.set_silent(silent=change.state is not Contact.HEARD)
+        self._on_machine(change)
+        if change.state is Contact.HEARD:
+            await self.control.catch_up(there)
+        elif change.state is Contact.LOST:
+            for process in there:  # should the machine come back, they are not to go on
+                self.give_up(process)
+
+    def nodes_on(self, ray_node_id: str) -> tuple[NodeName, ...]:
+        """Return the nodes whose processes are on a machine now."""
+        return tuple(
+            name
+            for process in self.processes
+            if process.is_up and process.machine.ray_node_id == ray_node_id
+            for name in node_names(process.plan)
+        )
+
+    def _nodes_ever_on(self, machine: Machine) -> tuple[NodeName, ...]:
+        return tuple(
+            name
+            for process in self.processes
+            if process.machine.ray_node_id == machine.ray_node_id
+            for name in node_names(process.plan)
+        )
 
     async def _go_on(self, process: FleetProcess) -> None:
         if process.is_stopped:

@@ -16,7 +16,15 @@ from cluster.ray.layout import ProcessPlan, starts_with_the_cluster
 from cluster.realtime.listening import listener_binding
 from cluster.realtime.tcp import ProcessAddress
 from cluster.runtime import ClusterStartError, HitNode, NodeState, UnknownNode
-from cluster.spec import ClusterSpec, NodeSpec, has_disk, role_of, starts_later
+from cluster.spec import (
+    ClusterSpec,
+    ControllerSpec,
+    NodeSpec,
+    ZooKeeperSpec,
+    has_disk,
+    role_of,
+    starts_later,
+)
 from cluster.wire.listener import address_text
 from protocol.causes import KillCause
 from protocol.errors import SimulationError
@@ -93,6 +101,8 @@ class RayLives(NodeLives[RayLife]):
         self._plans = plans
         self._fleet = fleet
         self._on_failure = on_failure
+        self._moving: asyncio.Task[None] | None = None
+        """Starts the nodes of a lost machine elsewhere."""
 
     async def start_all(self) -> None:
         """Start every node that starts with the cluster: all processes first, then the nodes.
@@ -191,6 +201,37 @@ class RayLives(NodeLives[RayLife]):
             if life.process is not None and life.end_point is not None
         )
 
+    def lose_nodes(self, nodes: Sequence[NodeName]) -> str:
+        """Note that nodes died with their machine, and start them elsewhere.
+
+        Brokers start with an empty disk and replicate, clients as new members.
+        Returns: why the cluster cannot go on without them, "" if it can.
+        """
+        lives = [life for name in nodes if (life := self._lives[name]).process is not None]
+        for life in lives:
+            self._begin(life.name, LifeAct.KILL, cause=KillCause.MACHINE_LOST)
+            self._is_gone(life)
+        for life in lives:
+            if isinstance(life.spec, ControllerSpec | ZooKeeperSpec):
+                return f"{life.name} was on it, whose disk held the only copy of what it knew"
+        self._moving = asyncio.create_task(self._start_elsewhere(lives), name="lost nodes")
+        return ""
+
+    async def _start_elsewhere(self, lives: Sequence[RayLife]) -> None:
+        try:
+            for life in lives:
+                self._fleet.choose_machine(life.plan)
+                if has_disk(life.spec):
+                    await self._fleet.remove_disk(life.plan.name, life.name)
+                if life.state is NodeState.DOWN:  # a fault's end may have started it
+                    await self._bring_up(life)
+            if self._process_named(ADMIN_PROCESS) is None:
+                (plan,) = (plan for plan in self._plans if plan.name == ADMIN_PROCESS)
+                await self._fleet.start_process(plan)
+                await self._push_directory()
+        except Exception as error:  # nobody awaits this task
+            self._on_failure(f"nodes of a lost machine could not be started elsewhere: {error!r}")
+
     # -- inside ----------------------------------------------------------------------------------
 
     def _admin_process(self) -> FleetProcess:
@@ -207,6 +248,8 @@ class RayLives(NodeLives[RayLife]):
 
     def _cancel_shutdowns(self) -> None:
         """Wait for no controlled shutdown any more: everything is ended now."""
+        if self._moving is not None:
+            self._moving.cancel()
         for life in self._lives.values():
             if life.shutting_down is not None:
                 life.shutting_down.cancel()
@@ -251,21 +294,23 @@ class RayLives(NodeLives[RayLife]):
         incarnation = Incarnation(life.incarnations)
         life.incarnations += 1
         try:
-            life.end_point = await process.handle.start_node(
-                life.name,
-                incarnation,
-                partial(self._build, life.spec, self._cluster),
-                role=role_of(life.spec),
-                has_disk=has_disk(life.spec),
-                binding=listener_binding(
-                    self._cluster,
-                    life.spec,
+            life.end_point = await process.line.result(
+                process.handle.start_node(
+                    life.name,
                     incarnation,
-                    run_id=self._fleet.run_id,
-                    default_host=process.listening.address.host,
-                    port=None if life.end_point is None else life.end_point.port,
-                ),
-                timeout_s=START_TIMEOUT_S,
+                    partial(self._build, life.spec, self._cluster),
+                    role=role_of(life.spec),
+                    has_disk=has_disk(life.spec),
+                    binding=listener_binding(
+                        self._cluster,
+                        life.spec,
+                        incarnation,
+                        run_id=self._fleet.run_id,
+                        default_host=process.listening.address.host,
+                        port=None if life.end_point is None else life.end_point.port,
+                    ),
+                    timeout_s=START_TIMEOUT_S,
+                )
             )
         except Exception as error:
             raise ClusterStartError(f"{life.name} could not be started: {error!r}") from error

@@ -5,7 +5,9 @@ process. The acts on nodes are `RayLives`', processes and machines the `Fleet`'s
 in real time has is `RealtimeRuntime`'s.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
@@ -18,8 +20,9 @@ from cluster.ray import actors
 from cluster.ray.fleet import Fleet
 from cluster.ray.layout import plan_processes
 from cluster.ray.lives import RayLives
+from cluster.ray.machine_watch import Contact, MachineChange
 from cluster.realtime.runtime import RealtimeRuntime, merge_status
-from cluster.runtime import ClusterStartError, ClusterStatus, RowObserver
+from cluster.runtime import ClusterStartError, ClusterStatus, MachineEvent, RowObserver
 from cluster.spec import ClusterSpec
 from protocol.ids import NodeName
 
@@ -62,7 +65,9 @@ class RayRuntime(RayLives, RealtimeRuntime):
             trace_messages=trace_messages,
             on_failure=self._failed,
             layout=spec.machines,
+            on_machine=self._take_machine,
         )
+        self._machine_events: dict[tuple[str, float], MachineEvent] = {}
         RayLives.__init__(
             self, spec, plans, fleet, build=build, trace=self.trace, on_failure=self._failed
         )
@@ -82,6 +87,41 @@ class RayRuntime(RayLives, RealtimeRuntime):
         """Return how far apart the clocks of two nodes may be at most."""
         bounds = sorted(self.clock_bounds_us.values(), reverse=True)
         return sum(bounds[:2]) if len(bounds) > 1 else 0
+
+    @property
+    def machine_events(self) -> tuple[MachineEvent, ...]:
+        """Return the machines that did not answer so far."""
+        return tuple(self._machine_events.values())
+
+    @property
+    def nodes_without_trace(self) -> tuple[NodeName, ...]:
+        """Return the nodes of which rows were lost with a machine."""
+        return tuple(self._fleet.nodes_without_trace)
+
+    async def settle_contact(self) -> None:
+        """Wait until every machine has answered, or is among `machine_events`."""
+        await self._fleet.settle_contact()
+
+    def _take_machine(self, change: MachineChange) -> None:
+        """Note that a machine is silent, heard again, or lost; its nodes then start elsewhere."""
+        silent_s = asyncio.get_running_loop().time() - change.since_s
+        now_us = self._clock.now_us()
+        key = (change.machine, change.since_s)
+        event = self._machine_events.get(key) or MachineEvent(
+            address=self._fleet.machines[change.machine].machine.address,
+            from_us=now_us - round(silent_s * 1e6 * self._clock.time_scale),
+            until_us=None,
+            nodes=self._fleet.nodes_on(change.machine),
+        )
+        match change.state:
+            case Contact.HEARD:
+                event = replace(event, until_us=now_us)
+            case Contact.LOST:
+                ends_run = "" if self._is_ending else self.lose_nodes(event.nodes)
+                event = replace(event, is_lost=True, ends_run=ends_run)
+            case Contact.SILENT:
+                pass
+        self._machine_events[key] = event
 
     @property
     def disk_trouble(self) -> str | None:
@@ -138,8 +178,10 @@ class RayRuntime(RayLives, RealtimeRuntime):
         **kwargs: P.kwargs,
     ) -> T:
         """Ask or order something as the client admin-0, in its process; see Runtime."""
-        handle = self._admin_process().handle
-        return await handle.ask_as_admin(ADMIN_NODE, question, self._cluster, *args, **kwargs)
+        process = self._admin_process()
+        return await process.line.result(
+            process.handle.ask_as_admin(ADMIN_NODE, question, self._cluster, *args, **kwargs)
+        )
 
     # -- the end ---------------------------------------------------------------------------------
 

@@ -202,6 +202,9 @@ class AgentService:
             self._machine_dir = Path(tempfile.mkdtemp(prefix=prefix))
         return str(self._machine_dir)
 
+    async def beat(self) -> None:
+        """Answer: the machine is there."""
+
     async def read_clock(self) -> ClockReading:
         """Return the machine's clock."""
         return read_clock()

@@ -18,7 +18,7 @@ from coordlab.console import clock_seconds
 from coordlab.views.live import LiveView
 from pipeline.summary.outcomes import listed
 from protocol.ids import broker_name
-from results_schema.journal import FaultOutcome, JournalEntry
+from results_schema.journal import FaultOutcome, JournalEntry, nodes_shown
 
 _STATE_STYLES = {
     "Stable": "green",
@@ -74,6 +74,8 @@ class RunLines:
             injected = fault.outcome is FaultOutcome.HIT and fault.healed_at_us is None
             hit = f"hit {fault.hit}; " if injected else ""
             change = f"{fault.fault} {fault.target}: {hit}{now}"
+            if fault.is_by_accident:
+                change = f"{fault.note}, with {nodes_shown(fault.nodes)} on it"
             yield timed(at_us or progress.time_us, change)
         for finding in progress.findings[self._findings :]:
             yield timed(finding.time_us, f"{finding.check} is violated: {finding.summary}")

@@ -24,6 +24,7 @@ from cluster.runtime import (
     ClusterStatus,
     GroupStatus,
     HitNode,
+    MachineEvent,
     MemberStatus,
     NodeState,
     PartitionStatus,
@@ -87,6 +88,8 @@ class FakeRuntime(Runtime):
         self.committed: dict[TopicPartition, Offset] | None = None
         """None: every partition has offset 7."""
         self.tool_failures: list[str] = []
+        self.machines_away: list[MachineEvent] = []
+        self.lost_traces: tuple[NodeName, ...] = ()
         self.crash_fails_with: Exception | None = None
         self.power_fails_with: Exception | None = None
         self.stopped = False
@@ -121,6 +124,16 @@ class FakeRuntime(Runtime):
                 self.time_us = max(self.time_us, time_us)
                 self.at.pop(time_us)(self)
         self.time_us = until
+
+    @property
+    def machine_events(self) -> tuple[MachineEvent, ...]:
+        """Return the machines that are, or were, away."""
+        return tuple(self.machines_away)
+
+    @property
+    def nodes_without_trace(self) -> tuple[NodeName, ...]:
+        """Return the nodes whose rows are lost."""
+        return self.lost_traces
 
     async def start(self, *, apart: bool = False) -> None:
         """Start."""

@@ -1,0 +1,155 @@
+"""A machine that is away by accident: the run says so, and accuses neither Kafka nor the lab."""
+
+from pathlib import Path
+
+import pytest
+
+from chaos.checkers.registry import CheckSuite, context_of
+from chaos.results.run_directory import create_run_directory
+from chaos.results.verdict import reach_verdict, without_lost_evidence
+from chaos.run.plan import plan_of
+from chaos.run.runner import ExperimentRun
+from cluster.runtime import MachineEvent
+from protocol.ids import NodeName
+from results_schema.journal import decode_journal
+from results_schema.results import (
+    EXIT_UNKNOWN,
+    CheckOutcome,
+    CheckReport,
+    Finding,
+    Results,
+    RunOutcome,
+    Verdict,
+)
+from tests.support.builders.experiments import experiment
+from tests.support.harness.fake_runtime import FakeRuntime
+
+S = 1_000_000
+NODES = (NodeName("broker-2"), NodeName("consumer-readers-1"))
+LOST = MachineEvent(address="10.0.0.3", from_us=7 * S, until_us=None, nodes=NODES, is_lost=True)
+DISTURBED = MachineEvent(address="10.0.0.3", from_us=24_100_000, until_us=36_300_000, nodes=NODES)
+
+
+def execute(runtime: FakeRuntime, tmp_path: Path) -> Results:
+    suite = CheckSuite(context_of(runtime.experiment), ("fencing", "durable_commits"))
+    directory = create_run_directory(
+        tmp_path,
+        runtime.experiment,
+        plan_of(runtime.experiment),
+        seed=1,
+        runtime="ray",
+        replay="again",
+    )
+    return ExperimentRun(
+        runtime.experiment, plan_of(runtime.experiment), runtime, suite, directory=directory
+    ).execute()
+
+
+def journal_of(tmp_path: Path) -> list[tuple[str, str | None]]:
+    (path,) = [each for each in tmp_path.rglob("journal.json") if "latest" not in each.parts]
+    return [(entry.fault, entry.note) for entry in decode_journal(path.read_bytes())]
+
+
+def violated(*times_us: int) -> CheckReport:
+    findings = tuple(Finding(check="fencing", summary="bad", time_us=at) for at in times_us)
+    return CheckReport(
+        check="fencing",
+        outcome=CheckOutcome.VIOLATED,
+        findings=findings,
+        findings_total=len(findings),
+    )
+
+
+@pytest.mark.parametrize(
+    "failure", [OSError("actor died"), None], ids=["an act failed", "the run went on"]
+)
+def test_lost_machine_is_no_failure_of_the_lab_and_no_verdict(
+    failure: Exception | None, tmp_path: Path
+) -> None:
+    """Exit code 2, the machine first, then what failed with it."""
+    runtime = FakeRuntime(experiment())
+    runtime.machines_away = [LOST]
+    runtime.crash_fails_with = failure
+
+    results = execute(runtime, tmp_path)
+
+    assert (results.outcome, results.verdict) == (RunOutcome.COMPLETED, Verdict.UNKNOWN)
+    assert results.exit_code == EXIT_UNKNOWN
+    assert results.reasons[0] == "machine 10.0.0.3 was lost at 7.0 s"
+    assert any("actor died" in reason for reason in results.reasons) == (failure is not None)
+    assert ("machine_lost", "machine 10.0.0.3 was lost at 7.0 s") in journal_of(tmp_path)
+    assert runtime.stopped
+
+
+def test_same_failure_without_a_lost_machine_is_the_labs() -> None:
+    """255 remains for defects."""
+    runtime = FakeRuntime(experiment())
+    runtime.crash_fails_with = OSError("actor died")
+    suite = CheckSuite(context_of(runtime.experiment), ("fencing",))
+
+    results = ExperimentRun(
+        runtime.experiment, plan_of(runtime.experiment), runtime, suite
+    ).execute()
+
+    assert results.outcome is RunOutcome.INTERNAL_ERROR
+
+
+def test_run_that_cannot_go_on_without_the_machine_ends_at_once(tmp_path: Path) -> None:
+    """Nobody waits for a steady state that never comes."""
+    runtime = FakeRuntime(experiment())
+    why = "controller-100 was on it, whose disk held the only copy of what it knew"
+    gone = MachineEvent(
+        address="10.0.0.2", from_us=S, until_us=None, nodes=NODES, is_lost=True, ends_run=why
+    )
+    runtime.machines_away = [gone]
+
+    results = execute(runtime, tmp_path)
+
+    assert results.reasons[:2] == (gone.sentence, why)
+    assert results.exit_code == EXIT_UNKNOWN
+    assert results.steady_at_us is None
+
+
+def test_disturbed_machine_is_a_band_and_leaves_a_passing_run_passing(tmp_path: Path) -> None:
+    """The journal says from when to when."""
+    runtime = FakeRuntime(experiment())
+    runtime.machines_away = [DISTURBED]
+
+    results = execute(runtime, tmp_path)
+
+    entry = results.faults[-1]
+    assert (entry.fault, entry.in_force_from_us, entry.healed_at_us) == (
+        "machine_disturbed",
+        24_100_000,
+        36_300_000,
+    )
+    assert entry.note == "machine 10.0.0.3 was disturbed from 24.1 to 36.3 s"
+    assert results.outcome is RunOutcome.COMPLETED
+    assert entry.is_by_accident
+
+
+def test_violation_after_a_disturbance_is_inconclusive_and_one_before_it_stands() -> None:
+    """What happened to the machine is not what Kafka promised to endure here."""
+    (after,) = without_lost_evidence((violated(30 * S),), (DISTURBED,), ())
+    (both,) = without_lost_evidence((violated(5 * S, 30 * S),), (DISTURBED,), ())
+
+    assert (after.outcome, after.findings) == (CheckOutcome.INCONCLUSIVE, ())
+    assert [finding.time_us for finding in both.findings] == [5 * S]
+    assert both.outcome is CheckOutcome.VIOLATED
+
+
+def test_check_whose_rows_are_lost_is_never_violated() -> None:
+    """Any check may need any node's rows."""
+    reports = without_lost_evidence((violated(S),), (LOST,), NODES)
+
+    verdict, _ = reach_verdict(reports=reports, entries=(), unknown_because=(LOST.sentence,))
+    assert verdict is Verdict.UNKNOWN
+    assert reports[0].outcome is CheckOutcome.INCONCLUSIVE
+    assert "broker-2, consumer-readers-1" in reports[0].note
+
+
+def test_run_without_accidents_keeps_its_reports() -> None:
+    """Nothing is taken away from it."""
+    reports = (violated(S),)
+
+    assert without_lost_evidence(reports, (), ()) is reports
