@@ -66,7 +66,7 @@ class RunLines:
     def __call__(self, progress: Progress) -> Iterator[str]:
         """Yield the lines that `progress` adds."""
         for fault in progress.faults:
-            now = fate(fault)
+            now = (fault.note or "") if fault.is_by_accident else fate(fault)
             if fault.outcome is FaultOutcome.PLANNED or self._fates.get(fault.fault_id) == now:
                 continue
             self._fates[fault.fault_id] = now
