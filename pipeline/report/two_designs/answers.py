@@ -10,7 +10,7 @@ from statistics import median
 
 from pipeline.report.two_designs.costs import Cost
 from pipeline.report.two_designs.felt_strips import two_owners_us
-from pipeline.report.two_designs.sides import Design, Kind, Side, of_design
+from pipeline.report.two_designs.sides import ChangeKind, Design, GroupSide, of_design
 from pipeline.summary.figures import length_text
 
 FACTOR = 2
@@ -25,7 +25,7 @@ _REFUSALS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class ComparedFigure:
     """One figure: its name, its value in each design, and how it prints."""
 
     name: str
@@ -48,7 +48,7 @@ class Answer:
         return length_text(round(value)) if self.is_time else f"{value:,.0f}"
 
 
-def answers(sides: Sequence[Side], costs: Sequence[Cost]) -> tuple[Answer, ...]:
+def answers(sides: Sequence[GroupSide], costs: Sequence[Cost]) -> tuple[ComparedFigure, ...]:
     """Return the figures that are not 0 in both designs; of several groups the median.
 
     A figure that one design has no group for is left out.
@@ -59,7 +59,7 @@ def answers(sides: Sequence[Side], costs: Sequence[Cost]) -> tuple[Answer, ...]:
     return tuple(answer for answer in found if any(answer.values))
 
 
-def _of_changes(costs: Sequence[Cost]) -> Iterator[Answer]:
+def _of_changes(costs: Sequence[Cost]) -> Iterator[ComparedFigure]:
     yield from _figure(costs, "join", "requests that a join caused", lambda cost: cost.asked)
     yield from _figure(
         costs,
@@ -87,12 +87,12 @@ def _of_changes(costs: Sequence[Cost]) -> Iterator[Answer]:
 
 def _figure(
     costs: Sequence[Cost],
-    kind: Kind,
+    kind: ChangeKind,
     name: str,
     value: Callable[[Cost], float],
     *,
     is_time: bool = False,
-) -> Iterator[Answer]:
+) -> Iterator[ComparedFigure]:
     """Yield a figure of the changes of one kind, if both designs met one."""
     found = [
         [value(cost) for cost in costs if cost.change.kind == kind and cost.side.design == design]
@@ -100,11 +100,11 @@ def _figure(
     ]
     if all(found):
         old, new = (median(values) for values in found)
-        yield Answer(name=name, values=(old, new), is_time=is_time)
+        yield ComparedFigure(name=name, values=(old, new), is_time=is_time)
 
 
-def _of_groups(sides: Sequence[Side]) -> Iterator[Answer]:
-    counts: tuple[tuple[str, Callable[[Side], float], bool], ...] = (
+def _of_groups(sides: Sequence[GroupSide]) -> Iterator[ComparedFigure]:
+    counts: tuple[tuple[str, Callable[[GroupSide], float], bool], ...] = (
         ("rebalances that failed and began anew", _failed, False),
         ("committed offsets that went back", lambda side: len(side.rows("offset_rewinds")), False),
         ("commits that were refused", _refused, False),
@@ -117,10 +117,10 @@ def _of_groups(sides: Sequence[Side]) -> Iterator[Answer]:
     )
     for name, value, is_time in counts:
         old, new = (median(value(side) for side in of_design(sides, design)) for design in _DESIGNS)
-        yield Answer(name=name, values=(old, new), is_time=is_time)
+        yield ComparedFigure(name=name, values=(old, new), is_time=is_time)
 
 
-def _failed(side: Side) -> int:
+def _failed(side: GroupSide) -> int:
     """Return attempts that failed, or rebalances that led to no generation, since steady state."""
     if side.design == "zookeeper":
         return sum(
@@ -133,9 +133,9 @@ def _failed(side: Side) -> int:
     )
 
 
-def _refused(side: Side) -> int:
+def _refused(side: GroupSide) -> int:
     return sum(row["commits"] for row in side.rows("commits") if row["error"] in _REFUSALS)
 
 
-def _records_both(side: Side) -> int:
+def _records_both(side: GroupSide) -> int:
     return sum(row["records_both"] for row in side.rows("ownership_overlaps"))

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from pipeline.report.report_input import Row
-from pipeline.report.two_designs.sides import GroupChange, Side
+from pipeline.report.two_designs.sides import GroupChange, GroupSide
 
 OF_REBALANCES = ("FindCoordinator", "JoinGroup", "SyncGroup", "LeaveGroup", "OffsetFetch")
 """Requests to a coordinator that rebalances cause; heartbeats and commits come anyway."""
@@ -40,7 +40,7 @@ class Cost:
     one partition. `given_up` counts partitions that living members gave up.
     """
 
-    side: Side
+    side: GroupSide
     change: GroupChange
     settled_us: int | None
     unowned_us: int
@@ -55,12 +55,12 @@ class Cost:
         return (counts.reads or 0) + (counts.writes or 0) + (counts.requests or 0)
 
 
-def costs_of(side: Side) -> tuple[Cost, ...]:
+def costs_of(side: GroupSide) -> tuple[Cost, ...]:
     """Return the cost of each change of a group."""
     return tuple(_cost(side, change) for change in side.changes)
 
 
-def _cost(side: Side, change: GroupChange) -> Cost:
+def _cost(side: GroupSide, change: GroupChange) -> Cost:
     rounds = _attempts(side, change) if side.design == "zookeeper" else _rebalances(side, change)
     ends = [row["ended_us" if side.design == "zookeeper" else "stable_us"] for row in rounds]
     ended = [at_us for at_us in ends if change.covers(at_us)]
@@ -85,7 +85,7 @@ def _cost(side: Side, change: GroupChange) -> Cost:
     )
 
 
-def _on_zookeeper(side: Side, change: GroupChange, attempts: list[Row]) -> Counts:
+def _on_zookeeper(side: GroupSide, change: GroupChange, attempts: list[Row]) -> Counts:
     watches = (row["fired_us"] for row in side.rows("zookeeper_watches"))
     operations = side.rows("zookeeper_operations")
     views = [tuple(row["view"]) for row in attempts if row["view"] is not None]
@@ -101,7 +101,7 @@ def _on_zookeeper(side: Side, change: GroupChange, attempts: list[Row]) -> Count
     )
 
 
-def _with_coordinator(side: Side, change: GroupChange, rebalances: list[Row]) -> Counts:
+def _with_coordinator(side: GroupSide, change: GroupChange, rebalances: list[Row]) -> Counts:
     requests = (row for row in side.rows("coordinator_requests") if row["api"] in OF_REBALANCES)
     generations = {row["new_generation"] for row in rebalances} - {None}
     return Counts(
@@ -112,11 +112,11 @@ def _with_coordinator(side: Side, change: GroupChange, rebalances: list[Row]) ->
     )
 
 
-def _attempts(side: Side, change: GroupChange) -> list[Row]:
+def _attempts(side: GroupSide, change: GroupChange) -> list[Row]:
     return [row for row in side.rows("zookeeper_attempts") if change.covers(row["started_us"])]
 
 
-def _rebalances(side: Side, change: GroupChange) -> list[Row]:
+def _rebalances(side: GroupSide, change: GroupChange) -> list[Row]:
     return [row for row in side.rows("rebalances") if change.covers(row["started_us"])]
 
 
@@ -126,7 +126,7 @@ def _requests(change: GroupChange, rows: Iterable[Row]) -> int:
     return sum(row["requests"] for row in rows if from_us <= row["from_us"] < until_us)
 
 
-def _gaps(side: Side, from_us: int, until_us: int) -> Iterator[int]:
+def _gaps(side: GroupSide, from_us: int, until_us: int) -> Iterator[int]:
     """Yield how long each partition had no owner between two moments, where it had none."""
     owned: dict[str, list[tuple[int, int]]] = {}
     for row in side.rows("ownership"):

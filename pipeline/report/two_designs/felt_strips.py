@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from pipeline.report.charts.chart import SERIES, Chart, Pick
 from pipeline.report.charts.strips import Strip, axis_over, distribution_of, strip_chart, strip_rows
-from pipeline.report.two_designs.sides import Side
+from pipeline.report.two_designs.sides import GroupSide
 
 _PICKED = "felt"
 _MEASURES = {
@@ -16,7 +16,7 @@ _MEASURES = {
 MAX_SIDES = 16
 
 
-def felt_chart(sides: Sequence[Side]) -> Chart | None:
+def felt_chart(sides: Sequence[GroupSide]) -> Chart | None:
     """Return the picture; None if no group owned a partition."""
     shown = sides[:MAX_SIDES]
     strips = {name: list(_strips(shown, column)) for name, column in _MEASURES.items()}
@@ -41,7 +41,7 @@ def felt_chart(sides: Sequence[Side]) -> Chart | None:
     )
 
 
-def two_owners_us(side: Side) -> dict[str, int]:
+def two_owners_us(side: GroupSide) -> dict[str, int]:
     """Return how long each partition had two owners, where it had."""
     found: dict[str, int] = {}
     for row in side.rows("ownership_overlaps"):
@@ -49,7 +49,7 @@ def two_owners_us(side: Side) -> dict[str, int]:
     return found
 
 
-def _strips(sides: Sequence[Side], column: str) -> Iterator[Strip]:
+def _strips(sides: Sequence[GroupSide], column: str) -> Iterator[Strip]:
     for side in sides:
         twice = {} if column else two_owners_us(side)
         rows = side.rows("felt_partitions")

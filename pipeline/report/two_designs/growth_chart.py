@@ -23,11 +23,11 @@ from pipeline.report.two_designs.measured import (
     reads_of_death,
     reads_of_join,
 )
-from pipeline.report.two_designs.sides import Kind
+from pipeline.report.two_designs.sides import ChangeKind
 from pipeline.summary.story import counted
 
 _PICKED = "change"
-_OPTIONS: dict[Kind, str] = {"join": "one member joins", "death": "one member dies"}
+_OPTIONS: dict[ChangeKind, str] = {"join": "one member joins", "death": "one member dies"}
 _COLOURS = dict(zip(SERIES_NAMES, (SERIES[1], SERIES[0], SERIES[2], SERIES[3]), strict=True))
 _TICKS = (2, 4, 8, 16, 32, 64, 128, 256)
 _HEIGHT = 380
@@ -66,7 +66,7 @@ def growth_chart(costs: Sequence[Cost]) -> Chart | None:
     )
 
 
-def _is_of(cost: Cost, kind: Kind) -> bool:
+def _is_of(cost: Cost, kind: ChangeKind) -> bool:
     return cost.change.kind == kind and cost.change.members > 1 and cost.asked > 0
 
 
@@ -81,7 +81,7 @@ def counts_of(cost: Cost) -> dict[str, int]:
     return {name: count for name, count in found.items() if count}
 
 
-def _rows(kind: Kind, costs: Sequence[Cost]) -> Iterator[Row]:
+def _rows(kind: ChangeKind, costs: Sequence[Cost]) -> Iterator[Row]:
     option = _OPTIONS[kind]
     for series, counts in MEASURED[kind].items():
         for members, count in counts.items():

@@ -6,13 +6,13 @@ ZOOKEEPER_CONSUMER 13. Requests to a coordinator are without commits and heartbe
 
 from collections.abc import Mapping
 
-from pipeline.report.two_designs.sides import Kind
+from pipeline.report.two_designs.sides import ChangeKind
 
 SERIES_NAMES = ("ZooKeeper writes", "ZooKeeper reads", "coordinator requests", "notifications")
 """In the order in which they stand at two members, from the top."""
 WRITES, READS, REQUESTS, NOTIFICATIONS = SERIES_NAMES
 
-MEASURED: Mapping[Kind, Mapping[str, Mapping[int, int]]] = {
+MEASURED: Mapping[ChangeKind, Mapping[str, Mapping[int, int]]] = {
     "join": {
         READS: {2: 171, 4: 179, 8: 234, 32: 1506},
         WRITES: {2: 358, 4: 344, 8: 326, 32: 276},
@@ -26,7 +26,7 @@ MEASURED: Mapping[Kind, Mapping[str, Mapping[int, int]]] = {
         REQUESTS: {2: 3, 4: 9, 8: 21, 32: 93},
     },
 }
-"""Kind of change -> series -> members of the group, with the newcomer or the dead one -> count."""
+"""Kind of change -> series -> members, with the newcomer or the dead one -> count."""
 MEASURED_BROKERS = 1
 
 

@@ -39,11 +39,11 @@ _SECOND = 1_000_000
 _FILLS = {"done": SERIES[2], "no broker": SERIES[2], "conflict": WARN, "exception": BAD}
 _MAX_TABLE_ROWS = 200
 
-Pair = tuple[Cost, Cost]
+CostPair = tuple[Cost, Cost]
 """One change, as a group on ZooKeeper met it and as one with a coordinator did."""
 
 
-def pairs_of(costs: Sequence[Cost]) -> list[Pair]:
+def pairs_of(costs: Sequence[Cost]) -> list[CostPair]:
     """Return changes that a group of each design met, and after which a plan was computed."""
     old = [cost for cost in costs if cost.side.design == "zookeeper"]
     new = [cost for cost in costs if cost.side.design == "coordinator"]
@@ -68,7 +68,7 @@ def _place(cost: Cost) -> int:
     return alike.index(cost.change)
 
 
-def plan_charts(pairs: Sequence[Pair]) -> list[Chart]:
+def plan_charts(pairs: Sequence[CostPair]) -> list[Chart]:
     """Return the lanes of both designs, one chart each; the same choice of a change."""
     shown = list(pairs)[:MAX_CHANGES]
     if not shown:
@@ -111,7 +111,7 @@ _ABOUT = {
 }
 
 
-def _options(pairs: Sequence[Pair]) -> list[str]:
+def _options(pairs: Sequence[CostPair]) -> list[str]:
     """Return a name for each pair: its change, and its group where one change is not enough."""
     labels = [old.change.label for old, _ in pairs]
     if len(set(labels)) == len(labels):
@@ -125,7 +125,7 @@ def _options(pairs: Sequence[Pair]) -> list[str]:
     ]
 
 
-def _lane_rows(cost: Cost, pair: Pair) -> tuple[list[Row], int]:
+def _lane_rows(cost: Cost, pair: CostPair) -> tuple[list[Row], int]:
     """Return the marks of one group's lanes, and how many lanes there are."""
     ends = [each.settled_us for each in pair if each.settled_us is not None]
     to_s = max(ends, default=_SECOND) / _SECOND + _AFTER_S
@@ -279,7 +279,7 @@ def _assignments(cost: Cost) -> list[Row]:
     return found
 
 
-def _table(pairs: Sequence[Pair]) -> TextTable:
+def _table(pairs: Sequence[CostPair]) -> TextTable:
     """Return the attempts behind the lanes of ZooKeeper."""
     rows = [
         row

@@ -7,7 +7,7 @@ from pipeline.report.charts.chart import Cell, Part, Section, TextTable
 from pipeline.report.columns import Column, number, text_table
 from pipeline.report.facts import RunFacts
 from pipeline.report.report_input import ReportInput, RunTables
-from pipeline.report.two_designs.answers import FACTOR, Answer, answers
+from pipeline.report.two_designs.answers import FACTOR, ComparedFigure, answers
 from pipeline.report.two_designs.costs import Cost, costs_of
 from pipeline.report.two_designs.felt_strips import felt_chart
 from pipeline.report.two_designs.growth_chart import growth_chart
@@ -51,7 +51,7 @@ def designs_section(run: ReportInput) -> Section | None:
     return Section(id="designs", title=_TITLE, lead=_LEAD, parts=parts)
 
 
-def _felt(chart: Part | None, found: Sequence[Answer]) -> Section | None:
+def _felt(chart: Part | None, found: Sequence[ComparedFigure]) -> Section | None:
     parts: list[Part] = [] if chart is None else [chart]
     changed = [each for each in found if each.is_changed]
     alike = [each for each in found if not each.is_changed]
@@ -73,7 +73,7 @@ def _felt(chart: Part | None, found: Sequence[Answer]) -> Section | None:
     )
 
 
-def _answers_table(caption: str, found: Sequence[Answer]) -> TextTable:
+def _answers_table(caption: str, found: Sequence[ComparedFigure]) -> TextTable:
     return text_table(
         (
             Column(lambda answer: answer.name, "figure"),
@@ -85,7 +85,7 @@ def _answers_table(caption: str, found: Sequence[Answer]) -> TextTable:
     )
 
 
-def _answer(place: int, answer: Answer) -> Cell:
+def _answer(place: int, answer: ComparedFigure) -> Cell:
     return answer.texts[place]
 
 

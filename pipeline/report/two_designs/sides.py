@@ -16,7 +16,7 @@ from pipeline.report.report_input import Row, RunTables
 from pipeline.summary.story import counted
 
 Design = Literal["zookeeper", "coordinator"]
-Kind = Literal["join", "death", "return", "other"]
+ChangeKind = Literal["join", "death", "return", "other"]
 """`join`, `death`, `return`: of one member; `other`: more members at once, or another fault."""
 
 _DURATION = re.compile(r"(\d+)(us|ms|s|m|h)")
@@ -28,7 +28,7 @@ _ENDS_MEMBERS = ("crash", "node_loss", "power_loss", "shutdown")
 class GroupChange:
     """One change; `members` counts the group with the newcomer, or with the member that dies."""
 
-    kind: Kind
+    kind: ChangeKind
     label: str
     at_us: int
     until_us: int
@@ -40,7 +40,7 @@ class GroupChange:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Side:
+class GroupSide:
     """One group of one run; `title` tells it from the other sides of its design."""
 
     title: str
@@ -100,29 +100,31 @@ class Side:
     def _definition(self) -> Mapping[str, Any]:  # Any: JSON
         return _groups(self.facts).get(self.group, {})
 
-    def _joins(self) -> Iterator[tuple[int, Kind, str, int]]:
+    def _joins(self) -> Iterator[tuple[int, ChangeKind, str, int]]:
         for late in self._definition.get("late_members") or ():
             at_us, count = _microseconds(late["at"]), int(late["members"])
-            kind: Kind = "join" if count == 1 else "other"
+            kind: ChangeKind = "join" if count == 1 else "other"
             label = f"{counted(count, 'member')} {'joins' if count == 1 else 'join'}"
             yield self.steady_us + at_us, kind, label, count
 
-    def _faults(self) -> Iterator[tuple[int, Kind, str, int]]:
+    def _faults(self) -> Iterator[tuple[int, ChangeKind, str, int]]:
         own, members = set(self.consumers), _all_members(self.tables)
         for row in self.tables.rows("faults"):
             hit = {*row["nodes"], *row["from_nodes"], *row["to_nodes"]} & members
             if hit and not hit & own:
                 continue  # another group's
             gone = len(hit) if row["kind"] in _ENDS_MEMBERS else 0
-            kind: Kind = "death" if gone == 1 else "other"
+            kind: ChangeKind = "death" if gone == 1 else "other"
             yield row["injected_us"], kind, _fault_label(row, hit), -gone
             if row["healed_us"] is not None and row["healed_us"] < self.end_us:
-                back: Kind = "return" if gone == 1 else "other"
+                back: ChangeKind = "return" if gone == 1 else "other"
                 label = "the member is back" if gone == 1 else f"{row['kind']} ends"
                 yield row["healed_us"], back, label, gone
 
 
-def sides_of(runs: Sequence[tuple[RunFacts, RunTables]], titles: Sequence[str]) -> tuple[Side, ...]:
+def sides_of(
+    runs: Sequence[tuple[RunFacts, RunTables]], titles: Sequence[str]
+) -> tuple[GroupSide, ...]:
     """Return the groups of all runs; `titles` name the runs. None if no group is on ZooKeeper."""
     found = [
         (facts, tables, title, group, definition)
@@ -137,7 +139,7 @@ def sides_of(runs: Sequence[tuple[RunFacts, RunTables]], titles: Sequence[str]) 
     # The shortest names that tell all sides apart.
     chosen = next((each for each in (names, sizes) if len(set(each)) == len(each)), titled)
     return tuple(
-        Side(
+        GroupSide(
             title=name,
             group=group,
             design="zookeeper" if definition.get("coordination") == "zookeeper" else "coordinator",
@@ -158,7 +160,7 @@ def _size(definition: Mapping[str, Any]) -> int:
     return int(definition.get("members", 0)) + sum(int(each["members"]) for each in late)
 
 
-def of_design(sides: Sequence[Side], design: Design) -> list[Side]:
+def of_design(sides: Sequence[GroupSide], design: Design) -> list[GroupSide]:
     """Return the sides of one design."""
     return [side for side in sides if side.design == design]
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from pipeline.report.charts.chart import Chart, Section, TextTable
-from pipeline.report.two_designs.answers import Answer
+from pipeline.report.two_designs.answers import ComparedFigure
 from pipeline.report.two_designs.section import designs_section, two_designs_sections
 from tests.support.builders.report_inputs import report_input
 from tests.support.builders.two_designs import (
@@ -49,9 +49,9 @@ def test_figure_that_is_nothing_in_both_designs_is_left_out() -> None:
     _, changed, *_ = sections()["designs"].parts
     assert isinstance(changed, TextTable)
     assert all("refused" not in str(row[0]) for row in changed.rows)
-    assert Answer(name="a", values=(0, 1)).is_changed
-    assert not Answer(name="a", values=(3, 2)).is_changed
-    assert Answer(name="a", values=(4, 2)).is_changed
+    assert ComparedFigure(name="a", values=(0, 1)).is_changed
+    assert not ComparedFigure(name="a", values=(3, 2)).is_changed
+    assert ComparedFigure(name="a", values=(4, 2)).is_changed
 
 
 def test_growth_has_runs_measured_points_and_the_law() -> None:
