@@ -1,20 +1,24 @@
-"""Answers: while nothing is broken, a server answers before who asked gives up.
+"""Answers: while nothing is broken, a server answers a request before its timeout.
 
-Judged are requests of the members of groups and of brokers that end with TIMED_OUT. A JoinGroup may
-take the member's `max.poll.interval.ms` and JOIN_GROUP_EXTRA_MS, any other request of a member
-`request.timeout.ms`; a broker's Fetch of metadata `controller.quorum.fetch.timeout.ms`, that of a
-follower `replica.socket.timeout.ms`, any other request of it REQUEST_TIMEOUT_US. Such a request was
-sent while nothing was broken, over a connection that no fault had broken, if the time without a
-fault is at least twice as long: whatever was lost before it had timed out by then, and its
-connection was closed. A Fetch of a broker whose timeout is not twice its wait is not judged: it may
-time out where nothing is new. Where the answer waits for an append (APPENDING), every replica must
-have had the time to get into its ISR again besides (`isr_recovery_us`).
+Judged are requests that end with TIMED_OUT, of members of groups and of brokers. Their timeouts:
+- JoinGroup of a member: its `max.poll.interval.ms` plus JOIN_GROUP_EXTRA_MS;
+- any other request of a member: `request.timeout.ms`;
+- Fetch of metadata by a broker: `controller.quorum.fetch.timeout.ms`;
+- Fetch by a follower: `replica.socket.timeout.ms`;
+- any other request of a broker: REQUEST_TIMEOUT_US.
 
-Timeouts are judged in virtual time alone: where time is real, a machine that is busy may hold up
-any process for as long, and that says nothing of Kafka.
+A request that timed out is a violation if no fault has been in force for more than twice its
+timeout. By then every message that a fault lost has timed out, and the connection of each such
+request was closed; so this request was sent while nothing was broken, over an intact connection.
+If the answer waits for an append (APPENDING), the replicas also need time to rejoin the ISR
+(`isr_recovery_us`). A Fetch of a broker is not judged if its timeout is less than twice its wait:
+it may time out merely because there is nothing new.
 
-Nor does a server answer UNKNOWN_SERVER_ERROR, at any time: it says that a handler failed, and no
-more. (Such an answer is in every trace, also where messages are left out.)
+Timeouts are judged in virtual time only. In real time a busy machine can delay any process by as
+much, which proves nothing about Kafka.
+
+A server must never answer UNKNOWN_SERVER_ERROR: this error means only that a handler failed. (Such
+answers are in every trace, even where other messages are left out.)
 """
 
 from chaos.checkers.base import Checker
@@ -41,7 +45,7 @@ APPENDING = frozenset(
         Api.END_TXN,
     )
 )
-"""Requests whose answer may wait for an append that the ISR has to copy."""
+"""Requests whose answer may wait until the ISR has copied an append."""
 
 
 class Answers(Checker):
@@ -68,18 +72,18 @@ class Answers(Checker):
             for group_id, expected in context.groups.items()
             for consumer in expected.consumers
         }
-        self._failed: dict[tuple[str, str], None] = {}  # server and API, told once
+        self._failed: dict[tuple[str, str], None] = {}  # server and API, each reported once
         self._timed_out = 0
         self._stages = 0
 
     def judge(self, row: TraceRow) -> None:
-        """Judge a request that timed out."""
+        """Judge a request that timed out, and an answer UNKNOWN_SERVER_ERROR."""
         if row.kind == TraceKind.RUN_STAGE:
             self._stages += 1
             return
         if row.kind == TraceKind.RESPONSE_SENT:
             if row.error == UNKNOWN_SERVER_ERROR:
-                self._does_not_know(row)
+                self._report_unknown_error(row)
             return
         if row.kind != TraceKind.REQUEST_FAILED or row.error != TIMED_OUT:
             return
@@ -111,8 +115,8 @@ class Answers(Checker):
             partition=None if group_id is None else self.context.groups[group_id].offsets_partition,
         )
 
-    def _does_not_know(self, row: TraceRow) -> None:
-        """Report an answer that says nothing but that the server failed; one of each kind."""
+    def _report_unknown_error(self, row: TraceRow) -> None:
+        """Report an UNKNOWN_SERVER_ERROR, once per server and API."""
         if (case := (row.node, row.api or "")) in self._failed:
             self.findings_total += 1
             return
@@ -120,12 +124,12 @@ class Answers(Checker):
         self.found(f"{row.node} answers {row.api} with {UNKNOWN_SERVER_ERROR}", [row])
 
     def finish(self) -> CheckReport:
-        """Report. A run of which nothing was seen is no proof."""
+        """Report; a run without stages in its trace proves nothing."""
         return self.report(judged=self._stages, seen={"requests_timed_out": self._timed_out})
 
 
 def _timeout_us(expected: GroupExpectation, api: str | None) -> int:
-    """Return how long a member waits for an answer."""
+    """Return the time that a member waits for an answer."""
     if api == Api.JOIN_GROUP.label:
         return max(expected.request_timeout_us, expected.join_us)
     return expected.request_timeout_us

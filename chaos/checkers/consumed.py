@@ -1,10 +1,13 @@
-"""The detail of RECORDS_CONSUMED, apart from `processing`: mypyc compiles that, and no Struct."""
+"""The detail of RECORDS_CONSUMED; not in `processing`, because mypyc compiles that module.
+
+mypyc cannot compile a msgspec Struct.
+"""
 
 import msgspec
 
 
 class Consumed(msgspec.Struct):
-    """The detail of RECORDS_CONSUMED. Shape: `last` is the offset of the last record."""
+    """The detail of RECORDS_CONSUMED. Shape: `last` is the offset of the range's last record."""
 
     last: int
 

@@ -1,39 +1,43 @@
-"""Durable commits: what was acknowledged is what a later fetch returns, or something newer.
+"""Durable commits: a fetch returns the last acknowledged commit, or a newer one.
 
-Every committed offset of a group and partition is a register. A commit has an interval: from the
-moment before which its member cannot have sent it, to its answer. A fetch may return the value of
-any commit that no acknowledged commit has certainly replaced before the fetch began. "Newer" means
-later, not larger: a member that commits a smaller offset rewinds its group, and that is no loss.
+Every pair of group and partition is a register, whose values are the committed offsets. A commit
+has an interval: it begins when its member cannot have sent the commit earlier, and ends with the
+answer. A fetch may return the value of any commit, unless an acknowledged commit certainly replaced
+it before the fetch began. "Newer" means later, not larger: a member that commits a smaller offset
+rewinds its group, and that is no loss.
 
-What may have been written counts as written but replaces nothing: commits that failed without a
-definite answer, and commits that a coordinator stored while their member heard nothing. How late
-one may still take effect depends on who gave it up:
+A commit may have been written without an acknowledgement: it failed without a definite answer, or a
+coordinator stored it and its member got no answer. Its value may be returned, but it replaces
+nothing. How late it can still take effect depends on what ended the request:
 
-* The broker answered, REQUEST_TIMED_OUT included: the record stands in its log or nowhere. It may
-  be replicated much later, but whatever is appended afterwards stands behind it, and a new leader's
-  log either has it or never will. It took effect before the answer, if at all.
-* The client gave up (TIMED_OUT, or DISCONNECTED from a process that lives): the request may wait in
-  the socket of a paused or clogged broker, and be carried out behind anything newer. It may take
+* The broker answered, perhaps with REQUEST_TIMED_OUT: its log has the record, or never will. The
+  record may be replicated much later. But all later appends are behind it in the log, and the log
+  of a new leader either has it or never will. So it took effect before the answer, or never.
+* The client stopped waiting (TIMED_OUT, or DISCONNECTED from a living process): the request may
+  wait in the socket of a paused or slow broker, and be handled after newer commits. It may take
   effect at any time.
-* DISCONNECTED from a process that was killed: the request died with it.
+* DISCONNECTED from a process that was killed: the request ended with the process.
 
-A transaction's commit is acknowledged when its end is decided, and stored when its marker comes.
-Until then nobody reads it, nor anything older: members ask for stable offsets only. One that was
-aborted was never written, and its group must not count it (`transaction_ends`).
+A commit in a transaction is acknowledged when the transaction's outcome is decided, and stored when
+its marker is written. Before that nobody reads it, or an older value: members ask for stable
+offsets only. An aborted commit was never written: its group must not use it (`transaction_ends`).
 
-What an administrator deletes, alone or with its group or topic, may be missing from then on; a load
-may bring it back, as in Kafka, because nobody waits for the log to have the tombstone. With a group
-goes what its open transactions would have committed. What an administrator commits is a commit.
+An administrator may delete a value alone, or with its group or topic. It may then be missing. A
+load may restore it, as in Kafka, because the deletion does not wait until the log has the
+tombstone. Deleting a group also deletes what its open transactions would have committed. A commit
+of an administrator counts as any other.
 
-A commit that was lost with the last replica in sync (`lost_data`) is one that may have been
-written: nothing is promised of it any more. That is why no append may be acknowledged while fewer
-than min.insync.replicas are in sync (`enough_replicas`), whether or not anything is lost then.
+Nothing is promised of a commit that was lost with the last replica in sync (`lost_data`): it counts
+as one that may have been written. Therefore no append may be acknowledged while fewer than
+min.insync.replicas are in sync, even if nothing is lost (`enough_replicas`).
 
-A fetch answered by a coordinator that another had already replaced may be stale, as in Kafka
-(BEHAVIOUR 6.5), and so may that of one that lost its log while it loaded it (`half_loads`): it is
-counted, and proves nothing. Nor does the loss of a commit that Kafka itself forgets until the next
-load (`forgotten_commits`). A value that nobody is known to have committed is held back for a
-request timeout: its committer may not have given up yet.
+Three kinds of fetches and commits prove nothing:
+* a fetch answered by a coordinator after another had replaced it may be stale, as in Kafka
+  (BEHAVIOUR 6.5), and so may that of a coordinator that lost its log while it loaded it
+  (`half_loads`): such fetches are only counted;
+* a commit that Kafka itself forgets until the next load (`forgotten_commits`);
+* a value that no known commit wrote is held back for a request timeout, because its committer may
+  still be waiting for an answer.
 """
 
 from collections import Counter
@@ -61,19 +65,19 @@ from protocol.trace import MESSAGE_KINDS, TraceKind, TraceRow
 from results_schema.results import CheckReport
 
 RESIGNING_US = 5_000_000
-"""No broker that can be reached takes longer to learn that it is no longer leader."""
+"""Limit of the time until a reachable broker learns that it is no longer leader."""
 KILL_SEEN_US = 1_000_000
-"""A client may see its connection end before the driver has written down the kill."""
+"""A client may see its connection end this long before the driver records the kill."""
 VERIFYING_STAGE = "verifying"
-"""The stage from which on every fetch is a verification: what was acknowledged before it counts."""
+"""From this stage on all fetches are verifications; they expect all commits acknowledged before."""
 
 FORGOTTEN = "transactional commit that Kafka forgets until the next load"
 LATE_END = "end of a transaction that came behind a load"
 _LEADERSHIP = frozenset({TraceKind.BECAME_LEADER, TraceKind.LOAD_COMPLETED})
 _NO_OFFSET = -1
-_NEVER_SENT = "COMMIT_FAILED"  # the client's own: it was in no generation to commit in
-_ABORTED = "TRANSACTION_ABORTED"  # the client's own too: what was committed never counts
-# A failure without a peer is definite too: no coordinator was known to send it to.
+_NEVER_SENT = "COMMIT_FAILED"  # an error of the client: it had no generation to commit in
+_ABORTED = "TRANSACTION_ABORTED"  # an error of the client: its offsets never count
+# A failure without a peer is definite, too: no coordinator was known, so nothing was sent.
 _DEFINITE_NAMES = frozenset(code.name for code in ErrorCode if code.definite) | {
     _NEVER_SENT,
     _ABORTED,
@@ -82,7 +86,7 @@ _DEFINITE_NAMES = frozenset(code.name for code in ErrorCode if code.definite) | 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Suspicion:
-    """A fetch that looks like a loss, unless its value's committer has not given up yet."""
+    """A fetch that looks like a loss, unless its value's committer still waits for an answer."""
 
     register: Register
     row: TraceRow
@@ -90,11 +94,11 @@ class _Suspicion:
     partition: str
     candidates: list[Commit]
     settled: list[Commit]
-    told_at_us: int
+    reported_after_us: int
 
 
 class DurableCommits(Checker):
-    """An acknowledged commit is what a later fetch returns, or something newer."""
+    """A fetch returns the last acknowledged commit, or a newer one."""
 
     name = "durable_commits"
     promise = (
@@ -132,8 +136,8 @@ class DurableCommits(Checker):
         self._healed_us = 0
         self._verifying_us: int | None = None
         self._leaders: dict[str, list[TraceRow]] = {}  # offsets partition -> leadership rows
-        self._lost_us: dict[str, int] = {}  # group -> when what transactions commit may have gone
-        self._silenced: dict[str, bool] = {}  # groups of which a consumer was killed
+        self._lost_us: dict[str, int] = {}  # group -> last loss that may include open transactions
+        self._has_killed_consumer: dict[str, bool] = {}  # by group
         self._ended_us: dict[str, list[int]] = {}  # broker -> the ends of its processes
         self._suspicions: list[_Suspicion] = []
         self._lost_data = self.evidence.lost_data
@@ -142,7 +146,7 @@ class DurableCommits(Checker):
         self._forgotten = ForgottenCommits(context)
         self._excused: Counter[str] = Counter()
         self._transaction_ends = TransactionEnds(context.clock_error_us, self._lost_data)
-        self._on_too_few: dict[tuple[str, str], None] = {}  # partition and broker, told once
+        self._on_too_few: dict[tuple[str, str], None] = {}  # partition, broker: each reported once
         self._forgiven = 0
         self._consumers = {
             node: group for group, known in context.groups.items() for node in known.consumers
@@ -159,21 +163,22 @@ class DurableCommits(Checker):
         }
 
     def judge(self, row: TraceRow) -> None:
-        """Take in a commit, a fetch, or what bounds when they began."""
+        """Judge a fetch; remember commits, and rows that limit when commits and fetches began."""
         if (
             self._suspicions
-            and self._suspicions[0].told_at_us < row.time_us
-            and row.kind not in MESSAGE_KINDS  # what is told is traced: alike without messages
+            and self._suspicions[0].reported_after_us < row.time_us
+            # Findings are rows of the trace: they must be the same where messages are left out.
+            and row.kind not in MESSAGE_KINDS
         ):
-            self._tell_until(row.time_us)
+            self._report_suspicions(row.time_us)
         if row.kind in LOSS_KINDS and self._lost_data.is_loss(row):
-            self._forgive(row.partition or "", row.time_us)
+            self._excuse_losses(row.partition or "", row.time_us)
         if row.kind in REPLICAS_KINDS:
-            self._count_replicas(row, row.partition or "")
+            self._check_replicas(row, row.partition or "")
         if row.kind in FORGETTING_KINDS:
             self._forgotten.observe(row)
         if row.kind in END_KINDS:
-            self._tell_of_ends(self._transaction_ends.observe(row))
+            self._report_wrong_ends(self._transaction_ends.observe(row))
             if row.kind != TraceKind.LOAD_COMPLETED:
                 return
         match row.kind:
@@ -194,7 +199,7 @@ class DurableCommits(Checker):
                 self._ended_us.setdefault(node, []).append(row.time_us)
                 group = self._consumers.get(node)
                 if group is not None and row.kind == TraceKind.NODE_KILLED:
-                    self._silenced[group] = True
+                    self._has_killed_consumer[group] = True
             case TraceKind.BECAME_LEADER | TraceKind.LOAD_COMPLETED:
                 if row.partition is not None and row.partition.startswith(CONSUMER_OFFSETS):
                     self._leaders.setdefault(row.partition, []).append(row)
@@ -213,7 +218,7 @@ class DurableCommits(Checker):
                 if row.group is not None and row.partition is not None and row.offset is not None:
                     self._observe_offset(row, row.group, row.partition, row.offset)
 
-    def _tell_of_ends(self, ends: Iterable[WrongEnd]) -> None:
+    def _report_wrong_ends(self, ends: Iterable[WrongEnd]) -> None:
         for end in ends:
             self.found(end.summary, end.evidence, group=end.evidence[-1].group)
         for since, late in self._transaction_ends.late:
@@ -221,18 +226,18 @@ class DurableCommits(Checker):
             self._excused[LATE_END] += 1
         self._transaction_ends.late.clear()
 
-    def _count_replicas(self, row: TraceRow, partition: str) -> None:
+    def _check_replicas(self, row: TraceRow, partition: str) -> None:
         too_few = self._enough_replicas.observe(row, self.context.min_insync_replicas)
         if too_few is None:
             return
         if (place := (partition, row.node)) in self._on_too_few:
-            self.findings_total += 1  # the same story of another append
+            self.findings_total += 1  # the same violation by another append
             return
         self._on_too_few[place] = None
         self.found(too_few.summary, too_few.evidence, partition=partition)
 
-    def _forgive(self, lost: str, time_us: int) -> None:
-        """Expect nothing any more of what a coordinator's partition held when it lost data."""
+    def _excuse_losses(self, lost: str, time_us: int) -> None:
+        """Expect nothing of commits that were in a coordinator's partition when it lost data."""
         held = {
             group_id: None
             for group_id, expected in self.context.groups.items()
@@ -245,7 +250,7 @@ class DurableCommits(Checker):
             self._may_lose_transactions(group_id, time_us)
 
     def _may_lose_transactions(self, group_id: str, time_us: int) -> None:
-        """Expect nothing of what a transaction commits that is open now."""
+        """Expect nothing of commits in transactions of the group that are open now."""
         known = self.context.groups.get(group_id)
         if known is not None and known.transaction_partitions:
             self._lost_us[group_id] = time_us
@@ -255,14 +260,14 @@ class DurableCommits(Checker):
         match row.kind:
             case TraceKind.OFFSETS_COMMITTED:
                 self._seen["offsets_acknowledged"] += 1
-                self._answered(register, row, group, offset, acknowledged=True)
+                self._take_answer(register, row, group, offset, acknowledged=True)
             case TraceKind.ADMIN_COMMIT if row.error == ErrorCode.NONE.name:
                 self._seen["offsets_acknowledged"] += 1
-                self._answered(register, row, group, offset, acknowledged=True)
+                self._take_answer(register, row, group, offset, acknowledged=True)
             case TraceKind.COMMIT_FAILED | TraceKind.ADMIN_COMMIT:
                 if row.error not in _DEFINITE_NAMES and row.peer is not None:
                     self._seen["offsets_of_unknown_outcome"] += 1
-                    self._answered(register, row, group, offset, acknowledged=False)
+                    self._take_answer(register, row, group, offset, acknowledged=False)
                 register.answered_us[row.node] = row.time_us
             case TraceKind.COMMIT_STORED if register.has_answer(row, offset):
                 pass
@@ -275,7 +280,7 @@ class DurableCommits(Checker):
                 pass
 
     def _take_stored(self, row: TraceRow, group: str, partition: str, offset: int) -> None:
-        """Remember what a coordinator says it has stored, or deleted: it may be returned."""
+        """Remember that a coordinator stored or deleted a value: a fetch may return the result."""
         register = self._registers.setdefault((group, partition), Register())
         self._remember(
             register,
@@ -289,15 +294,17 @@ class DurableCommits(Checker):
             ),
         )
 
-    def _answered(
+    def _take_answer(
         self, register: Register, row: TraceRow, group: str, offset: int, *, acknowledged: bool
     ) -> None:
-        """Remember a commit that its member has an answer for.
+        """Remember a commit whose member has an answer.
 
-        A member has one commit of a partition in flight, so it cannot have sent this one before
-        the answer to the one before, nor before it was given the partition. Of a transaction that
-        may have been open when data was lost or deleted, the offsets may be gone although it
-        ended well.
+        The commit cannot have been sent
+        1. before the answer to the member's previous commit of this partition: one is in flight;
+        2. before the partition was assigned to the member.
+
+        If a transaction may have been open when data was lost or deleted, its offsets may be
+        missing although it was committed.
         """
         earliest = max(
             register.answered_us.get(row.node, 0), self._assigned_us.get((row.node, group), 0)
@@ -322,11 +329,11 @@ class DurableCommits(Checker):
             self._suspicions = [
                 each
                 for each in self._suspicions
-                if each.register is not register or not self._clears(each, commit)
+                if each.register is not register or not self._explains(each, commit)
             ]
 
-    def _clears(self, suspicion: _Suspicion, commit: Commit) -> bool:
-        """Whether a commit that became known only now explains what a fetch returned."""
+    def _explains(self, suspicion: _Suspicion, commit: Commit) -> bool:
+        """Whether a commit that became known only now explains the value of a suspected fetch."""
         margin = self.context.clock_error_us
         if (
             commit.offset != suspicion.row.offset
@@ -337,9 +344,9 @@ class DurableCommits(Checker):
         return not replaced or self._is_pending(commit)
 
     def _is_pending(self, commit: Commit) -> bool:
-        """Whether the commit may take effect at any time: its client gave up, its broker did not.
+        """Whether the commit may take effect at any time: only its client stopped waiting.
 
-        An end of the broker's process while the request may have been there ended the request.
+        The request ended if the broker's process ended while the request may have been there.
         """
         if commit.acknowledged or commit.row.error not in GIVEN_UP_BY_THE_CLIENT:
             return False
@@ -353,7 +360,7 @@ class DurableCommits(Checker):
     def _judge(
         self, register: Register, row: TraceRow, group: str, partition: str, offset: int
     ) -> None:
-        began = self._began_us(row, group)
+        began = self._latest_start_us(row, group)
         if began is None or began <= register.forgotten_until_us:
             self._seen["fetches_of_unknown_start"] += 1
             return
@@ -365,7 +372,7 @@ class DurableCommits(Checker):
         ]
         if settled:
             self._seen["fetches_judged"] += 1
-        else:  # nothing was promised yet, and what nobody committed may not be there either
+        else:  # nothing is promised yet; but a value without a commit is suspicious here, too
             self._seen["fetches_with_no_commit_acknowledged_before"] += 1
             if offset < 0:
                 return
@@ -384,10 +391,10 @@ class DurableCommits(Checker):
         ):
             self._seen["fetches_of_a_value_that_timed_out"] += 1
             return
-        if not candidates and offset >= 0 and self._silenced.get(group):
+        if not candidates and offset >= 0 and self._has_killed_consumer.get(group):
             self._seen["fetches_of_a_value_nobody_is_known_to_have_committed"] += 1
             return
-        if self._was_replaced(row, group):
+        if self._is_excusably_stale(row, group):
             self._seen["fetches_from_a_replaced_coordinator"] += 1
             return
         expected = self.context.groups.get(group)
@@ -400,21 +407,21 @@ class DurableCommits(Checker):
                 partition=partition,
                 candidates=candidates,
                 settled=settled,
-                told_at_us=row.time_us + patience_us + margin,
+                reported_after_us=row.time_us + patience_us + margin,
             )
         )
 
-    def _tell_until(self, time_us: int | None) -> None:
-        """Tell the suspicions that nothing has cleared in time; None: all of them."""
+    def _report_suspicions(self, time_us: int | None) -> None:
+        """Report the suspicions that no commit explained in time; None: all suspicions."""
         suspicions, self._suspicions = self._suspicions, []
         for each in suspicions:
-            if time_us is None or each.told_at_us < time_us:
-                self._tell(each)
+            if time_us is None or each.reported_after_us < time_us:
+                self._report(each)
             else:
                 self._suspicions.append(each)
 
-    def _began_us(self, row: TraceRow, group: str) -> int | None:
-        """Return the latest time at which the fetch is known not to have begun yet."""
+    def _latest_start_us(self, row: TraceRow, group: str) -> int | None:
+        """Return the latest time at which the fetch certainly had not begun, if one is known."""
         known = [
             time_us
             for time_us in (
@@ -426,11 +433,11 @@ class DurableCommits(Checker):
         ]
         return max(known, default=None)
 
-    def _was_replaced(self, row: TraceRow, group: str) -> bool:
-        """Whether a coordinator answered that another had replaced when the answer came.
+    def _is_excusably_stale(self, row: TraceRow, group: str) -> bool:
+        """Whether the answer came from a coordinator that another had replaced, or from half a log.
 
-        A verification excuses it only for a moment after the replacing and the healing: then it has
-        learnt.
+        A verification is excused only within RESIGNING_US after the replacement and the healing:
+        by then the old coordinator must know.
         """
         expected = self.context.groups.get(group)
         rows = [] if expected is None else self._leaders.get(expected.offsets_partition, [])
@@ -454,12 +461,12 @@ class DurableCommits(Checker):
             return False
         return any(other.node == row.peer for other in known)
 
-    def _tell(self, suspicion: _Suspicion) -> None:
+    def _report(self, suspicion: _Suspicion) -> None:
         register, row = suspicion.register, suspicion.row
         group, partition = suspicion.group, suspicion.partition
         candidates, settled = suspicion.candidates, suspicion.settled
         if not settled:
-            self._tell_of_nobodys(suspicion)
+            self._report_uncommitted_value(suspicion)
             return
         lost = max(settled, key=lambda commit: commit.latest_us)
         if register.reported is lost.row:
@@ -495,8 +502,8 @@ class DurableCommits(Checker):
             partition=partition,
         )
 
-    def _tell_of_nobodys(self, suspicion: _Suspicion) -> None:
-        """Tell of a fetch that returned an offset before anything is known to be committed."""
+    def _report_uncommitted_value(self, suspicion: _Suspicion) -> None:
+        """Report a fetch that returned an offset although no known commit wrote one."""
         register, row = suspicion.register, suspicion.row
         if register.reported is not None:
             return
@@ -512,7 +519,7 @@ class DurableCommits(Checker):
         )
 
     def measured(self) -> dict[str, int]:
-        """Return how many commits nobody can tell the fate of."""
+        """Return how many commits were acknowledged, of unknown outcome, and lost without blame."""
         return {
             "offsets_acknowledged": self._seen["offsets_acknowledged"],
             "offsets_of_unknown_outcome": self._seen["offsets_of_unknown_outcome"],
@@ -520,9 +527,9 @@ class DurableCommits(Checker):
         }
 
     def finish(self) -> CheckReport:
-        """Report; what was suspected and never cleared is told now."""
-        self._tell_until(None)
-        self._tell_of_ends(self._transaction_ends.finish())
+        """Report; suspicions that no commit explained are reported now."""
+        self._report_suspicions(None)
+        self._report_wrong_ends(self._transaction_ends.finish())
         judged = self._seen["fetches_judged"]
         note = ""
         if not self._seen["offsets_acknowledged"]:

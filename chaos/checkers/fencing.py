@@ -1,27 +1,27 @@
-"""Fencing: an old coordinator cannot get anything acknowledged that the new one does not know.
+"""Fencing: an old coordinator gets nothing acknowledged that the new one does not have.
 
-Judged by epochs and offsets of `__consumer_offsets`, not by the order of rows: the later epoch's
-log begins where its leader's log ended when it took over, and whatever an older epoch had
-acknowledged must lie below. Source: BEHAVIOUR 6.5.
+The rule compares epochs and offsets of `__consumer_offsets`, not the order of rows. The log of a
+later epoch begins where its leader's log ended at the takeover; whatever was acknowledged in an
+older epoch must be below that offset. Source: BEHAVIOUR 6.5.
 
-An append is acknowledged under the epoch in which its leader acknowledges it. One that waited while
-its broker missed elections, and leads again, is acknowledged under the new epoch, as in Kafka:
-DelayedProduce asks for the high watermark alone. What others led meanwhile, nobody acknowledged.
+An append belongs to the epoch in which its leader acknowledges it. An append may wait while its
+broker misses elections and becomes leader again. It is then acknowledged in the new epoch, as in
+Kafka: DelayedProduce checks the high watermark only. Between, no other leader acknowledged it.
 
-What was acknowledged may be lost with the last replica in sync (`lost_data`): what stands before an
-election with which a partition lost data as it may is not looked for behind it.
+Acknowledged appends may be lost with the last replica in sync (`lost_data`). Appends before an
+election with which a partition lost data in this allowed way are not expected after it.
 
-What a broker has cut off its own log is gone there, whatever its later epochs hold: an append whose
-offsets the same process truncated is never acknowledged. By epochs alone the next append, which
-takes the offsets again, would hide the loss.
+An append whose offsets a broker truncated from its own log is gone there, whatever its later epochs
+contain; the same process must never acknowledge it. Epochs alone would hide this loss, because the
+next append takes the same offsets.
 
-Nor does a broker load or unload a partition as of an older epoch than it knew (`late_notices`), nor
-lead one in an epoch that the controller did not give it, or before it was unfenced. (The latter two
-in virtual time alone, where no row is missing.)
+A broker must not load or unload a partition for an older epoch than it knows (`late_notices`). It
+must not lead one in an epoch that the controller did not give it, nor before it was unfenced. (The
+last two are judged in virtual time only, where no row is missing.)
 
-A run in which no old leader tried to append has not put fencing to the test, and does not pass the
-check. So attempts are counted: appends of an older epoch that were begun, or still waited for their
-replicas, when the controller had elected another leader in a newer one.
+A run without an attempt of an old leader did not test fencing, and does not pass the check.
+Therefore attempts are counted: appends of an older epoch that began, or still waited for replicas,
+after the controller had elected another leader in a newer epoch.
 """
 
 from collections import deque
@@ -38,10 +38,10 @@ from results_schema.results import OLD_EPOCH_ATTEMPTS, CheckReport
 
 MAX_EVIDENCE_APPENDS = 3
 MAX_KEPT_APPENDS = 10_000
-"""Of each epoch the newest appends are kept: offsets grow, so what a later epoch lost is among
-them, and a long run does not fill the memory."""
+"""Kept appends per epoch, the newest ones. Offsets grow, so what a later epoch lost is among these;
+the limit bounds the memory of long runs."""
 MAX_KEPT_CUTS = 100
-"""Truncations of each partition: a story needs the one that cost the append."""
+"""Kept truncations per partition; a finding shows the one that removed the append."""
 NOT_TESTED = (
     "fencing was not put to the test: no leader attempted an append after another had been elected"
 )
@@ -49,7 +49,7 @@ NOT_TESTED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Acknowledged:
-    """An append that completed well: [base, end) in the log of its epoch."""
+    """An append that succeeded: [base, end) in the log of its epoch."""
 
     base: int
     end: int
@@ -59,7 +59,7 @@ class _Acknowledged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Cut:
-    """A truncation. Shape: `in_sync` is the controller's last row of the ISR by then."""
+    """A truncation. Shape: `in_sync` is the controller's newest row of the ISR before it."""
 
     row: TraceRow
     in_sync: TraceRow | None
@@ -67,9 +67,9 @@ class _Cut:
 
 @dataclass(slots=True)
 class _Epoch:
-    """What was seen of one leader epoch of one partition."""
+    """The facts known about one leader epoch of one partition."""
 
-    start_offset: int | None = None  # where its leader's log ended when it took over
+    start_offset: int | None = None  # end of its leader's log at the takeover
     start_row: TraceRow | None = None
     leader: str | None = None
     leader_row: TraceRow | None = None
@@ -80,8 +80,8 @@ class _Epoch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Broken:
-    """How the promise was broken between two epochs. `causes` tell how the append was lost."""
+class _Violation:
+    """A violation between two epochs. `causes` show how the append was lost."""
 
     summary: str
     evidence: list[TraceRow]
@@ -125,16 +125,16 @@ class Fencing(Checker):
         self._leads: dict[tuple[str, int, str], int] = {}  # life and partition -> newest epoch
         self._lost_data = self.evidence.lost_data
         self._late_notices = LateNotices()
-        self._unfenced: dict[str, None] = {}  # brokers that were, at any time
+        self._unfenced: dict[str, None] = {}  # brokers that have been unfenced at some time
         self._attempts: dict[tuple[str, int, str, int | None], None] = {}  # by a deposed leader
-        self._cut: dict[tuple[str, int, str, int | None], TraceRow] = {}  # begun, truncated since
+        self._cut: dict[tuple[str, int, str, int | None], TraceRow] = {}  # unfinished, truncated
         self._cuts: dict[str, deque[_Cut]] = {}  # partition -> truncations, the newest last
         self._isr: dict[str, TraceRow] = {}  # partition -> the controller's last row of its ISR
 
     def judge(self, row: TraceRow) -> None:
-        """Take in an election, a leadership change or an append of an offsets partition."""
+        """Judge an election, a leadership change, or an append of an offsets partition."""
         if row.kind in NOTICE_KINDS:
-            self._noticed(row)
+            self._check_notice(row)
             return
         if row.kind == TraceKind.BROKER_UNFENCED:
             self._unfenced[row.peer or ""] = None
@@ -146,7 +146,7 @@ class Fencing(Checker):
         if row.leader_epoch is None or row.kind == TraceKind.ISR_CHANGED:
             return
         if row.kind == TraceKind.LOG_TRUNCATED:
-            self._truncated(row, row.partition)
+            self._observe_truncation(row, row.partition)
             return
         if row.kind == TraceKind.LEADER_ELECTED:
             if row.peer:
@@ -156,33 +156,35 @@ class Fencing(Checker):
         append = (row.node, row.incarnation, row.partition, row.correlation_id)
         life = (row.node, row.incarnation, row.partition)
         if row.kind == TraceKind.BECAME_LEADER and self.context.in_virtual_time:
-            self._was_elected(row, row.partition)
+            self._check_election(row, row.partition)
         if row.kind == TraceKind.BECAME_LEADER:
             self._leads[life] = row.leader_epoch
-            self._became_leader(epoch, row)
+            self._check_single_leader(epoch, row)
             self._announce(row.partition, of_epoch=row.leader_epoch)
             return
         if self._is_deposed(row, row.partition, row.leader_epoch):
             self._attempts[append] = None
         if row.kind == TraceKind.APPEND_STARTED:
             self._started[append] = row
-            self._log_begins(epoch, row, detail_of(row).get("epoch_start_offset", row.offset))
+            self._lower_start(epoch, row, detail_of(row).get("epoch_start_offset", row.offset))
         else:
             started, cut = self._started.pop(append, None), self._cut.pop(append, None)
             if row.error not in {None, "NONE"}:
                 self._failed += 1
             elif started is not None and cut is not None:
                 self._acknowledged += 1
-                self._acknowledged_after_its_cut(started, cut, row)
+                self._report_truncated_append(started, cut, row)
             elif started is not None and started.offset is not None:
-                under = max(row.leader_epoch, self._leads.get(life, row.leader_epoch))
+                acknowledged_epoch = max(row.leader_epoch, self._leads.get(life, row.leader_epoch))
                 epochs = self._epochs[row.partition]
-                self._append_acknowledged(epochs.setdefault(under, _Epoch()), started, row)
+                self._remember_acknowledged(
+                    epochs.setdefault(acknowledged_epoch, _Epoch()), started, row
+                )
                 if len(epochs) > 1:
-                    self._announce(row.partition, of_epoch=under)
+                    self._announce(row.partition, of_epoch=acknowledged_epoch)
 
-    def _was_elected(self, row: TraceRow, partition: str) -> None:
-        """Report a leader that the controller never elected."""
+    def _check_election(self, row: TraceRow, partition: str) -> None:
+        """Report a leader that the controller never unfenced, or never elected."""
         elections = self._elections.get(partition, [])
         if row.node not in self._unfenced:
             self.found(
@@ -198,15 +200,15 @@ class Fencing(Checker):
                 partition=partition,
             )
 
-    def _noticed(self, row: TraceRow) -> None:
+    def _check_notice(self, row: TraceRow) -> None:
         overtaken = self._late_notices.observe(row)
         if overtaken is not None:
             self.found(overtaken.summary, overtaken.evidence, partition=row.partition)
 
-    def _truncated(self, row: TraceRow, partition: str) -> None:
-        """Note a truncation, and the appends of the same process that it cuts off.
+    def _observe_truncation(self, row: TraceRow, partition: str) -> None:
+        """Remember a truncation, and the unfinished appends of the same process that it removes.
 
-        Rows of one node are in the order of its own steps, so no clock error counts here.
+        No clock error is added: rows of one node are in the order of its own steps.
         """
         cuts = self._cuts.setdefault(partition, deque(maxlen=MAX_KEPT_CUTS))
         cuts.append(_Cut(row=row, in_sync=self._isr.get(partition)))
@@ -215,7 +217,7 @@ class Fencing(Checker):
             if append[:3] == (row.node, row.incarnation, partition) and _end_of(started) > log_end:
                 self._cut[append] = row
 
-    def _acknowledged_after_its_cut(
+    def _report_truncated_append(
         self, started: TraceRow, cut: TraceRow, completed: TraceRow
     ) -> None:
         partition = completed.partition or ""
@@ -229,15 +231,15 @@ class Fencing(Checker):
         )
 
     def _explain_cut(self, cut: TraceRow, partition: str) -> list[TraceRow]:
-        """Return a truncation with the leader whose epoch demanded it and the ISR of that time."""
+        """Return a truncation, with the ISR and the leader whose epoch demanded it before it."""
         ordered_by = self._epochs.get(partition, {}).get(cut.leader_epoch or 0)
         leader = None if ordered_by is None else ordered_by.leader_row
         known = next((each for each in self._cuts.get(partition, ()) if each.row is cut), None)
         in_sync = None if known is None else known.in_sync
         return [row for row in (in_sync, leader, cut) if row is not None]
 
-    def _cuts_of(self, partition: str, lost: list[_Acknowledged]) -> list[TraceRow]:
-        """Return what tells who truncated the first of the appends that a log has lost."""
+    def _explain_loss(self, partition: str, lost: list[_Acknowledged]) -> list[TraceRow]:
+        """Return the rows that explain who truncated the first of the lost appends."""
         first = lost[0]
         for cut in self._cuts.get(partition, ()):
             former_end = detail_of(cut.row).get("from_offset", 0)
@@ -249,16 +251,16 @@ class Fencing(Checker):
         return []
 
     def _is_deposed(self, row: TraceRow, partition: str, leader_epoch: int) -> bool:
-        """Whether another leader than the row's node had been elected in a newer epoch by then."""
+        """Whether another node had been elected in a newer epoch before the row."""
         until_us = row.time_us - self.context.clock_error_us
         for elected in reversed(self._elections.get(partition, ())):
             if (elected.leader_epoch or 0) <= leader_epoch:
-                return False  # epochs rise: all before it are older, too
+                return False  # epochs grow: all earlier elections are older, too
             if elected.peer != row.node and elected.time_us <= until_us:
                 return True
         return False
 
-    def _became_leader(self, epoch: _Epoch, row: TraceRow) -> None:
+    def _check_single_leader(self, epoch: _Epoch, row: TraceRow) -> None:
         if epoch.leader is None:
             epoch.leader, epoch.leader_row = row.node, row
         elif epoch.leader != row.node and epoch.leader_row is not None:
@@ -268,13 +270,13 @@ class Fencing(Checker):
                 [epoch.leader_row, row],
                 partition=row.partition,
             )
-        self._log_begins(epoch, row, row.offset)
+        self._lower_start(epoch, row, row.offset)
 
-    def _log_begins(self, epoch: _Epoch, row: TraceRow, offset: int | None) -> None:
+    def _lower_start(self, epoch: _Epoch, row: TraceRow, offset: int | None) -> None:
         if offset is not None and (epoch.start_offset is None or offset < epoch.start_offset):
             epoch.start_offset, epoch.start_row = offset, row
 
-    def _append_acknowledged(self, epoch: _Epoch, started: TraceRow, completed: TraceRow) -> None:
+    def _remember_acknowledged(self, epoch: _Epoch, started: TraceRow, completed: TraceRow) -> None:
         self._acknowledged += 1
         if epoch.first_acknowledged is None:
             epoch.first_acknowledged = completed
@@ -288,18 +290,18 @@ class Fencing(Checker):
         )
 
     def finish(self) -> CheckReport:
-        """Compare every epoch with every later one, and say how much of it was lost."""
+        """Compare each epoch with each later one, and report what was lost between them."""
         overtaken = 0
         for partition, epochs in sorted(self._epochs.items()):
             numbers = sorted(epochs)
             for position, older in enumerate(numbers):
                 for newer in numbers[position + 1 :]:
                     overtaken += len(epochs[older].acknowledged)
-                    broken = self._compare(partition, older, newer, epochs[older].acknowledged)
-                    if broken is not None:
-                        # Who was told when it began needs no second word about it.
-                        silently = (partition, older, newer) in self._announced
-                        self._record(broken, partition, silently=silently)
+                    violation = self._compare(partition, older, newer, epochs[older].acknowledged)
+                    if violation is not None:
+                        # A finding that was announced during the run is not announced again.
+                        is_announced = (partition, older, newer) in self._announced
+                        self._record(violation, partition, is_announced=is_announced)
         note = "" if self._attempts or self.findings_total else NOT_TESTED
         return self.report(
             judged=overtaken if self._attempts else 0,
@@ -314,7 +316,7 @@ class Fencing(Checker):
         )
 
     def _announce(self, partition: str, *, of_epoch: int) -> None:
-        """Tell, once for each pair of epochs, that the newest appends of one broke the promise."""
+        """Announce a violation by an epoch's newest append, once for each pair of epochs."""
         epochs = self._epochs[partition]
         for other in sorted(epochs):
             older, newer = min(other, of_epoch), max(other, of_epoch)
@@ -322,24 +324,29 @@ class Fencing(Checker):
                 continue
             acknowledged = epochs[older].acknowledged
             newest = [acknowledged[-1]] if acknowledged else []
-            broken = self._compare(partition, older, newer, newest)
-            if broken is not None:
+            violation = self._compare(partition, older, newer, newest)
+            if violation is not None:
                 self._announced[partition, older, newer] = None
                 self.announce(
-                    broken.summary, broken.evidence, partition=partition, causes=broken.causes
+                    violation.summary,
+                    violation.evidence,
+                    partition=partition,
+                    causes=violation.causes,
                 )
 
-    def _record(self, broken: _Broken, partition: str, *, silently: bool) -> None:
+    def _record(self, violation: _Violation, partition: str, *, is_announced: bool) -> None:
         on_finding = self.on_finding
-        if silently:
+        if is_announced:
             self.on_finding = None
-        self.found(broken.summary, broken.evidence, partition=partition, causes=broken.causes)
+        self.found(
+            violation.summary, violation.evidence, partition=partition, causes=violation.causes
+        )
         self.on_finding = on_finding
 
     def _compare(
         self, partition: str, older: int, newer: int, appends: Iterable[_Acknowledged]
-    ) -> _Broken | None:
-        """Return what is wrong with `appends`, acknowledged in epoch `older`, seen from `newer`."""
+    ) -> _Violation | None:
+        """Return the violation of appends acknowledged in epoch `older`, compared with `newer`."""
         new = self._epochs[partition][newer]
         was_lost = any(
             older < (loss.leader_epoch or 0) <= newer for loss in self._lost_data.of(partition)
@@ -348,12 +355,12 @@ class Fencing(Checker):
             start = new.start_offset
             lost = [append for append in appends if append.end > start]
             if lost:
-                return _Broken(
-                    summary=f"{partition}: {_appends(len(lost))} acknowledged in epoch {older} "
-                    f"from offset {lost[0].base} {'is' if len(lost) == 1 else 'are'} missing from "
-                    f"the log of epoch {newer}, which begins at {start}",
+                return _Violation(
+                    summary=f"{partition}: {_counted_appends(len(lost))} acknowledged in epoch "
+                    f"{older} from offset {lost[0].base} {'is' if len(lost) == 1 else 'are'} "
+                    f"missing from the log of epoch {newer}, which begins at {start}",
                     evidence=[*_rows_of(lost), new.start_row],
-                    causes=self._cuts_of(partition, lost),
+                    causes=self._explain_loss(partition, lost),
                 )
         first = new.first_acknowledged
         if first is None:
@@ -365,8 +372,8 @@ class Fencing(Checker):
         ]
         if not late:
             return None
-        return _Broken(
-            summary=f"{partition}: {_appends(len(late))} begun after epoch {newer} had "
+        return _Violation(
+            summary=f"{partition}: {_counted_appends(len(late))} begun after epoch {newer} had "
             f"acknowledged its first {'was' if len(late) == 1 else 'were'} acknowledged in epoch "
             f"{older}",
             evidence=[first, *_rows_of(late)],
@@ -387,5 +394,5 @@ def _end_of(started: TraceRow) -> int:
     return (started.offset or 0) + records
 
 
-def _appends(count: int) -> str:
+def _counted_appends(count: int) -> str:
     return "1 append" if count == 1 else f"{count:,} appends"

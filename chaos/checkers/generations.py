@@ -1,13 +1,13 @@
 """Generations: who may commit, that numbers only grow, that no two members share a partition.
 
-The life of a coordinator is a tenure: one broker incarnation, one partition of
-`__consumer_offsets`, one leader epoch. Two tenures may count alike (in a split brain both go on
-from what they loaded), so nothing here compares numbers of two tenures, but for one thing: a
-generation that a coordinator loaded is the one that was stored. Source: BEHAVIOUR 2.2, 4.10;
-MEASURED_FAILOVER two-lineages.
+A tenure is the time in which one broker incarnation coordinates one partition of
+`__consumer_offsets` in one leader epoch. Two tenures may use the same numbers: in a split brain
+both continue from the state that they loaded. So numbers of different tenures are not compared,
+with one exception: a generation that a coordinator loaded is the one that was stored. Source:
+BEHAVIOUR 2.2, 4.10; MEASURED_FAILOVER two-lineages.
 
-The members of a group are followed here for themselves: this checker asks who was in it at a past
-row of one tenure, `evidence.coordinators` knows whom a broker has in it now.
+This module keeps the members of groups itself. It needs the members at a past row of one tenure,
+whereas `evidence.coordinators` has only the present members at a broker.
 """
 
 from collections import deque
@@ -21,42 +21,42 @@ from protocol.trace import TraceKind, TraceRow
 from results_schema.results import CheckReport
 
 MAX_STARTED_APPENDS = 4_096
-"""Of each broker incarnation: an append is given up after 5 s, far sooner than so many follow."""
+"""Kept appends per broker incarnation: an append ends after 5 s, before so many others follow."""
 MAX_CHANGES = 64
-"""What is kept of a group's members and generations in one tenure, for commits on their way."""
+"""Kept states of a group in one tenure, for commits that are accepted but not yet stored."""
 KEPT_GENERATIONS = 8
-"""Generations of a lineage whose owners are remembered; members are never far behind."""
+"""Generations of a lineage whose owners are kept; members are never far behind."""
 KEPT_NAMESAKES = 4
-"""Generations of one number at one broker, the last of which are remembered."""
+"""Kept generations that have the same number at one broker, the newest ones."""
 DEAD = "Dead"
 EMPTY = "Empty"
 
 Life = tuple[str, int]  # node, incarnation
 Lineage = tuple[str, int, int, int]
-"""Who began a generation: node, incarnation, leader epoch; and how often the group had died."""
+"""Origin of a generation: node, incarnation and leader epoch; number of deaths of the group."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Membership:
-    """Who was in a group from one row of its coordinator to the next change.
+    """The members of a group from one row of its coordinator to the next change.
 
-    `members` None: not known, for a coordinator that was seen from the middle of its life on.
+    `members` None: unknown, because the trace has only a later part of the coordinator's life.
     """
 
     since: TraceRow
     generation: int
     members: dict[str, None] | None
-    joined: TraceRow | None  # what made this the current generation
+    joined: TraceRow | None  # the row that made this generation the current one
 
     @property
     def is_empty(self) -> bool:
-        """Whether it is known to have no members."""
+        """Whether the group is known to have no members."""
         return self.members is not None and not self.members
 
 
 @dataclass(slots=True)
 class _Group:
-    """A group in one tenure: its present members and generation, and what came before."""
+    """A group in one tenure: its present and its former members and generations."""
 
     epoch: int
     changes: deque[_Membership] = field(default_factory=lambda: deque(maxlen=MAX_CHANGES))
@@ -64,11 +64,11 @@ class _Group:
 
     @property
     def now(self) -> _Membership | None:
-        """What holds now; None before anything was seen."""
+        """The present state; None before any row of the group."""
         return self.changes[-1] if self.changes else None
 
     def at(self, seq: int) -> _Membership | None:
-        """Return what held at row `seq` of its coordinator, None if that is not known."""
+        """Return the state at row `seq` of its coordinator, None if it is unknown."""
         for change in reversed(self.changes):
             if change.since.seq <= seq:
                 return change
@@ -77,14 +77,14 @@ class _Group:
 
 @dataclass(slots=True)
 class _Owners:
-    """Who was given which partition in one generation of one lineage."""
+    """The owners of partitions in one generation of one lineage."""
 
     owner_of: dict[str, tuple[str, TraceRow]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Begun:
-    """A generation with its members. A group that was deleted may have the same number again."""
+    """A generation with its members. A group that was deleted may use the same number again."""
 
     lineage: Lineage
     members: frozenset[str]
@@ -124,7 +124,7 @@ class Generations(Checker):
         self._appends: dict[Life, dict[int, int]] = {}  # append id -> seq of APPEND_STARTED
         self._instances: dict[str, str] = {}  # member id -> group.instance.id
         self._begun_at: dict[tuple[str, str, int], list[_Begun]] = {}  # (node, group, generation)
-        self._deaths: dict[str, int] = {}  # group -> how often: its numbers begin anew
+        self._deaths: dict[str, int] = {}  # group -> its deaths; after one, numbers start again
         self._begun: dict[tuple[str, int], dict[int, Lineage]] = {}  # (group, generation) -> epoch
         self._owners: dict[tuple[str, Lineage], dict[int, _Owners]] = {}
         self._seen = {
@@ -136,35 +136,35 @@ class Generations(Checker):
         }
 
     def judge(self, row: TraceRow) -> None:
-        """Take in a step of a coordinator, a commit, or an assignment."""
+        """Judge a step of a coordinator, a commit, or an assignment."""
         match row.kind:
             case TraceKind.APPEND_STARTED:
-                self._append_started(row)
+                self._remember_append(row)
             case TraceKind.COMMIT_STORED if row.correlation_id is None:
-                pass  # a transaction's: it was judged when the log had it
+                pass  # of a transaction: judged as TXN_COMMIT_PENDING, when the log had it
             case TraceKind.COMMIT_STORED | TraceKind.TXN_COMMIT_PENDING:
-                self._commit_stored(row)
+                self._check_commit(row)
             case TraceKind.LOAD_STARTED:
-                self._load_started(row)
+                self._begin_tenure(row)
             case TraceKind.UNLOAD_COMPLETED:
-                self._forget(row)
+                self._end_tenure(row)
             case TraceKind.PARTITIONS_ASSIGNED:
-                self._assigned(row)
+                self._check_owners(row)
             case _:
                 if row.group is not None:
-                    self._group_step(row, row.group)
+                    self._observe_group(row, row.group)
 
     # -- tenures ------------------------------------------------------------------------------
 
-    def _load_started(self, row: TraceRow) -> None:
+    def _begin_tenure(self, row: TraceRow) -> None:
         life = (row.node, row.incarnation)
         key = (*life, row.partition or "")
         if self._epochs.get(key) != row.leader_epoch:
-            self._forget(row)
+            self._end_tenure(row)
         self._epochs[key] = row.leader_epoch or 0
 
-    def _forget(self, row: TraceRow) -> None:
-        """End the tenure of a partition: its groups are not this coordinator's any more."""
+    def _end_tenure(self, row: TraceRow) -> None:
+        """End the tenure of a partition: the broker does not coordinate its groups any more."""
         groups = self._groups.get((row.node, row.incarnation), {})
         for group_id in [each for each in groups if self._partition_of.get(each) == row.partition]:
             del groups[group_id]
@@ -178,7 +178,7 @@ class Generations(Checker):
             known = groups[group_id] = _Group(epoch=epoch)
         return known
 
-    def _group_step(self, row: TraceRow, group_id: str) -> None:
+    def _observe_group(self, row: TraceRow, group_id: str) -> None:
         if row.kind == TraceKind.GROUP_LOADED and row.partition is not None:
             self._partition_of.setdefault(group_id, row.partition)
         if row.kind == TraceKind.GROUP_STATE and detail_of(row).get("to") == DEAD:
@@ -201,10 +201,10 @@ class Generations(Checker):
                 members = detail_of(row).get("members")
                 known = dict.fromkeys(members) if isinstance(members, list) else None
                 self._change(group, row, generation, known)
-                self._began(row, group_id, generation, lineage)
+                self._remember_begun(row, group_id, generation, lineage)
                 self._begun.setdefault((group_id, generation), {})[group.epoch] = lineage
             case TraceKind.MEMBER_ADDED | TraceKind.MEMBER_REMOVED:
-                self._member_changed(group, row, before)
+                self._change_member(group, row, before)
             case TraceKind.GROUP_STATE if detail_of(row).get("to") == EMPTY:
                 self._change(group, row, generation, {})
             case _:
@@ -222,12 +222,12 @@ class Generations(Checker):
             _Membership(since=row, generation=generation, members=members, joined=joined)
         )
 
-    def _member_changed(self, group: _Group, row: TraceRow, before: _Membership | None) -> None:
+    def _change_member(self, group: _Group, row: TraceRow, before: _Membership | None) -> None:
         member = row.member or ""
         instance = detail_of(row).get("instance")
         if isinstance(instance, str):
             self._instances[member] = instance
-        # A group is born with its first member; one that is seen from the middle on has more.
+        # A group begins with its first member. A group seen only later has unknown members, too.
         born: dict[str, None] | None = {} if row.generation == 0 else None
         members = born if before is None else before.members
         if members is not None:
@@ -241,7 +241,7 @@ class Generations(Checker):
         self._change(group, row, row.generation or 0, members)
 
     def _check_order(self, row: TraceRow, group_id: str, before: _Membership | None) -> None:
-        """Generations grow: a number that comes back, or is begun twice, is a finding."""
+        """Report a generation number that decreases, or that begins twice."""
         if before is None or row.generation is None:
             return
         begun_again = (
@@ -252,9 +252,9 @@ class Generations(Checker):
         )
         if row.generation >= before.generation and not begun_again:
             return
-        what = "began twice" if begun_again else f"follows generation {before.generation}"
+        problem = "began twice" if begun_again else f"follows generation {before.generation}"
         self.found(
-            f"{group_id}: generation {row.generation} {what} at {row.node}, in one life of that "
+            f"{group_id}: generation {row.generation} {problem} at {row.node}, in one life of that "
             "coordinator",
             [each for each in (before.joined, before.since, row) if each is not None],
             group=group_id,
@@ -263,8 +263,8 @@ class Generations(Checker):
 
     # -- commits ------------------------------------------------------------------------------
 
-    def _append_started(self, row: TraceRow) -> None:
-        """Remember when a commit was accepted: the log has it up to 5 s later."""
+    def _remember_append(self, row: TraceRow) -> None:
+        """Remember when a commit was accepted: its append may take up to 5 s."""
         if row.correlation_id is None or not (row.partition or "").startswith(CONSUMER_OFFSETS):
             return
         started = self._appends.setdefault((row.node, row.incarnation), {})
@@ -272,7 +272,7 @@ class Generations(Checker):
             del started[next(iter(started))]
         started[row.correlation_id] = row.seq
 
-    def _commit_stored(self, row: TraceRow) -> None:
+    def _check_commit(self, row: TraceRow) -> None:
         life = (row.node, row.incarnation)
         seq = self._appends.get(life, {}).get(row.correlation_id or 0)
         if row.group is None or seq is None:
@@ -280,20 +280,20 @@ class Generations(Checker):
             return
         generation = NO_GENERATION if row.generation is None else row.generation
         group = self._groups.get(life, {}).get(row.group)
-        then = None if group is None else group.at(seq)
-        if generation < 0 and (then is None or then.is_empty):
+        state = None if group is None else group.at(seq)
+        if generation < 0 and (state is None or state.is_empty):
             self._seen["offsets_of_simple_consumers"] += 1
             return
-        if group is None or then is None or then.members is None:
+        if group is None or state is None or state.members is None:
             self._seen["offsets_of_unknown_start"] += 1
             return
         self._seen["offsets_judged"] += 1
         member = row.member or ""
-        if generation != then.generation:
+        if generation != state.generation:
             problem = (
-                f"in generation {generation} while the group was in generation {then.generation}"
+                f"in generation {generation} while the group was in generation {state.generation}"
             )
-        elif member not in then.members:
+        elif member not in state.members:
             problem = f"in generation {generation}, of which it was no member"
         else:
             return
@@ -302,7 +302,7 @@ class Generations(Checker):
             + problem,
             [
                 each
-                for each in (then.joined, then.since, group.removed.get(member), row)
+                for each in (state.joined, state.since, group.removed.get(member), row)
                 if each is not None
             ],
             group=row.group,
@@ -312,16 +312,18 @@ class Generations(Checker):
     # -- owners -------------------------------------------------------------------------------
 
     def _inherit(self, row: TraceRow, group_id: str, generation: int, lineage: Lineage) -> None:
-        """A loaded generation is the one that the newest older epoch began, not a second one.
+        """Give a loaded generation the lineage of the newest older epoch that began it.
 
-        Also if it was never acknowledged: a load reads what is above the high watermark, too
-        (BEHAVIOUR 5.4). Corpus: `generation_begun_again_and_never_acknowledged`.
+        This also holds for a generation that was never acknowledged: a load reads beyond the high
+        watermark, too (BEHAVIOUR 5.4). Corpus: `generation_begun_again_and_never_acknowledged`.
         """
         begun = self._begun.get((group_id, generation), {})
         older = max((epoch for epoch in begun if epoch <= lineage[2]), default=None)
-        self._began(row, group_id, generation, lineage if older is None else begun[older])
+        self._remember_begun(row, group_id, generation, lineage if older is None else begun[older])
 
-    def _began(self, row: TraceRow, group_id: str, generation: int, lineage: Lineage) -> None:
+    def _remember_begun(
+        self, row: TraceRow, group_id: str, generation: int, lineage: Lineage
+    ) -> None:
         members = detail_of(row).get("members")
         known = self._begun_at.setdefault((row.node, group_id, generation), [])
         names = members if isinstance(members, list) else ()
@@ -329,23 +331,23 @@ class Generations(Checker):
         del known[:-KEPT_NAMESAKES]
 
     def _lineage_of(self, row: TraceRow) -> Lineage | None:
-        """Return who began the generation that an assignment is of, None if nobody saw it."""
+        """Return the origin of the generation of an assignment, None if the trace lacks it."""
         begun = self._begun_at.get((row.peer or "", row.group or "", row.generation or 0), ())
-        mine = [each for each in begun if row.member in each.members]
-        return next((each.lineage for each in reversed(mine or begun)), None)
+        of_member = [each for each in begun if row.member in each.members]
+        return next((each.lineage for each in reversed(of_member or begun)), None)
 
-    def _assigned(self, row: TraceRow) -> None:
+    def _check_owners(self, row: TraceRow) -> None:
         if row.group is None or row.generation is None or row.peer is None:
             return
         lineage = self._lineage_of(row)
         if lineage is None:
-            return  # nobody was seen to begin it
+            return  # the trace lacks the generation's beginning
         generations = self._owners.setdefault((row.group, lineage), {})
         owners = generations.setdefault(row.generation, _Owners())
         while len(generations) > KEPT_GENERATIONS:
             del generations[min(generations)]
         member = row.member or ""
-        # A static member that came back with a new id has what its old id had.
+        # A static member that returned with a new id owns what its old id owned.
         owner = self._instances.get(member, member)
         for partition in detail_of(row).get("partitions", ()):
             self._seen["partitions_assigned_in_all_generations"] += 1
@@ -355,7 +357,7 @@ class Generations(Checker):
                     f"{row.group}, {partition}: {known[1].node} and {row.node} were both given it "
                     f"in generation {row.generation} of {lineage[0]}",
                     [
-                        *self._beginning_of(row.group, lineage, row.generation),
+                        *self._rows_of_beginning(row.group, lineage, row.generation),
                         known[1],
                         row,
                     ],
@@ -364,7 +366,9 @@ class Generations(Checker):
                 )
             owners.owner_of[partition] = (owner, row)
 
-    def _beginning_of(self, group_id: str, lineage: Lineage, generation: int) -> list[TraceRow]:
+    def _rows_of_beginning(
+        self, group_id: str, lineage: Lineage, generation: int
+    ) -> list[TraceRow]:
         group = self._groups.get((lineage[0], lineage[1]), {}).get(group_id)
         if group is None:
             return []
@@ -375,7 +379,7 @@ class Generations(Checker):
         ]
 
     def finish(self) -> CheckReport:
-        """Report; everything was judged when it was seen."""
+        """Report; everything has been judged already."""
         judged = self._seen["offsets_judged"] + self._seen["partitions_assigned_in_all_generations"]
         return self.report(
             judged=judged,

@@ -1,35 +1,39 @@
-"""Liveness: once everything is healed, every group is Stable again, and commits, within a bound.
+"""Liveness: after healing, every group is Stable and commits within a bound.
 
-Where a group is not, the partition of `__consumer_offsets` is asked first: without a replica in
-sync that may lead it, or with too few in sync, nobody promised anything, and the outcome is
-inconclusive. Too few in sync is an excuse only while too few brokers with a replica have lived for
-the time in which an ISR becomes whole again (`isr_recovery_us`).
+For a group that is not live, the state of the partition of `__consumer_offsets` is asked first.
+Without an in-sync replica that may lead it, or with too few in sync, nothing is promised, and the
+outcome is inconclusive. Too few in sync is an excuse only while too few brokers with a replica have
+lived for the time in which an ISR becomes whole again (`isr_recovery_us`).
 
-The outcome is inconclusive as well where a partition of a member's own has no leader, where the
-application is too slow for its own settings, where the session of a dead member has not ended, or
-too late for its partitions to be read and committed since (`_settling_us`), and where every member
-is dead. Members that commit in transactions need the partitions of
-`__transaction_state` as much; and one of those that lost data with its last replica in sync
-(`lost_data`), or a group's own partition that did, may leave a transaction that nobody ever ends:
-what it covers is never stable again, as in Kafka, until an administrator aborts it. That excuses a
-group whose members lack only their commits.
+The outcome is also inconclusive if
+- a partition of a member has no leader;
+- the application is too slow for its own settings;
+- the session of a dead member has not ended, or ended too late for its partitions to be read and
+  committed (`_settling_us`);
+- every member is dead;
+- the group commits in transactions, and a partition of `__transaction_state` has no leader or too
+  few in sync;
+- the group lacks only commits, and its partition or one of `__transaction_state` lost data with its
+  last in-sync replica (`lost_data`). Then a transaction may never end, and its offsets stay
+  unstable, as in Kafka, until an administrator aborts it.
 
-Each excuse is counted by its name (`excused`), and told in the note.
+Each excuse is counted by its name (`excused`), and the note describes it.
 
-A member that the run starts later is expected once it was started. One that was killed and not
-started again is not expected: its group must be Stable without it. Nor is a static member whose
-application ended because a failover had lost its member id (`fenced_members`).
+A member that the run starts later is expected after its start. A member that was killed and not
+started again is not expected: its group must be Stable without it. A static member is not expected
+if its application ended because a failover had lost its member id (`fenced_members`).
 
-At any time, faults or not, the coordinator of a Stable group removes a member that it has not heard
-of for its session (`session_ends`): a dead member that stays keeps its partitions from everyone.
+At any time, even during faults, the coordinator of a Stable group must remove a member that it has
+not heard for a session (`session_ends`): a dead member that stays keeps its partitions from others.
 
-In virtual time a cluster in which nothing was broken comes to its steady state within a bound, too
-(`start_bound_us`). And once a group is live again, an administrator can read its offsets.
+In virtual time, a cluster in which nothing was broken must also reach its steady state within a
+bound (`start_bound_us`). After a group is live again, an administrator must be able to read its
+offsets.
 
-A consumer whose application is ended by any other error is a finding of its own, whenever it
-happens, before the steady state too: in Kafka such an error stops a program for good. Settings may
-ask for two: a group that has more consumers than `group.max.size`, and a consumer without a
-committed offset whose `auto.offset.reset` is `none`, which no other setting lets end so.
+If any other error ends a consumer's application, this is a finding of its own, even before the
+steady state: in Kafka such an error stops a program for good. Two errors follow from settings: a
+group with more consumers than `group.max.size`, and a consumer without a committed offset whose
+`auto.offset.reset` is `none`.
 """
 
 from collections import Counter
@@ -60,39 +64,39 @@ NO_OFFSET = "NO_OFFSET_FOR_PARTITION"
 GROUP_FULL = ErrorCode.GROUP_MAX_SIZE_REACHED.name
 SETTLING_SLACK_US = 10_000_000
 WAITS_LONG_US = 1_000_000
-"""A request that waits for longer is told: a Fetch waits for half of it where nothing is new."""
+"""A request that waits longer is reported; an idle Fetch waits for half of this time."""
 MAX_BLOCKING = 12
-"""Rows of what blocks a group: more would have to be read twice."""
+"""Most rows that show why a group is blocked; a reader cannot use more."""
 CARRIED_OUT = frozenset({"CompleteCommit", "CompleteAbort"})
-"""States of a transaction whose markers are written everywhere."""
+"""States of a transaction whose markers are all written."""
 NO_COMMIT = "has no commit acknowledged since healing"
 
 
 @dataclass(slots=True)
 class _Group:
-    """What was last seen of one group."""
+    """The newest facts about one group."""
 
     committed: dict[str, TraceRow] = field(default_factory=dict)  # since healing
     assigned: dict[str, tuple[str, ...]] = field(default_factory=dict)  # consumer -> partitions
     last_death_us: int = 0
-    last_expiry_us: int = 0  # since healing, of a member id that nobody has
-    live_us: int | None = None  # when it was live again
-    waiting: list[TraceRow] = field(default_factory=list)  # requests without an answer
+    last_expiry_us: int = 0  # since healing, of a member id that no living consumer has
+    live_us: int | None = None  # when it was first live after healing
+    waiting: list[TraceRow] = field(default_factory=list)  # unanswered requests of its members
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _NotLive:
-    """A group that did not come back."""
+    """A group that is not live again."""
 
     group_id: str
     summary: str
     evidence: list[TraceRow]
-    causes: list[TraceRow]  # what blocks it: partitions, transactions
+    causes: list[TraceRow]  # why it is blocked: requests, partitions, transactions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Excuse:
-    """What kept a group from being live, as it may: the excuse's name, and the case."""
+    """A permitted reason for which a group is not live: its name, and this case."""
 
     name: str
     case: str
@@ -100,10 +104,10 @@ class _Excuse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Judgement:
-    """What the end of the watch shows.
+    """The result at the end of the watch.
 
-    Shape: `notes` are the excuses of groups, `excused` counts them by name, with the consumers that
-    are not expected: these have `absent`.
+    Shape: `notes` has the excuses of groups, `absent` those of consumers that are not expected.
+    `excused` counts both by name.
     """
 
     not_live: tuple[_NotLive, ...]
@@ -114,7 +118,7 @@ class _Judgement:
 
 
 class Liveness(Checker):
-    """Every group is Stable, with every member committing, within the bound after healing."""
+    """Within the bound after healing every group is Stable, and every member commits."""
 
     name = "liveness"
     promise = (
@@ -153,34 +157,34 @@ class Liveness(Checker):
         self._session_ends = SessionEnds(context, self._coordinators, self._faults)
         self._healed: TraceRow | None = None
         self._waited_until_us: int | None = None
-        self._judgement: _Judgement | None = None  # when the watch is over
+        self._judgement: _Judgement | None = None  # set when the watch ends
         self._over = False
         self._last_us = 0
-        self._kept_by_nothing: dict[str, None] = {}  # members whose commits restart no session
+        self._without_restart: dict[str, None] = {}  # members whose commits restart no session
         self._ended: dict[str, TraceRow] = {}  # consumers whose application ended with an error
-        self._ended_by_settings: dict[str, str] = {}  # of these: error that their settings ask for
+        self._ended_by_settings: dict[str, str] = {}  # of these: error implied by settings
 
     def judge(self, row: TraceRow) -> None:
-        """Take in a stage, a state or a commit."""
+        """Judge a stage, a state or a commit."""
         if self._over:
             return
         self._last_us = row.time_us
         if row.kind in SESSION_KINDS:
             self._session_ends.observe(row)
         if row.kind == TraceKind.COMMIT_STORED:
-            self._commit_stored(row)
+            self._check_restart(row)
             return
         for (broker, group_id, member), session in self._session_ends.overdue(row.time_us):
-            self._not_removed(broker, group_id, member, session)
+            self._report_kept_member(broker, group_id, member, session)
         group = None if row.group is None else self._groups.get(row.group)
         match row.kind:
             case TraceKind.RUN_STAGE:
-                self._stage(row)
+                self._observe_stage(row)
             case TraceKind.NODE_STARTED | TraceKind.NODE_KILLED | TraceKind.NODE_STOPPED:
-                self._node_changed(row)
+                self._observe_node(row)
             case TraceKind.MEMBER_STATE if group is not None and row.error is not None:
                 if row.cause == MemberStateCause.LEFT and not self._fenced.stopped(row.node):
-                    self._application_ended(row)
+                    self._check_application_end(row)
             case TraceKind.MEMBER_REMOVED if group is not None:
                 is_expiry = self._healed is not None and row.cause == RemovalCause.SESSION_EXPIRY
                 if is_expiry and row.member not in self._own_ids(row.group or ""):
@@ -188,9 +192,9 @@ class Liveness(Checker):
             case TraceKind.PARTITIONS_ASSIGNED if group is not None:
                 group.assigned[row.node] = tuple(detail_of(row).get("partitions", ()))
             case TraceKind.STEADY_STATE_MISSED:
-                self._never_steady(row)
+                self._check_start(row)
             case TraceKind.OFFSETS_UNREADABLE if group is not None:
-                self._unreadable(row)
+                self._check_readable(row)
             case TraceKind.REQUEST_WAITING if group is not None:
                 if detail_of(row).get("waited_us", 0) >= WAITS_LONG_US:
                     group.waiting.append(row)
@@ -200,18 +204,18 @@ class Liveness(Checker):
             case _:
                 pass
         if row.group is not None:
-            self._look(row.group, row)
+            self._note_if_live(row.group, row)
 
-    def _look(self, group_id: str, row: TraceRow) -> None:
-        """Note when the group is live again."""
+    def _note_if_live(self, group_id: str, row: TraceRow) -> None:
+        """Remember when the group is live again."""
         group = self._groups.get(group_id)
         if group is None or self._healed is None or group.live_us is not None:
             return
         if not self._missing(group_id):
             group.live_us = row.time_us
 
-    def _application_ended(self, row: TraceRow) -> None:
-        """Report a consumer that an error has stopped for good; no group waits for it."""
+    def _check_application_end(self, row: TraceRow) -> None:
+        """Report a consumer that an error has stopped for good. Its group does not wait for it."""
         self._ended[row.node] = row
         group_id = row.group or ""
         expected = self.context.groups[group_id]
@@ -227,8 +231,8 @@ class Liveness(Checker):
             partition=expected.offsets_partition,
         )
 
-    def _never_steady(self, row: TraceRow) -> None:
-        """Report a cluster that does not come to its steady state although nothing was broken."""
+    def _check_start(self, row: TraceRow) -> None:
+        """Report a cluster that does not reach its steady state although nothing was broken."""
         detail, bound_us = detail_of(row), self.context.start_bound_us
         waited_us = detail.get("waited_us", 0)
         if bound_us is None or waited_us < bound_us:
@@ -239,8 +243,8 @@ class Liveness(Checker):
             [row],
         )
 
-    def _unreadable(self, row: TraceRow) -> None:
-        """Report offsets that an administrator cannot read of a group that is live again."""
+    def _check_readable(self, row: TraceRow) -> None:
+        """Report an offset of a live group that an administrator cannot read."""
         group_id = row.group or ""
         expected = self.context.groups[group_id]
         if self._healed is None or self._groups[group_id].live_us is None:
@@ -255,12 +259,12 @@ class Liveness(Checker):
             partition=expected.offsets_partition,
         )
 
-    def _commit_stored(self, row: TraceRow) -> None:
-        """Report a member whose commits count and do not keep it in its group; once each."""
+    def _check_restart(self, row: TraceRow) -> None:
+        """Report a member whose commits are stored but do not restart its session; each once."""
         member = row.member or ""
-        if member in self._kept_by_nothing or not self._session_ends.restarts_nothing(row):
+        if member in self._without_restart or not self._session_ends.restarts_nothing(row):
             return
-        self._kept_by_nothing[member] = None
+        self._without_restart[member] = None
         self.found(
             f"{row.node} stores commits of {member} in {row.group}, and none has restarted its "
             "session",
@@ -269,8 +273,10 @@ class Liveness(Checker):
             partition=self.context.groups[row.group or ""].offsets_partition,
         )
 
-    def _not_removed(self, broker: str, group_id: str, member: str, session: Session) -> None:
-        """Report a member that its coordinator keeps beyond its session."""
+    def _report_kept_member(
+        self, broker: str, group_id: str, member: str, session: Session
+    ) -> None:
+        """Report a member that its coordinator keeps longer than a session."""
         self.found(
             f"{broker} keeps {member} in {group_id}, of whom it has not heard for longer than its "
             f"session of {seconds(session.length_us)}",
@@ -279,38 +285,39 @@ class Liveness(Checker):
             partition=self.context.groups[group_id].offsets_partition,
         )
 
-    def _node_changed(self, row: TraceRow) -> None:
+    def _observe_node(self, row: TraceRow) -> None:
         group_id = self._presence.group_of(row.peer or row.node)
         if group_id is None:
             return
         group, node = self._groups[group_id], row.peer or row.node
         if row.kind != TraceKind.NODE_STARTED:
             group.last_death_us = row.time_us
-        # A new life begins with nothing, and its rows come later.
+        # A new process has committed nothing and owns nothing.
         self._ended.pop(node, None)
         group.committed.pop(node, None)
         group.assigned.pop(node, None)
-        self._look(group_id, row)
+        self._note_if_live(group_id, row)
 
-    def _stage(self, row: TraceRow) -> None:
+    def _observe_stage(self, row: TraceRow) -> None:
         match detail_of(row).get("stage"):
             case "liveness":
                 self._healed = row
                 for group_id in self._groups:
-                    self._look(group_id, row)
+                    self._note_if_live(group_id, row)
             case "verifying":
                 self._waited_until_us = row.time_us
             case "stopping":
                 self._over = True
                 if self._waited_until_us is None:
                     self._waited_until_us = row.time_us
-                if self._healed is not None:  # what holds now: the driver stops every node next
+                if self._healed is not None:
+                    # Judged now, because the driver stops all nodes next.
                     self._judgement = self._judge_groups(self._healed)
             case _:
                 pass
 
     def _present(self, group_id: str) -> list[str]:
-        """Return the consumers whose application runs."""
+        """Return the consumers whose application is running."""
         present = self._presence.present(group_id)
         return [
             consumer
@@ -319,7 +326,7 @@ class Liveness(Checker):
         ]
 
     def _missing(self, group_id: str) -> list[str]:
-        """Return what keeps the group from being live, in words."""
+        """Return the reasons why the group is not live, in words."""
         group, expected = self._groups[group_id], self.context.groups[group_id]
         missing = []
         seen = self._coordinators.state(group_id)
@@ -344,7 +351,7 @@ class Liveness(Checker):
         return missing
 
     def finish(self) -> CheckReport:
-        """Judge every group that should have come back."""
+        """Report the groups that should be live again, and are not."""
         if self._healed is None:
             return self.report(
                 judged=0,
@@ -371,9 +378,9 @@ class Liveness(Checker):
         )
 
     def _judge_groups(self, healed: TraceRow) -> _Judgement:
-        """Judge every group by what holds now."""
+        """Judge every group by its present state."""
         healed_us = healed.time_us
-        # When it was live again is a consumer's row or a coordinator's, healing is the driver's.
+        # The row of a live group has a consumer's or a coordinator's clock, healing the driver's.
         deadline = healed_us + self.context.liveness_timeout_us + self.context.clock_error_us
         watched_until = self._waited_until_us or self._last_us
         notes = []
@@ -398,7 +405,7 @@ class Liveness(Checker):
                 notes.append(f"excused: {group_id} was not watched for the whole bound")
                 excused[SHORT_WATCH] += 1
             else:
-                not_live.append(self._not_live(group_id, healed))
+                not_live.append(self._describe_not_live(group_id, healed))
         return _Judgement(
             not_live=tuple(not_live),
             notes=tuple(notes),
@@ -432,7 +439,7 @@ class Liveness(Checker):
     def _excuse(
         self, group_id: str, expected: GroupExpectation, watched_until_us: int
     ) -> _Excuse | None:
-        """Say why the group could not come back, None if nothing kept it from that."""
+        """Return why the group was allowed not to be live, None if it was not."""
         if expected.consumers and not self._present(group_id):
             return _Excuse(name="all members are dead", case="all its members are dead")
         if expected.application_us >= min(
@@ -462,7 +469,7 @@ class Liveness(Checker):
     def _excuse_of_partitions(
         self, group_id: str, expected: GroupExpectation, watched_until_us: int
     ) -> _Excuse | None:
-        """Return the excuse that the group's partitions or its members' own give it."""
+        """Return the excuse given by partitions of the group's coordinators or members."""
         assigned = self._groups[group_id].assigned
         own = [name for consumer in self._present(group_id) for name in assigned.get(consumer, ())]
         coordinators = (expected.offsets_partition, *expected.transaction_partitions)
@@ -471,7 +478,7 @@ class Liveness(Checker):
             if known is None or known.leader:
                 continue
             if any(broker in self._replicas.may_lead for broker in known.in_sync):
-                return None  # the controller has only to elect it
+                return None  # the controller only has to elect a leader
             return _Excuse(name="no replica that may lead", case=f"{partition} has no leader")
         for partition in coordinators:
             needed = self.context.least_in_sync(partition)
@@ -496,7 +503,7 @@ class Liveness(Checker):
         return None
 
     def _could_be_in_sync(self, partition: str, now_us: int) -> int:
-        """Return how many brokers with a replica have lived long enough to be in its ISR."""
+        """Return how many brokers with a replica have lived long enough to join its ISR."""
         healed_us = 0 if self._healed is None else self._healed.time_us
         latest_us = now_us - self.context.isr_recovery_us
         known = self._replicas.of(partition)
@@ -507,10 +514,10 @@ class Liveness(Checker):
         )
 
     def _sessions_end_us(self, group_id: str) -> int:
-        """Return until when ids may be in the group that nobody has; 0 if there are none.
+        """Return when the sessions of ids without a living member have ended; 0 without such ids.
 
-        A member that dies and comes back has another id: the group waits for the old one. Its
-        session ran from a heartbeat on, or runs from the load of a new coordinator.
+        A member that restarts has a new id, and the group waits for the old one. The session of the
+        old id began with its last heartbeat, or with the load of a new coordinator.
         """
         known = self._coordinators.members(group_id)
         group = self._groups[group_id]
@@ -524,7 +531,7 @@ class Liveness(Checker):
         return began_us + expected.session_timeout_us + expected.heartbeat_interval_us
 
     def _own_ids(self, group_id: str) -> set[str | None]:
-        """Return the member ids that its living consumers have."""
+        """Return the member ids of its living consumers."""
         return {
             row.member
             for consumer in self.context.groups[group_id].consumers
@@ -533,13 +540,13 @@ class Liveness(Checker):
 
     @staticmethod
     def _settling_us(expected: GroupExpectation) -> int:
-        """Return the time from a new generation to a commit of every member.
+        """Return the time from a new generation until every member has committed.
 
-        They learn of it with a heartbeat, and two polls may return as much as they can.
+        Members learn of the generation by a heartbeat; then two polls may return full batches.
         """
         return expected.heartbeat_interval_us + 2 * expected.application_us + SETTLING_SLACK_US
 
-    def _not_live(self, group_id: str, healed: TraceRow) -> _NotLive:
+    def _describe_not_live(self, group_id: str, healed: TraceRow) -> _NotLive:
         missing = self._missing(group_id) or ["it came back, but too late"]
         seen = self._coordinators.state(group_id)
         evidence = [healed] if seen is None else [healed, seen.row]
@@ -553,17 +560,17 @@ class Liveness(Checker):
             summary=f"{group_id} is not live {self.context.liveness_timeout_us / 1e6:g} s after "
             "healing: " + "; ".join(missing[:6]),
             evidence=evidence,
-            causes=self._blocking(group_id),
+            causes=self._blocking_rows(group_id),
         )
 
-    def _blocking(self, group_id: str) -> list[TraceRow]:
-        """Return what may block a group: requests, partitions, transactions.
+    def _blocking_rows(self, group_id: str) -> list[TraceRow]:
+        """Return the rows that may show why a group is blocked: requests, partitions, transactions.
 
-        Of its members the requests that have long had no answer. Of a partition without a leader,
-        or with fewer replicas in sync than it ever had, the controller's last row. Of a transaction
-        that covers an offset and was not carried out, the first such offset, which is not stable
-        since, and the last state of the transaction: a group that was loaded with the marker leaves
-        no row of it, and the state tells, then.
+        - Requests of its members that have long had no answer.
+        - For a partition without a leader, or with an incomplete ISR, the controller's last row.
+        - For a transaction that covers offsets and is not carried out, its first offset (unstable
+          since then) and its last state. (A group that was loaded with the marker has no row of it;
+          then the state shows whether it was carried out.)
         """
         expected, assigned = self.context.groups[group_id], self._groups[group_id].assigned
         partitions = dict.fromkeys((expected.offsets_partition, *expected.transaction_partitions))

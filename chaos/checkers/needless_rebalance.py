@@ -1,30 +1,30 @@
 """Needless rebalance: a failover of a Stable group whose members all survive causes none.
 
-The new coordinator loads members and generation from the log, and the members' next heartbeat or
-commit is accepted (MEASURED_FAILOVER 6).
+The new coordinator loads members and generation from the log, and accepts the members' next
+heartbeat or commit (MEASURED_FAILOVER 6).
 
-A failover is a fault that hits servers only while a group and its members are Stable and nothing
-has happened to a member in this generation. The group is watched from there to the next rebalance
-that its coordinator begins, or until a fault hits a member. That rebalance is needed if something
-has happened to a member, by one of these rows, and else it is a finding:
+A failover here is a fault that hits only servers, at a time when a group and its members are Stable
+and nothing has happened to a member in this generation. The group is watched from the fault to the
+next rebalance that its coordinator begins, or until a fault hits a member. A rebalance is needed if
+one of these rows shows that something happened to a member; otherwise it is a finding:
 
 1. A session that ended. An expiry is right if and only if, for a session timeout, the broker
    neither restarted the member's session (SESSION_RESTARTED) nor loaded the group. Any other expiry
-   is a finding of its own, wherever it happens. Nor may a member be silent for a session that says
-   it is Stable, once nothing has been broken for a session and a request timeout.
-2. A removal for another reason; one by the sync deadline only where no consumer got an assignment
-   under that id. A member may leave, an administrator may remove it, a static one may come back. A
-   member that did not rejoin may be removed once a rebalance has lasted for the shortest
-   `max.poll.interval.ms` of the group; sooner it is a finding, wherever it happens.
-3. A member that went away from Stable: by itself (it missed its poll), or because a broker refused
-   it. A refusal counts if the member had been removed before, or is of another generation. One by a
-   coordinator that does not know yet that it was replaced always counts (BEHAVIOUR 6.6 i), and so
-   does one by a coordinator that answers from half of its log (`half_loads`).
-4. A rebalance that a replaced coordinator began, or one that a failover cut short: its members were
-   told to rejoin, and the log does not know of it.
-5. The end or start of a member's process, or a fault that orders something of the groups.
+   is always a finding. So is silence for a session of a member that states to be Stable, once
+   nothing has been broken for a session and a request timeout.
+2. A removal for another reason: a member may leave, an administrator may remove it, a static member
+   may return. A removal by the sync deadline counts only if no consumer got an assignment under
+   that id. A member that did not rejoin may be removed after a rebalance of the shortest
+   `max.poll.interval.ms` of the group; an earlier removal is always a finding.
+3. A member that is not Stable any more: by itself (it missed its poll), or because a broker refused
+   it. A refusal counts if the member had been removed before, or is of another generation. A
+   refusal by a coordinator that does not know yet that it was replaced always counts (BEHAVIOUR 6.6
+   i), and so does one by a coordinator that lost its log during its load (`half_loads`).
+4. A rebalance that a replaced coordinator began, or that a failover cut short: its members were
+   told to rejoin, and the log does not show it.
+5. The end or start of a member's process, or a fault that is an order to the groups.
 
-What is known of a group before its partition lost data with the last replica in sync says nothing
+Facts about a group are discarded if its partition then loses data with the last in-sync replica
 (`lost_data`).
 """
 
@@ -50,23 +50,23 @@ OWN_DOING = frozenset({MemberStateCause.MISSED_POLL, MemberStateCause.LEFT})
 
 @dataclass(slots=True)
 class _Group:
-    """The failover under which a group is watched, and what has happened in its generation."""
+    """A watched group: the failover, and the facts of its present generation."""
 
     expected: GroupExpectation
     watched_since: TraceRow | None = None  # the fault
     stable_before: TraceRow | None = None  # the row that made it Stable before the fault
-    happened: list[TraceRow] = field(default_factory=list)  # to its members, in this generation
-    trail: list[TraceRow] = field(default_factory=list)  # what led to a rebalance, since the fault
+    happened: list[TraceRow] = field(default_factory=list)  # rows that make a rebalance needed
+    trail: list[TraceRow] = field(default_factory=list)  # evidence: rows since the fault
     generation: TraceRow | None = None  # the row that began it
     heard: dict[tuple[str, str], TraceRow] = field(default_factory=dict)  # (broker, member)
     began: dict[str, TraceRow] = field(default_factory=dict)  # broker -> its last rebalance
-    lost_at_us: int = -1  # what was known of it before is gone with the data of its partition
+    lost_at_us: int = -1  # when its partition last lost data; older facts do not count
 
     def has(self, member: str | None, generation: int | None) -> bool:
-        """Return whether a member was in `generation`, which is the current one, and still is."""
+        """Return whether a member is in `generation`, and `generation` is the current one."""
         began = self.generation
         if began is None:
-            return True  # its beginning was not seen
+            return True  # the trace lacks its beginning
         return (
             began.generation == generation
             and member in detail_of(began).get("members", ())
@@ -104,53 +104,53 @@ class NeedlessRebalance(Checker):
         self._lost_data = self.evidence.lost_data
         self._half_loads = self.evidence.half_loads
         self._refused_from_half = 0
-        self._believed: dict[str, str] = {}  # consumer -> whom it takes for its coordinator
+        self._believed_coordinator: dict[str, str] = {}  # by consumer
         self._over = False
         self._watched = 0
         self._rebalances = 0
         self._needed: list[str] = []
 
     def judge(self, row: TraceRow) -> None:
-        """Take in a fault, a step of a group or of a member."""
+        """Judge a fault, a step of a group or a step of a member."""
         if self._over:
             return
         if row.kind in LOSS_KINDS and self._lost_data.is_loss(row):
-            self._data_lost(row)
+            self._discard_facts(row)
         group = self._groups.get(row.group or "")
         match row.kind:
             case TraceKind.SESSION_RESTARTED if group is not None:
                 group.heard[row.node, row.member or ""] = row
                 return
             case TraceKind.MEMBER_STATE if group is not None:
-                self._member_moved(group, row.group or "", row)
+                self._observe_member(group, row.group or "", row)
             case TraceKind.COORDINATOR_FOUND:
-                self._believed[row.node] = row.peer or ""
+                self._believed_coordinator[row.node] = row.peer or ""
             case TraceKind.RUN_STAGE:
                 self._over = detail_of(row).get("stage") == "stopping"
             case TraceKind.FAULT_INJECTED:
-                self._fault(row)
+                self._observe_fault(row)
             case TraceKind.NODE_KILLED | TraceKind.NODE_STOPPED | TraceKind.NODE_STARTED:
-                self._node_changed(row)
+                self._observe_node(row)
             case _ if group is not None:
-                self._group_step(group, row.group or "", row)
+                self._observe_group(group, row.group or "", row)
             case _:
                 pass
 
     # -- what is watched ----------------------------------------------------------------------
 
-    def _fault(self, row: TraceRow) -> None:
-        """Begin to watch the Stable groups that it spares, and end it for those that it hits."""
+    def _observe_fault(self, row: TraceRow) -> None:
+        """Begin to watch the Stable groups that the fault spares; stop for those that it hits."""
         detail = detail_of(row)
         nodes = [
             row.peer or "",
             *(node for end in ("nodes", "from", "to") for node in detail.get(end, ())),
         ]
         hit = {self._presence.group_of(node) for node in nodes} - {None}
-        orders = detail.get("members_survive") is not True and not hit
+        is_order = detail.get("members_survive") is not True and not hit
         for group_id, group in self._groups.items():
-            if orders:
+            if is_order:
                 group.happened.append(row)
-            if orders or group_id in hit:
+            if is_order or group_id in hit:
                 group.watched_since = None
             elif group.watched_since is None:
                 self._watch_if_stable(group, group_id, row)
@@ -172,14 +172,14 @@ class NeedlessRebalance(Checker):
             group.trail = []
             self._watched += 1
 
-    def _data_lost(self, election: TraceRow) -> None:
-        """Stop watching the groups of a partition that lost data, before a load has shown it."""
+    def _discard_facts(self, election: TraceRow) -> None:
+        """Stop watching the groups of a partition that lost data; a load shows it only later."""
         for group in self._groups.values():
             if group.expected.offsets_partition == election.partition:
                 group.watched_since = None
                 group.lost_at_us = election.time_us
 
-    def _node_changed(self, row: TraceRow) -> None:
+    def _observe_node(self, row: TraceRow) -> None:
         group_id = self._presence.group_of(row.peer or row.node)
         if group_id is not None:
             group = self._groups[group_id]
@@ -188,8 +188,8 @@ class NeedlessRebalance(Checker):
 
     # -- what happens to members --------------------------------------------------------------
 
-    def _member_moved(self, group: _Group, group_id: str, row: TraceRow) -> None:
-        """Note a member that went away from Stable, unless its coordinator is to blame."""
+    def _observe_member(self, group: _Group, group_id: str, row: TraceRow) -> None:
+        """Remember a member that is not Stable any more, unless its coordinator is to blame."""
         if detail_of(row).get("from") != MEMBER_STABLE:
             return
         group.trail.append(row)
@@ -197,47 +197,47 @@ class NeedlessRebalance(Checker):
             group.happened.append(row)
             return
         if row.error is None:
-            return  # it rejoins: its coordinator told it to, because of a rebalance
-        told_by = self._believed.get(row.node, "")
+            return  # it rejoins because its coordinator began a rebalance
+        coordinator = self._believed_coordinator.get(row.node, "")
         partition = group.expected.offsets_partition
-        is_half = self._half_loads.answers_from_half(told_by, partition)
+        is_half = self._half_loads.answers_from_half(coordinator, partition)
         if is_half:
             self._refused_from_half += 1
         if (
             is_half
-            or self._coordinators.is_zombie(group_id, told_by)
+            or self._coordinators.is_zombie(group_id, coordinator)
             or not group.has(row.member, row.generation)
         ):
             group.happened.append(row)
 
-    def _removed(self, group: _Group, group_id: str, row: TraceRow) -> None:
+    def _judge_removal(self, group: _Group, group_id: str, row: TraceRow) -> None:
         group.trail.append(row)
         match row.cause:
             case RemovalCause.SESSION_EXPIRY:
-                is_right = not self._is_premature(group, group_id, row)
+                is_right = not self._report_early_expiry(group, group_id, row)
                 if is_right and not self._is_calm(group, row):
-                    self._happened(group, group_id, row)
+                    self._remember_if_coordinators(group, group_id, row)
             case RemovalCause.SYNC_DEADLINE:
-                said = self._presence.stable_as(row.member)
-                if said is None or said.generation != row.generation:
-                    self._happened(group, group_id, row)
+                stated = self._presence.stable_as(row.member)
+                if stated is None or stated.generation != row.generation:
+                    self._remember_if_coordinators(group, group_id, row)
             case RemovalCause.LEAVE:
-                self._happened(group, group_id, row)
+                self._remember_if_coordinators(group, group_id, row)
                 group.watched_since = None
             case RemovalCause.DID_NOT_REJOIN:
-                if not self._is_cut_short(group, group_id, row):
-                    self._happened(group, group_id, row)
+                if not self._report_early_removal(group, group_id, row):
+                    self._remember_if_coordinators(group, group_id, row)
             case _:
-                self._happened(group, group_id, row)
+                self._remember_if_coordinators(group, group_id, row)
 
-    def _happened(self, group: _Group, group_id: str, row: TraceRow) -> None:
-        """Note what a coordinator did to members, also one that was replaced and has not heard."""
+    def _remember_if_coordinators(self, group: _Group, group_id: str, row: TraceRow) -> None:
+        """Remember a step of the coordinator, or of one that does not know its successor."""
         is_coordinator = row.node == self._coordinators.coordinator(group_id)
         if is_coordinator or self._coordinators.is_zombie(group_id, row.node):
             group.happened.append(row)
 
-    def _is_premature(self, group: _Group, group_id: str, expired: TraceRow) -> bool:
-        """Find an expiry sooner than a session after the broker had heard of the member."""
+    def _report_early_expiry(self, group: _Group, group_id: str, expired: TraceRow) -> bool:
+        """Report an expiry sooner than a session after the broker last heard the member."""
         heard = group.heard.get((expired.node, expired.member or ""))
         load = self._load_of(group_id, expired.node, expired.member)
         last = max(
@@ -251,7 +251,7 @@ class NeedlessRebalance(Checker):
         )
         if last is None:
             return False
-        # Both rows are of one clock, but for what its reading costs on a real machine.
+        # Both rows are of one clock; the error is what reading it costs on a real machine.
         silent_us = expired.node_time_us - last.node_time_us
         if silent_us >= group.expected.eviction_us - self.context.clock_error_us:
             return False
@@ -265,8 +265,8 @@ class NeedlessRebalance(Checker):
         group.watched_since = None
         return True
 
-    def _is_cut_short(self, group: _Group, group_id: str, removed: TraceRow) -> bool:
-        """Find a rebalance that ended sooner than its members may take to rejoin."""
+    def _report_early_removal(self, group: _Group, group_id: str, removed: TraceRow) -> bool:
+        """Report a removal sooner than the time that members have to rejoin."""
         began = group.began.get(removed.node)
         if began is None or began.incarnation != removed.incarnation:
             return False
@@ -291,15 +291,15 @@ class NeedlessRebalance(Checker):
         return None if isinstance(members, list) and member not in members else load
 
     def _is_calm(self, group: _Group, expired: TraceRow) -> bool:
-        """Whether a Stable member was silent although nothing had been broken for long enough."""
-        said = self._presence.stable_as(expired.member)
+        """Whether a Stable member was silent although nothing had been broken long enough."""
+        stated = self._presence.stable_as(expired.member)
         calm_us = group.expected.session_timeout_us + group.expected.request_timeout_us
         since_us = expired.time_us - calm_us - self.context.clock_error_us
-        return said is not None and said.time_us < since_us and not self._faults.since(since_us)
+        return stated is not None and stated.time_us < since_us and not self._faults.since(since_us)
 
     # -- what a group does --------------------------------------------------------------------
 
-    def _group_step(self, group: _Group, group_id: str, row: TraceRow) -> None:
+    def _observe_group(self, group: _Group, group_id: str, row: TraceRow) -> None:
         is_its_coordinator = row.node == self._coordinators.coordinator(group_id)
         match row.kind:
             case TraceKind.GROUP_LOADED:
@@ -307,22 +307,22 @@ class NeedlessRebalance(Checker):
             case TraceKind.MEMBER_ADDED:
                 group.trail.append(row)
             case TraceKind.MEMBER_REMOVED:
-                self._removed(group, group_id, row)
+                self._judge_removal(group, group_id, row)
             case TraceKind.REBALANCE_STARTED:
                 group.began[row.node] = row
-                if is_its_coordinator:  # of one that was replaced it is not the group's
-                    self._rebalance(group, group_id, row)
-                self._happened(group, group_id, row)
+                if is_its_coordinator:  # the rebalance of a replaced coordinator is not the group's
+                    self._judge_rebalance(group, group_id, row)
+                self._remember_if_coordinators(group, group_id, row)
             case TraceKind.GENERATION_STARTED if is_its_coordinator:
-                self._rebalance(group, group_id, row)
+                self._judge_rebalance(group, group_id, row)
                 group.happened = []
                 group.generation = row
             case _:
                 pass
         del group.trail[:-12]
 
-    def _rebalance(self, group: _Group, group_id: str, row: TraceRow) -> None:
-        """Judge the first rebalance since a fault."""
+    def _judge_rebalance(self, group: _Group, group_id: str, row: TraceRow) -> None:
+        """Judge the first rebalance after a fault."""
         fault, before = group.watched_since, group.stable_before
         if fault is None or before is None:
             return
@@ -332,10 +332,10 @@ class NeedlessRebalance(Checker):
             return
         group.watched_since = None
         if group.happened:
-            why = group.happened[-1]
+            needed_by = group.happened[-1]
             self._needed.append(
-                f"{group_id} at {seconds(row.time_us)}: {why.node}, {seconds(why.time_us)}: "
-                f"{what_happened(why)}"
+                f"{group_id} at {seconds(row.time_us)}: {needed_by.node}, "
+                f"{seconds(needed_by.time_us)}: {what_happened(needed_by)}"
             )
             return
         reason = f" because {row.explanation}" if row.explanation else ""
@@ -349,14 +349,14 @@ class NeedlessRebalance(Checker):
     # -- the end ------------------------------------------------------------------------------
 
     def measured(self) -> dict[str, int]:
-        """Return how many rebalances followed failovers of Stable groups, and how many had to."""
+        """Return the number of rebalances after failovers, and the number of needed ones."""
         return {
             "rebalances_after_faults": self._rebalances,
             "rebalances_that_were_needed": len(self._needed),
         }
 
     def finish(self) -> CheckReport:
-        """Report; a rebalance is judged when it begins."""
+        """Report; each rebalance was judged at its beginning."""
         note = "; ".join(f"a rebalance was needed in {each}" for each in self._needed)
         return self.report(
             judged=self._watched,

@@ -1,20 +1,20 @@
 """Ownership in real time: how long two members own one partition, and whether that was allowed.
 
-A member owns a partition from the poll that gives it to it until it revokes or loses it, or dies:
-by the member's own rows, whatever a coordinator believes. An overlap is measured always. It is a
-violation beyond its bound, which has two ends:
+A member owns a partition from the poll that assigns it until the member revokes or loses it, or
+dies. These are rows of the member itself; what a coordinator believes does not count. Every overlap
+is measured. It is a violation beyond two bounds:
 
-* It may begin only when a coordinator could take the older owner for dead: it was not heard of for
-  `eviction_us` (session.timeout.ms, or the rebalance timeout where that is shorter), so a fault
-  began at least that long ago, less the heartbeat that was due; and a coordinator that loaded the
-  group gives each member a full session from its load on (BEHAVIOUR 5.4). An owner whose
-  application is slower than max.poll.interval.ms may be overtaken at any time, and so may those
-  of a group that was lost with the last replica in sync (`lost_data`), and those whom an
-  administrator took out: they learn it by their next heartbeat.
-* It ends when the older owner hears of it: once nothing is broken any more, within the time in
-  which a replaced broker learns that it is, a heartbeat interval, and a rejoin.
+* Its beginning: a coordinator may drop the older owner only after hearing nothing from it for
+  `eviction_us` (session.timeout.ms, or the rebalance timeout if that is shorter). So a fault must
+  have begun that long ago, less one heartbeat interval. A coordinator that loaded the group gives
+  each member a full session from its load on (BEHAVIOUR 5.4). Exceptions, at any time: an owner
+  whose application is slower than max.poll.interval.ms; owners in a group that was lost with the
+  last replica in sync (`lost_data`); owners that an administrator removed, which learn it by their
+  next heartbeat.
+* Its end: once nothing is broken, the older owner must learn it within three times together: that
+  in which a replaced broker learns that it is replaced, a heartbeat interval, and a rejoin.
 
-And a member that goes to join owns nothing any more, whoever else does.
+A member that sends JoinGroup must own nothing, even if nobody else owns it.
 
 Source: MEASURED_FAILOVER two-owners: 31 s of two owners, and no violation.
 """
@@ -33,7 +33,7 @@ from results_schema.evidence_text import seconds
 from results_schema.results import CheckReport
 
 RESIGNING_US = 5_000_000
-"""No broker that can be reached takes longer to learn that it is no longer leader; measured 0.4 s
+"""Limit of the time until a reachable broker learns that it is no longer leader; measured 0.4 s
 after a split was healed."""
 BACKOFFS_OF_A_REJOIN = 2
 """Rediscovery of the coordinator and JoinGroup may each meet one backoff."""
@@ -45,20 +45,20 @@ AFTER_HEALING_MS = "longest_part_of_an_overlap_after_everything_was_healed_ms"
 
 @dataclass(slots=True)
 class _Overlap:
-    """Two owners of one partition at one time: `older` was given it first."""
+    """Two owners of one partition at the same time: `older` was assigned it first."""
 
     older: TraceRow
     newer: TraceRow
     began_us: int
-    too_early: str | None  # why it might not begin; None: it might
-    evidence: list[TraceRow]  # what came between the two assignments
+    too_early: str | None  # why it must not have begun; None: it was allowed
+    evidence: list[TraceRow]  # rows between the two assignments
     too_late: bool = False
-    overstay_us: int = 0  # how long it went on after everything was healed
+    overstay_us: int = 0  # its length after everything was healed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredOverlap:
-    """A time in which a partition had two owners or more."""
+    """A time in which a partition had two owners."""
 
     group: str
     partition: str
@@ -68,41 +68,41 @@ class MeasuredOverlap:
 
     @property
     def length_us(self) -> int:
-        """How long it lasted."""
+        """Length of the overlap."""
         return self.ended_us - self.began_us
 
 
 @dataclass(frozen=True, slots=True)
 class _Loaded:
-    """What a coordinator found of a group in the log; of one that was deleted, nobody."""
+    """The state of a group that a coordinator read from the log; empty for a deleted group."""
 
     members: tuple[str, ...] = ()
     generation: int = -1
 
 
 class _Group:
-    """Who owns which partition of one group."""
+    """Facts about one group that bound overlaps of its partitions' owners."""
 
     def __init__(self, expected: GroupExpectation) -> None:
         self.expected = expected
         self.open: dict[tuple[str, Owner, Owner], _Overlap] = {}
         self.loads: dict[str, TraceRow] = {}  # broker -> its last load of the group's partition
         self.loaded: dict[str, _Loaded] = {}  # broker -> the group in its last load, if known
-        self.loading: dict[str, _Loaded] = {}  # the same, of a load that is not over
+        self.loading: dict[str, _Loaded] = {}  # the same, of an unfinished load
         self.has_leader = True
-        self.settled_us = 0  # since when its partition is led and loaded
-        # member -> broker that removed it -> its last removal there, the last one of all last
+        self.settled_us = 0  # since when its offsets partition has the present leader and load
+        # member -> broker that removed it -> its last removal there; the newest removal is last
         self.removed: dict[str, dict[str, TraceRow]] = {}
         self.slow: dict[Owner, TraceRow] = {}  # owners that missed max.poll.interval.ms
         self.reported: dict[tuple[str, str, str], None] = {}
 
     def removal_of(self, member: str | None, coordinator: str | None) -> TraceRow | None:
-        """Return the removal of a member by a coordinator; the last one if that did not do it."""
+        """Return the removal of a member by a coordinator, or else its newest removal."""
         removals = self.removed.get(member or "", {})
         return removals.get(coordinator or "") or next(reversed(removals.values()), None)
 
     def load_completed(self, row: TraceRow) -> None:
-        """Take in the end of a load, which tells of each group of the partition before."""
+        """Take the end of a load. Rows of the groups that it loaded came before."""
         self.loads[row.node] = row
         loaded = self.loading.pop(row.node, None)
         if loaded is None and "groups" in detail_of(row):
@@ -112,14 +112,14 @@ class _Group:
 
     @property
     def overstay_bound_us(self) -> int:
-        """How long an overlap may go on once nothing is broken."""
+        """Limit of an overlap's length while nothing is broken."""
         expected = self.expected
         rejoin_us = BACKOFFS_OF_A_REJOIN * expected.retry_backoff_max_us + expected.application_us
         return RESIGNING_US + expected.heartbeat_interval_us + rejoin_us
 
 
 class Ownership(Checker):
-    """No partition has two owners, but for as long as configuration and faults allow."""
+    """No partition has two owners for longer than configuration and faults allow."""
 
     name = "ownership"
     promise = (
@@ -155,32 +155,32 @@ class Ownership(Checker):
         self._longest_overstay_us = 0
 
     def judge(self, row: TraceRow) -> None:
-        """Take in an assignment, its end, or what bounds an overlap."""
+        """Judge an assignment or its end; remember rows that bound overlaps."""
         if self._over:
             return
         self._last_us = row.time_us
         match row.kind:
             case TraceKind.RUN_STAGE:
-                self._stage(row)
+                self._observe_stage(row)
             case TraceKind.LEADER_ELECTED | TraceKind.LOAD_COMPLETED:
-                self._coordinator_changed(row)
+                self._observe_coordinator(row)
             case TraceKind.ISR_CHANGED:
                 pass
-            case _ if row.kind in FAULT_KINDS:  # up to the row, what was broken before it counts
-                self._judge_overstays_of_all(row.time_us, self._faults.was_quiet_since_us)
+            case _ if row.kind in FAULT_KINDS:  # until this row, the state before it counts
+                self._measure_all_overstays(row.time_us, self._faults.was_quiet_since_us)
             case _:
                 group = self._groups.get(row.group or "")
                 if group is not None:
-                    self._member_step(group, row.group or "", row)
+                    self._observe_member(group, row.group or "", row)
         if row.kind in OWNER_KINDS:
-            self._owners_changed(row)
+            self._observe_owners(row)
 
-    def _stage(self, row: TraceRow) -> None:
+    def _observe_stage(self, row: TraceRow) -> None:
         if detail_of(row).get("stage") == "stopping":
-            self._judge_overstays_of_all(row.time_us, self._faults.quiet_since_us)
-            self._over = True  # the driver stops every node: what comes is no overlap
+            self._measure_all_overstays(row.time_us, self._faults.quiet_since_us)
+            self._over = True  # the driver now stops all nodes; later rows are no overlaps
 
-    def _member_step(self, group: _Group, group_id: str, row: TraceRow) -> None:
+    def _observe_member(self, group: _Group, group_id: str, row: TraceRow) -> None:
         owner = (row.node, row.incarnation)
         match row.kind:
             case TraceKind.PARTITIONS_ASSIGNED:
@@ -196,14 +196,14 @@ class Ownership(Checker):
             case TraceKind.MEMBER_STATE if row.cause == MemberStateCause.MISSED_POLL:
                 group.slow[owner] = row
             case TraceKind.MEMBER_STATE if self._owners.owned_by(owner):
-                self._may_not_join_as_owner(group, group_id, owner, row)
+                self._check_join_without_partitions(group, group_id, owner, row)
             case _:
                 pass
 
-    def _may_not_join_as_owner(
+    def _check_join_without_partitions(
         self, group: _Group, group_id: str, owner: Owner, row: TraceRow
     ) -> None:
-        """A member has given up everything before it joins: the eager protocol (BEHAVIOUR 7.6)."""
+        """Report a member that joins while it owns partitions (eager protocol, BEHAVIOUR 7.6)."""
         key = (row.node, row.node, "join")
         if detail_of(row).get("to") != JOINING or key in group.reported:
             return
@@ -218,11 +218,11 @@ class Ownership(Checker):
 
     # -- what bounds an overlap ---------------------------------------------------------------
 
-    def _coordinator_changed(self, row: TraceRow) -> None:
+    def _observe_coordinator(self, row: TraceRow) -> None:
         for group in self._groups.values():
             if group.expected.offsets_partition != row.partition:
                 continue
-            self._judge_overstays(group, row.time_us, self._faults.quiet_since_us)
+            self._measure_overstays(group, row.time_us, self._faults.quiet_since_us)
             if row.kind == TraceKind.LOAD_COMPLETED:
                 group.load_completed(row)
             else:
@@ -231,8 +231,8 @@ class Ownership(Checker):
 
     # -- overlaps -----------------------------------------------------------------------------
 
-    def _owners_changed(self, row: TraceRow) -> None:
-        """Close the overlaps of who owns nothing any more, and open those of who was given some."""
+    def _observe_owners(self, row: TraceRow) -> None:
+        """Close the overlaps of owners that own nothing now, and open those of a new owner."""
         for group_id, partition, owner in self._owners.ended:
             if group_id in self._groups:
                 self._release(self._groups[group_id], group_id, partition, owner, row)
@@ -244,15 +244,15 @@ class Ownership(Checker):
             self._assignments += 1
             for other, older in self._owners.of(group_id, partition).items():
                 if other != owner:
-                    too_early, evidence = self._may_begin(group, other, older, row)
+                    too_early, evidence = self._check_beginning(group, other, older, row)
                     group.open[partition, other, owner] = _Overlap(
                         older, row, row.time_us, too_early, evidence
                     )
 
-    def _may_begin(
+    def _check_beginning(
         self, group: _Group, other: Owner, older: TraceRow, newer: TraceRow
     ) -> tuple[str | None, list[TraceRow]]:
-        """Return why `newer` might not be given what `older` has, None if it might; and rows."""
+        """Return why `newer` must not have been assigned yet, None if it was allowed; and rows."""
         expected = group.expected
         now_us = newer.time_us
         removal = group.removal_of(older.member, newer.peer)
@@ -267,10 +267,10 @@ class Ownership(Checker):
             return None, evidence
         losses = self._lost_data.of(expected.offsets_partition)
         if losses and losses[-1].time_us > older.time_us:
-            return None, evidence  # the group that knew the older owner is gone
+            return None, evidence  # the group that had the older owner was lost
         dropped_us = now_us
         if removal is not None and removal.cause == RemovalCause.SESSION_EXPIRY:
-            # From then on somebody else may be given it, as soon as somebody asks.
+            # From this time on, the partition may be assigned to the next member that joins.
             dropped_us = max(removal.time_us, older.time_us)
         recent = self._faults.since(dropped_us - group.overstay_bound_us)
         if not recent:
@@ -278,8 +278,8 @@ class Ownership(Checker):
         first = min(recent, key=lambda fault: fault.time_us)
         evidence.append(first)
         margin_us = expected.heartbeat_interval_us + self.context.clock_error_us
-        if _is_with_a_zombie(older, removal, group):
-            margin_us = expected.eviction_us  # its coordinator has not heard it since the load
+        if _was_assigned_by_zombie(older, removal, group):
+            margin_us = expected.eviction_us  # its coordinator has heard nothing since the load
         if dropped_us < first.time_us + expected.eviction_us - margin_us:
             after = f"{seconds(dropped_us - first.time_us)} after {first.explanation or first.kind}"
             return (
@@ -294,8 +294,9 @@ class Ownership(Checker):
         if loaded is not None and (
             older.member not in loaded.members or newer.generation == loaded.generation
         ):
-            # It was no member any more when the coordinator took over, or was overtaken already:
-            # a static member that did not rejoin in time stays in, beside what others were given.
+            # Either it was no member when the coordinator took over, or it had been overtaken
+            # before: a static member that does not rejoin in time remains a member, while others
+            # are assigned its partitions.
             return None, evidence
         evidence.append(load)
         if now_us < load.time_us + expected.eviction_us - self.context.clock_error_us:
@@ -308,7 +309,7 @@ class Ownership(Checker):
 
     @staticmethod
     def _load_by(group: _Group, newer: TraceRow) -> TraceRow | None:
-        """Return the load of the coordinator that assigned `newer`, None if none was seen."""
+        """Return the load of the coordinator that assigned `newer`, None if the trace lacks it."""
         if newer.peer is not None:
             return group.loads.get(newer.peer)
         return max(group.loads.values(), key=lambda load: load.leader_epoch or 0, default=None)
@@ -318,23 +319,23 @@ class Ownership(Checker):
     ) -> None:
         for key in [each for each in group.open if each[0] == partition and owner in each[1:]]:
             overlap = group.open.pop(key)
-            self._judge_overstay(group, overlap, row.time_us, self._faults.quiet_since_us)
+            self._measure_overstay(group, overlap, row.time_us, self._faults.quiet_since_us)
             self._close(group, group_id, partition, overlap, row.time_us, row)
 
-    def _judge_overstays_of_all(self, now_us: int, quiet_since_us: int | None) -> None:
+    def _measure_all_overstays(self, now_us: int, quiet_since_us: int | None) -> None:
         for group in self._groups.values():
-            self._judge_overstays(group, now_us, quiet_since_us)
+            self._measure_overstays(group, now_us, quiet_since_us)
 
-    def _judge_overstays(self, group: _Group, now_us: int, quiet_since_us: int | None) -> None:
+    def _measure_overstays(self, group: _Group, now_us: int, quiet_since_us: int | None) -> None:
         for overlap in group.open.values():
-            self._judge_overstay(group, overlap, now_us, quiet_since_us)
+            self._measure_overstay(group, overlap, now_us, quiet_since_us)
 
-    def _judge_overstay(
+    def _measure_overstay(
         self, group: _Group, overlap: _Overlap, now_us: int, quiet_since_us: int | None
     ) -> None:
-        """Note how long the overlap went on while nothing was broken, up to now.
+        """Measure the overlap up to now, since nothing is broken.
 
-        Units: `quiet_since_us` None: a fault is in force.
+        Shape: `quiet_since_us` is None while a fault is in force.
         """
         if quiet_since_us is None or not group.has_leader:
             return
@@ -352,9 +353,9 @@ class Ownership(Checker):
         ended_us: int,
         end: TraceRow | None,
     ) -> None:
-        """Measure an overlap that has ended, at the end of the run if `end` is None; judge it."""
+        """Measure and judge an overlap; `end` None: the run ended before the overlap."""
         if ended_us - overlap.began_us <= self.context.clock_error_us:
-            return  # whoever revoked first did so as far as anybody can tell
+            return  # within the error of the clocks, the older owner may have revoked first
         older, newer = overlap.older, overlap.newer
         measured = MeasuredOverlap(
             group=group_id,
@@ -376,7 +377,7 @@ class Ownership(Checker):
             return
         kind = "begin" if overlap.too_early is not None else "end"
         if (key := (older.node, newer.node, kind)) in group.reported:
-            self.findings_total += 1  # the same story of another partition
+            self.findings_total += 1  # the same violation for another partition
             return
         group.reported[key] = None
         self.found(
@@ -390,7 +391,7 @@ class Ownership(Checker):
     # -- the end ------------------------------------------------------------------------------
 
     def measured(self) -> dict[str, int]:
-        """Return the overlaps so far, those that go on included."""
+        """Return figures of all overlaps so far, including unfinished ones."""
         overlaps = [*self._overlaps, *self._unfinished()]
         if not overlaps:
             return {"overlaps": 0}
@@ -419,9 +420,9 @@ class Ownership(Checker):
         ]
 
     def finish(self) -> CheckReport:
-        """Judge what still overlaps, and report."""
+        """Judge unfinished overlaps, and report."""
         if not self._over:
-            self._judge_overstays_of_all(self._last_us, self._faults.quiet_since_us)
+            self._measure_all_overstays(self._last_us, self._faults.quiet_since_us)
         for group_id, group in self._groups.items():
             still_open, group.open = group.open, {}
             for (partition, _, _), overlap in still_open.items():
@@ -446,10 +447,10 @@ class Ownership(Checker):
         )
 
 
-def _is_with_a_zombie(older: TraceRow, removal: TraceRow | None, group: _Group) -> bool:
-    """Whether a coordinator assigned `older` that had been replaced by the one that dropped it.
+def _was_assigned_by_zombie(older: TraceRow, removal: TraceRow | None, group: _Group) -> bool:
+    """Whether `older` was assigned by a coordinator after its replacement had loaded the group.
 
-    A replaced coordinator answers what waited for it while it was paused.
+    A coordinator that was paused meanwhile still answers the requests that waited for it.
     """
     if removal is None or older.peer in {None, removal.node}:
         return False

@@ -1,22 +1,25 @@
-"""Readers: where members live, every partition of their group has one that reads it.
+"""Readers: while members live, every partition of their group has a reader, and is read.
 
-A partition has a reader while a member owns it whose process runs. What nobody reads is judged in
-the time in which nothing disturbs the group (`undisturbed`), from the steady state on: after the
-death of a member too, while it is dead.
+A partition has a reader while a member with a running process owns it. Partitions without a reader
+are judged after the steady state, in the time in which nothing disturbs the group (`undisturbed`);
+so also after the death of a member, while it is dead.
 
-1. A partition without a reader gets one within: two sessions, that of the member that had it, and
-   that of one that died after it had joined the next generation; a request that the members may
-   wait for in vain (`request.timeout.ms`); two rebalances, for who missed the first demands the
-   second, each learnt with a heartbeat and begun at the next poll; and SLACK_US. No rebalance waits
-   for `max.poll.interval.ms`: who lives joins at the next poll, and who does not is out when the
-   session ends.
-2. A reader gets on where there is something to read: within two requests, one poll and SLACK_US of
-   the acknowledgement of a record, its last step or its assignment, whichever came last; those who
-   commit in transactions may have to wait for the end of a dead member's as well. Asked of
-   partitions that have all of their replicas in sync: of others, nobody may see what was written.
+1. A partition without a reader gets one within the sum of
+   - two sessions: of the member that had it, and of a member that died after joining the next
+     generation;
+   - `request.timeout.ms`: a request for which members may wait in vain;
+   - two rebalances, because a member that missed the first causes the second; members learn of each
+     by a heartbeat, and join at the next poll;
+   - SLACK_US.
+   A rebalance does not wait for `max.poll.interval.ms`: a living member joins at its next poll, and
+   a dead one is removed when its session ends.
+2. A reader makes progress while there is something to read: within two requests, one poll and
+   SLACK_US, from the last of the acknowledgement of a record, its last step, and its assignment. A
+   group that commits in transactions may also wait for the end of a dead member's transaction. Only
+   partitions with all replicas in sync are judged; in others new records may be invisible.
 
-A run with a `recovery_timeout` goes on until each partition has a reader, and each that something
-was written to since healing was read since then.
+A run with a `recovery_timeout` continues until each partition has a reader, and each partition that
+was written to since healing was also read since then.
 """
 
 from collections.abc import Iterator
@@ -34,7 +37,7 @@ from results_schema.evidence_text import seconds
 from results_schema.results import CheckReport
 
 SLACK_US = 10_000_000
-"""Appends, loads, retries and searches for a coordinator in a healthy cluster."""
+"""Time for appends, loads, retries and searches for a coordinator in a healthy cluster."""
 _PROCESSES = frozenset(
     {
         TraceKind.NODE_STARTED,
@@ -57,9 +60,9 @@ _PROGRESS = (
 class _Read:
     """One partition, as one group reads it."""
 
-    lost: TraceRow | None = None  # since when it has no reader
-    reached: int = 0
-    unread: TraceRow | None = None  # the first record that waits, or the last step before it
+    lost: TraceRow | None = None  # the row since which it has no reader
+    reached: int = 0  # the next offset to read
+    unread: TraceRow | None = None  # the first record that waits, or the reader's last step
     read_since_healing: bool = False
     reported: bool = False
 
@@ -85,7 +88,7 @@ class Readers(Checker):
             if expected.consumers
         }
         self._quiet_us: dict[str, int | None] = dict.fromkeys(context.groups)
-        self._written: dict[str, int] = {}  # partition -> end of what was acknowledged
+        self._written: dict[str, int] = {}  # partition -> end of its acknowledged records
         self._began = False
         self._healed = False
         self._over = False
@@ -93,40 +96,42 @@ class Readers(Checker):
         self._longest_us = 0
 
     def judge(self, row: TraceRow) -> None:
-        """Take in who owns what, what was read, and what disturbs."""
+        """Judge changes of owners, progress of readers, and disturbances."""
         if self._over:
             return
         match row.kind:
             case TraceKind.RECORDS_PRODUCED:
-                self._produced(row)
+                self._observe_produced(row)
                 return
             case TraceKind.RECORDS_CONSUMED:
-                self._read_on(row, decode_consumed(row.detail or b"").last + 1, has_read=True)
+                self._observe_progress(
+                    row, decode_consumed(row.detail or b"").last + 1, has_read=True
+                )
                 return
             case TraceKind.POSITION_RESET:
-                self._read_on(row, row.offset or 0, has_read=False)
+                self._observe_progress(row, row.offset or 0, has_read=False)
                 return
             case TraceKind.RUN_STAGE:
-                self._stage(row)
+                self._observe_stage(row)
                 return
             case _:
                 pass
         if row.kind == TraceKind.MEMBER_STATE and row.cause != MemberStateCause.LEFT:
             return
-        # Up to here the time was as quiet as it was before this row.
+        # Until this row, the group was as undisturbed as before it.
         if row.kind in DISTURBING_KINDS:
-            self._look_at_all(row)
+            self._judge_all(row)
         if row.kind in OWNER_KINDS or row.kind in _PROCESSES:
-            self._owners_changed(row)
+            self._update_owners(row)
         if row.kind in (TraceKind.LEADER_ELECTED, TraceKind.ISR_CHANGED):
-            self._partition_changed(row)
+            self._discard_unread(row)
         if row.kind == TraceKind.TOPIC_DELETED:
-            self._deleted(row)
+            self._remove_topic(row)
 
     # -- who owns -----------------------------------------------------------------------------
 
-    def _owners_changed(self, row: TraceRow) -> None:
-        """Look at what the row took away or gave."""
+    def _update_owners(self, row: TraceRow) -> None:
+        """Update the partitions that the row took from owners or gave to them."""
         node = row.peer or row.node if row.kind in _PROCESSES else row.node
         touched = [(group, partition) for group, partition, _ in self._owners.ended]
         for group_id, partition in dict.fromkeys((*touched, *self._owners.partitions_of(node))):
@@ -134,7 +139,7 @@ class Readers(Checker):
             if read is None:
                 continue
             if self._has_reader(group_id, partition):
-                self._found_a_reader(group_id, read, row)
+                self._end_gap(group_id, read, row)
             elif read.lost is None and self._began:
                 read.lost = row
 
@@ -142,7 +147,7 @@ class Readers(Checker):
         owners = self._owners.of(group_id, partition)
         return any(self._undisturbed.reads(node) for node, _ in owners)
 
-    def _found_a_reader(self, group_id: str, read: _Read, row: TraceRow) -> None:
+    def _end_gap(self, group_id: str, read: _Read, row: TraceRow) -> None:
         if read.lost is None:
             return
         quiet_us = self._quiet_us[group_id]
@@ -155,8 +160,8 @@ class Readers(Checker):
         if read.unread is not None:
             read.unread = row
 
-    def _look_at_all(self, row: TraceRow, *, is_last: bool = False) -> None:
-        """Judge every wait of the groups that this row disturbs, by what was true before it."""
+    def _judge_all(self, row: TraceRow, *, is_last: bool = False) -> None:
+        """Judge all waits of the groups that this row disturbs, by the state before it."""
         for group_id, reads in self._reads.items():
             quiet_us = self._quiet_us[group_id]
             now_quiet_us = self._undisturbed.since_us(group_id)
@@ -174,7 +179,7 @@ class Readers(Checker):
     ) -> None:
         expected = self.context.groups[group_id]
         if expected.application_us >= expected.max_poll_interval_us:
-            return  # too slow for its own settings
+            return  # the application is too slow for its own settings
         margin_us = self.context.clock_error_us
         if read.lost is not None:
             since_us = max(read.lost.time_us, quiet_us)
@@ -208,7 +213,7 @@ class Readers(Checker):
 
     # -- what is read -------------------------------------------------------------------------
 
-    def _produced(self, row: TraceRow) -> None:
+    def _observe_produced(self, row: TraceRow) -> None:
         partition = row.partition or ""
         end = (row.offset or 0) + detail_of(row).get("count", 1)
         self._written[partition] = max(end, self._written.get(partition, 0))
@@ -217,18 +222,18 @@ class Readers(Checker):
             if read is not None and read.unread is None and end > read.reached:
                 read.unread = row
 
-    def _read_on(self, row: TraceRow, offset: int, *, has_read: bool) -> None:
+    def _observe_progress(self, row: TraceRow, offset: int, *, has_read: bool) -> None:
         read = self._reads.get(row.group or "", {}).get(row.partition or "")
         if read is None:
             return
         read.reached = offset
         read.read_since_healing = read.read_since_healing or (self._healed and has_read)
         read.reported = False
-        waits = self._written.get(row.partition or "", 0) > offset
-        read.unread = row if waits else None
+        has_unread = self._written.get(row.partition or "", 0) > offset
+        read.unread = row if has_unread else None
 
-    def _partition_changed(self, row: TraceRow) -> None:
-        """What was acknowledged may be gone with the leader, or not to be seen yet."""
+    def _discard_unread(self, row: TraceRow) -> None:
+        """Discard what waits to be read: with a new leader or ISR it may be lost or invisible."""
         partition = row.partition or ""
         if row.kind == TraceKind.LEADER_ELECTED:
             self._written.pop(partition, None)
@@ -245,7 +250,7 @@ class Readers(Checker):
         known = self._replicas.of(partition)
         return known is None or (known.leader != "" and len(known.in_sync) == len(known.replicas))
 
-    def _deleted(self, row: TraceRow) -> None:
+    def _remove_topic(self, row: TraceRow) -> None:
         topic = detail_of(row).get("topic")
         for reads in self._reads.values():
             for partition in [each for each in reads if each.rpartition("-")[0] == topic]:
@@ -253,34 +258,34 @@ class Readers(Checker):
 
     # -- the run ------------------------------------------------------------------------------
 
-    def _stage(self, row: TraceRow) -> None:
+    def _observe_stage(self, row: TraceRow) -> None:
         match detail_of(row).get("stage"):
             case "steady":
                 self._began = True
-                self._look_at_all(row)
-                for group_id, partition, read in self._all():
+                self._judge_all(row)
+                for group_id, partition, read in self._all_reads():
                     if not self._has_reader(group_id, partition):
                         read.lost = row
             case "liveness":
-                self._look_at_all(row)
+                self._judge_all(row)
                 self._healed = True
             case "stopping":
-                self._look_at_all(row, is_last=True)
+                self._judge_all(row, is_last=True)
                 self._over = True
             case _:
                 pass
 
-    def _all(self) -> Iterator[tuple[str, str, _Read]]:
+    def _all_reads(self) -> Iterator[tuple[str, str, _Read]]:
         for group_id, reads in self._reads.items():
             for partition, read in reads.items():
                 yield group_id, partition, read
 
     def unsettled(self, now_us: int) -> tuple[str, ...]:
-        """Return the partitions that have no reader, or of which nothing was read since healing."""
+        """Return the partitions without a reader, and those with nothing read since healing."""
         if not self._healed or self._over:
             return ()
         waiting = []
-        for group_id, partition, read in self._all():
+        for group_id, partition, read in self._all_reads():
             expected = self.context.groups[group_id]
             quiet_us = self._undisturbed.since_us(group_id)
             if quiet_us is None or read.reported:
@@ -296,7 +301,7 @@ class Readers(Checker):
         return tuple(waiting)
 
     def finish(self) -> CheckReport:
-        """Report."""
+        """Report gaps without a reader, and the longest undisturbed one."""
         partitions = sum(map(len, self._reads.values()))
         return self.report(
             judged=partitions if self._began else 0,
@@ -310,7 +315,7 @@ class Readers(Checker):
 
 
 def _reader_bound_us(expected: GroupExpectation) -> int:
-    """Return the longest time without a reader, see 1 above."""
+    """Return the longest allowed time without a reader: rule 1 above."""
     return (
         2 * expected.session_timeout_us
         + expected.request_timeout_us

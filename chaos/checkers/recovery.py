@@ -1,26 +1,25 @@
-"""Recovery: what was broken is whole again, within the time that the settings allow.
+"""Recovery: after healing, everything is in order again within the time that the settings allow.
 
-Judged from healing on. Each wait runs from the last row that begins it anew, and has a bound:
+Judged from healing on. Each wait begins with the last row that restarts it, and has a bound:
 
-1. A partition has a leader, and every replica whose broker is unfenced is in its ISR:
-   `isr_recovery_us` of the context, from healing, the election of another leader, or the unfencing
-   of a replica's broker, whichever came last.
-2. The preferred leader leads again, where `auto.leader.rebalance.enable` asks for it and it is in
-   the ISR: twice `leader.imbalance.check.interval.seconds` (another controller begins its interval
-   anew) and ANSWER_US. Judged only where a run may wait for so long.
-3. A transaction that nobody ends is aborted: the longest `transaction.timeout.ms`, then the
-   interval of `transaction.abort.timed.out.transaction.cleanup.interval.ms`, twice for the same
-   reason. Once it is decided, its markers are written everywhere: ANSWER_US, twice, for one may be
+1. A partition has a leader, and its ISR has every replica whose broker is unfenced. Bound:
+   `isr_recovery_us` of the context, from the last of healing, the election of another leader, and
+   the unfencing of a replica's broker.
+2. The preferred leader leads again, if `auto.leader.rebalance.enable` is set and it is in the ISR.
+   Bound: twice `leader.imbalance.check.interval.seconds`, because another controller restarts the
+   interval, plus ANSWER_US. Judged only if a run may wait that long.
+3. A transaction that nobody ends is aborted. Bound: the longest `transaction.timeout.ms`, plus
+   twice `transaction.abort.timed.out.transaction.cleanup.interval.ms` for the same reason. Once the
+   outcome is decided, all markers are written. Bound: twice ANSWER_US, because one marker may be
    lost on a connection that nobody knows to be dead.
-4. An offset that a transaction committed is stable, or forgotten, in the same time after the
-   transaction's end was decided.
-5. A producer has a record acknowledged: in the time between two records, two of its requests and
-   SLACK_US, where every partition of its topic has all of its replicas in sync.
+4. An offset of a transaction is stable, or discarded. Bound: as for the markers.
+5. A producer has a record acknowledged, if every partition of its topic has all replicas in sync.
+   Bound: its time between two records, two of its request timeouts, and SLACK_US.
 
-3, 4 and 5 are judged while every partition is whole, as 1 means it, and not of a partition that
-lost data with its last replica (`lost_data`): a transaction may have lost its end with it. Nothing
-is judged that the end of the run cuts short; a run with a `recovery_timeout` goes on until nothing
-is left to wait for.
+3, 4 and 5 are judged only while every partition is whole: 1 holds for it. They are not judged for a
+partition that lost data with its last replica (`lost_data`), because the end of a transaction may
+be lost, too. A wait that the end of the run cuts short is not judged; a run with a
+`recovery_timeout` continues until no wait is left.
 """
 
 from collections.abc import Iterator
@@ -36,14 +35,14 @@ from results_schema.evidence_text import seconds
 from results_schema.results import CheckReport
 
 ANSWER_US = REQUEST_TIMEOUT_US + 5_000_000
-"""Time in which a request between servers is answered, or given up and sent again."""
+"""Limit of the time until a request between servers is answered, or ended and sent again."""
 SLACK_US = 10_000_000
-"""Lookups, retries and new connections in a healthy cluster."""
+"""Time for lookups, retries and new connections in a healthy cluster."""
 
 
 @dataclass(slots=True)
 class _Wait:
-    """Something that is not as it should be. Shape: `row` began the wait, under `leader`."""
+    """A partition not in order. Shape: `row` began the wait, while `leader` was its leader."""
 
     row: TraceRow
     leader: str
@@ -51,7 +50,7 @@ class _Wait:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Open:
-    """What a run may still wait for: a wait, its bound's end, and what is said if it passes."""
+    """An unfinished wait. Shape: `what` is the finding if `until_us` passes."""
 
     until_us: int
     name: str
@@ -59,7 +58,7 @@ class _Open:
     evidence: tuple[TraceRow, ...]
     group: str | None = None
     partition: str | None = None
-    is_new: bool = False  # it began after healing: no run waits for it
+    is_new: bool = False  # it began after healing, so no run waits for it
 
 
 class Recovery(Checker):
@@ -89,15 +88,15 @@ class Recovery(Checker):
         self._over = False
         self._whole_since_us = 0  # when the last partition became whole
         self._lacking: dict[str, _Wait] = {}  # partitions that are not whole
-        self._elsewhere: dict[str, _Wait] = {}  # partitions that the preferred leader does not lead
-        self._silent = {each.name: each for each in context.producers}  # since healing
+        self._elsewhere: dict[str, _Wait] = {}  # partitions with another than the preferred leader
+        self._silent = {each.name: each for each in context.producers}  # nothing acknowledged yet
         self._judged = 0
         self._not_watched = 0
         self._slowest_us = 0
         self._last_us = 0
 
     def judge(self, row: TraceRow) -> None:
-        """Take in what the controller or a coordinator says."""
+        """Judge a row of the controller, a coordinator, or a producer."""
         self._last_us = row.time_us
         if self._over:
             return
@@ -106,7 +105,7 @@ class Recovery(Checker):
             if stage == HEALED_STAGE:
                 self._healed = row
                 for partition in self._replicas.partitions:
-                    self._look(partition, row)
+                    self._update_waits(partition, row)
             elif stage == "stopping":
                 self._end(row.time_us)
         elif row.kind == TraceKind.RECORDS_PRODUCED:
@@ -114,16 +113,16 @@ class Recovery(Checker):
                 self._silent.pop(row.node, None)
         elif self._healed is not None and row.kind in REPLICA_KINDS:
             if row.partition is not None:
-                self._look(row.partition, row)
+                self._update_waits(row.partition, row)
             else:
                 for partition, known in self._replicas.partitions.items():
                     if row.peer in known.replicas:
-                        self._look(partition, row)
+                        self._update_waits(partition, row)
 
     # -- partitions ---------------------------------------------------------------------------
 
-    def _look(self, partition: str, row: TraceRow) -> None:
-        """Begin, go on with or end the waits of a partition."""
+    def _update_waits(self, partition: str, row: TraceRow) -> None:
+        """Begin, continue or end the waits of a partition."""
         known = self._replicas.of(partition)
         if known is None or self._healed is None:
             return
@@ -131,7 +130,9 @@ class Recovery(Checker):
             partition in self._lacking and self._lacking[partition].leader != known.leader
         )
         lacks = bool(self._missing(known))
-        self._follow(self._lacking, partition, row, known, lacks=lacks, begins_anew=begins_anew)
+        self._update_wait(
+            self._lacking, partition, row, known, lacks=lacks, begins_anew=begins_anew
+        )
         is_elsewhere = (
             self.context.leader_balance_us is not None
             and known.leader not in ("", known.preferred)
@@ -139,9 +140,11 @@ class Recovery(Checker):
             and known.preferred in self._replicas.may_lead
         )
         anew = row.kind in (TraceKind.BROKER_UNFENCED, TraceKind.LEADER_ELECTED)
-        self._follow(self._elsewhere, partition, row, known, lacks=is_elsewhere, begins_anew=anew)
+        self._update_wait(
+            self._elsewhere, partition, row, known, lacks=is_elsewhere, begins_anew=anew
+        )
 
-    def _follow(
+    def _update_wait(
         self,
         waits: dict[str, _Wait],
         partition: str,
@@ -156,12 +159,12 @@ class Recovery(Checker):
             waits[partition] = _Wait(row=row, leader=known.leader)
         elif not lacks and wait is not None:
             del waits[partition]
-            self._ended(partition, wait, row, known, is_isr=waits is self._lacking)
+            self._judge_wait(partition, wait, row, known, is_isr=waits is self._lacking)
 
-    def _ended(
+    def _judge_wait(
         self, partition: str, wait: _Wait, row: TraceRow, known: SeenPartition, *, is_isr: bool
     ) -> None:
-        """A wait is over: was it in time."""
+        """Judge a wait that ended."""
         if is_isr and not self._lacking:
             self._whole_since_us = row.time_us
         bound_us = self.context.isr_recovery_us if is_isr else self._balance_bound_us()
@@ -190,7 +193,7 @@ class Recovery(Checker):
         )
 
     def _balance_bound_us(self) -> int | None:
-        """Return how long another leader than the preferred one may lead; None: not judged."""
+        """Return the longest time of another than the preferred leader; None: not judged."""
         interval_us = self.context.leader_balance_us
         if interval_us is None:
             return None
@@ -200,7 +203,7 @@ class Recovery(Checker):
     # -- what is left -------------------------------------------------------------------------
 
     def unsettled(self, now_us: int) -> tuple[str, ...]:
-        """Return what the run may still wait for: everything whose bound is not over."""
+        """Return the waits of the run: all whose bound has not passed."""
         if self._healed is None or self._over:
             return ()
         return tuple(
@@ -208,7 +211,7 @@ class Recovery(Checker):
         )
 
     def _open(self) -> Iterator[_Open]:
-        """Yield each wait that has not ended."""
+        """Yield each unfinished wait."""
         for partition, wait in self._lacking.items():
             known = self._replicas.partitions[partition]
             missing = self._missing(known)
@@ -237,33 +240,33 @@ class Recovery(Checker):
                     partition=partition,
                 )
         if not self._lacking:
-            yield from self._unended()
+            yield from self._unfinished_transactions()
             yield from self._unstable_offsets()
             yield from self._silent_producers()
 
-    def _from_us(self, *rows: TraceRow | None) -> int:
-        """Return since when something could end: all is healed and whole, and the rows are past."""
+    def _earliest_us(self, *rows: TraceRow | None) -> int:
+        """Return when all waits could end: after healing, `rows`, and the last whole partition."""
         healed_us = 0 if self._healed is None else self._healed.time_us
         return max(healed_us, self._whole_since_us, *(row.time_us for row in rows if row))
 
-    def _unended(self) -> Iterator[_Open]:
+    def _unfinished_transactions(self) -> Iterator[_Open]:
         for each in self._transactions.open.values():
-            if self._ends_nothing(each.partition):
+            if self._cannot_end_transactions(each.partition):
                 continue
             yield _Open(
-                until_us=self._from_us(each.since) + self._transaction_bound_us(each),
+                until_us=self._earliest_us(each.since) + self._transaction_bound_us(each),
                 name=f"the transaction of {each.transactional_id} is {each.state}",
                 what=f"{each.transactional_id}: its transaction is {each.state}",
                 evidence=(each.since,),
                 partition=each.partition,
-                is_new=each.state == ONGOING and each.since.time_us > self._from_us(),
+                is_new=each.state == ONGOING and each.since.time_us > self._earliest_us(),
             )
 
-    def _ends_nothing(self, partition: str) -> bool:
-        """Return whether no coordinator can end the transactions of `partition` as it should.
+    def _cannot_end_transactions(self, partition: str) -> bool:
+        """Return whether no coordinator can end the transactions of `partition`.
 
-        Its data is lost, or it has no leader because its last in-sync replica stays away. That
-        another replica could lead it is another finding: see `_lacking`.
+        Either its data is lost, or it has no leader because its last in-sync replica stays away.
+        If another replica could lead it, `_lacking` has it, which is a finding of its own.
         """
         known = self._replicas.partitions.get(partition)
         return bool(self._lost_data.of(partition)) or (known is not None and not known.leader)
@@ -285,11 +288,11 @@ class Recovery(Checker):
                 continue
             if detail_of(state).get("transactional_id") in self._transactions.open:
                 continue
-            of = (expected.offsets_partition, *expected.transaction_partitions)
-            if any(self._ends_nothing(each) for each in of):
+            partitions = (expected.offsets_partition, *expected.transaction_partitions)
+            if any(self._cannot_end_transactions(each) for each in partitions):
                 continue
             yield _Open(
-                until_us=self._from_us(row, state) + 2 * ANSWER_US,
+                until_us=self._earliest_us(row, state) + 2 * ANSWER_US,
                 name=f"offsets of {group_id} wait for a marker",
                 what=f"{group_id} has offsets of producer {producer_id} that are not stable, "
                 f"although their transaction is {detail_of(state).get('to')}",
@@ -302,16 +305,18 @@ class Recovery(Checker):
         if self._healed is None:
             return
         for each in self._silent.values():
-            of_topic = [
-                known
-                for name, known in self._replicas.partitions.items()
+            topic_partitions = [
+                partition
+                for name, partition in self._replicas.partitions.items()
                 if name.rpartition("-")[0] == each.topic
             ]
-            if any(len(known.in_sync) < len(known.replicas) for known in of_topic):
+            if any(
+                len(partition.in_sync) < len(partition.replicas) for partition in topic_partitions
+            ):
                 continue
             bound_us = each.period_us + 2 * each.request_timeout_us + SLACK_US
             yield _Open(
-                until_us=self._from_us() + bound_us,
+                until_us=self._earliest_us() + bound_us,
                 name=f"{each.name} has had nothing acknowledged since healing",
                 what=f"{each.name} has had no record of {each.topic} acknowledged",
                 evidence=(),
@@ -320,7 +325,7 @@ class Recovery(Checker):
     # -- the end ------------------------------------------------------------------------------
 
     def _end(self, now_us: int) -> None:
-        """Report what is over its bound: the driver stops every node next."""
+        """Report all waits beyond their bound; the driver stops all nodes next."""
         self._over = True
         if self._healed is None:
             return
@@ -337,7 +342,7 @@ class Recovery(Checker):
             )
 
     def finish(self) -> CheckReport:
-        """Report."""
+        """Report what recovered, how slowly, and what the run's end cut short."""
         if not self._over:
             self._end(self._last_us)
         note = ""

@@ -1,18 +1,18 @@
 """Stability: while nothing is broken, nothing that works is lost.
 
-Judged in virtual time, where no machine can be too busy: from the start to the first fault, and
-again once `settling_us` of the context has passed since the last fault ended and the last leader
-changed. In that time
+Judged in virtual time, where no machine is too busy. Judged periods: from the start to the first
+fault; and after `settling_us` of the context since both the end of the last fault and the last
+change of a leader. In these periods
 
-1. no broker is fenced, and no partition gets another leader, but for its preferred one;
+1. no broker is fenced, and no partition gets another leader, except its preferred one;
 2. no replica leaves an ISR, and no log is truncated;
-3. from the steady state on, no client loses its coordinator or looks for it in vain, no request
-   ends with DISCONNECTED, and no record and no commit is refused, but by a rebalance. Clients are
-   members, producers and brokers; a consumer that ZooKeeper coordinates ends connections itself.
+3. after the steady state, no client loses its coordinator or fails to find it, no request ends with
+   DISCONNECTED, and no record or commit fails, except a commit by a rebalance. Clients are members,
+   producers and brokers. Consumers that ZooKeeper coordinates end connections by themselves.
 
-Judged also while something is broken: a replica that was in the ISR when its leader was elected
-stays there for half of `replica.lag.time.max.ms` (all of it by a clock that does not drift), unless
-its broker is fenced or stops.
+Judged also while something is broken: a replica that was in the ISR at its leader's election must
+stay there for half of `replica.lag.time.max.ms`, unless its broker is fenced or stops. (With exact
+clocks the whole time would hold; clocks drift.)
 """
 
 from chaos.checkers.base import Checker
@@ -39,7 +39,7 @@ OF_A_REBALANCE = frozenset(
         TRANSACTION_ABORTED,
     }
 )
-"""Errors of a commit whose member is about to join again, or was replaced."""
+"""Errors of a commit whose member must join again, or was replaced."""
 _WORDS = {
     TraceKind.COORDINATOR_UNKNOWN: "loses its coordinator",
     TraceKind.COORDINATOR_LOOKUP_FAILED: "does not find its coordinator",
@@ -72,8 +72,8 @@ class Stability(Checker):
         super().__init__(context, evidence)
         self._leaders: dict[str, str] = {}  # partition -> leader, "" for none
         self._in_sync: dict[str, tuple[int, ...]] = {}
-        self._elected_us: dict[str, int] = {}  # partition -> when its leader became another
-        self._elected_with: dict[str, tuple[int, ...]] = {}  # and those in sync ever since
+        self._elected_us: dict[str, int] = {}  # partition -> when its present leader was elected
+        self._elected_with: dict[str, tuple[int, ...]] = {}  # its ISR then, less those that left
         self._unfenced: dict[str, None] = {}
         self._replicas = self.evidence.replicas
         self._clients = {
@@ -84,13 +84,13 @@ class Stability(Checker):
         self._leader_changed_us = 0
         self._is_steady = False
         self._over = False
-        self._told: dict[tuple[str, str], None] = {}  # kind and node, told once
+        self._reported: dict[tuple[str, str], None] = {}  # kind and node, each reported once
         self._judged = 0
 
     def judge(self, row: TraceRow) -> None:
-        """Judge a loss, or take in what is broken."""
+        """Judge a loss; remember faults, elections and the ISR."""
         if row.kind == TraceKind.RUN_STAGE:
-            self._stage(row)
+            self._observe_stage(row)
         if self._over or not self.context.in_virtual_time:
             return
         since_us = self._stable_since_us(row)
@@ -99,19 +99,19 @@ class Stability(Checker):
                 self._unfenced[row.peer or ""] = None
             case TraceKind.BROKER_FENCED:
                 if self._unfenced.pop(row.peer or "", 1) is None:
-                    self._lost(row, since_us, f"{row.peer} is fenced")
+                    self._report_loss(row, since_us, f"{row.peer} is fenced")
             case TraceKind.LEADER_ELECTED:
-                self._elected(row, since_us)
+                self._judge_election(row, since_us)
             case TraceKind.ISR_CHANGED:
-                self._in_sync_changed(row, since_us)
+                self._judge_isr(row, since_us)
             case TraceKind.LOG_TRUNCATED:
-                self._lost(row, since_us, f"{row.node} truncates {row.partition}")
+                self._report_loss(row, since_us, f"{row.node} truncates {row.partition}")
             case TraceKind.REQUEST_FAILED if row.error != DISCONNECTED:
                 pass
             case TraceKind.COMMIT_FAILED if row.error in OF_A_REBALANCE:
                 pass
             case kind if kind in _WORDS and self._is_steady and self._is_client(row.node):
-                self._lost(row, since_us, f"{row.node} {_WORDS[TraceKind(kind)]}")
+                self._report_loss(row, since_us, f"{row.node} {_WORDS[TraceKind(kind)]}")
             case _:
                 pass
         self._was_broken = self._was_broken or self._faults.quiet_since_us != 0
@@ -119,7 +119,7 @@ class Stability(Checker):
     def _is_client(self, node: str) -> bool:
         return node in self._clients or node.startswith("broker-")
 
-    def _stage(self, row: TraceRow) -> None:
+    def _observe_stage(self, row: TraceRow) -> None:
         stage = detail_of(row).get("stage")
         self._judged += 1
         if stage == "steady":
@@ -128,10 +128,10 @@ class Stability(Checker):
             self._over = True
 
     def _stable_since_us(self, row: TraceRow) -> int | None:
-        """Return since when everything must go on working; None while it need not."""
+        """Return since when nothing may be lost; None while losses are allowed."""
         if not self._was_broken:
             return 0
-        # A row of FAULT_KINDS may be what ends the quiet itself.
+        # A row of FAULT_KINDS may itself end the quiet time.
         is_fault = row.kind in FAULT_KINDS
         quiet_us = self._faults.was_quiet_since_us if is_fault else self._faults.quiet_since_us
         if quiet_us is None:
@@ -139,7 +139,7 @@ class Stability(Checker):
         settled_us = max(quiet_us, self._leader_changed_us) + self.context.settling_us
         return settled_us if row.time_us > settled_us else None
 
-    def _elected(self, row: TraceRow, since_us: int | None) -> None:
+    def _judge_election(self, row: TraceRow, since_us: int | None) -> None:
         partition, leader = row.partition or "", row.peer or ""
         before = self._leaders.get(partition, "")
         self._leaders[partition] = leader
@@ -153,48 +153,50 @@ class Stability(Checker):
         known = self._replicas.of(partition)
         if known is None or leader != known.preferred:
             what = f"the leader of {partition} is {leader or 'none'}, no longer {before}"
-            self._lost(row, since_us, what)
+            self._report_loss(row, since_us, what)
 
-    def _in_sync_changed(self, row: TraceRow, since_us: int | None) -> None:
+    def _judge_isr(self, row: TraceRow, since_us: int | None) -> None:
         partition = row.partition or ""
         now = tuple(detail_of(row).get("isr", ()))
         before = self._in_sync.get(partition, ())
         self._in_sync[partition] = now
-        gone = [each for each in before if each not in now]
-        if not gone:
+        removed = [each for each in before if each not in now]
+        if not removed:
             return
-        what = f"{' and '.join(map(_broker, gone))} left the ISR of {partition}"
-        too_soon = [each for each in self._elected_with.get(partition, ()) if each in gone]
+        what = f"{' and '.join(map(_broker, removed))} left the ISR of {partition}"
+        left_early = [each for each in self._elected_with.get(partition, ()) if each in removed]
         self._elected_with[partition] = tuple(
-            each for each in self._elected_with.get(partition, ()) if each not in gone
+            each for each in self._elected_with.get(partition, ()) if each not in removed
         )
-        lasted_us = row.time_us - self._elected_us.get(partition, 0)
-        if lasted_us >= self.context.replica_lag_us // 2:
-            too_soon = []
-        lives = any(_broker(each) in self._replicas.may_lead for each in too_soon)
-        if since_us is None and lives:
-            self._lost(row, row.time_us, what, f"{seconds(lasted_us)} after its leader was elected")
+        since_election_us = row.time_us - self._elected_us.get(partition, 0)
+        if since_election_us >= self.context.replica_lag_us // 2:
+            left_early = []
+        is_unfenced = any(_broker(each) in self._replicas.may_lead for each in left_early)
+        if since_us is None and is_unfenced:
+            self._report_loss(
+                row, row.time_us, what, f"{seconds(since_election_us)} after its leader was elected"
+            )
         else:
-            self._lost(row, since_us, what)
+            self._report_loss(row, since_us, what)
 
-    def _lost(self, row: TraceRow, since_us: int | None, what: str, when: str = "") -> None:
-        """Report a loss; one of each kind and node."""
+    def _report_loss(self, row: TraceRow, since_us: int | None, what: str, when: str = "") -> None:
+        """Report a loss, once per kind and node."""
         if since_us is None:
             return
-        if (case := (row.kind, row.node)) in self._told:
+        if (case := (row.kind, row.node)) in self._reported:
             self.findings_total += 1
             return
-        self._told[case] = None
-        how_long = when or (
+        self._reported[case] = None
+        duration = when or (
             "before the first fault"
             if not self._was_broken
             else f"although nothing has been broken for {seconds(row.time_us - since_us)} and more"
         )
         error = f" ({row.error or row.explanation})" if row.error or row.cause else ""
-        self.found(f"{what}{error}, {how_long}", [row], group=row.group, partition=row.partition)
+        self.found(f"{what}{error}, {duration}", [row], group=row.group, partition=row.partition)
 
     def finish(self) -> CheckReport:
-        """Report. A run of which nothing was seen is no proof, nor is one in real time."""
+        """Report; a run without stages proves nothing, nor does one in real time."""
         is_judged = self.context.in_virtual_time
         return self.report(
             judged=self._judged if is_judged else 0,

@@ -1,6 +1,6 @@
-"""Faults: what can be broken, how it is undone, and what its arguments may be.
+"""Faults: what can be broken, how it is undone, and the arguments.
 
-Reading order: `base` (what a fault is), `processes`, `machines`, `leadership`, `links`, `groups`,
-`rollouts` (the faults; `orchestration` is how members are replaced), `registry` (every fault by
+Reading order: `base` (the interface of faults), `processes`, `machines`, `leadership`, `links`,
+`groups`, `rollouts` (the faults; `orchestration` replaces members one by one), `registry` (all by
 name).
 """

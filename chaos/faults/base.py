@@ -1,4 +1,4 @@
-"""What a fault is: whom it would hit in a moment, how it is done, and how it is undone."""
+"""The interface of faults: what a fault would hit now, how it is injected, and how it is undone."""
 
 import random
 from abc import ABC, abstractmethod
@@ -18,8 +18,8 @@ from results_schema.journal import BlastRadius, LeaderMove
 from results_schema.manifest import PlannedFault
 
 SHUTDOWN_LIMIT_US = 30_000_000
-"""A broker that is still stopping so long after it should be back is killed, as service managers
-do."""
+"""A broker that is still stopping this long after its fault's end is killed, as by a service
+manager."""
 BROKER_TARGETS = ("coordinator-of", "leader-of", "follower-of", "broker", "any-broker")
 CONTROLLER_TARGETS = ("controller",)
 ZOOKEEPER_TARGETS = ("zookeeper", "zookeeper-leader")
@@ -30,17 +30,20 @@ SET_TARGETS = ("brokers", "members", "clients", "zookeepers")
 
 
 class GradualWork(Protocol):
-    """What an act that goes on by itself still has to do."""
+    """The remaining work of a gradual fault."""
 
     async def step(self, runtime: Runtime, status: ClusterStatus) -> int | None:
-        """Do what is due; return when to go on, in microseconds of the run's clock; None: never."""
+        """Do what is due; return the time of the next step, in microseconds of the run's clock.
+
+        None: there is no next step.
+        """
 
     def progress(self) -> dict[str, object]:
-        """Return how far it is, for the journal."""
+        """Return the progress, for the journal."""
 
     @property
     def hangs(self) -> bool:
-        """Whether it has stopped without having ended: nothing but the end of the run undoes it."""
+        """Whether it stopped before its end; only the end of the run undoes this."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -58,14 +61,14 @@ class DeadMachine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultTools:
-    """What faults act with.
+    """The tools and shared records of faults.
 
-    Units: `kill_at_us`, of an undoing, is when a node that is still stopping is killed.
-    Shape: `lost` are the nodes that never start again, `joined` those that were started beyond the
-    members that the experiment begins with; a fault that does either enters it. `under_way` is what
-    acts that go on by themselves have left to do, by fault. `dead_machines` has, by fault, the
-    nodes of a machine that is lost: another fault that would start one of them again leaves that to
-    the fault of the machine. `rng` is the fault's own stream.
+    Units: `kill_at_us` is the time after which healing kills a node that is still stopping.
+    Shape: `lost` are the nodes that never start again; `joined` are started members that the
+    experiment did not begin with; faults that lose or add nodes enter them here. `under_way` has
+    the remaining work of gradual faults, by fault id. `dead_machines` has the lost machines, by
+    fault id: the fault of a machine starts its nodes again, and other faults leave them to it.
+    `rng` is the fault's own stream.
     """
 
     runtime: Runtime
@@ -87,10 +90,10 @@ class FaultTools:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aim:
-    """Whom a fault is about to hit, and then has hit.
+    """The nodes that a fault will hit, or has hit.
 
-    Shape: `nodes` is not empty; of links it is the `from` end, and `to_nodes` the other. `process`
-    is the single process that the act was done to: None before it, and of other acts.
+    Shape: `nodes` is not empty; for links it is the `from` end, and `to_nodes` the other end.
+    `process` is the one process that was hit: None before the injection, and for other faults.
     """
 
     nodes: tuple[NodeName, ...]
@@ -101,7 +104,7 @@ class Aim:
     detail: dict[str, object] = field(default_factory=dict)
 
     def with_detail(self, **more: object) -> "Aim":
-        """Return the aim with what the act showed."""
+        """Return the aim with additional detail."""
         return replace(self, detail={**self.detail, **more})
 
 
@@ -110,24 +113,24 @@ class NoArgs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class FaultKind(ABC):
-    """One fault. A momentary one is done when it returns: it has no duration and no undoing."""
+    """One kind of fault. A momentary fault has no duration and is never undone."""
 
     name: str
     doc: str
     targets: tuple[str, ...]
-    """The roles (`chaos.targets`) that it can be aimed at, or that its ends can be."""
+    """The roles (`chaos.targets`) allowed for its target, or for both its ends."""
     args_type: type[msgspec.Struct] = NoArgs
-    """Each field's string below it in the source says what it is."""
+    """The string below each field in the source describes it."""
     momentary: bool = False
     spares_members: bool = True
-    """Whether members that it does not hit stay in their groups: a rebalance would be needless."""
+    """Whether members stay in their groups if they are not hit: a rebalance would be needless."""
     is_gradual: bool = False
-    """Whether it goes on by itself (`FaultTools.under_way`) until it is done; no duration."""
+    """Whether it continues by itself (`FaultTools.under_way`) until it is done; no duration."""
     has_ends: bool = False
-    """Whether it is aimed with `from` and `to` instead of `target`."""
+    """Whether its definition has `from` and `to` instead of `target`."""
 
     def check(self, fault: FaultDefinition, experiment: Experiment) -> Iterator[Problem]:
-        """Yield what is wrong with a fault whose targets exist and whose arguments have the shape.
+        """Yield the problems of a definition with existing targets and well-shaped arguments.
 
         Shape: paths are relative to the fault, e.g. `args.disk`.
         """
@@ -136,18 +139,18 @@ class FaultKind(ABC):
 
     @abstractmethod
     def aim(self, planned: PlannedFault, situation: Situation) -> Aim | Miss:
-        """Return whom it would hit now. Nothing is done yet."""
+        """Return what the fault would hit now; nothing is changed."""
 
     @abstractmethod
     async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Aim | Miss:
-        """Do it and return what was hit; a Miss says why nothing could be done."""
+        """Inject the fault; return what was hit, or a Miss if nothing could be done."""
 
     def must_wait(self, aim: Aim, status: ClusterStatus) -> bool:
-        """Whether it could be undone now only by waiting: for a node that is still stopping."""
+        """Whether healing would now have to wait for a node that is still stopping."""
         del aim, status
         return False
 
     async def heal(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> str | None:
-        """Undo it, however far it had come; return what was remarkable about that, if anything."""
+        """Undo the fault, even if partly injected; return a note, or None."""
         del planned, aim, tools
         return None

@@ -1,4 +1,4 @@
-"""Orders about groups: an administrator changes one while everybody lives. Momentary."""
+"""Orders about groups: an administrator changes a group whose members live. Momentary."""
 
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Iterator
@@ -30,31 +30,31 @@ from results_schema.manifest import PlannedFault
 
 GROUP_TARGETS = ("coordinator-of",)
 Order = Callable[[Host, ClusterSpec], Awaitable[dict[str, str]]]
-"""Gives an order; returns Kafka's error of each thing that it was about."""
+"""Sends an order; returns Kafka's error for each object of the order."""
 
 
 class TopicArgs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Whose offsets it is about."""
+    """The topics whose offsets are meant."""
 
     topic: str | None = None
     """a topic of the file; default: every topic of the group"""
 
 
 class ResetOffsetsArgs(TopicArgs, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Whose offsets it is about, and where they go."""
+    """The topics whose offsets are meant, and their new values."""
 
     to: ResetTo = "earliest"
     """where to: to the first record of each partition, or behind the last"""
 
 
 class GroupOrder(FaultKind):
-    """An order to a group's coordinator, refused or carried out."""
+    """An order to a group's coordinator, which it carries out or refuses."""
 
     targets = GROUP_TARGETS
     momentary = True
 
     def check(self, fault: FaultDefinition, experiment: Experiment) -> Iterator[Problem]:
-        """Refuse a topic that the file does not define."""
+        """Report a topic that the experiment does not define."""
         topic = fault.args.get("topic")
         if isinstance(topic, str) and topic not in experiment.topics:
             yield problem(
@@ -66,7 +66,7 @@ class GroupOrder(FaultKind):
             )
 
     def aim(self, planned: PlannedFault, situation: Situation) -> Aim | Miss:
-        """Return the group's coordinator, as the controller has it; the order may find another."""
+        """Return the group's coordinator by the controller's state; the order may find another."""
         hit = resolve_target(planned.target, situation)
         if isinstance(hit, Miss):
             return hit
@@ -77,7 +77,7 @@ class GroupOrder(FaultKind):
         )
 
     async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Aim | Miss:
-        """Give the order; one that is refused, or that nobody answers, hit nothing."""
+        """Send the order; if it is refused or gets no answer, it hit nothing."""
         topics = aim.detail.get("topics")
         order = self.order(planned, tuple(topics) if isinstance(topics, list) else ())
         try:
@@ -86,7 +86,9 @@ class GroupOrder(FaultKind):
             return Miss(reason=f"the coordinator refused: {error}")
         except GroupOrderUnanswered as error:
             return Miss(reason=f"it may have been carried out all the same: {error}")
-        refused = {what: code for what, code in answers.items() if code != ErrorCode.NONE.name}
+        refused = {
+            subject: code for subject, code in answers.items() if code != ErrorCode.NONE.name
+        }
         if answers and len(refused) == len(answers):
             codes = ", ".join(dict.fromkeys(refused.values()))
             return Miss(reason=f"the coordinator refused: {_group_of(planned)}: {codes}")
@@ -94,7 +96,7 @@ class GroupOrder(FaultKind):
 
     @abstractmethod
     def order(self, planned: PlannedFault, topics: tuple[str, ...]) -> Order:
-        """Return what is ordered. Shape: it can be pickled."""
+        """Return the order. Shape: it can be pickled."""
 
     def _topics(self, planned: PlannedFault, experiment: Experiment) -> list[str]:
         topic = planned.args.get("topic")
@@ -102,7 +104,7 @@ class GroupOrder(FaultKind):
 
 
 class RemoveMembers(GroupOrder):
-    """Every member is taken out of its group."""
+    """Every member is removed from its group."""
 
     name = "remove_members"
     doc = (

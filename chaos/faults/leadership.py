@@ -1,4 +1,4 @@
-"""Faults of leadership: an administrator moves leaders while everybody lives. Momentary."""
+"""Faults of leadership: an administrator moves leaderships while all nodes live. Momentary."""
 
 from collections.abc import Coroutine, Iterator
 from typing import Any
@@ -29,7 +29,7 @@ PARTITION_TARGETS = ("coordinator-of", "leader-of")
 
 
 class MoveArgs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where the leadership goes."""
+    """The new leader."""
 
     to: str | None = None
     """`broker(<id>)`, a replica; default: the next in-sync replica in the partition's replica
@@ -49,7 +49,7 @@ class LeadershipMove(FaultKind):
     momentary = True
 
     def check(self, fault: FaultDefinition, experiment: Experiment) -> Iterator[Problem]:
-        """Refuse a destination that is no broker, or that holds no replica."""
+        """Report a destination that is not a broker, or has no replica."""
         to = fault.args.get("to")
         if to is None:
             return
@@ -63,7 +63,7 @@ class LeadershipMove(FaultKind):
         if unknown is not None:
             yield problem("args.to", unknown.message, expected=unknown.expected, found=f"`{to}`")
             return
-        partition = None if fault.target is None else _named_by(fault.target, experiment)
+        partition = None if fault.target is None else _partition_of(fault.target, experiment)
         if partition is None:
             return
         replicas = replicas_at_start(partition, experiment)
@@ -76,8 +76,8 @@ class LeadershipMove(FaultKind):
             )
 
     def aim(self, planned: PlannedFault, situation: Situation) -> Aim | Miss:
-        """Return the partition's leader and the replica that will lead."""
-        hit = _resolved(planned.target, situation)
+        """Return the partition's leader and the replica that will lead next."""
+        hit = _resolve(planned.target, situation)
         if isinstance(hit, Miss):
             return hit
         (partition,) = hit.partitions
@@ -88,18 +88,18 @@ class LeadershipMove(FaultKind):
         to = _next_leader(partition, known, situation) if args.to is None else _broker_id(args.to)
         if isinstance(to, Miss):
             return to
-        why_not = _why_not(to, partition, known, situation)
-        if why_not is not None:
-            return Miss(reason=why_not)
+        reason = _reason_against(to, partition, known, situation)
+        if reason is not None:
+            return Miss(reason=reason)
         return _aim_of({partition: (known.leader, to)}, hit, situation)
 
     async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Aim | Miss:
-        """Move it."""
+        """Move the leadership."""
         (move,) = aim.moves
         partition = parse_partition(move.partition)
         if partition is None:
             raise ValueError(f"{planned.fault_id} moves {move.partition}, which is no partition")
-        return await _elected(
+        return await _elect(
             aim, tools.runtime.ask_as_admin(move_leader, partition, BrokerId(move.to_broker))
         )
 
@@ -116,8 +116,8 @@ class PreferredLeaderElection(FaultKind):
     momentary = True
 
     def aim(self, planned: PlannedFault, situation: Situation) -> Aim | Miss:
-        """Return the leaders that will not lead, and those that will."""
-        hit = _resolved(planned.target, situation)
+        """Return the present leaders and the preferred leaders that would replace them."""
+        hit = _resolve(planned.target, situation)
         if isinstance(hit, Miss):
             return hit
         moves: dict[TopicPartition, tuple[BrokerId, BrokerId]] = {}
@@ -127,11 +127,11 @@ class PreferredLeaderElection(FaultKind):
             if isinstance(known, Miss):
                 reasons.append(known.reason)
                 continue
-            why_not = _why_not(known.replicas[0], partition, known, situation)
-            if why_not is None:
+            reason = _reason_against(known.replicas[0], partition, known, situation)
+            if reason is None:
                 moves[partition] = (known.leader, known.replicas[0])
             else:
-                reasons.append(why_not)
+                reasons.append(reason)
         if not moves:
             return Miss(
                 reason=reasons[0]
@@ -141,27 +141,28 @@ class PreferredLeaderElection(FaultKind):
         return _aim_of(moves, hit, situation)
 
     async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Aim | Miss:
-        """Elect them."""
+        """Elect the preferred leaders."""
         partitions = [
             partition
             for move in aim.moves
             if (partition := parse_partition(move.partition)) is not None
         ]
-        every = planned.target.strip() == ALL_PARTITIONS
-        return await _elected(
-            aim, tools.runtime.ask_as_admin(elect_preferred_leaders, None if every else partitions)
+        elects_all = planned.target.strip() == ALL_PARTITIONS
+        return await _elect(
+            aim,
+            tools.runtime.ask_as_admin(elect_preferred_leaders, None if elects_all else partitions),
         )
 
 
-def _resolved(target: str, situation: Situation) -> Hit | Miss:
-    """Return what a target means, if there is a controller that could elect anybody."""
+def _resolve(target: str, situation: Situation) -> Hit | Miss:
+    """Return the nodes and partitions of a target; a Miss without a controller to elect."""
     if situation.status.controller is None:
         return Miss(reason="no controller answers, and only it elects leaders")
     return resolve_target(target, situation)
 
 
-async def _elected(aim: Aim, election: Coroutine[Any, Any, None]) -> Aim | Miss:
-    """Carry out an election; one that the cluster refuses, or cannot hold, hit nothing."""
+async def _elect(aim: Aim, election: Coroutine[Any, Any, None]) -> Aim | Miss:
+    """Carry out an election; it is a miss if the cluster refuses it or cannot hold it."""
     try:
         await election
     except (ElectionFailed, TimeoutError) as error:
@@ -178,10 +179,10 @@ def _next_leader(
     return Miss(reason=f"{partition} has no in-sync follower that is up")
 
 
-def _why_not(
+def _reason_against(
     to: BrokerId, partition: TopicPartition, known: PartitionStatus, situation: Situation
 ) -> str | None:
-    """Say why `to` cannot be elected, or None if it can."""
+    """Return why `to` cannot be elected, or None if it can."""
     if to == known.leader:
         return f"broker {to} leads {partition} already"
     if to not in known.replicas:
@@ -210,8 +211,8 @@ def _aim_of(
     )
 
 
-def _named_by(target: str, experiment: Experiment) -> TopicPartition | None:
-    """Return the partition that a target is about, which the file alone decides."""
+def _partition_of(target: str, experiment: Experiment) -> TopicPartition | None:
+    """Return the partition that the target names; the experiment alone decides this."""
     role, argument = split_target(target) or ("", "")
     if role == "coordinator-of":
         return offsets_partition(group_partition(experiment, argument))

@@ -1,8 +1,8 @@
 """Faults of links: connections between two sets of nodes are cut, held, slowed or reset.
 
-`from` is what the fault is about (what is isolated, say), `to` what it is kept from: the blast
-radius is that of `from`, or the other end's where only controllers are isolated: nobody lives on
-them.
+`from` is what the fault is about, for instance the isolated nodes; `to` is what they are separated
+from. The blast radius is that of `from`, or that of `to` if `from` has only controllers, because
+controllers host no partition of a group.
 """
 
 from abc import abstractmethod
@@ -52,20 +52,20 @@ ERROR_NAMES = tuple(code.name for code in ErrorCode)
 _ALWAYS_ONE_NODE = frozenset(
     {*BROKER_TARGETS, *CONTROLLER_TARGETS, *MEMBER_TARGETS, *ZOOKEEPER_TARGETS}
 ) - {
-    "any-broker"  # drawn anew for each end
+    "any-broker"  # each end draws its own broker
 }
 _HAS_LINKS = frozenset({NodeState.UP, NodeState.PAUSED, NodeState.STOPPING})
 
 
 class ResetConnectionsArgs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which connections."""
+    """The selected connections."""
 
     purposes: tuple[str, ...] = ()
     """only connections of these purposes; default: all"""
 
 
 class LinkArgs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which frames."""
+    """The selected frames."""
 
     direction: Literal["both_ways", "one_way"] = "both_ways"
     """`one_way`: only what travels from `from` to `to`"""
@@ -76,7 +76,7 @@ class LinkArgs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class SlowArgs(LinkArgs, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which frames, and how slow."""
+    """The selected frames, and their delay."""
 
     delay: Duration
     """added to every frame, each way"""
@@ -85,7 +85,7 @@ class SlowArgs(LinkArgs, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class ResponseLossArgs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which responses, and how many."""
+    """The selected responses, and their number."""
 
     apis: tuple[str, ...]
     """the responses to these requests"""
@@ -98,7 +98,7 @@ class ResponseLossArgs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
 
 SelectingArgs = LinkArgs | ResponseLossArgs
-"""Arguments that say which frames a rule is for."""
+"""Arguments that select frames for a rule."""
 
 
 class LinkFault(FaultKind):
@@ -115,7 +115,7 @@ class LinkFault(FaultKind):
     has_ends = True
 
     def check(self, fault: FaultDefinition, experiment: Experiment) -> Iterator[Problem]:
-        """Refuse links of one node to itself, and purposes and APIs that nobody uses."""
+        """Report links of a node to itself, and unknown purposes, APIs and errors."""
         del experiment
         ends = {"".join(target.split()) for target in (*ends_of(fault.from_), *ends_of(fault.to))}
         if len(ends) == 1 and (split_target(min(ends)) or ("", ""))[0] in _ALWAYS_ONE_NODE:
@@ -147,7 +147,10 @@ class LinkFault(FaultKind):
         destination = _end(planned.to, situation)
         if isinstance(destination, Miss):
             return destination
-        from_nodes, to_nodes = _apart(source, destination), _apart(destination, source)
+        from_nodes, to_nodes = (
+            _linked_nodes(source, destination),
+            _linked_nodes(destination, source),
+        )
         if not from_nodes or not to_nodes:
             return Miss(reason=f"a node has no link to itself: both ends are {source[0]} alone")
         for end, nodes in (("from", from_nodes), ("to", to_nodes)):
@@ -163,22 +166,22 @@ class LinkFault(FaultKind):
 
 
 class _RuleFault(LinkFault):
-    """A fault of links that lasts: a rule for each direction."""
+    """A fault of links with a duration: one rule for each direction."""
 
     args_type: type[msgspec.Struct] = LinkArgs
 
     async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Aim | Miss:
-        """Add the rules behind those that are in force."""
+        """Add the rules after those in force."""
         args = msgspec.convert(planned.args, self.args_type)
         if not isinstance(args, SelectingArgs):
             raise TypeError(f"{self.name} takes {type(args).__name__}, which selects no frames")
-        ways = [("there", aim.nodes, aim.to_nodes)]
+        directions = [("there", aim.nodes, aim.to_nodes)]
         if not isinstance(args, LinkArgs) or args.direction == "both_ways":
-            ways.append(("back", aim.to_nodes, aim.nodes))
+            directions.append(("back", aim.to_nodes, aim.nodes))
         rules = [
             rule(
                 planned.fault_id,
-                way,
+                direction,
                 Selector(
                     sources=sources,
                     destinations=destinations,
@@ -187,24 +190,24 @@ class _RuleFault(LinkFault):
                 ),
                 self.effect(args),
             )
-            for way, sources, destinations in ways
+            for direction, sources, destinations in directions
         ]
         await tools.links.add(planned.fault_id, rules)
         return aim
 
     async def heal(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> str | None:
-        """Withdraw the fault's rules."""
+        """Remove the fault's rules."""
         del aim
         await tools.links.withdraw(planned.fault_id)
         return None
 
     @abstractmethod
     def effect(self, args: SelectingArgs) -> LinkEffect:
-        """Return what becomes of the frames."""
+        """Return what happens to the selected frames."""
 
 
 class CutLinks(_RuleFault):
-    """Nothing passes."""
+    """Frames are held, and ends of connections are hidden."""
 
     name = "cut"
     doc = (
@@ -220,7 +223,7 @@ class CutLinks(_RuleFault):
 
 
 class ClogLinks(_RuleFault):
-    """Nothing passes for a while."""
+    """Frames are held until healing."""
 
     name = "clog"
     doc = "Holds everything on the links until it is healed; then all of it arrives, in order."
@@ -232,14 +235,14 @@ class ClogLinks(_RuleFault):
 
 
 class SlowLinks(_RuleFault):
-    """Everything takes longer."""
+    """Frames are delayed."""
 
     name = "slow"
     doc = "Delays everything on the links by `delay`, and up to `jitter` more, in order."
     args_type = SlowArgs
 
     def check(self, fault: FaultDefinition, experiment: Experiment) -> Iterator[Problem]:
-        """Refuse delays that are none, or longer than any run."""
+        """Report delays of zero, and delays longer than any run."""
         yield from super().check(fault, experiment)
         args = msgspec.convert(fault.args, SlowArgs)
         for field in ("delay", "jitter"):
@@ -262,7 +265,7 @@ class SlowLinks(_RuleFault):
 
 
 class ResponseLoss(_RuleFault):
-    """A request is carried out, and its connection ends before the response has left."""
+    """A request is carried out, and its connection is reset before the response leaves."""
 
     name = "response_loss"
     doc = (
@@ -273,20 +276,20 @@ class ResponseLoss(_RuleFault):
     args_type = ResponseLossArgs
 
     def check(self, fault: FaultDefinition, experiment: Experiment) -> Iterator[Problem]:
-        """Refuse a list of APIs that is empty."""
+        """Report an empty list of APIs."""
         yield from super().check(fault, experiment)
         if not fault.args.get("apis"):
             yield problem("args.apis", "names no API", expected="at least one", found="`[]`")
 
     def effect(self, args: SelectingArgs) -> LinkEffect:
-        """Return the loss. Either end may have the server: it goes both ways."""
+        """Return the loss; the rules are for both ways, because either end may be the server."""
         if not isinstance(args, ResponseLossArgs):
             raise TypeError(f"response_loss takes ResponseLossArgs, got {type(args).__name__}")
         return link_rules.LoseResponses(count=args.responses, errors=args.errors)
 
 
 class ResetConnections(LinkFault):
-    """Connections end."""
+    """Open connections are reset."""
 
     name = "reset"
     doc = (
@@ -297,7 +300,7 @@ class ResetConnections(LinkFault):
     momentary = True
 
     async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Aim | Miss:
-        """Reset them; where there were none, nothing was hit."""
+        """Reset the connections; without any, the fault is a miss."""
         args = msgspec.convert(planned.args, ResetConnectionsArgs)
         count = await tools.runtime.reset_links(aim.nodes, aim.to_nodes, args.purposes)
         if count == 0:
@@ -322,8 +325,8 @@ def _end(targets: Iterable[str], situation: Situation) -> tuple[NodeName, ...] |
     return tuple(nodes)
 
 
-def _apart(end: tuple[NodeName, ...], other: tuple[NodeName, ...]) -> tuple[NodeName, ...]:
-    """Return the nodes of `end` that have a link to some node of `other`: not only to itself."""
+def _linked_nodes(end: tuple[NodeName, ...], other: tuple[NodeName, ...]) -> tuple[NodeName, ...]:
+    """Return the nodes of `end` that have a link to some other node of `other`."""
     return tuple(node for node in end if any(peer != node for peer in other))
 
 
@@ -334,5 +337,5 @@ def _blast_radius(
         controller_name(FIRST_CONTROLLER_ID + index)
         for index in range(situation.experiment.cluster.controllers)
     }
-    about = to_nodes if controllers.issuperset(from_nodes) else from_nodes
-    return blast_radius_of(about, situation.experiment, situation.status)
+    affected = to_nodes if controllers.issuperset(from_nodes) else from_nodes
+    return blast_radius_of(affected, situation.experiment, situation.status)

@@ -1,4 +1,4 @@
-"""Faults of processes: killed, without power, asked to stop, or stopped like a sleeper."""
+"""Faults of processes: kill, loss of power, shutdown, and pause."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -27,21 +27,21 @@ from cluster.runtime import ClusterStatus, NodeState, Runtime
 from protocol.ids import NodeName
 from results_schema.manifest import PlannedFault
 
-_LOOK_AGAIN_US = 250_000
+_POLL_US = 250_000
 
 
 class DiskArgs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the node finds when it starts again."""
+    """The disk with which the node starts again."""
 
     disk: Literal["same", "empty"] = "same"
     """what it starts again on: its own disk, or an empty one"""
 
 
 class ProcessFault(FaultKind):
-    """A fault of one process, undone by bringing it back."""
+    """A fault of one process; healing starts or resumes the process."""
 
     def aim(self, planned: PlannedFault, situation: Situation) -> Aim | Miss:
-        """Return the node that plays the target's role, if it is up."""
+        """Return the node that has the target's role, if it is up."""
         hit = resolve_target(planned.target, situation)
         if isinstance(hit, Miss):
             return hit
@@ -56,7 +56,7 @@ class ProcessFault(FaultKind):
         )
 
     async def heal(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> str | None:
-        """Bring the node back from whatever state it is in, unless it is gone for good."""
+        """Start or resume the node, whatever its state, unless it is lost for good."""
         if aim.nodes[0] in tools.lost:
             return None
         machine = tools.machine_lost_with(aim.nodes[0])
@@ -69,17 +69,17 @@ class ProcessFault(FaultKind):
         )
 
     def must_wait(self, aim: Aim, status: ClusterStatus) -> bool:
-        """Whether the node is stopping: it is started again when it is down, not before."""
+        """Whether the node is stopping; it can be started only when it is down."""
         return status.nodes.get(aim.nodes[0]) is NodeState.STOPPING
 
 
 class _Kill(ProcessFault):
-    """A process that ends at once, and starts again on its disk or on an empty one."""
+    """A process ends at once, and starts again on its disk or on an empty one."""
 
     args_type = DiskArgs
 
     def check(self, fault: FaultDefinition, experiment: Experiment) -> Iterator[Problem]:
-        """Refuse to empty a disk that is the only one of its kind, or that is not there."""
+        """Report an empty disk where it would be the last copy, or where there is no disk."""
         if fault.args.get("disk") != "empty" or fault.target is None:
             return
         role = (split_target(fault.target) or ("", ""))[0]
@@ -124,10 +124,10 @@ class PowerLoss(_Kill):
     targets = (*BROKER_TARGETS, *CONTROLLER_TARGETS, *ZOOKEEPER_TARGETS)
 
     async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Aim | Miss:
-        """Silence the machine, then cut its power.
+        """Cut the links of the node, then end its process.
 
-        A kernel says that a process is gone; without power there is none. The links of the node
-        are therefore cut first, and what its runtime tells the peers is held until it is back.
+        The kernel of a machine tells its peers when a process ends; a machine without power does
+        not. So the links are cut first: they hold the close frames of the runtime until healing.
         """
         node = aim.nodes[0]
         others = tuple(name for name in (await tools.runtime.status()).nodes if name != node)
@@ -137,7 +137,7 @@ class PowerLoss(_Kill):
         return replace(aim, process=await tools.runtime.power_loss(node))
 
     async def heal(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> str | None:
-        """Start the node again; then its machine answers what still knows its former life."""
+        """Start the node; then its machine resets the connections of its former life."""
         try:
             return await super().heal(planned, aim, tools)
         finally:
@@ -162,7 +162,7 @@ class ControlledShutdown(ProcessFault):
 
 
 class NodeLoss(ProcessFault):
-    """A node that never comes back."""
+    """A node is lost for good."""
 
     name = "node_loss"
     doc = (
@@ -173,7 +173,7 @@ class NodeLoss(ProcessFault):
     momentary = True
 
     def check(self, fault: FaultDefinition, experiment: Experiment) -> Iterator[Problem]:
-        """Refuse to lose the only broker."""
+        """Report a target that is the only broker."""
         role = (split_target(fault.target or "") or ("", ""))[0]
         if role in BROKER_TARGETS and experiment.cluster.brokers == 1:
             yield problem(
@@ -184,7 +184,7 @@ class NodeLoss(ProcessFault):
             )
 
     async def inject(self, planned: PlannedFault, aim: Aim, tools: FaultTools) -> Aim | Miss:
-        """Kill the node's process. No other fault has it down, so that none starts it again."""
+        """Kill the node's process; `lost` keeps every other fault from starting it again."""
         del planned
         tools.lost[aim.nodes[0]] = None
         return replace(aim, process=await tools.runtime.crash(aim.nodes[0]))
@@ -210,9 +210,9 @@ class Pause(ProcessFault):
 async def bring_back(
     node: NodeName, runtime: Runtime, *, empty_disk: bool = False, kill_at_us: int
 ) -> str | None:
-    """Resume or start again a node from whatever state it is in; return what was remarkable.
+    """Resume or restart a node from any state; return a note, or None.
 
-    Units: `kill_at_us`, of the run's clock, is when one that is still stopping is killed.
+    Units: a node that is still stopping is killed at `kill_at_us` of the run's clock.
     """
     state = (await runtime.status()).nodes.get(node)
     note = None
@@ -227,9 +227,9 @@ async def bring_back(
 
 
 async def _end_shutdown(node: NodeName, runtime: Runtime, kill_at_us: int) -> str | None:
-    """Wait until a node that stops is down, and kill it if it takes too long."""
+    """Wait until a stopping node is down; kill it at `kill_at_us`."""
     while runtime.now_us() < kill_at_us:
-        await runtime.sleep(_LOOK_AGAIN_US)
+        await runtime.sleep(_POLL_US)
         if (await runtime.status()).nodes.get(node) is NodeState.DOWN:
             return None
     await runtime.crash(node)

@@ -1,7 +1,7 @@
-"""Every fault by its name.
+"""All faults by name.
 
-A new fault is one class and one line in `FAULT_KINDS`; the loader's errors, the runner, the journal
-and the generated documentation follow from it.
+A new fault is one class and one line in `FAULT_KINDS`. The loader's errors, the runner, the
+journal and the generated documentation use this table.
 """
 
 from chaos.faults.base import FaultKind
