@@ -9,7 +9,6 @@ import asyncio
 import random
 import socket
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -84,6 +83,9 @@ class ListeningHost(Protocol):
 
     def log(self, message: str) -> None:
         """Write a line to the broker's log."""
+
+    def callback_failed(self, error: Exception, what: str) -> None:
+        """Take that `what` died for the living broker."""
 
 
 def is_kafka_client(node: NodeName) -> bool:
@@ -304,6 +306,10 @@ class WireListener:
         except (UnsupportedRequest, MalformedRequest) as error:
             self.refuse(connection, str(error))
             return
+        except Exception as error:
+            # Bytes of one client must never end the run of all others, whatever is wrong here.
+            self.refuse(connection, f"the request could not be read: {error!r}")
+            return
         host = self._host
         if host is None or self._links is None:
             return
@@ -399,13 +405,9 @@ class WireListener:
         self._server = server
 
     def _listening(self, task: "asyncio.Task[None]") -> None:
-        if task.cancelled() or self._host is None or not self._host.alive:
-            with suppress(asyncio.CancelledError):
-                task.exception()
-            return
-        error = task.exception()
-        if error is not None:
-            raise error
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, Exception) and self._host is not None:
+            self._host.callback_failed(error, task.get_name())
 
     def _check_idle(self) -> None:
         """End the connections that are idle for too long, and look again when one may be."""
