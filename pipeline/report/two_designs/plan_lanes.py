@@ -6,7 +6,8 @@ coordinator a disc is an assignment, with the number of members of its generatio
 colour are of one view.
 """
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 
 import altair as alt
 
@@ -75,6 +76,12 @@ def plan_charts(pairs: Sequence[CostPair]) -> list[Chart]:
         return []
     options = _options(shown)
     pick = Pick(param=_PICKED, label="change", options=tuple(options))
+    ends = {
+        option: row["to"]
+        for option, pair in zip(options, shown, strict=True)
+        for row in _lane_rows(pair[0], pair)[0]
+        if row["mark"] == "span"
+    }
     charts = []
     for place, (design, about) in enumerate(_ABOUT.items()):
         rows: list[Row] = []
@@ -88,7 +95,7 @@ def plan_charts(pairs: Sequence[CostPair]) -> list[Chart]:
                 id=f"designs-plans-{design}",
                 title=_TITLES[design],
                 about=about,
-                spec=_spec(f"plans-{design}", lanes, options[0]),
+                spec=_spec(f"plans-{design}", lanes, ends),
                 data={f"plans-{design}": rows},
                 picks=(pick,),
                 table=_table(shown) if design == "zookeeper" else None,
@@ -305,8 +312,10 @@ def _table(pairs: Sequence[CostPair]) -> TextTable:
     )
 
 
-def _spec(data: str, lanes: int, picked: str) -> alt.TopLevelMixin:
-    """Return the picture; `picked` is shown at first, so that the axis has an extent."""
+def _spec(data: str, lanes: int, ends: Mapping[str, float]) -> alt.TopLevelMixin:
+    """Return the picture; `ends` says where the axis of each change ends, in seconds."""
+    # Never from data: a mark that nothing is drawn with has no extent.
+    end_s = alt.ExprRef(f"({json.dumps(ends)})[{_PICKED}] || 1")
     height = lanes * _ROW_HEIGHT
     y_scale = alt.Scale(domain=[0, height], reverse=True, nice=False, zero=False)
     y = alt.Y("lane:Q", scale=y_scale, axis=None)
@@ -314,7 +323,7 @@ def _spec(data: str, lanes: int, picked: str) -> alt.TopLevelMixin:
     x = alt.X(
         "from:Q",
         title="seconds from the change",
-        scale=alt.Scale(nice=False, zero=False),
+        scale=alt.Scale(domain=[-_BEFORE_S, end_s], nice=False, zero=False),
         axis=alt.Axis(grid=True),
     )
     fill = alt.Fill("fill:N", scale=None)
@@ -359,5 +368,5 @@ def _spec(data: str, lanes: int, picked: str) -> alt.TopLevelMixin:
             .encode(x=alt.value(0), y=y, text="text:N"),
         )
         .properties(width="container", height=height)
-        .add_params(alt.param(name=_PICKED, value=picked))
+        .add_params(alt.param(name=_PICKED, value=next(iter(ends))))
     )
