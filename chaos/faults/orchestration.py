@@ -95,6 +95,8 @@ class Rollout:
     """Successors that were started, or are about to be, in their order."""
     replaced: list[Replacement] = field(default_factory=list)
     """Of a rollout that is rolled back: what `done` was before."""
+    stopped: list[Replacement] = field(default_factory=list)
+    """Members that were asked to stop, or killed, in their order."""
     _stopping: list[Replacement] = field(default_factory=list)
     _free: list[NodeName] = field(default_factory=list)
     _wanted: int = 0
@@ -131,6 +133,7 @@ class Rollout:
         """Return who was replaced when."""
         return {
             "outcome": self.outcome.value,
+            "stopped": [msgspec.to_builtins(each) for each in self.stopped],
             "replaced": [msgspec.to_builtins(each) for each in (*self.replaced, *self.done)],
         }
 
@@ -233,6 +236,7 @@ class Rollout:
             node = self.old.pop(0)
             replacement = Replacement(place=node, of=node, stopped_at_us=now_us)
             self._stopping.append(replacement)
+            self.stopped.append(replacement)
             self.lost[node] = None
             self.joined.pop(node, None)
             state = status.nodes.get(node)
@@ -328,6 +332,7 @@ class Scaling:
     stopped: list[NodeName] = field(default_factory=list)
     _kill_at_us: dict[NodeName, int] = field(default_factory=dict)
     _next_step_us: int = 0
+    _acts: list[dict[str, object]] = field(default_factory=list)
 
     async def step(self, runtime: Runtime, status: ClusterStatus) -> int | None:
         """Do what is due; return when to look again, None once it has ended."""
@@ -350,8 +355,12 @@ class Scaling:
         return now_us + LOOK_AGAIN_US
 
     def progress(self) -> dict[str, object]:
-        """Return who was started and stopped."""
-        return {"started": list(self.started), "stopped": list(self.stopped)}
+        """Return who was started and stopped, and when."""
+        return {
+            "started": list(self.started),
+            "stopped": list(self.stopped),
+            "acts": [dict(act) for act in self._acts],
+        }
 
     @property
     def hangs(self) -> bool:
@@ -369,6 +378,7 @@ class Scaling:
             if place in self.spare:
                 self.joined[place] = None
             self.started.append(place)
+            self._acts.append({"at_us": runtime.now_us(), "place": place, "act": "start"})
 
     async def _shrink(
         self, places: list[NodeName], runtime: Runtime, status: ClusterStatus, now_us: int
@@ -377,6 +387,7 @@ class Scaling:
             self.lost[place] = None
             self.joined.pop(place, None)
             self.stopped.append(place)
+            self._acts.append({"at_us": now_us, "place": place, "act": "stop"})
             if self.kills:
                 await _crash(place, runtime)
                 continue

@@ -10,6 +10,7 @@ from pipeline.report.lanes.availability import availability_lane
 from pipeline.report.lanes.coordinators import coordinators_lane
 from pipeline.report.lanes.faults import faults_lane
 from pipeline.report.lanes.groups import group_detail, groups_lane
+from pipeline.report.lanes.lives import lives_lane
 from pipeline.report.lanes.ownership import ownership_detail, ownership_lane
 from pipeline.report.lanes.rebalances import rebalance_detail, rebalances_lane
 from pipeline.report.page import Page, TimeMark, render
@@ -34,6 +35,7 @@ def timeline(run: ReportInput) -> Section | None:
     """Return the lanes of the run from top to bottom; None if there is nothing to show."""
     charts: tuple[Chart | None, ...] = (
         faults_lane(run),
+        lives_lane(run),
         coordinators_lane(run),
         groups_lane(run),
         group_detail(run),

@@ -25,7 +25,7 @@ class DeployCost:
     """What one rollout cost its group.
 
     Units: microseconds. `replaced` members have a successor that was ready; `length_us` is from the
-    first stop to the last readiness, None if nobody was replaced. `unowned_us` and `waited_us` are
+    beginning to the last readiness, None if nobody was replaced. `unowned_us` and `waited_us` are
     summed over partitions, `longest_us` and `longest_wait_us` are those of the worst partition.
     `others` are the kinds of the run's other faults.
     """
@@ -68,8 +68,7 @@ def _cost(entry: JournalEntry, group: str, felt: FeltGroup, others: tuple[str, .
     written = entry.resolved.get("replaced")
     successors = cast(list[Mapping[str, Any]], written if isinstance(written, list) else [])
     ready = [each for each in successors if each.get("ready_at_us") is not None]
-    stops = [at for each in successors if (at := each.get("stopped_at_us")) is not None]
-    began_us = min([*stops, *_numbers(entry.fired_at_us)], default=None)
+    began_us = entry.fired_at_us
     ended_us = max((each["ready_at_us"] for each in ready), default=None)
     return DeployCost(
         group=group,
@@ -84,10 +83,6 @@ def _cost(entry: JournalEntry, group: str, felt: FeltGroup, others: tuple[str, .
         repeated=_total(felt, REPEATED),
         others=others,
     )
-
-
-def _numbers(value: int | None) -> tuple[int, ...]:
-    return () if value is None else (value,)
 
 
 def _total(felt: FeltGroup, name: str) -> int:

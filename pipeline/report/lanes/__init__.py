@@ -5,9 +5,9 @@ two sections that the lanes form are in `pipeline.report.build`.
 
 Reading order: `spans` (intervals as rows and steps), `labels` (what they and tooltips say), `marks`
 (what all lanes look like), `broker_fills`, `interval_lane` (a lane as a table of columns), then any
-lane: `faults`, `availability`, `coordinators`, `groups`, `rebalances`, `ownership` (its rows:
-`ownership_rows`); `messages` (its rows and words: `message_rows`, `message_words`), which has lines
-between nodes instead of intervals.
+lane: `faults`, `lives` (of members that an operation replaces), `availability`, `coordinators`,
+`groups`, `rebalances`, `ownership` (its rows: `ownership_rows`); `messages` (its rows and words:
+`message_rows`, `message_words`), which has lines between nodes instead of intervals.
 
 What is many is bounded before it is drawn: a lane of more rows than a person reads shows how many
 there are of each kind over time, and the rows that are picked.

@@ -1,0 +1,157 @@
+"""The lane of lives: which life each member of a deployed or scaled group had, and when.
+
+Drawn from the journal: an operation says there whom it stopped and started when. A life begins when
+a member's process starts; the first is the one that the run began with.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from pipeline.report.charts.chart import GOOD, HATCHES, PAPER, SERIES, WARN, Chart
+from pipeline.report.columns import Column, moment
+from pipeline.report.lanes.interval_lane import IntervalLane
+from pipeline.report.lanes.marks import ROW_PX, kind_fill, rows_y
+from pipeline.report.report_input import ReportInput
+from pipeline.summary.outcomes import in_number_order
+from results_schema.journal import JournalEntry
+
+MAX_MEMBERS = 100
+"""So many members have a row."""
+OPERATIONS = ("rollout", "scale")
+BEFORE = "former version"
+STOPPING = "stopping: its grace period"
+AWAY = "not there: the successor's start-up"
+STARTING = "started, not ready"
+AFTER = "new version, ready"
+BACK = "former version, rolled back"
+FILLS = {
+    BEFORE: SERIES[0],
+    STOPPING: HATCHES[1],
+    AWAY: PAPER,
+    STARTING: WARN,
+    AFTER: GOOD,
+    BACK: SERIES[1],
+}
+LANE = IntervalLane(
+    id="lane-lives",
+    title="Lives of the members",
+    about="Which life each member had while members were replaced or their number changed: a row "
+    "is one member's place.",
+    more="The number in a bar counts the lives of a place from 1; a life begins when a process "
+    "starts. A member stops from SIGTERM until its process has ended, which its grace period "
+    "bounds; its place is then empty until its successor has started, and that is ready when it "
+    "has started or is stable in its group, whichever the rollout waits for.",
+    source="journal",
+    folded="The members' lives as text",
+    columns=(
+        Column("place", "member", "r", "member"),
+        Column("part", "part", "k", "part"),
+        Column("life", "life", "n", "life", numeric=True),
+        moment("from_us", "from (s)"),
+        moment("to_us", "to (s)"),
+    ),
+)
+
+
+_STARTS = (STARTING, AFTER, BACK)
+"""Parts in which a process runs that an operation has started."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Event:
+    """What an operation did to a place. Units: microseconds of the run's clock."""
+
+    at_us: int
+    place: str
+    part: str
+
+
+def lives_lane(run: ReportInput) -> Chart | None:
+    """Return the lane; None of a run without a rollout or a scaling."""
+    entries = [each for each in run.facts.faults if each.fault in OPERATIONS and each.resolved]
+    rows = lives_of(entries, run.end_us)
+    if not rows:
+        return None
+    places = in_number_order({row["place"] for row in rows})
+    shown = places[:MAX_MEMBERS]
+    data = [
+        LANE.datum(row, row["from_us"], row["to_us"], l=f"life {row['life']}", s=str(row["life"]))
+        for row in rows
+        if row["place"] in shown
+    ]
+    fills = {part: fill for part, fill in FILLS.items() if any(row["part"] == part for row in rows)}
+    groups = list(dict.fromkeys(group for entry in entries for group in entry.blast_radius.groups))
+    lives = LANE.marks("lives", rows_y(shown, without=_without(groups)))
+    rest = len(places) - len(shown)
+    more = f" {rest:,} more members stand in the journal." if rest else ""
+    return LANE.draw(
+        run,
+        [lives.bars(kind_fill("k", fills)), *lives.labels()],
+        {"lives": data},
+        ROW_PX * len(shown),
+        about=LANE.about + more,
+        table=LANE.text(rows),
+    )
+
+
+def lives_of(entries: Sequence[JournalEntry], end_us: int) -> list[dict[str, Any]]:
+    """Return the parts of each member's lives, by member and time.
+
+    Shape: `place`, `part` (a key of FILLS), `life` (from 1; of an empty place the life that ended,
+    0 before the first), `from_us`, `to_us`.
+    """
+    events = [event for entry in entries for event in _events(entry)]
+    events.sort(key=lambda event: event.at_us)
+    rows = []
+    for place in in_number_order({event.place for event in events}):
+        own = [event for event in events if event.place == place]
+        was_there = own[0].part not in _STARTS
+        part: str | None = BEFORE if was_there else None
+        life, from_us = int(was_there), 0
+        for event in own:
+            if part is not None and event.at_us > from_us:
+                rows.append(_row(place, part, life, from_us, event.at_us))
+            if event.part in _STARTS and part != STARTING:
+                life += 1
+            part, from_us = event.part, event.at_us
+        if part is not None and end_us > from_us:
+            rows.append(_row(place, part, life, from_us, end_us))
+    return rows
+
+
+def _row(place: str, part: str, life: int, from_us: int, to_us: int) -> dict[str, Any]:
+    return {"place": place, "part": part, "life": life, "from_us": from_us, "to_us": to_us}
+
+
+def _events(entry: JournalEntry) -> Iterable[_Event]:
+    resolved = entry.resolved
+    for stop in _mappings(resolved.get("stopped")):
+        place = stop["place"]
+        yield _Event(stop["stopped_at_us"], place, STOPPING)
+        if stop.get("down_at_us") is not None:
+            yield _Event(stop["down_at_us"], place, AWAY)
+    for successor in _mappings(resolved.get("replaced")):
+        place = successor["place"]
+        ready = BACK if successor.get("is_of_old_version") else AFTER
+        for at_us, part in (
+            (successor.get("started_at_us"), STARTING),
+            (successor.get("ready_at_us"), ready),
+        ):
+            if at_us is not None:
+                yield _Event(at_us, place, part)
+    for act in _mappings(resolved.get("acts")):
+        yield _Event(act["at_us"], act["place"], AFTER if act["act"] == "start" else AWAY)
+
+
+def _without(groups: Sequence[str]) -> str:
+    """Return what the names of the members of one group begin with, "" of several groups."""
+    return f"consumer-{groups[0]}-" if len(groups) == 1 else ""
+
+
+def _mappings(found: object) -> list[Mapping[str, Any]]:
+    return (
+        [cast(Mapping[str, Any], each) for each in found if isinstance(each, Mapping)]
+        if isinstance(found, list)
+        else []
+    )

@@ -1,0 +1,104 @@
+"""The lane of lives: what the journal of an operation says of each member's place."""
+
+from typing import Any
+
+from pipeline.report.lanes.lives import AFTER, AWAY, BACK, BEFORE, STARTING, STOPPING, lives_of
+from results_schema.journal import BlastRadius, FaultOutcome, JournalEntry
+
+S = 1_000_000
+
+
+def entry(fault: str, **resolved: Any) -> JournalEntry:  # noqa: ANN401 - the journal's own
+    return JournalEntry(
+        fault_id=f"{fault}-0",
+        fault=fault,
+        target="members(g)",
+        duration_us=None,
+        outcome=FaultOutcome.HIT,
+        fired_at_us=S,
+        blast_radius=BlastRadius(groups=("g",)),
+        resolved=resolved,
+    )
+
+
+def stop(place: str, at: int, down: int | None) -> dict[str, Any]:
+    return {"place": place, "stopped_at_us": at * S, "down_at_us": down and down * S}
+
+
+def start(place: str, at: int | None, ready: int | None, **more: Any) -> dict[str, Any]:  # noqa: ANN401
+    return {
+        "place": place,
+        "started_at_us": at and at * S,
+        "ready_at_us": ready and ready * S,
+        **more,
+    }
+
+
+def parts(*entries: JournalEntry, place: str) -> list[tuple[str, int, int, int]]:
+    return [
+        (row["part"], row["life"], row["from_us"] // S, row["to_us"] // S)
+        for row in lives_of(entries, 60 * S)
+        if row["place"] == place
+    ]
+
+
+def test_replaced_member_stops_is_away_starts_and_is_ready() -> None:
+    rollout = entry("rollout", stopped=[stop("m-0", 10, 12)], replaced=[start("m-0", 17, 20)])
+    assert parts(rollout, place="m-0") == [
+        (BEFORE, 1, 0, 10),
+        (STOPPING, 1, 10, 12),
+        (AWAY, 1, 12, 17),
+        (STARTING, 2, 17, 20),
+        (AFTER, 2, 20, 60),
+    ]
+
+
+def test_successor_in_a_spare_place_begins_its_first_life_there() -> None:
+    rollout = entry("rollout", stopped=[stop("m-0", 20, 21)], replaced=[start("m-4", 5, 8)])
+    assert parts(rollout, place="m-4") == [(STARTING, 1, 5, 8), (AFTER, 1, 8, 60)]
+    assert parts(rollout, place="m-0")[-1] == (AWAY, 1, 21, 60)
+
+
+def test_version_that_is_rolled_back_is_another_life() -> None:
+    old = start("m-0", 40, 44, is_of_old_version=True)
+    rollout = entry(
+        "rollout",
+        stopped=[stop("m-0", 10, 11), stop("m-0", 30, 31)],
+        replaced=[start("m-0", 15, 18), old],
+    )
+    assert [part[:2] for part in parts(rollout, place="m-0")][-3:] == [
+        (AWAY, 2),
+        (STARTING, 3),
+        (BACK, 3),
+    ]
+
+
+def test_successor_that_never_starts_leaves_its_place_empty() -> None:
+    rollout = entry("rollout", stopped=[stop("m-0", 10, None)], replaced=[])
+    assert parts(rollout, place="m-0") == [(BEFORE, 1, 0, 10), (STOPPING, 1, 10, 60)]
+
+
+def test_scaling_says_when_it_started_and_stopped_whom() -> None:
+    acts = [
+        {"at_us": 5 * S, "place": "m-3", "act": "stop"},
+        {"at_us": 25 * S, "place": "m-3", "act": "start"},
+    ]
+    assert parts(entry("scale", acts=acts), place="m-3") == [
+        (BEFORE, 1, 0, 5),
+        (AWAY, 1, 5, 25),
+        (AFTER, 2, 25, 60),
+    ]
+
+
+def test_later_rollout_goes_on_where_an_earlier_one_ended() -> None:
+    first = entry("rollout", stopped=[stop("m-0", 10, 11)], replaced=[start("m-0", 12, 13)])
+    second = entry("rollout", stopped=[stop("m-0", 30, 31)], replaced=[])
+    assert [part[:2] for part in parts(first, second, place="m-0")] == [
+        (BEFORE, 1),
+        (STOPPING, 1),
+        (AWAY, 1),
+        (STARTING, 2),
+        (AFTER, 2),
+        (STOPPING, 2),
+        (AWAY, 2),
+    ]
