@@ -47,8 +47,8 @@ class RollingBounce:
 def rolling_bounce_of(rows: Sequence[TraceRow], group: str) -> RollingBounce:
     """Return what the rollout of a run cost its group.
 
-    A close begins with the revocation callback of the member that stops, which the application
-    makes at once; a creation is the start of the node.
+    A close begins with the SIGTERM, upon which the application closes its consumer at once; a
+    creation is the start of the node.
     """
     injected = next(row.time_us for row in rows if row.kind == TraceKind.FAULT_INJECTED)
     healed = next(row.time_us for row in rows if row.kind == TraceKind.FAULT_HEALED)
@@ -56,7 +56,13 @@ def rolling_bounce_of(rows: Sequence[TraceRow], group: str) -> RollingBounce:
     bounce = [row for row in own if injected <= row.time_us <= healed]
     starts = [row for row in bounce if row.kind == TraceKind.NODE_STARTED]
     bounced = {row.node for row in starts}
-    closes = [_close_of(bounce, row) for row in bounce if row.kind == TraceKind.NODE_STOPPED]
+    closes = [
+        row.time_us
+        for row in rows
+        if row.kind == TraceKind.NODE_STOPPING
+        and (row.peer or row.node).startswith(f"consumer-{group}-")
+        and injected <= row.time_us <= healed
+    ]
     moments = sorted([(at, "leave") for at in closes] + [(row.time_us, "join") for row in starts])
     ends = [at for at, _ in moments[1:]] + [healed]
     changes: dict[str, list[Change]] = {"leave": [], "join": []}
@@ -73,17 +79,6 @@ def rolling_bounce_of(rows: Sequence[TraceRow], group: str) -> RollingBounce:
         revoked=sum(row.kind == TraceKind.PARTITIONS_REVOKED for row in bounce),
         pauses_us=_pauses(bounce, bounced),
         commit_errors=errors,
-    )
-
-
-def _close_of(rows: Sequence[TraceRow], stopped: TraceRow) -> int:
-    return max(
-        row.time_us
-        for row in rows
-        if row.kind == TraceKind.PARTITIONS_REVOKED
-        and row.node == stopped.node
-        and row.incarnation == stopped.incarnation
-        and row.time_us <= stopped.time_us
     )
 
 
