@@ -107,9 +107,13 @@ class _Gradual(FaultKind):
         """Return the members that are up, and the places of those that may come."""
         _, group_id = split_target(planned.target) or ("", "")
         group = situation.experiment.groups[group_id]
-        places = tuple(consumer_name(group_id, index) for index in range(group.places_total))
         first = self.first_index(planned)
-        up = tuple(place for place in places[first:] if situation.is_up(place))
+        places = tuple(
+            place
+            for index in range(first, group.places_total)
+            if not _is_awaited(place := consumer_name(group_id, index), index, group, situation)
+        )
+        up = tuple(place for place in places if situation.is_up(place))
         if not up:
             which = f" with an index of at least {first}" if first else ""
             return Miss(reason=f"no member of {group_id}{which} is up")
@@ -185,7 +189,7 @@ class RolloutFault(_Gradual):
         up = _up(aim)
         total = int(str(aim.detail["members"]))
         surge = _count(args.max_surge, total, rounded_up=True)
-        spare = [place for place in aim.nodes[args.partition :] if place not in up][:surge]
+        spare = [place for place in aim.nodes if place not in up][:surge]
         tools.under_way[planned.fault_id] = Rollout(
             orders=Orders(
                 max_unavailable=_count(args.max_unavailable, total),
@@ -281,6 +285,12 @@ def _group_of(fault: FaultDefinition, experiment: Experiment) -> GroupDefinition
     """Return the target's group; None if there is none such, which the target's check says."""
     split = split_target(fault.target or "")
     return None if split is None else experiment.groups.get(split[1])
+
+
+def _is_awaited(place: NodeName, index: int, group: GroupDefinition, situation: Situation) -> bool:
+    """Return whether a place is that of a late member that the plan itself is going to start."""
+    is_late = group.members <= index < group.members_total
+    return is_late and situation.status.nodes.get(place) is NodeState.NOT_STARTED
 
 
 def _count(wanted: int | str, members: int, *, rounded_up: bool = False) -> int:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from chaos.experiment.rules.all_rules import errors
-from chaos.experiment.structs import Experiment
+from chaos.experiment.structs import Experiment, LateMembersDefinition
 from chaos.exploration.play import PlayResult, play
 from chaos.faults.orchestration import Orders, Outcome, Rollout, Scaling
 from cluster.runtime import ClusterStatus, MemberStatus, NodeState, Runtime
@@ -341,6 +341,17 @@ def test_scaled_group_is_live_with_the_members_that_it_has_then() -> None:
         assert run.results.reasons == (), experiment.faults
         assert entry.resolved["started"] == started
         assert play(experiment, 3).result is PlayResult.PASS
+
+
+def test_place_of_a_late_member_is_left_to_the_plan() -> None:
+    """An operation that took it had the plan start a member that is up: a failure of the lab."""
+    made = act("scale", to=3, spare=1)
+    late = LateMembersDefinition(at="6s", members=1)
+    group = msgspec.structs.replace(made.groups["readers"], late_members=(late,))
+    run = play_virtual(msgspec.structs.replace(made, groups={"readers": group}), seed=3)
+    (entry,) = run.results.faults
+    assert entry.resolved["started"] == ["consumer-readers-3"]
+    assert run.results.reasons == ()
 
 
 @pytest.mark.parametrize(
