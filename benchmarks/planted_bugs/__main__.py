@@ -5,6 +5,7 @@ import sys
 
 from benchmarks.planted_bugs.bugs import BUGS
 from benchmarks.planted_bugs.hunt import SEEDS, hunt
+from benchmarks.planted_bugs.operation_bugs import OPERATION_BUGS
 from benchmarks.planted_bugs.record import PAGE, page
 from chaos.exploration.space import load_space
 
@@ -12,21 +13,22 @@ from chaos.exploration.space import load_space
 def main() -> None:
     """Hunt the bugs named, or all of them."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.planted_bugs", description=__doc__)
-    parser.add_argument("bugs", nargs="*", metavar="BUG", help=f"of {', '.join(BUGS)}")
+    known = {**BUGS, **OPERATION_BUGS}
+    parser.add_argument("bugs", nargs="*", metavar="BUG", help=f"of {', '.join(known)}")
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--space", help="default: each bug's own")
     arguments = parser.parse_args()
-    unknown = [name for name in arguments.bugs if name not in BUGS]
+    unknown = [name for name in arguments.bugs if name not in known]
     if unknown:
         sys.exit(f"no such bug: {', '.join(unknown)}")
     spaces = {
         name: load_space(name)
-        for name in dict.fromkeys(arguments.space or bug.space for bug in BUGS.values())
+        for name in dict.fromkeys(arguments.space or bug.space for bug in known.values())
     }
     hunts = []
     for name in arguments.bugs or BUGS:
         hunts.append(
-            hunt(BUGS[name], spaces[arguments.space or BUGS[name].space], seeds=arguments.seeds)
+            hunt(known[name], spaces[arguments.space or known[name].space], seeds=arguments.seeds)
         )
         print(hunts[-1], flush=True)
     if not arguments.bugs:

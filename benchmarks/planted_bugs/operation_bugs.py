@@ -8,7 +8,7 @@ consumer that was asked to stop, so no seed of `standard` reaches it.
 from contextlib import ExitStack
 from unittest.mock import patch
 
-from benchmarks.planted_bugs.bugs import PlantedBug
+from benchmarks.planted_bugs.planted_bug import PlantedBug
 from cluster.client.consumer.generation import Generation
 from cluster.client.consumer.group_consumer import GroupConsumer
 from cluster.client.consumer.offset_commits import OffsetCommits, Offsets
@@ -34,7 +34,7 @@ def _closing_commit_covers_what_was_fetched(stack: ExitStack) -> None:
 
 
 def _closing_commit_counts_although_it_failed(stack: ExitStack) -> None:
-    close, failed = GroupConsumer.close, OffsetCommits._failed
+    close, failed = GroupConsumer.close, OffsetCommits._fail
     closing: dict[int, OffsetCommits] = {}
 
     async def close_noted(self: GroupConsumer, ended_by: ClientError | None = None) -> None:
@@ -59,7 +59,7 @@ def _closing_commit_counts_although_it_failed(stack: ExitStack) -> None:
         result.complete(None)
 
     stack.enter_context(patch.object(GroupConsumer, "close", close_noted))
-    stack.enter_context(patch.object(OffsetCommits, "_failed", acknowledge))
+    stack.enter_context(patch.object(OffsetCommits, "_fail", acknowledge))
 
 
 OPERATION_BUGS: dict[str, PlantedBug] = {
@@ -71,6 +71,7 @@ OPERATION_BUGS: dict[str, PlantedBug] = {
             what="the last commit of a closing consumer covers records that poll has not returned",
             rule="BEHAVIOUR 7.5: a commit has the position after the records that poll returned",
             plant=_closing_commit_covers_what_was_fetched,
+            space=SPACE,
         ),
         PlantedBug(
             name="closing_commit_counts_although_it_failed",
@@ -78,6 +79,7 @@ OPERATION_BUGS: dict[str, PlantedBug] = {
             what="the last commit of a closing consumer counts as acknowledged when it failed",
             rule="BEHAVIOUR 7.5: a commit is acknowledged by its answer",
             plant=_closing_commit_counts_although_it_failed,
+            space=SPACE,
         ),
     )
 }

@@ -1,0 +1,61 @@
+"""Bugs that only a rollout or a scaling shows: found with one, and reached by no other fault."""
+
+import msgspec
+import pytest
+
+from benchmarks.planted_bugs.operation_bugs import OPERATION_BUGS
+from chaos.experiment.structs import Experiment
+from chaos.exploration.draw.draw import draw
+from chaos.exploration.play import PlayedRun, PlayResult, play
+from chaos.exploration.space import load_space
+from chaos.faults.processes import ControlledShutdown
+from chaos.faults.registry import FAULT_KINDS
+from tests.support.builders.quick_experiment import quick_experiment
+
+FAILED = "closing_commit_counts_although_it_failed"
+FETCHED = "closing_commit_covers_what_was_fetched"
+
+
+def with_bug(name: str, experiment: Experiment, seed: int) -> PlayedRun:
+    with OPERATION_BUGS[name].planted():
+        return play(experiment, seed)
+
+
+def test_commit_that_counts_although_it_failed_is_found_by_the_first_seed() -> None:
+    experiment = draw(load_space("operations"), 0)
+    found = with_bug(FAILED, experiment, 0)
+    assert found.result is PlayResult.VIOLATED
+    assert {each.signature.check for each in found.findings} == {"durable_commits"}
+    assert play(experiment, 0).result is PlayResult.PASS
+
+
+def busy_members(fault: str, **more: object) -> Experiment:
+    """Members whose next records are fetched while they work on the last ones."""
+    made = quick_experiment(
+        faults=[{"at": "3s", "fault": fault, **more}],
+        producers=[{"topic": "orders", "records_per_second": 20}],
+    )
+    config = msgspec.structs.replace(made.groups["readers"].config, max_poll_records=1)
+    group = msgspec.structs.replace(
+        made.groups["readers"], process_us=100_000, commit_interval_ms=500, config=config
+    )
+    return msgspec.structs.replace(made, groups={"readers": group})
+
+
+def test_commit_of_what_was_fetched_is_found_by_a_rollout_and_not_by_a_crash() -> None:
+    rollout = busy_members("rollout", target="members(readers)", args={"start_up": "1s"})
+    found = with_bug(FETCHED, rollout, 3)
+    assert found.result is PlayResult.VIOLATED, found.reasons
+    assert {each.signature.check for each in found.findings} == {"processing"}
+    assert play(rollout, 3).result is PlayResult.PASS
+    crash = busy_members("crash", target="member(readers, 1)", duration="1s")
+    assert with_bug(FETCHED, crash, 3).result is PlayResult.PASS
+
+
+@pytest.mark.parametrize("name", sorted(load_space("standard").faults.kinds))
+def test_no_fault_of_the_standard_space_closes_a_member_that_works(name: str) -> None:
+    """The one that stops a process in an orderly way is never aimed at members."""
+    kind = FAULT_KINDS[name]
+    assert not kind.is_gradual
+    if isinstance(kind, ControlledShutdown):
+        assert not {"member", "members", "leader-member-of"} & set(kind.targets)
