@@ -119,8 +119,8 @@ PICTURES = (
     Picture(
         name="split-views",
         run=SPLIT,
-        caption="a member joins: plans from three views on ZooKeeper, one generation with a "
-        "coordinator",
+        caption="a member joins: on ZooKeeper each computes for itself, at other moments, and one "
+        "gives up; with a coordinator it is one generation",
         elements=("designs-plans-zookeeper", "designs-plans-coordinator"),
         screen=NARROW,
     ),
