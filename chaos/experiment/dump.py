@@ -1,7 +1,7 @@
-"""An experiment as the text of its file: the way back from `loader`.
+"""The text of an experiment file, made from an experiment: the inverse of `loader`.
 
-What the search draws and what shrinking leaves becomes a file that a person can read, change and
-run. Data flow: Experiment -> plain values without defaults -> YAML, section by section.
+A drawn or a shrunk experiment becomes a file that a person can read, change and run. Data flow:
+Experiment -> plain values without defaults -> YAML, section by section.
 """
 
 from typing import Any
@@ -14,14 +14,14 @@ from chaos.experiment.structs import Experiment, GroupDefinition
 
 _WIDTH = 90
 _FOLDED = ("question", "expect")
-"""Sentences: a long one is folded over several lines."""
+"""Keys whose values are sentences; a long sentence is folded over several lines."""
 
 
 def experiment_text(experiment: Experiment, *, comment: str = "") -> str:
-    """Return the YAML of a file that `load_experiment` reads back to the equal experiment.
+    """Return the YAML text from which `load_experiment` reads an equal experiment.
 
-    Values equal to their default are left out. `comment` stands above it, line for line.
-    Shape: the arguments of faults hold what YAML holds: lists, not tuples.
+    Values equal to their default are left out. `comment` becomes comment lines at the top.
+    Shape: arguments of faults hold lists, not tuples, as in YAML.
     """
     document = without_defaults(experiment)
     for name, group in experiment.groups.items():
@@ -36,7 +36,7 @@ def experiment_text(experiment: Experiment, *, comment: str = "") -> str:
 
 
 def _write_late_settings(document: dict[str, Any], group: GroupDefinition) -> None:
-    """Say of late members what the loader would else take from their group."""
+    """Write the settings of late members that the loader would otherwise take from their group."""
     for late, written in zip(group.late_members, document.get("late_members", ()), strict=False):
         if late.config is None:
             continue
@@ -46,7 +46,7 @@ def _write_late_settings(document: dict[str, Any], group: GroupDefinition) -> No
 
 
 def _section(key: str, value: object) -> str:
-    """Return one key of the file with what stands under it."""
+    """Return the YAML of one key and its value."""
     if key in _FOLDED and isinstance(value, str) and len(value) > _WIDTH // 2 and _folds(value):
         value = _Folded(value)
     return yaml.dump(
@@ -55,12 +55,12 @@ def _section(key: str, value: object) -> str:
 
 
 def _folds(text: str) -> bool:
-    """Whether folding keeps a text as it is: words with one space between them."""
+    """Whether folding preserves a text: words with single spaces between them."""
     return text.isprintable() and text.isascii() and " ".join(text.split()) == text
 
 
 def _lines(comment: str) -> list[str]:
-    """Return the lines of a comment; what YAML does not allow in a file is `?`."""
+    """Return the lines of a comment; characters that YAML does not allow become `?`."""
     return [
         "".join(each if each.isprintable() else "?" for each in line)
         for line in comment.splitlines()
@@ -76,7 +76,7 @@ class _Folded(str):
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes as people do: lists indented, short ones of words on one line, no aliases."""
+    """Writes YAML as people do: lists indented, lists of scalars on one line, no aliases."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
         super().increase_indent(flow, False)
@@ -95,7 +95,7 @@ def _represent_mapping(dumper: _Dumper, value: dict[str, Any]) -> yaml.Node:
 
 
 def _represent_text(dumper: _Dumper, value: str) -> yaml.Node:
-    # Left to itself PyYAML writes U+0085 and its like in a form that it reads as another.
+    # By default PyYAML writes U+0085 and similar characters in a form that it reads differently.
     style = None
     if not value.isprintable():
         style = "|" if all(line.isprintable() for line in value.split("\n")) else '"'

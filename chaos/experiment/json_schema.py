@@ -1,9 +1,9 @@
-"""The JSON Schema of experiment files: what editors complete, explain and underline.
+"""The JSON Schema of experiment files, with which editors complete, explain and underline.
 
-Made from the structs alone (`structs`, `protocol.config`, the faults' arguments), with their
-fields' strings as descriptions. It refuses nothing that `loader` takes; what depends on
-several places of a file (a group that is not defined, more replicas than brokers) only `loader`
-knows.
+The schema is made from the structs alone (`structs`, `protocol.config`, the faults' arguments); the
+strings of their fields are the descriptions. It accepts every file that `loader` accepts. Errors
+that depend on several places of a file (an undefined group, more replicas than brokers) are found
+only by `loader`.
 """
 
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ _PARTS_OF_TARGETS = {
     "<target>": r"[A-Za-z-]+\s*(\([^()]*\))?",
     "<client id>": r"[^()]+",
 }
-"""How what stands in a target's syntax is written."""
+"""Patterns of the placeholders in a target's syntax."""
 
 
 def experiment_schema() -> Schema:
@@ -60,12 +60,12 @@ def experiment_schema() -> Schema:
 
 
 def encoded_schema() -> bytes:
-    """Return the schema as the published file has it."""
+    """Return the schema in the form of the published file."""
     return msgspec.json.format(msgspec.json.encode(experiment_schema()), indent=2) + b"\n"
 
 
 def target_pattern(syntax: str) -> str:
-    """Return what a target of this syntax looks like: `broker(<id>)`, `any-broker`."""
+    """Return the pattern of targets with this syntax: `broker(<id>)`, `any-broker`."""
     role, parenthesis, argument = syntax.removesuffix(")").partition("(")
     if not parenthesis:
         return role + r"\s*(\(\s*\))?"
@@ -74,7 +74,7 @@ def target_pattern(syntax: str) -> str:
 
 
 def _structs() -> Iterator[type[msgspec.Struct]]:
-    """Yield every struct of a file, the faults' arguments included, each once."""
+    """Yield every struct of a file, including the faults' arguments, each once."""
     seen: dict[type[msgspec.Struct], None] = {}
     waiting: list[type[msgspec.Struct]] = [
         Experiment,
@@ -89,7 +89,7 @@ def _structs() -> Iterator[type[msgspec.Struct]]:
 
 
 def _describe(definition: Schema, struct: type[msgspec.Struct]) -> None:
-    """Write what a struct and its fields mean, and leave out what says nothing."""
+    """Add the descriptions of a struct and its fields, and remove empty entries."""
     definition.pop("title", None)
     definition["description"] = summary_of(struct)
     definition["additionalProperties"] = False
@@ -103,11 +103,11 @@ def _describe(definition: Schema, struct: type[msgspec.Struct]) -> None:
         elif field.doc or shape is not None:
             entry["description"] = field.doc or shape
         if entry.get("default", ()) is None or isinstance(entry.get("default"), dict):
-            del entry["default"]  # nothing, or the defaults of what is below
+            del entry["default"]  # null, or a mapping whose keys have defaults of their own
 
 
 def _restrict(defs: dict[str, Schema]) -> None:
-    """Add what types cannot say and no other place of a file decides."""
+    """Add rules that the types lack and that need no other place of the file."""
     checks = {name: checker.promise for name, checker in CHECKERS.items()}
     defs["Experiment"]["properties"]["checks"] |= {"items": _one_of(checks), "uniqueItems": True}
     defs["GroupDefinition"]["properties"]["topics"]["uniqueItems"] = True
@@ -129,7 +129,7 @@ def _restrict(defs: dict[str, Schema]) -> None:
 
 
 def _restrict_faults(defs: dict[str, Schema]) -> None:
-    """Say of each fault whom it can hit, whether it lasts, and what it takes."""
+    """Add each fault's allowed targets, duration and arguments."""
     definition = defs[FaultDefinition.__name__]
     properties = definition["properties"]
     properties["fault"] = {
@@ -175,7 +175,7 @@ def _rules(kind: FaultKind) -> Schema:
 
 
 def _name_of_targets(kind: FaultKind) -> str:
-    """Name the targets of a fault by the first fault that has the same."""
+    """Return the name of a fault's targets, after the first fault that has the same targets."""
     first = next(each for each in FAULT_KINDS.values() if each.targets == kind.targets)
     return f"targets_of_{first.name}"
 
@@ -193,12 +193,12 @@ def _targets_of(kind: FaultKind) -> Schema:
 
 
 def _one_of(known: dict[str, str]) -> Schema:
-    """Return the schema of one of a few words, each with what it means."""
+    """Return the schema of a choice between words, each with its meaning."""
     return {"anyOf": [{"const": name, "description": doc} for name, doc in known.items()]}
 
 
 def _if(condition: Schema, rules: Schema) -> Schema:
-    """Return the schema that asks for `rules` where properties are there and as `condition`."""
+    """Return the schema that demands `rules` if all properties of `condition` exist and fit."""
     return {"if": _with(condition), "then": rules}
 
 

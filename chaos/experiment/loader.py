@@ -1,4 +1,4 @@
-"""Finds experiment files, reads them, and says all that is wrong with them at once.
+"""Loader: finds experiment files, reads them, and reports all their problems at once.
 
 Data flow: name or path -> YAML with lines (`yaml_document`) -> `--var` (`overrides`) -> structs
 (`schema_errors`) -> semantic checks (`rules`) -> `LoadedExperiment`. Nothing is started here.
@@ -23,13 +23,13 @@ from chaos.experiment.yaml_document import Item, item_of, read_document
 from cluster.checkout import PACKAGE_ROOT
 
 EXPERIMENTS = "experiments"
-"""The folder, here or installed, in which an experiment is looked up by its name."""
+"""The folder with experiments, in the current directory or installed."""
 _SUFFIXES = (".yaml", ".yml")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedExperiment:
-    """An experiment that can be run, where it came from, and what is unwise in it."""
+    """An experiment that can be run, its file, and its warnings."""
 
     experiment: Experiment
     path: Path
@@ -37,13 +37,13 @@ class LoadedExperiment:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader of its figures has to know of its defaults."""
+        """Facts about its defaults that a reader of its figures must know."""
         return notes_of(self.experiment)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedExperiment:
-    """One experiment that a name would find. `problem` is set where it cannot be loaded."""
+    """An experiment that has a name. `problem` is set if it cannot be loaded."""
 
     name: str
     path: Path
@@ -55,7 +55,7 @@ def load_experiment(name_or_path: str, overrides: Sequence[str] = ()) -> LoadedE
     """Return the experiment of this name, or in this file, changed by `overrides`.
 
     Shape: each override is `key=value` with a dotted path into the file.
-    Raises: ExperimentError with every problem that was found.
+    Raises: ExperimentError with all problems.
     """
     path = find_experiment(name_or_path)
     file = path_from_here(path)
@@ -76,13 +76,13 @@ def load_experiment(name_or_path: str, overrides: Sequence[str] = ()) -> LoadedE
 
 
 def experiment_in(root: Item, file: str, overrides: Sequence[str] = ()) -> Experiment:
-    """Return the experiment that stands in a document, whether it makes sense or not.
+    """Return the experiment of a document; only its shape is checked.
 
-    Raises: ExperimentError with every place that holds what no experiment may.
+    Raises: ExperimentError with all places that have the wrong shape.
     """
     problems = apply_overrides(root, overrides)
     problems += [
-        # Whatever stands in the file has a line: the rest came from the command line.
+        # Values of the file have a line; values without one came from the command line.
         replace(problem, file="--var") if problem.line is None else problem
         for problem in shape_problems(root, Experiment, file)
     ]
@@ -93,7 +93,7 @@ def experiment_in(root: Item, file: str, overrides: Sequence[str] = ()) -> Exper
 
 
 def _errors_beside(root: Item, file: str) -> list[Problem]:
-    """Return what else is wrong in a document whose shape is: what can be judged all the same."""
+    """Return further errors of a document with a wrong shape: those that can still be judged."""
     mended = repair(root.plain(), Experiment)
     if mended is None:
         return []
@@ -104,7 +104,7 @@ def _errors_beside(root: Item, file: str) -> list[Problem]:
 
 
 def search_path(folder: str = EXPERIMENTS) -> tuple[Path, ...]:
-    """Return the folders of this name in which a file's name is looked up, nearest first."""
+    """Return the folders of this name in which names are looked up, nearest first."""
     return (
         Path.cwd() / folder,
         PACKAGE_ROOT / folder,
@@ -113,7 +113,7 @@ def search_path(folder: str = EXPERIMENTS) -> tuple[Path, ...]:
 
 
 def list_experiments() -> list[ListedExperiment]:
-    """Return every experiment that can be run by name, in order of names."""
+    """Return all experiments that have a name, in order of names."""
     listed = []
     for name, path in sorted(files_by_name().items()):
         try:
@@ -131,7 +131,7 @@ def find_experiment(name_or_path: str) -> Path:
 
 
 def find_file(name_or_path: str, folder: str, what: str) -> Path:
-    """Return the file that a path says, or that has this name in a folder of the search path.
+    """Return the file at a path, or the file of this name in a folder of the search path.
 
     Raises: ExperimentError if there is none, with the name that was probably meant.
     """
@@ -161,7 +161,7 @@ def find_file(name_or_path: str, folder: str, what: str) -> Path:
 
 
 def _no_file(written: str, path: Path, known: Collection[str]) -> Problem:
-    """Return why `path` is no file, with the one that was probably meant: a name, or beside it."""
+    """Return why `path` is not a file; suggest a known name, or a file beside it."""
     if path.is_dir():
         inside = ", ".join(f"`{file}`" for file in _files(path)[:MAX_LISTED])
         expected = f"a file, such as {inside}" if inside else "a file"
@@ -178,9 +178,9 @@ def _no_file(written: str, path: Path, known: Collection[str]) -> Problem:
 
 
 def inherit_settings(root: Item) -> None:
-    """Give late members that have settings of their own the rest of their group's.
+    """Give late members with settings of their own the remaining settings of their group.
 
-    Done on the document, the only place that knows what was left out and what is a default.
+    This must be done on the document: in structs, defaults and written values look alike.
     """
     groups = root.child("groups")
     for group in groups.children():
@@ -194,7 +194,7 @@ def inherit_settings(root: Item) -> None:
 
 
 def files_by_name(folder: str = EXPERIMENTS) -> dict[str, Path]:
-    """Return every file that a name finds in folders of this name."""
+    """Return all files that have a name in folders of this name."""
     found: dict[str, Path] = {}
     for place in search_path(folder):
         for path in _files(place):
@@ -209,7 +209,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def path_from_here(path: Path) -> str:
-    """Return a file as its problems name it: from here on, if it lies here."""
+    """Return the path for messages: relative to the current directory if it is below it."""
     resolved = path.resolve()
     return (
         str(resolved.relative_to(Path.cwd())) if resolved.is_relative_to(Path.cwd()) else str(path)
@@ -219,10 +219,10 @@ def path_from_here(path: Path) -> str:
 def placed(
     problems: Iterable[Problem], root: Item, file: str, shape: type[msgspec.Struct] = Experiment
 ) -> list[Problem]:
-    """Give each problem the line where its path stands, and sort them by it.
+    """Return the problems with the lines of their paths, sorted by line.
 
-    What an override put there has no line in the file: it is told as coming from `--var`.
-    `shape` is what the file holds.
+    A value that an override set has no line in the file; its problem names `--var` instead.
+    `shape` is the struct of the file.
     """
     placed = []
     for problem in problems:
@@ -232,9 +232,9 @@ def placed(
 
 
 def _line_of(path: str, root: Item, shape: type[msgspec.Struct]) -> tuple[int | None, bool]:
-    """Return the line of the deepest part of `path` that stands in the file.
+    """Return the line of the deepest part of `path` that is in the file.
 
-    The flag says that an override put it there.
+    The flag tells whether an override set that part.
     """
     steps = resolve_path(path, root, shape)
     item, line = root, root.line

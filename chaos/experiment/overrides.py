@@ -1,7 +1,7 @@
-"""`--var key=value`: changes to an experiment file, made before it is checked.
+"""`--var key=value`: changes to an experiment file before it is checked.
 
-The value is read as YAML, so that `--var cluster.brokers=5` is a number; what is wrong with a
-changed place is reported as for the file, with `--var` in place of a line.
+The value is read as YAML, so `--var cluster.brokers=5` is a number. Problems of a changed place are
+reported like those of the file, with `--var` instead of a line.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from chaos.experiment.yaml_document import Item, item_of
 
 
 def apply_overrides(root: Item, overrides: Sequence[str]) -> list[Problem]:
-    """Change `root` by each `key=value` in order, and return what could not be done."""
+    """Change `root` by each `key=value` in order; return the problems of those that failed."""
     problems: list[Problem] = []
     for override in overrides:
         dotted, equals, text = override.partition("=")

@@ -1,4 +1,4 @@
-"""What can be wrong with an experiment file, told so that a person can mend it."""
+"""Problems of experiment files, in words with which a person can correct them."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,15 +6,15 @@ from difflib import get_close_matches
 
 MAX_LISTED = 12
 NEAREST_LISTED = 5
-"""How many known words are listed, and how many where there are more than that."""
+"""Limits of the known words in a message: up to MAX_LISTED all, else the nearest ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One thing that is wrong, or unwise, in one place of a file.
+    """One error or warning about one place of a file.
 
-    Shape: `line` counts from 1 and is None where no line can be named (a key that is missing from
-    the whole file, a `--var`); `path` is as a person would write it, e.g. `faults[0].target`.
+    Shape: `line` counts from 1; None if there is no line (a missing key of the root, a `--var`).
+    `path` is written as a person would, e.g. `faults[0].target`.
     """
 
     file: str
@@ -38,7 +38,7 @@ class Problem:
 
 
 class ExperimentError(Exception):
-    """An experiment that cannot be run: nothing was started. Holds every problem found."""
+    """An experiment cannot be run, and nothing was started. Holds all problems."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
@@ -46,14 +46,14 @@ class ExperimentError(Exception):
 
 
 def in_order(problems: Iterable[Problem]) -> list[Problem]:
-    """Return problems by their lines; those without one come last."""
+    """Return the problems in order of lines; those without a line come last."""
     return sorted(problems, key=lambda problem: (problem.line is None, problem.line or 0))
 
 
 def near_miss(word: str, known: Iterable[str]) -> str | None:
-    """Return the known word that `word` was probably meant to be, if one is close.
+    """Return the known word that `word` was probably meant to be, if one is similar.
 
-    A slip of separators (`session_timeout_ms`, `coordinatorOf`) counts as close.
+    Words that differ only in separators (`session_timeout_ms`, `coordinatorOf`) are similar.
     """
     names = list(known)
     plain = {_plain(name): name for name in reversed(names)}
@@ -70,7 +70,7 @@ def _plain(word: str) -> str:
 def one_of(known: Iterable[str], word: str | None = None) -> str:
     """Return "one of `a`, `b`", for the expected part of a problem.
 
-    Of a long list, such as a broker's settings, only those nearest to `word` are named.
+    From a long list, such as a broker's settings, only the words nearest to `word` are named.
     """
     names = list(known)
     if word is None or len(names) <= MAX_LISTED:

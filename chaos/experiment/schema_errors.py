@@ -1,7 +1,7 @@
-"""What is wrong with the shape of a document: every place that its structs do not allow.
+"""Errors in the shape of a document: all places that its structs do not allow.
 
-Data flow: document -> msgspec.convert, which ends the matter if it accepts -> the JSON Schema of
-the structs, whose errors jsonschema finds with their paths -> `Problem`s in our own sentences.
+Data flow: document -> msgspec.convert; if it fails -> the JSON Schema of the structs, with which
+jsonschema finds all errors and their paths -> `Problem`s in our own words.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,9 +15,9 @@ from chaos.experiment.problems import Problem, in_order, near_miss, one_of
 from chaos.experiment.yaml_document import Item
 
 _Schema = Mapping[str, Any]  # Any: JSON
-_Untyped = Any  # of jsonschema, which has no types
+_Untyped = Any  # values of jsonschema, which has no types
 _UNKNOWN, _MISSING, _KEY = "unknown key", "missing key", "propertyNames"
-"""Kinds of errors beside jsonschema's own, each with a path that ends with the key."""
+"""Kinds of errors beside those of jsonschema; the path of each ends with the key."""
 
 
 def shape_problems(
@@ -44,8 +44,8 @@ def shape_problems(
 class ShapeError:
     """One place of a document that its struct does not allow.
 
-    Shape: `steps` lead to it; of a key that `is_unknown`, `meant` is what it was probably meant to
-    be; `choices` are the values that are allowed where there are only some.
+    Shape: `steps` lead to the place. If a key `is_unknown`, `meant` is the key that was probably
+    meant. `choices` are the allowed values, if they can be listed.
     """
 
     steps: tuple[str | int, ...]
@@ -55,7 +55,7 @@ class ShapeError:
 
 
 def shape_errors(document: object, struct: type[msgspec.Struct]) -> list[ShapeError]:
-    """Return each place of a plain document that `struct` does not allow."""
+    """Return the places of a plain document that `struct` does not allow."""
     try:
         msgspec.convert(document, struct)
     except (msgspec.ValidationError, TypeError):
@@ -72,7 +72,7 @@ def _shape_error(error: _Untyped) -> ShapeError:
 
 
 def describe(schema: _Schema) -> str:
-    """Return what a schema of msgspec's allows, in words."""
+    """Return in words what a schema made by msgspec allows."""
     if "anyOf" in schema:
         choices = [describe(choice) for choice in schema["anyOf"] if choice != _NULL]
         return " or ".join(choices) + (", or nothing" if _NULL in schema["anyOf"] else "")
@@ -93,7 +93,7 @@ def describe(schema: _Schema) -> str:
 
 
 def show(value: object) -> str:
-    """Return a value as an error names it."""
+    """Return a value in the words of an error."""
     match value:
         case dict():
             return "a mapping" if value else "an empty mapping"
@@ -126,13 +126,13 @@ _BOUNDS = (
 
 @cache
 def _validator(struct: type[msgspec.Struct]) -> _Untyped:
-    """Return what finds the errors of documents of `struct`.
+    """Return the validator of documents of `struct`.
 
-    It differs from jsonschema's own in that a number with a point is no integer and NaN no number,
-    as for msgspec, in errors about keys (`_check_keys`, `_check_names`) and about choices
-    (`_check_choices`).
+    It differs from the one of jsonschema
+    - in types, as msgspec: a number with a point is not an integer, and NaN is not a number;
+    - in errors about keys (`_check_keys`, `_check_names`) and choices (`_check_choices`).
     """
-    # jsonschema takes a tenth of a second to import, and is needed for files that are wrong.
+    # Importing jsonschema takes a tenth of a second, and only files with errors need it.
     from jsonschema import Draft202012Validator, validators  # noqa: PLC0415
 
     types = Draft202012Validator.TYPE_CHECKER.redefine_many(
@@ -158,9 +158,9 @@ def _is_number(value: object) -> TypeGuard[int | float]:
 def _check_keys(
     validator: _Untyped, others: _Untyped, mapping: object, schema: _Schema
 ) -> Iterator[_Untyped]:
-    """Yield errors of the keys that a struct does not know, and of those that it lacks.
+    """Yield errors for the keys that a struct does not know, and for those that are missing.
 
-    A key that is misspelt is not missing, too. Of a mapping of names, check the values.
+    A misspelt key does not count as missing, too. For a mapping of names, check the values.
     """
     from jsonschema import ValidationError  # noqa: PLC0415 - as above
 
@@ -184,7 +184,7 @@ def _check_keys(
 def _check_names(
     validator: _Untyped, names: _Schema, mapping: object, _: _Schema
 ) -> Iterator[_Untyped]:
-    """Yield an error for each key that may not be called so, at the key."""
+    """Yield an error for each key whose name is not allowed, at the key."""
     for key in mapping if isinstance(mapping, dict) else ():
         for error in validator.descend(key, names):
             error.validator = _KEY
@@ -195,7 +195,7 @@ def _check_names(
 def _check_choices(
     validator: _Untyped, choices: Sequence[_Schema], value: object, schema: _Schema
 ) -> Iterator[_Untyped]:
-    """Yield the errors of the one choice that `value` is an attempt at; else one of them all."""
+    """Yield the errors of the choice that `value` attempts; if unclear, one error about all."""
     from jsonschema import ValidationError  # noqa: PLC0415 - as above
 
     if any(validator.evolve(schema=choice).is_valid(value) for choice in choices):
@@ -211,7 +211,7 @@ def _check_choices(
 
 
 def _problem_of(error: _Untyped, root: Item, file: str, path: str) -> Problem:
-    """Return an error of jsonschema's in our words, at its line."""
+    """Return an error of jsonschema in our words, with its line."""
     steps = list(error.absolute_path)
     is_of_key = error.validator in {_UNKNOWN, _MISSING, _KEY}
     holder = _item_at(root, steps[:-1] if is_of_key else steps)
@@ -254,13 +254,13 @@ def _item_at(item: Item, steps: Sequence[str | int]) -> Item:
 
 
 def _meant(key: str, known: Mapping[str, _Schema], mapping: Mapping[str, object]) -> str | None:
-    """Return the key that `key` was probably meant to be: one that is missing, before others."""
+    """Return the key that `key` was probably meant to be; missing keys are preferred."""
     missing = [name for name in known if name not in mapping]
     return near_miss(key, missing) or near_miss(key, known)
 
 
 def _near_value(value: object, schema: _Schema) -> str | None:
-    """Return what a value was probably meant to be: a word of a choice, or a number of seconds."""
+    """Return the value that was probably meant: a word of a choice, or a number of seconds."""
     if "enum" in schema:
         return near_miss(str(value), [str(choice) for choice in schema["enum"]])
     if "5s" not in schema.get("examples", ()):

@@ -1,6 +1,7 @@
-"""A document without what its shape does not allow, so that the rest of it can be judged.
+"""Repair of a document with a wrong shape, so that the rest of the document can be judged.
 
-Owns the stand-ins of bad values and what may not be judged beside them. It knows nothing of rules.
+Replaces bad values, and decides which problems of the repaired document may be reported. The module
+does not know the rules.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +16,7 @@ from chaos.experiment.schema_errors import ShapeError, shape_errors
 
 _MAX_REPAIRS = 50
 _STAND_INS: tuple[object, ...] = ("5s", 1, "x", False, [], {})
-"""Values that stand in for a bad one; the first that its place allows is taken."""
+"""Replacements for a bad value; the first that its place allows is taken."""
 _TIMES = frozenset({"at", "duration", "every", "repeat"})
 """Keys of a fault that are judged together."""
 _SECTION = "config"
@@ -27,18 +28,18 @@ _Document = Any  # YAML
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairedDocument:
-    """A document that its struct allows. `repaired`: the places that hold something else now."""
+    """A document that its struct allows. `repaired`: the places that were changed."""
 
     document: object
     repaired: tuple[tuple[str | int, ...], ...]
 
     def judges(self, problem: Problem) -> bool:
-        """Return whether a problem is the file's own, and none of what stands in for it."""
+        """Return whether a problem concerns the file itself, not a replaced value."""
         return not any(_is_beside(problem.path, steps) for steps in self.repaired)
 
 
 def repair(document: object, struct: type[msgspec.Struct]) -> RepairedDocument | None:
-    """Return a copy of `document` that `struct` allows; None if no stand-ins make one."""
+    """Return a copy of `document` that `struct` allows; None if no replacement fits."""
     document = deepcopy(document)
     repaired: list[tuple[str | int, ...]] = []
     errors = shape_errors(document, struct)
@@ -55,16 +56,16 @@ def repair(document: object, struct: type[msgspec.Struct]) -> RepairedDocument |
 
 
 def _not_judged(error: ShapeError) -> tuple[str | int, ...]:
-    """Return the place of an error; of a key that means nothing, the mapping that it may belong to.
+    """Return the place of an error; for a meaningless key, the mapping around it.
 
-    YAML tears `{target: member(readers, 0)}` at its comma: then the target is half a value.
+    YAML splits `{target: member(readers, 0)}` at its comma; then the target is incomplete, too.
     """
     torn = error.is_unknown and error.meant is None and len(error.steps) > 1
     return error.steps[:-1] if torn else error.steps
 
 
 def _candidates(document: object, error: ShapeError) -> Iterator[_Document]:
-    """Yield copies with the error's key renamed, left out, or given another value."""
+    """Yield copies in which the error's key is renamed, removed, or has another value."""
     *path, last = error.steps
     copy, holder = _copied(document, path)
     if isinstance(last, str) and last in holder:
@@ -81,7 +82,7 @@ def _candidates(document: object, error: ShapeError) -> Iterator[_Document]:
 
 
 def _copied(document: object, path: _Steps) -> tuple[_Document, _Document]:
-    """Return a copy of a document, and what stands at `path` in it."""
+    """Return a copy of a document, and the part of the copy at `path`."""
     copy: _Document = deepcopy(document)
     holder = copy
     for step in path:
@@ -90,7 +91,7 @@ def _copied(document: object, path: _Steps) -> tuple[_Document, _Document]:
 
 
 def _is_beside(path: str, steps: _Steps) -> bool:
-    """Return whether a problem's place is judged together with a repaired one."""
+    """Return whether a problem's place is judged together with a repaired place."""
     *parents, last = steps
     parent, place = path_text(parents), path_text(steps)
     if path == place or path.startswith((f"{place}.", f"{place}[")):
@@ -101,7 +102,7 @@ def _is_beside(path: str, steps: _Steps) -> bool:
 
 
 def path_text(steps: _Steps) -> str:
-    """Return a place as problems name it: `faults[0].target`."""
+    """Return a place in the form of problems: `faults[0].target`."""
     text = ""
     for step in steps:
         text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step

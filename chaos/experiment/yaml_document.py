@@ -1,7 +1,7 @@
-"""A YAML file as plain values that remember where they stood.
+"""A YAML file as plain values that know their lines.
 
-Owns parsing and the lines of every key and value; knows nothing of experiments. Duplicate keys,
-which PyYAML swallows, and aliases that contain themselves are errors here.
+Owns parsing and the lines of all keys and values; knows nothing of experiments. Duplicate keys,
+which PyYAML ignores, and aliases that contain themselves are errors here.
 """
 
 from collections.abc import Iterator
@@ -13,17 +13,17 @@ import yaml
 from chaos.experiment.problems import ExperimentError, Problem
 
 MAX_NODES = 100_000
-"""A file that grows past this by its aliases is a mistake, or meant to exhaust memory."""
+"""Limit of a file with its aliases expanded; beyond it is a mistake, or meant to exhaust memory."""
 
 Scalar = str | int | float | bool | None | object
-"""`object`: YAML knows dates and bytes too; the shape check refuses them by name."""
+"""`object`: YAML has dates and bytes, too; the shape check reports them."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Item:
     """One value of the file: a mapping, a list or a scalar.
 
-    Shape: `line` counts from 1 and is None for what came from the command line.
+    Shape: `line` counts from 1; None for a value from the command line.
     """
 
     value: "dict[str, Item] | list[Item] | Scalar"
@@ -31,7 +31,7 @@ class Item:
     key_lines: dict[str, int | None] = field(default_factory=dict)
 
     def plain(self) -> object:
-        """Return the value without lines, as msgspec takes it."""
+        """Return the value without lines, for msgspec."""
         if isinstance(self.value, dict):
             return {key: item.plain() for key, item in self.value.items()}
         if isinstance(self.value, list):
@@ -39,23 +39,23 @@ class Item:
         return self.value
 
     def child(self, key: str) -> "Item":
-        """Return the value of `key`; an empty one where this is no mapping or has no such key."""
+        """Return the value of `key`; an empty one if there is no such key."""
         found = self.value.get(key) if isinstance(self.value, dict) else None
         return Item(value=None) if found is None else found
 
     def children(self) -> "tuple[Item, ...]":
-        """Return the values of a mapping, or the elements of a list; nothing of a scalar."""
+        """Return the values of a mapping or the elements of a list; none for a scalar."""
         if isinstance(self.value, dict):
             return tuple(self.value.values())
         return tuple(self.value) if isinstance(self.value, list) else ()
 
     def line_of(self, key: str) -> int | None:
-        """Return the line of `key`, or of the mapping itself where it has no such key."""
+        """Return the line of `key`, or of the mapping itself if it has no such key."""
         return self.key_lines.get(key, self.line)
 
 
 def item_of(value: object) -> Item:
-    """Return a plain value as one that stands in no file: no part of it has a line."""
+    """Return a plain value as an item of no file: none of its parts has a line."""
     if isinstance(value, dict):
         return Item(value={str(key): item_of(child) for key, child in value.items()})
     if isinstance(value, list | tuple):
@@ -66,7 +66,7 @@ def item_of(value: object) -> Item:
 def read_document(path: Path, shown_as: str) -> Item:
     """Return the root mapping of the YAML file at `path`.
 
-    Raises: ExperimentError if it cannot be read, is no YAML, or its root is no mapping.
+    Raises: ExperimentError if it cannot be read, is not YAML, or its root is not a mapping.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -78,9 +78,9 @@ def read_document(path: Path, shown_as: str) -> Item:
 
 
 def parse_document(text: str, shown_as: str) -> Item:
-    """Return the root mapping of `text`; raises as `read_document` does."""
+    """Return the root mapping of `text`; raises like `read_document`."""
     try:
-        loader = yaml.SafeLoader(text)  # looks for characters that YAML does not allow
+        loader = yaml.SafeLoader(text)  # raises on characters that YAML does not allow
     except yaml.YAMLError as error:
         raise _not_yaml(shown_as, error) from error
     try:
@@ -125,7 +125,7 @@ def _not_yaml(shown_as: str, error: Exception) -> ExperimentError:
 
 
 class _Reader:
-    """Turns YAML nodes into Items, and collects what is wrong with them."""
+    """Turns YAML nodes into Items, and collects their problems."""
 
     def __init__(self, loader: yaml.SafeLoader, shown_as: str) -> None:
         self._loader = loader

@@ -1,7 +1,7 @@
-"""What the shapes cannot say: whether an experiment's parts fit each other.
+"""Semantic checks of an experiment: whether its parts fit each other.
 
-Errors are what can never run or means nothing; warnings are what Kafka would accept and a person
-would not want (BEHAVIOUR 8). Both name the path in the file.
+Errors are about experiments that can never run or have no meaning. Warnings are about settings that
+Kafka accepts and that a person would not want (BEHAVIOUR 8). Both name the path in the file.
 """
 
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ from protocol.ids import CLUSTER_METADATA, CONSUMER_OFFSETS, TRANSACTION_STATE
 
 
 def errors(experiment: Experiment) -> Iterator[Problem]:
-    """Yield everything for which the experiment cannot be run."""
+    """Yield all reasons for which the experiment cannot be run."""
     yield from _topic_errors(experiment)
     yield from broker_errors(experiment.cluster.config)
     yield from machine_errors(experiment)
@@ -52,7 +52,7 @@ def errors(experiment: Experiment) -> Iterator[Problem]:
 
 
 def warnings(experiment: Experiment) -> Iterator[Problem]:
-    """Yield what is allowed and unwise."""
+    """Yield warnings about settings that are allowed but unwise."""
     yield from cluster_warnings(experiment)
     for name, topic in experiment.topics.items():
         yield from topic_warnings(experiment, name, topic, f"topics.{name}")

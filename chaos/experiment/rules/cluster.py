@@ -1,6 +1,6 @@
-"""Whether the settings of brokers and topics fit each other, and what the plan does to them.
+"""Rules for the settings of brokers and topics, and for their use by the plan.
 
-Source: BEHAVIOUR 8.1; Kafka's KafkaConfig.validateValues for what a broker refuses.
+Source: BEHAVIOUR 8.1; Kafka's KafkaConfig.validateValues for settings that a broker refuses.
 """
 
 from collections.abc import Iterator
@@ -65,7 +65,7 @@ def machine_errors(experiment: Experiment) -> Iterator[Problem]:
 
 
 def cluster_warnings(experiment: Experiment) -> Iterator[Problem]:
-    """Yield what is unwise about brokers, `__consumer_offsets` and the stages of the run."""
+    """Yield warnings about brokers, `__consumer_offsets` and the stages of the run."""
     config = experiment.cluster.config
     if config.offsets_topic_replication_factor == 1:
         yield problem(
@@ -90,7 +90,7 @@ def cluster_warnings(experiment: Experiment) -> Iterator[Problem]:
 def topic_warnings(
     experiment: Experiment, name: str, topic: TopicDefinition, path: str
 ) -> Iterator[Problem]:
-    """Yield what is unwise about one topic."""
+    """Yield warnings about one topic."""
     own = topic.config.min_insync_replicas
     min_insync = experiment.cluster.config.min_insync_replicas if own is None else own
     written = any(
@@ -152,7 +152,7 @@ def _needs_every_replica(factor: int, min_insync: int) -> bool:
 
 
 def _stage_warnings(experiment: Experiment) -> Iterator[Problem]:
-    """Yield stages that are over before what they wait for can have happened."""
+    """Yield warnings about stages that end before the awaited event can have happened."""
     config, run = experiment.cluster.config, experiment.run
     delay_ms = config.group_initial_rebalance_delay_ms
     joins = any(group.members for group in experiment.groups.values())
@@ -176,7 +176,7 @@ def _stage_warnings(experiment: Experiment) -> Iterator[Problem]:
 
 
 def _last_until_the_end(experiment: Experiment) -> str | None:
-    """Return the fault that begins last, if it silences a broker and is undone only at the end."""
+    """Return the fault that begins last, if it silences a broker until everything is healed."""
     latest = max(experiment.faults, key=lambda fault: microseconds(fault.at), default=None)
     if latest is None or latest.duration is not None or latest.fault not in _SILENCES:
         return None
@@ -200,7 +200,7 @@ _REPLICATES_ON = frozenset({"slow"})
 
 
 def _is_aimed_at_a_broker(fault: FaultDefinition) -> bool:
-    """Return whether it takes a broker from the other servers, not only from clients."""
+    """Return whether a fault separates a broker from other servers, not only from clients."""
     if fault.target is not None:
         return any(role in _BROKERS for role in _roles((fault.target,)))
     ends = [_roles(ends_of(end)) for end in (fault.from_, fault.to)]

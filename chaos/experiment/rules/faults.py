@@ -1,4 +1,4 @@
-"""Whether a fault of the plan makes sense: its targets, its ends, its arguments, its times."""
+"""Rules for the faults of a plan: their targets, ends, arguments and times."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -23,7 +23,7 @@ from chaos.targets.registry import check_target, split_target
 
 
 def fault_errors(experiment: Experiment, fault: FaultDefinition, path: str) -> Iterator[Problem]:
-    """Yield everything for which a fault can never be injected as it stands."""
+    """Yield all reasons for which a fault can never be injected."""
     kind = FAULT_KINDS.get(fault.fault)
     yield from _time_errors(fault, kind, path)
     aims = list(_aim_errors(experiment, fault, kind, path))
@@ -39,7 +39,7 @@ def fault_errors(experiment: Experiment, fault: FaultDefinition, path: str) -> I
 
 
 def fault_warnings(experiment: Experiment, fault: FaultDefinition, path: str) -> Iterator[Problem]:
-    """Yield what is unwise about a fault."""
+    """Yield warnings about a fault."""
     if fault.duration is None or fault.target is None:
         return
     lasts_us = microseconds(fault.duration)
@@ -144,7 +144,7 @@ def _time_errors(fault: FaultDefinition, kind: FaultKind | None, path: str) -> I
 def _aim_errors(
     experiment: Experiment, fault: FaultDefinition, kind: FaultKind | None, path: str
 ) -> Iterator[Problem]:
-    """Yield what is wrong with the target, or with the two ends."""
+    """Yield errors of the target, or of the two ends."""
     ends = (("from", ends_of(fault.from_)), ("to", ends_of(fault.to)))
     given = [name for name, targets in ends if targets]
     has_ends = kind.has_ends if kind is not None else bool(given) and fault.target is None
@@ -202,7 +202,7 @@ def _target_errors(
 
 
 def _argument_errors(fault: FaultDefinition, kind: FaultKind, path: str) -> Iterator[Problem]:
-    """Yield what the fault's own struct does not allow."""
+    """Yield errors of arguments that the fault's struct does not allow."""
     if msgspec.structs.fields(kind.args_type):
         yield from shape_problems(item_of(fault.args), kind.args_type, FILE, path)
         return

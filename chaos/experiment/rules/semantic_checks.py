@@ -1,4 +1,4 @@
-"""What the checks of an experiment's sense have in common: problems at paths, without a file."""
+"""Common parts of semantic checks: problems at paths, without a file."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -6,9 +6,9 @@ from chaos.experiment.problems import Problem, near_miss, one_of
 from chaos.experiment.structs import microseconds
 
 FILE = ""
-"""Semantics know paths, not files: the loader adds file and line."""
+"""Placeholder: semantic checks know only paths, and the loader adds file and line."""
 LONGEST_US = 24 * 3_600 * 1_000_000
-"""No stage of a run is longer than a day: a slip of the unit."""
+"""The longest stage of a run: a day; a longer one is a mistake in the unit."""
 
 
 def problem(
@@ -32,7 +32,7 @@ def problem(
 
 
 def check_known(what: str, name: str, known: Iterable[str], path: str) -> Iterator[Problem]:
-    """Yield a problem if `name` is none of `known`."""
+    """Yield a problem if `name` is not in `known`."""
     names = list(known)
     if name not in names:
         yield problem(
@@ -46,7 +46,7 @@ def check_known(what: str, name: str, known: Iterable[str], path: str) -> Iterat
 def check_once(
     what: str, names: Sequence[str], known: Iterable[str], path: str
 ) -> Iterator[Problem]:
-    """Yield a problem for each name that is none of `known`, and each that stands there twice."""
+    """Yield a problem for each name that is not in `known`, and for each repeated name."""
     known = tuple(known)
     for index, name in enumerate(names):
         yield from check_known(what, name, known, f"{path}[{index}]")
@@ -55,6 +55,6 @@ def check_once(
 
 
 def too_long(duration: str, path: str) -> Iterator[Problem]:
-    """Yield a problem if `duration` is longer than any stage of a run may be."""
+    """Yield a problem if `duration` is longer than a stage of a run may be."""
     if microseconds(duration) > LONGEST_US:
         yield problem(path, "is not allowed", expected="at most `24h`", found=f"`{duration}`")
