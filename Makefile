@@ -14,7 +14,7 @@ SEED ?= 7
 # compile anew each time is a third of `make test`.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup setup-dev fast demo test test-fast check bench soak docs pictures clean
+.PHONY: help setup setup-dev fast demo test test-fast check bench soak cluster docs pictures clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -58,6 +58,9 @@ bench: $(STAMP) ## benchmarks, each a ratio to a baseline of its run; PART=large
 
 soak: $(STAMP) ## real default timeouts, many seeds; PART=experiments|explore|mutants|sight|storage|summaries|clients|local|ray, up to an hour each; writes docs/SOAK.md
 	$(BIN)/python -m benchmarks.soak $(if $(PART),--part $(PART))
+
+cluster: $(STAMP) ## runs on three machines made of namespaces, some of which go away (root, Linux); prints a table
+	$(BIN)/python -m benchmarks.cluster $(if $(PART),--only $(PART))
 
 docs: $(STAMP) ## write docs/generated from the code
 	$(BIN)/python -m scripts.docs.reference
