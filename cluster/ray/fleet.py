@@ -44,6 +44,8 @@ from protocol.ids import NodeName
 START_ATTEMPTS = 3
 START_TIMEOUT_S = 60.0
 """A process on a loaded machine needs seconds to import Ray; more than this is a failure."""
+AGENT_LATER_S = 25.0
+"""How much later than the first agent another may be up; then its machine counts as lost."""
 KILL_TIMEOUT_S = 5.0
 SIGNAL_TIMEOUT_S = 5.0
 STOP_TIMEOUT_S = 5.0
@@ -83,6 +85,8 @@ class Fleet:
         """By Ray's id of the machine; those that were lost are kept."""
         self.nodes_without_trace: dict[NodeName, None] = {}
         """Nodes whose rows, or some of them, lay on a machine that could not be read at the end."""
+        self.never_up: tuple[Machine, ...] = ()
+        """Machines that the cluster has, and on which no agent started."""
         self.disk_trouble: str | None = None
         """The first write that a disk refused to a process, in words."""
         self.control = ControlPlane(self.processes, on_failure=on_failure)
@@ -114,7 +118,7 @@ class Fleet:
         marker = f".run-{self._token}"
         (self._run_dir / marker).touch()
         try:
-            await side_by_side(self._start_agent(machine, marker) for machine in actors.machines())
+            await self._start_agents(actors.machines(), marker)
         except ActorGone as error:
             raise actors.RayUnavailable(
                 f"Ray at {self._ray_address!r} starts no actors: {error}\nIf that cluster runs"
@@ -296,6 +300,29 @@ class Fleet:
         if self._owns_ray:
             self._owns_ray = False
             actors.disconnect_ray()
+
+    async def _start_agents(self, machines: Sequence[Machine], marker: str) -> None:
+        """Start an agent on each machine; go on without those that die meanwhile.
+
+        Raises: ActorGone, TimeoutError or what else kept the first, if no agent started.
+        """
+        starts = {
+            machine: asyncio.create_task(self._start_agent(machine, marker)) for machine in machines
+        }
+        try:
+            await asyncio.wait(
+                starts.values(), timeout=START_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED
+            )
+            await asyncio.wait(starts.values(), timeout=AGENT_LATER_S)
+        finally:
+            for start in starts.values():
+                start.cancel()
+            ends = await asyncio.gather(*starts.values(), return_exceptions=True)
+        if not self.machines:
+            raise next((end for end in ends if isinstance(end, Exception)), TimeoutError())
+        self.never_up = tuple(
+            machine for machine in starts if machine.ray_node_id not in self.machines
+        )
 
     async def _start_agent(self, machine: Machine, marker: str) -> None:
         agent = AgentHandle.start(self.run_id, machine)

@@ -141,6 +141,10 @@ class RayRuntime(RayLives, RealtimeRuntime):
         """
         try:
             await self._fleet.connect(self._plans)
+            for machine in self._fleet.never_up:
+                self._machine_events[machine.ray_node_id, 0.0] = MachineEvent(
+                    address=machine.address, from_us=0, until_us=None, nodes=(), is_lost=True
+                )
             await self.start_all()
         except Exception as error:
             await self.stop()

@@ -18,6 +18,7 @@ from cluster.realtime.services import ControlState, HostedNodeBuilder, Listening
 from cluster.realtime.tcp import ProcessAddress
 from cluster.runtime import NodeState
 from cluster.spec import ClusterSpec
+from cluster.wire.listener import ListenerBinding
 from protocol.ids import Incarnation, NodeName, broker_name
 from protocol.trace import TraceEvent
 from tests.support.harness.fake_cluster import fake_builder, fake_spec
@@ -57,6 +58,7 @@ class PretendedHandle(ProcessHandle):
         *,
         role: str,
         has_disk: bool,
+        binding: ListenerBinding | None,
         timeout_s: float,
     ) -> None:
         await self._call("start_node")
