@@ -56,7 +56,7 @@ check: $(STAMP) ## format, lint, types, layers; prints the largest modules
 bench: $(STAMP) ## benchmarks, each a ratio to a baseline of its run; PART=large_groups|thousand_runs: long ones; writes docs/BENCHMARKS.md
 	$(BIN)/python -m benchmarks $(if $(PART),--part $(PART))
 
-soak: $(STAMP) ## real default timeouts, many seeds; PART=experiments|explore|mutants|sight|storage|summaries|clients|local|ray, up to an hour each; writes docs/SOAK.md
+soak: $(STAMP) ## real default timeouts, many seeds; PART=experiments|explore|mutants|sight|storage|summaries|clients|local|zookeeper|ray, up to an hour each; writes docs/SOAK.md
 	$(BIN)/python -m benchmarks.soak $(if $(PART),--part $(PART))
 
 cluster: $(STAMP) ## runs on three machines made of namespaces, some of which go away (root, Linux); prints a table

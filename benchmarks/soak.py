@@ -28,6 +28,7 @@ PARTS = {
     "summaries": ("summaries",),
     "clients": ("clients",),
     "local": ("local",),
+    "zookeeper": ("zookeeper",),
     "ray": ("ray_shrunk", "ray"),
 }
 """The modules of each part, `tests/soak/test_<module>.py`; a section of the page has its name."""

@@ -45,7 +45,7 @@ def member_name(index: int) -> NodeName:
 class GroupLab:
     """`members` members of one group; those from `late_from` on are started by the scenario.
 
-    `has_visitor` adds a host without a node, for a client of the ensemble that is no member.
+    Without `starts_apart` all start at one moment. `has_visitor` adds a host without a node, for a client of the ensemble that is no member.
     """
 
     def __init__(
@@ -65,10 +65,12 @@ class GroupLab:
         has_visitor: bool = False,
         brokers_register: bool = False,
         topic_filter: TopicFilterSpec | None = None,
+        starts_apart: bool = True,
     ) -> None:
         self.nodes: dict[NodeName, Node] = {}
         """Present incarnation of each node."""
         self._visitor_host: Host | None = None
+        self._starts_apart = starts_apart
         self.members = members
         self.names = tuple(member_name(index) for index in range(members))
         self.servers = tuple(zookeeper_name(index) for index in range(1, servers + 1))
@@ -134,7 +136,7 @@ class GroupLab:
         """Start everything, wait until the group is settled, carry out `scenario`, stop."""
 
         async def main() -> None:
-            await self.runtime.start(apart=True)
+            await self.runtime.start(apart=self._starts_apart)
             await self.settled(self._started)
             await self.runtime.sleep(SECOND)
             await scenario(self)

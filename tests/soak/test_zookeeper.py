@@ -1,0 +1,198 @@
+"""One member of a group on ZooKeeper joins or dies, over many seeds, beside what was measured.
+
+The measured values are three draws of what the seeds predict: each lies within what is seen here.
+Times that a timeout decides (a back-off, a session) have medians that differ by a tenth at most.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+
+import msgspec
+import pytest
+
+from protocol.trace import TraceKind
+from tests.support.harness.zookeeper_group import SECOND, WRITES, GroupLab, detail_of, member_name
+from tests.support.soak import remembered, say
+from tests.support.worlds.acceptance import percentile
+
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(3_500)]
+
+SEEDS = 100
+PARTITIONS = 64
+TICK_MS = 2_000
+TENTH = 0.1
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """What one change of the members cost. Units: `stable_us`, `session_us` from the change on."""
+
+    stable_us: int
+    session_us: int = 0
+    failed: int
+    conflicts: int
+    notifications: int
+    reads: int
+    writes: int
+
+
+class Measured(msgspec.Struct, frozen=True, kw_only=True):
+    """Medians of the real programs; `timeout_us`: the time that a timeout decides, if one does."""
+
+    stable_us: int
+    timeout_us: int | None
+    failed: int
+    conflicts: int
+    notifications: int
+    reads: int
+
+
+JOIN = {
+    2: Measured(
+        stable_us=2_220_000,
+        timeout_us=2_220_000,
+        failed=1,
+        conflicts=32,
+        notifications=1,
+        reads=171,
+    ),
+    4: Measured(
+        stable_us=2_220_000,
+        timeout_us=2_220_000,
+        failed=1,
+        conflicts=16,
+        notifications=3,
+        reads=179,
+    ),
+    8: Measured(
+        stable_us=250_000, timeout_us=None, failed=0, conflicts=0, notifications=7, reads=234
+    ),
+}
+KILL = {
+    2: Measured(
+        stable_us=6_620_000,
+        timeout_us=6_450_000,
+        failed=0,
+        conflicts=0,
+        notifications=1,
+        reads=78,
+    ),
+    4: Measured(
+        stable_us=6_340_000,
+        timeout_us=6_250_000,
+        failed=0,
+        conflicts=0,
+        notifications=3,
+        reads=112,
+    ),
+    8: Measured(
+        stable_us=6_620_000,
+        timeout_us=6_530_000,
+        failed=0,
+        conflicts=0,
+        notifications=7,
+        reads=204,
+    ),
+}
+"""MEASURED_ZOOKEEPER sections 1 and 2."""
+READS_AROUND = 4
+"""Reads beside those of a round: where it is open which of two members reads a list first."""
+
+
+async def newcomer(lab: GroupLab) -> None:
+    """Let the last member join."""
+    lab.joined_us = lab.runtime.now_us()
+    await lab.runtime.start_node(member_name(lab.members - 1))
+    await lab.runtime.sleep(SECOND)
+    await lab.settled(lab.names)
+
+
+async def death(lab: GroupLab, seed: int) -> None:
+    """Kill the last member, at any phase of the ensemble's tick."""
+    await lab.runtime.sleep(seed * 37 % TICK_MS * 1_000)
+    lab.joined_us = lab.runtime.now_us()
+    await lab.runtime.crash(member_name(lab.members - 1))
+    await lab.runtime.sleep(9 * SECOND)
+    await lab.settled(lab.names[:-1])
+
+
+def join(members: int, seed: int) -> Change:
+    """Play the join of one seed, to members that have committed nothing, as in the measurement."""
+    lab = GroupLab(members, PARTITIONS, late_from=members - 1, seed=seed, starts_apart=False)
+    return cost_of(lab.run(newcomer))
+
+
+def kill(members: int, seed: int) -> Change:
+    """Play the death of one seed."""
+    lab = GroupLab(members, PARTITIONS, seed=seed, starts_apart=False)
+    return cost_of(lab.run(partial(death, seed=seed)))
+
+
+def cost_of(lab: GroupLab) -> Change:
+    """Return what happened since the change."""
+    since_us = lab.joined_us
+    owners = [row.time_us for row, _ in lab.writes_of("owners", since_us)]
+    expired = lab.of(TraceKind.ZOOKEEPER_SESSION_EXPIRED, after_us=since_us)
+    requests = lab.requests(since_us)
+    return Change(
+        stable_us=max(owners) - since_us,
+        session_us=expired[0].time_us - since_us if expired else 0,
+        failed=sum(not attempt["done"] for attempt in lab.attempts(since_us)),
+        conflicts=sum(attempt["conflicts"] for attempt in lab.attempts(since_us)),
+        notifications=len(lab.of(TraceKind.ZOOKEEPER_WATCH_FIRED, after_us=since_us)),
+        reads=lab.reads(since_us),
+        writes=sum(requests[name] for name in WRITES),
+    )
+
+
+def test_views_have_details() -> None:
+    """The harness reads the rows that the figures are made of."""
+    lab = GroupLab(2, 2, late_from=1).run(newcomer)
+    views = lab.of(TraceKind.ZOOKEEPER_VIEW, after_us=lab.joined_us)
+    assert {len(detail_of(view)["members"]) for view in views} == {2}
+
+
+@pytest.mark.parametrize("members", sorted(JOIN))
+def test_measured_joins_are_what_the_seeds_predict(members: int) -> None:
+    """Conflicts come by themselves, and cost the back-off of 2 s (ZK-49, ZK-81)."""
+    costs = [
+        remembered("zookeeper", f"join-{members}-{seed}", Change, partial(join, members, seed))
+        for seed in range(SEEDS)
+    ]
+    _tell(f"one of {members} joins", costs)
+    _compare(costs, JOIN[members], [cost.stable_us for cost in costs])
+
+
+@pytest.mark.parametrize("members", sorted(KILL))
+def test_measured_deaths_are_what_the_seeds_predict(members: int) -> None:
+    """The session decides: it ends 4 to 8 s after the death, at a tick of 2 s (ZK-10, ZK-91)."""
+    costs = [
+        remembered("zookeeper", f"kill-{members}-{seed}", Change, partial(kill, members, seed))
+        for seed in range(SEEDS)
+    ]
+    _tell(f"one of {members} is killed", costs)
+    sessions = [cost.session_us for cost in costs]
+    say(f"session ended after, s: {_range([each / 1e6 for each in sessions])}")
+    assert all(4 * SECOND <= each <= 8 * SECOND for each in sessions)
+    _compare(costs, KILL[members], sessions)
+
+
+def _compare(costs: Sequence[Change], measured: Measured, timeouts_us: Sequence[int]) -> None:
+    for name in ("stable_us", "failed", "conflicts", "notifications", "reads"):
+        seen = [getattr(cost, name) for cost in costs]
+        around = READS_AROUND if name == "reads" else 0
+        assert min(seen) - around <= getattr(measured, name) <= max(seen) + around, name
+    if measured.timeout_us is not None:
+        median_us = percentile(sorted(timeouts_us), 50)
+        assert abs(median_us - measured.timeout_us) <= TENTH * measured.timeout_us
+
+
+def _tell(what: str, costs: Sequence[Change]) -> None:
+    say(f"**{what}**: {len(costs)} seeds")
+    say(f"until stable, s: {_range([cost.stable_us / 1e6 for cost in costs])}")
+    for name in ("failed", "conflicts", "notifications", "reads", "writes"):
+        say(f"{name}: {_range([float(getattr(cost, name)) for cost in costs])}")
+
+
+def _range(values: Sequence[float]) -> str:
+    ordered = sorted(values)
+    return f"{ordered[len(ordered) // 2]:g} ({ordered[0]:g}-{ordered[-1]:g})"
