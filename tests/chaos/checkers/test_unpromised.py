@@ -9,8 +9,8 @@ from protocol.trace import TraceKind
 from results_schema.results import CheckOutcome
 from tests.support.builders.rows import OFFSETS_0, Rows
 
-BOTH = (OneOwnerProcesses.name, PositionsNeverGoBack.name)
-ASKED = {"old": BOTH, "new": BOTH}
+BOTH: tuple[str, ...] = (OneOwnerProcesses.name, PositionsNeverGoBack.name)
+ASKED: dict[str, tuple[str, ...]] = {"old": BOTH, "new": BOTH}
 C0, C1 = "consumer-old-0", "consumer-old-1"
 
 

@@ -45,7 +45,8 @@ def member_name(index: int) -> NodeName:
 class GroupLab:
     """`members` members of one group; those from `late_from` on are started by the scenario.
 
-    Without `starts_apart` all start at one moment. `has_visitor` adds a host without a node, for a client of the ensemble that is no member.
+    Without `starts_apart` all others start at one moment. `has_visitor` adds a host without a node,
+    for a client of the ensemble that is no member.
     """
 
     def __init__(

@@ -67,6 +67,11 @@ def serves(time_s: float, now: str, epoch: int | None) -> Told:
     return (time_s, S1, TraceKind.ZOOKEEPER_STATE, columns)
 
 
+def committed_position(time_s: float, offset: int) -> Told:
+    columns: Columns = {"group": "old", "partition": "orders-0", "offset": offset}
+    return (time_s, C0, TraceKind.POSITION_RESET, {**columns, "cause": PositionCause.COMMITTED})
+
+
 def gave_up(during: str) -> tuple[Told, ...]:
     return (step(1, C0, TraceKind.ZOOKEEPER_GAVE_UP, attempts=4, during=during),)
 
@@ -117,17 +122,7 @@ STORIES: dict[str, tuple[Told, ...]] = {
     ),
     "position_behind_a_commit": (
         *STORED,
-        (
-            2,
-            C0,
-            TraceKind.POSITION_RESET,
-            {
-                "group": "old",
-                "partition": "orders-0",
-                "offset": 9,
-                "cause": PositionCause.COMMITTED,
-            },
-        ),
+        committed_position(2, 9),
         step(3, C0, TraceKind.PARTITIONS_ASSIGNED, partitions=["orders-0"]),
     ),
     "lost_with_its_session": (step(1, C0, TraceKind.PARTITIONS_LOST, partitions=["orders-0"]),),
