@@ -26,17 +26,17 @@ from pipeline.tables.group_states import group_states
 from pipeline.tables.members import member_names
 from pipeline.tables.messages import messages
 from pipeline.tables.metrics import metrics
-from pipeline.tables.offset_rewinds import offset_rewinds
 from pipeline.tables.ownership import ownership, ownership_intervals, ownership_spans
 from pipeline.tables.ownership_overlaps import ownership_overlaps
 from pipeline.tables.processing import processing
 from pipeline.tables.rebalances import rebalances
 from pipeline.tables.tenure_overlaps import tenure_overlaps
 from pipeline.tables.verdicts import verdicts
-from pipeline.tables.zookeeper_attempts import zookeeper_attempts
-from pipeline.tables.zookeeper_operations import zookeeper_operations
-from pipeline.tables.zookeeper_sessions import zookeeper_sessions
-from pipeline.tables.zookeeper_watches import zookeeper_watches
+from pipeline.tables.zookeeper.attempts import zookeeper_attempts
+from pipeline.tables.zookeeper.offset_rewinds import offset_rewinds
+from pipeline.tables.zookeeper.operations import zookeeper_operations
+from pipeline.tables.zookeeper.sessions import zookeeper_sessions
+from pipeline.tables.zookeeper.watches import zookeeper_watches
 
 ROWS = "rows"
 """A source: every event, bad rows included (`events.read_events`)."""

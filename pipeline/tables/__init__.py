@@ -3,7 +3,7 @@
 Reading order: `faults`, `members`; `group_states`, `coordinator_tenures`, `tenure_overlaps`,
 `broker_phases`, `failovers` (a fault as each group meets it), `client_phases`, `availability`
 (commit and processing gaps after each fault), `figure_table`; `rebalances`, `messages`;
-`ownership`, `ownership_overlaps`, `processing`, `commits`, `offset_rewinds`;
-`coordinator_requests`, `zookeeper_sessions`, `zookeeper_watches`, `zookeeper_attempts`,
-`zookeeper_operations`; `felt` (what consumers were without); `metrics`, `verdicts`.
+`ownership`, `ownership_overlaps`, `processing`, `commits`; `zookeeper` (sessions, watches,
+attempts, operations, offsets set back); `felt` (what consumers were without); `metrics`,
+`verdicts`.
 """

@@ -4,7 +4,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from pipeline.engine.events import of_kind
-from pipeline.tables.zookeeper_operations import STEP_US
+from pipeline.tables.zookeeper.operations import STEP_US
 from protocol.api import Api
 from protocol.trace import TraceKind
 
