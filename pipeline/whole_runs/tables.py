@@ -21,7 +21,7 @@ from pipeline.in_memory.rebalances import rebalances_of
 from pipeline.in_memory.runs import groups_of, runs_of
 from pipeline.in_memory.tenure_overlaps import tenure_overlaps_of
 from pipeline.in_memory.trace import TableRow, Trace
-from pipeline.in_memory.zookeeper import (
+from pipeline.in_memory.zookeeper.tables import (
     offset_rewinds_of,
     zookeeper_attempts_of,
     zookeeper_operations_of,

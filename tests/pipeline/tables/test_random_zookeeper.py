@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.in_memory.zookeeper import (
+from pipeline.in_memory.zookeeper.tables import (
     offset_rewinds_of,
     zookeeper_attempts_of,
     zookeeper_operations_of,

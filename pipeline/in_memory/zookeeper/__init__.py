@@ -1,0 +1,1 @@
+"""The tables of ZooKeeper, and `offset_rewinds`, in plain Python: `tables`."""
