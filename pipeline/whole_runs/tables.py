@@ -6,7 +6,6 @@ from pipeline.in_memory.availability import availability_of
 from pipeline.in_memory.broker_phases import broker_phases_of
 from pipeline.in_memory.client_phases import client_phases_of
 from pipeline.in_memory.commits import commits_of
-from pipeline.in_memory.coordinator_requests import coordinator_requests_of
 from pipeline.in_memory.coordinator_tenures import coordinator_tenures_of
 from pipeline.in_memory.faults import faults_of
 from pipeline.in_memory.felt import felt_groups_of, felt_partitions_of
@@ -21,6 +20,7 @@ from pipeline.in_memory.rebalances import rebalances_of
 from pipeline.in_memory.runs import groups_of, runs_of
 from pipeline.in_memory.tenure_overlaps import tenure_overlaps_of
 from pipeline.in_memory.trace import TableRow, Trace
+from pipeline.in_memory.zookeeper.coordinator_requests import coordinator_requests_of
 from pipeline.in_memory.zookeeper.tables import (
     offset_rewinds_of,
     zookeeper_attempts_of,

@@ -4,10 +4,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.in_memory.commits import commits_of
-from pipeline.in_memory.coordinator_requests import coordinator_requests_of
 from pipeline.in_memory.metrics import metrics_of
 from pipeline.in_memory.processing import processing_of
 from pipeline.in_memory.runs import bad_rows_of, groups_of, runs_of
+from pipeline.in_memory.zookeeper.coordinator_requests import coordinator_requests_of
 from tests.support.builders.trace_builder import read_table
 from tests.support.random_worlds.random_runs import AnalysedRun
 from tests.support.reference.comparison import check_table, differences
