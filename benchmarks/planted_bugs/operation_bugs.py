@@ -35,7 +35,7 @@ def _closing_commit_covers_what_was_fetched(stack: ExitStack) -> None:
 
 def _closing_commit_counts_although_it_failed(stack: ExitStack) -> None:
     close, failed = GroupConsumer.close, OffsetCommits._fail
-    closing: dict[int, OffsetCommits] = {}
+    closing: dict[int, object] = {}
 
     async def close_noted(self: GroupConsumer, ended_by: ClientError | None = None) -> None:
         if ended_by is None:

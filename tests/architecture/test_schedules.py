@@ -17,6 +17,8 @@ MAY_DRAW = {
     "tests/architecture/test_schedules.py": "has the names of the drawing functions",
     "tests/chaos/exploration/draw/test_draw.py": "tests the drawing",
     "tests/chaos/exploration/draw/test_losses.py": "tests the drawing of nodes that are lost",
+    "tests/chaos/exploration/draw/test_operations.py": "tests the drawing of operations",
+    "tests/chaos/exploration/test_operation_bugs.py": "searches for planted bugs",
     "tests/chaos/exploration/draw/test_what_is_met.py": "tests what the drawn patterns meet",
     "tests/chaos/exploration/guided/test_mutated_findings.py": "plays a mutated seed and its file",
     "tests/chaos/exploration/guided/test_mutation.py": "tests what is made of a drawn plan",
