@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 MACHINES = str(ROOT / "scripts" / "machines")
 HEAD = "10.219.55.11"
 PORT = 6379
-RUNS = "/tmp/home/runs"
+RUNS = "/tmp/coordlab-runs"
 COUNT = 3
 START_S = 180.0
 CASE_S = 400.0
@@ -127,7 +127,7 @@ class Started:
 
     def kill(self) -> None:
         """`kill -9` the driver itself."""
-        subprocess.run(on(1, "pkill", "-9", "-f", "-m coordlab run"), check=False)
+        subprocess.run(on(1, "pkill", "-9", "-f", "coordlab run"), check=False)
         self._process.wait()
 
     def _read(self) -> Iterator[str]:

@@ -12,7 +12,7 @@ _NO_MACHINES = Unknown(
 _SETS = ("brokers", "members", "clients", "zookeepers", "all-topic-partitions")
 
 
-class Machine(TargetKind):
+class MachineTarget(TargetKind):
     """One machine by its number."""
 
     name = "machine"
@@ -66,7 +66,7 @@ class MachineOf(TargetKind):
         if machine_layout(experiment) is None:
             return _NO_MACHINES
         role = argument.partition("(")[0].strip()
-        if not argument or role in (*_SETS, Machine.name, MachineOf.name):
+        if not argument or role in (*_SETS, MachineTarget.name, MachineOf.name):
             return Unknown(
                 message=f"`{argument}` is not a single node" if argument else "names no node",
                 expected="the target of a node, such as `machine-of(broker(0))`",

@@ -9,7 +9,7 @@ from chaos.experiment.problems import near_miss
 from chaos.experiment.structs import FIRST_CONTROLLER_ID, Experiment, consumer_name, zookeeper_ids
 from chaos.targets.base import Hit, Miss, Situation, TargetKind, Unknown, target_text
 from chaos.targets.kafka_clients import KafkaClient, KafkaClients
-from chaos.targets.machines import Machine, MachineOf
+from chaos.targets.machines import MachineOf, MachineTarget
 from chaos.targets.members import Clients, LeaderMemberOf, Members, MemberTarget
 from chaos.targets.partitions import AllTopicPartitions
 from chaos.targets.servers import (
@@ -44,7 +44,7 @@ TARGET_KINDS: dict[str, TargetKind] = {
         ZooKeeperServer(),
         ZooKeeperLeader(),
         ZooKeepers(),
-        Machine(),
+        MachineTarget(),
         KafkaClient(),
         KafkaClients(),
     )
