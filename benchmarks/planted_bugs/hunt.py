@@ -16,7 +16,7 @@ from itertools import chain, islice
 import msgspec
 from msgspec.structs import replace
 
-from benchmarks.planted_bugs.bugs import PlantedBug
+from benchmarks.planted_bugs.planted_bug import PlantedBug
 from chaos.checkers.fencing import Fencing
 from chaos.checkers.generations import Generations
 from chaos.checkers.needless_rebalance import NeedlessRebalance

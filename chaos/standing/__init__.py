@@ -4,6 +4,7 @@ Reading order: `definition` (an experiment from a file, from flags, or from both
 its listeners can be opened), `messages` (requests and answers), `control` (the sockets between a
 cluster and those who ask it), `registry` (which clusters are up, by name), `mailbox` (from the
 sockets' threads to the run's loop), `claim` (a cluster's own end of the three), `ordered_faults`
-(from an order to a fault of a plan), `facts` (what a look at the cluster shows), `run` (the run
-itself), `stand` (a run into its directory). Nothing here knows the command line.
+(from an order to a fault of a plan), `guests` (groups that clients from outside join), `facts`
+(what a query of the cluster shows), `run` (the run itself), `stand` (a run into its directory).
+Nothing here knows the command line.
 """

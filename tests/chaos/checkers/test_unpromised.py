@@ -1,5 +1,7 @@
 """What no design promises: measured where a group lives on ZooKeeper, judged where it is asked."""
 
+from collections.abc import Mapping
+
 import pytest
 
 from chaos.checkers.base import Checker
@@ -14,12 +16,12 @@ ASKED: dict[str, tuple[str, ...]] = {"old": BOTH, "new": BOTH}
 C0, C1 = "consumer-old-0", "consumer-old-1"
 
 
-def context(must_hold: dict[str, tuple[str, ...]]) -> CheckContext:
+def context(must_hold: Mapping[str, tuple[str, ...]]) -> CheckContext:
     """Return what is known of a group of each kind."""
     return CheckContext(
         groups={"new": GroupExpectation(consumers=(), offsets_partition=OFFSETS_0, commits=True)},
         zookeeper_groups={"old": ZooKeeperGroupExpectation(consumers=(C0, C1))},
-        must_hold=must_hold,
+        must_hold=dict(must_hold),
         in_virtual_time=True,
     )
 

@@ -7,8 +7,9 @@ import pytest
 from msgspec.structs import replace
 
 from benchmarks.planted_bugs import hunt as hunting
-from benchmarks.planted_bugs.bugs import BUGS, PlantedBug
+from benchmarks.planted_bugs.bugs import BUGS
 from benchmarks.planted_bugs.hunt import FAULTS_MAX, ShrunkBug, hunt
+from benchmarks.planted_bugs.planted_bug import PlantedBug
 from benchmarks.planted_bugs.record import PAGE, is_found, page
 from chaos.experiment.structs import Experiment
 from chaos.exploration.play import PlayedFinding, PlayedRun, PlayResult, play

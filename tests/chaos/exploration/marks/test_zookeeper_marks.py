@@ -101,7 +101,7 @@ STORIES: dict[str, tuple[Told, ...]] = {
     "member_vanished_between_reads": (ended(1, done=False, cause="NoNode /consumers/old/ids/m1"),),
     "owner_was_dead": (
         step(1, C1, TraceKind.ZOOKEEPER_ATTEMPT_STARTED, attempt=0),
-        (2, "driver", TraceKind.NODE_KILLED, {"peer": C1}),
+        (2, "driver", TraceKind.NODE_KILLED, Columns(peer=C1)),
         step(3, C0, TraceKind.ZOOKEEPER_CLAIM_CONFLICT, owner="m1-0"),
     ),
     "owner_node_of_another_deleted": (

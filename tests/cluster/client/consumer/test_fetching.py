@@ -224,6 +224,7 @@ def test_work_of_each_record_is_drawn_between_its_bounds(make_lab: LabMaker) -> 
     lab.consumer(process_us=10 * MS, process_spread_us=20 * MS)
     lab.run_for(900 * MS)
     ((_, _, detail),) = ranges(lab)
+    assert detail is not None
     work_us = json.loads(detail)["work_us"]
     assert 10 * 10 * MS < work_us < 10 * 30 * MS
     assert work_us % (10 * MS) != 0
