@@ -93,7 +93,7 @@ KILL = {
         reads=204,
     ),
 }
-"""MEASURED_ZOOKEEPER sections 1 and 2."""
+"""MEASURED_ZOOKEEPER 1 and 2."""
 READS_AROUND = 4
 """Reads beside those of a round: where it is open which of two members reads a list first."""
 

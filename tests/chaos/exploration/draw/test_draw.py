@@ -118,8 +118,10 @@ def test_every_fault_target_and_kind_of_link_is_drawn() -> None:
         "machine_pause",
         "machine_cut",
     }
-    # No group of this space lives on ZooKeeper.
+    # No group of this space lives on ZooKeeper, and none is of clients from outside.
     assert roles == set(TARGET_KINDS) - {
+        "kafka-client",
+        "kafka-clients",
         "zookeeper",
         "zookeeper-leader",
         "zookeepers",
