@@ -46,7 +46,7 @@ class _Consumer:
 class ZooKeeperConsumers(Checker):
     """Each consumer on ZooKeeper reads, releases and forgets as it should."""
 
-    name = "zookeeper consumers"
+    name = "zookeeper_consumers"
     promise = (
         "a consumer on ZooKeeper computes from the members that it has read in the same attempt, "
         "releases before it claims, begins an attempt after each change of its group, and commits "

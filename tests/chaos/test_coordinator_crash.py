@@ -71,10 +71,11 @@ def test_coordinator_crash_with_seed_7_passes_and_tests_all_that_it_can() -> Non
     results = played.play()
 
     assert (results.verdict, results.exit_code, results.reasons) == (Verdict.PASS, 0, ())
-    # The old leader is dead: nobody appends in an older epoch. It is whole again before healing.
+    # The old leader is dead: nobody appends in an older epoch. It is whole again before healing,
+    # and no administrator orders anything.
     assert {
         report.check for report in results.checks if report.outcome is not CheckOutcome.PASS
-    } == {"fencing", "recovery"}
+    } == {"administration", "fencing", "recovery"}
     (fault,) = results.faults
     assert fault.outcome is FaultOutcome.HIT
     fired_us = fault.fired_at_us or 0

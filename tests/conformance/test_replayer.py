@@ -196,7 +196,7 @@ def test_leader_that_no_choice_makes_stays_a_difference(tmp_path: Path) -> None:
         ),
         (
             lambda r: r["steps"][1]["request"]["protocols"][0].update(metadata={"hex": "zz"}),
-            "step 2: request.protocols[0].metadata: expected hexadecimal digits, came 'zz'",
+            "step 2: request.protocols[0].metadata: expected hexadecimal digits, got 'zz'",
         ),
         (
             lambda r: r["steps"][1]["request"].update(member_id="<member:77>"),

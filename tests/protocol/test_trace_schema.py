@@ -52,7 +52,7 @@ def test_row_with_what_its_kind_declares_conforms() -> None:
         ),
         (
             trace_row(kind=TraceKind.NODE_KILLED, peer="broker-0", cause="lightning"),
-            "node_killed has cause 'lightning', expected one of power loss",
+            "node_killed has cause 'lightning', expected one of machine lost, power loss",
         ),
         (
             trace_row(kind=TraceKind.LOAD_STARTED, detail={"waited": 1}),

@@ -310,7 +310,9 @@ def test_pattern_of_a_target_takes_what_the_target_takes(name: str) -> None:
     syntax = TARGET_KINDS[name].syntax
     written = syntax.replace("<group>", "readers").replace("<topic-partition>", "orders-1")
     written = written.replace("<id>", "1").replace("<index>", "1").replace("<number>", "1")
-    written = written.replace("<target>", "broker(1)")
+    written = written.replace("<target>", "broker(1)").replace("<client id>", "reader-1")
+    # Any text is a client id.
+    no_target = "" if "<client id>" in syntax else "?"
     pattern = {"type": "string", "pattern": f"^({target_pattern(syntax)})$"}
     group = {"members": 2, "topics": ["orders"]}
     groups = {"readers": group, "old": group | {"coordination": "zookeeper"}}
@@ -319,6 +321,6 @@ def test_pattern_of_a_target_takes_what_the_target_takes(name: str) -> None:
         made = experiment(groups=groups, cluster={"brokers": 3, "machines": 2})
         assert check_target(taken, made) is None
         jsonschema.validate(taken, pattern)
-    for refused_one in (f"{written}x", f"x{written}", f"{name}(?)", ""):
+    for refused_one in (f"{written}x", f"x{written}", f"{name}({no_target})", ""):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(refused_one, pattern)

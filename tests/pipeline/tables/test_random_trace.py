@@ -10,6 +10,7 @@ from tests.support.random_worlds.random_zookeeper import random_zookeeper_run
 _NEVER_RANDOM = {
     # Of no table: nothing is lost by their absence.
     TraceKind.RESPONSE_LOST,
+    TraceKind.ZOOKEEPER_EVENT_RECEIVED,
     TraceKind.REQUEST_WAITING,
     TraceKind.STEADY_STATE_MISSED,
     TraceKind.OFFSETS_UNREADABLE,

@@ -65,10 +65,14 @@ class ClientProgram:
             for partition, offset, value in event["records"]
         }
 
-    def acknowledged(self) -> dict[int, Stored]:
-        """Return where each acknowledged record is stored, by its number."""
+    def acknowledged(self) -> dict[int, Stored | None]:
+        """Return where each acknowledged record is stored, by its number.
+
+        None: the client knows only that the record is stored. librdkafka takes a refused repetition
+        of a batch that it knows to be stored as its acknowledgement.
+        """
         return {
-            number: (partition, offset)
+            number: None if offset is None else (partition, offset)
             for event in self.events("acknowledged")
             for number, partition, offset in event["records"]
         }

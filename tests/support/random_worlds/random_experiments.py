@@ -39,7 +39,8 @@ def values_of(kind: object, metas: tuple[Meta, ...] = ()) -> st.SearchStrategy[A
         made = st.sampled_from(args)
     elif origin is tuple:
         least = max([each.min_length or 0 for each in metas], default=0)
-        made = st.lists(values_of(args[0]), min_size=least, max_size=MAX_SIZE).map(tuple)
+        most = min([each.max_length or MAX_SIZE for each in metas], default=MAX_SIZE)
+        made = st.lists(values_of(args[0]), min_size=least, max_size=most).map(tuple)
     elif origin is dict:
         made = st.dictionaries(values_of(args[0]), values_of(args[1]), max_size=MAX_SIZE)
     elif isinstance(kind, type) and issubclass(kind, msgspec.Struct):
