@@ -91,9 +91,10 @@ def _check_what_is_stored(
             # A record may be read twice around a rebalance, and must be the same each time.
             assert stored.setdefault(place, value) == value
     values = set(stored.values())
-    for number, place in acknowledged.items():
+    for number, stored_at in acknowledged.items():
         value = f"writer:{number}"
-        assert value in values if place is None else stored[place] == value
+        assert value in values
+        assert stored_at is None or stored[stored_at] == value
     assert len(stored) == len(acknowledged), "an idempotent producer's records are stored once each"
 
 
