@@ -192,7 +192,8 @@ def _lines(process: "subprocess.Popen[str]") -> Iterator[str]:
     """Yield the lines that a process prints."""
     if process.stdout is None:
         raise RuntimeError("the process has no pipe")
-    yield from process.stdout
+    for line in process.stdout:  # `yield from` would close the pipe with this generator
+        yield line
 
 
 def _client(bootstrap: str, command: str, *arguments: str) -> "subprocess.Popen[str]":
