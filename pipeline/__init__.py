@@ -1,13 +1,15 @@
 """Spark over finished traces: from events to tables. It explains a run and never decides about it.
 
-Public: `engine.java.find_java`; `run.analyze(run_dirs, master=...)`, which writes `<run>/tables/*`
-and returns `summary.figures.RunSummary`s; `in_memory.summary`, which computes the same without
-Spark; `summary.summary_file`, which reads them back and says whether a run's tables are current.
-The lab's only packages that it knows are `protocol` and `results_schema`.
+Public functions:
+- `engine.java.find_java` finds the Java that Spark would start;
+- `run.analyze` writes `<run>/tables/*` and returns a `summary.figures.RunSummary` for each run;
+- `in_memory.summary` computes the same summary without Spark;
+- `summary.summary_file` reads a stored summary, and checks whether it is current.
+Of the lab's packages, this one imports `protocol` and `results_schema` only.
 
-Reading order: `engine` (from run directories to rows, in which order tables are computed, where
-they go), `intermediate` (steps that several tables share), `tables` (one module a table),
-`all_tables` (what from what), `table_columns` (of what types); `in_memory` (the same tables and the
-summary without Spark), `whole_runs` (a run for a task); `run` (all of it); `summary` (figures and
-outcomes as plain values), `report` (pages).
+Reading order: `engine` (reads run directories, orders and runs the steps, stores tables),
+`intermediate` (steps that several tables share), `tables` (one module per table), `all_tables` (the
+inputs of every step), `table_columns` (the types of every table's columns); `in_memory` (the same
+tables and the summary without Spark), `whole_runs` (one Spark task per run); `run` (the whole
+analysis); `summary` (figures and outcomes as plain values), `report` (pages).
 """

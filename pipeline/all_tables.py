@@ -1,7 +1,7 @@
-"""What is computed, by which transform, from what: one entry a table.
+"""The steps of an analysis: each table, its transform and its inputs, one entry per table.
 
-To add a table: its transform in a module of its own, its entry here, its section in docs/TABLES.md.
-The order of computing follows from the inputs; `table_graph` finds it.
+To add a table: write its transform in a module of its own, add an entry here, and add a section to
+docs/TABLES.md. `table_graph` derives the order of computing from the inputs.
 """
 
 from pipeline.engine.events import bad_rows, good_events
@@ -39,9 +39,9 @@ from pipeline.tables.zookeeper.sessions import zookeeper_sessions
 from pipeline.tables.zookeeper.watches import zookeeper_watches
 
 ROWS = "rows"
-"""A source: every event, bad rows included (`events.read_events`)."""
+"""Name of a source: every event, bad rows included (`events.read_events`)."""
 DOCUMENTS = "documents"
-"""A source: the JSON files beside the events as text (`run_documents.read_documents`)."""
+"""Name of a source: the JSON files of the runs, as text (`run_documents.read_documents`)."""
 
 STEPS = (
     shared("telling_rows", telling_rows, ROWS, filtered_by="kind"),

@@ -1,8 +1,9 @@
-"""From run directories to `tables/*` in each of them, and a summary small enough to print.
+"""The analysis: reads run directories, writes `tables/*` into each, and returns summaries.
 
-Two ways give the same tables. A run that fits into a process's memory is read whole by one task
-(`whole_runs`). All others go through transforms that see them at once: `all_tables` says what is
-computed, `table_graph` when, `table_store` where it goes.
+Two ways give the same tables:
+- One Spark task reads a run that fits into a process's memory whole (`whole_runs`).
+- Spark transforms compute the tables of all larger runs together: `all_tables` lists the steps,
+  `table_graph` orders them, `table_store` stores their results.
 """
 
 import tempfile
@@ -32,10 +33,10 @@ from pipeline.whole_runs.tasks import analyze_by_run, workers_have_lab
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnalysisProgress:
-    """How far an analysis is: `done` of `total` parts, and the part whose work began last.
+    """Progress of an analysis: `done` of `total` parts, and the part whose work began last.
 
-    A part is Spark's start or a run; of runs that are too large to be read whole, a table of all of
-    them or their summary.
+    Parts are the start of Spark and each run that is read whole. The larger runs share their parts:
+    one for each table of all these runs, and one for their summaries.
     """
 
     done: int
@@ -44,17 +45,22 @@ class AnalysisProgress:
 
 
 Progress = Callable[[AnalysisProgress], None]
-"""Told when a part begins or ends, from one thread at a time."""
+"""Called when a part begins or ends; never by two threads at once."""
 SHORT_WORK_ROWS = 500_000
-"""Up to here a local Spark's start and planning are most of the work, and rows fit in memory."""
+"""Most rows for which a local Spark uses the settings for short work.
+
+Up to here Spark's start and planning take most of the time, and all rows fit in memory.
+"""
 _ROWS_PER_PARTITION = 1_000_000
-"""Of a trace: a third of them is kept, and a task sorts them in some 100 MB."""
+"""Trace rows for each partition. A third of them is kept, which a task sorts in some 100 MB."""
 _LOCAL_FILES = 2
-"""Of a table before it is taken apart: one for each processor of a local Spark."""
-_PARTS_OF_OTHERS = len(TABLE_NAMES) + 1
-"""Parts of the work on runs that are not read whole: a table of all of them each, the summary."""
+"""Files of a table before it is split by run: one for each processor of a local Spark."""
+_PARTS_OF_LARGE_RUNS = len(TABLE_NAMES) + 1
+"""Progress parts of the runs that are not read whole: each table, and the summaries."""
 _THREADS = 3
-"""Two keep two processors busy; one more, because each waits for its jobs now and then."""
+"""Threads that plan and run steps. Two would keep two processors busy if none waited for its jobs;
+the third works while another waits.
+"""
 
 
 def analyze(
@@ -65,15 +71,15 @@ def analyze(
     progress: Progress | None = None,
     whole_run_rows: int = MAX_ROWS,
 ) -> tuple[RunSummary, ...]:
-    """Compute every table of the runs, write them to `<run>/tables/<table>` and sum each run up.
+    """Compute and write every table of the runs, and a summary of each run; return the summaries.
 
-    The summary goes beside them (`summary_file`).
-    A run that broke off, or has no events at all, is analysed as far as it goes. Tables of an
-    earlier analysis are replaced. `spark` is a session to use; None opens one on `master` (None: on
-    this machine) and ends it. With another master the run directories must be where its workers
-    see them under the same path.
-    Units: runs of up to `whole_run_rows` rows are read whole by a task each, at most MAX_ROWS; 0
-    leaves all to the transforms.
+    Tables go to `<run>/tables/<table>`, the summary beside them (`summary_file`); those of an
+    earlier analysis are replaced. The analysis of a run that broke off covers the events that it
+    has, which may be none.
+    `spark` is the session to use. If None, a session on `master` (None: on this machine) is opened
+    and ended. Workers of another machine must see the run directories under the same path.
+    A run of up to `whole_run_rows` rows, and of MAX_ROWS at most, is read whole by one task; 0
+    leaves all runs to the transforms.
     Shape: one summary per distinct directory, in the order given.
     Raises: FileNotFoundError if a run directory does not exist; RunNameClash; JavaMissing and
     SparkStartError if no session was given; OSError if tables cannot be written.
@@ -94,7 +100,7 @@ def analyze(
 
 @dataclass(slots=True)
 class _Parts:
-    """Counts the parts that are done; several threads tell it."""
+    """Counts the parts that are done and calls `progress`; several threads may use it."""
 
     progress: Progress | None
     total: int = 1
@@ -105,21 +111,21 @@ class _Parts:
     def begin(self, part: str) -> None:
         with self._lock:
             self._part = part
-            self._tell()
+            self._report()
 
     def end(self, count: int = 1) -> None:
         with self._lock:
             self._done += count
-            self._tell()
+            self._report()
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         if self.progress is not None:
             self.progress(AnalysisProgress(done=self._done, total=self.total, part=self._part))
 
 
 @contextmanager
 def session_for(runs: Sequence[RunFiles], master: str | None = None) -> Iterator[SparkSession]:
-    """Open the Spark session that `analyze` uses for `runs`, and end it.
+    """Open a Spark session with the settings that suit the size of `runs`, and end it.
 
     Raises: JavaMissing; SparkStartError.
     """
@@ -133,47 +139,50 @@ def session_for(runs: Sequence[RunFiles], master: str | None = None) -> Iterator
 def _analyze(
     spark: SparkSession, runs: Sequence[RunFiles], parts: _Parts, whole_run_rows: int
 ) -> tuple[RunSummary, ...]:
-    """Read runs whole where that can be done, and leave the others to the transforms."""
+    """Analyse small runs by one task each, and all other runs by the transforms."""
     small = [run for run in runs if run.rows <= min(whole_run_rows, MAX_ROWS) and whole_run_rows]
     if not workers_have_lab(spark.sparkContext):
         small = []
-    others = len(small) < len(runs)
-    parts.total = 1 + len(small) + (_PARTS_OF_OTHERS if others else 0)
+    has_large_runs = len(small) < len(runs)
+    parts.total = 1 + len(small) + (_PARTS_OF_LARGE_RUNS if has_large_runs else 0)
     parts.end()
-    found = _read_whole(spark, small, parts)
-    left = [run for run in runs if found.get(run.run) is None]
-    if left and not others:
-        parts.total += _PARTS_OF_OTHERS
+    summaries = _read_whole(spark, small, parts)
+    # A task refuses a small run whose rows plain Python cannot read (`in_memory.summary.rows_of`);
+    # the number of parts grows only then, because nothing shows it before.
+    left = [run for run in runs if summaries.get(run.run) is None]
+    if left and not has_large_runs:
+        parts.total += _PARTS_OF_LARGE_RUNS
     if left:
-        found |= {summary.run: summary for summary in _transform(spark, left, parts)}
-    summaries = (found[run.run] for run in runs)
-    return tuple(summary for summary in summaries if summary is not None)
+        summaries |= {summary.run: summary for summary in _transform(spark, left, parts)}
+    in_order = (summaries[run.run] for run in runs)
+    return tuple(summary for summary in in_order if summary is not None)
 
 
 def _read_whole(
     spark: SparkSession, runs: Sequence[RunFiles], parts: _Parts
 ) -> dict[str, RunSummary | None]:
-    """Return the summary of each run by its name, None of one that is left to the transforms."""
+    """Analyse each run by one task; return summaries by run, None if the transforms must do it."""
     if not runs:
         return {}
-    told = 0
+    counted = 0
 
-    def tell(done: int) -> None:
-        nonlocal told
-        parts.end(done - told)
-        told = done
+    def count_up_to(done: int) -> None:
+        nonlocal counted
+        parts.end(done - counted)
+        counted = done
 
     parts.begin("run" if len(runs) == 1 else "runs")
-    found = analyze_by_run(spark.sparkContext, runs, tell)
-    tell(len(runs))
-    return {run.run: summary for run, summary in zip(runs, found, strict=True)}
+    summaries = analyze_by_run(spark.sparkContext, runs, count_up_to)
+    count_up_to(len(runs))
+    return {run.run: summary for run, summary in zip(runs, summaries, strict=True)}
 
 
 def _transform(
     spark: SparkSession, runs: Sequence[RunFiles], parts: _Parts
 ) -> tuple[RunSummary, ...]:
     """Compute the tables of `runs`, all together, and their summaries."""
-    # Beside the tables, so that moving them is a rename and a cluster's workers see the folder.
+    # The folder lies in a run directory: a cluster's workers see it there, and moving a file to its
+    # place is then a rename.
     with tempfile.TemporaryDirectory(prefix=".tables-", dir=runs[0].directory) as folder:
         local = spark.sparkContext.master.startswith("local")
         small = local and _is_short_work(runs)
@@ -186,18 +195,18 @@ def _transform(
             _compute(spark, runs, store, parts, small=small)
             parts.begin("summary")
             clock_errors_us = {run.run: clock_error_us(run.directory) for run in runs}
-            aggregates = {
-                name: [row.asDict() for row in found] for name, found in store.rows.items()
-            }
+            aggregates = {name: [row.asDict() for row in rows] for name, rows in store.rows.items()}
             summaries = summarize_runs(aggregates, runs, clock_errors_us)
+            # The old summary is removed first and the new one is written last: if writing breaks
+            # off between the two, no summary claims that the tables are current.
             for run in runs:
                 drop_summary(run.directory)
-            store.hand_out(runs)
+            store.write_tables(runs)
             for summary in summaries:
                 write_summary(summary)
             parts.end()
         finally:
-            store.let_go()
+            store.release()
     return summaries
 
 
@@ -209,15 +218,15 @@ def _compute(
     *,
     small: bool,
 ) -> None:
-    """Compute every step into the store."""
+    """Compute every step, and keep its result in the store."""
 
     def carry_out(step: Step, frame: DataFrame) -> DataFrame:
         if step.result != "table":
             return store.carry_out(step, frame)
         parts.begin(step.name)
-        found = store.carry_out(step, frame)
+        stored = store.carry_out(step, frame)
         parts.end()
-        return found
+        return stored
 
     sources = {
         ROWS: read_events(spark, runs, held=small),
@@ -228,9 +237,9 @@ def _compute(
 
 
 def _set_partitions(spark: SparkSession, runs: Sequence[RunFiles]) -> None:
-    """Let the number of partitions grow with the rows, and no processor stay idle."""
-    of_rows = sum(run.rows for run in runs) // _ROWS_PER_PARTITION
-    count = max(of_rows, spark.sparkContext.defaultParallelism)
+    """Set the number of partitions: enough for the rows, and at least one per processor."""
+    for_rows = sum(run.rows for run in runs) // _ROWS_PER_PARTITION
+    count = max(for_rows, spark.sparkContext.defaultParallelism)
     spark.conf.set("spark.sql.shuffle.partitions", count)
 
 

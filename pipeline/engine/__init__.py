@@ -1,6 +1,7 @@
-"""How tables are computed: a Spark session, rows of runs, a graph of steps, files.
+"""The engine that computes tables: a Spark session, rows of runs, a graph of steps, files.
 
-Reading order: `java`, `leavings` (of killed sessions), `session`; `run_files`, `events`,
-`run_documents` and `runs` (run directories to rows); `step`, `table_graph` (in what order,
-several at once), `jobs` (how they are ended), `table_store` (where to), `table_files`.
+Reading order: `java`, `leavings` (temporary folders of killed sessions), `session`; `run_files`,
+`events`, `run_documents` and `runs` (from run directories to rows); `step`, `table_graph` (orders
+steps and runs several at once), `jobs` (cancels Spark jobs), `table_store` (stores results),
+`table_files` (writes a table's files).
 """

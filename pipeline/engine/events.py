@@ -1,4 +1,4 @@
-"""From the event files of runs to one DataFrame of events. Rows stay with Spark's workers."""
+"""Reads the event files of runs as one DataFrame of events. Rows stay with Spark's workers."""
 
 import re
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ _SPARK_TYPES: dict[str, T.DataType] = {
 EVENT_SCHEMA = T.StructType(
     [T.StructField(name, _SPARK_TYPES[kind]) for name, kind in TRACE_COLUMNS]
 )
-"""What is read, whatever the files hold: a column that a file lacks is null."""
+"""Columns read from every file; a column that a file lacks is null."""
 
 _KINDS = [kind.value for kind in TraceKind]
 
@@ -30,12 +30,12 @@ _KINDS = [kind.value for kind in TraceKind]
 def read_events(spark: SparkSession, runs: Sequence[RunFiles], *, held: bool = False) -> DataFrame:
     """Read the events of `runs`, bad rows included; see `good_events` and `bad_rows`.
 
-    `held`: they will be kept in memory before they are joined or grouped. A single run is then
-    named by a literal, a quarter of the reading; anywhere else the optimizer would take `run` for
-    a constant and drop it from the keys of joins.
+    `held` is True if the caller keeps the rows in memory before any join or aggregation. A single
+    run is then named by a literal, which saves a quarter of the reading time. Without the keeping,
+    the optimizer would treat the literal as a constant and drop `run` from the keys of joins.
     Output grain: one row per traced event. Columns: those of protocol.trace.TraceRow (`time_us`,
-    `node_time_us` in microseconds), where `run` is the directory's name, and `bad`: why the row
-    cannot be used (null: it can).
+    `node_time_us` in microseconds), where `run` is the directory's name, and `bad`: the reason why
+    the row cannot be used (null if it can).
     """
     paths = [spark_path(path) for run in runs for path in run.events]
     named = {run.run for run in runs if run.events}
@@ -57,11 +57,11 @@ def spark_path(path: Path) -> str:
 
 
 def run_of_file(depth: int) -> Column:
-    """Return the run of the file that a row comes from: `<experiment>/<run>`, decoded.
+    """Return the run of the file that a row comes from: `<experiment>/<run>`, URL-decoded.
 
-    Shape: `depth` is how many parts of the file's path follow the run directory. No regular
-    expression: it would take half of the time in which a trace is read.
+    Shape: `depth` is the number of parts of the file's path below the run directory.
     """
+    # The path is split at its slashes: a regular expression would take half of the reading time.
     end = F.substring_index(F.col("_metadata.file_path"), "/", -(depth + 2))
     run = F.substring_index(end, "/", 2)
     decoded = F.url_decode(F.replace(run, F.lit("+"), F.lit("%2B")))
@@ -83,12 +83,12 @@ def good_events(rows: DataFrame) -> DataFrame:
 
 
 def bad_rows(rows: DataFrame) -> DataFrame:
-    """Set aside the rows of `read_events` that cannot be used.
+    """Keep the rows of `read_events` that cannot be used, with the reason.
 
-    Input grain: one row per traced event. Output grain: one row per event that has no time, place
-    or known kind.
+    Input grain: one row per traced event. Output grain: one row per event that lacks one of the
+    REQUIRED columns, or has an unknown kind.
     Columns: `run`; `reason`; then `time_us` (microseconds on the run's clock), `node`,
-    `incarnation`, `seq`, `kind` and `detail` as they came. Nulls: what the row lacks.
+    `incarnation`, `seq`, `kind` and `detail` as in the file. Nulls: columns that the row lacks.
     """
     return rows.where(F.col("bad").isNotNull()).select(
         "run",
@@ -108,7 +108,7 @@ def of_kind(events: DataFrame, *kinds: TraceKind) -> DataFrame:
 
 
 def detail(*fields: str, of: type[Detail] | tuple[type[Detail], ...]) -> Column:
-    """Return `fields` of the `detail` column as a struct, typed as `of` declares them.
+    """Return `fields` of the `detail` column as a struct, with the types that `of` declares.
 
     Nulls: a field that is absent; the whole struct where `detail` is null; every field where it is
     no JSON object.
@@ -122,7 +122,7 @@ def detail(*fields: str, of: type[Detail] | tuple[type[Detail], ...]) -> Column:
 
 
 def _detail_type(annotation: object) -> T.DataType:
-    """Return Spark's type of a detail's field: of `X`, `X | None` or `tuple[X, ...]`."""
+    """Return Spark's type for a field annotated `X`, `X | None` or `tuple[X, ...]`."""
     if get_origin(annotation) is tuple:
         return T.ArrayType(_detail_type(get_args(annotation)[0]))
     plain = {str: T.StringType(), int: T.LongType(), bool: T.BooleanType()}

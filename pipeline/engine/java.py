@@ -1,6 +1,7 @@
-"""The Java that Spark needs: found, or said what is missing, without starting Spark.
+"""Search for the Java that Spark needs, without starting Spark.
 
-Looks where Spark's own launcher looks, in its order, so that "found" means "Spark will use it".
+The search visits the places of Spark's own launcher in the same order, so that the Java it finds is
+the one that Spark will start.
 """
 
 import os
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MINIMUM_JAVA = 17
-"""Spark 4's oldest Java."""
+"""The oldest version of Java that Spark 4 supports."""
 _PROBE_TIMEOUT_S = 30
 _ADVICE = (
     f"Install Java {MINIMUM_JAVA} or newer (Debian and Ubuntu: apt-get install "
@@ -32,14 +33,14 @@ class JavaInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JavaProblem:
-    """Why Spark cannot start: what was `found` instead, and the `advice` what to install."""
+    """The reason why Spark cannot start: what was `found`, and `advice` on what to install."""
 
     found: str
     advice: str = _ADVICE
 
 
 def find_java(environ: Mapping[str, str] | None = None) -> JavaInfo | JavaProblem:
-    """Look for the Java that Spark would start: JAVA_HOME's if it is set, else the PATH's.
+    """Find the Java that Spark would start: JAVA_HOME's if it is set, else the PATH's.
 
     `environ` None is this process's environment.
     Effects: runs `java -version`.
@@ -60,7 +61,7 @@ def find_java(environ: Mapping[str, str] | None = None) -> JavaInfo | JavaProble
 
 
 def _probe(path: Path) -> JavaInfo | JavaProblem:
-    """Ask the executable for its version."""
+    """Run the executable for its version, and compare that with MINIMUM_JAVA."""
     try:
         answer = subprocess.run(
             [str(path), "-version"],
@@ -80,9 +81,9 @@ def _probe(path: Path) -> JavaInfo | JavaProblem:
 
 
 def parse_version(text: str) -> int | None:
-    """Return the major version in what `java -version` printed; None if it names none.
+    """Return the major version in the output of `java -version`; None if it has none.
 
-    Up to 8 Java called itself 1.8.
+    Java 8 and older report `1.8` instead of `8`.
     """
     match = _VERSION.search(text)
     if match is None:

@@ -1,4 +1,4 @@
-"""Ends Spark jobs that threads of the driver wait for."""
+"""Cancellation of the Spark jobs that threads of the driver wait for."""
 
 from collections.abc import Collection
 from concurrent.futures import Future, wait
@@ -14,7 +14,7 @@ LOOK_AGAIN_S = 0.1
 def stop_jobs(running: Collection[Future[T]], context: SparkContext, tag: str) -> None:
     """Cancel the jobs with `tag` until the threads that wait for them have ended.
 
-    Again and again: a thread that is planning now may still start a job.
+    The cancellation is repeated, because a thread that is still planning may start a job after it.
     """
     for future in running:
         future.cancel()

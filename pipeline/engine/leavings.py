@@ -6,18 +6,19 @@ import socket
 from pathlib import Path
 
 OWNER_FILE = ".coordlab-owner"
-"""Stands in a folder that this lab made: host and process of its owner."""
+"""Name of the file in each temporary folder of the lab, with the host and process of its owner."""
 
 
 def mark_as_owned(folder: Path) -> None:
-    """Write who owns a temporary folder."""
+    """Record this process as the owner of a temporary folder."""
     (folder / OWNER_FILE).write_text(f"{socket.gethostname()} {os.getpid()}\n", encoding="utf-8")
 
 
 def remove_abandoned(parent: Path, pattern: str) -> None:
-    """Remove the folders in `parent` whose owner was a process of this machine that is gone.
+    """Remove the folders in `parent` whose owner was a process of this machine that has ended.
 
-    A folder without an owner's file is somebody else's, or is being made: it stays.
+    A folder without OWNER_FILE stays: another program made it, or its owner is about to write the
+    file.
     """
     for folder in sorted(parent.glob(pattern)):
         if not folder.is_symlink() and _is_abandoned(folder / OWNER_FILE):

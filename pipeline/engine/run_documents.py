@@ -1,4 +1,4 @@
-"""The JSON files of run directories as rows: what the run itself said of its plan and its end."""
+"""The JSON files of run directories as rows: plan, verdicts and the like, as the run wrote them."""
 
 from collections.abc import Sequence
 
@@ -12,10 +12,10 @@ NAMES = ("manifest.json", "results.json")
 
 
 def read_documents(spark: SparkSession, runs: Sequence[RunFiles]) -> DataFrame:
-    """Read the documents in NAMES of `runs`, those that are there.
+    """Read the documents of `runs` that are listed in NAMES and exist.
 
-    Output grain: one row per run and file. Columns: `run`, `document` (the file's name), `text`,
-    as it stands in the file: a run that broke off may have left half of one. Nulls: none.
+    Output grain: one row per run and file. Columns: `run`, `document` (the file's name), `text`
+    (the file's content, which is incomplete if the run broke off while writing it). Nulls: none.
     """
     paths = [run.directory / name for run in runs for name in NAMES]
     found = [spark_path(path) for path in paths if path.is_file()]

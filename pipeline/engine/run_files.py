@@ -1,8 +1,8 @@
-"""From run directories to their event files, with what cannot be read set aside. Knows no Spark.
+"""Event files of run directories, separated into readable and unreadable ones. Imports no Spark.
 
-A run is named by the last two parts of its directory (`coordinator_crash/20260102-030405`), not
-by what its rows say: two virtual runs of one seed write the same rows. Only the footers of the
-files are opened.
+The name of a run is the last two parts of its directory (`coordinator_crash/20260102-030405`). The
+rows could not name it, because two virtual runs of one seed write equal rows. Of each file only the
+Parquet footer is read.
 """
 
 import json
@@ -16,18 +16,21 @@ import pyarrow.parquet as pq
 from protocol.trace import TRACE_COLUMNS
 
 REQUIRED = ("time_us", "seq", "node", "incarnation", "kind")
-"""A file without these is no trace, and a row without them cannot be placed."""
+"""Columns that every file must have, and that must not be null in a row."""
 _SINCE_CAUSES = "cause_text"
-"""Traces without this column have a sentence in `cause`, which nobody reads any more."""
+"""Column that an older trace lacks: its `cause` holds a sentence, which no transform can read."""
 
 
 class RunNameClash(Exception):
-    """Two run directories have the same last two parts; their tables could not be told apart."""
+    """Two run directories have the same last two parts, so that both runs have one name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFiles:
-    """The event files of one run and their `rows`; `unreadable` says of each set aside why."""
+    """The readable event files of one run, and the number of their `rows`.
+
+    `unreadable` has an entry for each other file: its name and the reason.
+    """
 
     run: str
     directory: Path
@@ -37,14 +40,15 @@ class RunFiles:
 
 
 def run_name(directory: Path) -> str:
-    """Return the name under which the run of `directory` stands in every table."""
+    """Return the name that the run of `directory` has in every table."""
     return "/".join(directory.resolve().parts[-2:])
 
 
 def find_run_files(run_dirs: Iterable[Path]) -> tuple[RunFiles, ...]:
-    """Look into run directories for event files, in the given order and each directory once.
+    """Find the event files of run directories, in the given order and each directory once.
 
-    A torn or foreign Parquet file, as a killed driver leaves one, is set aside with its reason.
+    A file that is not a whole Parquet file of a trace goes to `unreadable`; a killed driver leaves
+    such a file.
     Raises: RunNameClash.
     """
     found: dict[str, RunFiles] = {}
@@ -102,9 +106,9 @@ def _readable_as(found: pa.DataType, kind: str) -> bool:
 
 
 def clock_error_us(directory: Path) -> int:
-    """Return the error between the run's clocks, 0 where the manifest is missing or does not say.
+    """Return the error between the clocks of the run's machines, in microseconds.
 
-    A run whose driver was killed has no whole manifest.
+    It is 0 if the manifest does not name it or is incomplete, as after a kill of the driver.
     """
     try:
         manifest = json.loads((directory / "manifest.json").read_text())

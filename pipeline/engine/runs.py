@@ -1,4 +1,4 @@
-"""The table `runs`: what was read of each run, and where its clock begins and ends."""
+"""The table `runs`: how many events of each run were read, and the bounds of its time."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -14,14 +14,15 @@ def runs(events: DataFrame) -> DataFrame:
     Input grain: one row per event. Output grain: one row per run that has events.
     Columns: `run`; `events` (usable ones), `nodes` that wrote them; times in microseconds on the
     run's clock: `steady_us` (the steady state was reached), `end_us` (the run began to stop; of a
-    run that broke off, its last event); `completed`: whether it came to its orderly end.
+    run that broke off, its last event); `completed`: True unless the run broke off.
     Nulls: `steady_us` if the run never became steady.
     """
     stage = F.when(
         F.col("kind") == TraceKind.RUN_STAGE.value,
         detail("stage", of=RunStageDetail).getField("stage"),
     )
-    # By node first: counts and extremes of strings' groups are far cheaper than sets of strings.
+    # Group by node first. Counts and extremes per node are far cheaper than one set of all the
+    # nodes' names per run.
     by_node = (
         events.withColumn("stage", stage)
         .groupBy("run", "node")

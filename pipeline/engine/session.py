@@ -23,9 +23,11 @@ from pipeline.engine.leavings import mark_as_owned, remove_abandoned
 
 LOCAL_MASTER = "local[2]"
 TEMP_PREFIX = "coordlab-spark-"
-"""Begins the name of a session's temporary folder."""
+"""Prefix of the names of sessions' temporary folders."""
 LOCAL_SHUFFLE_PARTITIONS = 2
-"""A run has some 100,000 rows: more partitions only cost their scheduling."""
+"""Shuffle partitions of a local session. A run has some 100,000 rows: more partitions would only
+cost their scheduling.
+"""
 _JVM_EXIT_S = 20
 
 _SHORT_WORK = {
@@ -39,9 +41,11 @@ _SHORT_WORK = {
     "spark.sql.inMemoryColumnarStorage.compressed": "false",
     "spark.driver.memory": "1g",
 }
-"""For inputs of a few 100,000 rows, where generating and compiling code, and planning anew between
-stages, takes longer than the work: half the time of an analysis, as measured on two cores. Small
-batches of cached columns let a reader skip those that hold no row that it wants.
+"""Settings for inputs of a few 100,000 rows.
+
+Generating and compiling code, and planning again between stages, would take half the time of such
+an analysis (measured on two cores). Cached columns are kept in small batches, so that a reader
+skips the batches that hold none of its rows.
 """
 LONG_WORK = {
     "spark.sql.adaptive.enabled": "false",
@@ -49,16 +53,22 @@ LONG_WORK = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.inMemoryColumnarStorage.compressed": "false",
 }
-"""For inputs that lie by run (`table_store.FileStore`): a join on the run and other columns needs
-no shuffle, and no stage waits for a new plan. Of an analysis of 40 runs whole-stage code took a
-sixth of the processor time: 200 stages are compiled, and most have few rows. Compressing what is
-kept took another fifth.
+"""Settings for inputs that are partitioned by run (`table_store.FileStore`).
+
+A join on the run and other columns then needs no shuffle, and no stage waits for a new plan.
+Measured on an analysis of 40 runs, two of the features that are off would cost:
+- whole-stage code: a sixth of the processor time, since most of the 200 stages have few rows;
+- compression of cached results: a fifth.
 """
 _SHORT_LIVED_JVM = (
     "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m "
     "-XX:+UseSerialGC -Xms1g -Xmn500m -XX:MetaspaceSize=300m"
 )
-"""Compile once and never again; collect rarely, and not because 20,000 classes are loaded."""
+"""Options of the JVM of short work.
+
+It compiles each method with the first compiler only. It collects garbage rarely; the metaspace is
+large enough that loading 20,000 classes causes no collection.
+"""
 _FIRST_JARS = (
     "spark-catalyst",
     "spark-core",
@@ -75,8 +85,8 @@ _FIRST_JARS = (
     "parquet-encoding",
     "spark-network-common",
 )
-"""Most classes come from these of Spark's 280 jars, which Java searches one after another for each
-class: put first, they save a fifteenth of a short analysis.
+"""Those of Spark's 280 jars that hold most classes. Java searches the jars in order for each class;
+with these first, a short analysis takes a fifteenth less time.
 """
 
 _QUIET_LOGGING = """\
@@ -93,7 +103,7 @@ logger.shutdown.level = off
 
 
 class JavaMissing(Exception):
-    """There is no Java for Spark; says what was found and what to install."""
+    """No usable Java was found; the message names what was found and what to install."""
 
     def __init__(self, problem: JavaProblem) -> None:
         super().__init__(f"Spark cannot start: {problem.found}. {problem.advice}")
@@ -101,7 +111,7 @@ class JavaMissing(Exception):
 
 
 class SparkStartError(Exception):
-    """Spark's JVM did not start; says what it printed."""
+    """Spark's JVM did not start; the message holds the JVM's output."""
 
 
 @contextmanager
@@ -110,11 +120,11 @@ def spark_session(
 ) -> Iterator[SparkSession]:
     """Open a Spark session on `master` (None: on this machine) and end it, its JVM included.
 
-    `short_work` tunes a local one for little data: it starts sooner and runs slower. A local
-    session listens on the loopback address only. Everything that Spark writes while it works
-    (shuffles, native libraries, its own log) goes to a temporary folder that is removed, at
-    the latest by the next session on this machine.
-    Raises: JavaMissing; SparkStartError, with what the JVM said.
+    `short_work` tunes a local session for little data: it starts sooner and runs slower. A local
+    session listens on the loopback address only. Spark writes its working files (shuffles, native
+    libraries, its log) to a temporary folder. The session removes the folder when it ends; if its
+    process was killed, the next session on this machine does.
+    Raises: JavaMissing; SparkStartError, with the JVM's output.
     """
     java = find_java()
     if isinstance(java, JavaProblem):
@@ -137,9 +147,10 @@ def spark_session(
 
 @contextmanager
 def _keeping_sigint() -> Iterator[None]:
-    """Let the process's own handler of Ctrl-C outlive the start of Spark, which puts its own there.
+    """Restore the process's handler of SIGINT, which the start of Spark replaces.
 
-    Whoever is interrupted ends Spark's jobs by itself (`table_graph`), and the session after them.
+    Spark's handler is not needed: on a KeyboardInterrupt `table_graph` cancels the jobs, and
+    `spark_session` then ends the session.
     """
     before = signal.getsignal(signal.SIGINT)
     try:
@@ -150,7 +161,7 @@ def _keeping_sigint() -> Iterator[None]:
 
 
 def _python_of_workers(context: SparkContext) -> str:
-    """Return the Python that runs this package's own functions: on this machine the driver's."""
+    """Return the Python of Spark's workers: the driver's own if the workers run on this machine."""
     if context.master.startswith("local"):
         return sys.executable
     return os.environ.get("PYSPARK_PYTHON", sys.executable)
@@ -193,38 +204,41 @@ def _settings(master: str, name: str, temp: Path, *, short_work: bool) -> dict[s
 
 
 def _first_jars() -> list[str]:
-    """Return those of Spark's own jars that are searched first; those not found are left out."""
+    """Return the paths of the jars in _FIRST_JARS that exist."""
     jars = Path(_find_spark_home()) / "jars"
-    # A version follows the name, `spark-sql_2.13-4.0.0.jar`: it tells spark-sql from spark-sql-api.
-    found = [sorted(jars.glob(f"{name}[-_][0-9]*.jar")) for name in _FIRST_JARS]
-    return [str(path) for paths in found for path in paths]
+    # The pattern demands a version after the name (`spark-sql_2.13-4.0.0.jar`), so that `spark-sql`
+    # does not match the jar `spark-sql-api`.
+    by_name = [sorted(jars.glob(f"{name}[-_][0-9]*.jar")) for name in _FIRST_JARS]
+    return [str(path) for paths in by_name for path in paths]
 
 
 @contextmanager
 def _jvm(settings: dict[str, str], log: Path) -> Iterator[JavaGateway]:
-    """Start a JVM that writes to `log` instead of the terminal, and end it at the end.
+    """Start a JVM that writes its output to `log`, and end it when the block ends.
 
-    PySpark by itself starts one JVM per process, lets it print on our terminal and keeps it.
+    PySpark itself would start one JVM per process, which prints on the terminal and outlives the
+    session.
     """
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     with log.open("wb") as output:
         try:
             gateway = launch_gateway(conf, {"stdout": output, "stderr": output})
         except PySparkRuntimeError as error:
-            said = log.read_text(errors="replace").strip()
-            raise SparkStartError(f"Spark's JVM did not start: {said or error}") from error
+            output_text = log.read_text(errors="replace").strip()
+            raise SparkStartError(f"Spark's JVM did not start: {output_text or error}") from error
         try:
             yield gateway
         finally:
             gateway.shutdown()
-            # The class remembers the gateway; the next session must not find the dead one.
+            # SparkContext keeps the gateway in class attributes; the next session would reuse the
+            # one that was just shut down.
             SparkContext._gateway = None
             SparkContext._jvm = None
             _end(gateway.proc)
 
 
 def _end(process: subprocess.Popen[bytes] | None) -> None:
-    """End the JVM as PySpark's launcher means it: it exits when its standard input closes."""
+    """End the JVM by closing its standard input, on which PySpark's launcher makes it exit."""
     if process is None or process.stdin is None:
         return
     process.stdin.close()

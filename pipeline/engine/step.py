@@ -1,4 +1,4 @@
-"""One step from DataFrames to a DataFrame, and what becomes of the result."""
+"""A step: computes one DataFrame from others, and declares how the result is stored."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,8 +7,11 @@ from typing import Literal
 from pyspark.sql import DataFrame
 
 StepResult = Literal["table", "shared", "view", "rows"]
-"""`table`: written for every run. `shared`: no table, but several steps read it. `view`: a filter,
-which costs its readers less than keeping it. `rows`: a few aggregates that the driver wants.
+"""How the result of a step is stored:
+- `table`: written into the directory of every run;
+- `shared`: kept while the analysis lasts, because several steps read it;
+- `view`: not kept, because each reader filters the input again at less cost;
+- `rows`: collected by the driver, as a few aggregates.
 """
 
 
@@ -16,8 +19,8 @@ which costs its readers less than keeping it. `rows`: a few aggregates that the 
 class Step:
     """A DataFrame that is computed from others.
 
-    Shape: `transform` takes the DataFrames named by `inputs`, by position. `filtered_by`: the
-    column by whose values most readers of a shared result pick a few of its rows; None: none.
+    Shape: `transform` takes the DataFrames named by `inputs`, by position. `filtered_by` is the
+    column that most readers of a shared result filter by; None if they read all of its rows.
     """
 
     name: str
@@ -28,7 +31,7 @@ class Step:
 
 
 def table(transform: Callable[..., DataFrame], *inputs: str) -> Step:
-    """Return the step to a table that is called as its transform."""
+    """Return the step that computes a table, which has the name of the transform."""
     return Step(name=transform.__name__, transform=transform, inputs=inputs, result="table")
 
 
@@ -38,17 +41,17 @@ def shared(
     *inputs: str,
     filtered_by: str | None = None,
 ) -> Step:
-    """Return the step to what several tables are made of."""
+    """Return the step that computes a DataFrame which several tables read."""
     return Step(
         name=name, transform=transform, inputs=inputs, result="shared", filtered_by=filtered_by
     )
 
 
 def view(name: str, transform: Callable[..., DataFrame], *inputs: str) -> Step:
-    """Return the step to a filter or projection of its input."""
+    """Return the step that filters or projects its input."""
     return Step(name=name, transform=transform, inputs=inputs, result="view")
 
 
 def rows(name: str, transform: Callable[..., DataFrame], *inputs: str) -> Step:
-    """Return the step to aggregates for the driver: a few rows, whatever the size of the runs."""
+    """Return the step that computes aggregates for the driver: few rows for runs of any size."""
     return Step(name=name, transform=transform, inputs=inputs, result="rows")

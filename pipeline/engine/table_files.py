@@ -1,4 +1,4 @@
-"""Where the tables of a run lie, and how a part of one is written."""
+"""The files of a run's tables: their directories, and the writing of a whole table."""
 
 import shutil
 from collections.abc import Sequence
@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 from pipeline.table_columns import arrow_schema
 
 
-def emptied(directory: Path, table: str) -> Path:
-    """Return where a table of the run in `directory` goes, made anew without files."""
+def empty_table_directory(directory: Path, table: str) -> Path:
+    """Remove a table of the run in `directory`, and return its new empty directory."""
     target = directory / "tables" / table
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
@@ -20,6 +20,6 @@ def emptied(directory: Path, table: str) -> Path:
 
 
 def write_table(directory: Path, table: str, rows: Sequence[dict[str, Any]]) -> None:
-    """Write a whole table of a run, instead of an earlier one. Raises: OSError."""
-    found = pa.Table.from_pylist(list(rows), arrow_schema(table))
-    pq.write_table(found, emptied(directory, table) / "part-00000.parquet")
+    """Write a table of a run as one file; replaces an earlier table. Raises: OSError."""
+    content = pa.Table.from_pylist(list(rows), arrow_schema(table))
+    pq.write_table(content, empty_table_directory(directory, table) / "part-00000.parquet")

@@ -1,6 +1,6 @@
-"""Steps in the order that their inputs allow, several at once: one is planned while others run.
+"""Computes steps in the order of their inputs, several at once: one is planned while others run.
 
-Knows nothing of what the steps compute, nor where their results go.
+This module does not depend on what the steps compute, nor on where their results are stored.
 """
 
 import uuid
@@ -14,7 +14,7 @@ from pipeline.engine.jobs import stop_jobs
 from pipeline.engine.step import Step
 
 CarryOut = Callable[[Step, DataFrame], DataFrame]
-"""Does with a step's DataFrame what has to be done, and returns it as later steps shall read it."""
+"""Caches, collects or writes a step's DataFrame; returns the DataFrame for later steps to read."""
 
 
 def compute(
@@ -25,13 +25,13 @@ def compute(
     context: SparkContext,
     threads: int,
 ) -> dict[str, DataFrame]:
-    """Compute each step from `sources` and other steps; returns all of them by name.
+    """Compute each step from `sources` and other steps; return all DataFrames by name.
 
-    Shape: every input is the name of a source or of a step. `carry_out` is called in up to
-    `threads` threads at once, for steps that are listed first if several could be.
-    Raises: ValueError if an input is missing, or steps need each other. The first exception of a
-    step; Spark jobs of the others are cancelled, and nothing runs any more when it is raised. The
-    same holds for KeyboardInterrupt.
+    Shape: every input is the name of a source or of a step. `carry_out` runs in up to `threads`
+    threads at once; of the steps whose inputs are ready, the one listed first starts first.
+    Raises: ValueError if an input is missing or steps need each other; the first exception of a
+    step, and KeyboardInterrupt. Before either is raised, the Spark jobs of the other steps are
+    cancelled and all threads have ended.
     """
     _check(steps, sources)
     tag = f"coordlab-{uuid.uuid4()}"
@@ -62,7 +62,7 @@ def compute(
 
 
 def _check(steps: Sequence[Step], sources: Mapping[str, DataFrame]) -> None:
-    """Check that every step's turn comes."""
+    """Raise ValueError if a step can never start, because one of its inputs is never computed."""
     known = set(sources)
     left = list(steps)
     while ready := [step for step in left if known.issuperset(step.inputs)]:
@@ -73,4 +73,4 @@ def _check(steps: Sequence[Step], sources: Mapping[str, DataFrame]) -> None:
             f"{step.name}: {', '.join(name for name in step.inputs if name not in known)}"
             for step in left
         )
-        raise ValueError(f"nobody makes what these need: {'; '.join(lacks)}")
+        raise ValueError(f"no source or step provides the inputs of: {'; '.join(lacks)}")

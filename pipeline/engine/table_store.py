@@ -1,7 +1,7 @@
-"""Where results go: to the steps that read them, to the driver, and in the end to the runs.
+"""Stores of the results of steps: for later steps, for the driver, and for the run directories.
 
-Two ways, one for little data and one for any amount. Both keep plans short, and compute nothing
-twice.
+MemoryStore suits little data, FileStore any amount. Both cut the plan of a DataFrame off where they
+store it, so that Spark plans only the newest step and computes nothing twice.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,28 +18,31 @@ from pyspark.sql.types import StructType
 
 from pipeline.engine.run_files import RunFiles
 from pipeline.engine.step import Step
-from pipeline.engine.table_files import emptied
+from pipeline.engine.table_files import empty_table_directory
 from pipeline.table_columns import ARROW_TYPES
 
 
 class TableStore(Protocol):
-    """Computes what a step describes; safe to use from several threads."""
+    """Computes and keeps the results of steps; several threads may use it at once."""
 
     @property
     def rows(self) -> dict[str, Sequence[Row]]:
-        """What the driver wanted, by the name of its step."""
+        """The collected rows of steps whose result is `rows`, by the name of the step."""
         ...
 
     def carry_out(self, step: Step, frame: DataFrame) -> DataFrame:
-        """Compute a step, or leave it to those that read it; return what they shall read."""
+        """Store the result of a step; return the DataFrame that later steps read.
+
+        A view is not stored: its readers compute it.
+        """
         ...
 
-    def hand_out(self, runs: Sequence[RunFiles]) -> None:
-        """Put each run's part of every table into its directory, also where it has no rows."""
+    def write_tables(self, runs: Sequence[RunFiles]) -> None:
+        """Write each run's part of every table into its directory, also a part without rows."""
         ...
 
-    def let_go(self) -> None:
-        """Free what is held: the session may be the caller's."""
+    def release(self) -> None:
+        """Free the cached DataFrames, because the session may be the caller's and live on."""
         ...
 
 
@@ -47,9 +50,9 @@ class TableStore(Protocol):
 class MemoryStore:
     """Keeps everything in memory: for runs of a few 100,000 events, on this machine.
 
-    All is one partition, so that no join, window or aggregation needs a shuffle; steps that run at
-    once keep the processors busy. The driver writes the files: Hadoop's file system starts a
-    process for each folder and file that it makes.
+    All rows are in one partition, so that no join, window or aggregation needs a shuffle; several
+    steps at once keep the processors busy. The driver writes the files, because Hadoop's file
+    system would start a process for each folder and file that it makes.
     """
 
     rows: dict[str, Sequence[Row]] = field(default_factory=dict)
@@ -57,46 +60,48 @@ class MemoryStore:
     _held: list[DataFrame] = field(default_factory=list)
 
     def carry_out(self, step: Step, frame: DataFrame) -> DataFrame:
-        """Compute a step, or leave it to those that read it; return what they shall read."""
+        """Store the result of a step; return the DataFrame that later steps read."""
         if step.result == "rows":
             self.rows[step.name] = frame.collect()
         if step.result in ("rows", "view"):
             return frame
         one = frame.coalesce(1)
         if step.filtered_by is not None:
-            # Kept as columns of some rows each, with the least and greatest value: a reader skips
-            # those without its values. By their hash, because strings take longer to sort.
+            # Spark caches batches of rows with the least and greatest value of each column, and a
+            # reader skips the batches that cannot hold its values. Sorting brings equal values
+            # into few batches; their hashes are sorted because sorting strings takes longer.
             held = one.sortWithinPartitions(F.hash(step.filtered_by)).persist()
             self._held.append(held)
             return held
-        held = one.localCheckpoint(eager=False)  # unlike persist, it leaves its plan behind
+        held = one.localCheckpoint(eager=False)  # unlike persist, it cuts the plan off
         if step.result == "table":
-            found = [row.asDict() for row in held.collect()]
-            self._tables[step.name] = pa.Table.from_pylist(found, _arrow_schema(held.schema))
+            table_rows = [row.asDict() for row in held.collect()]
+            self._tables[step.name] = pa.Table.from_pylist(table_rows, _arrow_schema(held.schema))
         return held
 
-    def hand_out(self, runs: Sequence[RunFiles]) -> None:
-        """Write each run's part of every table into its directory, also where it has no rows."""
+    def write_tables(self, runs: Sequence[RunFiles]) -> None:
+        """Write each run's part of every table into its directory, also a part without rows."""
         for name, table in self._tables.items():
             for run in runs:
-                target = emptied(run.directory, name)
+                target = empty_table_directory(run.directory, name)
                 part = table.filter(pc.equal(table["run"], run.run))
                 pq.write_table(part, target / "part-00000.parquet")
 
-    def let_go(self) -> None:
-        """Free what is held: the session may be the caller's."""
+    def release(self) -> None:
+        """Free the cached DataFrames."""
         for frame in self._held:
             frame.unpersist()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileStore:
-    """Keeps steps with Spark's workers, all rows of a run in one partition: for any amount.
+    """Keeps results with Spark's workers, all rows of a run in one partition: for any amount.
 
-    Every key begins with the run, so that joins, windows and aggregations of what lies there by run
-    need no shuffle, and nothing is computed twice. What does not fit in memory goes to disk.
-    A table is written to `folder` in few files, as it lies; the driver takes them apart. A writer
-    with a file for each run would start three processes for each (see MemoryStore).
+    The keys of all joins, windows and aggregations begin with the run, so that none needs a
+    shuffle. Results that do not fit in memory go to disk.
+    A table is written to `folder` in few files, and the driver then splits the files by run. If
+    Spark wrote a file for each run, Hadoop would start three processes for each file (see
+    MemoryStore).
     """
 
     folder: Path
@@ -106,7 +111,7 @@ class FileStore:
     _held: list[DataFrame] = field(default_factory=list)
 
     def carry_out(self, step: Step, frame: DataFrame) -> DataFrame:
-        """Compute a step, or leave it to those that read it; return what they shall read."""
+        """Store the result of a step; return the DataFrame that later steps read."""
         if step.result == "rows":
             self.rows[step.name] = frame.collect()
         if step.result in ("rows", "view"):
@@ -123,21 +128,21 @@ class FileStore:
             self._schemas[step.name] = frame.schema
         return held
 
-    def hand_out(self, runs: Sequence[RunFiles]) -> None:
-        """Write each run's part of every table into its directory, also where it has no rows."""
+    def write_tables(self, runs: Sequence[RunFiles]) -> None:
+        """Write each run's part of every table into its directory, also a part without rows."""
         for name, schema in self._schemas.items():
-            targets = {run.run: emptied(run.directory, name) for run in runs}
-            found = set()
+            targets = {run.run: empty_table_directory(run.directory, name) for run in runs}
+            runs_with_rows = set()
             for number, path in enumerate(sorted((self.folder / name).glob("*.parquet"))):
                 for run, part in _split_by_run(pq.read_table(path)):
                     pq.write_table(part, targets[run] / f"part-{number:05d}.parquet")
-                    found.add(run)
+                    runs_with_rows.add(run)
             empty = _arrow_schema(schema).empty_table()
-            for run in targets.keys() - found:
+            for run in targets.keys() - runs_with_rows:
                 pq.write_table(empty, targets[run] / "part-empty.parquet")
 
-    def let_go(self) -> None:
-        """Free what is held: the session may be the caller's."""
+    def release(self) -> None:
+        """Free the cached DataFrames."""
         for frame in self._held:
             frame.unpersist()
 
@@ -146,11 +151,13 @@ _PLAIN_COMMIT = {
     "mapreduce.fileoutputcommitter.algorithm.version": "2",
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
 }
-"""Tasks move their files to where they belong: nobody reads them before the job has ended."""
+"""Settings by which a task moves its file to its final place itself. That is safe, because the
+driver reads the files only after the whole job has ended.
+"""
 
 
 def _split_by_run(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
-    """Return the rows of each run, in their order."""
+    """Yield the name and the rows of each run, in the order of the names."""
     by_run = table.replace_schema_metadata(None).sort_by("run")
     names = pc.run_end_encode(by_run["run"].combine_chunks())
     start = 0
