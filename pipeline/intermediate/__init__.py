@@ -1,6 +1,7 @@
-"""Steps that several tables share, and that no reader sees.
+"""Steps that several tables read; no run directory holds their results.
 
-Reading order: `telling_rows` (what of a trace tables read), `groups`, `lives` (deaths, pauses,
-cuts), `exchanges` (requests and answers), `gaps` (without an acknowledged commit, without a
-processed record), `repeats` (records processed again), `zookeeper` (transactions and consumers).
+Reading order: `telling_rows` (the rows of a trace that tables read), `groups`, `lives` (deaths,
+pauses, cuts), `exchanges` (requests and answers), `gaps` (times without an acknowledged commit,
+without a processed record, without a coordinator), `repeats` (records processed again),
+`zookeeper` (transactions and consumers).
 """

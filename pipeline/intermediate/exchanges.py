@@ -1,4 +1,4 @@
-"""Requests of the group's APIs with their answers, as the clients saw them. No table of its own."""
+"""A step: requests of the group APIs, each with its answer, from the clients' rows."""
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
@@ -17,7 +17,7 @@ GROUP_APIS = tuple(
         Api.OFFSET_FETCH,
     )
 )
-"""What a member asks its coordinator while it lives. LeaveGroup ends it and says nothing here."""
+"""APIs of a living member. LeaveGroup is missing: its answer does not show that a member works."""
 
 
 def exchanges(events: DataFrame) -> DataFrame:

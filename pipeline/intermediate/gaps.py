@@ -1,7 +1,8 @@
-"""Gaps between what a subject did, each between two moments. No table of its own.
+"""Steps: the gaps between successive activities of a subject (commits, batches, tenures).
 
-A gap at the end of the trace is open: `after_us` is null. It counts only with `pending_us`, since
-when the subject had asked in vain; otherwise it merely had nothing more to do.
+A gap that lasts until the end of the trace is open: `after_us` is null. It counts as lost time only
+if `pending_us` is known, the moment from which the subject tried without success. Otherwise the
+subject had nothing more to do.
 """
 
 from pyspark.sql import DataFrame, Window
@@ -13,17 +14,19 @@ from protocol.api import Api
 from protocol.trace import TraceKind
 
 _ASKING = [key.label for key in (Api.OFFSET_COMMIT, Api.ADD_OFFSETS_TO_TXN, Api.TXN_OFFSET_COMMIT)]
-"""The requests with which a member begins a commit, or the commit of a transaction."""
+"""Requests with which a member begins to commit offsets, alone or in a transaction."""
 
 
 def commit_gaps(events: DataFrame) -> DataFrame:
-    """Return the time between acknowledged commits of each consumer.
+    """Return the gaps between acknowledged commits of each consumer.
 
-    Output grain: one row per run, group, consumer and acknowledged commit (its rows per partition
-    taken as one). Columns: `run`, `group`, `subject` (the consumer's node), `before_us`,
-    `after_us`, `after_peer` (who acknowledged the later one), `pending_us` (of the open gap: the
-    first commit asked for, failed, or coordinator given up since); microseconds on the run's clock.
-    Nulls: `after_us` and `after_peer` of the last one; `pending_us` unless open and pending.
+    Output grain: one row per run, group, consumer and acknowledged commit, of all its partitions.
+    Columns: `run`, `group`, `subject` (the consumer's node); in microseconds on the run's clock
+    `before_us` (this commit), `after_us` (the next commit), `pending_us` (after the last commit,
+    the first of: a commit requested, a commit failed, the coordinator marked unknown);
+    `after_peer` (the broker that acknowledged the next commit).
+    Nulls: `after_us` and `after_peer` of the last commit; `pending_us` of all others, and of the
+    last commit if none of the three followed.
     """
     key = ("run", "group", "subject")
     consumer = F.col("node").alias("subject")
@@ -62,12 +65,12 @@ def commit_gaps(events: DataFrame) -> DataFrame:
 
 
 def processing_gaps(events: DataFrame) -> DataFrame:
-    """Return the time between batches of records consumed from each partition.
+    """Return the gaps between the batches that members processed of each partition.
 
-    Output grain: one row per run, group, partition and moment at which a member was done with a
-    batch. Columns: as in `commit_gaps`, where `subject` is the partition, `after_us` when work on
-    the next batch began (`before_us`, if it had begun already) and `pending_us` when the first
-    record was produced that nobody consumed; `after_peer` is missing.
+    Output grain: one row per run, group, partition and moment at which a member finished a batch.
+    Columns: as in `commit_gaps`, where `subject` is the partition; `before_us`: the batch was
+    finished; `after_us`: work on the next batch began (`before_us` if it had begun already);
+    `pending_us`: the first record was produced that no member consumed. There is no `after_peer`.
     """
     key = ("run", "group", "subject")
     partition = F.col("partition").alias("subject")
@@ -107,9 +110,9 @@ def processing_gaps(events: DataFrame) -> DataFrame:
 def coordinator_holes(tenures: DataFrame, runs: DataFrame) -> DataFrame:
     """Return the times in which an offsets partition had no active coordinator.
 
-    Output grain: one row per run, partition and hole after its first tenure. Columns: `run`,
-    `partition`, `before_us` (the last tenure so far ended), `after_us` (the next one began).
-    Nulls: `after_us` if none followed before the run's end.
+    Output grain: one row per run, partition and such time after the partition's first tenure.
+    Columns: `run`, `partition`, `before_us` (the last tenure so far ended), `after_us` (the next
+    tenure began). Nulls: `after_us` if no tenure followed before the run's end.
     """
     so_far = (
         Window.partitionBy("run", "partition")

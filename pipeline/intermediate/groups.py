@@ -1,4 +1,4 @@
-"""The table `groups`: which offsets partition each consumer group belongs to."""
+"""The table `groups`: the offsets partition of each consumer group."""
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -14,7 +14,10 @@ MEMBER_KINDS = (
     TraceKind.OFFSETS_COMMITTED,
     TraceKind.COMMIT_FAILED,
 )
-"""What only a consumer writes; an admin client finds coordinators too, but joins no group."""
+"""Kinds of rows that prove that a node was a member of a group.
+
+COORDINATOR_FOUND proves nothing: administrators find coordinators, too, and join no group.
+"""
 
 _PARTITION_KINDS = (
     TraceKind.LEADER_ELECTED,
@@ -33,8 +36,8 @@ def in_offsets_topic() -> Column:
 def groups(events: DataFrame) -> DataFrame:
     """Find each group's offsets partition.
 
-    Where a coordinator said that it loaded the group, that is it; otherwise it is computed from
-    the group's name as FindCoordinator does, over the offsets partitions that the run knows.
+    It is the partition from which a coordinator loaded the group. If no coordinator did, it is
+    computed from the group's name as FindCoordinator does, over the offsets partitions of the run.
     Input grain: one row per event. Output grain: one row per run and group that has consumers.
     Columns: `run`, `group`, `partition` (`__consumer_offsets-<n>`), `consumers` (how many nodes
     were members at some time). Nulls: `partition` if the run names no offsets partition at all.
@@ -63,10 +66,10 @@ def groups(events: DataFrame) -> DataFrame:
 
 
 def offsets_partition_of(group: Column, partitions: Column) -> Column:
-    """Return the offsets partition of `group` in a topic of `partitions`: |Java's hash| mod them.
+    """Return `abs(hashCode(group)) % partitions`, the number of the group's offsets partition.
 
-    Java hashes UTF-16 code units in 32 bits; 64-bit arithmetic cut to 32 after each step is the
-    same. |-2**31| is 0, as in Kafka's Utils.abs.
+    `hashCode` is Java's, over UTF-16 code units in 32 bits. Spark computes in 64 bits, so that the
+    value is cut to 32 bits after each code unit. `abs(-2**31)` is 0, as in Kafka's Utils.abs.
     """
     text = F.hex(F.encode(group, "UTF-16BE"))
     units = F.transform(

@@ -1,4 +1,4 @@
-"""When nodes died, stood still or were cut off. No table of its own."""
+"""Steps: when nodes died, were paused, or were cut off from others."""
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -9,22 +9,25 @@ from protocol.trace import TraceKind
 PAUSED = "paused"
 CUT = "cut"
 _SILENCING_LINK_FAULTS = ("cut", "clog")
-"""Link faults under which nothing gets through; `slow` and `reset` keep nobody apart."""
+"""Link faults under which no message arrives; under `slow` and `reset` messages still do."""
 
 
 def deaths(events: DataFrame) -> DataFrame:
-    """List the ends of processes; a start of a newer incarnation proves that the older ended.
+    """List the ends of processes: rows about an end, and starts of a newer incarnation.
 
-    Output grain: one row per end, or proof of one. Columns: `run`, `node`, `died_us` (microseconds
-    on the run's clock), `died_by` (killed | stopped), `successor`: every incarnation before it is
-    dead. Nulls: `successor` where the end itself was seen, whichever incarnation lived then.
+    A start proves that every older incarnation of the node has ended.
+    Output grain: one row per end, or proof of an end. Columns: `run`, `node`, `died_us`
+    (microseconds on the run's clock), `died_by` (killed | stopped), `successor`: every incarnation
+    before this one is dead. Nulls: `successor` of a row about an end, which does not name the
+    incarnation that ended.
     """
     rows = of_kind(events, TraceKind.NODE_KILLED, TraceKind.NODE_STOPPED, TraceKind.NODE_STARTED)
     started = F.col("kind") == TraceKind.NODE_STARTED.value
     stopped = F.col("kind") == TraceKind.NODE_STOPPED.value
     return rows.select(
         "run",
-        # NODE_KILLED is written by the run about its victim, the others by the node itself.
+        # The driver writes NODE_KILLED, whose `peer` is the victim; a node writes the other kinds
+        # about itself.
         F.when(started | stopped, F.col("node")).otherwise(F.col("peer")).alias("node"),
         F.col("time_us").alias("died_us"),
         F.when(stopped, F.lit("stopped")).otherwise(F.lit("killed")).alias("died_by"),
@@ -35,17 +38,18 @@ def deaths(events: DataFrame) -> DataFrame:
 def impairments(events: DataFrame, faults: DataFrame, runs: DataFrame) -> DataFrame:
     """List the intervals in which a node was paused, or cut off from others.
 
-    Input grain: one row per event; `faults`; `runs`. Output grain: one row per run, node, kind and
-    interval; intervals of one node and kind share no time.
+    Input grain: one row per event; `faults`; `runs`. Output grain: one row per run, node,
+    impairment and interval; intervals of one node and impairment do not overlap.
     Columns: `run`, `node`, `impairment` (paused | cut); `impaired_from_us`, `impaired_to_us` in
-    microseconds on the run's clock, the run's end where nothing ended it before. Nulls: none.
+    microseconds on the run's clock; an interval ends with the run at the latest. Nulls: none.
     """
     ends = F.broadcast(runs.select("run", F.col("end_us").alias("run_end_us")))
     found = _pauses(events).unionByName(_cuts(faults)).join(ends, "run")
     closed = found.withColumn(
         "to_us", F.greatest("from_us", F.least(F.coalesce("to_us", "run_end_us"), "run_end_us"))
     )
-    # What touches or overlaps becomes one interval: a new one begins after all before have ended.
+    # Intervals that touch or overlap become one: a new interval begins where a `from_us` is greater
+    # than every `to_us` before it.
     in_order = Window.partitionBy("run", "node", "impairment").orderBy("from_us", "to_us")
     before = in_order.rowsBetween(Window.unboundedPreceding, -1)
     so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
@@ -66,7 +70,7 @@ def impairments(events: DataFrame, faults: DataFrame, runs: DataFrame) -> DataFr
 
 
 def _pauses(events: DataFrame) -> DataFrame:
-    """One row per pause of a node; `to_us` is null while nothing ended it."""
+    """One row per pause of a node; `to_us` is null if the pause did not end."""
     paused = F.col("kind") == TraceKind.NODE_PAUSED.value
     started = F.col("kind") == TraceKind.NODE_STARTED.value
     victim = F.when(started, F.col("node")).otherwise(F.col("peer"))
@@ -95,7 +99,8 @@ def _pauses(events: DataFrame) -> DataFrame:
 def _cuts(faults: DataFrame) -> DataFrame:
     """One row per node on the `from` side of a silencing link fault (null `to_us`: not healed).
 
-    Both sides hear nothing of each other; the one that the experiment names first is cut off.
+    The fault separates both sides alike. By convention the nodes of `from`, the side that the
+    experiment names first, count as cut off.
     """
     side = F.when(F.size("from_nodes") > 0, F.col("from_nodes")).otherwise(F.col("nodes"))
     return faults.where(F.col("kind").isin(list(_SILENCING_LINK_FAULTS))).select(
@@ -108,13 +113,13 @@ def _cuts(faults: DataFrame) -> DataFrame:
 
 
 def impaired_us(intervals: DataFrame, impaired: DataFrame, *, node: str) -> DataFrame:
-    """Add to intervals for how long of each its node was paused, and cut off.
+    """Add to each interval the time in which its node was paused, and in which it was cut off.
 
     Input grain: any rows with `run`, the column named by `node`, `from_us` and `to_us`
     (microseconds on the run's clock); `impairments`. Output grain: the same rows.
     Columns: those of `intervals`; `paused_us`, `cut_us` (microseconds); `paused_from_us`,
-    `paused_to_us`, `cut_from_us`, `cut_to_us`: first and last moment of it in the interval.
-    Nulls: the moments, where `paused_us` or `cut_us` is 0.
+    `paused_to_us`, `cut_from_us`, `cut_to_us`: the first and last moment of these times in the
+    interval. Nulls: the moments if `paused_us` or `cut_us` is 0.
     """
     key = ["run", node, "from_us", "to_us"]
     shared = F.least("to_us", "impaired_to_us") - F.greatest("from_us", "impaired_from_us")
@@ -139,7 +144,7 @@ def impaired_us(intervals: DataFrame, impaired: DataFrame, *, node: str) -> Data
 
 
 def _bounds(impairment: str, shared: Column) -> tuple[Column, Column, Column]:
-    """Return for how long an impairment shares time with an interval, from when and to when."""
+    """Return the length, the first and the last moment of an impairment within an interval."""
     is_it = F.col("impairment") == impairment
     return (
         F.sum(F.when(is_it, shared)).alias(impairment),

@@ -1,4 +1,4 @@
-"""Records that a group processed more than once. No table of its own."""
+"""Steps: batches that members processed, and records that a group processed more than once."""
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -14,7 +14,7 @@ def batches(events: DataFrame) -> DataFrame:
 
     Output grain: one row per run, group, partition and batch processed by any member. Columns:
     `run`, `group`, `partition`, `consumer` (node), `first`, `last` (offsets), `records`,
-    `begun_us`, `at_us` (processed from and by then, microseconds on the run's clock),
+    `begun_us`, `at_us` (work on the batch began and ended, microseconds on the run's clock),
     `incarnation`, `seq`. Nulls: none.
     """
     last = F.coalesce("span.last", "offset")
@@ -36,20 +36,20 @@ def batches(events: DataFrame) -> DataFrame:
 
 
 def begun_us() -> Column:
-    """Return when the work on a batch began: it is over when its row is written."""
+    """Return when the work on a batch began. The member writes the batch's row when it ends."""
     return F.col("time_us") - F.coalesce("span.work_us", F.lit(0))
 
 
 def repeated_records(events: DataFrame) -> DataFrame:
     """List every processing of each record that its group processed more than once.
 
-    Only batches that share offsets with others are taken apart into records, so that a run without
-    duplicates costs one window.
     Input grain: one row per event. Output grain: one row per run, group, partition, offset and
     processing, of offsets that were processed twice or more. Columns: `run`, `group`, `partition`,
     `offset`, `consumer`, `at_us` (microseconds on the run's clock), `nth` (1: the first time).
     Nulls: none.
     """
+    # Only batches that share offsets with others are split into records, so that a run without
+    # repeated records costs one window.
     by_offset = Window.partitionBy(*_PARTITION).orderBy("first", "last", "at_us", "consumer", "seq")
     reached = F.max("last").over(by_offset.rowsBetween(Window.unboundedPreceding, -1))
     so_far = by_offset.rowsBetween(Window.unboundedPreceding, Window.currentRow)
@@ -73,14 +73,15 @@ def repeated_records(events: DataFrame) -> DataFrame:
 
 
 def processed_by_both(ownership: DataFrame, runs: DataFrame, repeats: DataFrame) -> DataFrame:
-    """Pair the intervals of two members that own one partition at once, with what both processed.
+    """Pair overlapping intervals of two owners of a partition, with the offsets both processed.
 
     Input grain: `ownership`; `runs`; `repeated_records`. Output grain: one row per pair of
-    overlapping intervals and offset that both members processed while both owned; a pair without
-    any has one row without an offset.
-    Columns: `run`, `group`, `partition`, `from_us`, `ends_us` (the run's end at the latest),
-    `to_us`, `first`, `second` (structs of the intervals, in the order in which they began),
-    `offset`. Nulls: `to_us` if both still owned when the run ended; `offset`.
+    overlapping intervals and offset that both members processed during the overlap; a pair without
+    such an offset has one row.
+    Columns: `run`, `group`, `partition`, `from_us`, `to_us` (bounds of the overlap), `ends_us`
+    (`to_us`, or the run's end), `first`, `second` (structs of the two intervals, in the order of
+    their beginnings), `offset`. Nulls: `to_us` if both members still owned the partition when the
+    run ended; `offset` if they processed none in common.
     """
     ends = F.broadcast(runs.select("run", F.col("end_us").alias("run_end_us")))
     spans = ownership.join(ends, "run").select(
@@ -125,7 +126,7 @@ def processed_by_both(ownership: DataFrame, runs: DataFrame, repeats: DataFrame)
 
 
 def _processed(pairs: DataFrame, repeats: DataFrame, side: str) -> DataFrame:
-    """One row per pair and offset that the member on one side processed while both owned."""
+    """One row per pair and offset that the member of `side` processed during the overlap."""
     meanwhile = (F.col("at_us") >= F.col("from_us")) & (F.col("at_us") <= F.col("ends_us"))
     sides = pairs.select(
         *_PARTITION,

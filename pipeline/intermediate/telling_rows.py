@@ -1,6 +1,7 @@
-"""The rows that a table reads by themselves: a third of a trace, chosen and decoded once for all.
+"""A step: the telling rows of a trace, the third of its rows that tables read.
 
-The others are requests of data and rows for people; of them only the table `runs` knows.
+They are selected and decoded once for all tables. The other rows are Produce and Fetch of data, and
+kinds of rows that only people read; the table `runs` counts them, and no other table reads them.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -34,9 +35,11 @@ LISTED_APIS = tuple(
         Api.BROKER_HEARTBEAT,
     )
 )
-"""And Fetch, where a controller is asked: that is how brokers learn metadata."""
+"""APIs of coordination and control. Fetch belongs to them only if it goes to a controller: with it
+brokers fetch metadata, elsewhere it fetches data.
+"""
 _CONTROLLERS = controller_name(0).removesuffix("0")
-"""What the names of all controllers begin with."""
+"""Common prefix of the names of all controllers."""
 _SERVER_KINDS = (TraceKind.REQUEST_RECEIVED, TraceKind.RESPONSE_SENT)
 MESSAGE_KINDS = (
     TraceKind.REQUEST_SENT,
@@ -44,18 +47,18 @@ MESSAGE_KINDS = (
     TraceKind.REQUEST_FAILED,
     *_SERVER_KINDS,
 )
-"""Two thirds of a trace; most of them are Produce and Fetch of data."""
+"""Kinds of rows about messages: two thirds of a trace, most of them Produce and Fetch of data."""
 NO_TABLES_KINDS = (
     TraceKind.HIGH_WATERMARK,
     TraceKind.SESSION_RESTARTED,
     TraceKind.APPEND_STARTED,
 )
-"""Kinds with many rows that no table reads. A table that comes to read one takes it off here."""
+"""Kinds with many rows that no table reads. To read one in a table, remove it from this list."""
 _SPAN_KINDS = (TraceKind.RECORDS_CONSUMED, TraceKind.RECORDS_PRODUCED)
 
 
 def by_server() -> Column:
-    """Return whether a row about a request is its server's."""
+    """Return whether the server of a request wrote the row; otherwise its client did."""
     return _is_any_of(_SERVER_KINDS)
 
 
@@ -67,12 +70,12 @@ def is_listed() -> Column:
 
 
 def telling_rows(rows: DataFrame) -> DataFrame:
-    """Keep the bad rows of a trace, and of the others those that a table reads by themselves.
+    """Keep the bad rows of a trace, and the good ones that tables read.
 
     Input grain: one row per traced event, bad rows included (`events.read_events`). Output grain:
-    the same. Columns: those of the input; `span`: how many records a row is about (`count`), the
-    offset of the `last` and the application's `work_us` on them, as its `detail` says. Nulls:
-    `span` of other kinds, and its fields where the detail lacks them.
+    one row per event that is kept. Columns: those of the input; `span`, the fields of `detail` in
+    a row about records: their `count`, the offset of the `last` record, and the time `work_us` that
+    the application worked on them. Nulls: `span` of other rows; fields that the detail lacks.
     """
     silent = _is_any_of(NO_TABLES_KINDS) | (_is_any_of(MESSAGE_KINDS) & ~_certainly(is_listed()))
     fields = detail("count", "last", "work_us", of=RecordsConsumedDetail)

@@ -1,4 +1,4 @@
-"""What tables of ZooKeeper share: transactions once each, and whose consumers there are."""
+"""Steps for the tables of ZooKeeper: its transactions, and the group of each consumer."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -22,7 +22,7 @@ def zookeeper_txns(events: DataFrame) -> DataFrame:
         .where(F.col("offset").isNotNull())
         .withColumn("txn", txn)
         .groupBy("run", F.col("offset").alias("zxid"))
-        # All servers apply the same.
+        # All servers apply the same transactions, so any server's row gives the columns.
         .agg(
             F.min("time_us").alias("applied_us"),
             *(

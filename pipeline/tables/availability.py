@@ -1,4 +1,4 @@
-"""The table `availability`: for how long a fault kept whom from working."""
+"""The table `availability`: the time that each fault cost each member, partition and group."""
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -15,21 +15,25 @@ def availability(
     tenures: DataFrame,
     failovers: DataFrame,
 ) -> DataFrame:
-    """Measure what each subject lived through around each fault.
+    """Measure the gap that each fault caused for each subject.
 
-    - `member`: time without an acknowledged commit. Where the fault moved the coordinator: from the
-      last commit acknowledged before, to the first that a later coordinator (of the new epoch or of
-      one after it) acknowledged after its load. Otherwise the longest such time around or after the
-      fault.
+    The kinds of subjects, and their gaps:
+    - `member`: the time without an acknowledged commit. If the fault moved the coordinator, the gap
+      reaches from the last commit acknowledged before the fault to the first one that a later
+      coordinator (of the new epoch or of a newer one) acknowledged after its load. Otherwise it is
+      the longest such time around or after the fault.
     - `partition` (of a data topic, per group): the longest time around or after the fault in which
-      nobody in the group worked on a record of it.
+      no member of the group worked on a record of the partition.
     - `group`: the longest time after the fault in which no broker was the group's active
-      coordinator; 0 with both moments at the fault if there always was one.
-    "Around or after" begins before the next fault that affects the group, and is over by then
-    unless this fault fell into it, too. The first two are never shorter than the steady interval
-    between commits or batches. One that never ended counts only if something was missed: a commit
-    was asked for, a coordinator given up, a record produced; it is then as long as that is ago. Of
-    gaps of one length the earliest stands.
+      coordinator. It is 0, with both moments at the fault, if there always was one.
+
+    Rules for the gaps of members and partitions:
+    1. A gap "around or after the fault" begins before the next fault that affects the group. It
+       also ends before that fault, unless it had begun before this fault already.
+    2. A gap is at least as long as the usual interval between commits or batches.
+    3. A gap that never ended counts only if the subject missed something: a commit was requested,
+       the coordinator marked unknown, a record produced. It is as long as the time since then.
+    4. Of several gaps of one length the earliest counts.
     Input grain: one row per event; `runs`; `coordinator_tenures`; one row per fault and group.
     Output grain: one row per run, fault, subject kind, group and subject.
     Columns: `run`, `fault`, `subject_kind`, `group`, `subject` (the consumer's node, the data
@@ -56,9 +60,10 @@ def availability(
 
 
 def _commits(gaps: DataFrame, failovers: DataFrame, runs: DataFrame) -> DataFrame:
-    """One row per fault, group and consumer."""
+    """One row per fault, group and consumer: its gap between commits."""
     met = _meet(gaps, failovers, runs)
-    # The old coordinator may still acknowledge what was in flight: that is no recovery.
+    # The old coordinator may still acknowledge commits that were in flight; such an answer is no
+    # recovery.
     at_later = F.exists(
         "later",
         lambda one: (one["broker"] == F.col("after_peer")) & (one["start_us"] <= F.col("after_us")),
@@ -67,7 +72,7 @@ def _commits(gaps: DataFrame, failovers: DataFrame, runs: DataFrame) -> DataFram
     in_vain = F.col("after_us").isNull() & F.col("pending_us").isNotNull()
     open_end = F.col("moved") & in_vain
     longest = ~F.col("moved") & _around_the_fault()
-    # Among one subject's gaps: moved, the first that ends at the new coordinator, else the open one
+    # If the coordinator moved: the first gap that ends at a later coordinator, else the open gap.
     first = F.min_by(_between(), F.when(back, F.col("after_us")))
     picked = F.coalesce(
         first, F.max(F.when(open_end, _between())), F.max_by(_between(), _length(longest))
@@ -76,18 +81,18 @@ def _commits(gaps: DataFrame, failovers: DataFrame, runs: DataFrame) -> DataFram
 
 
 def _processing(gaps: DataFrame, failovers: DataFrame, runs: DataFrame) -> DataFrame:
-    """One row per fault, group and data partition."""
+    """One row per fault, group and data partition: the gap between batches."""
     met = _meet(gaps, failovers, runs)
     return _picked(met, F.max_by(_between(), _length(_around_the_fault())), "partition")
 
 
 def _coordination(holes: DataFrame, failovers: DataFrame, tenures: DataFrame) -> DataFrame:
-    """One row per fault and group whose partition ever had a coordinator."""
+    """One row per fault and group whose partition ever had a coordinator: the time without one."""
     first = tenures.groupBy("run", "partition").agg(F.min("start_us").alias("first_us"))
     in_window = (F.col("before_us") < F.col("until_us")) & (
         F.col("after_us").isNull() | (F.col("after_us") > F.col("fault_us"))
     )
-    # A hole that never closed is the longest of all.
+    # A time without a coordinator that never ended ranks as the longest of all.
     length = F.coalesce(F.col("after_us") - F.col("before_us"), F.lit(2**62))
     longest = F.max_by(_between(), F.when(in_window, _earliest(length)))
     unbroken = F.struct(F.col("fault_us").alias("before_us"), F.col("fault_us").alias("after_us"))
@@ -112,7 +117,10 @@ def _meet(gaps: DataFrame, failovers: DataFrame, runs: DataFrame) -> DataFrame:
 
 
 def _around_the_fault() -> Column:
-    """Whether a gap may be this fault's: it is not the next one's, and something was missed."""
+    """Return whether a gap belongs to this fault (rule 1) and something was missed in it (rule 3).
+
+    The rules are those of `availability`.
+    """
     closed_or_pending = F.col("after_us").isNotNull() | F.col("pending_us").isNotNull()
     is_last = F.col("until_us") >= F.col("end_us")
     over_by_then = F.col("after_us") <= F.col("until_us")
@@ -122,7 +130,7 @@ def _around_the_fault() -> Column:
 
 
 def _length(condition: Column) -> Column:
-    """Rank a gap by its length; an open one lasts from what was asked in vain to the end."""
+    """Return the length by which gaps are ranked; an open gap begins at the first vain attempt."""
     closed = F.col("after_us") - F.col("before_us")
     since_us = F.greatest("pending_us", "before_us")
     open_for = F.greatest(F.col("end_us") - since_us, F.lit(0))
@@ -130,7 +138,7 @@ def _length(condition: Column) -> Column:
 
 
 def _earliest(length: Column) -> Column:
-    """Return what is greatest for the longest gap, and the earliest of several."""
+    """Return a sort key that is greatest for the longest gap, and for the earliest of several."""
     return F.struct(length.alias("length_us"), (-F.col("before_us")).alias("earlier"))
 
 
@@ -139,7 +147,7 @@ def _between() -> Column:
 
 
 def _picked(met: DataFrame, picked: Column, subject_kind: str) -> DataFrame:
-    """Keep the gap that was picked for each fault and subject; a subject without one has no row."""
+    """Return the picked gap of each fault and subject; a subject without a gap has no row."""
     return (
         met.groupBy("run", "fault", "group", "subject")
         .agg(picked.alias("gap"))

@@ -10,20 +10,20 @@ from protocol.trace_schema import LoadCompletedDetail
 
 
 def broker_phases(events: DataFrame, faults: DataFrame, groups: DataFrame) -> DataFrame:
-    """Follow each offsets partition that a fault moved to its new active coordinator.
+    """Follow the move of each offsets partition, from the fault to the new active coordinator.
 
-    An election is due to the latest fault before it that hit the partition's leader, or that named
-    the partition in its blast radius; of several elections due to one fault, the first that found
-    a leader counts, also if it is the old one again (in a new epoch it loads anew).
+    An election belongs to the latest fault before it that hit the partition's leader, or that has
+    the partition in its blast radius. Of several elections of one fault, the first that found a
+    leader counts. That may be the old leader: it loads the partition again in the new epoch.
     Input grain: one row per event; `faults`; `groups`. Output grain: one row per run, fault and
     offsets partition whose leadership moved because of it.
     Columns: `run`, `fault`, `partition`, `old_leader`, `new_leader`, `leader_epoch` (the new one),
     `groups` (consumer groups on it); moments in microseconds on the run's clock: `fault_us`,
-    `decided_us` (elected by the controller), `applied_us` (the new leader learnt it),
-    `load_started_us`, `active_us` (loaded); phases in microseconds: `detect_us`, `publish_us`,
-    `load_wait_us`, `load_us`, each from one of these moments to the next; `records`, `bytes`: what
-    the load read.
-    Nulls: a moment that the run did not see, and the phases that it bounds; `old_leader` if no
+    `decided_us` (the controller elected the new leader), `applied_us` (the new leader applied its
+    election), `load_started_us`, `active_us` (the load was complete); phases in microseconds:
+    `detect_us`, `publish_us`, `load_wait_us`, `load_us`, each from one of these moments to the
+    next; `records`, `bytes`: read by the load.
+    Nulls: a moment that the trace does not hold, and the phases that it bounds; `old_leader` if no
     earlier leader is known.
     """
     decided = _decided(_elections(events), faults)
@@ -80,7 +80,7 @@ def _elections(events: DataFrame) -> DataFrame:
 
 
 def _decided(elections: DataFrame, faults: DataFrame) -> DataFrame:
-    """One row per fault and partition: the first election with a leader that is due to it."""
+    """One row per fault and partition: the fault's first election that found a leader."""
     causes = F.broadcast(
         faults.select(
             "run",

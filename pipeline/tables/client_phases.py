@@ -11,7 +11,9 @@ from protocol.trace import TraceKind
 
 _KEY = ("run", "fault", "group", "node")
 _MEMBERSHIP = tuple(kind for kind in MEMBER_KINDS if kind is not TraceKind.RECORDS_CONSUMED)
-"""What makes a node a member; who consumed did something of this before. Most rows are records."""
+"""Kinds of rows that prove membership. RECORDS_CONSUMED would prove it, too, but such a row always
+follows one of these kinds, and there are far more of them.
+"""
 _SIGNAL_KINDS = (
     TraceKind.COORDINATOR_UNKNOWN,
     TraceKind.COORDINATOR_FOUND,
@@ -20,49 +22,51 @@ _SIGNAL_KINDS = (
 )
 _MOMENTS = ("unknown", "named", "accepted")
 _ANSWERED_AT_ONCE = [Api.HEARTBEAT.label, Api.OFFSET_COMMIT.label]
-"""What waits for no other member: JoinGroup and SyncGroup may wait for good reasons."""
+"""APIs that wait for no other member, while JoinGroup and SyncGroup wait for the whole group."""
 _ANSWER = "answer"
-"""Marks the rows made of an exchange, beside the kinds of events."""
+"""The `kind` of rows made of an exchange; other rows have the kind of their event."""
 _TIMED_APIS = [Api.JOIN_GROUP.label, Api.SYNC_GROUP.label]
-"""What is timed from its first request on, be that ever answered or not."""
+"""APIs timed from their first request on, even if that request was never answered."""
 
 
 def client_phases(events: DataFrame, failovers: DataFrame) -> DataFrame:
     """Follow each member from the fault to its first answer from the new coordinator.
 
-    A member is its consumer's node: member ids may change on the way. Its steps follow each other
-    as it wrote them, also those of one moment.
+    A member is identified by its consumer's node, because member ids may change on the way. Its
+    steps are in the order in which it wrote them, also those of one moment.
     Input grain: one row per event; one row per fault and group. Output grain: one row per run,
     fault, affected group and consumer that had been in the group before the fault.
     Columns: `run`, `fault`, `group`, `consumer` (node), `member_id`, `member_id_after`,
     `generation`, `generation_after`; moments in microseconds on the run's clock: `fault_us`,
-    `unknown_us` (first marked its coordinator unknown), `named_us` (first told the coordinator of
-    the newest epoch), `accepted_us` (its first success there after the load: an acknowledged commit
-    or a group request; a heartbeat sent before the load ended does not count); phases in
+    `unknown_us` (it first marked its coordinator unknown), `named_us` (an answer first named the
+    coordinator of the newest epoch), `accepted_us` (its first success there after the load: an
+    acknowledged commit or a group request; a heartbeat sent before the load ended does not count);
+    phases in
     microseconds: `notice_us` (fault to unknown), `rediscover_us` (unknown to named), `accept_us`
     (named to accepted), `join_us`, `sync_us` (first JoinGroup or SyncGroup sent after the fault to
     the first that succeeded), `longest_wait_us` (the longest that a heartbeat or commit to the old
     coordinator waited for its answer or failure, of those that ended after the fault and were sent
-    before `unknown_us`); `noticed_by`: what made it mark the coordinator unknown (an error's name,
-    or a sentence); `attempts`: FindCoordinator answers and failures from unknown to named,
-    `stale_answers`: those of them that named another broker, or the same one before its election,
-    `self_answers`: those of the stale in which the broker that was asked named itself; at the
-    old coordinator after the fault: `commit_timeouts`: commits that it answered REQUEST_TIMED_OUT,
-    `late_heartbeats`: heartbeats that it answered with success after the new one was active.
+    before `unknown_us`); `noticed_by`: the reason for marking the coordinator unknown (an error's
+    name, or a sentence); `attempts`: FindCoordinator answers and failures from unknown to named,
+    `stale_answers`: of these, answers that named another broker, or the right broker before its
+    election, `self_answers`: of the stale answers, those in which the answering broker named
+    itself; at the old coordinator after the fault: `commit_timeouts`: commits that it answered
+    REQUEST_TIMED_OUT, `late_heartbeats`: heartbeats that it answered with success after the new
+    coordinator was active.
     Nulls: a moment that did not come, and the phases that it bounds (no `notice_us`: the member
-    did not have to look; no `join_us`: it did not have to join); `longest_wait_us` without such a
-    request; `noticed_by`, `attempts`, `stale_answers`, `self_answers` without `unknown_us`;
-    `late_heartbeats` unless the coordinator moved to another broker; `..._after` without an event
-    after the fault.
+    never marked its coordinator unknown; no `join_us`: it did not have to join); `longest_wait_us`
+    without such a request; `noticed_by`, `attempts`, `stale_answers`, `self_answers` without
+    `unknown_us`; `late_heartbeats` unless the coordinator moved to another broker; `..._after`
+    without an event after the fault.
     """
     met = F.broadcast(failovers.where("affected"))
     member = Window.partitionBy(*_KEY)
     signals = _signals(events).join(met, ["run", "group"])
-    # One shuffle: every step is a window or an aggregation over the same key.
+    # All of it needs one shuffle only: every step is a window or an aggregation over the same key.
     steps = (
         signals.where(F.col("at_us") < F.col("until_us"))
         .withColumn("unknown", F.min(_step(_is_unknown())).over(member))
-        .withColumn("named", F.min(_step(_names_the_newest())).over(member))
+        .withColumn("named", F.min(_step(_names_newest())).over(member))
         .withColumn("accepted", F.min(_step(_is_accepted())).over(member))
         .withColumns({f"{name}_us": F.col(f"{name}.at_us") for name in _MOMENTS})
     )
@@ -73,7 +77,9 @@ def client_phases(events: DataFrame, failovers: DataFrame) -> DataFrame:
         F.count(_when(_is_lookup() & _names_another())).alias("stale"),
         F.count(_when(_is_lookup() & _names_another() & _names_itself())).alias("self_named"),
         F.min_by("cause", _step(_is_unknown())).alias("noticed_by"),
-        F.max(F.when(_is_patience(), F.col("at_us") - F.col("sent_us"))).alias("longest_wait_us"),
+        F.max(F.when(_is_wait_for_old(), F.col("at_us") - F.col("sent_us"))).alias(
+            "longest_wait_us"
+        ),
         F.count_if(_is_commit_timeout()).alias("commit_timeouts"),
         F.count_if(_is_late_heartbeat()).alias("late_heartbeats"),
         F.first(_moved_away()).alias("moved_away"),
@@ -114,13 +120,16 @@ def client_phases(events: DataFrame, failovers: DataFrame) -> DataFrame:
 
 
 def _signals(events: DataFrame) -> DataFrame:
-    """One row per thing that a consumer did or was told, with when it had asked (null: unasked)."""
+    """One row per event of a consumer and per answer that it got.
+
+    `sent_us` of an answer is the moment at which the consumer sent the request; otherwise null.
+    """
     asked = F.col("kind") == TraceKind.REQUEST_SENT.value
     timed = F.col("api").isin(_TIMED_APIS)
-    told = of_kind(events, *_SIGNAL_KINDS, TraceKind.REQUEST_SENT).where(
+    own_rows = of_kind(events, *_SIGNAL_KINDS, TraceKind.REQUEST_SENT).where(
         F.col("group").isNotNull() & (~asked | timed)
     )
-    own = told.select(
+    own = own_rows.select(
         "run",
         "group",
         "node",
@@ -158,7 +167,7 @@ def _when(condition: Column) -> Column:
 
 
 def _step(condition: Column) -> Column:
-    """Return the place of a step among those of its consumer: moments alone may be the same."""
+    """Return the moment and the place of a step: several steps may have one moment."""
     return F.when(condition, F.col("step"))
 
 
@@ -179,30 +188,31 @@ def _names_another() -> Column:
 
 
 def _names_coordinator() -> Column:
-    """Whether a COORDINATOR_FOUND names the newest coordinator, in its newest term.
+    """Return whether a COORDINATOR_FOUND names the coordinator of the newest epoch.
 
-    Where the same broker was elected again, an answer before the election meant its old term. For
-    another broker no such test is needed, and clocks of two machines would make it fail.
+    If the old leader was elected again, only answers after its election count, because earlier ones
+    meant its old epoch. If another broker was elected, the moment of the answer is not compared:
+    no answer could name it before, and the clocks of two machines may differ.
     """
     same = F.col("coordinator").eqNullSafe(F.col("old_leader"))
     in_term = ~same | F.col("decided_us").isNull() | (F.col("at_us") >= F.col("decided_us"))
     return F.col("peer").eqNullSafe(F.col("coordinator")) & in_term
 
 
-def _names_the_newest() -> Column:
+def _names_newest() -> Column:
     found = _is(TraceKind.COORDINATOR_FOUND) & _names_coordinator()
     return found & (F.col("step") > F.col("unknown"))
 
 
 def _is_accepted() -> Column:
-    """Whether the coordinator did what was asked, after its load.
+    """Return whether a row is a success at the new coordinator after its load.
 
-    Source: BEHAVIOUR 2.0: a loading broker answers heartbeats with NONE, without a look at them.
+    Source: BEHAVIOUR 2.0: a loading broker answers every heartbeat with NONE, unchecked.
     """
     loaded_us = F.when(F.col("moved"), F.col("active_us")).otherwise(F.col("fault_us"))
     committed = _is(TraceKind.OFFSETS_COMMITTED)
-    waved_through = (F.col("api") == Api.HEARTBEAT.label) & ~(F.col("sent_us") >= loaded_us)
-    answered = (F.col("kind") == _ANSWER) & (F.col("error") == "NONE") & ~waved_through
+    unchecked = (F.col("api") == Api.HEARTBEAT.label) & ~(F.col("sent_us") >= loaded_us)
+    answered = (F.col("kind") == _ANSWER) & (F.col("error") == "NONE") & ~unchecked
     return (
         (committed | answered)
         & F.col("peer").eqNullSafe(F.col("coordinator"))
@@ -218,18 +228,21 @@ def _is_lookup() -> Column:
 
 
 def _names_itself() -> Column:
-    """Whether a COORDINATOR_FOUND came from the very broker that it names."""
+    """Return whether a COORDINATOR_FOUND names the broker that answered."""
     return F.col("cause").eqNullSafe(F.col("peer"))
 
 
 def _from_old() -> Column:
-    """Whether an answer, or what stands for one, came from the old coordinator after the fault."""
+    """Return whether a row is an answer of the old coordinator after the fault, or its failure."""
     answered = (F.col("kind") == _ANSWER) & (F.col("at_us") >= F.col("fault_us"))
     return answered & F.col("peer").eqNullSafe(F.col("old_leader"))
 
 
-def _is_patience() -> Column:
-    """Whether a request that the coordinator should answer at once waited across the fault."""
+def _is_wait_for_old() -> Column:
+    """Return whether a row ends a request to the old coordinator that waited across the fault.
+
+    Only requests in _ANSWERED_AT_ONCE are considered.
+    """
     believed = F.col("unknown_us").isNull() | (F.col("sent_us") <= F.col("unknown_us"))
     return _from_old() & F.col("api").isin(_ANSWERED_AT_ONCE) & believed
 
@@ -250,7 +263,7 @@ def _moved_away() -> Column:
 
 
 def _latest(column: str, *, before: bool) -> Column:
-    """Return the latest known value before the fault, or from it on. Generation -1 is none."""
+    """Return the latest known value before the fault, or since. Generation -1 counts as unknown."""
     side = (F.col("at_us") < F.col("fault_us")) == F.lit(before)
     known = F.col(column).isNotNull() & side
     if column == "generation":

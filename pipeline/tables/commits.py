@@ -1,4 +1,4 @@
-"""The table `commits`: how many commits were acknowledged, or met which error, where."""
+"""The table `commits`: the outcomes of each member's commits, counted per coordinator."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -16,15 +16,17 @@ def commits(events: DataFrame, faults: DataFrame) -> DataFrame:
     Input grain: one row per event; `faults`. Output grain: one row per run, fault, group, member,
     coordinator and error.
     Columns: `run`, `fault`: the latest before the outcome; `group`, `consumer` (the member's node),
-    `coordinator`: the broker that it was sent to; `error`: Kafka's name, NONE for an acknowledged
-    one, DISCONNECTED or TIMED_OUT where no answer came; `commits`: commits with this outcome, all
-    partitions of one as one; `first_us`, `last_us`: microseconds on the run's clock.
+    `coordinator`: the broker to which the commit was sent; `error`: Kafka's name, NONE for an
+    acknowledged commit, DISCONNECTED or TIMED_OUT if no answer came; `commits`: commits with this
+    outcome, where all partitions of a commit count once; `first_us`, `last_us`: microseconds on the
+    run's clock.
     Nulls: `fault` before the first fault; `coordinator` if the commit never left the member.
     """
     outcomes = (
         of_kind(events, TraceKind.OFFSETS_COMMITTED, TraceKind.COMMIT_FAILED)
         .groupBy("run", "group", "node", "incarnation", "time_us", "peer")
-        # Rows of one commit have one time; the first error is what its caller gets.
+        # All rows of one commit, one per partition, have one time. The commit counts with the
+        # greatest error name, so that it has one outcome.
         .agg(F.max(F.coalesce("error", F.lit(""))).alias("worst"))
         .withColumn("error", F.coalesce(F.nullif("worst", F.lit("")), F.lit(ACKNOWLEDGED)))
     )

@@ -1,4 +1,4 @@
-"""The table `coordinator_tenures`: who served which offsets partition in which epoch, and when."""
+"""The table `coordinator_tenures`: when a broker served an offsets partition in a leader epoch."""
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -15,9 +15,9 @@ def coordinator_tenures(events: DataFrame, spans: DataFrame, impairments: DataFr
     """Follow each coordinator from the end of its load to its end.
 
     A tenure ends when its broker unloads the partition, loads it again in a newer epoch, or dies.
-    A broker that is paused or cut off is still in office here: that is how two serve at once. Of
-    several ends at one moment, the run's stands, then what the broker itself did. A tenure that
-    began after the run's end is none.
+    The tenure of a broker that is paused or cut off goes on; so two brokers may serve at once. Of
+    several ends at one moment, the run's end counts first, then an act of the broker itself. Loads
+    after the run's end begin no tenure.
     Input grain: one row per event; one row per tenure (`tenure_spans`); one row per time in which a
     node was paused or cut off.
     Output grain: one row per run, offsets partition, leader epoch and broker incarnation that
@@ -29,8 +29,8 @@ def coordinator_tenures(events: DataFrame, spans: DataFrame, impairments: DataFr
     broker was stopped, or cut off from others, `paused_from_us`, `paused_to_us`, `cut_from_us`,
     `cut_to_us`: the first and the last moment of that; `commits`: acknowledged in this epoch by
     this broker; `first_commit_us`, `last_commit_us`: microseconds on the run's clock.
-    Nulls: `first_commit_us`, `last_commit_us` if it acknowledged none; the moments of what did not
-    happen to the broker.
+    Nulls: `first_commit_us`, `last_commit_us` if the broker acknowledged none; the moments of a
+    pause or cut that did not happen.
     """
     other = spans.select(
         "run",
@@ -77,11 +77,11 @@ def tenure_spans(events: DataFrame, runs: DataFrame) -> DataFrame:
     `run`, `partition`, `leader_epoch`, `broker`, `incarnation`, `start_us`, `end_us`, `end_reason`
     as there. Nulls: none.
     """
-    return _with_end(_in_office(events), deaths(events), runs)
+    return _with_end(_loads(events), deaths(events), runs)
 
 
-def _in_office(events: DataFrame) -> DataFrame:
-    """One row per finished load, with what the same incarnation did to the partition next."""
+def _loads(events: DataFrame) -> DataFrame:
+    """One row per finished load, with the next load or unload of the partition by that process."""
     steps = of_kind(events, TraceKind.LOAD_COMPLETED, TraceKind.UNLOAD_COMPLETED)
     then = Window.partitionBy("run", "node", "incarnation", "partition").orderBy("seq")
     return (
@@ -130,13 +130,13 @@ def _with_end(tenures: DataFrame, died: DataFrame, runs: DataFrame) -> DataFrame
 
 
 def _end(at_us: Column, rank: int, why: Column) -> Column:
-    """Return a possible end, null if it did not happen; the least of several is the one."""
+    """Return a possible end of a tenure, null if it did not happen; the least end counts."""
     end = F.struct(at_us.alias("at_us"), F.lit(rank).alias("rank"), why.alias("why"))
     return F.when(at_us.isNotNull(), end)
 
 
 def _acknowledged(events: DataFrame) -> DataFrame:
-    """One row per tenure that acknowledged a commit: an append says under which epoch it was."""
+    """One row per tenure that acknowledged a commit; the row of an append has its leader epoch."""
     append = ("run", "node", "incarnation", "correlation_id")
     stored = of_kind(events, TraceKind.COMMIT_STORED).select(*append).distinct()
     completed = (

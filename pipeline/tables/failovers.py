@@ -1,4 +1,4 @@
-"""Faults as each group meets them: who coordinates it before and after. No table of its own."""
+"""A step: the effect of each fault on each group, and the coordinators before and after it."""
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
@@ -14,7 +14,7 @@ def group_failovers(
     names the group, or moved its partition; `moved`: its partition got a leader in a new epoch;
     `old_leader`; `coordinator`: the broker of the newest epoch; `later`: every `broker` that
     coordinated the group in that epoch or a later one, and `start_us`: when its load was complete
-    (if the run did not see the elected leader's, its election stands for it); `fault_us`,
+    (the moment of the election if the trace lacks the elected leader's load); `fault_us`,
     `decided_us`, `active_us` and `until_us` in microseconds on the run's clock, where `until_us` is
     the next fault, of a later moment, that affects the same group, or the run's end.
     Nulls: `decided_us`, `later` unless moved; `active_us` unless the new coordinator loaded;
@@ -73,7 +73,7 @@ def group_failovers(
             "active_us",
             F.coalesce(
                 F.min(F.when(F.col("affected"), F.col("fault_us"))).over(later),
-                # The last fault's window ends where the run does.
+                # No fault follows the last one: its window ends with the run.
                 F.max("next_fault_us").over(last),
             ).alias("until_us"),
         )
@@ -81,7 +81,7 @@ def group_failovers(
 
 
 def _later(moves: DataFrame, tenures: DataFrame) -> DataFrame:
-    """One row per move: who coordinated the partition since, from when on."""
+    """One row per move: the brokers that coordinated the partition since, and their beginnings."""
     move = ["run", "fault", "partition"]
     served = tenures.select(
         "run", "partition", F.col("leader_epoch").alias("epoch"), "broker", "start_us"

@@ -1,4 +1,4 @@
-"""The table `faults`: what was broken, when, and what it hit."""
+"""The table `faults`: kind, target, times and blast radius of each fault."""
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
@@ -11,19 +11,19 @@ _FIELDS = ("fault", "target", "groups", "partitions", "nodes", "from", "to")
 
 
 def faults(events: DataFrame, runs: DataFrame) -> DataFrame:
-    """List the faults, but for those that hit nobody.
+    """List the faults, except those that hit no node.
 
     Input grain: one row per event; `runs`. Output grain: one row per run and fault (id).
     Columns: `run`, `fault` (id in the plan), `kind` (crash ...), `target` (the role that was
     resolved), `node` (what it hit, or the first of several);
-    `injected_us`, `in_force_us` (every node concerned has it), `in_force_until_us` (its undoing
-    began), `healed_us` (it is undone) and `until_us` (the next fault, or the run's end; those of
-    one moment follow each other by id) in microseconds on the run's clock; `groups`, `partitions`:
-    the blast radius as the run recorded it; `nodes`: all that it hit; `from_nodes`, `to_nodes`: the
-    ends of links that it hit.
-    Nulls: `in_force_us`, `in_force_until_us`, `healed_us` if the run broke off before, or did not
-    say; `node`, `target` where the fault has none. Lists are empty where nothing was
-    recorded; `nodes` then holds `node`.
+    `injected_us`, `in_force_us` (every node concerned has the fault), `in_force_until_us` (its
+    healing began), `healed_us` (its healing was complete) and `until_us` (the next fault, or the
+    run's end; faults of one moment are in the order of their ids) in microseconds on the run's
+    clock; `groups`, `partitions`: the blast radius as the run recorded it; `nodes`: all nodes that
+    it hit; `from_nodes`, `to_nodes`: the ends of the links that it hit.
+    Nulls: `in_force_us`, `in_force_until_us`, `healed_us` if the run broke off before that, or did
+    not record it; `node`, `target` if the fault has none. Lists are empty if nothing was recorded;
+    `nodes` then holds `node`.
     """
     first = Window.partitionBy("run", "fault").orderBy("time_us", "seq")
     injected = (

@@ -1,7 +1,7 @@
-"""The tables `felt_partitions` and `felt_groups`: what a run cost its groups.
+"""The tables `felt_partitions` and `felt_groups`: times without service, lag and repeated records.
 
-One definition for the summary, the report and comparisons. Everything is measured from the steady
-state (the run's beginning, if it never came) to the end.
+The summary, the report and comparisons all use these definitions. Everything is measured from the
+steady state (or from the run's beginning, if the run never became steady) to the end.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -16,13 +16,13 @@ from protocol.trace import TraceKind
 from protocol.trace_schema import CountDetail
 
 WAIT_US = 1_000_000
-"""From here on a wait is felt; shorter ones are the pace of polls and batches."""
+"""Shortest wait that counts as felt; the intervals of polls and batches are shorter."""
 _SENT_AWAY = (
     RemovalCause.SESSION_EXPIRY,
     RemovalCause.DID_NOT_REJOIN,
     RemovalCause.SYNC_DEADLINE,
 )
-"""Removals that are the coordinator's own decision about a member that seems gone."""
+"""Removals that the coordinator decides by itself, because a member seems to be gone."""
 _PLACE = ("run", "group", "partition")
 
 
@@ -33,19 +33,19 @@ def felt_partitions(
     ownership: DataFrame,
     processing: DataFrame,
 ) -> DataFrame:
-    """Measure what each partition of each group went through.
+    """Measure the times without service, the lag and the repeated records of each partition.
 
     Input grain: one row per event; `runs`; `faults`; `ownership`; `processing`. Output grain: one
     row per run, group and data partition that a member owned or processed a record of.
-    Columns: `run`, `group`, `partition`; `from_us`, `to_us`: the time that is measured, on the
-    run's clock; `unowned_us`: microseconds of it without an owner, from the first one on;
-    `waited_us`: microseconds in which records that producers had acknowledged waited and no member
-    worked on any, where that lasted a second or longer; `repeated`: processings of records that the
-    group had processed before, in the whole run; `lag_usual`: the most records that waited before
-    the first fault, `lag_peak`: after it; `lag_peak_us`: when; `lag_over_us`: microseconds from
-    then until no more waited than was usual.
-    Nulls: `unowned_us` of a partition that nobody ever owned; `lag_peak_us` if never more waited
-    than was usual, `lag_over_us` if that lasted until the end.
+    Columns: `run`, `group`, `partition`; `from_us`, `to_us`: the measured time, on the run's clock;
+    `unowned_us`: microseconds in it without an owner, after the first owner's beginning;
+    `waited_us`: microseconds in which acknowledged records waited and no member worked on any, in
+    waits of a second or longer; `repeated`: processings of records that the group had processed
+    before, in the whole run; `lag_usual`: the most records that waited before the first fault,
+    `lag_peak`: the most after it; `lag_peak_us`: the moment of the peak; `lag_over_us`:
+    microseconds from the peak until no more than `lag_usual` records waited.
+    Nulls: `unowned_us` of a partition that no member ever owned; `lag_peak_us` if the lag never
+    exceeded `lag_usual`, `lag_over_us` then too, and if the lag did not come down before the end.
     """
     measured = _measured(runs, faults)
     places = (
@@ -89,14 +89,14 @@ def felt_groups(
     impairments: DataFrame,
     felt_partitions: DataFrame,
 ) -> DataFrame:
-    """Count what each group went through as a whole.
+    """Count the rebalances, moved partitions and removed members of each group.
 
     Input grain: one row per event; the tables; one row per time in which a node was paused or cut
     off. Output grain: one row per run and group.
-    Columns: `run`, `group`; `partitions` in `felt_partitions`; `rebalances` that began in the time
-    that is measured; `moved`: partitions that more than one member owned, `came_back`: of these,
-    those that a member owned again after another had; `sent_away`: removals of members whose
-    process ran and was not cut off, by a coordinator that took them for gone. Nulls: none.
+    Columns: `run`, `group`; `partitions` in `felt_partitions`; `rebalances` that began in the
+    measured time; `moved`: partitions with more than one owner, one after the other, `came_back`:
+    of these, partitions that returned to a former owner; `sent_away`: removals by the coordinator
+    of members whose process ran and was not cut off. Nulls: none.
     """
     measured = F.broadcast(_measured(runs, faults))
     started = rebalances.join(measured, "run").where(
@@ -113,7 +113,7 @@ def felt_groups(
         number = rows.groupBy(*by_group).agg(F.count("*").alias(name))
         found = found.join(number, by_group, "left")
     hands = (
-        _hands(ownership, measured)
+        _owner_changes(ownership, measured)
         .groupBy(*by_group)
         .agg(
             F.count_if(F.col("hands") > 1).alias("moved"),
@@ -127,7 +127,7 @@ def felt_groups(
 
 
 def _measured(runs: DataFrame, faults: DataFrame) -> DataFrame:
-    """One row per run: from when to when it is measured, and `since_us`: the first fault in it."""
+    """One row per run: the bounds of the measured time, and `since_us`: the first fault in it."""
     start_us = F.least("end_us", F.coalesce("steady_us", F.lit(0)))
     times = runs.select("run", start_us.alias("start_us"), "end_us")
     first = (
@@ -142,7 +142,7 @@ def _measured(runs: DataFrame, faults: DataFrame) -> DataFrame:
 
 
 def _unowned(ownership: DataFrame, measured: DataFrame) -> DataFrame:
-    """One row per partition that had an owner: the holes between them, and after the last one."""
+    """One row per partition that had an owner: the time between owners, and after the last one."""
     in_order = Window.partitionBy(*_PLACE).orderBy("from_us")
     before = in_order.rowsBetween(Window.unboundedPreceding, -1)
     ends_us = F.coalesce("to_us", "end_us")
@@ -160,12 +160,12 @@ def _unowned(ownership: DataFrame, measured: DataFrame) -> DataFrame:
 
 
 def _levels(events: DataFrame, places: DataFrame) -> DataFrame:
-    """One row per partition and batch that was produced or processed: what waited after it.
+    """One row per partition and batch that was produced or processed: the lag after the batch.
 
-    Columns: those of `places`, `at_us`, `processed`: whether it is a batch that was processed,
-    `begun_us`: when work on such a batch began (null: it is none), `lag`: records acknowledged
-    to producers above the last one that the group processed; `nth`: how many batches were
-    processed by then.
+    Columns: those of `places`; `at_us`; `processed`: true for a processed batch, false for a
+    produced one; `begun_us`: when work on a processed batch began (null for a produced batch);
+    `lag`: acknowledged records above the last one that the group processed; `nth`: the number of
+    batches processed so far.
     """
     count = detail("count", of=CountDetail).getField("count")
     produced = of_kind(events, TraceKind.RECORDS_PRODUCED).select(
@@ -203,13 +203,14 @@ def _levels(events: DataFrame, places: DataFrame) -> DataFrame:
 
 
 def _waited(levels: DataFrame) -> DataFrame:
-    """One row per partition: its waits for work on the next batch, those that are felt."""
+    """One row per partition: the time in waits for work on the next batch that are felt."""
     each = [*_PLACE, "nth"]
     begun = levels.groupBy(*each, "start_us", "end_us").agg(
         F.min(F.when(F.col("lag") > 0, F.col("at_us"))).alias("from_us"),
         F.min("begun_us").alias("begun_us"),
     )
-    # Of two members at once the one that is done later may have begun earlier.
+    # If two members own the partition at once, the one that finishes later may have begun earlier:
+    # the wait ends with the earliest beginning among all later batches.
     later = Window.partitionBy(*_PLACE).orderBy("nth").rowsBetween(1, Window.unboundedFollowing)
     to_us = F.coalesce(F.min("begun_us").over(later), F.col("end_us"))
     length_us = F.least(to_us, F.col("end_us")) - F.greatest("from_us", "start_us")
@@ -224,7 +225,7 @@ def _waited(levels: DataFrame) -> DataFrame:
 
 
 def _peaks(levels: DataFrame) -> DataFrame:
-    """One row per partition: lag before the first fault and after it, and when it was as before."""
+    """One row per partition: lag before and after the first fault, and when it was usual again."""
     at_us = F.col("at_us")
     before = (at_us >= F.col("start_us")) & (at_us < F.col("since_us"))
     after = (at_us >= F.col("since_us")) & (at_us <= F.col("end_us"))
@@ -254,8 +255,8 @@ def _peaks(levels: DataFrame) -> DataFrame:
     return found.join(gone, list(_PLACE), "left")
 
 
-def _hands(ownership: DataFrame, measured: DataFrame) -> DataFrame:
-    """One row per partition: how often it was in new hands, and in whose at all."""
+def _owner_changes(ownership: DataFrame, measured: DataFrame) -> DataFrame:
+    """One row per partition: its number of changes of the owner, and its distinct owners."""
     in_order = Window.partitionBy(*_PLACE).orderBy("from_us", "consumer")
     in_time = F.col("to_us").isNull() | (F.col("to_us") >= F.col("start_us"))
     same = F.coalesce(F.lag("consumer").over(in_order) == F.col("consumer"), F.lit(False))

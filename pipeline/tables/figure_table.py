@@ -9,7 +9,7 @@ from pipeline.summary.figures import MEASURES, PERCENTS, Measure, samples_needed
 def figures(
     faults: DataFrame, broker_phases: DataFrame, client_phases: DataFrame, availability: DataFrame
 ) -> DataFrame:
-    """Sum each fault's phases, gaps and counts up over their subjects.
+    """Summarize each fault's phases, gaps and counts over their subjects.
 
     A percentile is a value that occurred (nearest rank).
     Input grain: `faults`; `broker_phases`; `client_phases`; `availability`. Output grain: one row
@@ -19,8 +19,8 @@ def figures(
     `is_time` (true: microseconds; false: a count); `samples`: subjects that have a value,
     `missing`: those that have none; `p50`, `p90`, `p99`, `max`: microseconds or counts, as
     `is_time` says.
-    Nulls: `kind` if the run did not say; the last four without samples; `p90` under 10 samples and
-    `p99` under 100: no sample can be expected above them.
+    Nulls: `kind` if the run did not record it; the last four without samples; `p90` of fewer than
+    10 samples and `p99` of fewer than 100, because no sample can be expected above them.
     """
     inputs = {
         "broker_phases": broker_phases,
@@ -59,7 +59,7 @@ def _percentile(at: int) -> Column:
 
 
 def _long(inputs: dict[str, DataFrame]) -> DataFrame:
-    """One row per run, fault, measure and subject: the measured columns under one another."""
+    """One row per run, fault, measure and subject: the measured columns as rows."""
     parts = []
     for name, table in inputs.items():
         entries = F.array(*(_entry(measure) for measure in MEASURES if measure.table == name))

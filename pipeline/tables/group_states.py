@@ -1,4 +1,4 @@
-"""The table `group_states`: in which state each coordinator had each group, and when."""
+"""The table `group_states`: the states of each group on each coordinator, as intervals."""
 
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F
@@ -26,23 +26,23 @@ _PARTITION_KINDS = (
 
 
 def group_states(events: DataFrame, groups: DataFrame, runs: DataFrame) -> DataFrame:
-    """Follow each group through its states, on each coordinator by itself.
+    """Follow each group through its states, separately on each coordinator.
 
-    An interval begins when a coordinator loads the group or moves it to another state; it ends with
-    the next of these, with the unload of the group's offsets partition, with the broker's end or
-    the run's. Two coordinators that both have the group have intervals at once.
+    An interval begins when a coordinator loads the group or moves it to another state. It ends with
+    the first of: the next load or move, the unload of the group's offsets partition, the broker's
+    end, the run's end. If two coordinators have the group at once, their intervals overlap.
     Input grain: one row per event; `groups`; `runs`. Output grain: one row per run, group, broker,
     incarnation and interval in which that coordinator had the group in one state.
     Columns: `run`, `group`, `partition` (its offsets partition), `broker` (the coordinator),
     `incarnation`, `leader_epoch` in which it served the partition; `state` (Empty |
-    PreparingRebalance | CompletingRebalance | Stable | Dead), `generation`: the group's then (in
-    PreparingRebalance the one that ended), `members`: in the group when the interval began,
-    `cause`: why the state was entered, as the coordinator gives it; `from_us`, `to_us` in
-    microseconds on the run's clock; `length_us`: microseconds, up to the run's end if nothing ended
-    it. Dead is a moment: there the coordinator forgets the group.
-    Nulls: `partition` if the run names no offsets partition; `leader_epoch` if the coordinator's
-    load is not known; `members` if the trace does not say whom it loaded; `cause` of a state that
-    was loaded; `to_us` if the state still lasted when the run ended.
+    PreparingRebalance | CompletingRebalance | Stable | Dead), `generation` of the group at that
+    time (in PreparingRebalance the generation that ended), `members` when the interval began,
+    `cause`: the coordinator's reason for entering the state; `from_us`, `to_us` in microseconds on
+    the run's clock; `length_us`: microseconds, up to the run's end if the state lasted so long. An
+    interval of Dead has no length, because the coordinator forgets the group at once.
+    Nulls: `partition` if the run names no offsets partition; `leader_epoch` if the trace lacks the
+    coordinator's load; `members` if the trace lacks the members that were loaded; `cause` of a
+    loaded state; `to_us` if the state still lasted when the run ended.
     """
     steps = _steps(events, groups)
     found = _with_end(_intervals(steps), deaths(events), runs)
@@ -66,21 +66,21 @@ def group_states(events: DataFrame, groups: DataFrame, runs: DataFrame) -> DataF
 def _steps(events: DataFrame, groups: DataFrame) -> DataFrame:
     """One row per step of a group or of its offsets partition on a broker.
 
-    Shape: `state`: the one that a GROUP_LOADED or GROUP_STATE enters; `counted`: the members that
-    a step lists.
+    Shape: `state`: the state that a GROUP_LOADED or GROUP_STATE enters; `counted`: the number of
+    members that a GROUP_LOADED or GENERATION_STARTED lists.
     """
-    said = detail("state", "to", "members", of=(GroupLoadedDetail, TransitionDetail))
+    details = detail("state", "to", "members", of=(GroupLoadedDetail, TransitionDetail))
     homes = F.broadcast(groups.select("run", "group", F.col("partition").alias("home")))
     counted = F.when(
-        _is(TraceKind.GROUP_LOADED) | _is(TraceKind.GENERATION_STARTED), F.size("said.members")
+        _is(TraceKind.GROUP_LOADED) | _is(TraceKind.GENERATION_STARTED), F.size("details.members")
     )
     return (
         of_kind(events, *_GROUP_KINDS, *_PARTITION_KINDS)
-        .withColumn("said", said)
+        .withColumn("details", details)
         .join(homes, ["run", "group"], "left")
         .select(
             *_GROUP,
-            # MEMBER_... and GROUP_STATE do not say it.
+            # The rows MEMBER_... and GROUP_STATE have no partition: it is that of their group.
             F.coalesce("home", "partition").alias("partition"),
             "seq",
             "time_us",
@@ -88,14 +88,14 @@ def _steps(events: DataFrame, groups: DataFrame) -> DataFrame:
             "generation",
             "leader_epoch",
             F.coalesce("cause_text", "cause").alias("cause"),
-            F.coalesce("said.state", "said.to").alias("state"),
+            F.coalesce("details.state", "details.to").alias("state"),
             F.when(counted >= 0, counted).alias("counted"),
         )
     )
 
 
 def _intervals(steps: DataFrame) -> DataFrame:
-    """One row per state that was entered, with its epoch, its members and what came next there."""
+    """One row per state entered, with epoch, members, and its end by the coordinator itself."""
     of_group = Window.partitionBy(*_GROUP).orderBy("seq")
     of_partition = Window.partitionBy(*_LIFE, "partition").orderBy("seq")
     loads = _is(TraceKind.LOAD_STARTED) | _is(TraceKind.LOAD_COMPLETED)
@@ -130,13 +130,14 @@ def _intervals(steps: DataFrame) -> DataFrame:
 
 
 def _with_members(steps: DataFrame) -> DataFrame:
-    """Add the members after each step: those of the last list, and who came and went since.
+    """Add the number of members after each step: the last list's, plus and minus changes since.
 
-    A group that was not loaded begins without members, and so does one after its end.
+    A group that was not loaded begins with 0 members, and so does a group after Dead.
     """
     dead = _is(TraceKind.GROUP_STATE) & (F.col("state") == DEAD)
     listed = _is(TraceKind.GROUP_LOADED) | _is(TraceKind.GENERATION_STARTED)
-    # A struct, so that a list that is missing is told from a step that is none.
+    # A struct distinguishes a step whose list is missing (struct with null) from a step that lists
+    # no members at all (null).
     base = F.when(dead | listed, F.struct(F.when(dead, 0).otherwise(F.col("counted")).alias("n")))
     change = F.when(_is(TraceKind.MEMBER_ADDED), 1).when(_is(TraceKind.MEMBER_REMOVED), -1)
     so_far = _so_far(Window.partitionBy(*_GROUP))
@@ -151,8 +152,9 @@ def _with_members(steps: DataFrame) -> DataFrame:
 
 
 def _with_end(intervals: DataFrame, died: DataFrame, runs: DataFrame) -> DataFrame:
-    """Give each interval the earliest of its possible ends; none from the run's end on is one."""
-    # A list for each node, because a join for each death would need the intervals twice.
+    """Give each interval the earliest of its possible ends, unless the run ended before that."""
+    # The deaths of a node are one list: a join with one row per death would multiply the intervals,
+    # which then would have to be aggregated again.
     deaths_of = died.groupBy("run", "node").agg(
         F.collect_list(F.struct("died_us", "successor")).alias("deaths")
     )

@@ -1,4 +1,4 @@
-"""Which consumer is behind a member id. No table of its own."""
+"""A step: the consumer of each member id."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -10,8 +10,10 @@ from protocol.trace_schema import MemberDetail
 
 
 def member_names(events: DataFrame) -> DataFrame:
-    """Name the consumer of each member id, by what it said itself or its coordinator.
+    """Name the consumer of each member id.
 
+    A row of the consumer itself names its node; without such a row, the coordinator's rows name its
+    client id.
     Input grain: one row per event. Output grain: one row per run, group and member id.
     Columns: `run`, `group`, `member`, `consumer` (its node, or its client id). Nulls: none.
     """

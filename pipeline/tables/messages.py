@@ -1,8 +1,8 @@
-"""The table `messages`: what nodes said to each other around each fault, for the message diagram.
+"""The table `messages`: requests between nodes around each fault, for the message diagram.
 
-Requests with their answers (exchanges), of coordination and control only: no Produce, no Fetch of
-data. Around a fault there may be thousands; likes that follow each other become one row, and of
-the rest a fault keeps the MESSAGES_PER_FAULT that tell most.
+An exchange is a request with its answer. Only exchanges of coordination and control are listed: no
+Produce, no Fetch of data. There may be thousands around a fault, so that equal exchanges in a row
+become one row of the table, and each fault keeps MESSAGES_PER_FAULT rows.
 """
 
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
@@ -14,17 +14,19 @@ from protocol.api import Api
 from protocol.trace import TraceKind
 
 MESSAGES_PER_FAULT = 400
-"""Rows: more arrows than a diagram shows, and enough for the whole story of some 30 members."""
+"""Most rows of a fault: more than a diagram shows, and enough for a failover of some 30 members."""
 BEFORE_US = 1_000_000
 AFTER_US = 1_000_000
-"""How long before the fault, and after the last thing that is due to it, messages are listed."""
+"""Time before the fault, and after its last effect, in which messages are listed."""
 AT_LEAST_US = 5_000_000
 AT_MOST_US = 120_000_000
-"""Bounds of how long after the fault; a member that never came back would hold it open for ever."""
+"""Bounds of the time after the fault; without an upper bound a member that never came back would
+extend it to the end of the run.
+"""
 
 NO_ANSWER = "no answer"
 _TURNING_POINTS = [key.label for key in (Api.JOIN_GROUP, Api.SYNC_GROUP, Api.LEAVE_GROUP)]
-"""Each success of these changes the group, and is listed by itself."""
+"""APIs whose every success changes the group; so each is a row of its own."""
 _PAIR = ("run", "from_node", "to_node", "api", "correlation_id")
 _FAULT = ("run", "fault")
 _ROUTE = (*_FAULT, "from_node", "to_node", "api", "group")
@@ -39,15 +41,16 @@ def messages(
 ) -> DataFrame:
     """List the requests of coordination and control around each fault.
 
-    A fault's window reaches from a second before its injection to a second after the last new
-    coordinator was active, member was accepted and rebalance was stable because of it; to at least
-    5 s and at most 120 s after the injection, and not past the next fault or the run's end. A
-    request is in it if any of its moments is, or if it was under way then.
-    Exchanges that follow each other on one route (api, from, to, group) with the same outcome,
-    member, and coordinator named, all begun before the fault or all since, are one row; but for
-    successes of JoinGroup, SyncGroup and LeaveGroup. Of these rows a fault keeps 400: first the
-    first of each kind (route without its client, and outcome), then all of those clients that have
-    the most of these, in order of their names.
+    1. The window of a fault begins a second before its injection. It ends a second after the
+       fault's last effect: a new coordinator is active, a member is accepted, a rebalance is
+       stable. That is at least 5 s and at most 120 s after the injection, and at the latest at the
+       next fault or the run's end. An exchange is listed if it overlaps the window.
+    2. Successive exchanges on one route (api, from, to, group) become one row if they have the same
+       outcome, member and named coordinator, and all began before the fault or all after it.
+       Successes of JoinGroup, SyncGroup and LeaveGroup stay single rows.
+    3. Each fault keeps 400 rows. The first row of each kind (route without its client, and outcome)
+       comes first. Then come all rows of the clients with the most such first rows; clients with
+       equally many are in the order of their names.
     Input grain: one row per event; `faults`; `broker_phases`; `client_phases`; `rebalances`.
     Output grain: one row per run, fault and run of like exchanges.
     Columns: `run`, `fault`; `api`, `purpose` (of the connection), `from_node` (who asked),
@@ -113,10 +116,14 @@ def _windows(
 def _exchanges(events: DataFrame) -> DataFrame:
     """One row per request of coordination or control, with what became of it on both sides.
 
-    A client's answer belongs to the last request with its correlation id that was sent on its
-    connection before; a server's row, which does not name the connection, to the last that was sent
-    to it before, or to the first of all (two clocks may disagree). The first of several counts.
-    Columns: those of the table; `begin_us`, `last_us`: its first and last known moment.
+    Correlation ids repeat, so a row is assigned to a request by these rules:
+    1. An answer in the client's rows belongs to the last request with its correlation id before it
+       on the same connection.
+    2. A row of the server does not name the connection. It belongs to the last request with its
+       correlation id that was sent to the server before it, or to the first one at all, because the
+       clocks of the two nodes may differ.
+    3. Of several rows of one kind for a request the first counts.
+    Columns: those of the table; `begin_us`, `last_us`: first and last known moment of the exchange.
     """
     connection = Window.partitionBy(*_PAIR, "node", "incarnation", "purpose").orderBy("seq")
     pair = Window.partitionBy(*_PAIR).orderBy("time_us", "is_server", "node", "incarnation", "seq")
@@ -144,7 +151,8 @@ def _exchanges(events: DataFrame) -> DataFrame:
         F.min(F.when(~is_sent & ~is_server, ended)).alias("ended"),
     )
     moments = ("sent_us", "received_us", "answered_us", "ended.time_us")
-    # Failures stand in every trace; without the messages they are not worth an arrow.
+    # Every trace has the rows of failures, also a trace without messages; a failure whose request
+    # is missing is not listed.
     return found.where(F.coalesce("sent_us", "received_us").isNotNull()).select(
         *_PAIR,
         "exchange",
@@ -163,7 +171,7 @@ def _exchanges(events: DataFrame) -> DataFrame:
 
 
 def _sides(events: DataFrame) -> DataFrame:
-    """One row per trace row about a listed request, by its client's or its server's side."""
+    """One row per trace row about a listed request, with the columns of the client's view."""
     is_server = by_server()
     is_found = _is(TraceKind.COORDINATOR_FOUND)
     api = F.when(is_found, F.lit(Api.FIND_COORDINATOR.label)).otherwise(F.col("api"))
@@ -195,7 +203,7 @@ def _sides(events: DataFrame) -> DataFrame:
 def _with_named(sides: DataFrame) -> DataFrame:
     """Add to the answer of a FindCoordinator the coordinator that it named.
 
-    A client writes COORDINATOR_FOUND right after the answer that it learnt it from.
+    A client writes COORDINATOR_FOUND directly after the row of the answer that named it.
     """
     then = Window.partitionBy("run", "from_node", "api", "node", "incarnation").orderBy("seq")
     by_it = F.lead("to_node").over(then) == F.col("to_node")
@@ -206,7 +214,7 @@ def _with_named(sides: DataFrame) -> DataFrame:
 
 
 def _collapsed(exchanges: DataFrame) -> DataFrame:
-    """One row per run of like exchanges that follow each other on their route."""
+    """Merge successive equal exchanges on a route into one row (rule 2 of `messages`)."""
     in_order = Window.partitionBy(*_ROUTE).orderBy("begin_us", "correlation_id", "exchange")
     like = F.struct("outcome", "member", "named", F.col("begin_us") < F.col("injected_us"))
     alone = F.col("api").isin(_TURNING_POINTS) & (F.col("outcome") == "NONE")
@@ -237,7 +245,7 @@ def _collapsed(exchanges: DataFrame) -> DataFrame:
 
 
 def _most_telling(rows: DataFrame) -> DataFrame:
-    """Keep MESSAGES_PER_FAULT rows of a fault: firsts of their kind, then whole clients."""
+    """Keep MESSAGES_PER_FAULT rows of each fault (rule 3 of `messages`)."""
     time = ("begin_us", "from_node", "to_node", "api", "correlation_id", "exchange")
     kind = Window.partitionBy(*_FAULT, "api", "to_node", "group", "outcome").orderBy(*time)
     client = Window.partitionBy(*_FAULT, "from_node")

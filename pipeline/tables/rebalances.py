@@ -1,7 +1,7 @@
-"""The table `rebalances`: each rebalance, why it began, whom it brought or cost, how long it took.
+"""The table `rebalances`: each rebalance with its reason, added and removed members, and length.
 
-A rebalance is the coordinator's: `reason` is its cause as a closed value, `cause` its sentence for
-people.
+Coordinators begin rebalances: `reason` is the coordinator's RebalanceCause, `cause` its sentence
+for people.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -86,8 +86,9 @@ def rebalances(
 def _steps(events: DataFrame) -> DataFrame:
     """One row per step of a group's coordinator, numbered by the rebalance that it belongs to.
 
-    A part of the group's life ends with the start of a generation, with the last member or with a
-    load; a step belongs to the rebalance of its part, or to the latest so far if there are several.
+    The steps are divided into parts. A part ends with the start of a generation, with a load, or
+    with the group becoming Empty or Dead. A step belongs to the rebalance that began in its part,
+    or to the latest one so far if several did.
     """
     kinds = (
         TraceKind.REBALANCE_STARTED,
@@ -119,8 +120,9 @@ def _steps(events: DataFrame) -> DataFrame:
 
 
 def _started(steps: DataFrame) -> DataFrame:
-    """One row per rebalance, with what came next on the same coordinator."""
-    # Backwards, so that "the next of a kind" is the last one seen: linear in the rows.
+    """One row per rebalance, with its new generation, its assignment and the next rebalance."""
+    # The window runs backwards, so that the next step of a kind is the last one in the window so
+    # far; a forward search for it would take quadratic time.
     backwards = (
         Window.partitionBy(*_GROUP)
         .orderBy(F.desc("seq"))
@@ -141,7 +143,7 @@ def _started(steps: DataFrame) -> DataFrame:
 
 
 def _changes(steps: DataFrame, names: DataFrame) -> DataFrame:
-    """One row per rebalance with members that came or went."""
+    """One row per rebalance for which members were added or removed."""
     removed, added = _is(TraceKind.MEMBER_REMOVED), _is(TraceKind.MEMBER_ADDED)
     replaced = F.col("cause").eqNullSafe(F.lit(RemovalCause.STATIC_MEMBER_REPLACED.value))
     who = F.coalesce("consumer", "member")
@@ -180,6 +182,6 @@ def _is(kind: TraceKind) -> Column:
 
 
 def _unless_restarted(step: str) -> Column:
-    """Return a step if it comes before the group's next rebalance there."""
+    """Return a step, or null if the coordinator began the group's next rebalance before it."""
     restarted = F.col("restarted.seq")
     return F.when(restarted.isNull() | (F.col(f"{step}.seq") < restarted), F.col(step))

@@ -1,4 +1,4 @@
-"""The table `tenure_overlaps`: two coordinators at once, and what each of them did meanwhile."""
+"""The table `tenure_overlaps`: two coordinators at once, and what each acknowledged meanwhile."""
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -31,17 +31,18 @@ def tenure_overlaps(
 
     Input grain: one row per event; `coordinator_tenures`; `groups`; `broker_phases`; one row per
     time in which a node was paused or cut off. Output grain: one row per run, offsets partition and
-    pair of tenures in which both were in office; the older one has the lower epoch, or began first.
+    pair of overlapping tenures; the older one has the lower epoch, or began first.
     Columns: `run`, `partition`, `groups` (consumer groups on it); `older_broker`, `older_epoch`,
     `older_incarnation`, `newer_broker`, `newer_epoch`, `newer_incarnation`; `fault`: the one that
     moved the partition to the newer; `from_us`, `to_us` in microseconds on the run's clock,
     `length_us`; `older_end`: how the older one ended; `older_paused_us`, `older_cut_us`:
     microseconds of the overlap in which the older broker was stopped, or cut off from others;
-    `older_heartbeats`, `newer_heartbeats`: heartbeats that each answered with success meanwhile, by
-    their arrival at the client; `older_commits`, `newer_commits`: commits that clients were told
-    each acknowledged meanwhile; `older_commits_in_all`, `newer_commits_in_all`: commits that the
-    log acknowledged in the whole tenure of each, `older_last_commit_us`, `newer_first_commit_us`:
-    when it did the last of the older one, and the first of the newer one.
+    `older_heartbeats`, `newer_heartbeats`: heartbeats that the broker answered with success, if the
+    answer reached the client during the overlap; `older_commits`, `newer_commits`: commits that it
+    acknowledged, if the answer reached the client during the overlap; `older_commits_in_all`,
+    `newer_commits_in_all`: commits that the log acknowledged in the whole tenure;
+    `older_last_commit_us`, `newer_first_commit_us`: when the log acknowledged the last commit of
+    the older tenure, and the first one of the newer.
     Nulls: `fault` if no fault is known to have moved the partition; `older_last_commit_us`,
     `newer_first_commit_us` if the tenure had none.
     """
@@ -118,7 +119,7 @@ def _side(tenures: DataFrame, side: str) -> DataFrame:
 
 
 def _answers(events: DataFrame) -> DataFrame:
-    """One row per heartbeat that succeeded, and per commit that was acknowledged, at its client."""
+    """One row per successful heartbeat and per acknowledged commit, as its client saw it."""
     answered_us = F.col("time_us").alias("answered_us")
     heartbeats = (
         of_kind(events, TraceKind.RESPONSE_RECEIVED)
@@ -135,7 +136,7 @@ def _answers(events: DataFrame) -> DataFrame:
 
 
 def _counted(overlaps: DataFrame, answers: DataFrame) -> DataFrame:
-    """One row per overlap in which anybody answered anything."""
+    """One row per overlap with an answer of either coordinator: the answers, counted."""
     meanwhile = (F.col("answered_us") >= F.col("from_us")) & (F.col("answered_us") < F.col("to_us"))
     return (
         answers.join(F.broadcast(overlaps), ["run", "partition"])

@@ -1,7 +1,7 @@
-"""Runs that fit into the memory of one process: a task of Spark reads each whole, in plain Python.
+"""Analysis of runs that fit into the memory of one process: one Spark task per run, plain Python.
 
-`tables` says which function makes which table, `verdicts` is the one that needs no trace, `write`
-turns a run's files into its tables and its summary, `tasks` spreads runs over Spark's workers.
-Larger runs, and those that this cannot read, are left to the transforms of `pipeline.all_tables`,
-which give the same tables.
+`tables` maps each table to its function, `verdicts` computes the one table that needs no trace,
+`write` turns a run's files into its tables and its summary, `tasks` spreads runs over Spark's
+workers. The transforms of `pipeline.all_tables` give the same tables for larger runs, and for runs
+whose rows this package cannot read.
 """

@@ -1,4 +1,4 @@
-"""Which function makes which table of one run's trace."""
+"""The function that computes each table from one run's trace."""
 
 from collections.abc import Callable, Mapping
 
@@ -56,4 +56,7 @@ OF_TRACE: Mapping[str, Callable[[Trace], list[TableRow]]] = {
     "felt_partitions": felt_partitions_of,
     "felt_groups": felt_groups_of,
 }
-"""Table -> what makes it of a trace, its rows without `run`. Not here: `bad_rows`, `verdicts`."""
+"""Table -> function from a trace to its rows, which lack the column `run`.
+
+`bad_rows` and `verdicts` are missing, because neither is computed from the good rows of a trace.
+"""

@@ -19,12 +19,12 @@ from pipeline.summary.summary_file import TABLES_VERSION
 from pipeline.whole_runs.write import analyze_whole
 
 LARGE_ROWS = 500_000
-"""Larger runs take up to 2 GB each."""
+"""A run with more rows is large: its task takes up to 2 GB of memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Refused:
-    """The error of the operating system that a task met: an exception would come as a text."""
+    """An OSError of a task, as a value: Spark would pass an exception to the driver as text."""
 
     number: int | None
     text: str
@@ -32,18 +32,18 @@ class _Refused:
 
 
 def analyze_by_run(
-    context: SparkContext, runs: Sequence[RunFiles], told: Callable[[int], None]
+    context: SparkContext, runs: Sequence[RunFiles], report_done: Callable[[int], None]
 ) -> tuple[RunSummary | None, ...]:
-    """Write tables and summary of each run (`write.analyze_whole`), as many at once as Spark can.
+    """Write tables and summary of each run (`write.analyze_whole`), several runs at once.
 
-    `told` learns how many are done. Shape: one summary a run, in their order; None for a run that
-    is left to the transforms.
-    Raises: OSError as a task met it; Py4JError for what else ends a task. Jobs are cancelled by
-    then, after KeyboardInterrupt, too.
+    `report_done` receives the number of runs that are done, again and again.
+    Shape: one summary per run, in the order of `runs`; None for a run that a task cannot read.
+    Raises: OSError of a task; Py4JError if a task fails otherwise. All jobs are cancelled before
+    either is raised, and before a KeyboardInterrupt is.
     """
     tag = f"coordlab-{uuid.uuid4()}"
 
-    # Large ones at half of the processors: what two of them hold is all that a laptop can spare.
+    # Large runs use half of the processors only: on a laptop the memory suffices for two of them.
     small = [run for run in runs if run.rows <= LARGE_ROWS]
     large = [run for run in runs if run.rows > LARGE_ROWS]
 
@@ -52,45 +52,45 @@ def analyze_by_run(
         context.addJobTag(tag)
         context.setInterruptOnCancel(True)
         at_once = max(1, context.defaultParallelism // 2)
-        found: dict[str, RunSummary | _Refused | None] = {}
+        results: dict[str, RunSummary | _Refused | None] = {}
         for together, slices in ((small, len(small)), (large, min(at_once, len(large)))):
             if together:
-                found |= dict(context.parallelize(together, slices).map(_task).collect())
-        return found
+                results |= dict(context.parallelize(together, slices).map(_task).collect())
+        return results
 
-    # Two threads speak to the JVM, this one does not: a Ctrl-C in the middle of a call would close
-    # the connection, and be told with a traceback.
+    # Two other threads call the JVM, because SIGINT interrupts the main thread: a KeyboardInterrupt
+    # during a call would close py4j's connection and print a traceback.
     with ThreadPoolExecutor(2, thread_name_prefix="coordlab-runs") as pool:
         future = pool.submit(run_jobs)
         try:
             while not wait([future], timeout=LOOK_AGAIN_S).done:
-                told(pool.submit(_tasks_done, context, tag).result())
-            found = future.result()
+                report_done(pool.submit(_count_done_tasks, context, tag).result())
+            results = future.result()
         except BaseException:
             stop_jobs([future], context, tag)
             raise
     summaries = []
     for run in runs:
-        each = found[run.run]
-        if isinstance(each, _Refused):
-            raise OSError(each.number, each.text, each.path)
-        summaries.append(each)
+        result = results[run.run]
+        if isinstance(result, _Refused):
+            raise OSError(result.number, result.text, result.path)
+        summaries.append(result)
     return tuple(summaries)
 
 
 def workers_have_lab(context: SparkContext) -> bool:
     """Return whether Spark's workers can import this package, in the version of the driver.
 
-    A cluster's need not. Workers of this machine run the driver's own Python.
+    Workers on this machine run the driver's own Python; those of a cluster may lack the package.
     """
     if context.master.startswith("local"):
         return True
     count = context.defaultParallelism
     try:
-        found = context.parallelize(range(count), count).map(_version).collect()
+        versions = context.parallelize(range(count), count).map(_version).collect()
     except Py4JError:
         return False
-    return set(found) == {TABLES_VERSION}
+    return set(versions) == {TABLES_VERSION}
 
 
 def _version(_: int) -> int:
@@ -106,7 +106,7 @@ def _task(files: RunFiles) -> tuple[str, RunSummary | _Refused | None]:
         return files.run, refused
 
 
-def _tasks_done(context: SparkContext, group: str) -> int:
+def _count_done_tasks(context: SparkContext, group: str) -> int:
     tracker = context.statusTracker()
     jobs = [tracker.getJobInfo(number) for number in tracker.getJobIdsForGroup(group)]
     stages = [tracker.getStageInfo(number) for job in jobs if job for number in job.stageIds]

@@ -8,7 +8,7 @@ from pipeline.in_memory.trace import TableRow
 
 
 def verdicts_of(directory: Path) -> list[TableRow]:
-    """Return what the checks concluded, as a run directory's documents say."""
+    """Return the outcomes of the checks, as the documents of a run directory record them."""
     manifest = _document(directory / "manifest.json")
     results = _document(directory / "results.json")
     if manifest is None and results is None:

@@ -1,4 +1,4 @@
-"""From the event files of one run to its tables and its summary, within one process."""
+"""Writes the tables and the summary of one run from its event files, within one process."""
 
 from pipeline.engine.run_files import RunFiles
 from pipeline.engine.table_files import write_table
@@ -13,7 +13,8 @@ from pipeline.whole_runs.verdicts import verdicts_of
 def analyze_whole(files: RunFiles) -> RunSummary | None:
     """Write every table of a run and its summary beside them; return the summary.
 
-    None: this way cannot read the run (`in_memory.summary.rows_of`), and nothing was written.
+    None means that plain Python cannot read the run (`in_memory.summary.rows_of`); nothing was
+    written then.
     Raises: OSError.
     """
     with collecting_no_cycles():
