@@ -192,7 +192,7 @@ def _lines(process: "subprocess.Popen[str]") -> Iterator[str]:
     """Yield the lines that a process prints."""
     if process.stdout is None:
         raise RuntimeError("the process has no pipe")
-    for line in process.stdout:  # `yield from` would close the pipe with this generator
+    for line in process.stdout:  # noqa: UP028 - `yield from` would close the pipe with this generator
         yield line
 
 
