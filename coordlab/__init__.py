@@ -1,12 +1,13 @@
 """The command line and the wiring of everything.
 
-Reading order: `cli` (which commands there are), `program` (its name, exit codes), `options` and
-`parameters` (what several of them take), `standing_options` (what those take that ask a cluster
-which stays), `commands` (one module or one folder each), `views` (what several of them print) and
-`console`; `analysis` (Spark, pages), `report_facts` and `settings_facts` (what a page is told of a
-run), `seed_names`, `junit`, `schedules`, `signals`, `output` (streams that nobody reads), `errors`
-(how a command ends); `own_packages` (a check before any import). Compiled modules, if any are
-built, are found from here on.
+Reading order: `cli` (the list of commands), `program` (its name, exit codes), `options` and
+`parameters` (options and types that several commands share), `standing_options` (options of the
+commands for a standing cluster), `commands` (one module or folder per command), `views` (output
+that several commands share) and `console`; `analysis` (Spark, pages), `report_facts` and
+`settings_facts` (facts for the pages of a run), `seed_names`, `junit`, `schedules`, `signals`,
+`output` (streams whose reader is gone), `errors` (texts and exit codes of errors); `own_packages`
+(a check before any import). Importing this package also makes compiled modules available, if any
+are built.
 """
 
 from coordlab.own_packages import require_own_packages

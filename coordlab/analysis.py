@@ -1,7 +1,7 @@
-"""Summing runs up in memory, analysing them with Spark, and writing their pages.
+"""Summaries of runs in memory, their analysis with Spark, and the writing of their pages.
 
-Without a Java for Spark a run can be analysed later. Spark and the report's own packages are
-imported late: PySpark, Altair and Vega take a second or two that most commands need not.
+Without a Java for Spark, a run is kept and can be analysed later. Functions import PySpark, Altair
+and Vega only where they need them, because these imports take a second or two.
 """
 
 from collections.abc import Sequence
@@ -26,11 +26,11 @@ from results_schema.results import Results, RunOutcome
 
 
 class NoJava(Exception):
-    """Runs have to be analysed and there is no Java for it; says what to do."""
+    """Runs have to be analysed, but Spark finds no Java; the message says what to install."""
 
 
 def java_notice(run: Path) -> str | None:
-    """Return why the analysis has to wait and how to do it later, None if Java is there."""
+    """Return the reason why a run cannot be analysed now, and what to do; None if Java is found."""
     java = find_java()
     if not isinstance(java, JavaProblem):
         return None
@@ -41,7 +41,7 @@ def java_notice(run: Path) -> str | None:
 
 
 def salvage(past: PastRun, console: Console) -> None:
-    """Give a run whose driver was killed the trace that its nodes had written, and say so."""
+    """Collect the rows that the nodes of a killed driver's run left, and print their number."""
     if past.incomplete:
         RunDisk(past.path).free_reserve()
     if not past.incomplete or (past.events / EVENTS_FILE).exists():
@@ -63,7 +63,8 @@ def sum_up(
 ) -> RunSummary | None:
     """Return the summary of a run without Spark; None if it broke off, or is too large for that.
 
-    `max_rows` leaves larger ones to Spark: those who have its tables in a moment need not wait.
+    A run with more than `max_rows` rows gives None, too, for callers that compute Spark's tables
+    next anyway.
     """
     if results.outcome is not RunOutcome.COMPLETED:
         return None
@@ -110,9 +111,9 @@ def analyze_runs(
 def analyse_if_needed(
     console: Console, past: Sequence[PastRun], *, master: str | None
 ) -> tuple[RunSummary, ...]:
-    """Return the summaries of runs; those without tables, or with others' tables, are analysed.
+    """Return the summaries of runs, after an analysis of the runs whose tables are not current.
 
-    Raises: NoJava if that cannot be done; what pipeline.run.analyze raises.
+    Raises: NoJava if an analysis is needed and impossible; the errors of pipeline.run.analyze.
     """
     for each in past:
         salvage(each, console)
@@ -135,7 +136,7 @@ def _summary(run: Path) -> RunSummary:
 
 
 def current_summary(run: Path) -> RunSummary | None:
-    """Return the summary of a run whose tables are complete and made of its events as they are."""
+    """Return the summary of a run; None if its tables are incomplete or older than its events."""
     return read_summary(run) if is_current(run) else None
 
 
@@ -143,7 +144,7 @@ COMPARISON_FILE = "comparison.html"
 
 
 def write_run_report(console: Console, past: PastRun, *, output: Path | None = None) -> Path:
-    """Write the report of an analysed run, telling that it takes a moment; return where it is.
+    """Write the report of an analysed run, with a progress line; return the path of the page.
 
     Raises: NotAnalysed; OSError if it cannot be written.
     """
@@ -156,7 +157,7 @@ def write_run_report(console: Console, past: PastRun, *, output: Path | None = N
 
 
 def write_comparison(runs: Sequence[tuple[RunFacts, RunSummary]], output: Path) -> Path:
-    """Write the page that compares runs; return where it is. Raises: OSError."""
+    """Write the page that compares runs; return its path. Raises: OSError."""
     from pipeline.report.comparison_page import build_comparison  # noqa: PLC0415 - imports Altair
 
     output.parent.mkdir(parents=True, exist_ok=True)
@@ -164,7 +165,7 @@ def write_comparison(runs: Sequence[tuple[RunFacts, RunSummary]], output: Path) 
 
 
 def compare_side_by_side(runs: Sequence[tuple[RunFacts, RunSummary]]) -> Comparison:
-    """Put runs side by side, as the page does."""
+    """Compare runs with the same columns as the comparison page has."""
     from pipeline.report.run_names import column_names  # noqa: PLC0415 - imports Altair
 
     facts = [run for run, _ in runs]

@@ -1,7 +1,8 @@
-"""The command line: which commands there are, and how every error of theirs ends.
+"""The command line: the list of commands, and the single place where their errors end.
 
-A command's module is imported when the command is asked for: what one needs, others need not wait
-for. The list of commands imports none of them: SUMMARIES has the first sentence of each help.
+The module of a command is imported only when that command is called, so that no command waits for
+the imports of another. The help lists all commands without importing any, because SUMMARIES holds
+the first sentence of each help text.
 """
 
 from collections.abc import Sequence
@@ -44,7 +45,7 @@ SUMMARIES = {
         "Search fault schedules: draw configuration and plan from seeds, run each in virtual time."
     ),
     "replay": "Play a schedule in virtual time again and compare its trace, byte for byte.",
-    "diff": "Show the first event in which two runs part, what was before, and how each goes on.",
+    "diff": "Show the first event in which two runs differ, the events before it, and those after.",
     "shrink": (
         "Make a failing schedule small: fewest faults, fewest nodes, shortest time, "
         "roundest values."
@@ -66,14 +67,14 @@ SUMMARIES = {
     "list": "List the experiments that can be run by name, and past runs, the newest last.",
     "init": "Write an experiment file with comments that runs as it is.",
     "validate": (
-        "Check experiment files without starting anything; tell what is wrong, and what is unwise."
+        "Check experiment files without starting anything; list their errors, and warnings."
     ),
     "schema": "Print the JSON Schema of experiment files, for editors and other tools.",
     "conform": (
         "Play recordings of real Kafka against this cluster in virtual time, and compare "
         "the answers."
     ),
-    "doctor": "Say what this machine lacks for runs, analyses and reports, and how to get it.",
+    "doctor": "List what this machine lacks for runs, analyses and reports, and how to install it.",
 }
 """The first sentence of each command's help; a test compares them with the commands."""
 _MARGINS = 6
@@ -81,7 +82,7 @@ _MARGINS = 6
 
 
 class Commands(click.Group):
-    """The commands of COMMANDS, each imported when it is asked for."""
+    """A click group of COMMANDS that imports the module of a command when the command is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names, in the order of the help."""
@@ -111,7 +112,7 @@ def load_command(name: str) -> click.Command:
 
 
 def run_cli(arguments: Sequence[str]) -> int:
-    """Run one command and return its exit code; every error ends here, printed once."""
+    """Run one command and return its exit code; print an error that ends the command, once."""
     try:
         code = app.main(list(arguments), prog_name=called_as(), standalone_mode=False)
     except click.ClickException as error:
@@ -133,8 +134,8 @@ def run_cli(arguments: Sequence[str]) -> int:
 )
 @click.version_option(package_name="coordlab")
 def app() -> None:
-    """Break a Kafka-style cluster on purpose and see what its consumer groups lived through.
+    """Break a Kafka-style cluster on purpose, and measure what this does to its consumer groups.
 
-    A chaos lab for group coordination: an experiment file goes in, a cluster runs on Ray or in
-    virtual time, faults hit it, and every phase of the failover is measured.
+    A chaos lab for group coordination. It reads an experiment file, runs a cluster on Ray or in
+    virtual time, injects faults, and measures every phase of the failover.
     """

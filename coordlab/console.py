@@ -1,6 +1,6 @@
 """Output of commands: lines that fit a terminal of any width, rows of a trace, JSON documents.
 
-A line that is too long goes on under its beginning, with its units beside their numbers.
+A line that is too long is wrapped and indented; no wrap separates a number from its unit.
 """
 
 import re
@@ -21,7 +21,7 @@ _MIN_WIDTH = 20
 NODE_WIDTH = 20
 KIND_WIDTH = 22
 _COLUMNS = ("peer", "group", "member", "partition", "generation", "leader_epoch", "offset", "api")
-"""Columns of a row that stand beside its kind, where they are filled."""
+"""Columns of a row that are printed after its kind, if they are filled."""
 _COLUMN_WORDS = {"generation": "generation ", "leader_epoch": "epoch ", "offset": "offset "}
 
 
@@ -31,7 +31,7 @@ def clock_seconds(time_us: int | None) -> str:
 
 
 def print_lines(console: Console, lines: Iterable[str], *, style: str = "") -> None:
-    """Print lines as they are; what does not fit goes on below, two columns further in.
+    """Print lines; wrap a line that is too long, and indent its rest by two more columns.
 
     A line's leading spaces indent all of it.
     """
@@ -51,9 +51,9 @@ def print_lines(console: Console, lines: Iterable[str], *, style: str = "") -> N
 
 
 def print_path(console: Console, what: str, path: Path) -> None:
-    """Print where something lies, from here on if it lies here.
+    """Print the path of a file, relative if it is below the working directory.
 
-    On one line: a broken one can be neither clicked nor copied.
+    The line is not wrapped, because a wrapped path can be neither clicked nor copied.
     """
     here = Path.cwd()
     shown = path.relative_to(here) if path.is_relative_to(here) else path
@@ -61,7 +61,7 @@ def print_path(console: Console, what: str, path: Path) -> None:
 
 
 def print_table(console: Console, table: RenderableType) -> None:
-    """Print a table, or several beside one another, without the blanks behind its last column."""
+    """Print a table, or several side by side, without trailing blanks."""
     for line in console.render_lines(table, pad=False):
         while line and not line[-1].text.strip():
             line.pop()
@@ -85,7 +85,7 @@ def clock(time_us: int) -> str:
 
 
 def row_words(row: TraceRow) -> str:
-    """Return a row as words, one space between them: for places that wrap."""
+    """Return a row as words, one space between them, for output that is wrapped."""
     return " ".join((clock(row.time_us), _life(row), row.kind, *_filled(row)))
 
 
@@ -97,7 +97,7 @@ def row_line(row: TraceRow) -> str:
 
 
 def _life(row: TraceRow) -> str:
-    """Return the node, and which of its lives it is unless the first."""
+    """Return the node's name, and its incarnation unless that is 0."""
     return row.node if row.incarnation == 0 else f"{row.node}/{row.incarnation}"
 
 

@@ -1,6 +1,6 @@
 """Errors that end a command: the text and the exit code of each.
 
-It knows the errors of every layer, so only a command that failed imports it.
+This module imports the errors of every layer, so it is imported only after a command has failed.
 """
 
 import traceback
@@ -27,7 +27,7 @@ from results_schema.results import EXIT_BAD_ARGUMENTS, EXIT_INTERNAL_ERROR
 def print_error(error: Exception) -> int:
     """Print an error that ended a command on standard error, and return the exit code.
 
-    To be called while it is handled: of what is nobody's fault but ours the traceback is told.
+    Call this in the `except` block: for an error of coordlab itself it prints the traceback.
     """
     errors = Console(stderr=True)
     match error:

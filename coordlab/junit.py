@@ -6,9 +6,9 @@ One test case for each check, and one called `run`, which says whether the run p
 - a check that could not judge is an error, one that was not put to the test is skipped;
 - `run` is an error if the verdict is unknown, the run was interrupted or coordlab itself failed.
 
-So the suite is green if and only if the verdict is pass. Runs of several seeds are a suite each.
-Written after the schema that Jenkins
-publishes (junit-10.xsd), and in the order of elements that stricter ones ask for.
+So the suite is green if and only if the verdict is pass. Each run of several seeds is a suite. The
+document follows the schema that Jenkins publishes (junit-10.xsd). Its elements are in the order
+that stricter schemas demand.
 """
 
 import re
@@ -53,11 +53,13 @@ class Suite:
 
 
 class JunitNotWritable(Exception):
-    """The file that a run was to write cannot be written; says why."""
+    """The JUnit file of a run cannot be written; the message has the reason."""
 
 
 def begin_junit(path: Path) -> None:
-    """Make room for a run's file, and remove an older run's: it must not pass for this one's.
+    """Create the folder of a run's JUnit file, and remove the file of an older run.
+
+    If this run breaks off, CI must not read the older file as its result.
 
     Raises: JunitNotWritable.
     """
@@ -79,14 +81,14 @@ def write_junit(path: Path, document: bytes) -> None:
 
 
 def junit_of_run(manifest: Manifest, results: Results, directory: Path) -> bytes:
-    """Return the document of a run that ended, however it did."""
+    """Return the document of a run that has results: finished, failed or interrupted."""
     return document([suite_of_run(manifest, results, directory)])
 
 
 def suite_of_run(
     manifest: Manifest, results: Results, directory: Path, *, name: str | None = None
 ) -> Suite:
-    """Return the suite of a run that ended; it is called `name`, or as the experiment is."""
+    """Return the suite of a run with results; its name is `name`, else the experiment's."""
     properties = {
         "experiment": manifest.experiment,
         "verdict": results.verdict.value,
@@ -110,7 +112,7 @@ def suite_of_run(
 
 
 def junit_of_failure(experiment: str, error: BaseException) -> bytes:
-    """Return the document of a run that never got so far as to have results."""
+    """Return the document of a run that failed before it had results."""
     said = str(error) or type(error).__name__
     return document([suite_of_failure(experiment, said, kind=type(error).__name__)])
 
@@ -233,7 +235,7 @@ def _add_case(suite: ET.Element, case: Case, *, classname: str, took: str) -> No
 
 
 def _seconds(suite: Suite) -> float:
-    """Return how long a run took by the clock on the wall; 0 if it is not known."""
+    """Return the wall-clock seconds that a run took; 0 if unknown."""
     if suite.started_at is None or suite.ended_at is None:
         return 0.0
     began, ended = map(datetime.fromisoformat, (suite.started_at, suite.ended_at))
@@ -241,7 +243,7 @@ def _seconds(suite: Suite) -> float:
 
 
 def _seconds_text(seconds: float) -> str:
-    """Return a time as JUnit has times."""
+    """Return a number of seconds in the format of JUnit."""
     return f"{seconds:.3f}" if seconds else "0"
 
 

@@ -1,7 +1,7 @@
 """Options and arguments that several commands share, and the runs that they name.
 
-A command that hands its options on declares them as fields of a dataclass, with their types, and
-`as_one` builds it of what click has converted.
+A command that passes its options to other functions declares them as fields of a dataclass, with
+their types. `as_one` builds the dataclass from the values that click has converted.
 """
 
 import dataclasses
@@ -50,7 +50,7 @@ ray_address_option = click.option(
     help="A running Ray cluster, e.g. `host:6379`; `local` starts one here.",
 )
 force_option = click.option(
-    "--force", is_flag=True, help="Play it though the code or Python is another than the file's."
+    "--force", is_flag=True, help="Play it although the file was written by other code or Python."
 )
 past_runs_argument = click.argument(
     "run_directories", metavar="[RUN]...", nargs=-1, type=click.Path(path_type=Path)
@@ -58,7 +58,7 @@ past_runs_argument = click.argument(
 
 
 def with_examples(*examples: str) -> type[click.Command]:
-    """Return a kind of command whose help ends with examples: command lines after the program."""
+    """Return a click command class whose help ends with examples: command lines to paste."""
 
     class CommandWithExamples(click.Command):
         """A command whose help ends with examples."""
@@ -72,7 +72,7 @@ def with_examples(*examples: str) -> type[click.Command]:
 
 
 def group_with_examples(*examples: str) -> type[click.Group]:
-    """Return the same for a command that has commands of its own."""
+    """Return a click group class whose help ends with examples, as `with_examples` does."""
 
     class GroupWithExamples(click.Group):
         """A group of commands whose help ends with examples."""
@@ -92,7 +92,7 @@ def _write_examples(formatter: click.HelpFormatter, examples: Sequence[str]) -> 
 
 
 def space_option(seed: str = "a seed") -> Callable[[Command], Command]:
-    """Return `--space`; `seed` is the word of the command's help for what is drawn from it."""
+    """Return the option `--space`; `seed` is the subject of its help text."""
     return click.option(
         "--space",
         default=DEFAULT_SPACE,
@@ -137,7 +137,7 @@ def as_one(
 
 
 def named_runs(names: Sequence[Path], root: Path) -> tuple[PastRun, ...]:
-    """Return the runs of `names`, each once and in that order; of none, the latest below `root`.
+    """Return the runs of `names`, each once and in that order; without names, the latest in `root`.
 
     Raises: NotARun.
     """
@@ -148,10 +148,10 @@ def named_runs(names: Sequence[Path], root: Path) -> tuple[PastRun, ...]:
 
 
 def find_runs(name: Path, root: Path) -> tuple[PastRun, ...]:
-    """Return the run that a directory or, below `root`, a name of `list` means.
+    """Return the run in directory `name`, or the run in `root` that `list` shows as `name`.
 
-    A name that several seeds share means all of them.
-    Raises: NotARun, with the name that was probably meant.
+    A name that several seeds share gives the runs of all of them.
+    Raises: NotARun, with the closest known name.
     """
     for path in (name, root / name):
         if path.is_dir():
@@ -169,7 +169,7 @@ def find_runs(name: Path, root: Path) -> tuple[PastRun, ...]:
 
 
 def find_run(name: Path, root: Path) -> PastRun:
-    """Return the one run that `name` means. Raises: NotARun if there is none, or several."""
+    """Return the only run of `name`. Raises: NotARun if there is none, or several."""
     found = find_runs(name, root)
     if len(found) > 1:
         raise NotARun(f"{name} has {len(found)} seeds: name one, such as {found[0].path}")

@@ -1,10 +1,11 @@
 """Standard output and standard error, whose reader may go away while a command prints.
 
-`run ... | head -2` closes the pipe, a closed window the terminal. A command must then neither fail
-in the middle of a print nor leave a broken cluster: it is interrupted as by Ctrl-C, so that a run
-heals and stops, everything that it still prints is dropped, and the process ends with
-EXIT_OUTPUT_CLOSED. Python itself would raise BrokenPipeError wherever the print stands, in another
-thread too.
+`run ... | head -2` closes the pipe, and closing a window closes the terminal. Python would then
+raise BrokenPipeError in whichever print comes next, also in another thread. A command must neither
+fail in the middle of a print nor leave a broken cluster, so this module does it differently:
+1. It interrupts the command as Ctrl-C does; a run then heals its faults and stops its cluster.
+2. It drops everything that the command still prints.
+3. The process ends with EXIT_OUTPUT_CLOSED.
 """
 
 import errno
@@ -23,14 +24,14 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 EXIT_OUTPUT_CLOSED = 141
-"""128 + SIGPIPE, what a shell says of a process that wrote into a closed pipe."""
+"""128 + SIGPIPE: a shell reports this code for a process that wrote into a closed pipe."""
 _CLOSED = frozenset({errno.EPIPE, errno.EIO, errno.EBADF, errno.ENXIO, errno.ECONNRESET})
-"""Errors of a write that nobody reads; EIO is a terminal's that was closed."""
+"""Errors of a write to a closed pipe, socket or terminal; EIO is the error of a closed terminal."""
 _NAMES = {1: "standard output", 2: "standard error"}
 
 
 class Output:
-    """The two streams of a process, and what became of them."""
+    """Standard output and standard error of this process, and the first error of writing them."""
 
     def __init__(self) -> None:
         self._error: OSError | None = None  # None: every write so far arrived
@@ -54,13 +55,15 @@ class Output:
         self._error, self._failed_stream = error, stream
         self._stderr = os.dup(2)
         sink = os.open(os.devnull, os.O_WRONLY)
-        # Both: `run | head` must not print on the terminal that it was interrupted.
+        # Drop both streams: after `run | head`, standard error is still the terminal, on which the
+        # interrupted command would print that it was interrupted.
         for number in _NAMES:
             os.dup2(sink, number)
         os.close(sink)
         main = threading.main_thread().ident
         if main is not None:
-            # To the main thread, whichever prints: only there a waiting call is cut short.
+            # The signal goes to the main thread, whichever thread printed: the command waits there,
+            # and only a signal to that thread ends the waiting call.
             signal.pthread_kill(main, signal.SIGINT)
 
     def conclude(self, code: int) -> int:
@@ -79,15 +82,15 @@ class Output:
         if self._error.errno in _CLOSED:
             return EXIT_OUTPUT_CLOSED
         if self._failed_stream == 1:
-            said = f"{_NAMES[1]} cannot be written: {self._error.strerror}\n"
+            message = f"{_NAMES[1]} cannot be written: {self._error.strerror}\n"
             with suppress(OSError):
-                os.write(self._stderr, said.encode())
+                os.write(self._stderr, message.encode())
         return EXIT_INTERNAL_ERROR
 
     def _watched(self, stream: TextIO, number: int) -> TextIO:
         """Return a stream like `stream` onto file descriptor `number`."""
         if not isinstance(stream, io.TextIOWrapper) or not _is_open(number):
-            return stream  # closed from the start, or replaced by somebody who reads it
+            return stream  # closed from the start, or replaced, as a test does to read it
         stream.flush()
         return io.TextIOWrapper(
             io.BufferedWriter(_WatchedFile(number, self)),

@@ -1,4 +1,4 @@
-"""Stops with a clear error if one of our packages was imported from another distribution.
+"""A check that ends the process if Python would import a package of ours from another distribution.
 
 The folders are top-level import packages with plain names, so another project's `protocol` or
 `pipeline` on the path could be taken for ours.

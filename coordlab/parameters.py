@@ -10,10 +10,10 @@ from chaos.experiment.problems import near_miss, one_of
 from chaos.experiment.structs import microseconds
 
 MAX_TIME_SCALE = 100
-"""At a larger scale Kafka's shortest timeouts last no longer than one step of a machine."""
+"""At a larger scale Kafka's shortest timeouts would be shorter than the scheduling of a process."""
 
 MAX_SEEDS = 10_000
-"""Each keeps a trace: `explore` is for more."""
+"""Most seeds of one `run`. Each run keeps its trace; for more seeds there is `explore`."""
 
 _SEEDS = re.compile(r"([0-9]{1,18})(?:\.\.([0-9]{1,18}))?")
 _SECONDS = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?) ?s")
@@ -61,7 +61,7 @@ class RunTimeParam(click.ParamType[int]):
 
 
 class OneOf(click.ParamType[str]):
-    """One of a few words; another word gets the one that was probably meant."""
+    """One of a few words; the error for another word names the closest of them."""
 
     name = "word"
 

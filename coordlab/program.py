@@ -1,4 +1,4 @@
-"""How the program is called, and its exit codes: what every help needs, at no cost of imports."""
+"""The name of the program and its exit codes. Every help needs them, so this imports little."""
 
 import shlex
 import shutil
@@ -6,17 +6,17 @@ import sys
 from pathlib import Path
 
 PROGRAM = "python -m coordlab"
-"""How documents and recorded runs call it."""
+"""The command that documents and recorded runs name."""
 SCRIPT = "coordlab"
 EXIT_CODES_HELP = (
     "Exit codes: 0 pass, 1 a promise was violated, 2 unknown (the run proves nothing), "
-    "130 interrupted, 141 nobody reads the output any more, 254 bad arguments or experiment file, "
+    "130 interrupted, 141 the reader of the output is gone, 254 bad arguments or experiment file, "
     "or no run could begin, 255 internal error, or the run could not be recorded."
 )
 
 
 def called_as() -> str:
-    """Return how this process was called, to be pasted: `.venv/bin/python -m coordlab`."""
+    """Return the command that started this process, for pasting: `.venv/bin/python -m coordlab`."""
     words = sys.orig_argv
     if words[1:3] == ["-m", "coordlab"]:
         return shlex.join(words[:3])
@@ -29,6 +29,6 @@ def called_as() -> str:
 
 
 def to_paste(command: str) -> str:
-    """Return a command that begins with PROGRAM as it is to be typed where this process was."""
+    """Return a command that begins with PROGRAM, with `called_as()` instead of PROGRAM."""
     rest = command.removeprefix(PROGRAM)
     return command if rest == command else called_as() + rest

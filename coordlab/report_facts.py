@@ -1,8 +1,8 @@
-"""What the report is told of a run beside its tables: `facts_of`.
+"""The facts of a run for its report, beside the tables: `facts_of`.
 
-Reads the JSON files, and adds what only chaos knows: promises, defaults, the experiment as a file.
-A file that is missing or damaged makes the facts poorer, never impossible: runs that failed, were
-interrupted or killed need their report most.
+They come from the JSON files of the run, and from the package `chaos`: promises, defaults, the
+experiment as a file. If a JSON file is missing or damaged, the facts that it holds are left out and
+the report is still written, because runs that failed or were killed need a report most.
 """
 
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ _COORDINATORS = {
 
 
 def facts_of(past: PastRun) -> RunFacts:
-    """Return what the JSON files of a run say."""
+    """Return the facts in the JSON files of a run."""
     manifest = past.manifest
     results, without_results = _results(past)
     entries, without_journal = _entries(past, results)

@@ -1,4 +1,4 @@
-"""`diff`: the first event in which two runs part, played or read from run directories.
+"""`diff`: the first event in which two runs differ, played or read from run directories.
 
 Data flow: words of the command line -> two `Side`s -> `TraceDifference` -> text or a JSON document.
 """
@@ -49,7 +49,7 @@ _ROWS = click.IntRange(min=0, max=10_000)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiffOptions:
-    """The options of a comparison. `other` is None where a passing run is looked for."""
+    """The options of a comparison. `other` is None if a passing run is searched."""
 
     one: str
     other: str | None
@@ -78,10 +78,10 @@ class Side:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceDifference:
-    """Two traces held against each other.
+    """The comparison of two traces.
 
-    Shape: `parts` is None if they are equal. `by_itself`: the first row that differs tells nothing
-    (`parts_by_itself`); then `story` has where the nodes' stories part.
+    Shape: `parts` is None if they are equal. `by_itself` is true if the first row that differs
+    shows no cause (`parts_by_itself`); then `story` has the first step in which a node differs.
     """
 
     one: Side
@@ -106,8 +106,8 @@ class TraceDifference:
 @click.option(
     "--against-passing",
     is_flag=True,
-    help="Hold A against the nearest run that passes: the same schedule with a neighbouring "
-    "network seed, else with faults left out.",
+    help="Compare A with the nearest run that passes: the same schedule with a neighbouring "
+    "network seed, or else with some faults left out.",
 )
 @space_option()
 @runs_option
@@ -117,11 +117,11 @@ class TraceDifference:
 @json_option("one, other, equal, rows_alike, parts, by_itself, story")
 @as_one(DiffOptions)
 def diff_command(options: DiffOptions) -> int:
-    """Show the first event in which two runs part, what was before, and how each goes on.
+    """Show the first event in which two runs differ, the events before it, and those after.
 
-    A and B are experiment or replay files and seeds, which are played in virtual time, or run
-    directories, which are read. Of two seeds the latencies differ from the first message on: then
-    the first step that differs is shown instead, node by node and without times.
+    A and B are experiment or replay files or seeds, which are played in virtual time, or run
+    directories, which are read. Under two seeds latencies differ from the first message on. The
+    command then shows the first step that differs, node by node and without times.
     """
     if (options.other is None) != options.against_passing:
         raise click.UsageError("expected two runs, or one with --against-passing")
@@ -140,7 +140,7 @@ def diff_command(options: DiffOptions) -> int:
 
 
 def compare_sides(one: Side, other: Side, *, before: int, after: int) -> TraceDifference:
-    """Hold two traces against each other."""
+    """Compare two traces."""
     parts = parting(one.rows, other.rows, before=before, after=after)
     by_itself = parts is not None and parts_by_itself(one.rows, parts)
     story = story_parting(one.rows, other.rows, before=before) if by_itself else None

@@ -1,7 +1,7 @@
-"""`shrink`: from a schedule that fails to a small one, as a file with its story.
+"""`shrink`: makes a failing schedule small, and writes it as a file with its story.
 
-Wiring only: the search is chaos's. The live view says what is being left out, and how small the
-schedule is by now; without a terminal there is a line whenever it became smaller.
+This module only connects parts: `chaos` has the search. The live view shows the part that is being
+left out, and the size of the schedule so far; without a terminal each smaller size is one line.
 """
 
 import time
@@ -45,7 +45,7 @@ from coordlab.views.live import LiveView
 from results_schema.results import EXIT_INTERNAL_ERROR, EXIT_INTERRUPTED, EXIT_PASS, EXIT_UNKNOWN
 
 SEARCH_SHARE = 0.75
-"""Part of the time limit for the search; the rest counts the network seeds that fail."""
+"""Share of the time limit for the search; the rest is for counting network seeds that fail."""
 EXIT_CODES_OF_SHRINKING = (
     "Exit codes: 0 shrunk, 2 it does not fail (any more), 130 interrupted (the best so far is "
     "written), 254 bad arguments or file, 255 internal error."
@@ -98,15 +98,15 @@ class _Document(msgspec.Struct, frozen=True, kw_only=True):
     "--check",
     type=OneOf(tuple(CHECKERS)),
     metavar="NAME",
-    help="Keep the violation of this check; default: the one that a finding's file is about, else "
-    "the earliest.",
+    help="Keep the violation of this check; default: the violation for which a finding's file was "
+    "written, else the earliest.",
 )
 @click.option(
     "-o",
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Where to write; default: beside the file, or here, as `NAME.shrunk.yaml`.",
+    help="File to write; default: `NAME.shrunk.yaml` beside FILE, or in the working directory.",
 )
 @click.option(
     "--time-limit",
@@ -122,21 +122,22 @@ class _Document(msgspec.Struct, frozen=True, kw_only=True):
     default=100,
     show_default=True,
     metavar="N",
-    help="Count under how many of N other network seeds it fails, as far as time allows.",
+    help="Play the result with N other network seeds, as far as time allows, and count failures.",
 )
 @click.option("--json", is_flag=True, help="Print one JSON document instead. No live view.")
 @as_one(ShrinkOptions)
 def shrink_command(options: ShrinkOptions) -> int:
     """Make a failing schedule small: fewest faults, fewest nodes, shortest time, roundest values.
 
-    FILE is an experiment or a finding of `explore`; SEED is drawn from a space. The same violation
-    must still show: the same check with the same claim. What is left is an experiment that a person
+    FILE is an experiment or a finding of `explore`; SEED is drawn from a space. The result still
+    shows the same violation: the same check with the same claim. It is an experiment that a person
     can read, and run in virtual time or on Ray.
     """
     console = Console()
     began_s = time.monotonic()
     schedule = _schedule(options)
-    # What a space begins with is as good as a default; a file says nothing of its own.
+    # A drawn schedule shrinks towards the values of its space's base experiment. A file has no base
+    # other than the defaults.
     base = base_experiment(load_space(options.space)) if schedule.path is None else None
     origin, output = _origin(schedule), _output(options, schedule)
     with stop_on_ctrl_c() as stop_requested:
@@ -184,7 +185,7 @@ def shrink_command(options: ShrinkOptions) -> int:
 
 
 def _schedule(options: ShrinkOptions) -> Schedule:
-    """Return what the command line names, without what a file remembers of a run.
+    """Return the schedule that the command line names, without the stamp of an earlier run.
 
     Raises: ExperimentError.
     """
@@ -213,9 +214,9 @@ def _origin(schedule: Schedule) -> str:
 def finding_to_keep(
     played: PlayedRun, check: str | None, stamp: ReplayStamp | None
 ) -> PlayedFinding | None:
-    """Return the finding that the file is about, of `check` if one is asked for; else the earliest.
+    """Return the finding to keep: that of `check` if given, else of the stamp, else the earliest.
 
-    Other code than the file's may find the same in other words.
+    Other code than the file's may describe the same violation in other words.
     """
     about = "" if stamp is None else stamp.finding or ""
     found = [each for each in played.findings if check in {None, each.signature.check}]

@@ -36,7 +36,7 @@ class _Judged:
 @var_option
 @json_option("experiments (file, ok, name, problems, warnings, notes)")
 def validate_command(experiments: tuple[str, ...], var: tuple[str, ...], json: bool) -> int:
-    """Check experiment files without starting anything; tell what is wrong, and what is unwise.
+    """Check experiment files without starting anything; list their errors, and warnings.
 
     What is wrong is told with its line, what was expected, what came instead, and what was probably
     meant: exit code 254. What is unwise, Kafka would accept: exit code 0. A note says what one has

@@ -312,7 +312,7 @@ def _limit(count: int) -> str:
 )
 @json_option("a list of checks (name, found, needed_for, ok, advice, without)")
 def doctor_command(only: tuple[str, ...], json: bool) -> int:
-    """Say what this machine lacks for runs, analyses and reports, and how to get it.
+    """List what this machine lacks for runs, analyses and reports, and how to install it.
 
     Exit code: 0 if nothing is missing, 1 if something is; it says which commands work without.
     """

@@ -1,6 +1,7 @@
-"""`explore`: from a space and limits to an exploration's directory and a summary.
+"""`explore`: searches a space within limits; writes an exploration's directory, prints a summary.
 
-Wiring only: the search is chaos's, the workers are cluster's, the terminal is `live_view`'s.
+This module only connects parts: `chaos` has the search, `cluster` the workers, `live_view` the
+display.
 """
 
 import os
@@ -52,18 +53,19 @@ DEFAULT_RECHECK_PERCENT = 5.0
 MAX_WORKERS = 10_000
 LOCAL_RAY = "local"
 EXIT_CODES_OF_A_SEARCH = (
-    "Exit codes: 0 no violation, 1 a promise was violated, 2 unknown (a run proved nothing, "
-    "and the space does not say that it may, or none proved anything), "
-    "130 interrupted, 141 nobody reads the output any more, 254 bad arguments or file, 255 the lab "
+    "Exit codes: 0 no violation, 1 a promise was violated, 2 unknown (no run proved anything, or "
+    "a run proved nothing although the space does not allow that), "
+    "130 interrupted, 141 the reader of the output is gone, 254 bad arguments or file, 255 the lab "
     "failed in some run, a seed gave two results, or the search could not be recorded."
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExploreOptions:
-    """The options of a search; None where the command line has none: a resumed one has its own.
+    """The options of a search; None if the command line lacks them.
 
-    Units: `time_limit_us` is real time. `workers` None: one a processor.
+    A resumed search takes a missing option from its manifest, a new one the default.
+    Units: `time_limit_us` is real time. `workers` None: one per processor.
     """
 
     space: str | None
@@ -100,11 +102,11 @@ class ExploreOptions:
     "--count",
     type=click.IntRange(min=1),
     metavar="N",
-    help=f"Play this many seeds; default {DEFAULT_COUNT:,}, with --time-limit as many as it "
-    "allows. With --resume: that many in all.",
+    help=f"Play this many seeds; default {DEFAULT_COUNT:,}, with --time-limit as many as the time "
+    "allows. With --resume: this many in all.",
 )
 @click.option(
-    "--first-seed", type=click.IntRange(min=0), metavar="N", help="Begin here; default 0."
+    "--first-seed", type=click.IntRange(min=0), metavar="N", help="First seed; default 0."
 )
 @click.option(
     "--time-limit",
@@ -116,41 +118,42 @@ class ExploreOptions:
     "--stop-after",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Stop when N different findings were made. Findings are counted by what happened, not by "
-    "seed.",
+    help="Stop after N different findings. Seeds whose violations have the same evidence count as "
+    "one finding.",
 )
 @click.option(
     "--resume",
     type=click.Path(path_type=Path),
     metavar="DIRECTORY",
-    help="Go on with an exploration that was interrupted, killed, or is to be longer; a space's "
-    "folder means its latest.",
+    help="Continue an exploration that was interrupted or killed, or extend a finished one; the "
+    "folder of a space stands for its latest exploration.",
 )
 @click.option(
     "--workers",
     type=click.IntRange(min=1, max=MAX_WORKERS),
     metavar="N",
-    help="Processes that play; default one a processor. 1 plays in this process, without Ray.",
+    help="Processes that play seeds; default one per processor. 1 plays in this process, without "
+    "Ray.",
 )
 @click.option(
     "--batch",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Seeds that a worker is given at once; default what takes it about a second.",
+    help="Seeds that a worker takes at once; default as many as it plays in about a second.",
 )
 @click.option(
     "--recheck",
     type=click.FloatRange(min=0, max=100),
     metavar="PERCENT",
-    help="Play so many of the seeds a second time, in another process, and compare; default "
+    help="Play this share of the seeds a second time, in another process, and compare; default "
     f"{DEFAULT_RECHECK_PERCENT:g}.",
 )
 @click.option(
     "--mutated",
     type=click.FloatRange(min=0, max=100),
     metavar="PERCENT",
-    help="Change a plan that reached something rare, instead of drawing one, in so many of the "
-    "seeds; default what the space says.",
+    help="For this share of the seeds, change a plan that reached a rare situation instead of "
+    "drawing a new plan; default the space's value.",
 )
 @var_option
 @ray_address_option
@@ -170,8 +173,9 @@ class ExploreOptions:
 def explore_command(options: ExploreOptions) -> int:
     """Search fault schedules: draw configuration and plan from seeds, run each in virtual time.
 
-    SPACE says what is drawn: a name in `explorations/` (default: standard), or a file. What
-    violates a promise is kept as a file that `replay`, `shrink` and `run` take.
+    SPACE is a file that describes what is drawn, or the name of one in `explorations/` (default:
+    standard). A schedule that violates a promise is kept as a file, which `replay`, `shrink` and
+    `run` accept.
     """
     console = Console()
     if options.junit is not None:
@@ -263,7 +267,7 @@ def _search(
 
 
 def _store(options: ExploreOptions) -> ExplorationStore:
-    """Return the exploration that is begun, or goes on.
+    """Return the store of a new exploration, or of the one that is resumed.
 
     Raises: ExperimentError, NotAnExploration, CannotResume.
     """
@@ -298,12 +302,12 @@ def _store(options: ExploreOptions) -> ExplorationStore:
 
 
 def _shown(value: object) -> str:
-    """Return a value of an option as a sentence has it."""
+    """Return the value of an option as text for a message."""
     return (" ".join(value) or "nothing") if isinstance(value, tuple) else str(value)
 
 
 def _new_count(options: ExploreOptions) -> int | None:
-    """Return how many seeds a new exploration has: without any limit, a thousand."""
+    """Return the number of seeds of a new exploration: DEFAULT_COUNT if it has no limit."""
     if options.count is not None:
         return options.count
     return DEFAULT_COUNT if options.time_limit_us is None else None

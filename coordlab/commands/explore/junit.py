@@ -19,7 +19,7 @@ SEARCH_CASE = "explore"
 def junit_of_exploration(
     manifest: ExplorationManifest, results: ExplorationResults, path: Path
 ) -> bytes:
-    """Return the document of an exploration that ended, however it did."""
+    """Return the document of an exploration that ended: completely, interrupted or failed."""
     cases = [_case_of_search(results)]
     for check in dict.fromkeys((*CHECKERS, *(found.check for found in results.findings))):
         found = [each for each in results.findings if each.check == check]

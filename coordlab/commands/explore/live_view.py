@@ -1,7 +1,7 @@
 """The live view of an exploration.
 
-Without a terminal there is a line for each new finding and each failure of the lab, and one every
-`LINE_EVERY_S` seconds that says how far it is.
+Without a terminal it prints a line for each new finding and each failure of the lab, and every
+`LINE_EVERY_S` seconds a line with the progress.
 """
 
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ def exploration_view(
 
 
 class _SearchLines:
-    """The lines that a progress adds: new findings, a failure of the lab, how far it is."""
+    """Yields the lines to print for a new progress: new findings, lab failures, the progress."""
 
     def __init__(self) -> None:
         self._progress_s: float | None = None  # when a line last said how far it is
@@ -63,7 +63,7 @@ def _timed(progress: SearchProgress, text: str) -> str:
 
 
 def exploration_panel(space: str, progress: SearchProgress) -> Group:
-    """Return what there is to see of a search at one moment."""
+    """Return the panel of a search: bars and figures, findings, failures of the lab."""
     tally = progress.tally
     parts: list[RenderableType] = [
         Text(f"exploring {space}", style="bold").append(

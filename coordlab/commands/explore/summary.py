@@ -1,4 +1,4 @@
-"""The closing summary of an exploration: what was found, what proves nothing, what to do next."""
+"""The closing summary of an exploration: verdict, findings, unknown runs, commands to paste."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,7 +28,7 @@ _MAX_RARE = 8
 def print_exploration(
     console: Console, path: Path, manifest: ExplorationManifest, results: ExplorationResults
 ) -> None:
-    """Print everything that an exploration has to say when it ends."""
+    """Print the whole summary of an exploration that ended."""
     console.print()
     _print_verdict(console, manifest, results)
     _print_unknown(console, results)
@@ -51,7 +51,7 @@ def print_exploration(
     _print_guided(console, results)
     print_path(console, "exploration", path)
     if results.outcome is RunOutcome.INTERRUPTED or _is_unfinished(manifest, results):
-        # On one line: to be copied.
+        # The command stays on one line, so that it can be copied.
         again = f"to go on: {called_as()} explore --resume {path}"
         console.print(Text(again), soft_wrap=True)
 
@@ -70,7 +70,7 @@ def _print_verdict(
 
 
 def _print_unknown(console: Console, results: ExplorationResults) -> None:
-    """Print the runs that prove nothing: first of all, for nobody looks for them below a PASS."""
+    """Print the runs that prove nothing; they come first, because below a PASS they are missed."""
     for unknown in results.unknown[:_MAX_REASONS]:
         said = f"unknown in {counted(unknown.runs, 'run')} ({_seeds(unknown.seeds, results)})"
         if unknown.allowed:
@@ -128,7 +128,7 @@ def _print_finding(console: Console, found: FoundGroup, results: ExplorationResu
 
 
 def _print_effort(console: Console, results: ExplorationResults) -> None:
-    """Print what a run needed. No violation: it is there to be compared with another version's."""
+    """Print the effort of the runs, for a comparison with other versions; it is no violation."""
     told = (
         f"{name.replace('_', ' ').replace('isr', 'ISR')} {each.p50}, {each.p90}, {each.max}"
         for name, each in results.effort.items()
@@ -174,7 +174,7 @@ def _print_marks(console: Console, results: ExplorationResults) -> None:
 
 
 def _print_guided(console: Console, results: ExplorationResults) -> None:
-    """Print the rare marks and pairs, and what mutated plans had to do with them."""
+    """Print the rare marks and pairs of marks, and how many of their runs had mutated plans."""
     guided = results.guided
     if guided is None:
         return
@@ -228,7 +228,7 @@ def _is_unfinished(manifest: ExplorationManifest, results: ExplorationResults) -
 
 
 def _seeds(seeds: tuple[int, ...], results: ExplorationResults) -> str:
-    """Return seeds as `replay` takes them: a mutated one with those that it comes from."""
+    """Return seeds as `replay` takes them; a mutated seed includes the seeds of its parents."""
     shown = ", ".join(_seed(seed, results) for seed in seeds[:_MAX_SEEDS])
     more = len(seeds) - _MAX_SEEDS
     return shown + (f" and {more:,} more" if more > 0 else "")

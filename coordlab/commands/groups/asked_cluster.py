@@ -1,7 +1,7 @@
 """Clusters that answer an administrator: one in real time, or one at a moment of a replay.
 
-Both answer the same questions, asked with a client's Host. Data flow: question -> cluster -> answer
-with the times at which it was asked and answered, and the rebalances that the trace tells so far.
+Both answer the same questions, which use a client's Host. Data flow: question -> cluster -> answer,
+with the times of question and answer, and the rebalances in the trace so far.
 """
 
 import asyncio
@@ -39,20 +39,20 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 Question = Callable[[Host, ClusterSpec], Awaitable[T]]
-"""Asks a cluster something, or tells it to change, with the Host of a client."""
+"""A coroutine that queries or changes a cluster, with the Host of a client."""
 VIRTUAL = "virtual"
 
 
 class NoAnswer(Exception):
-    """A question that was asked and not answered; says why."""
+    """The cluster did not answer a question; the message has the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked(Generic[T_co]):
     """An answer.
 
-    Units: both times are on the run's clock. Shape: `rebalances` are those of the trace until then,
-    None where nobody asked for them; `unseen` says what of that trace is out of sight.
+    Units: both times are on the run's clock. Shape: `rebalances` are those in the trace until the
+    answer, None if they were not requested; `unseen` names the part of the trace that is missing.
     """
 
     answer: T_co
@@ -63,7 +63,7 @@ class Asked(Generic[T_co]):
     unseen: str | None = None
 
     def times(self) -> dict[str, object]:
-        """Return where and when it was asked, and answered, for a document."""
+        """Return cluster, time of the question and time of the answer, for a JSON document."""
         return {
             "where": self.where,
             "asked_at_us": self.asked_at_us,
@@ -72,22 +72,22 @@ class Asked(Generic[T_co]):
 
 
 class AskedCluster(ABC):
-    """A cluster that can be asked."""
+    """A cluster that answers questions."""
 
     @abstractmethod
     def ask(self, question: Question[T], *, follows: bool) -> Asked[T]:
-        """Ask, and return the answer; `follows` has the rebalances told too.
+        """Ask, and return the answer; with `follows` also the rebalances until then.
 
-        Raises: NoAnswer; NotARun if there is no such cluster any more; what the question raises.
+        Raises: NoAnswer; NotARun if the cluster has ended; the errors of the question.
         """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Where:
-    """The options that every question has: whom to ask, and how the answer is wanted.
+    """The options of every question: the cluster and broker to ask, and the form of the answer.
 
-    Units: `at_us` is on the run's clock, from its beginning; `timeout_us` on that clock too.
-    `broker` None: each group's coordinator, as the brokers name it.
+    Units: `at_us` and `timeout_us` are on the run's clock. `broker` None: the coordinator of each
+    group, as the brokers name it.
     """
 
     run: Path | None
@@ -130,7 +130,7 @@ class Where:
         return ReplayedCluster(schedule, self.at_us, force=self.force)
 
     def _broker_in(self, cluster: ClusterSpec) -> BrokerId | None:
-        """Return the broker to ask. Raises: click.UsageError if the cluster has none such."""
+        """Return the broker to ask. Raises: click.UsageError if the cluster has no such broker."""
         known = [broker.broker_id for broker in cluster.brokers]
         if self.broker is None:
             return None
@@ -143,19 +143,19 @@ class Where:
 
 
 class RunningCluster(AskedCluster):
-    """The cluster of a run that goes on in real time, driven from this machine."""
+    """The cluster of a run in progress in real time, whose driver runs on this machine."""
 
     def __init__(self, past: PastRun) -> None:
-        """Take a run. Raises: NotARun if its cluster cannot be asked from here; says why."""
+        """Take a run. Raises: NotARun, with the reason, if its cluster cannot be asked here."""
         manifest = past.manifest
         if manifest.runtime == VIRTUAL:
             raise NotARun(
-                f"{past.path} is a run in virtual time, which nobody can ask from outside: "
+                f"{past.path} is a run in virtual time, which answers no other process: "
                 "ask a moment of it with --replay and --at"
             )
         if not past.is_running:
-            how = f"is {manifest.status}" if manifest.ended_at else "ended without a word"
-            raise NotARun(f"{past.path} {how}: there is no cluster to ask any more")
+            how = f"is {manifest.status}" if manifest.ended_at else "broke off"
+            raise NotARun(f"{past.path} {how}: its cluster is gone")
         if not past.is_here:
             raise NotARun(f"{past.path} is driven from {manifest.host}: ask there")
         self._past = past
@@ -185,7 +185,7 @@ class RunningCluster(AskedCluster):
         )
 
     def _rebalances(self, until_us: int) -> RebalanceLog:
-        """Read what the nodes have written so far: a row is in its file a moment after it was."""
+        """Read the rows that the nodes have written so far; their files lag by a moment."""
         log = RebalanceLog()
         files = sorted((self._past.path / TRACE_FOLDER).glob("*.frames"))
         for row in merge_rows([FrameReader(file) for file in files]):
@@ -194,7 +194,7 @@ class RunningCluster(AskedCluster):
         return log
 
     def _unseen(self) -> str | None:
-        """Return which brokers' traces lie on machines that this one does not see."""
+        """Return a sentence about the brokers whose traces are on other machines, or None."""
         traces = self._past.path / TRACE_FOLDER
         missing = [
             broker.name
@@ -210,9 +210,9 @@ class RunningCluster(AskedCluster):
 
 
 def running_cluster(run: Path | None, runs: Path) -> RunningCluster:
-    """Return the cluster of `run`, or of the latest run below `runs` that goes on here.
+    """Return the cluster of `run`, or of the latest run in `runs` that is in progress here.
 
-    Raises: NotARun, saying what there is instead.
+    Raises: NotARun, with the alternatives.
     """
     if run is not None:
         return RunningCluster(find_run(run, runs))
@@ -223,7 +223,7 @@ def running_cluster(run: Path | None, runs: Path) -> RunningCluster:
     ]
     if not running:
         raise NotARun(
-            f"none of the runs in {runs} goes on now in real time on this machine: start one in "
+            f"none of the runs in {runs} is in progress in real time on this machine: start one in "
             "another terminal, name one with --run, or ask a moment of a run in virtual time: "
             "--replay split_brain_generations --at 60s"
         )
@@ -237,13 +237,13 @@ class ReplayedCluster(AskedCluster):
     """The cluster of a schedule at a moment of virtual time; nothing of the run is written."""
 
     def __init__(self, schedule: Schedule, at_us: int, *, force: bool) -> None:
-        """Take a schedule. Raises: click.UsageError if it is other code's, unless forced."""
+        """Take a schedule. Raises: click.UsageError if other code wrote it, unless `force`."""
         schedule.changes_since_stamp("ask", force=force)
         self._schedule = schedule
         self._at_us = at_us
 
     def ask(self, question: Question[T], *, follows: bool) -> Asked[T]:
-        """Play the schedule up to the moment, ask, and let time go on until there is an answer.
+        """Play the schedule up to the moment, ask, and play on until the answer has arrived.
 
         Raises: click.UsageError if the run ends before the moment.
         """
@@ -280,7 +280,7 @@ class _Played(Generic[T]):
         self.asked_at_us: int | None = None
         self.answered_at_us: int | None = None
         self.failure: Exception | None = None
-        """What the question raised."""
+        """The exception that the question raised."""
         self._question = question
         self._experiment = experiment
         self._seed = seed
@@ -296,7 +296,7 @@ class _Played(Generic[T]):
         self._runtime.at(at_us, self._begin)
 
     def play(self) -> Results:
-        """Play, and return what came of the run. Raises: KeyboardInterrupt after a Ctrl-C."""
+        """Play, and return the results of the run. Raises: KeyboardInterrupt after a Ctrl-C."""
         results = ExperimentRun(
             self._experiment,
             plan_of(self._experiment),
@@ -313,7 +313,7 @@ class _Played(Generic[T]):
         return self.answered_at_us is not None
 
     def _observe(self, row: TraceRow) -> None:
-        if not self._is_over:  # what heals and stops the cluster is not what was asked about
+        if not self._is_over:  # the question is not about the rows of healing and stopping
             self.log.observe(row)
 
     def _begin(self) -> None:
@@ -326,7 +326,7 @@ class _Played(Generic[T]):
             self.answers.append(await self._question(host, self._spec))
         except (HostDead, asyncio.CancelledError):
             raise
-        except Exception as error:  # the asker's, whatever it is: no failure of the run
+        except Exception as error:  # any error of the question; the run itself did not fail
             self.failure = error
         self.answered_at_us = self._runtime.now_us()
         self._runtime.at(self.answered_at_us, _end_the_run)

@@ -1,4 +1,4 @@
-"""`groups`: what kafka-consumer-groups does, against a running cluster or a moment of a replay."""
+"""`groups`: kafka-consumer-groups for a running cluster or a moment of a replay."""
 
 import functools
 import re
@@ -102,8 +102,8 @@ _WHERE = (
         "--run",
         type=click.Path(path_type=Path),
         metavar="DIR",
-        help="Ask the cluster of this run, which goes on in real time on this machine; default: "
-        "the latest that does.",
+        help="Ask the cluster of this run, which is in progress in real time on this machine; "
+        "default: the latest such run.",
     ),
     runs_option,
     click.option(
@@ -116,8 +116,8 @@ _WHERE = (
         "at_us",
         type=RunTimeParam(),
         metavar="TIME",
-        help="When to ask, on the clock of the replay, e.g. `31.5s`; time goes on by what the "
-        "answer takes.",
+        help="When to ask, on the clock of the replay, e.g. `31.5s`; the replay runs on until the "
+        "answer has arrived.",
     ),
     space_option(),
     force_option,
@@ -125,8 +125,8 @@ _WHERE = (
         "--broker",
         type=click.IntRange(min=0),
         metavar="ID",
-        help="Ask this broker, whoever the others name: what a coordinator says that was replaced "
-        "and does not know it.",
+        help="Ask this broker, although others may name another coordinator: shows the state of a "
+        "coordinator that was replaced and does not know it.",
     ),
     click.option(
         "--timeout",
@@ -135,12 +135,12 @@ _WHERE = (
         default=DEFAULT_TIMEOUT,
         show_default=True,
         metavar="TIME",
-        help="How long to ask, on the cluster's clock: as Kafka's AdminClient, it asks again while "
-        "a coordinator loads, moves or does not answer. One question takes a third of it at most.",
+        help="Time limit on the cluster's clock. As Kafka's AdminClient, the command retries while "
+        "a coordinator loads, moves or does not answer. One request takes a third of it at most.",
     ),
 )
 _why = click.option(
-    "--why", is_flag=True, help="Tell every rebalance of the groups so far, with its reason."
+    "--why", is_flag=True, help="Print every rebalance of the groups so far, with its reason."
 )
 _group = click.option("--group", required=True, metavar="GROUP", help="The group.")
 _groups = click.option(
@@ -157,9 +157,9 @@ _topics = click.option(
 
 
 def asks_a_cluster(command: Callable[..., int]) -> Callable[..., int]:
-    """Add the options that say which cluster is asked; `command` gets them as `where`.
+    """Add the options that choose the cluster to ask; `command` gets them as `where`.
 
-    If nobody answers, the command prints why, and its exit code is EXIT_REFUSED.
+    If the cluster does not answer, the command prints the reason, and returns EXIT_REFUSED.
     """
 
     @functools.wraps(command)
@@ -167,7 +167,8 @@ def asks_a_cluster(command: Callable[..., int]) -> Callable[..., int]:
         try:
             return command(where=where, **others)
         except (NoAnswer, TimeoutError, ClientError) as error:
-            # With --json, standard output is one document or nothing.
+            # With --json, standard output holds one document or nothing: the error goes to
+            # standard error.
             print_errors(Console(stderr=where.json), [str(error)])
             return EXIT_REFUSED
 
@@ -190,9 +191,10 @@ def asks_a_cluster(command: Callable[..., int]) -> Callable[..., int]:
 def groups_command() -> None:
     """List, describe and delete consumer groups, reset and delete their offsets.
 
-    As kafka-consumer-groups does, with the same columns: against the cluster of a run that goes on
-    in real time, or at a moment of a run in virtual time. The administrator is a client like
-    others: the brokers answer what they believe, stale or not. No fault of a link concerns it.
+    The subcommands and columns are those of kafka-consumer-groups. They ask the cluster of a run
+    that is in progress in real time, or play a run in virtual time up to a moment and ask then. The
+    administrator is an ordinary client: a broker answers from its own state, even if that is stale.
+    Faults of links do not affect the administrator.
     """
 
 
@@ -228,10 +230,10 @@ def groups_command() -> None:
 def list_groups_command(
     where: Where, states: tuple[str, ...], types: tuple[str, ...], why: bool
 ) -> int:
-    """List the groups that each live broker says it coordinates.
+    """List the groups that each live broker coordinates.
 
-    One that two brokers claim is listed twice. A broker that loads is asked until it has, and at
-    the end what it knew by then is listed.
+    A group that two brokers claim is listed twice. A broker that loads is asked again until its
+    load is complete; at the end of the time limit the groups that it has loaded so far are listed.
     """
 
     async def question(admin: AdminClient) -> GroupList:
@@ -241,7 +243,7 @@ def list_groups_command(
     found = asked.answer
     named = [each.group for each in found.groups]
     if asked.rebalances is not None and not states and not types:
-        named += asked.rebalances.groups()  # also those that nobody coordinates now
+        named += asked.rebalances.groups()  # also groups without a coordinator now
     return _conclude(
         where,
         asked,
@@ -266,7 +268,7 @@ def list_groups_command(
 @click.option("--offsets", is_flag=True, help="Committed offsets and lag; this is the default.")
 @click.option("--members", is_flag=True, help="The members.")
 @click.option("--state", is_flag=True, help="Coordinator, assignment strategy and state.")
-@click.option("--verbose", is_flag=True, help="With --members: what each is assigned.")
+@click.option("--verbose", is_flag=True, help="With --members: the partitions of each member.")
 @_why
 @json_option("asked, groups, failures, and with --why rebalances and unseen")
 @asks_a_cluster
@@ -280,13 +282,13 @@ def describe_command(
     verbose: bool,
     why: bool,
 ) -> int:
-    """Describe groups: where they stand, who is in them, or who coordinates them."""
+    """Describe groups: their offsets and lag, their members, or their coordinator and state."""
     if all_groups == bool(groups):
         raise click.UsageError("name groups with --group, or all of them with --all-groups")
     if offsets + members + state > 1:
         raise click.UsageError("give one of --offsets, --members and --state")
     if verbose and not members:
-        raise click.UsageError("--verbose says more with --members only")
+        raise click.UsageError("--verbose needs --members")
 
     async def question(admin: AdminClient) -> tuple[tuple[GroupFacts, ...], Mapping[int, str]]:
         names: Sequence[str] = groups
@@ -338,7 +340,7 @@ def _print_described(
 def delete_command(where: Where, groups: tuple[str, ...]) -> int:
     """Delete groups that have no members, with their offsets.
 
-    In a replay whatever is changed is gone when the command ends.
+    In a replay the change is lost when the command ends.
     """
     if not groups:
         raise click.UsageError("name the groups to delete with --group")
@@ -396,13 +398,13 @@ def delete_offsets_command(where: Where, group: str, topics: tuple[ChosenTopic, 
 @_group
 @_topics
 @click.option("--all-topics", is_flag=True, help="Every partition with a committed offset.")
-@click.option("--to-earliest", is_flag=True, help="To where the log begins.")
-@click.option("--to-latest", is_flag=True, help="To where the log ends.")
+@click.option("--to-earliest", is_flag=True, help="To the beginning of the log.")
+@click.option("--to-latest", is_flag=True, help="To the end of the log.")
 @click.option(
-    "--to-current", is_flag=True, help="To what is committed; where nothing is, to the log's end."
+    "--to-current", is_flag=True, help="To the committed offset; without one, to the log's end."
 )
 @click.option("--to-offset", type=click.IntRange(min=0), metavar="N", help="To this offset.")
-@click.option("--shift-by", type=int, metavar="N", help="So many records on; back, if negative.")
+@click.option("--shift-by", type=int, metavar="N", help="N records forward; back, if negative.")
 @click.option("--execute", is_flag=True, help="Commit the offsets; without it they are only shown.")
 @json_option("asked, group, executed, error, state, held_by, offsets")
 @asks_a_cluster
@@ -420,7 +422,7 @@ def reset_offsets_command(
 ) -> int:
     """Show, or with --execute commit, new offsets for a group that has no members.
 
-    What lies outside of the log goes to its nearer end.
+    An offset outside of the log is replaced by the nearer end of the log.
     """
     if all_topics == bool(topics):
         raise click.UsageError("name topics with --topic, or all of them with --all-topics")
@@ -463,7 +465,7 @@ def _conclude(
 ) -> int:
     """Print an answer, as text or as a document of `facts`, and return the exit code.
 
-    The rebalances of `groups` follow where the question asked for them.
+    The rebalances of `groups` follow if the question asked for them.
     """
     console = Console()
     if where.json:

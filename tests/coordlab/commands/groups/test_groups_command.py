@@ -240,7 +240,7 @@ def test_without_a_running_run_there_is_nobody_to_ask(capsys: Captured) -> None:
     """And what can be asked instead is said."""
     assert run_cli(["groups", "list"]) == EXIT_BAD_ARGUMENTS
     told = capsys.readouterr().err
-    assert "none of the runs in runs goes on now in real time on this machine" in told
+    assert "none of the runs in runs is in progress in real time on this machine" in told
     assert "--replay split_brain_generations --at 60s" in told
 
 
@@ -249,7 +249,7 @@ def test_without_a_running_run_there_is_nobody_to_ask(capsys: Captured) -> None:
     [
         ("virtual", {}, "is a run in virtual time"),
         ("ray", {"status": RunStatus.COMPLETED, "ended_at": "now"}, "is completed"),
-        ("ray", {"pid": 2**22 + 1}, "ended without a word"),
+        ("ray", {"pid": 2**22 + 1}, "broke off"),
         ("ray", {"host": "elsewhere"}, "is driven from elsewhere: ask there"),
         ("ray", {"config": {}}, "is a run of another version"),
         ("ray", {}, "cannot be asked: there is no"),
