@@ -10,14 +10,21 @@ from benchmarks.planted_bugs.planted_bug import PlantedBug
 from cluster.client.zookeeper_consumer.assignment import GroupView
 from cluster.client.zookeeper_consumer.rebalance import Rebalancer
 from cluster.host.host import Connection, Disconnected, RequestTimedOut
+from cluster.host.incoming_request import AcceptedConnection
 from cluster.zookeeper.client import ZooKeeperHandle
-from cluster.zookeeper.database import ZooKeeperDatabase
+from cluster.zookeeper.client_requests import ClientRequests, Role
 from cluster.zookeeper.node import ZooKeeperNode
-from cluster.zookeeper.outputs import Notify, Output
+from cluster.zookeeper.outputs import Notify, Output, ServerResult
 from cluster.zookeeper.znodes import Change, ZnodeTree
 from protocol.api import AnyResponse
-from protocol.ids import TopicPartition
-from protocol.messages.zookeeper import NO_SESSION, SessionId, WatcherEvent, Zxid
+from protocol.ids import RequestId, TopicPartition
+from protocol.messages.zookeeper import (
+    NO_SESSION,
+    ConnectRequest,
+    SessionId,
+    WatcherEvent,
+    Zxid,
+)
 
 SPACE = "zookeeper"
 _LATE_US = 20_000
@@ -55,11 +62,26 @@ def _ephemeral_survives(stack: ExitStack) -> None:
 
 
 def _server_takes_anyone_up(stack: ExitStack) -> None:
-    def is_good_enough(self: ZooKeeperDatabase, zxid: Zxid) -> bool:
-        del self, zxid
-        return True
+    connect = ClientRequests._connect
 
-    stack.enter_context(patch.object(ZooKeeperDatabase, "is_as_of", is_good_enough))
+    def take_up_what_is_known(
+        self: ClientRequests,
+        connection: AcceptedConnection,
+        request_id: RequestId,
+        request: ConnectRequest,
+        role: Role,
+        now_us: int,
+        result: ServerResult,
+    ) -> None:
+        # Asking the leader alone would hide that the zxids are not compared: its answer comes
+        # behind every transaction that it has committed before.
+        timeout_ms = self._database.sessions.get(request.session_id)
+        if timeout_ms is None:
+            connect(self, connection, request_id, request, role, now_us, result)
+        else:
+            self._take_up(request_id, connection, request.session_id, timeout_ms, result)
+
+    stack.enter_context(patch.object(ClientRequests, "_connect", take_up_what_is_known))
 
 
 def _event_behind_answers(stack: ExitStack) -> None:
@@ -154,7 +176,10 @@ ZOOKEEPER_BUGS: tuple[PlantedBug, ...] = (
     PlantedBug(
         name="server_takes_anyone_up",
         where="ZooKeeper server",
-        what="a server takes a session up whose client has seen more than it has applied",
+        what=(
+            "a server takes up every session that it knows of: it asks no leader, and compares no "
+            "zxid"
+        ),
         rule="ZK-05: a client never goes back in time",
         plant=_server_takes_anyone_up,
         space=SPACE,

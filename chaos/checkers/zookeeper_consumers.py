@@ -199,8 +199,11 @@ class ZooKeeperConsumers(Checker):
         due, consumer.release_due = consumer.release_due, None
         if due is None or consumer.session is None:
             return
-        owners = f"/consumers/{consumer.group}/owners/"
-        kept = [path for path in self._tree.owned_by(consumer.session) if path.startswith(owners)]
+        # A node of an earlier assignment may stay: the listener for new sessions takes no lock, and
+        # may empty the registry before an attempt that has begun releases what is in it (ZK-32).
+        owned = self._tree.owned_by(consumer.session)
+        due_paths = [_owner_path(consumer.group, each) for each in detail_of(due)["partitions"]]
+        kept = [path for path in due_paths if path in owned]
         if kept:
             self.found(
                 f"{row.node} computed a new share while it still owned partitions of the last one",
@@ -267,3 +270,9 @@ class ZooKeeperConsumers(Checker):
             [view, changed],
             group=consumer.group,
         )
+
+
+def _owner_path(group: str, partition: str) -> str:
+    """Return the path of a partition's owner node."""
+    topic, _, number = partition.rpartition("-")
+    return f"/consumers/{group}/owners/{topic}/{number}"

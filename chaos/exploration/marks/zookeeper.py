@@ -4,7 +4,7 @@ What these marks alone ask for is followed in `seen.on_zookeeper`.
 """
 
 from chaos.checkers.context import detail_of
-from chaos.exploration.marks.base import Condition, MarkList
+from chaos.exploration.marks.base import MarkList
 from chaos.exploration.marks.seen_cluster import SeenCluster
 from protocol.trace import TraceKind, TraceRow
 
@@ -15,20 +15,23 @@ APART_US = 3_000_000
 AT_ONCE_US = 50_000
 
 
-def _gave_up(during: str) -> Condition:
-    def condition(seen: SeenCluster, row: TraceRow) -> bool:
-        del seen
-        return bool(detail_of(row)["during"] == during)
+@mark(
+    "gave_up_starting",
+    "a rebalance was given up by a consumer that started: its program hears of it (ZK-37)",
+    TraceKind.ZOOKEEPER_GAVE_UP,
+)
+def _gave_up_starting(seen: SeenCluster, row: TraceRow) -> bool:
+    del seen
+    return bool(detail_of(row)["during"] == "starting")
 
-    return condition
 
-
-for _during, _rule in (("starting", "ZK-37"), ("running", "ZK-38"), ("new session", "ZK-38")):
-    mark(
-        f"gave_up_{_during.replace(' ', '_')}",
-        f"a rebalance was given up: {_during} ({_rule})",
-        TraceKind.ZOOKEEPER_GAVE_UP,
-    )(_gave_up(_during))
+@mark(
+    "gave_up_running",
+    "a rebalance was given up by a consumer that runs: only its log hears of it (ZK-38)",
+    TraceKind.ZOOKEEPER_GAVE_UP,
+)
+def _gave_up_running(seen: SeenCluster, row: TraceRow) -> bool:
+    return not _gave_up_starting(seen, row)
 
 
 @mark(

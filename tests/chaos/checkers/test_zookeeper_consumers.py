@@ -162,6 +162,23 @@ def test_owner_nodes_that_a_new_session_has_made_forgotten_are_not_released() ->
     assert summaries(story) == []
 
 
+def test_node_that_was_forgotten_is_no_part_of_the_next_release() -> None:
+    """ZK-32: what `resetState` made an attempt forget stays at the next release."""
+    story = Story()
+    story.begins()
+    story.views("m0")
+    story.claims()
+    story.begins()
+    story.step(TraceKind.PARTITIONS_LOST, partitions=("orders-0",))
+    story.txn("0x1", "create", "/consumers/old/owners/orders/1")
+    story.step(TraceKind.PARTITIONS_ASSIGNED, partitions=("orders-1",))
+    story.begins()
+    story.txn("0x1", "delete", "/consumers/old/owners/orders/1")
+    story.views("m0")
+
+    assert summaries(story) == []
+
+
 def test_member_that_never_hears_of_a_change() -> None:
     """ZK-18: states are skipped, changes are never missed for good."""
     story = Story()

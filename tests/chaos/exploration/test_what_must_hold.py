@@ -2,10 +2,15 @@
 
 from pathlib import Path
 
+from chaos.checkers.context import detail_of
 from chaos.experiment.loader import load_experiment
 from chaos.exploration.play import PlayResult, play
+from protocol.trace import TraceKind, TraceRow
 
-ZOMBIE = Path(__file__).resolve().parents[2] / "schedules" / "zombie_on_zookeeper.yaml"
+SCHEDULES = Path(__file__).resolve().parents[2] / "schedules"
+ZOMBIE = SCHEDULES / "zombie_on_zookeeper.yaml"
+SPLIT_VIEW = SCHEDULES / "split_view_on_zookeeper.yaml"
+LAGGING = "zookeeper-1"
 CHECK = "one_owner_processes"
 
 
@@ -25,3 +30,27 @@ def test_zombie_is_no_finding_where_no_group_asks() -> None:
     assert asked.faults == unasked.faults
 
     assert play(unasked, 1).result is PlayResult.PASS
+
+
+def test_split_view_is_a_finding_where_its_group_asks_for_one_owner() -> None:
+    """ZK-71: A computes with one member, B with two, since they read from different servers."""
+    rows: list[TraceRow] = []
+    experiment = load_experiment(str(SPLIT_VIEW)).experiment
+
+    played = play(experiment, 86, observers=(rows.append,))
+
+    assert len(experiment.faults) == 1
+    assert {finding.signature.check for finding in played.findings} == {CHECK}
+    found_us = min(finding.time_us for finding in played.findings)
+    servers: dict[str, str | None] = {}
+    members: dict[str, int] = {}
+    for row in rows:
+        if row.time_us > found_us:
+            break
+        if row.kind == TraceKind.ZOOKEEPER_CLIENT_STATE:
+            servers[row.node] = row.peer  # None: not connected
+        elif row.kind == TraceKind.ZOOKEEPER_VIEW:
+            members[row.node] = len(detail_of(row)["members"])
+    (late,) = (node for node, server in servers.items() if server == LAGGING)
+    assert members[late] == 2
+    assert [count for node, count in members.items() if node != late] == [1]

@@ -81,7 +81,6 @@ STORED = (*OPEN, txn(1, 3, "0x1", "create", path=OFFSET, data="20", ephemeral=Fa
 STORIES: dict[str, tuple[Told, ...]] = {
     "gave_up_starting": gave_up("starting"),
     "gave_up_running": gave_up("running"),
-    "gave_up_new_session": gave_up("new session"),
     "processed_without_a_session": (
         *OPEN,
         state(1, "SyncConnected"),
@@ -166,3 +165,9 @@ def test_marks_of_zookeeper_are_asked_for_where_one_of_them_is_reached() -> None
     """In a space without an ensemble their absence says nothing."""
     assert not set(ZOOKEEPER_MARKS) & set(expected_marks(["two_owners"]))
     assert set(ZOOKEEPER_MARKS) < set(expected_marks(["heard_late"]))
+
+
+def test_rebalance_that_is_given_up_in_a_new_session_is_one_of_a_consumer_that_runs() -> None:
+    """ZK-38: the exception ends in a log line then, as while it runs."""
+    assert "gave_up_running" in reached(gave_up("new session"))
+    assert "gave_up_starting" not in reached(gave_up("new session"))
