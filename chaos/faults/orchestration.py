@@ -10,7 +10,8 @@ free for the next. A successor is started when `start_up_us` have passed since i
 One step, in this order, so that what a stop makes possible is done in the same step:
 1. Take what happened since: places that became free, successors that became ready.
 2. Kill what outlived its grace period.
-3. Give up if a successor was not ready in time: stop there, or roll back.
+3. Give up if a successor was not ready in time, or if for that long no member could be stopped:
+   stop there, or roll back.
 4. Start successors in free places whose start-up is over.
 5. Stop members, as long as enough others are available.
 """
@@ -104,6 +105,8 @@ class Rollout:
     _is_rolling_back: bool = False
     _size: int = 0
     """How many members the rollout began with."""
+    _blocked_since_us: int | None = None
+    """Since when no member stops or starts, and none may be stopped; None while one does."""
     _untouched: list[NodeName] = field(default_factory=list)
     """Of a rollout that is rolled back: members that were not replaced yet."""
 
@@ -124,6 +127,7 @@ class Rollout:
             return None
         await self._start(runtime, status, now_us)
         await self._stop(runtime, status, now_us)
+        self._note_blockage(now_us)
         if self._has_ended():
             self.outcome = Outcome.ROLLED_BACK if self._is_rolling_back else Outcome.COMPLETED
             return None
@@ -156,7 +160,7 @@ class Rollout:
 
     @property
     def hangs(self) -> bool:
-        """Whether a successor was not ready in time, and nothing more is done."""
+        """True after a rollout that made no progress in time; it does nothing more."""
         return self.outcome is Outcome.HUNG
 
     # -- one step --------------------------------------------------------------------------------
@@ -183,11 +187,25 @@ class Rollout:
 
     def _is_late(self, now_us: int) -> bool:
         deadline_us = self.orders.progress_deadline_us
+        if self._blocked_since_us is not None and now_us >= self._blocked_since_us + deadline_us:
+            return True
         return any(
             now_us >= each.start_at_us + deadline_us
             for each in self.done
             if each.ready_at_us is None and each.start_at_us is not None
         )
+
+    def _note_blockage(self, now_us: int) -> None:
+        """Note since when the rollout waits for nothing that it has begun itself.
+
+        Such a rollout may wait for ever: every place is taken and no member may be missing, or
+        other faults ended members that stay down.
+        """
+        is_busy = self._stopping or any(each.ready_at_us is None for each in self.done)
+        if is_busy or not self.old:
+            self._blocked_since_us = None
+        elif self._blocked_since_us is None:
+            self._blocked_since_us = now_us
 
     def _give_up(self) -> bool:
         """Stop there, or turn round; return whether it goes on."""
@@ -195,6 +213,7 @@ class Rollout:
             self.outcome = Outcome.HUNG
             return False
         self._is_rolling_back = True
+        self._blocked_since_us = None
         # Those that were replaced are replaced once more, the last first; who never came up makes
         # its place free for its predecessor's version.
         self._wanted -= len(self.old)

@@ -72,7 +72,8 @@ class RolloutArgs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """how long after its start it counts as available at the earliest; of two durations, evenly
     drawn between them"""
     progress_deadline: Duration = "600s"
-    """how long after its start-up a successor may take to be ready, or the rollout has failed"""
+    """how long after its start-up a successor may take to be ready, and how long a rollout may wait
+    until a member may be stopped, or the rollout has failed"""
     broken_from: Annotated[int, Meta(ge=0, le=MAX_MEMBERS)] | None = None
     """the successors from this one on, counted from 0, never start: the new version is broken"""
     at_deadline: Literal["hang", "roll_back"] = "hang"
@@ -276,7 +277,7 @@ class ScaleFault(_Gradual):
 
 _ENDED = {
     Outcome.UNDER_WAY: "was broken off",
-    Outcome.HUNG: "hung: a successor was not ready in time,",
+    Outcome.HUNG: "hung: it made no progress in time,",
     Outcome.ROLLED_BACK: "was rolled back",
 }
 

@@ -233,6 +233,24 @@ def test_broken_version_hangs_at_its_deadline_with_what_was_stopped() -> None:
     assert list(deploy.lost) == [PLACES[2]]
 
 
+def test_rollout_without_a_free_place_for_its_surge_hangs_at_its_deadline() -> None:
+    """A scaling may have taken the spare places: without an end, the run went on for ever."""
+    cluster, deploy = of_four(), rollout(max_unavailable=0)
+    drive(deploy, cluster)
+    assert deploy.outcome is Outcome.HUNG
+    assert cluster.time_us == 60 * S, "the progress deadline"
+    assert cluster.acts == []
+    assert deploy.places_to_fill() == ()
+
+
+def test_rollout_that_waits_for_a_member_that_stays_down_is_rolled_back() -> None:
+    """A member that another fault ended is missing, so that no other may be stopped."""
+    cluster, deploy = of_four(), rollout(rolls_back=True, max_unavailable=0, spare=PLACES[4:5])
+    cluster.states[PLACES[0]] = NodeState.DOWN
+    drive(deploy, cluster)
+    assert deploy.outcome is Outcome.ROLLED_BACK
+
+
 def test_broken_version_that_is_rolled_back_leaves_everybody_there() -> None:
     cluster, deploy = of_four(), rollout(broken_from=1, rolls_back=True)
     drive(deploy, cluster)
