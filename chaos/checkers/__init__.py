@@ -5,5 +5,6 @@ Reading order: `context` (what they know beside the trace), `base` (what a check
 `fencing`, `durable_commits`, `generations`, `ownership`, `liveness`, `recovery`, `readers`,
 `answers`, `administration`, `stability`, `needless_rebalance`, `processing`, `consumed`; of groups
 on ZooKeeper `zookeeper`, `zookeeper_consumers`; `unpromised` (judged only where a group asks for
-it); `registry` (all of them, fed together).
+it); `registry` (all of them, fed together); `lost_rows` (checks that a lost machine leaves without
+evidence).
 """

@@ -43,7 +43,7 @@ from cluster.host.connection_purposes import METADATA, REPLICA_FETCHER
 from cluster.spec import ClusterSpec, ConsumerSpec
 from protocol.ids import offsets_partition, transaction_partition
 from protocol.partitioner import partition_for
-from protocol.trace import TraceRow
+from protocol.trace import TraceKind, TraceRow
 from results_schema.results import CheckReport
 
 MS = 1_000
@@ -127,6 +127,14 @@ class CheckSuite:
         """Hand over a whole trace, in the order of the run's clock."""
         for row in rows:
             self.observe(row)
+
+    def kinds_read(self) -> dict[str, frozenset[TraceKind]]:
+        """Return the kinds of rows that each checker's verdict depends on, by its name."""
+        return {
+            checker.name: checker.kinds
+            | type(checker)(checker.context, Evidence(checker.context)).evidence.kinds_read
+            for checker in self.checkers
+        }
 
     def violations(self) -> int:
         """Return the number of findings so far."""

@@ -1,15 +1,18 @@
 """The verdict of a run, from its checks and its journal.
 
 A machine that is lost by accident says nothing about Kafka: a check whose evidence lay on it is
-inconclusive, and so is one that finds a violation only after a machine was away.
+inconclusive, and so is one that finds a violation only after a machine was away. Every other check
+is judged.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import structs
 
+from chaos.checkers.lost_rows import needs_rows_of
 from cluster.runtime import MachineEvent
 from protocol.ids import NodeName
+from protocol.trace import TraceKind
 from results_schema.journal import FaultOutcome, JournalEntry, nodes_shown
 from results_schema.results import CheckOutcome, CheckReport, Verdict
 
@@ -51,28 +54,36 @@ def without_lost_evidence(
     reports: tuple[CheckReport, ...],
     events: Sequence[MachineEvent],
     nodes_without_trace: Sequence[NodeName],
+    kinds_read: Mapping[str, frozenset[TraceKind]],
 ) -> tuple[CheckReport, ...]:
     """Return the reports without what cannot be judged because a machine was away.
 
-    With rows missing nothing is judged: any check may need any node's. With all rows there, what
-    was found before the first machine was away stands.
+    A check that depends on rows that were lost is inconclusive. Of any other, what was found before
+    the first machine was away stands.
+    Shape: `kinds_read` has the kinds of rows that each check depends on, by its name.
     """
     if not events:
         return reports
-    if nodes_without_trace:
-        note = f"the rows of {nodes_shown(tuple(nodes_without_trace))} were lost with their machine"
-        return tuple(
-            structs.replace(
-                report,
-                outcome=CheckOutcome.INCONCLUSIVE,
-                findings=(),
-                findings_total=0,
-                note=note,
-            )
-            for report in reports
-        )
     first = min(events, key=lambda event: event.from_us)
-    return tuple(_before(report, first) for report in reports)
+    judged = []
+    for report in reports:
+        lost = needs_rows_of(nodes_without_trace, kinds_read[report.check])
+        if lost:
+            note = f"the rows of {nodes_shown(lost)} were lost with their machine"
+            judged.append(_inconclusive(report, note))
+        else:
+            judged.append(_before(report, first))
+    return tuple(judged)
+
+
+def _inconclusive(report: CheckReport, note: str) -> CheckReport:
+    return structs.replace(
+        report,
+        outcome=CheckOutcome.INCONCLUSIVE,
+        findings=(),
+        findings_total=0,
+        note=note,
+    )
 
 
 def _before(report: CheckReport, event: MachineEvent) -> CheckReport:
@@ -82,10 +93,4 @@ def _before(report: CheckReport, event: MachineEvent) -> CheckReport:
     kept = tuple(finding for finding in report.findings if finding.time_us < event.from_us)
     if kept:
         return structs.replace(report, findings=kept, findings_total=len(kept))
-    return structs.replace(
-        report,
-        outcome=CheckOutcome.INCONCLUSIVE,
-        findings=(),
-        findings_total=0,
-        note=f"{event.sentence}: what happened after it is not judged",
-    )
+    return _inconclusive(report, f"{event.sentence}: what happened after it is not judged")

@@ -553,7 +553,10 @@ class ExperimentRun:
 
     def _conclude(self, reports: tuple[CheckReport, ...], *, interrupted: bool) -> Results:
         reports = without_lost_evidence(
-            reports, self._runtime.machine_events, self._runtime.nodes_without_trace
+            reports,
+            self._runtime.machine_events,
+            self._runtime.nodes_without_trace,
+            self._suite.kinds_read(),
         )
         verdict, reasons = reach_verdict(
             reports=reports,

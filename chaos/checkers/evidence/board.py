@@ -45,6 +45,8 @@ class Evidence:
     def __init__(self, context: CheckContext) -> None:
         self._context = context
         self._observers: dict[str, list[Callable[[TraceRow], None]]] = {}  # kind -> parts
+        self.kinds_read: frozenset[TraceKind] = frozenset()
+        """Kinds that the parts asked for so far depend on, without those of `turning_points`."""
 
     def observe(self, row: TraceRow) -> None:
         """Take in the next row of the trace."""
@@ -100,7 +102,11 @@ class Evidence:
     @cached_property
     def turning_points(self) -> TurningPoints:
         """What may have led to a finding."""
-        return self._follow(TurningPoints(), TURNING_KINDS)
+        # No verdict depends on turning points: they illustrate findings.
+        kinds_read = self.kinds_read
+        turning_points = self._follow(TurningPoints(), TURNING_KINDS)
+        self.kinds_read = kinds_read
+        return turning_points
 
     @cached_property
     def undisturbed(self) -> Undisturbed:
@@ -115,6 +121,7 @@ class Evidence:
 
     def _follow(self, part: P, kinds: frozenset[TraceKind]) -> P:
         """Feed a part from now on with the rows that it must see."""
+        self.kinds_read |= kinds
         for kind in sorted(kinds):
             self._observers.setdefault(kind, []).append(part.observe)
         return part

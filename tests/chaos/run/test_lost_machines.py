@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from chaos.checkers.registry import CheckSuite, context_of
+from chaos.checkers.evidence.faults_in_force import FAULT_KINDS
+from chaos.checkers.registry import CHECKERS, CheckSuite, context_of
 from chaos.results.run_directory import create_run_directory
 from chaos.results.verdict import reach_verdict, without_lost_evidence
 from chaos.run.plan import plan_of
@@ -27,6 +28,7 @@ from tests.support.harness.fake_runtime import FakeRuntime
 S = 1_000_000
 NODES = (NodeName("broker-2"), NodeName("consumer-readers-1"))
 LOST = MachineEvent(address="10.0.0.3", from_us=7 * S, until_us=None, nodes=NODES, is_lost=True)
+KINDS = CheckSuite(context_of(experiment()), tuple(CHECKERS)).kinds_read()
 DISTURBED = MachineEvent(address="10.0.0.3", from_us=24_100_000, until_us=36_300_000, nodes=NODES)
 
 
@@ -48,6 +50,10 @@ def execute(runtime: FakeRuntime, tmp_path: Path) -> Results:
 def journal_of(tmp_path: Path) -> list[tuple[str, str | None]]:
     (path,) = [each for each in tmp_path.rglob("journal.json") if "latest" not in each.parts]
     return [(entry.fault, entry.note) for entry in decode_journal(path.read_bytes())]
+
+
+def passed(check: str) -> CheckReport:
+    return CheckReport(check=check, outcome=CheckOutcome.PASS)
 
 
 def violated(*times_us: int) -> CheckReport:
@@ -130,8 +136,8 @@ def test_disturbed_machine_is_a_band_and_leaves_a_passing_run_passing(tmp_path: 
 
 def test_violation_after_a_disturbance_is_inconclusive_and_one_before_it_stands() -> None:
     """What happened to the machine is not what Kafka promised to endure here."""
-    (after,) = without_lost_evidence((violated(30 * S),), (DISTURBED,), ())
-    (both,) = without_lost_evidence((violated(5 * S, 30 * S),), (DISTURBED,), ())
+    (after,) = without_lost_evidence((violated(30 * S),), (DISTURBED,), (), KINDS)
+    (both,) = without_lost_evidence((violated(5 * S, 30 * S),), (DISTURBED,), (), KINDS)
 
     assert (after.outcome, after.findings) == (CheckOutcome.INCONCLUSIVE, ())
     assert [finding.time_us for finding in both.findings] == [5 * S]
@@ -139,17 +145,47 @@ def test_violation_after_a_disturbance_is_inconclusive_and_one_before_it_stands(
 
 
 def test_check_whose_rows_are_lost_is_never_violated() -> None:
-    """Any check may need any node's rows."""
-    reports = without_lost_evidence((violated(S),), (LOST,), NODES)
+    """Fencing reads rows of brokers; a consumer's are none of its evidence."""
+    reports = without_lost_evidence((violated(S),), (LOST,), NODES, KINDS)
 
     verdict, _ = reach_verdict(reports=reports, entries=(), unknown_because=(LOST.sentence,))
     assert verdict is Verdict.UNKNOWN
     assert reports[0].outcome is CheckOutcome.INCONCLUSIVE
-    assert "broker-2, consumer-readers-1" in reports[0].note
+    assert reports[0].note == "the rows of broker-2 were lost with their machine"
+
+
+def test_check_whose_rows_are_complete_is_judged() -> None:
+    """A machine with consumers only takes no row of brokers and controllers along."""
+    (consumer,) = NODES[1:]
+    reports = (
+        violated(S),
+        passed("fencing"),
+        passed("positions_never_go_back"),
+        passed("processing"),
+    )
+
+    found, *others = without_lost_evidence(reports, (LOST,), (consumer,), KINDS)
+
+    assert found.outcome is CheckOutcome.VIOLATED
+    assert [report.outcome for report in others] == [
+        CheckOutcome.PASS,
+        CheckOutcome.PASS,
+        CheckOutcome.INCONCLUSIVE,
+    ]
+    assert "consumer-readers-1" in others[2].note
+
+
+@pytest.mark.parametrize("name", sorted(CHECKERS))
+def test_every_check_names_the_kinds_of_rows_that_it_depends_on(name: str) -> None:
+    """Shared evidence counts: liveness reads the lives of consumers through it."""
+    kinds = CheckSuite(context_of(experiment()), (name,)).kinds_read()[name]
+
+    assert kinds >= CHECKERS[name].kinds
+    assert kinds >= FAULT_KINDS
 
 
 def test_run_without_accidents_keeps_its_reports() -> None:
     """Nothing is taken away from it."""
     reports = (violated(S),)
 
-    assert without_lost_evidence(reports, (), ()) is reports
+    assert without_lost_evidence(reports, (), (), KINDS) is reports
