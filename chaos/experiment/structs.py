@@ -355,6 +355,10 @@ class RunDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     recovery_timeout: Duration = "0s"
     """How long the run then goes on, at most, until every ISR is whole, preferred leaders lead, no
     transaction waits for its end and every partition is read again; 0s: it ends with the groups."""
+    machine_silent_after: Duration = "3s"
+    """On Ray: silence after which the run names a machine and no longer waits for its answers."""
+    machine_lost_after: Duration = "20s"
+    """On Ray: silence after which a machine is lost, and its nodes start on others."""
 
 
 class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

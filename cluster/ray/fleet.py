@@ -27,10 +27,10 @@ from cluster.ray.control_plane import (
 from cluster.ray.layout import ProcessPlan, node_names, place
 from cluster.ray.machine_watch import (
     BEAT_S,
-    SILENT_AFTER_S,
     Contact,
     MachineChange,
     MachineWatch,
+    SilenceLimits,
 )
 from cluster.realtime import machine_processes
 from cluster.realtime.clock import ClockOffset, RunClock, measure_offset
@@ -78,6 +78,7 @@ class Fleet:
         on_failure: Callable[[str], None],
         layout: Sequence[Sequence[NodeName]] = (),
         on_machine: Callable[[MachineChange], None] = lambda change: None,
+        silence: SilenceLimits | None = None,
     ) -> None:
         self.processes: list[FleetProcess] = []
         """Every process that came up, in order; those that ended are kept."""
@@ -99,7 +100,8 @@ class Fleet:
         self._on_failure = on_failure
         self._layout = layout
         self._on_machine = on_machine
-        self._contacts = MachineWatch()
+        self._silence = silence or SilenceLimits()
+        self._contacts = MachineWatch(self._silence)
         self._beats: list[asyncio.Task[None]] = []
         self._token = secrets.token_hex(16)
         self._places: dict[str, Machine] = {}
@@ -413,7 +415,7 @@ class Fleet:
     async def _answers(self, process: FleetProcess) -> bool:
         """Return whether the machine of a process answers now."""
         try:
-            await process.line.result(process.agent.beat(SILENT_AFTER_S))
+            await process.line.result(process.agent.beat(self._silence.silent_after_s))
         except (ActorGone, TimeoutError):
             return False
         return True
@@ -429,13 +431,13 @@ class Fleet:
 
         async def answers(state: MachineState) -> bool:
             try:
-                await state.line.result(state.agent.beat(SILENT_AFTER_S))
+                await state.line.result(state.agent.beat(self._silence.silent_after_s))
             except (ActorGone, TimeoutError):
                 return False
             return True
 
         if not all(await side_by_side(answers(state) for state in self.machines.values())):
-            await asyncio.sleep(SILENT_AFTER_S + BEAT_S)
+            await asyncio.sleep(self._silence.silent_after_s + BEAT_S)
 
     async def _hear(self, ray_node_id: str, state: MachineState) -> None:
         """Ask the agent of a machine every second, for as long as the run lasts."""
@@ -443,7 +445,7 @@ class Fleet:
         self._contacts.hear(ray_node_id, loop.time())
         while True:
             with suppress(ActorGone, TimeoutError):
-                await state.agent.beat(SILENT_AFTER_S)
+                await state.agent.beat(self._silence.silent_after_s)
                 change = self._contacts.hear(ray_node_id, loop.time())
                 if change is not None:
                     await self._take_change(change)
@@ -456,7 +458,7 @@ class Fleet:
         while True:
             await asyncio.sleep(BEAT_S / 2)
             now_s = loop.time()
-            if now_s - looked_s > SILENT_AFTER_S:
+            if now_s - looked_s > self._silence.silent_after_s:
                 self._contacts.excuse_driver(now_s)
             looked_s = now_s
             for change in self._contacts.look(now_s):

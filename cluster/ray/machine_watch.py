@@ -8,12 +8,19 @@ from dataclasses import dataclass
 from enum import Enum
 
 BEAT_S = 1.0
-"""How often an agent is asked."""
-SILENT_AFTER_S = 3.0
-"""A machine that was not heard for so long is silent; its processes are not waited for."""
-LOST_AFTER_S = 20.0
-"""A machine that was not heard for so long is lost: what runs on it starts elsewhere. Ray itself
-takes half a minute to notice."""
+"""Interval at which each machine's agent is asked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SilenceLimits:
+    """Silences after which a machine is taken for silent, and for lost.
+
+    The processes of a silent machine are not waited for; what ran on a lost one starts elsewhere.
+    The settings `run.machine_silent_after` and `run.machine_lost_after` of an experiment.
+    """
+
+    silent_after_s: float = 3.0
+    lost_after_s: float = 20.0
 
 
 class Contact(Enum):
@@ -36,11 +43,8 @@ class MachineChange:
 class MachineWatch:
     """What each machine is taken for. One that is lost stays so, whatever is heard of it."""
 
-    def __init__(
-        self, *, silent_after_s: float = SILENT_AFTER_S, lost_after_s: float = LOST_AFTER_S
-    ) -> None:
-        self._silent_after_s = silent_after_s
-        self._lost_after_s = lost_after_s
+    def __init__(self, limits: SilenceLimits) -> None:
+        self._limits = limits
         self._heard_s: dict[str, float] = {}
         self._states: dict[str, Contact] = {}
 
@@ -72,9 +76,9 @@ class MachineWatch:
         for machine, heard_s in self._heard_s.items():
             silent_s = now_s - heard_s
             state = self.state_of(machine)
-            if state is Contact.LOST or silent_s < self._silent_after_s:
+            if state is Contact.LOST or silent_s < self._limits.silent_after_s:
                 continue
-            new = Contact.LOST if silent_s >= self._lost_after_s else Contact.SILENT
+            new = Contact.LOST if silent_s >= self._limits.lost_after_s else Contact.SILENT
             if new is not state:
                 self._states[machine] = new
                 changes.append(MachineChange(machine=machine, state=new, since_s=heard_s))

@@ -20,7 +20,7 @@ from cluster.ray import actors
 from cluster.ray.fleet import Fleet
 from cluster.ray.layout import plan_processes
 from cluster.ray.lives import RayLives
-from cluster.ray.machine_watch import Contact, MachineChange
+from cluster.ray.machine_watch import Contact, MachineChange, SilenceLimits
 from cluster.realtime.runtime import RealtimeRuntime, merge_status
 from cluster.runtime import ClusterStartError, ClusterStatus, MachineEvent, RowObserver
 from cluster.spec import ClusterSpec
@@ -51,6 +51,7 @@ class RayRuntime(RayLives, RealtimeRuntime):
         observers: Sequence[RowObserver] = (),
         trace_messages: bool = True,
         build: NodeBuilder = build_node,
+        silence: SilenceLimits | None = None,
     ) -> None:
         RealtimeRuntime.__init__(
             self, run_id=run_id, run_dir=run_dir, time_scale=time_scale, observers=observers
@@ -66,6 +67,7 @@ class RayRuntime(RayLives, RealtimeRuntime):
             on_failure=self._failed,
             layout=spec.machines,
             on_machine=self._take_machine,
+            silence=silence,
         )
         self._machine_events: dict[tuple[str, float], MachineEvent] = {}
         RayLives.__init__(

@@ -24,8 +24,10 @@ from chaos.experiment.rules.semantic_checks import (
     problem,
     too_long,
 )
-from chaos.experiment.structs import Experiment, internal_topics
+from chaos.experiment.structs import Experiment, RunDefinition, internal_topics, microseconds
 from protocol.ids import CLUSTER_METADATA, CONSUMER_OFFSETS, TRANSACTION_STATE
+
+MIN_SILENCE_US = 2_000_000
 
 
 def errors(experiment: Experiment) -> Iterator[Problem]:
@@ -49,6 +51,7 @@ def errors(experiment: Experiment) -> Iterator[Problem]:
     yield from check_once("check", experiment.checks, CHECKERS, "checks")
     for field in ("steady_state_timeout", "after_faults", "liveness_timeout"):
         yield from too_long(getattr(experiment.run, field), f"run.{field}")
+    yield from _silence_errors(experiment.run)
 
 
 def warnings(experiment: Experiment) -> Iterator[Problem]:
@@ -64,6 +67,24 @@ def warnings(experiment: Experiment) -> Iterator[Problem]:
         yield from fault_warnings(experiment, fault, f"faults[{index}]")
     if not experiment.faults:
         yield problem("faults", "the plan is empty: a run in which nothing breaks")
+
+
+def _silence_errors(run: RunDefinition) -> Iterator[Problem]:
+    silent_us, lost_us = map(microseconds, (run.machine_silent_after, run.machine_lost_after))
+    if silent_us < MIN_SILENCE_US:
+        yield problem(
+            "run.machine_silent_after",
+            "each machine is asked once in a second: one that answers would be taken for silent",
+            expected=f"at least {MIN_SILENCE_US // 1_000_000}s",
+            found=f"`{run.machine_silent_after}`",
+        )
+    if lost_us <= silent_us:
+        yield problem(
+            "run.machine_lost_after",
+            "a machine is silent before it is lost",
+            expected=f"more than machine_silent_after (`{run.machine_silent_after}`)",
+            found=f"`{run.machine_lost_after}`",
+        )
 
 
 def _topic_errors(experiment: Experiment) -> Iterator[Problem]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from chaos.checkers.registry import CheckSuite, context_of
-from chaos.experiment.structs import Experiment, to_cluster_spec
+from chaos.experiment.structs import Experiment, microseconds, to_cluster_spec
 from chaos.exploration.gc_pause import collecting_seldom
 from chaos.results.manifest import run_command_line
 from chaos.results.run_directory import (
@@ -175,6 +175,7 @@ def make_runtime(
             observers=observers,
             trace_messages=trace_messages,
         )
+    from cluster.ray.machine_watch import SilenceLimits  # noqa: PLC0415 - as the next
     from cluster.ray.runtime import RayRuntime  # noqa: PLC0415 - importing Ray takes a second
 
     return RayRuntime(
@@ -186,4 +187,8 @@ def make_runtime(
         time_scale=time_scale,
         observers=observers,
         trace_messages=trace_messages,
+        silence=SilenceLimits(
+            silent_after_s=microseconds(experiment.run.machine_silent_after) / 1e6,
+            lost_after_s=microseconds(experiment.run.machine_lost_after) / 1e6,
+        ),
     )

@@ -1,10 +1,10 @@
 """A machine is heard, silent, or lost: by the clock that a test moves."""
 
-from cluster.ray.machine_watch import Contact, MachineChange, MachineWatch
+from cluster.ray.machine_watch import Contact, MachineChange, MachineWatch, SilenceLimits
 
 
 def watch() -> MachineWatch:
-    made = MachineWatch(silent_after_s=3.0, lost_after_s=20.0)
+    made = MachineWatch(SilenceLimits(silent_after_s=3.0, lost_after_s=20.0))
     made.hear("a", 0.0)
     made.hear("b", 0.0)
     return made

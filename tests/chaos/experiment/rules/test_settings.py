@@ -360,3 +360,23 @@ def test_what_transactions_need_is_asked_of_no_other_group() -> None:
     }
 
     assert not list(errors(experiment(**changes)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "path"),
+    [
+        ({"machine_silent_after": "1s"}, "run.machine_silent_after"),
+        ({"machine_lost_after": "3s"}, "run.machine_lost_after"),
+    ],
+)
+def test_machine_is_silent_for_some_seconds_before_it_is_lost(
+    changes: dict[str, str], path: str
+) -> None:
+    """Machines are asked once in a second, and a lost one never comes back."""
+    assert [each.path for each in errors(experiment(run=changes))] == [path]
+
+
+def test_limits_of_a_machines_silence_are_settings() -> None:
+    """A slow network may take longer than the defaults allow."""
+    patient = {"machine_silent_after": "10s", "machine_lost_after": "2m"}
+    assert list(errors(experiment(run=patient))) == []
