@@ -12,10 +12,10 @@ from protocol.trace import TraceKind, TraceRow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Gap:
-    """A time without, and `back_at`: the broker that ended it.
+    """A time without service. `back_at` is the broker whose answer ended it.
 
-    `after_us` None: it never ended; then `since_us` is the moment since when something was asked
-    for in vain, None if nothing was.
+    `after_us` None: it never ended. `since_us` is then the moment of the first attempt without
+    success, None if there was none.
     """
 
     before_us: int
@@ -26,7 +26,7 @@ class _Gap:
 
 @once_per_trace
 def availability_of(trace: Trace) -> list[TableRow]:
-    """Return for how long each fault kept whom from working."""
+    """Return the time without service that each fault caused for each subject."""
     members = _commit_gaps(trace)
     partitions = _processing_gaps(trace)
     tenures = coordinator_tenures_of(trace)
@@ -74,7 +74,7 @@ def _of_member(trace: Trace, failover: Failover, gaps: list[_Gap]) -> _Gap | Non
 
 
 def _longest_around(trace: Trace, failover: Failover, gaps: list[_Gap]) -> _Gap | None:
-    """Return the longest gap that is this fault's, the earliest of several."""
+    """Return the longest gap of this fault, by the rules of `tables.availability`."""
     best: _Gap | None = None
     best_us = -1
     for gap in gaps:
@@ -94,7 +94,7 @@ def _longest_around(trace: Trace, failover: Failover, gaps: list[_Gap]) -> _Gap 
 
 
 def _length_us(trace: Trace, gap: _Gap) -> int:
-    """Return how long a gap was: an open one from what was asked for in vain to the run's end."""
+    """Return the length of a gap; an open gap lasts from `since_us` to the run's end."""
     if gap.after_us is not None:
         return gap.after_us - gap.before_us
     if gap.since_us is None:
@@ -103,7 +103,7 @@ def _length_us(trace: Trace, gap: _Gap) -> int:
 
 
 def _without_coordinator(trace: Trace, failover: Failover, tenures: list[TableRow]) -> _Gap | None:
-    """Return the longest time without an active coordinator; of no length if there always was."""
+    """Return the longest time without an active coordinator; its length is 0 if there was none."""
     spans = sorted((tenure["start_us"], tenure["end_us"]) for tenure in tenures)
     if not spans or spans[0][0] > failover.fault_us:
         return None
@@ -148,7 +148,7 @@ def _commit_gaps(trace: Trace) -> dict[tuple[str, str], list[_Gap]]:
 
 
 def _asks_for_commit(row: TraceRow) -> bool:
-    """Return whether a member wanted a commit: asked, failed, or gave its coordinator up."""
+    """Return whether a row shows a pending commit: requested, failed, or coordinator unknown."""
     if row.kind == TraceKind.REQUEST_SENT:
         return row.api in ("OffsetCommit", "AddOffsetsToTxn", "TxnOffsetCommit")
     return row.kind in (TraceKind.COMMIT_FAILED, TraceKind.COORDINATOR_UNKNOWN)
@@ -157,7 +157,7 @@ def _asks_for_commit(row: TraceRow) -> bool:
 def _processing_gaps(trace: Trace) -> dict[tuple[str, str], list[_Gap]]:
     """Return the gaps between the batches that each group worked on, of each partition.
 
-    Of two members at once the one that is done later may have begun earlier.
+    If two members process a partition at once, the one that finishes later may have begun earlier.
     """
     batches: dict[tuple[str, str], list[TraceRow]] = {}
     for row in trace.of(TraceKind.RECORDS_CONSUMED):

@@ -15,7 +15,7 @@ from protocol.trace import TraceKind, TraceRow
 
 @once_per_trace
 def broker_phases_of(trace: Trace) -> list[TableRow]:
-    """Return what each fault's failover was for each offsets partition that it moved."""
+    """Return the phases of each fault's failover, for each offsets partition that it moved."""
     faults = faults_of(trace)
     elections = [row for row in trace.of(TraceKind.LEADER_ELECTED) if is_offsets_partition(row)]
     elections.sort(key=lambda row: (row.time_us, row.leader_epoch))

@@ -14,12 +14,14 @@ _GROUP_APIS = ("JoinGroup", "SyncGroup", "Heartbeat", "OffsetCommit", "OffsetFet
 _LOOKUPS = (TraceKind.COORDINATOR_FOUND, TraceKind.COORDINATOR_LOOKUP_FAILED)
 _MEMBERSHIP = tuple(kind for kind in MEMBER_KINDS if kind is not TraceKind.RECORDS_CONSUMED)
 _SAID = (*_LOOKUPS, TraceKind.COORDINATOR_UNKNOWN, *_MEMBERSHIP)
-"""Rows of a consumer's own that say who it is. Records may still be those of a former member id."""
+"""Kinds of a consumer's rows that have its current member id. RECORDS_CONSUMED is missing, because
+its records may have been fetched under a former member id.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Step:
-    """One thing that a consumer did or was told. `sent_us`: of an answer, when it had asked."""
+    """A row of a consumer. `sent_us`: for an answer, the time at which its request was sent."""
 
     row: TraceRow
     sent_us: int | None = None
@@ -29,7 +31,7 @@ class _Step:
         return self.row.time_us
 
     def is_answer(self, *apis: str, error: str | None = None) -> bool:
-        """Return whether this is an answer of one of `apis`, or what stands for one."""
+        """Return whether this is an answer to one of `apis`, or the failure of such a request."""
         if self.row.kind not in (TraceKind.RESPONSE_RECEIVED, TraceKind.REQUEST_FAILED):
             return False
         return self.row.api in apis and error in (None, self.row.error or "NONE")
@@ -37,7 +39,7 @@ class _Step:
 
 @once_per_trace
 def client_phases_of(trace: Trace) -> list[TableRow]:
-    """Return what each fault's failover was for each consumer of each group that it affected."""
+    """Return the phases of each fault's failover, for each consumer of each affected group."""
     failovers = [failover for failover in failovers_of(trace) if failover.affected]
     found = []
     for (group, consumer), rows in _rows_of_consumers(trace).items():
@@ -140,7 +142,7 @@ def _phases(failover: Failover, steps: list[_Step], sent: list[TraceRow]) -> Tab
 
 
 def _is_named(failover: Failover, step: _Step) -> bool:
-    """Return whether the consumer is told the coordinator of the newest epoch."""
+    """Return whether this answer names the coordinator of the newest epoch."""
     row, phases = step.row, failover.phases
     if row.kind != TraceKind.COORDINATOR_FOUND or row.peer != failover.coordinator:
         return False
@@ -160,7 +162,10 @@ def _is_accepted(failover: Failover, step: _Step) -> bool:
 
 
 def _late_heartbeats(failover: Failover, from_old: list[_Step]) -> int | None:
-    """Count the old coordinator's good answers while the new one, another broker, was active."""
+    """Count heartbeats that the old coordinator answered with success while a new one was active.
+
+    None if no other broker became coordinator.
+    """
     if failover.phases is None or failover.coordinator == failover.old_leader:
         return None
     active_us: int | None = failover.phases["active_us"]

@@ -6,7 +6,7 @@ from protocol.trace import TraceKind
 
 
 def commits_of(trace: Trace) -> list[TableRow]:
-    """Return how many commits of each member had which outcome, after which fault, where."""
+    """Return the number of commits per fault, member, coordinator and outcome."""
     told: dict[tuple[int, str | None, str, int, str | None], str] = {}
     for row in trace.of(TraceKind.OFFSETS_COMMITTED, TraceKind.COMMIT_FAILED):
         commit = (row.time_us, row.group, row.node, row.incarnation, row.peer)

@@ -15,7 +15,7 @@ from protocol.trace import TraceKind, TraceRow
 
 @once_per_trace
 def coordinator_tenures_of(trace: Trace) -> list[TableRow]:
-    """Return every tenure of a coordinator, with what befell it and what it acknowledged."""
+    """Return every tenure of a coordinator, with its end, pauses, cuts and acknowledged commits."""
     found = [tenure for tenure in _in_office(trace) if tenure["start_us"] <= trace.end_us]
     faults = faults_of(trace)
     stored = _acknowledged_commits(trace)
@@ -42,7 +42,7 @@ def coordinator_tenures_of(trace: Trace) -> list[TableRow]:
 
 
 def _in_office(trace: Trace) -> list[TableRow]:
-    """Follow each process of a broker: what it loaded, and what ended that."""
+    """Follow each process of a broker: its loads, and their ends."""
     found = []
     kinds = (TraceKind.LOAD_COMPLETED, TraceKind.UNLOAD_COMPLETED)
     for (broker, incarnation), rows in trace.lives(*kinds):
@@ -65,7 +65,10 @@ def _in_office(trace: Trace) -> list[TableRow]:
 
 
 def _end(trace: Trace, load: TraceRow, later: list[TraceRow]) -> tuple[int, str]:
-    """Return when and how a tenure ended. At one moment: first the run, then its own act."""
+    """Return when and how a tenure ended.
+
+    Of several ends at one moment, the run's end counts first, then the broker's own act.
+    """
     ends = [(trace.end_us, 0, "run end")]
     own = next((row for row in later if row.partition == load.partition), None)
     if own is not None:

@@ -1,8 +1,8 @@
-"""Faults as each group meets them, in plain Python: what several tables are told by.
+"""The effect of each fault on each group, in plain Python; several tables read it.
 
-A group is affected by a fault that names it, or that moved its offsets partition. What happened
-because of a fault is looked for until the next one that affects the same group, or the run's end;
-faults of one moment share that time.
+A fault affects a group if it names the group or moved its offsets partition. The effects of a fault
+are searched until the next fault that affects the same group, or the run's end. Faults of one
+moment share this time.
 """
 
 from dataclasses import dataclass
@@ -15,11 +15,12 @@ from pipeline.in_memory.trace import TableRow, Trace, once_per_trace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failover:
-    """One fault as one group met it.
+    """One fault and one group.
 
-    `phases`: the row of `broker_phases` if the group's partition moved. `old_leader`: who led the
-    partition before; `coordinator`: who leads it in the newest epoch. `later`: who coordinated
-    the group after the move, from when on. Times in microseconds on the run's clock.
+    `phases`: the row of `broker_phases` if the group's partition moved. `old_leader`: the leader of
+    the partition before; `coordinator`: its leader in the newest epoch. `later`: the brokers that
+    coordinated the group after the move, with their beginnings. Times in microseconds on the run's
+    clock.
     """
 
     fault: str
@@ -36,7 +37,7 @@ class Failover:
 
 @once_per_trace
 def failovers_of(trace: Trace) -> list[Failover]:
-    """Return every fault with every group of its run, by group and time."""
+    """Return each pair of a fault and a group of the run, sorted by group and time."""
     faults = faults_of(trace)
     phases = {(each["fault"], each["partition"]): each for each in broker_phases_of(trace)}
     tenures = coordinator_tenures_of(trace)
@@ -79,7 +80,7 @@ def failovers_of(trace: Trace) -> list[Failover]:
 def _later(move: TableRow, served: list[TableRow]) -> tuple[tuple[str, int], ...]:
     """Return the coordinators of the new epoch and of later ones, with the end of their loads.
 
-    The elected leader counts from its election if the trace does not have its load.
+    If the trace lacks the load of the elected leader, its election counts as the end of the load.
     """
     loaded = [
         (tenure["broker"], tenure["start_us"])

@@ -6,7 +6,7 @@ from protocol.trace import TraceKind, TraceRow
 
 @once_per_trace
 def faults_of(trace: Trace) -> list[TableRow]:
-    """Return the faults that hit anybody, by time; those of one moment by their ids."""
+    """Return the faults that hit a node, sorted by time and, at one moment, by id."""
     missed = {row.cause for row in trace.of(TraceKind.FAULT_MISSED)}
     hits = sorted(
         (row for row in trace.of(TraceKind.FAULT_INJECTED) if row.cause not in missed),
@@ -14,27 +14,27 @@ def faults_of(trace: Trace) -> list[TableRow]:
     )
     found = []
     for place, row in enumerate(hits):
-        said = detail_of(row)
+        detail = detail_of(row)
         in_force = _first_of(trace, TraceKind.FAULT_IN_FORCE, row)
         healed = _first_of(trace, TraceKind.FAULT_HEALED, row)
-        nodes = said.get("nodes") or ([row.peer] if row.peer else [])
+        nodes = detail.get("nodes") or ([row.peer] if row.peer else [])
         is_last = place == len(hits) - 1
         found.append(
             {
                 "fault": row.cause,
-                "kind": said.get("fault"),
-                "target": said.get("target"),
+                "kind": detail.get("fault"),
+                "target": detail.get("target"),
                 "node": row.peer or (nodes[0] if nodes else None),
                 "injected_us": row.time_us,
                 "in_force_us": in_force.time_us if in_force else None,
                 "in_force_until_us": detail_of(healed).get("in_force_until_us") if healed else None,
                 "healed_us": healed.time_us if healed else None,
                 "until_us": trace.end_us if is_last else hits[place + 1].time_us,
-                "groups": said.get("groups", []),
-                "partitions": said.get("partitions", []),
+                "groups": detail.get("groups", []),
+                "partitions": detail.get("partitions", []),
                 "nodes": nodes,
-                "from_nodes": said.get("from", []),
-                "to_nodes": said.get("to", []),
+                "from_nodes": detail.get("from", []),
+                "to_nodes": detail.get("to", []),
             }
         )
     return found

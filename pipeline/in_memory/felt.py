@@ -1,6 +1,7 @@
-"""The tables `felt_partitions` and `felt_groups` in plain Python: what a run cost its groups.
+"""The tables `felt_partitions` and `felt_groups` in plain Python: times without service and lag.
 
-Everything is measured from the steady state (the run's beginning, if it never came) to the end.
+Everything is measured from the steady state (or from the run's beginning, if the run never became
+steady) to the end.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,22 +18,23 @@ from protocol.causes import RemovalCause
 from protocol.trace import TraceKind, TraceRow
 
 _WAIT_US = 1_000_000
-"""From here on a wait is felt; shorter ones are the pace of polls and batches."""
+"""Shortest wait that counts as felt; the intervals of polls and batches are shorter."""
 _SENT_AWAY = (
     RemovalCause.SESSION_EXPIRY,
     RemovalCause.DID_NOT_REJOIN,
     RemovalCause.SYNC_DEADLINE,
 )
-"""Removals that are the coordinator's own decision about a member that seems gone."""
+"""Removals that the coordinator decides by itself, because a member seems to be gone."""
 _Place = tuple[str, str]
 """Group and data partition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Level:
-    """What waited from a moment on.
+    """The lag of a partition from a moment on.
 
-    `begun_us`: when work on the batch began that led to it; None: records were produced.
+    `begun_us`: beginning of the work on the batch whose end changed the lag; None if producing
+    changed it.
     """
 
     at_us: int
@@ -42,7 +44,7 @@ class _Level:
 
 @once_per_trace
 def felt_partitions_of(trace: Trace) -> list[TableRow]:
-    """Return what each partition of each group went through."""
+    """Return the times without service, the lag and the repeats of each partition per group."""
     start_us, owners, levels = _start_us(trace), _owners(trace), _levels(trace)
     repeated: dict[_Place, int] = {}
     for row in processing_of(trace):
@@ -66,7 +68,7 @@ def felt_partitions_of(trace: Trace) -> list[TableRow]:
 
 
 def felt_groups_of(trace: Trace) -> list[TableRow]:
-    """Return what each group went through as a whole."""
+    """Return the rebalances, moved partitions and removed members of each group."""
     start_us = _start_us(trace)
     rebalances = [
         row["group"]
@@ -77,7 +79,9 @@ def felt_groups_of(trace: Trace) -> list[TableRow]:
     found = []
     for group in sorted(trace.groups()):
         histories = [
-            _hands(trace, rows) for place, rows in _owners(trace).items() if place[0] == group
+            _successive_owners(trace, rows)
+            for place, rows in _owners(trace).items()
+            if place[0] == group
         ]
         found.append(
             {
@@ -86,8 +90,11 @@ def felt_groups_of(trace: Trace) -> list[TableRow]:
                     [row for row in felt_partitions_of(trace) if row["group"] == group]
                 ),
                 "rebalances": rebalances.count(group),
-                "moved": sum(len(hands) > 1 for hands in histories),
-                "came_back": sum(len(hands) > len(set(hands)) for hands in histories),
+                "moved": sum(len(successive_owners) > 1 for successive_owners in histories),
+                "came_back": sum(
+                    len(successive_owners) > len(set(successive_owners))
+                    for successive_owners in histories
+                ),
                 "sent_away": sent_away.count(group),
             }
         )
@@ -109,7 +116,7 @@ def _owners(trace: Trace) -> dict[_Place, list[TableRow]]:
 
 
 def _unowned_us(trace: Trace, owners: Sequence[TableRow]) -> int | None:
-    """Return for how long nobody owned a partition, from its first owner on."""
+    """Return the time without an owner after the first owner's beginning."""
     if not owners:
         return None
     reached_us: int = max(_start_us(trace), owners[0]["from_us"])
@@ -123,9 +130,9 @@ def _unowned_us(trace: Trace, owners: Sequence[TableRow]) -> int | None:
 
 
 def _levels(trace: Trace) -> dict[_Place, list[_Level]]:
-    """Return how many records waited after each batch that was produced or processed.
+    """Return the lag after each batch that was produced or processed.
 
-    Those acknowledged to producers that lie above the last one that the group processed.
+    The lag counts acknowledged records above the last record that the group processed.
     """
     consumed: dict[_Place, list[TraceRow]] = {}
     for row in trace.of(TraceKind.RECORDS_CONSUMED):
@@ -155,7 +162,7 @@ def _levels(trace: Trace) -> dict[_Place, list[_Level]]:
 
 
 def _waited_us(trace: Trace, levels: Sequence[_Level]) -> int:
-    """Return for how long records waited and nobody worked on any, in waits that are felt."""
+    """Return the time in which records waited and no member worked on any, in felt waits."""
     start_us, waited_us = _start_us(trace), 0
     for from_us, to_us in _waits(levels, trace.end_us):
         length_us = min(to_us, trace.end_us) - max(from_us, start_us)
@@ -164,9 +171,9 @@ def _waited_us(trace: Trace, levels: Sequence[_Level]) -> int:
 
 
 def _waits(levels: Sequence[_Level], end_us: int) -> Iterator[tuple[int, int]]:
-    """Yield from when to when records waited for work on the next batch; to may lie before from.
+    """Yield beginning and end of each wait for work on the next batch; the end may come first.
 
-    Of two members at once the one that is done later may have begun earlier.
+    If two members process a partition at once, the one that finishes later may have begun earlier.
     """
     nexts: list[int | None] = []
     begun_us: int | None = None
@@ -184,7 +191,7 @@ def _waits(levels: Sequence[_Level], end_us: int) -> Iterator[tuple[int, int]]:
 
 
 def _peak(levels: Sequence[_Level], start_us: int, since_us: int, end_us: int) -> TableRow:
-    """Return the greatest lag after the first fault, and how long it took to be as before it."""
+    """Return the greatest lag after the first fault, and the time until it was usual again."""
     usual = max((each.lag for each in levels if start_us <= each.at_us < since_us), default=0)
     after = [level for level in levels if since_us <= level.at_us <= end_us]
     peak = max((level.lag for level in after), default=0)
@@ -202,8 +209,8 @@ def _peak(levels: Sequence[_Level], start_us: int, since_us: int, end_us: int) -
     }
 
 
-def _hands(trace: Trace, owners: Sequence[TableRow]) -> list[str]:
-    """Return who owned a partition one after the other, each once until the next comes."""
+def _successive_owners(trace: Trace, owners: Sequence[TableRow]) -> list[str]:
+    """Return the successive owners of a partition; no two neighbours are equal."""
     start_us = _start_us(trace)
     in_time = [row for row in owners if row["to_us"] is None or row["to_us"] >= start_us]
     return [consumer for consumer, _ in groupby(row["consumer"] for row in in_time)]

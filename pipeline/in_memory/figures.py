@@ -29,7 +29,7 @@ _CLIENT = {
 }
 _GAPS = {"commit gap": "member", "processing gap": "partition", "no coordinator": "group"}
 _RANKED = {"p50": (50, 1), "p90": (90, 10), "p99": (99, 100)}
-"""Percent, and from how many samples on it is given."""
+"""Percentiles: percent, and the number of samples from which on it is given."""
 
 
 def figures_of(trace: Trace) -> list[TableRow]:

@@ -27,7 +27,7 @@ def group_states_of(trace: Trace) -> list[TableRow]:
 
 
 class _Follower:
-    """Walks through one life of a broker, with what it has open for each group."""
+    """Follows one incarnation of a broker; holds the open interval of each group."""
 
     def __init__(self, trace: Trace, broker: str, incarnation: int) -> None:
         self._trace = trace
@@ -39,7 +39,7 @@ class _Follower:
         self._closed: list[TableRow] = []
 
     def see(self, row: TraceRow) -> None:
-        """Take the next thing that the broker did."""
+        """Process the next row of the broker."""
         group = row.group
         match TraceKind(row.kind):
             case TraceKind.LOAD_STARTED | TraceKind.LOAD_COMPLETED:
@@ -66,7 +66,7 @@ class _Follower:
                 pass
 
     def finish(self) -> list[TableRow]:
-        """Return all intervals, those that lasted ended by the broker's end or the run's."""
+        """Return all intervals; open ones end with the broker or the run."""
         for group in list(self._open):
             self._close(group, None)
         return [row for row in self._closed if row["from_us"] <= self._trace.end_us]
@@ -79,11 +79,13 @@ class _Follower:
         listed = detail_of(row).get("members")
         self._members[group] = len(listed) if isinstance(listed, list) else None
 
-    def _enter(self, group: str, row: TraceRow, state: str | None, said: str | None) -> None:
+    def _enter(
+        self, group: str, row: TraceRow, state: str | None, partition_of_row: str | None
+    ) -> None:
         if state is None:
             return
         self._close(group, row.time_us)
-        partition = self._homes.get(group) or said
+        partition = self._homes.get(group) or partition_of_row
         self._open[group] = self._life | {
             "group": group,
             "partition": partition,
@@ -98,7 +100,7 @@ class _Follower:
             self._close(group, row.time_us)
 
     def _close(self, group: str, at_us: int | None) -> None:
-        """End a group's interval; the broker may have ended before."""
+        """End a group's interval at `at_us`, or at the broker's end if that came before."""
         row = self._open.pop(group, None)
         if row is None:
             return

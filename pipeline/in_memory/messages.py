@@ -37,7 +37,7 @@ _SECOND_US = 1_000_000
 
 @dataclass(slots=True)
 class _Exchange:
-    """A request on its way. `place` tells requests that begin together apart, as they were sent."""
+    """A request and its answer. `place` orders requests that begin at one moment."""
 
     client: str
     server: str
@@ -63,7 +63,7 @@ class _Exchange:
 
     @property
     def like(self) -> tuple[str, str | None, str | None]:
-        """What exchanges of one row have in common beside their route: outcome, member, named."""
+        """The columns, beside the route, in which the exchanges of one row are equal."""
         outcome = "no answer" if self.ended is None else self.ended.error or "NONE"
         member = None if self.sent is None else self.sent.member or None
         return outcome, member, self.named
@@ -107,7 +107,7 @@ def _windows(trace: Trace) -> list[tuple[TableRow, int, int]]:
 
 
 class _Pairing:
-    """Puts the rows of one request together: first the clients', then the servers'."""
+    """Assigns trace rows to requests: first the clients' rows, then the servers'."""
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
@@ -141,7 +141,7 @@ class _Pairing:
         sent = {id(each.sent): each for some in self._of_pair.values() for each in some}
         for _, rows in self._trace.lives(*kinds):
             last: dict[tuple[object, ...], _Exchange] = {}
-            looked_up: _Exchange | None = None  # the answer that the client wrote last, if one
+            looked_up: _Exchange | None = None  # the exchange of the client's last FindCoordinator
             for row in rows:
                 connection = (row.peer, row.cause, row.api, row.correlation_id)
                 if row.kind == TraceKind.COORDINATOR_FOUND:
@@ -184,7 +184,7 @@ def _is_listed(api: str | None, server: str) -> bool:
 
 @dataclass(slots=True)
 class _Row:
-    """A row of the table: exchanges that are alike, in order."""
+    """A row of the table: successive equal exchanges."""
 
     like: tuple[object, ...]
     exchanges: list[_Exchange] = field(default_factory=list)
@@ -221,7 +221,7 @@ def _collapsed(exchanges: Sequence[_Exchange], injected_us: int) -> list[_Row]:
 
 
 def _kept(rows: list[_Row]) -> list[TableRow]:
-    """Return the rows that a fault keeps: firsts of their kind, then whole clients."""
+    """Return the rows that a fault keeps (rule 3 of `tables.messages`)."""
     seen: dict[tuple[object, ...], None] = {}
     firsts: dict[str, int] = {}
     is_first: list[bool] = []

@@ -1,4 +1,4 @@
-"""The tables `ownership` and what overlaps of owners need, in plain Python."""
+"""The table `ownership` in plain Python."""
 
 from collections.abc import Sequence
 
@@ -45,7 +45,7 @@ def ownership_of(trace: Trace) -> list[TableRow]:
 
 
 def _follow(rows: Sequence[TraceRow]) -> list[TableRow]:
-    """Walk through one life of a consumer: what it was given, did with it, and gave up."""
+    """Follow one incarnation of a consumer: its assignments, its processing, its revocations."""
     found: list[TableRow] = []
     held: dict[tuple[str, str], TableRow] = {}
     synced_with: dict[str, str | None] = {}
@@ -93,7 +93,7 @@ def _give_up(
 
 
 def _end(trace: Trace, owned: TableRow, consumer: str, incarnation: int) -> None:
-    """End an interval with its owner's death, if that came first; nothing ends after the run."""
+    """End an interval with its owner's death, if that came first, or with the run."""
     death = trace.death(consumer, incarnation, owned["from_us"])
     if death is not None and (owned["to_us"] is None or death.at_us < owned["to_us"]):
         owned["to_us"], owned["ended_by"] = death.at_us, death.by
@@ -102,7 +102,7 @@ def _end(trace: Trace, owned: TableRow, consumer: str, incarnation: int) -> None
 
 
 class _Epochs:
-    """In which epoch a coordinator gave an assignment: that of its latest tenure by then."""
+    """Finds the epoch in which a coordinator gave an assignment: that of its latest tenure."""
 
     def __init__(self, trace: Trace) -> None:
         self._groups = trace.groups()

@@ -36,7 +36,7 @@ def processing_of(trace: Trace) -> list[TableRow]:
 
 
 def begun_us(row: TraceRow) -> int:
-    """Return when the work on a batch began: it is over when its row is written."""
+    """Return when the work on a batch began. The member writes the batch's row when it ends."""
     return row.time_us - int(detail_of(row).get("work_us", 0))
 
 

@@ -1,9 +1,9 @@
 """The rebalances of a run, from the rows of its trace, one by one; and the table `rebalances`.
 
-A run may still be going on, or stop at a moment. A rebalance is its coordinator's; what comes later
-on the same coordinator belongs to it until the next one begins. Members that come or go before a
-rebalance begins belong to it too, unless a generation starts, the group is left empty or dead, or
-is loaded before that.
+The run may be in progress, or end at a moment of a replay. A rebalance belongs to one coordinator.
+Later rows of that coordinator belong to it until the next rebalance begins. Members that are added
+or removed before a rebalance begins belong to it, too, unless one of these comes between: the start
+of a generation, the group becoming Empty or Dead, a load.
 """
 
 from collections.abc import Iterable
@@ -30,7 +30,7 @@ KINDS = frozenset(
         TraceKind.NODE_STOPPED,
     }
 )
-"""The rows that tell of rebalances."""
+"""Kinds of rows from which rebalances are computed."""
 _ENDS = ("Empty", "Dead")
 
 Life = tuple[str, int, str]  # node, incarnation, group
@@ -69,25 +69,25 @@ class Rebalance(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def join_us(self) -> int | None:
-        """How long its join phase took."""
+        """Length of the join phase."""
         return None if self.joined_us is None else self.joined_us - self.started_us
 
     @property
     def sync_us(self) -> int | None:
-        """How long it took from there until its assignment was stored."""
+        """Time from the end of the join phase until the assignment was stored."""
         if self.joined_us is None or self.stable_us is None:
             return None
         return self.stable_us - self.joined_us
 
     @property
     def length_us(self) -> int | None:
-        """How long it took as a whole."""
+        """Time from the start until the assignment was stored."""
         return None if self.stable_us is None else self.stable_us - self.started_us
 
 
 @dataclass(slots=True)
 class _Begun:
-    """A rebalance as its rows tell it. `changes` are the members that came and went with it."""
+    """The rows of a rebalance. `changes` are those of its added and removed members."""
 
     started: TraceRow
     joined: TraceRow | None = None
@@ -98,7 +98,7 @@ class _Begun:
     changes: list[TraceRow] = field(default_factory=list)
 
     def cut_short(self, time_us: int, by: str) -> None:
-        """Take that it ended, unless it was over."""
+        """Record what ended the rebalance early, unless it had ended already."""
         if self.stable is None and self.cut_short_us is None:
             self.cut_short_us = time_us
             self.cut_short_by = by
@@ -106,9 +106,9 @@ class _Begun:
 
 @dataclass(slots=True)
 class _Coordinator:
-    """One broker's life as the coordinator of one group.
+    """One incarnation of a broker as the coordinator of one group.
 
-    `early` are members that came or went before the rebalance that they bring about is told.
+    `early` are added and removed members whose rebalance has not begun yet.
     """
 
     begun: list[_Begun] = field(default_factory=list)
@@ -117,15 +117,15 @@ class _Coordinator:
 
 
 class RebalanceLog:
-    """Follows the rows of one run; those of each node's life come in their order."""
+    """Collects the rebalances of one run. The rows of each node's incarnation must be in order."""
 
     def __init__(self) -> None:
         self.client_ids: dict[str, str] = {}
-        """The client behind each member id."""
+        """The client of each member id."""
         self._coordinators: dict[Life, _Coordinator] = {}
 
     def observe(self, row: TraceRow) -> None:
-        """Take a row; those that tell nothing of rebalances are ignored."""
+        """Process a row; rows of other kinds than KINDS are ignored."""
         if row.kind not in KINDS:
             return
         if row.kind in (TraceKind.NODE_KILLED, TraceKind.NODE_STOPPED):
@@ -135,7 +135,7 @@ class RebalanceLog:
             self._step(self._coordinators.setdefault(life, _Coordinator()), row)
 
     def observe_all(self, rows: Iterable[TraceRow]) -> None:
-        """Take rows."""
+        """Process rows."""
         for row in rows:
             self.observe(row)
 
@@ -186,11 +186,12 @@ class RebalanceLog:
         client_id = detail_of(row).get("client_id")
         if row.member is not None and client_id:
             self.client_ids[row.member] = str(client_id)
-        if row.cause != RemovalCause.STATIC_MEMBER_REPLACED:  # else nobody came, nobody went
+        # A replaced static member has a new id but stays the same member: no change.
+        if row.cause != RemovalCause.STATIC_MEMBER_REPLACED:
             (known.early if known.joining is None else known.joining.changes).append(row)
 
     def _died(self, row: TraceRow) -> None:
-        """Take the end of a node: what it coordinated goes no further there."""
+        """Process the end of a node: it cuts short the rebalances that the node coordinated."""
         is_killed = row.kind == TraceKind.NODE_KILLED
         name = row.peer if is_killed else row.node
         for (node, _incarnation, _group), known in self._coordinators.items():

@@ -26,7 +26,7 @@ def runs_of(trace: Trace) -> list[TableRow]:
 
 
 def groups_of(trace: Trace) -> list[TableRow]:
-    """Return each group that had members, with how many nodes they were."""
+    """Return each group that had members, with their number."""
     consumers: dict[str, dict[str, None]] = {}
     for row in trace.of(*MEMBER_KINDS):
         if row.group is not None:
@@ -38,7 +38,7 @@ def groups_of(trace: Trace) -> list[TableRow]:
 
 
 def bad_rows_of(rows: Sequence[TableRow]) -> list[TableRow]:
-    """Return which of the rows of a file, as they were written, cannot be used, and why."""
+    """Return the rows of a file that cannot be used, with the reason."""
     known = {kind.value for kind in TraceKind}
     found = []
     for row in rows:

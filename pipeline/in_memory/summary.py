@@ -1,8 +1,8 @@
 """The summary of one run without Spark: from its event files, or from rows that are in memory.
 
-The figures are those that Spark's tables give (`pipeline.run.analyze`): both readers feed
-`summary.summary`, and the tests hold them against each other. For many runs at once call
-`summarize_rows` wherever the rows are, or `summarize_directory`, a process each.
+The figures are equal to those of Spark's tables (`pipeline.run.analyze`): both feed
+`summary.summary`, and tests compare them. For many runs at once, call `summarize_rows` in the
+process that has the rows, or `summarize_directory` in one process per run.
 """
 
 import gc
@@ -24,9 +24,14 @@ from pipeline.summary.trace_aggregates import AGGREGATES, bad_row_counts_of
 from protocol.trace import TRACE_COLUMNS, TraceKind, TraceRow
 
 MAX_ROWS = 2_000_000
-"""Larger runs are left to Spark's transforms: a row in memory takes 0.9 KB, 100,000 a second."""
+"""Most rows that are read into memory; Spark's transforms read larger runs.
+
+100,000 rows take 90 MB of memory and a second.
+"""
 ROWS_AT_ONCE = 500_000
-"""Up to here somebody waits for the figures: a few seconds, where Spark's tables follow anyway."""
+"""Most rows for which the closing summary is computed at once, in a few seconds. The figures of
+larger runs come with Spark's tables.
+"""
 _NAMES = [name for name, _ in TRACE_COLUMNS]
 _TEXTS = [name for name, kind in TRACE_COLUMNS if kind == "string"]
 _KINDS = frozenset(kind.value for kind in TraceKind)
@@ -35,7 +40,7 @@ _COUNTED = frozenset({TraceKind.RECORDS_CONSUMED, TraceKind.RECORDS_PRODUCED})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRows:
-    """The rows of one run: those that can be used, in any order, and the others with reasons."""
+    """The rows of one run: usable rows in any order, and unusable ones with reasons."""
 
     good: Sequence[TraceRow]
     bad: Sequence[TableRow] = ()
@@ -43,9 +48,10 @@ class RunRows:
 
 @contextmanager
 def collecting_no_cycles() -> Iterator[None]:
-    """Keep Python's cyclic collector away: millions of rows live to the end, and none is a cycle.
+    """Switch Python's cyclic garbage collector off within the block.
 
-    Looking through them again and again takes a quarter of the time.
+    Millions of rows live until the end, and none is part of a cycle. The collector would traverse
+    them again and again, for a quarter of the time.
     """
     was_on = gc.isenabled()
     gc.disable()
@@ -57,9 +63,9 @@ def collecting_no_cycles() -> Iterator[None]:
 
 
 def summarize_directory(directory: Path, *, max_rows: int | None = None) -> RunSummary | None:
-    """Return the summary of the run in `directory`; None if it is left to Spark (`rows_of`).
+    """Return the summary of the run in `directory`; None if only Spark can read it (`rows_of`).
 
-    `max_rows` leaves runs with more of them to Spark, too.
+    None, too, if it has more than `max_rows` rows.
     """
     (files,) = find_run_files([directory])
     if max_rows is not None and files.rows > max_rows:
@@ -72,10 +78,10 @@ def summarize_directory(directory: Path, *, max_rows: int | None = None) -> RunS
 
 
 def rows_of(files: RunFiles) -> RunRows | None:
-    """Return the rows of a run's event files; None if they are left to Spark.
+    """Return the rows of a run's event files; None if Spark must read them.
 
-    So are more than MAX_ROWS rows, and rows of records that do not say how many, as a torn trace
-    or an earlier version has: Spark counts what can be read of each.
+    Spark must read more than MAX_ROWS rows. It must also read a trace in which a row about records
+    lacks their number, as in a torn trace or one of an earlier version.
     Raises: OSError.
     """
     if files.rows > MAX_ROWS:
@@ -118,7 +124,7 @@ def _says_how_many(row: TraceRow) -> bool:
 
 
 def _cells(path: Path) -> Iterator[tuple[Any, ...]]:  # Any: as TRACE_COLUMNS says
-    """Yield the rows of an event file, equal texts being one object."""
+    """Yield the rows of an event file; equal texts are one object, which saves memory."""
     table = pq.read_table(path, read_dictionary=_TEXTS)
     columns = [
         _values(table[name]) if name in table.column_names else [None] * table.num_rows
@@ -139,7 +145,7 @@ def _values(column: pa.ChunkedArray) -> list[Any]:  # Any: what the column holds
 
 
 def _sorted_out(cells: Sequence[tuple[Any, ...]]) -> RunRows:
-    """Tell rows that can be used from those that cannot."""
+    """Separate usable rows from unusable ones."""
     good: list[TraceRow] = []
     suspects: list[TableRow] = []
     for each in cells:

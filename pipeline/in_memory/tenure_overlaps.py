@@ -8,7 +8,7 @@ from protocol.trace import TraceKind, TraceRow
 
 
 def tenure_overlaps_of(trace: Trace) -> list[TableRow]:
-    """Return each pair of coordinators that were in office at once, with what both did."""
+    """Return each pair of overlapping tenures, with the answers of both coordinators."""
     tenures = sorted(
         coordinator_tenures_of(trace),
         key=lambda t: (t["leader_epoch"], t["start_us"], t["broker"], t["incarnation"]),
@@ -58,7 +58,7 @@ def _span(tenure: TableRow) -> Span:
 
 
 def _is_from(row: TraceRow, tenure: TableRow, groups: list[str], shared: Span) -> bool:
-    """Return whether a client heard this from the tenure's broker in the time that is shared."""
+    """Return whether this answer of the tenure's broker reached its client in the shared time."""
     in_time = shared.from_us <= row.time_us < shared.to_us
     return in_time and row.peer == tenure["broker"] and row.group in groups
 

@@ -1,7 +1,7 @@
-"""What the tables in memory share: a run's rows in order, its end, deaths, pauses and cuts.
+"""The trace that the tables in memory share: ordered rows, the run's end, deaths, pauses, cuts.
 
-Each is computed in plain Python, from the words of docs/TABLES.md and with nothing but loops over
-sorted rows: no pandas, no Spark, none of the pipeline's transforms.
+These tables are written in plain Python, from the definitions in docs/TABLES.md. They are loops
+over sorted rows and use no transform of the pipeline, so that tests can compare the two.
 """
 
 import json
@@ -25,7 +25,7 @@ MEMBER_KINDS = (
     TraceKind.OFFSETS_COMMITTED,
     TraceKind.COMMIT_FAILED,
 )
-"""What only a member of a group writes."""
+"""Kinds of rows that only a member of a group writes."""
 _OFFSETS = "__consumer_offsets-"
 _PARTITION_KINDS = (
     TraceKind.LEADER_ELECTED,
@@ -48,7 +48,11 @@ def is_offsets_partition(row: TraceRow) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Death:
-    """The end of a node's process. `incarnation` None: of the one that lived then."""
+    """The end of a node's process.
+
+    `before_incarnation`: every incarnation before this one is dead. None: the row does not name the
+    incarnation that ended, which is the one that lived then.
+    """
 
     node: str
     at_us: int
@@ -82,7 +86,7 @@ class Trace:
         self._known: dict[Callable[..., object], Any] = {}  # Any: what the function returns
 
     def once(self, computed_of: Callable[["Trace"], T]) -> T:
-        """Return what a function gives for this trace, computed at the first call."""
+        """Return the result of a function of this trace, computed at the first call only."""
         if computed_of not in self._known:
             self._known[computed_of] = computed_of(self)
         found: T = self._known[computed_of]
@@ -125,7 +129,7 @@ class Trace:
         return found
 
     def consumers(self) -> dict[tuple[str, str], str]:
-        """Return which consumer is behind each member id of each group."""
+        """Return the consumer of each member id of each group."""
         found: dict[tuple[str, str], str] = {}
         for row in self.of(TraceKind.MEMBER_ADDED):
             client_id = detail_of(row).get("client_id")
@@ -139,7 +143,7 @@ class Trace:
     # -- deaths --
 
     def deaths(self) -> list[Death]:
-        """Return the ends of processes that were seen, or that a newer life of the node proves."""
+        """Return the ends of processes, from their own rows or from a newer incarnation's start."""
         return self.once(Trace._find_deaths)
 
     def _find_deaths(self) -> list[Death]:
@@ -170,7 +174,7 @@ class Trace:
     # -- pauses and cuts --
 
     def pauses(self, node: str) -> list[Span]:
-        """Return when a node stood still: until it was resumed, killed or started anew."""
+        """Return the times in which a node was paused: until it resumed, died or started again."""
         found: list[Span] = []
         since: int | None = None
         for row in self.of(
@@ -192,7 +196,7 @@ class Trace:
         return _merged(found, self.end_us)
 
     def cuts(self, node: str, faults: Sequence[TableRow]) -> list[Span]:
-        """Return when a node was cut off from others, by the oracle's `faults`."""
+        """Return the times in which a node was cut off from others, according to `faults`."""
         found = []
         for fault in faults:
             cut_off = fault["from_nodes"] or fault["nodes"]
@@ -205,7 +209,7 @@ class Trace:
 
 
 def once_per_trace(table_of: Callable[[Trace], T]) -> Callable[[Trace], T]:
-    """Compute a table of a trace once: others are made of it. Readers must not change it."""
+    """Decorator: compute a table once per trace, because others read it and must not change it."""
 
     @wraps(table_of)
     def found(trace: Trace) -> T:
@@ -215,12 +219,12 @@ def once_per_trace(table_of: Callable[[Trace], T]) -> Callable[[Trace], T]:
 
 
 def within(spans: Iterable[Span], whole: Span) -> list[Span]:
-    """Return what each span has in common with a longer one, without those that have nothing."""
+    """Return the intersection of each span with `whole`, without empty ones."""
     return [shared for shared in (span.shared_with(whole) for span in spans) if shared is not None]
 
 
 def length_us(spans: Iterable[Span]) -> int:
-    """Return for how long spans that share no time last together."""
+    """Return the total length of spans that do not overlap."""
     return sum(span.to_us - span.from_us for span in spans)
 
 
@@ -231,7 +235,7 @@ def last_fault_before(faults: Sequence[TableRow], at_us: int) -> str | None:
 
 
 def _merged(spans: Iterable[Span], end_us: int) -> list[Span]:
-    """Return spans as those that share no time, none of them longer than the run."""
+    """Merge overlapping spans, and cut them off at the run's end."""
     merged: list[Span] = []
     for span in sorted(spans, key=lambda each: (each.from_us, each.to_us)):
         to_us = max(span.from_us, min(span.to_us, end_us))

@@ -1,7 +1,6 @@
-"""What a run felt although no promise was broken, in the words that stand beside its PASS.
+"""Caveats of a PASS: times without service and repeated records that no promise forbids.
 
-The one computation of it, for the terminal, the report, `list` and JSON. It needs nothing but the
-summary, whoever made that.
+Terminal, report, `list` and JSON all use this computation. It reads the summary only.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,16 +10,16 @@ from pipeline.summary.figures import RunSummary, duration_text
 from pipeline.summary.story import counted
 
 FELT_US = 1_000_000
-"""From here on a time is felt."""
+"""Shortest time that counts as felt."""
 _UNOWNED = "without an owner"
 _REPEATED = "records processed again"
 
 
 def caveats_of(summary: RunSummary | None) -> tuple[str, ...]:
-    """Return what a group felt that is worth a word beside PASS, a clause each.
+    """Return the caveats of a run, a clause each.
 
-    Partitions with two owners at once and partitions without an owner, each for FELT_US at least,
-    and records that were processed again. Of several groups the worst one is named.
+    There are three kinds: partitions with two owners at once, and partitions without an owner, each
+    for FELT_US at least; and records that were processed again. Each names the worst group only.
     """
     if summary is None:
         return ()
@@ -28,7 +27,7 @@ def caveats_of(summary: RunSummary | None) -> tuple[str, ...]:
 
 
 def pass_text(word: str, caveats: Sequence[str]) -> str:
-    """Return the verdict PASS, in the caller's `word`, with its caveats in the same breath."""
+    """Return `word` (the caller's word for PASS) and the caveats, as one sentence."""
     if not caveats:
         return word
     return f"{word}, and {'; '.join(caveats)}: no promise forbids it here"
@@ -81,7 +80,10 @@ def _repeated(summary: RunSummary) -> list[str]:
 def _worst(
     summary: RunSummary, value_of: Callable[[FeltGroup], int], *, least: int
 ) -> tuple[str, int, int] | None:
-    """Return the group with the greatest value, the value, and how many more have `least`."""
+    """Return the group with the greatest value, the value, and the number of others with `least`.
+
+    None if no group has a value of at least `least`.
+    """
     groups = {} if summary.felt is None else summary.felt.groups
     values = {name: value for name, each in groups.items() if (value := value_of(each)) >= least}
     if not values:

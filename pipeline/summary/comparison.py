@@ -1,9 +1,9 @@
-"""Several runs side by side: one row a figure, one column a run, or a configuration of many runs.
+"""Comparison of runs: one row per figure, one column per run or per group of runs.
 
-Knows neither Spark nor page nor terminal: it works on summaries. Faults of unlike runs are lined up
-by kind and order, so that the second crash of one run stands beside the second crash of another;
-where no two runs have a kind of fault in common, the first fault stands beside the first.
-What a run does not have is missing (None), never 0.
+It is computed from summaries, without Spark, page or terminal. Faults of different runs are matched
+by kind and order: the second crash of one run with the second crash of another. If no two runs have
+a kind of fault in common, they are matched by order alone. A figure that a run lacks is None,
+never 0.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,18 +29,18 @@ from pipeline.summary.figures import (
 )
 
 MAX_COLUMNS = 8
-"""Up to so many runs have a column each; more are put together by experiment."""
+"""Most runs that have a column each; more runs share one column per experiment."""
 MAX_FAULTS_OF_A_KIND = 8
-"""Up to so many faults of one kind are compared one by one; more are taken together."""
+"""Most faults of one kind that are compared one by one; more are compared as one set."""
 _IN_FULL_ONLY = frozenset({"p90", "p99"})
-"""Percentiles of phases and gaps that only a comparison in full has."""
+"""Percentiles of phases and gaps that only a full comparison has."""
 Statistic = Literal["p50", "p90", "p99", "max", "sum", ""]
-"""Of the subjects of one run; empty: the figure is one number a run."""
+"""Statistic over the subjects of one run; empty if the figure is one number per run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One run, or all runs of one name. `runs` are their names, in the order in which they came."""
+    """One run, or all runs with one title. `runs` are their names, in the order of arguments."""
 
     title: str
     runs: tuple[str, ...]
@@ -50,9 +50,9 @@ class Column:
 class ComparisonRow:
     """One figure over all columns; a cell is None where it is missing.
 
-    `fault` is the fault as it is lined up (`crash 2`, `fault 1`), None for a figure of the whole
-    run. `group` says where it belongs: a chain, `outcome`, `felt` or `run`. `differs`: columns
-    that have the fault are not alike.
+    `fault` is the name of the matched faults (`crash 2`, `fault 1`), None for a figure of the whole
+    run. `group` is the part of the summary: a chain, `outcome`, `felt` or `run`. `differs` is true
+    if the columns that have the fault differ.
     """
 
     fault: str | None
@@ -65,30 +65,30 @@ class ComparisonRow:
 
     @property
     def label(self) -> str:
-        """The figure's name as people say it: `commit gap p50`."""
+        """The name of the figure with its statistic: `commit gap p50`."""
         return f"{self.name} {self.statistic}" if self.statistic else self.name
 
     @property
     def texts(self) -> tuple[str | None, ...]:
-        """What each column shows; None: it has no such figure."""
+        """The text of each column; None if it lacks the figure."""
         return tuple(None if cell is None else cell.text for cell in self.cells)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Runs side by side. Rows come fault by fault, in time order, then those of the whole runs."""
+    """Compared runs. Rows are ordered by fault, in time order; rows of the whole runs are last."""
 
     columns: tuple[Column, ...]
     rows: tuple[ComparisonRow, ...]
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """The faults as they are lined up, in order."""
+        """The names of the matched faults, in order."""
         return tuple(dict.fromkeys(row.fault for row in self.rows if row.fault is not None))
 
 
 def comparison_notes(comparison: Comparison, runtimes: Iterable[str]) -> tuple[str, ...]:
-    """Return what keeps columns from being compared figure by figure, a sentence each."""
+    """Return warnings about the comparison, a sentence each: other runtimes, single runs."""
     names = tuple(dict.fromkeys(runtimes))
     several = len(comparison.columns) > 1
     said = []
@@ -112,11 +112,11 @@ def compare_runs(
     verdicts: Sequence[str | None] | None = None,
     in_full: bool = False,
 ) -> Comparison:
-    """Put runs side by side: their main figures, or `in_full` all that closing summaries have.
+    """Compare runs by their main figures, or, with `in_full`, by all figures of closing summaries.
 
-    Shape: `names` and `verdicts` belong to `summaries`, one each. Runs of one name share a column,
-    which then shows the median over runs and the range. Without names every run has a column, and
-    past MAX_COLUMNS every experiment.
+    Shape: `names` and `verdicts` have one entry per summary. Runs of one name share a column, which
+    shows the median over the runs and the range. Without names every run has a column; more than
+    MAX_COLUMNS runs have one column per experiment.
     Raises: ValueError if their numbers differ.
     """
     titles = list(names) if names is not None else _titles(summaries)
@@ -139,7 +139,7 @@ def compare_runs(
 
 
 def _titles(summaries: Sequence[RunSummary]) -> list[str]:
-    """Return the default names: the run's own while they are few, else its experiment's."""
+    """Return the default names: the names of the runs, or of their experiments for many runs."""
     if len(summaries) <= MAX_COLUMNS:
         return [summary.run for summary in summaries]
     return [summary.run.split("/", maxsplit=1)[0] for summary in summaries]
@@ -147,7 +147,7 @@ def _titles(summaries: Sequence[RunSummary]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """Builds rows: `places` are the runs of each column, by their place in `summaries`."""
+    """Builds rows. `places` has for each column the indexes of its runs in `summaries`."""
 
     summaries: Sequence[RunSummary]
     places: tuple[tuple[int, ...], ...]
@@ -168,7 +168,10 @@ class _Table:
             yield from (self._marked(row, there) for row in rows)
 
     def _marked(self, row: ComparisonRow, there: Sequence[bool]) -> ComparisonRow:
-        """Return a row that differs only if columns differ which have the fault at all."""
+        """Return the row with `differs` computed over the columns that have the fault.
+
+        `there` is true for each run that has it.
+        """
         concerned = [
             cell
             for cell, places in zip(row.cells, self.places, strict=True)
@@ -207,7 +210,7 @@ class _Table:
             )
 
     def run_rows(self, verdicts: Sequence[str | None]) -> Iterator[ComparisonRow]:
-        """Yield what is said of runs as a whole."""
+        """Yield the rows about the runs as a whole."""
         yield self._text_row("verdict", verdicts)
         runs = self.summaries
         lengths = (
@@ -221,9 +224,9 @@ class _Table:
         yield from self._felt_rows()
 
     def _felt_rows(self) -> Iterator[ComparisonRow]:
-        """Yield what was felt over all partitions.
+        """Yield the rows of the felt measures, over all partitions.
 
-        What no run felt anything of is left out, unless a 0 is asked for, too.
+        A measure that is 0 in all runs is left out, unless `in_full` and its `if_zero` ask for it.
         """
         bounds = [run.clock_error_us for run in self.summaries]
         groups = [None if run.felt is None else run.felt.in_all for run in self.summaries]
@@ -294,7 +297,7 @@ class _Table:
 
 
 def _never_for_zero(row: ComparisonRow) -> ComparisonRow:
-    """Return a row in which a length of 0 reads as what it means: it never happened."""
+    """Return a row that shows NEVER instead of a length of 0."""
     cells = tuple(
         replace(cell, text=NEVER) if cell is not None and cell.high == 0 else cell
         for cell in row.cells
@@ -309,9 +312,9 @@ def _bound(places: Sequence[int], bounds: Sequence[int] | None) -> int:
 def _lined_up(
     summaries: Sequence[RunSummary],
 ) -> dict[str, tuple[tuple[FaultSummary, ...], ...]]:
-    """Return the faults that stand beside one another, by name: for each run none, one or many.
+    """Match the faults of the runs; return by name the matched faults of each run (none or more).
 
-    By kind and order; if no two runs have a kind in common, by order alone.
+    They are matched by kind and order; if no two runs have a kind in common, by order alone.
     """
     by_kind: dict[str, list[list[FaultSummary]]] = {}
     for place, summary in enumerate(summaries):
@@ -333,7 +336,7 @@ def _lined_up(
 
 
 def _over_faults(values: Iterable[int | None], *, longest: bool) -> int | None:
-    """Return one value for the faults of a run that are taken together."""
+    """Return one value for several faults of a run: the longest, or the median."""
     known = sorted(value for value in values if value is not None)
     if not known:
         return None
@@ -343,7 +346,7 @@ def _over_faults(values: Iterable[int | None], *, longest: bool) -> int | None:
 def _each(
     faults: Sequence[Sequence[FaultSummary]], value_of: Callable[[FaultSummary], int | None]
 ) -> list[int | None]:
-    """Return the sum of a count over the faults of each run; None: it has none."""
+    """Return for each run the sum of a count over its faults; None if no fault has the count."""
     found = []
     for of_run in faults:
         known = [value for value in map(value_of, of_run) if value is not None]
@@ -379,7 +382,7 @@ _FELT_COUNTS: tuple[tuple[str, Callable[[FeltGroup], int]], ...] = (
 
 
 def _if_complete(runs: Sequence[RunSummary], values: Sequence[int]) -> list[int | None]:
-    """Return counts, where a 0 of a run without events is no count."""
+    """Return counts, with None for a run without events, whose 0 would mean nothing."""
     return [value if run.events else None for run, value in zip(runs, values, strict=True)]
 
 

@@ -1,6 +1,6 @@
-"""One cell of a comparison: a figure over the runs of a column, how it reads, what differs.
+"""Cells of a comparison: the values of a figure over the runs of a column, and their text.
 
-Lengths are microseconds; a figure that no run of a column has is no cell, never 0.
+Lengths are microseconds. If no run of a column has the figure, the cell is None, never 0.
 """
 
 from collections.abc import Sequence
@@ -10,16 +10,16 @@ from typing import Literal
 from pipeline.summary.figures import length_text
 
 MAX_VALUES = 60
-"""So many values of one figure are kept for a picture."""
+"""Most values of one figure that a cell keeps for a picture."""
 NOTABLE_PERCENT = 5
 NOTABLE_US = 100_000
-"""What differs in effect: figures from 5 % on, times from a tenth of a second on as well.
+"""Smallest differences that count: NOTABLE_PERCENT for all figures, and NOTABLE_US for times, too.
 
-Nobody at the end of a group feels less, and no two times are ever equal.
+Without these limits every two times would differ, also by amounts that no user notices.
 """
 
 NEVER = "never"
-"""What a length of 0 reads as where it means that something did not happen."""
+"""Text for a length of 0 that means that something did not happen."""
 Unit = Literal["us", "count", "text"]
 
 
@@ -27,10 +27,10 @@ Unit = Literal["us", "count", "text"]
 class Cell:
     """One figure of one column.
 
-    Units: as the row says; `bound_us` is the clocks' error, 0 where it does not matter. With
-    several runs, `median` (nearest rank), `low` and `high` are over those `runs` that have a value,
-    `values` are theirs, sorted (of many an even choice); `missing` have none. `text` is what it
-    shows.
+    Units: those of the row; `bound_us` is the clocks' error, 0 if it does not matter.
+    Shape: `runs` have a value and `missing` have none. `median` (nearest rank), `low`, `high` and
+    the sorted `values` (an even choice of at most MAX_VALUES) are over the runs with a value.
+    `text` is the text to show.
     """
 
     text: str
@@ -44,7 +44,7 @@ class Cell:
 
 
 def cell_of(values: Sequence[int | None], unit: Unit, bound_us: int) -> Cell | None:
-    """Return the cell of a figure over runs, None standing for a run without it; None: all are."""
+    """Return the cell of a figure, whose value is None for a run without it; None if all are."""
     known = sorted(value for value in values if value is not None)
     if not known:
         return None
@@ -68,7 +68,7 @@ def cell_of(values: Sequence[int | None], unit: Unit, bound_us: int) -> Cell | N
 
 
 def _even_choice(values: Sequence[int]) -> tuple[int, ...]:
-    """Return sorted values, or as many of them as can be shown, the lowest and highest included."""
+    """Return sorted values, at most MAX_VALUES of them, with the lowest and the highest."""
     if len(values) <= MAX_VALUES:
         return tuple(values)
     last = len(values) - 1
@@ -76,7 +76,7 @@ def _even_choice(values: Sequence[int]) -> tuple[int, ...]:
 
 
 def text_cell_of(values: Sequence[str | None]) -> Cell | None:
-    """Return the cell of words over runs: the word, or how many runs have which."""
+    """Return the cell of a word per run: the word, or each word with its number of runs."""
     known = [value for value in values if value is not None]
     if not known:
         return None
@@ -95,9 +95,9 @@ def _value_text(value: int, unit: Unit, bound_us: int) -> str:
 
 
 def range_text(cell: Cell, unit: Unit) -> str:
-    """Return a figure over runs: its median and, in brackets, smallest to largest, if they differ.
+    """Return the median and, in brackets, the smallest and largest value, if these differ.
 
-    A unit that both have stands once: `7.79 s (7.02 to 8.94 s)`.
+    If both have the same unit, it is printed once: `7.79 s (7.02 to 8.94 s)`.
     """
     if cell.median is None or cell.low is None or cell.high is None or cell.text == NEVER:
         return cell.text
@@ -118,10 +118,10 @@ def middle(values: Sequence[int]) -> int:
 
 
 def differs(cells: Sequence[Cell | None], unit: Unit) -> bool:
-    """Whether columns are not alike.
+    """Return whether columns differ: a column lacks the figure, or two columns are far apart.
 
-    One lacks what another has; or figures are NOTABLE_PERCENT apart, times also by NOTABLE_US and
-    by the clocks' error, and the ranges of some two columns do not meet.
+    Two columns are far apart if their ranges do not overlap and the gap between them is at least
+    NOTABLE_PERCENT, and for times also NOTABLE_US and the clocks' error.
     """
     known = [cell for cell in cells if cell is not None]
     if len(cells) < 2 or len(known) < len(cells):

@@ -1,8 +1,8 @@
-"""What a deploy cost: a run's rollouts beside what its groups felt, in all and for each member.
+"""The cost of a deploy: rebalances, times without service and repeated records of its group.
 
-Pure functions from the journal's faults and the felt figures to values and plain text. The felt
-figures are of the whole run, from the steady state on: a deploy's cost is told for a group of which
-one rollout replaced members, and other faults of the run are named beside it.
+Pure functions compute it from the journal's faults and the felt figures, as values and plain text.
+The felt figures cover the whole run from the steady state on. So only a group with a single rollout
+has a cost, and the text names other faults of the run, which may have contributed.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,10 +24,10 @@ REPEATED = "records processed again"
 class DeployCost:
     """What one rollout cost its group.
 
-    Units: microseconds. `replaced` members have a successor that was ready; `length_us` is from the
-    beginning to the last readiness, None if nobody was replaced. `unowned_us` and `waited_us` are
-    summed over partitions, `longest_us` and `longest_wait_us` are those of the worst partition.
-    `others` are the kinds of the run's other faults.
+    Units: microseconds. `replaced` counts members whose successor became ready; `length_us` is the
+    time from the beginning until the last successor was ready, None if no member was replaced.
+    `unowned_us` and `waited_us` are sums over partitions, `longest_us` and `longest_wait_us` the
+    values of the worst partition. `others` are the kinds of the run's other faults.
     """
 
     group: str
@@ -97,7 +97,7 @@ def _longest(felt: FeltGroup, name: str) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostMeasure:
-    """One figure of a deploy's cost: less is better. `per_member`: it is also told for each."""
+    """One figure of a deploy's cost; less is better. `per_member`: also shown per member."""
 
     name: str
     value_of: Callable[[DeployCost], int]
@@ -110,7 +110,7 @@ class CostMeasure:
         return length_text(value) if self.is_time else f"{value:,}"
 
     def text_per_member(self, cost: DeployCost) -> str | None:
-        """Return the figure for each replaced member; None where that says nothing."""
+        """Return the figure per replaced member; None if that has no meaning for this figure."""
         if not self.per_member or not cost.replaced:
             return None
         each = self.value_of(cost) / cost.replaced
@@ -158,11 +158,11 @@ COST_MEASURES = (
     REBALANCES,
     PROCESSED_AGAIN,
 )
-"""In the order of what they say about the service: records that wait come first."""
+"""All figures, the most important for users first: the time in which records waited."""
 
 
 def deploy_text(cost: DeployCost) -> str:
-    """Return what a deploy cost in two sentences."""
+    """Return the cost of a deploy as two sentences."""
     if not cost.replaced:
         return f"the rollout of {cost.group} replaced nobody ({cost.outcome})"
     took = "" if cost.length_us is None else f" in {length_text(cost.length_us)}"
@@ -180,7 +180,7 @@ def deploy_text(cost: DeployCost) -> str:
 
 
 def typical_cost(costs: Sequence[DeployCost]) -> DeployCost:
-    """Return the cost with the median of each figure: of the lower middle two, if they are even."""
+    """Return a cost whose figures are medians; of an even number, the lower of the middle two."""
 
     def median(value_of: Callable[[DeployCost], int]) -> int:
         return sorted(map(value_of, costs))[(len(costs) - 1) // 2]
@@ -200,7 +200,7 @@ def typical_cost(costs: Sequence[DeployCost]) -> DeployCost:
 
 
 def better_texts(first: str, one: DeployCost, second: str, other: DeployCost) -> tuple[str, ...]:
-    """Return which of two deploys costs less, and by how much: a sentence for each figure.
+    """Compare two deploys: return a sentence for each figure, with the better one and the factor.
 
     The first sentence is about the time in which records waited, over all partitions; where no
     record waited, about the time without an owner. Figures within 5 % of each other are equal.
@@ -216,9 +216,9 @@ def better_texts(first: str, one: DeployCost, second: str, other: DeployCost) ->
 
 
 _CLOSE = 1.05
-"""Figures that differ by less are told as equal."""
+"""Figures with a smaller ratio count as equal."""
 _ROUND_TIMES = 10
-"""From here on how many times less is told without decimals."""
+"""Factors from here on are printed without decimals."""
 
 
 def _comparison(

@@ -1,7 +1,7 @@
-"""What was felt in a run, as plain Python: of each group, and of all groups together.
+"""The felt figures of a run: times without service, lag and repeats, per group and in all.
 
-The tables `felt_partitions` and `felt_groups` say what each figure is; here their partitions are
-summed up. Knows neither Spark nor the terminal.
+The tables `felt_partitions` and `felt_groups` define the figures; this module holds their
+distributions over partitions, as plain Python without Spark.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,8 +16,8 @@ PERCENTS = (50, 90)
 class FeltMeasure:
     """One figure of a partition: a column of `felt_partitions`.
 
-    `is_time`: microseconds, otherwise a count. `adds_up`: a sum over partitions says something.
-    `if_zero`: a 0 is an answer, too, where figures of several seeds are put together.
+    `is_time`: microseconds, otherwise a count. `adds_up`: a sum over partitions has a meaning.
+    `if_zero`: a figure over several seeds is shown even if it is 0.
     """
 
     name: str
@@ -54,10 +54,10 @@ FELT_MEASURES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """A measure over partitions: nearest ranks, `p90` only of ten or more.
+    """A measure over partitions: nearest ranks; `p90` only for ten or more partitions.
 
-    Units: as the measure says. `missing` partitions have no value: nobody ever owned them, or as
-    many records as before did not wait again until the run ended.
+    Units: those of the measure. `missing` counts partitions without a value: no member ever owned
+    them, or their lag did not come down to the usual lag before the run ended.
     """
 
     samples: int
@@ -69,17 +69,17 @@ class Spread:
 
     @property
     def says_something(self) -> bool:
-        """Whether a partition felt anything of it."""
+        """True if the measure is not 0 for some partition."""
         return bool(self.maximum or self.missing)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeltGroup:
-    """What a group went through from the steady state to the end.
+    """The felt figures of a group, from the steady state to the end.
 
-    `moved` of its `partitions` had more than one owner, `came_back` of these a former one again;
-    `sent_away` counts removals of members that ran and could be reached. `spreads`: by the name
-    of a measure in FELT_MEASURES.
+    `moved` counts those of its `partitions` that had more than one owner; `came_back` those of
+    these that returned to a former owner; `sent_away` counts removals of members that ran and could
+    be reached. `spreads` has the name of a measure in FELT_MEASURES as its key.
     """
 
     partitions: int
@@ -92,7 +92,7 @@ class FeltGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Felt:
-    """What was felt: `in_all` over all partitions of all groups, and by group."""
+    """The felt figures of a run: `in_all` over all partitions of all groups, and by group."""
 
     in_all: FeltGroup
     groups: Mapping[str, FeltGroup]
@@ -102,7 +102,7 @@ _COUNTS = ("partitions", "rebalances", "moved", "came_back", "sent_away")
 
 
 def felt_by_run(found: Aggregates) -> dict[str, Felt]:
-    """Return what was felt in each run that had groups."""
+    """Return the felt figures of each run that had groups."""
     spreads: dict[tuple[str, str | None], dict[str, Spread]] = {}
     for row in found["felt_spreads"]:
         spreads.setdefault((row["run"], row["group"]), {})[row["measure"]] = _spread(row)

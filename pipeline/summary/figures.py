@@ -1,6 +1,6 @@
-"""A run's figures as plain Python: phases and gaps with percentiles, and how they print.
+"""The figures of a run as plain Python: phases and gaps with percentiles, and their text.
 
-Knows neither Spark nor the terminal: `summary` fills these, the command line shows them.
+`summary` fills these structs, the command line prints them. This module imports no Spark.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,19 +18,19 @@ from pipeline.summary.outcomes import (
 )
 
 Chain = Literal["broker", "client", "gap"]
-"""Which table of the summary a measure stands in. Chains overlap in time: never add them up."""
+"""The table of the summary that has a measure. Chains overlap in time: never add them up."""
 
 PERCENTS = (50, 90, 99)
 HEADER = ("samples", "missing", "p50", "p90", "p99", "max")
-"""What the cells of `Distribution.cells` are."""
+"""The names of the cells of `Distribution.cells`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
     """One figure: a column of a table, over all of a fault's rows.
 
-    `subject_kind` picks rows of `availability`. `is_time`: microseconds, otherwise a count.
-    `across_nodes`: it starts on one node's clock and ends on another's.
+    `subject_kind` selects rows of `availability`. `is_time`: microseconds, otherwise a count.
+    `across_nodes`: the time starts on one node's clock and ends on another's.
     """
 
     chain: Chain
@@ -89,17 +89,17 @@ MEASURES: tuple[Measure, ...] = (
     _measure(_GAP, "processing gap", "gap_us", subject_kind="partition", across_nodes=True),
     _measure(_GAP, "no coordinator", "gap_us", subject_kind="group", across_nodes=True),
 )
-"""Everything that is summed up per fault, in the order in which it is shown."""
+"""All measures of a fault, in the order in which they are shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Distribution:
     """A measure over all its subjects (partitions, members, groups).
 
-    Units: microseconds, or counts, as the measure says; `bound_us` is the clocks' error, 0 where it
-    does not matter. `samples` have a value, `missing` have none: a phase that a member did not
-    need, or that did not end before the run did. `percentiles` are values that occurred
-    (nearest rank).
+    Units: microseconds or counts, depending on the measure; `bound_us` is the clocks' error, 0 if
+    it does not matter. `samples` counts subjects with a value, `missing` those without: a member
+    did not need the phase, or the phase did not end before the run. `percentiles` are values that
+    occurred (nearest rank).
     """
 
     samples: int
@@ -117,14 +117,14 @@ class Distribution:
         return self.percentiles.get(percent) if self.samples >= samples_needed(percent) else None
 
     def cells(self, *, is_time: bool) -> tuple[str, ...]:
-        """Return the cells of HEADER, as text; empty where there is nothing to say."""
+        """Return the cells of HEADER as text; a cell without a value is empty."""
         values = (*(self.percentile(percent) for percent in PERCENTS), self.maximum)
         show = [self._shown(value, is_time=is_time) for value in values]
         return (str(self.samples), str(self.missing) if self.missing else "", *show)
 
     @property
     def longest_text(self) -> str:
-        """The longest of these times as text; `never` if a subject never got there."""
+        """The longest of these times as text; `never` if the time of a subject did not end."""
         if self.missing and not self.samples:
             return "never"
         return self._shown(self.maximum, is_time=True)
@@ -136,15 +136,15 @@ class Distribution:
 
 
 def samples_needed(percent: int) -> int:
-    """Return from how many samples on a percentile says something."""
+    """Return the number of samples from which on a percentile is shown."""
     return 1 if percent <= 50 else -(-100 // (100 - percent))
 
 
 def duration_text(value_us: int, *, bound_us: int = 0) -> str:
-    """Return a duration for people: three digits and a unit, or that it is below the clocks' error.
+    """Return a duration as text: three digits and a unit, or `< bound` below the clocks' error.
 
-    Units: microseconds in; a negative one is an error of the clocks, and printed if it is larger
-    than they are said to have.
+    Units: the argument is in microseconds. A negative duration is due to different clocks; it is
+    printed only if its size exceeds `bound_us`.
     """
     if abs(value_us) < bound_us:
         return f"< {duration_text(bound_us)}"
@@ -158,22 +158,24 @@ def duration_text(value_us: int, *, bound_us: int = 0) -> str:
 
 
 def length_text(value_us: int, *, bound_us: int = 0) -> str:
-    """Return a duration as `duration_text` does; none at all needs no unit."""
+    """Return a duration as `duration_text` does, but a plain `0` for no time at all."""
     return duration_text(value_us, bound_us=bound_us) if value_us or bound_us else "0"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultSummary:
-    """What one fault did.
+    """The figures of one fault.
 
-    Units: `injected_us`, `healed_us` (None: never) on the run's clock. `measures` holds those of
-    MEASURES that have rows, in that order. `members` counts the members of affected groups,
-    `members_kept` those known after the fault by the same member id and generation as before,
-    `members_kept_id` those by the same member id. `noticed_by` counts what made members give their
-    coordinator up; `left_after` counts, by how many of its commits had timed out at the old
-    coordinator, the members that left it after at least one; `told_by_old` the members that were
-    told by the old coordinator itself that it still was theirs. `rebalances` are those that began
-    between this fault and the next.
+    Units: `injected_us`, `healed_us` (None: never) on the run's clock.
+
+    - `measures`: those of MEASURES that have rows, in that order.
+    - `members`: number of members of the affected groups; `members_kept`: those with the same
+      member id and generation after the fault; `members_kept_id`: those with the same member id.
+    - `noticed_by`: reasons for which members marked their coordinator unknown, with their numbers.
+    - `left_after`: (number of commits that timed out at the old coordinator before a member left
+      it, number of such members), from one commit on.
+    - `told_by_old`: number of members to which the old coordinator named itself in a stale answer.
+    - `rebalances`: those that began between this fault and the next.
     """
 
     fault: str
@@ -194,7 +196,7 @@ class FaultSummary:
 
     @property
     def rebalance_count(self) -> int:
-        """How many rebalances began between this fault and the next."""
+        """Number of rebalances that began between this fault and the next."""
         return sum(rebalances.count for rebalances in self.rebalances)
 
     def distribution(self, name: str) -> Distribution | None:
@@ -204,8 +206,8 @@ class FaultSummary:
     def rows(self, chain: Chain) -> tuple[tuple[str, ...], ...]:
         """Return the lines of a chain to print: the measure's name, then the cells of HEADER.
 
-        What the fault is not about is left out: a step that no member needed (join), a count or a
-        gap that is zero for all, and every phase of a failover where no coordinator moved.
+        Measures that do not concern the fault are left out: a step that no member needed (join), a
+        count or gap that is 0 for all, and every phase of a failover if no coordinator moved.
         """
         return tuple(
             (measure.name, *distribution.cells(is_time=measure.is_time))
@@ -214,7 +216,7 @@ class FaultSummary:
         )
 
     def is_about(self, measure: Measure, *, if_zero: bool = False) -> bool:
-        """Return whether a measure is printed; `if_zero`: as if it were not zero for all."""
+        """Return whether a measure is printed; with `if_zero` also if it is 0 for all subjects."""
         distribution = self.distribution(measure.name)
         if distribution is None:
             return False
@@ -234,13 +236,16 @@ _ONLY_IF_MOVED = frozenset({"longest wait", "no coordinator"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSummary:
-    """What one run holds.
+    """The summary of one run.
 
-    Units: `clock_error_us` between machines; `bad_rows` counts rows set aside, by reason.
-    `unreadable` names files set aside, with the reason; `completed` is False for a run that broke
-    off or has no events. `coordinators` lists who served a group at once, `owners` who owned its
-    partitions at once, each in time order; `processing` what each group processed; `commit_errors`
-    what commits met after the first fault, the most frequent first.
+    Units: `clock_error_us` is the error between machines.
+
+    - `bad_rows`: unusable rows, counted by reason; `unreadable`: unusable files, with the reason.
+    - `completed`: False for a run that broke off or has no events.
+    - `coordinators`: pairs of coordinators that served a group at once, in time order.
+    - `owners`: pairs of sets of members that owned partitions at once, in time order.
+    - `processing`: records that each group processed.
+    - `commit_errors`: errors of commits after the first fault, the most frequent first.
     """
 
     run: str
@@ -260,19 +265,19 @@ class RunSummary:
 
 @dataclass(frozen=True, slots=True)
 class Worst:
-    """A measure after the fault that made it longest; never ending counts as longest."""
+    """The fault after which a measure was longest; a time that never ended counts as longest."""
 
     fault: FaultSummary
     distribution: Distribution
 
     @property
     def longest_us(self) -> int:
-        """The longest of all subjects that came back; 0 if none did."""
+        """The longest time that ended; 0 if none did."""
         return self.distribution.maximum or 0
 
 
 def find_worst(summary: RunSummary, measure: str) -> Worst | None:
-    """Return the worst of one measure over all faults; None: nothing was measured."""
+    """Return the fault with the worst value of a measure; None if the measure has no values."""
     found = [
         Worst(fault, distribution)
         for fault in summary.faults
@@ -283,9 +288,9 @@ def find_worst(summary: RunSummary, measure: str) -> Worst | None:
 
 
 def same_gaps(faults: Sequence[FaultSummary], measure: str) -> dict[str, str]:
-    """Return the faults into whose longest gap an earlier one fell as well, with that one's id.
+    """Return the faults that share their longest gap with an earlier fault, and that fault's id.
 
-    Gaps of one length to the microsecond are one.
+    Two gaps of the same length in microseconds are taken for the same gap.
     """
     first: dict[int, str] = {}
     found = {}
@@ -314,5 +319,5 @@ def longest_owners(summary: RunSummary) -> Owners | None:
 
 
 def rebalances_in(summary: RunSummary) -> int:
-    """Return how many rebalances began after the first fault."""
+    """Return the number of rebalances after the first fault."""
     return sum(fault.rebalance_count for fault in summary.faults)

@@ -1,6 +1,7 @@
 """From aggregates to outcomes: rebalances, double coordinators and owners, repeats, commit errors.
 
-Knows neither Spark nor the trace: `spark_aggregates` and `trace_aggregates` make the rows.
+`spark_aggregates` and `trace_aggregates` compute the aggregates; this module needs neither Spark
+nor the trace.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,19 +19,19 @@ from pipeline.summary.outcomes import (
 
 AggregateRow = Mapping[str, Any]  # Any: a cell's type is its column's
 Aggregates = Mapping[str, Sequence[AggregateRow]]
-"""What was summed up: rows by the name of the aggregate."""
+"""The rows of each aggregate, by its name."""
 LINEAGES = ("first_coordinator", "first_epoch", "second_coordinator", "second_epoch")
-"""Who assigned the partitions of two sets of owners: broker and leader epoch of each."""
+"""Columns of the coordinators that assigned the partitions of two sets of owners."""
 FaultKey = tuple[str, str]
 """Run and fault."""
 ONE_BY_ONE_MAX = 3
-"""Up to so many rebalances of a kind after one fault are not summed up."""
+"""Most rebalances of a kind after one fault that are listed one by one."""
 
 
 def rebalances_after(found: Aggregates) -> dict[FaultKey, tuple[Rebalances, ...]]:
     """Return the rebalances after each fault, by group, coordinator and reason, in time order.
 
-    A few are told one by one, many of one kind together.
+    Up to ONE_BY_ONE_MAX of a kind are listed one by one; more become one entry.
     """
     injected = {(row["run"], row["fault"]): row["injected_us"] for row in found["known_faults"]}
     order = ("run", "fault", "first_us", "group", "broker", "leader_epoch", "reason")

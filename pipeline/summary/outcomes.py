@@ -1,7 +1,7 @@
-"""What a run did to its groups, as plain Python: rebalances, double coordinators and owners.
+"""Outcomes of a run for its groups, as plain Python: rebalances, double coordinators and owners.
 
-Knows neither Spark nor the terminal, as `figures`, which holds these beside the phases. Times are
-microseconds on the run's clock, lengths microseconds.
+`figures.RunSummary` holds these structs beside the phases. Times are microseconds on the run's
+clock, lengths are microseconds. This module imports no Spark.
 """
 
 from collections.abc import Iterable
@@ -14,12 +14,14 @@ from protocol.causes import RebalanceCause
 class Rebalances:
     """Rebalances of one group that one coordinator began for one reason after one fault.
 
-    `reason` is a word of `tables.rebalances`; `consumers` caused them, None standing for no single
-    member; `removed` and `added` are consumers that left the group or came into it,
-    `removed_because` says how. `generations` are the first that ended and the last that began
-    (None: none did). `not_stored` counts those whose assignment the log did not take, with
-    `store_errors`. `after_us` is from the fault to the first of them, `longest_us` the longest from
-    start to stored assignment (None: none got there).
+    - `reason`: a RebalanceCause, as in `tables.rebalances`; `consumers`: the members that caused
+      them, empty if no single member did.
+    - `removed`, `added`: consumers that left or joined the group; `removed_because`: the
+      RemovalCauses.
+    - `generations`: the first that ended and the last that began (None if none did).
+    - `not_stored`: number of rebalances whose assignment was not stored, with `store_errors`.
+    - `after_us`: time from the fault to the first of them; `longest_us`: the longest time from a
+      start to the stored assignment (None if no assignment was stored).
     """
 
     group: str
@@ -41,7 +43,7 @@ class Rebalances:
 
     @property
     def words(self) -> str:
-        """Say how many there were and why: `1 rebalance: session expiry of consumer-readers-0`."""
+        """Return number and reason: `1 rebalance: session expiry of consumer-readers-0`."""
         number = "1 rebalance" if self.count == 1 else f"{self.count:,} rebalances"
         if not self.consumers or self.reason in _NOBODYS:
             return f"{number}: {self.reason}"
@@ -49,15 +51,16 @@ class Rebalances:
 
 
 _NOBODYS = frozenset({RebalanceCause.ASSIGNMENT_NOT_STORED, RebalanceCause.GROUP_TOO_LARGE})
-"""Reasons for which the member that the coordinator names is not to blame."""
+"""Reasons that are not caused by the member that the coordinator names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Office:
-    """One of two coordinators at once: what it answered while both were in office.
+    """The tenure of one of two coordinators, and its answers while both served.
 
-    `commits` counts those that clients were told it acknowledged meanwhile, `commits_in_all` those
-    that the log acknowledged in its whole tenure, `heartbeats` those that it answered with success.
+    `heartbeats` counts heartbeats answered with success and `commits` commits acknowledged, both if
+    the answer arrived while both served; `commits_in_all` counts the commits that the log
+    acknowledged in the whole tenure.
     """
 
     broker: str
@@ -71,9 +74,10 @@ class Office:
 class Coordinators:
     """Two coordinators of the same groups at the same time.
 
-    `older_end` says how the older one ended, `older_paused_us` and `older_cut_us` for how much of
-    the time it was stopped or cut off. `older_last_commit_us`: when the log acknowledged the last
-    commit of its epoch, `newer_first_commit_us` the first of the newer one (None: none).
+    `older_end` is the end reason of the older tenure; `older_paused_us` and `older_cut_us` are the
+    times in which the older broker was paused or cut off. `older_last_commit_us` is the moment at
+    which the log acknowledged the last commit of the older epoch, `newer_first_commit_us` the first
+    of the newer epoch (None if there was none).
     """
 
     groups: tuple[str, ...]
@@ -93,10 +97,11 @@ class Coordinators:
 class Owners:
     """Two sets of members that owned the same partitions of a group at the same time.
 
-    The first owned them already. A set is told apart by the coordinator that assigned it: broker
-    and epoch, None where unknown. `to_us` None: both still owned when the run ended. `longest_us`
-    is the longest time for which one partition had two owners; `records_both` counts what both
-    processed meanwhile; `healed_us` is the last healing before it ended, or the next after it.
+    The first set owned the partitions already. A set has one coordinator (broker and epoch, None if
+    unknown), which assigned its partitions. `to_us` None: both still owned when the run ended.
+    `longest_us` is the longest time in which one partition had two owners; `records_both` counts
+    records that both processed in that time; `healed_us` is the last healing before the end of the
+    time, or else the next one after it.
     """
 
     group: str
@@ -114,7 +119,7 @@ class Owners:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupProcessing:
-    """What a group processed: `repeated` of its `records` were not processed for the first time."""
+    """Number of records that a group processed; `repeated` of these had been processed before."""
 
     group: str
     records: int
@@ -123,7 +128,7 @@ class GroupProcessing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitErrors:
-    """How many commits met an error, by Kafka's name, and how many members did."""
+    """Number of commits that failed with an error (Kafka's name), and of their members."""
 
     error: str
     commits: int
@@ -134,7 +139,7 @@ MAX_LISTED = 4
 
 
 def listed(names: Iterable[str]) -> str:
-    """Return names for people: `consumer-0 to 5, consumer-9`, the first few of many."""
+    """Return names as text, with ranges: `consumer-0 to 5, consumer-9`; of many only the first."""
     parts: list[str] = []
     for stem, numbers in _by_stem(names).items():
         parts += [_run(stem, first, last) for first, last in _runs(numbers)]
@@ -144,7 +149,7 @@ def listed(names: Iterable[str]) -> str:
 
 
 def in_number_order(names: Iterable[str]) -> tuple[str, ...]:
-    """Return names sorted as people count: consumer-2 before consumer-10."""
+    """Return names sorted by their numbers: consumer-2 before consumer-10."""
     return tuple(sorted(names, key=_split))
 
 
@@ -152,7 +157,7 @@ _NO_NUMBER = -1
 
 
 def _split(name: str) -> tuple[str, int]:
-    """Return what stands before the number that ends a name, and the number."""
+    """Split a name into its beginning and the number at its end."""
     stem = name.rstrip("0123456789")
     digits = name[len(stem) :]
     if not digits or str(int(digits)) != digits:  # no number, or one that is written 007

@@ -1,7 +1,7 @@
-"""Sum tables up with Spark: the aggregates that `summary` makes summaries of.
+"""The aggregates of tables that `summary` reads, computed with Spark.
 
 Only these rows reach the driver: their number depends on faults, groups and epochs, not on events.
-`trace_aggregates` computes the same ones from a trace in memory.
+`trace_aggregates` computes the same aggregates from a trace in memory.
 """
 
 from pyspark.sql import Column, DataFrame, Window

@@ -39,7 +39,7 @@ CHAIN_HEADINGS: dict[Chain, str] = {
     "client": "client chain, per member",
     "gap": "longest time without service",
 }
-"""What stands above the figures of a fault, on the terminal and on pages."""
+"""Headings of the figures of a fault, on the terminal and on pages."""
 FELT = "what was felt"
 NOTHING_FELT = (
     "no partition was without an owner or waited, no record was processed again, and never more "
@@ -54,22 +54,22 @@ GROUP_HEADINGS: dict[str, str] = {
     "felt": f"{FELT} over the whole run",
     "run": "verdict, overlaps and failed commits",
 }
-"""What stands above the groups of figures of a comparison, by `ComparisonRow.group`."""
+"""Headings of the groups of figures of a comparison, by `ComparisonRow.group`."""
 
 
 def as_title(text: str) -> str:
-    """Return words as they begin a line of a page."""
+    """Return a text with a capital first letter."""
     return f"{text[0].upper()}{text[1:]}"
 
 
 def felt_after(fault: FaultSummary) -> str:
-    """Return the heading of what was felt after one fault."""
+    """Return the heading of the gaps after one fault."""
     return f"after {fault.fault}: {CHAIN_HEADINGS['gap']}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """One thing that happened: a headline, and its particulars, a line each."""
+    """A headline, and its particulars, a line each."""
 
     headline: str
     particulars: tuple[str, ...] = ()
@@ -91,7 +91,7 @@ def office_name(broker: str, epoch: int | None) -> str:
 
 
 def noticed_text(fault: FaultSummary) -> str | None:
-    """Tell what made members give their coordinator up; None: nobody did."""
+    """Return the reasons for which members marked their coordinator unknown; None if none did."""
     if not fault.noticed_by:
         return None
     causes = ", ".join(
@@ -101,7 +101,7 @@ def noticed_text(fault: FaultSummary) -> str | None:
 
 
 def leaving_texts(fault: FaultSummary) -> Iterator[str]:
-    """Tell why members stayed with an old coordinator, and what made them leave it."""
+    """Yield sentences about members that stayed with the old coordinator, and why they left it."""
     if not fault.partitions_moved:
         return
     for timeouts, members in fault.left_after:
@@ -125,7 +125,7 @@ def leaving_texts(fault: FaultSummary) -> Iterator[str]:
 
 
 def kept_text(fault: FaultSummary) -> str | None:
-    """Tell how many members came through a fault unchanged; None: it had nothing to do with any."""
+    """Return how many members kept id and generation; None if the fault affected no member."""
     if not fault.members:
         return None
     if not fault.rebalances:
@@ -137,7 +137,7 @@ def kept_text(fault: FaultSummary) -> str | None:
 
 
 def rebalances_statement(rebalances: Rebalances, fault: FaultSummary) -> Statement:
-    """Tell rebalances of one kind after a fault: when, where, how long, who came and went."""
+    """State rebalances of one kind after a fault: time, coordinator, length, changed members."""
     return Statement(
         headline=rebalances.words,
         particulars=(_how(rebalances, fault), *_who(rebalances)),
@@ -169,7 +169,7 @@ def _how(rebalances: Rebalances, fault: FaultSummary) -> str:
 
 
 def _who(rebalances: Rebalances) -> Iterator[str]:
-    """Tell who came and went, where the reason does not say it all."""
+    """Yield the removed and added members, unless the reason names them already."""
     if rebalances.removed and not (
         rebalances.removed == rebalances.consumers and rebalances.reason in _SAY_WHO_WENT
     ):
@@ -182,7 +182,7 @@ def _who(rebalances: Rebalances) -> Iterator[str]:
 
 
 def coordinators_statement(both: Coordinators) -> Statement:
-    """Tell two coordinators of one group: from when to when, and what each answered meanwhile."""
+    """State that a group had two coordinators: the time, and the answers of each in it."""
     impaired = [
         f"{word} for {duration_text(length_us)} of it"
         for word, length_us in (("cut off", both.older_cut_us), ("paused", both.older_paused_us))
@@ -217,7 +217,7 @@ def _answered(office: Office) -> str:
 
 
 def owners_statement(both: Owners) -> Statement:
-    """Tell two sets of members that owned the same partitions: who, from when to when."""
+    """State that two sets of members owned the same partitions: the time and the members."""
     until = "the end of the run" if both.to_us is None else moment_text(both.to_us)
     length = "" if both.to_us is None else f": {moment_text(both.to_us - both.from_us)}"
     records = f"{counted(both.records_both, 'record')} processed by both meanwhile"
@@ -244,7 +244,7 @@ def _side(consumers: tuple[str, ...], coordinator: tuple[str | None, int | None]
 
 
 def repeated_text(processing: GroupProcessing) -> str:
-    """Tell how much of what a group processed had been processed before."""
+    """Return how many of a group's processed records had been processed before."""
     return (
         f"processed again: {processing.repeated:,} of the {processing.records:,} processings of "
         f"{processing.records - processing.repeated:,} distinct records by {processing.group}"
@@ -252,7 +252,7 @@ def repeated_text(processing: GroupProcessing) -> str:
 
 
 def errors_text(errors: Sequence[CommitErrors]) -> str:
-    """Tell what commits met, the first few errors by name."""
+    """Return the errors of commits with their numbers, the first few by name."""
     shown = [
         f"{each.error} {each.commits:,} ({counted(each.members, 'member')})"
         for each in errors[:_MAX_ERRORS]
@@ -262,7 +262,7 @@ def errors_text(errors: Sequence[CommitErrors]) -> str:
 
 
 def felt_rows(group: FeltGroup) -> list[tuple[str, dict[str, str]]]:
-    """Return what partitions felt: each measure that says something, with its cells by heading.
+    """Return each felt measure that is not 0 for all partitions, with its cells by heading.
 
     Shape: headings are `partitions`, `p50`, `p90`, `max`, `sum`; a cell may be empty.
     """
@@ -290,7 +290,7 @@ def felt_rows(group: FeltGroup) -> list[tuple[str, dict[str, str]]]:
 
 
 def felt_text(group: str, felt: FeltGroup) -> str:
-    """Tell what a group went through as a whole."""
+    """Return a sentence with the rebalances, moved partitions and removed members of a group."""
     said = [counted(felt.rebalances, "rebalance") if felt.rebalances else "no rebalance"]
     if felt.moved:
         moved = f"{felt.moved} of {counted(felt.partitions, 'partition')} changed their owner"
@@ -304,10 +304,10 @@ def felt_text(group: str, felt: FeltGroup) -> str:
 
 
 def check_figures(check: CheckReport) -> list[str]:
-    """Return what a check counted and measured, in words.
+    """Return the counts and lengths of a check as texts.
 
-    A time at which something happened is told elsewhere; how long it lasted is said here. A check
-    that judged nothing prints no 0.
+    Moments are left out, because other parts of the output show them. A check that judged nothing
+    prints no 0.
     """
     judged = check.outcome is not CheckOutcome.NOTHING_SEEN
     durations = {

@@ -1,7 +1,7 @@
 """From aggregates to summaries: each fault's phases and gaps with percentiles, and its members.
 
-The one place that says what a summary holds, whoever summed the tables up: Spark
-(`spark_aggregates`) or plain Python (`trace_aggregates`). Knows neither.
+Spark (`spark_aggregates`) or plain Python (`trace_aggregates`) computes the aggregates; this module
+turns either into a summary, so that both give the same.
 """
 
 from collections.abc import Mapping, Sequence

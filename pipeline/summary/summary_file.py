@@ -1,7 +1,7 @@
-"""A run's summary as a file beside its tables, so that a report needs no Spark.
+"""The summary of a run as a file beside its tables, so that a report needs no Spark.
 
-It also says what the tables were made from, so that tables of an older version, or of events that
-have changed since, are known for what they are.
+The file also records the version and the event files of the tables. Thereby `is_current` recognizes
+tables of an older version, and tables of events that have changed since.
 """
 
 from dataclasses import dataclass, replace
@@ -14,15 +14,15 @@ from pipeline.summary.figures import RunSummary
 
 SUMMARY_FILE = "summary.json"
 TABLES_VERSION = 6
-"""Goes up when a table or a figure changes its columns or what they mean: docs/TABLES.md."""
+"""Version of tables and figures; increase it when columns or their meanings change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _MadeFrom:
-    """What the tables are.
+    """Version and sources of the tables.
 
-    `event_files`: the files in `events` by name with their rows, None where one cannot be read:
-    runs are copied about, so that times of files say nothing. `tables`: what stands beside it.
+    `event_files`: number of rows of each file in `events`, None for an unreadable file. Times of
+    files are not compared, because copying a run changes them. `tables`: names of the tables.
     """
 
     tables_version: int
@@ -38,7 +38,7 @@ class _Stamped:
 
 
 def summary_path(directory: Path) -> Path:
-    """Return where the summary of the run in `directory` stands."""
+    """Return the path of the summary of the run in `directory`."""
     return directory / "tables" / SUMMARY_FILE
 
 
@@ -61,7 +61,7 @@ def write_summary(summary: RunSummary) -> None:
 def read_summary(directory: Path) -> RunSummary | None:
     """Return the summary of the run in `directory`; None if there is none of this version.
 
-    The directory in it is `directory`: runs are moved about.
+    Its `directory` is the argument, not the stored one, because a run may have been moved.
     """
     if _made_from(directory) is None:
         return None
@@ -98,7 +98,7 @@ def drop_summary(directory: Path) -> None:
 
 
 def _made_from(directory: Path) -> _MadeFrom | None:
-    """Return what the tables are, None if there are none of this version."""
+    """Return version and sources of the tables; None if there are none of this version."""
     try:
         found = msgspec.json.decode(summary_path(directory).read_bytes(), type=_Stamped).made_from
     except (OSError, msgspec.MsgspecError):
@@ -111,7 +111,7 @@ def _event_files(directory: Path) -> dict[str, int | None]:
 
 
 def _rows(path: Path) -> int | None:
-    # Imported here: `list` reads summaries only, and must not wait for pyarrow.
+    # Imported here, because `list` reads summaries only and should not wait for pyarrow.
     import pyarrow as pa  # noqa: PLC0415
     import pyarrow.parquet as pq  # noqa: PLC0415
 

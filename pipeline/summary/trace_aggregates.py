@@ -1,6 +1,6 @@
-"""The aggregates that a summary is made of, summed up in plain Python from one run's tables.
+"""The aggregates of one run's tables, computed in plain Python.
 
-`summary.spark_aggregates` computes the same ones with Spark; `summary.summary` reads either.
+`summary.spark_aggregates` computes the same aggregates with Spark; `summary.summary` reads either.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -23,7 +23,7 @@ from pipeline.summary.figures import samples_needed
 from pipeline.summary.outcome_summary import LINEAGES, ONE_BY_ONE_MAX
 
 _KIND = ("fault", "group", "broker", "leader_epoch", "reason")
-"""What rebalances of a kind have in common."""
+"""Columns that are equal for all rebalances of a kind."""
 
 
 def bad_row_counts_of(bad_rows: Iterable[TableRow]) -> list[TableRow]:
@@ -60,7 +60,7 @@ def _rebalances_by_kind(trace: Trace) -> list[TableRow]:
     after_faults = [row for row in rebalances_of(trace) if row["fault"] is not None]
     found = []
     for kind, alike in _grouped(after_faults, *_KIND).items():
-        # A few are told one by one; several of one moment are told together even then.
+        # A few rebalances are listed one by one; those of one moment are one entry even then.
         few = len(alike) <= ONE_BY_ONE_MAX
         parts = _grouped(alike, "started_us").values() if few else [alike]
         for rows in parts:
@@ -181,14 +181,14 @@ AGGREGATES: dict[str, Callable[[Trace], list[TableRow]]] = {
     "felt_spreads": _felt_spreads,
     "felt_counts": felt_groups_of,
 }
-"""What is summed up of a trace, by the names that Spark's steps have."""
+"""The function of each aggregate, by the name of Spark's step for it."""
 
 
 _Key = tuple[Any, ...]  # Any: a cell's type is its column's
 
 
 def _grouped(rows: Iterable[TableRow], *columns: str) -> dict[_Key, list[TableRow]]:
-    """Return rows by what they have in `columns`, in the order in which that first occurs."""
+    """Group rows by their values of `columns`, in the order of first occurrence."""
     found: dict[_Key, list[TableRow]] = {}
     for row in rows:
         found.setdefault(tuple(row[column] for column in columns), []).append(row)

@@ -112,16 +112,16 @@ def felt_groups(
     for rows, name in counts:
         number = rows.groupBy(*by_group).agg(F.count("*").alias(name))
         found = found.join(number, by_group, "left")
-    hands = (
+    owner_changes = (
         _owner_changes(ownership, measured)
         .groupBy(*by_group)
         .agg(
-            F.count_if(F.col("hands") > 1).alias("moved"),
-            F.count_if(F.col("hands") > F.col("owners")).alias("came_back"),
+            F.count_if(F.col("successive_owners") > 1).alias("moved"),
+            F.count_if(F.col("successive_owners") > F.col("owners")).alias("came_back"),
         )
     )
     names = ("partitions", "rebalances", "moved", "came_back", "sent_away")
-    return found.join(hands, by_group, "left").select(
+    return found.join(owner_changes, by_group, "left").select(
         *by_group, *(F.coalesce(name, F.lit(0)).alias(name) for name in names)
     )
 
@@ -266,7 +266,8 @@ def _owner_changes(ownership: DataFrame, measured: DataFrame) -> DataFrame:
         .withColumn("same", same)
         .groupBy(*_PLACE)
         .agg(
-            F.count_if(~F.col("same")).alias("hands"), F.count_distinct("consumer").alias("owners")
+            F.count_if(~F.col("same")).alias("successive_owners"),
+            F.count_distinct("consumer").alias("owners"),
         )
     )
 

@@ -1,7 +1,8 @@
-"""What a seed chooses: the places of an experiment's document, and what may stand there.
+"""The choices of a seed: places in an experiment's document, and the values to choose from.
 
-A path is written once, with at most one `*`; its place in the document is found when the space is
-read, so that a draw only puts values. Data flow: SpaceDefinition -> `Choice`s -> changed document.
+A path of the space has at most one `*`. Its place in the document is found once, when the space is
+read, so that a draw only writes values.
+Data flow: SpaceDefinition -> `Choice`s -> changed document.
 """
 
 from collections.abc import Iterator
@@ -29,7 +30,7 @@ class Spot:
     star: int | None = None
 
     def places(self, root: Item) -> Iterator[Steps]:
-        """Yield the places that the spot means in `root`: one, or one for each key."""
+        """Yield the places of the spot in `root`: one, or one for each key of the star."""
         if self.star is None:
             yield self.steps
             return
@@ -41,17 +42,17 @@ class Spot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstOf:
-    """The value of a count: only the first so many elements, or keys, are kept."""
+    """The value of a count: only the first `count` elements, or keys, are kept."""
 
     count: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """What a seed chooses once, or once for each place where its spots have a star.
+    """One choice of a seed; spots with a star are chosen for each key of the star.
 
-    Shape: an option says what is put at each spot, in their order; None leaves the key out.
-    `where` is the place of option i in the space's file, with `{}` for i.
+    Shape: an option has a value for each spot, in their order; None leaves the key out. `where` is
+    the place of option i in the space's file, with `{}` for i.
     """
 
     where: str
@@ -64,9 +65,9 @@ class Choice:
 
 
 def choices_of(definition: SpaceDefinition, base: Item) -> tuple[tuple[Choice, ...], list[Problem]]:
-    """Return everything that a seed chooses, in the order in which it is put, and what is wrong.
+    """Return all choices of a space, in the order of their application, and the space's problems.
 
-    Shape: of the problems the paths are those of the space's file.
+    Shape: the paths of problems are those of the space's file.
     """
     choices: list[Choice] = []
     problems: list[Problem] = []
@@ -98,7 +99,7 @@ def choices_of(definition: SpaceDefinition, base: Item) -> tuple[tuple[Choice, .
 
 
 def put_option(root: Item, choice: Choice, index: int, *, key: str | int | None = None) -> None:
-    """Put option `index` into the document, at every place or where the star is `key`."""
+    """Write option `index` into the document, at every place, or where the star is `key`."""
     for spot, value in zip(choice.spots, choice.options[index], strict=True):
         for steps in tuple(spot.places(root)):
             if key is None or spot.star is None or steps[spot.star] == key:
@@ -106,7 +107,7 @@ def put_option(root: Item, choice: Choice, index: int, *, key: str | int | None 
 
 
 def keys_of(choice: Choice, root: Item) -> tuple[str | int | None, ...]:
-    """Return what the choice's star stands for in `root`, each to be drawn for; else one None."""
+    """Return the keys of the choice's star in `root`, each drawn separately; without a star, None."""
     spot = choice.spots[0]
     if spot.star is None:
         return (None,)
@@ -200,7 +201,7 @@ def _count_problems(within: Item, counts: tuple[int, ...], here: str) -> Iterato
 
 
 def option_problems(base: Item, choice: Choice, index: int) -> Iterator[Problem]:
-    """Yield what an option holds that can never stand there, with the space's own paths."""
+    """Yield the invalid values of an option, with the paths of the space's file."""
     changed = copy_of(base)
     put_option(changed, choice, index)
     for wrong in shape_problems(changed, Experiment, ""):
@@ -208,7 +209,7 @@ def option_problems(base: Item, choice: Choice, index: int) -> Iterator[Problem]
 
 
 def value_shown(choice: Choice, index: int) -> str:
-    """Return an option as people would name it."""
+    """Return an option as text for people."""
     option = choice.options[index]
     if len(option) > 1:
         return choice.at(index)

@@ -1,11 +1,11 @@
 """Patterns whose faults fall into one moment: restarts, lost responses, lags, two on one role.
 
-Single faults with drawn times meet such a moment once in thousands of runs. The gaps here are of
-every order of size from a round trip to a timeout.
+Single faults with drawn times coincide like this once in thousands of runs. The gaps here have
+every order of magnitude from a round trip to a timeout.
 """
 
 from chaos.experiment.structs import FaultDefinition
-from chaos.exploration.draw.fault_draw import Hand
+from chaos.exploration.draw.fault_draw import FaultDraw
 from chaos.exploration.draw.response_losses import draw_response_loss, loss_in_a_rebalance
 from cluster.host import connection_purposes
 from protocol.api import Api
@@ -16,18 +16,18 @@ _ON_ONE_ROLE = ("coordinator-of", "coordinator-of", "leader-of", "follower-of", 
 _MOST_SLOW_MS = 10_000
 
 
-def quick_restart(hand: Hand) -> tuple[FaultDefinition, ...]:
+def quick_restart(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
     """Kill a process and start it again at once, up to three times; a broker's disk may be lost."""
-    rng = hand.rng("restarts")
+    rng = draw.rng("restarts")
     role = rng.choice(_RESTARTED)
-    target = hand.target((role,)) or hand.coordinator()
+    target = draw.target((role,)) or draw.coordinator()
     keeps_disk = target.startswith(_DISKLESS) or rng.random() < 0.7
     kind = "crash" if target.startswith(_DISKLESS) else rng.choice(("crash", "power_loss"))
     faults, after_ms = [], 0
     for place in range(rng.choice((1, 1, 2, 3))):
-        down_ms = hand.restart_ms(f"down {place}")
+        down_ms = draw.restart_ms(f"down {place}")
         faults.append(
-            hand.fault(
+            draw.fault(
                 kind,
                 target,
                 after_ms=after_ms,
@@ -35,17 +35,17 @@ def quick_restart(hand: Hand) -> tuple[FaultDefinition, ...]:
                 args={} if keeps_disk else {"disk": "empty"},
             )
         )
-        after_ms += down_ms + hand.gap_ms(f"up {place}", 4_000)
+        after_ms += down_ms + draw.gap_ms(f"up {place}", 4_000)
     return tuple(faults)
 
 
-def twice_on_one_role(hand: Hand) -> tuple[FaultDefinition, ...]:
-    """Do two things to whoever plays one role, a round trip to a timeout apart."""
-    rng = hand.rng("twice")
+def twice_on_one_role(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
+    """Hit the holder of one role with two faults, between a round trip and a timeout apart."""
+    rng = draw.rng("twice")
     role = rng.choice(_ON_ONE_ROLE)
-    target = hand.target((role,)) or hand.coordinator()
+    target = draw.target((role,)) or draw.coordinator()
     timeout = "session.timeout.ms" if role == "member" else "broker.session.timeout.ms"
-    gap_ms = hand.gap_ms("gap", hand.around_ms(timeout, 1.1))
+    gap_ms = draw.gap_ms("gap", draw.around_ms(timeout, 1.1))
     kinds: tuple[str, ...] = ("crash", "pause")
     if role != "member":
         kinds += ("power_loss", "controlled_shutdown", "cut")
@@ -54,10 +54,10 @@ def twice_on_one_role(hand: Hand) -> tuple[FaultDefinition, ...]:
     faults = []
     for place, kind in enumerate(rng.choices(kinds, k=2)):
         short = rng.random() < 0.5
-        lasts_ms = hand.restart_ms(f"{place}") if short else hand.length_ms(f"length {place}")
+        lasts_ms = draw.restart_ms(f"{place}") if short else draw.length_ms(f"length {place}")
         if kind == "cut":
             faults.append(
-                hand.link_fault(
+                draw.link_fault(
                     "cut",
                     target,
                     rng.choice(("controller", "brokers", "clients")),
@@ -67,7 +67,7 @@ def twice_on_one_role(hand: Hand) -> tuple[FaultDefinition, ...]:
             )
             continue
         faults.append(
-            hand.fault(
+            draw.fault(
                 kind,
                 target,
                 after_ms=place * gap_ms,
@@ -77,56 +77,56 @@ def twice_on_one_role(hand: Hand) -> tuple[FaultDefinition, ...]:
     return tuple(faults)
 
 
-def static_restart_in_a_rebalance(hand: Hand) -> tuple[FaultDefinition, ...]:
-    """Restart a member, a static one if there is any, while its group's assignment is out.
+def static_restart_in_a_rebalance(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
+    """Restart a member, a static one if there is any, while its group waits for the assignment.
 
-    1. SyncGroup is slow, so that there is time between the join phase and the assignment.
-    2. All are taken out: each learns it by its next heartbeat, and joins again.
-    3. The member dies, and its new process joins before the assignment of the old one is stored.
+    1. SyncGroup is slow, so that time passes between the join phase and the assignment.
+    2. All members are removed; each is told so with its next heartbeat, and joins again.
+    3. The member dies, and its new process joins before the old one's assignment is stored.
     """
-    rng = hand.rng("static")
-    groups = hand.experiment.groups
+    rng = draw.rng("static")
+    groups = draw.experiment.groups
     several = [name for name in groups if groups[name].members > 1]
     static = [name for name in several if groups[name].config.group_instance_id is not None]
     group = rng.choice(static or several or list(groups))
     coordinator, total = f"coordinator-of({group})", groups[group].members
     delay_ms = rng.choice((500, 1_500, 4_000))
     joined_ms = (
-        hand.around_ms("heartbeat.interval.ms", 1.0, group)
-        + hand.experiment.cluster.config.group_initial_rebalance_delay_ms
+        draw.around_ms("heartbeat.interval.ms", 1.0, group)
+        + draw.experiment.cluster.config.group_initial_rebalance_delay_ms
     )
-    slow = hand.link_fault(
+    slow = draw.link_fault(
         "slow",
         coordinator,
         f"members({group})",
         lasts_ms=joined_ms + 3 * delay_ms,
         args={"delay": f"{delay_ms}ms", "apis": [Api.SYNC_GROUP.label]},
     )
-    faults = [slow, hand.fault("remove_members", coordinator, after_ms=20)]
+    faults = [slow, draw.fault("remove_members", coordinator, after_ms=20)]
     if total:
         member = f"member({group}, {rng.randrange(total)})"
         after_ms = joined_ms
         for place in range(rng.choice((1, 2, 3))):
             down_ms = rng.choice((100, 100, 300))
-            after_ms += hand.gap_ms(f"restart {place}", delay_ms)
-            faults.append(hand.fault("crash", member, after_ms=after_ms, lasts_ms=down_ms))
+            after_ms += draw.gap_ms(f"restart {place}", delay_ms)
+            faults.append(draw.fault("crash", member, after_ms=after_ms, lasts_ms=down_ms))
             after_ms += down_ms
     return tuple(faults)
 
 
-def slow_follower(hand: Hand) -> tuple[FaultDefinition, ...]:
+def slow_follower(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
     """Slow a follower of a coordinator to about what the ISR allows, and change the ISR meanwhile.
 
-    What changes it: another follower is cut off, the coordinator moves or dies, or the controller's
-    response to AlterPartition is lost.
+    The change is one of: another follower is cut off, the coordinator moves or dies, the
+    controller's response to AlterPartition is lost.
     """
-    rng = hand.rng("lag")
-    delay_ms = hand.around_ms("replica.lag.time.max.ms", rng.choice((0.1, 0.3, 0.6, 1.1)))
-    lasts_ms = 1_000 + hand.length_ms()
-    slow = hand.link_fault(
+    rng = draw.rng("lag")
+    delay_ms = draw.around_ms("replica.lag.time.max.ms", rng.choice((0.1, 0.3, 0.6, 1.1)))
+    lasts_ms = 1_000 + draw.length_ms()
+    slow = draw.link_fault(
         "slow",
-        hand.coordinator(),
-        hand.broker("slow"),
+        draw.coordinator(),
+        draw.broker("slow"),
         lasts_ms=lasts_ms,
         args={
             "delay": f"{min(delay_ms, _MOST_SLOW_MS)}ms",
@@ -134,28 +134,28 @@ def slow_follower(hand: Hand) -> tuple[FaultDefinition, ...]:
             "purposes": [connection_purposes.REPLICA_FETCHER],
         },
     )
-    after_ms = hand.gap_ms("then", lasts_ms)
+    after_ms = draw.gap_ms("then", lasts_ms)
     match rng.choice(("cut", "crash", "move", "response")):
         case "cut":
-            then = hand.link_fault(
+            then = draw.link_fault(
                 "cut",
-                hand.coordinator(),
-                hand.broker("cut"),
+                draw.coordinator(),
+                draw.broker("cut"),
                 after_ms=after_ms,
-                lasts_ms=hand.length_ms("cut"),
+                lasts_ms=draw.length_ms("cut"),
             )
         case "crash":
-            then = hand.fault(
+            then = draw.fault(
                 "crash",
-                hand.coordinator(),
+                draw.coordinator(),
                 after_ms=after_ms,
-                lasts_ms=hand.restart_ms(),
-                args=hand.disk(),
+                lasts_ms=draw.restart_ms(),
+                args=draw.disk(),
             )
         case "move":
-            then = hand.fault("leadership_move", hand.coordinator(), after_ms=after_ms)
+            then = draw.fault("leadership_move", draw.coordinator(), after_ms=after_ms)
         case _:
-            then = hand.link_fault(
+            then = draw.link_fault(
                 "response_loss",
                 "brokers",
                 "controller",
@@ -165,26 +165,26 @@ def slow_follower(hand: Hand) -> tuple[FaultDefinition, ...]:
     return (slow, then)
 
 
-def response_lost_in_a_rebalance(hand: Hand) -> tuple[FaultDefinition, ...]:
+def response_lost_in_a_rebalance(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
     """Lose one response that a member needs, and have the group rebalance."""
-    rng = hand.rng("rebalance")
-    loss = loss_in_a_rebalance(hand)
-    member = hand.member()
+    rng = draw.rng("rebalance")
+    loss = loss_in_a_rebalance(draw)
+    member = draw.member()
     if member is None or rng.random() < 0.3:
-        return (loss, hand.fault("remove_members", hand.coordinator(), after_ms=10))
+        return (loss, draw.fault("remove_members", draw.coordinator(), after_ms=10))
     if rng.random() < 0.3:
-        return (loss, hand.fault("leadership_move", hand.coordinator(), after_ms=10))
-    return (loss, hand.fault("crash", member, after_ms=10, lasts_ms=hand.restart_ms()))
+        return (loss, draw.fault("leadership_move", draw.coordinator(), after_ms=10))
+    return (loss, draw.fault("crash", member, after_ms=10, lasts_ms=draw.restart_ms()))
 
 
-def response_lost_in_a_failover(hand: Hand) -> tuple[FaultDefinition, ...]:
+def response_lost_in_a_failover(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
     """Lose one response of any API while a coordinator dies or moves."""
-    rng = hand.rng("failover")
-    after_ms = hand.gap_ms("after", 3_000)
-    loss = draw_response_loss(hand)
+    rng = draw.rng("failover")
+    after_ms = draw.gap_ms("after", 3_000)
+    loss = draw_response_loss(draw)
     if rng.random() < 0.5:
-        return (loss, hand.fault("leadership_move", hand.coordinator(), after_ms=after_ms))
+        return (loss, draw.fault("leadership_move", draw.coordinator(), after_ms=after_ms))
     return (
         loss,
-        hand.fault("crash", hand.coordinator(), after_ms=after_ms, lasts_ms=hand.length_ms()),
+        draw.fault("crash", draw.coordinator(), after_ms=after_ms, lasts_ms=draw.length_ms()),
     )

@@ -1,7 +1,7 @@
 """From a seed to a schedule: sizes, settings and faults, each from a random stream of its own.
 
-Data flow: (Space, seed) -> document -> Experiment with an explicit plan, which is checked as one
-that was read from a file.
+Data flow: (Space, seed) -> document -> Experiment with an explicit plan. The experiment passes the
+same checks as one that is read from a file.
 """
 
 from collections.abc import Mapping
@@ -20,11 +20,11 @@ from chaos.exploration.space import Space
 from cluster.host.randomness import stream
 
 OptionKey = tuple[str, str | int | None]
-"""A choice by its place in the space's file, and what its star stands for, None without one."""
+"""A choice by its place in the space's file, and the key of its star (None without a star)."""
 
 
 def draw(space: Space, seed: int) -> Experiment:
-    """Return the experiment that `seed` means in `space`; the same in every process.
+    """Return the experiment of `seed` in `space`; it is the same in every process.
 
     Raises: ExperimentError if it could not be run, which `load_space` nearly rules out.
     """
@@ -55,10 +55,10 @@ def draw_cluster(
     *,
     name_seed: int | None = None,
 ) -> tuple[Experiment, dict[str, str]]:
-    """Return what a seed draws but its faults, and where each path's value is from.
+    """Return the experiment of a seed without its faults, and the origin of each path's value.
 
-    Shape: a choice in `options` takes the option of that index instead of the one drawn. The
-    experiment is called by `name_seed`, by `seed` without it. It is not checked.
+    Shape: a choice in `options` takes the option of that index instead of the drawn one. The
+    experiment's name contains `name_seed`, or else `seed`. The experiment is not checked.
     """
     document = copy_of(space.base)
     taken = _choose(space, document, seed, options)
@@ -70,7 +70,7 @@ def draw_cluster(
 def _choose(
     space: Space, document: Item, seed: int, options: Mapping[OptionKey, int]
 ) -> dict[str, str]:
-    """Put what the seed draws into `document`; return where each path's value is from."""
+    """Write the drawn values into `document`; return the origin of each path's value."""
     taken = {}
     for choice in space.choices:
         for key in keys_of(choice, document):
@@ -87,7 +87,7 @@ def _choose(
 
 
 def _place_of(path: str, taken: dict[str, str]) -> str:
-    """Return the place in the space's file that put a value where an experiment is wrong."""
+    """Return the place in the space's file from which the value at an experiment's path came."""
     fitting = [known for known in taken if path == known or path.startswith((f"{known}.", known))]
     return taken[max(fitting, key=len)] if fitting else f"experiment.{path}"
 

@@ -1,7 +1,7 @@
-"""The faults of one seed: when each begins, what it is, whom it hits, how long it lasts.
+"""The faults of one seed: begin, kind, target and duration of each.
 
-Each fault has its own random streams (`fault_draw`), so that a smaller window or another length of
-one leaves the others as they were. Whatever is drawn here is a fault that the loader would accept.
+Each fault has its own random streams (`fault_draw`), so that a smaller window, or another duration
+of one fault, does not change the other faults. The loader accepts every fault that is drawn here.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from chaos.experiment.structs import (
     zookeeper_groups,
     zookeeper_ids,
 )
-from chaos.exploration.draw.fault_draw import MS, Hand
+from chaos.exploration.draw.fault_draw import MS, FaultDraw
 from chaos.exploration.draw.losses import draw_losses
 from chaos.exploration.draw.operations import draw_operation
 from chaos.exploration.draw.patterns import PATTERNS
@@ -37,15 +37,15 @@ from protocol.api import Api
 
 _Word = TypeVar("_Word")
 MAX_FAULTS = 200
-"""A window so long, with gaps so short, is a slip."""
+"""Most faults of a seed: a limit for spaces with a long window and short gaps."""
 ONE_WAY = 0.3
-"""How many of the faults of links are one way."""
+"""Share of the link faults that affect one direction only."""
 SOME_PURPOSES = 0.2
 SOME_APIS = 0.15
-"""How many of them concern some connections, or some requests, only."""
+"""Share of the link faults that affect only some connections, or only some requests."""
 BETWEEN_ZOOKEEPERS = 0.25
 TO_ZOOKEEPER = 0.4
-"""How many concern the servers of the ensemble among themselves, or them and their clients."""
+"""Share of the link faults with a ZooKeeper server at one end, if there is an ensemble."""
 _DELAYS = ("2ms", "20ms", "200ms", "1s", "3s")
 _JITTERS = ("0s", "5ms", "500ms")
 _CONTROLLER_LINKS = (
@@ -70,7 +70,7 @@ _CLIENT_LINKS = (
         Api.PRODUCE,
     ),
 )
-"""Which purposes and requests there are between brokers and the controller, themselves, clients."""
+"""Purposes and requests of the links of brokers: with the controller, each other, and clients."""
 _ENSEMBLE_LINKS = (
     (connection_purposes.ZOOKEEPER_QUORUM, connection_purposes.ZOOKEEPER_ELECTION),
     (Api.ACK, Api.SUBMIT, Api.TOUCH, Api.REVALIDATE, Api.VOTE),
@@ -89,7 +89,7 @@ _ZOOKEEPER_LINKS = (
         Api.SET_WATCHES,
     ),
 )
-"""The same of an ensemble: among its servers, and with their clients."""
+"""Purposes and requests of the links of ZooKeeper servers: with each other, and with clients."""
 
 
 def draw_faults(
@@ -105,25 +105,25 @@ def draw_faults(
         at_ms += stream(seed, "fault", index, "at").randrange(1, 2 * gap_ms + 1)
         if at_ms >= window_ms:
             break
-        hand = Hand(experiment=experiment, space=space, seed=seed, index=index, at_ms=at_ms)
-        faults += draw_one(hand, weights)
+        draw = FaultDraw(experiment=experiment, space=space, seed=seed, index=index, at_ms=at_ms)
+        faults += draw_one(draw, weights)
         index += 1
     faults += draw_losses(space, experiment, seed)
     return tuple(sorted(faults, key=lambda fault: microseconds(fault.at)))
 
 
-def draw_one(hand: Hand, weights: dict[str, int]) -> tuple[FaultDefinition, ...]:
-    """Return a fault, or the faults of a pattern, whichever is drawn by their weights."""
-    name = hand.rng("kind").choices(list(weights), list(weights.values()))[0]
+def draw_one(draw: FaultDraw, weights: dict[str, int]) -> tuple[FaultDefinition, ...]:
+    """Draw a kind of fault or a pattern by their weights; return its faults."""
+    name = draw.rng("kind").choices(list(weights), list(weights.values()))[0]
     if name in PATTERNS:
-        return PATTERNS[name].draw(hand)
-    return _single(hand, FAULT_KINDS[name])
+        return PATTERNS[name].draw(draw)
+    return _single(draw, FAULT_KINDS[name])
 
 
 def _kept(space: FaultSpace, seed: int) -> dict[str, int]:
     """Return the faults and patterns that this seed keeps, with their weights.
 
-    Each has its own stream: one that is added to the space leaves the others kept or not.
+    Each has its own stream, so that adding one to the space does not change which others are kept.
     """
     weights = {**space.kinds, **space.patterns}
     kept = {
@@ -134,133 +134,133 @@ def _kept(space: FaultSpace, seed: int) -> dict[str, int]:
     return kept or {(only := stream(seed, "kept").choice(list(weights))): weights[only]}
 
 
-def _single(hand: Hand, kind: FaultKind) -> tuple[FaultDefinition, ...]:
+def _single(draw: FaultDraw, kind: FaultKind) -> tuple[FaultDefinition, ...]:
     if kind.name == ResponseLoss.name:
-        return (draw_response_loss(hand),)
+        return (draw_response_loss(draw),)
     if kind.is_gradual:
-        operation = draw_operation(hand, kind)
+        operation = draw_operation(draw, kind)
         return () if operation is None else (operation,)
     if kind.has_ends:
-        return (_of_links(hand, kind),)
-    target = hand.target(kind.targets)
+        return (_of_links(draw, kind),)
+    target = draw.target(kind.targets)
     if target is None:
         return ()
     return (
         FaultDefinition(
-            at=f"{hand.at_ms}ms",
+            at=f"{draw.at_ms}ms",
             fault=kind.name,
             target=target,
-            duration=None if kind.momentary else hand.duration(),
-            args=_args(hand, kind, target),
+            duration=None if kind.momentary else draw.duration(),
+            args=_args(draw, kind, target),
         ),
     )
 
 
-def _args(hand: Hand, kind: FaultKind, target: str) -> dict[str, Any]:
+def _args(draw: FaultDraw, kind: FaultKind, target: str) -> dict[str, Any]:
     role, argument = split_target(target) or ("", "")
     if kind.args_type is DiskArgs and role in BROKER_TARGETS:
-        return hand.disk()
-    if kind.args_type is MachineCutArgs and hand.chance("one_way", ONE_WAY):
+        return draw.disk()
+    if kind.args_type is MachineCutArgs and draw.chance("one_way", ONE_WAY):
         return {"direction": "one_way"}
-    if kind.args_type is MoveArgs and role == "leader-of" and hand.chance("to", 0.3):
+    if kind.args_type is MoveArgs and role == "leader-of" and draw.chance("to", 0.3):
         partition = parse_partition(argument)
         if partition is not None:
-            replica = hand.rng("to").choice(replicas_at_start(partition, hand.experiment))
+            replica = draw.rng("to").choice(replicas_at_start(partition, draw.experiment))
             return {"to": f"broker({replica})"}
     if issubclass(kind.args_type, TopicArgs):
-        return _offsets_args(hand, kind, argument)
+        return _offsets_args(draw, kind, argument)
     return {}
 
 
-def _offsets_args(hand: Hand, kind: FaultKind, group: str) -> dict[str, Any]:
-    """Draw the topic, one of the group's, and where its offsets go."""
+def _offsets_args(draw: FaultDraw, kind: FaultKind, group: str) -> dict[str, Any]:
+    """Draw a topic of the group, and the target of the reset of its offsets."""
     args: dict[str, Any] = {}
-    if hand.chance("one topic", 0.3):
-        args["topic"] = hand.rng("topic").choice(hand.experiment.groups[group].topics)
+    if draw.chance("one topic", 0.3):
+        args["topic"] = draw.rng("topic").choice(draw.experiment.groups[group].topics)
     if kind.args_type is ResetOffsetsArgs:
-        args["to"] = hand.rng("to").choice(get_args(ResetTo))
+        args["to"] = draw.rng("to").choice(get_args(ResetTo))
     return args
 
 
 # -- links --
 
 
-def _of_links(hand: Hand, kind: FaultKind) -> FaultDefinition:
-    from_, to, links = _ends(hand)
-    if hand.chance("swapped", 0.5):
+def _of_links(draw: FaultDraw, kind: FaultKind) -> FaultDefinition:
+    from_, to, links = _ends(draw)
+    if draw.chance("swapped", 0.5):
         from_, to = to, from_
     return FaultDefinition(
-        at=f"{hand.at_ms}ms",
+        at=f"{draw.at_ms}ms",
         fault=kind.name,
         from_=from_,
         to=to,
-        duration=None if kind.momentary else hand.duration(),
-        args=_link_args(hand, kind, links),
+        duration=None if kind.momentary else draw.duration(),
+        args=_link_args(draw, kind, links),
     )
 
 
 _Links = tuple[tuple[str, ...], tuple[Api, ...]]
 
 
-def _ends(hand: Hand) -> tuple[str, str, _Links]:
-    """Draw two ends, and say what passes between them."""
-    rng = hand.rng("ends")
-    if zookeeper_ids(hand.experiment):
-        ends = _ends_at_zookeeper(hand)
+def _ends(draw: FaultDraw) -> tuple[str, str, _Links]:
+    """Draw two ends of a link; return them with the purposes and requests between them."""
+    rng = draw.rng("ends")
+    if zookeeper_ids(draw.experiment):
+        ends = _ends_at_zookeeper(draw)
         if ends is not None:
             return ends
-    server = hand.target(BROKER_TARGETS, "from") or hand.coordinator()
+    server = draw.target(BROKER_TARGETS, "from") or draw.coordinator()
     between = rng.choice(("controller", "brokers", "clients", "clients"))
     if between == "controller":
         return rng.choice((server, server, "brokers")), "controller", _CONTROLLER_LINKS
     if between == "brokers":
         others = [
             other
-            for other in ("brokers", hand.broker("to"), hand.target(("follower-of",), "to"))
+            for other in ("brokers", draw.broker("to"), draw.target(("follower-of",), "to"))
             if other is not None and other != server
         ]
         return server, rng.choice(others), _BROKER_LINKS
-    group = hand.group()
+    group = draw.group()
     clients = ["clients"]
-    member = hand.member("to")
+    member = draw.member("to")
     if member is not None:
         clients += [f"members({group})", member]
-        if group not in zookeeper_groups(hand.experiment):
+        if group not in zookeeper_groups(draw.experiment):
             clients.append(f"leader-member-of({group})")
     return rng.choice((server, server, "brokers")), rng.choice(clients), _CLIENT_LINKS
 
 
-def _ends_at_zookeeper(hand: Hand) -> tuple[str, str, _Links] | None:
-    """Draw two ends of which one is the ensemble, or a part of it; None: another link is drawn."""
-    rng = hand.rng("ensemble")
+def _ends_at_zookeeper(draw: FaultDraw) -> tuple[str, str, _Links] | None:
+    """Draw two ends of which one is the ensemble or a part of it; None if another link is drawn."""
+    rng = draw.rng("ensemble")
     drawn = rng.random()
-    server = rng.choice(("zookeeper-leader", hand.zookeeper_server() or "zookeepers"))
+    server = rng.choice(("zookeeper-leader", draw.zookeeper_server() or "zookeepers"))
     if drawn < BETWEEN_ZOOKEEPERS:
-        other = rng.choice(("zookeepers", hand.zookeeper_server("other server") or "zookeepers"))
-        if other != server and len(zookeeper_ids(hand.experiment)) > 1:
+        other = rng.choice(("zookeepers", draw.zookeeper_server("other server") or "zookeepers"))
+        if other != server and len(zookeeper_ids(draw.experiment)) > 1:
             return server, other, _ENSEMBLE_LINKS
     if drawn < BETWEEN_ZOOKEEPERS + TO_ZOOKEEPER:
-        group = hand.zookeeper_group()
-        member = hand.zookeeper_member("to")
+        group = draw.zookeeper_group()
+        member = draw.zookeeper_member("to")
         clients = ["clients", f"members({group})", *([] if member is None else [member] * 3)]
         return rng.choice((server, "zookeepers")), rng.choice(clients), _ZOOKEEPER_LINKS
     return None
 
 
-def _link_args(hand: Hand, kind: FaultKind, links: _Links) -> dict[str, Any]:
+def _link_args(draw: FaultDraw, kind: FaultKind, links: _Links) -> dict[str, Any]:
     known_purposes, apis = links
     args: dict[str, Any] = {}
     if kind.name == "slow":
-        args["delay"] = hand.rng("delay").choice(_DELAYS)
-        args["jitter"] = hand.rng("jitter").choice(_JITTERS)
-    if hand.chance("purposes", SOME_PURPOSES):
-        args["purposes"] = _some(known_purposes, hand.rng("purpose"))
+        args["delay"] = draw.rng("delay").choice(_DELAYS)
+        args["jitter"] = draw.rng("jitter").choice(_JITTERS)
+    if draw.chance("purposes", SOME_PURPOSES):
+        args["purposes"] = _some(known_purposes, draw.rng("purpose"))
     if kind.momentary:  # a reset ends connections: it has neither direction nor requests
         return args
-    if hand.chance("one_way", ONE_WAY):
+    if draw.chance("one_way", ONE_WAY):
         args["direction"] = "one_way"
-    if "purposes" not in args and hand.chance("apis", SOME_APIS):
-        args["apis"] = [api.label for api in _some(apis, hand.rng("api"))]
+    if "purposes" not in args and draw.chance("apis", SOME_APIS):
+        args["apis"] = [api.label for api in _some(apis, draw.rng("api"))]
     return args
 
 

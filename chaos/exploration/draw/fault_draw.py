@@ -1,6 +1,7 @@
-"""What one fault is drawn with: its place in the run, its own random streams, and targets.
+"""Random streams, time slot and targets of one drawn fault.
 
-A stream for each purpose of each fault: what one question draws never shifts the answer to another.
+Each purpose of each fault has a random stream of its own, so that an additional draw for one
+purpose does not change the values drawn for another.
 """
 
 from collections.abc import Sequence
@@ -40,11 +41,11 @@ _ROLES = {
     "machine": 2,
     "machine-of": 3,
 }
-"""How likely a target of each role is, among those that a fault can be aimed at."""
+"""Weight of each role among the targets that a fault accepts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hand:
+class FaultDraw:
     """The draw of fault `index` of a seed's experiment. Units: `at_ms` from the steady state on."""
 
     experiment: Experiment
@@ -69,11 +70,14 @@ class Hand:
         return range(self.experiment.cluster.brokers)
 
     def group(self) -> str:
-        """Draw the group that this fault is about, the same for all of its parts."""
+        """Draw the group of this fault; every call gives the same group."""
         return self.rng("group").choice(list(self.experiment.groups))
 
     def coordinator(self) -> str:
-        """Return the coordinator of that group as a target; of another one if it has none."""
+        """Return the coordinator of the fault's group as a target.
+
+        If that group has no coordinator, another group is drawn; without any, a broker.
+        """
         group, coordinated = self.group(), coordinated_groups(self.experiment)
         if group not in coordinated:
             if not coordinated:
@@ -82,17 +86,17 @@ class Hand:
         return f"coordinator-of({group})"
 
     def member(self, purpose: str = "member") -> str | None:
-        """Draw one of that group's members; None if it has none."""
+        """Draw a member of the fault's group; None if it has none."""
         total = self.experiment.groups[self.group()].members_total
         return f"member({self.group()}, {self.rng(purpose).randrange(total)})" if total else None
 
     def zookeeper_group(self) -> str | None:
-        """Draw a group on ZooKeeper, the same for all parts of the fault; None: there is none."""
+        """Draw a group on ZooKeeper, the same in every call; None if there is none."""
         groups = list(zookeeper_groups(self.experiment))
         return self.rng("ZooKeeper group").choice(groups) if groups else None
 
     def zookeeper_member(self, purpose: str = "member") -> str | None:
-        """Draw a member of that group; None without one."""
+        """Draw a member of the fault's group on ZooKeeper; None without one."""
         group = self.zookeeper_group()
         total = 0 if group is None else self.experiment.groups[group].members_total
         return f"member({group}, {self.rng(purpose).randrange(total)})" if total else None
@@ -118,7 +122,7 @@ class Hand:
         return f"{drawn}-{rng.randrange(sizes.get(drawn, offsets))}"
 
     def target(self, roles: Sequence[str], purpose: str = "target") -> str | None:
-        """Draw a target that plays one of `roles`; None if nobody could."""
+        """Draw a target with one of `roles`; None if the experiment has no such node."""
         known = self._targets()
         fitting = [role for role in roles if role in known]
         if not fitting:

@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from chaos.experiment.structs import FaultDefinition
-from chaos.exploration.draw.fault_draw import Hand, length_text
+from chaos.exploration.draw.fault_draw import FaultDraw, length_text
 from chaos.faults.base import FaultKind
 from chaos.faults.registry import FAULT_KINDS
 from chaos.faults.rollouts import RolloutFault, ScaleFault
@@ -32,33 +32,33 @@ BROKEN = 0.15
 _DEADLINES_MS = (3_000, 10_000)
 
 
-def draw_operation(hand: Hand, kind: FaultKind) -> FaultDefinition | None:
+def draw_operation(draw: FaultDraw, kind: FaultKind) -> FaultDefinition | None:
     """Return an operation on a group; None for a group without a place for a member."""
-    group = hand.experiment.groups[hand.group()]
+    group = draw.experiment.groups[draw.group()]
     if group.members_total == 0:
         return None
-    args = _scale(hand) if kind.name == ScaleFault.name else _rollout(hand)
-    return hand.fault(kind.name, f"members({hand.group()})", args=args)
+    args = _scale(draw) if kind.name == ScaleFault.name else _rollout(draw)
+    return draw.fault(kind.name, f"members({draw.group()})", args=args)
 
 
-def deploy_in_failover(hand: Hand) -> tuple[FaultDefinition, ...]:
+def deploy_in_failover(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
     """Return a rollout of a group, and what its coordinator goes through meanwhile."""
-    operation = draw_operation(hand, FAULT_KINDS[RolloutFault.name])
+    operation = draw_operation(draw, FAULT_KINDS[RolloutFault.name])
     if operation is None:
         return ()
-    kind = hand.rng("failover").choice(("crash", "controlled_shutdown", "leadership_move"))
-    failover = hand.fault(
+    kind = draw.rng("failover").choice(("crash", "controlled_shutdown", "leadership_move"))
+    failover = draw.fault(
         kind,
-        hand.coordinator(),
-        after_ms=hand.gap_ms("failover", 10_000),
-        lasts_ms=None if FAULT_KINDS[kind].momentary else hand.restart_ms(),
+        draw.coordinator(),
+        after_ms=draw.gap_ms("failover", 10_000),
+        lasts_ms=None if FAULT_KINDS[kind].momentary else draw.restart_ms(),
     )
     return operation, failover
 
 
-def _scale(hand: Hand) -> dict[str, Any]:
-    rng = hand.rng("scale")
-    places = hand.experiment.groups[hand.group()].places_total
+def _scale(draw: FaultDraw) -> dict[str, Any]:
+    rng = draw.rng("scale")
+    places = draw.experiment.groups[draw.group()].places_total
     args: dict[str, Any] = {"to": rng.randint(0, places)}
     if rng.random() < 0.5:
         args["step"] = 1
@@ -66,13 +66,13 @@ def _scale(hand: Hand) -> dict[str, Any]:
     return {**args, **_stop(rng)}
 
 
-def _rollout(hand: Hand) -> dict[str, Any]:
-    rng = hand.rng("rollout")
-    group = hand.experiment.groups[hand.group()]
+def _rollout(draw: FaultDraw) -> dict[str, Any]:
+    rng = draw.rng("rollout")
+    group = draw.experiment.groups[draw.group()]
     surge = rng.randint(0, group.spare_members)
     args: dict[str, Any] = {
         "max_unavailable": rng.choice((1, 1, 2, "50%", "100%", 0) if surge else (1, 1, 2, "100%")),
-        "start_up": _start_up(hand, rng),
+        "start_up": _start_up(draw, rng),
     }
     if surge:
         args["max_surge"] = surge
@@ -99,11 +99,11 @@ def _stop(rng: Random) -> dict[str, Any]:
     return {"grace_period": length_text(rng.choice(_GRACE_MS))}
 
 
-def _start_up(hand: Hand, rng: Random) -> str | list[str]:
+def _start_up(draw: FaultDraw, rng: Random) -> str | list[str]:
     if rng.random() < 0.5:
         start_up_ms = rng.choice(_QUICK_MS)
     else:
-        start_up_ms = hand.around_ms("session.timeout.ms", rng.choice(_SESSIONS))
+        start_up_ms = draw.around_ms("session.timeout.ms", rng.choice(_SESSIONS))
     if rng.random() < RANGE:
         return [length_text(start_up_ms), length_text(2 * start_up_ms)]
     return length_text(start_up_ms)

@@ -15,7 +15,7 @@ from chaos.exploration.draw.close_patterns import (
     static_restart_in_a_rebalance,
     twice_on_one_role,
 )
-from chaos.exploration.draw.fault_draw import Hand
+from chaos.exploration.draw.fault_draw import FaultDraw
 from chaos.exploration.draw.operations import deploy_in_failover
 from chaos.exploration.draw.zookeeper_patterns import (
     cut_from_zookeeper,
@@ -37,55 +37,55 @@ class Pattern:
 
     name: str
     doc: str
-    draw: Callable[[Hand], Faults]
+    draw: Callable[[FaultDraw], Faults]
 
 
-def _isolated_coordinator(hand: Hand) -> Faults:
-    lasts_ms = hand.length_ms()
+def _isolated_coordinator(draw: FaultDraw) -> Faults:
+    lasts_ms = draw.length_ms()
     return (
-        hand.link_fault("cut", hand.coordinator(), ("controller", "brokers"), lasts_ms=lasts_ms),
+        draw.link_fault("cut", draw.coordinator(), ("controller", "brokers"), lasts_ms=lasts_ms),
     )
 
 
-def _coordinator_without_controller(hand: Hand) -> Faults:
-    hears = hand.chance("hears", 0.5)
-    ends = ("controller", hand.coordinator()) if hears else (hand.coordinator(), "controller")
-    return (hand.link_fault("cut", *ends, lasts_ms=hand.length_ms(), one_way=True),)
+def _coordinator_without_controller(draw: FaultDraw) -> Faults:
+    hears = draw.chance("hears", 0.5)
+    ends = ("controller", draw.coordinator()) if hears else (draw.coordinator(), "controller")
+    return (draw.link_fault("cut", *ends, lasts_ms=draw.length_ms(), one_way=True),)
 
 
-def _coordinator_without_clients(hand: Hand) -> Faults:
+def _coordinator_without_clients(draw: FaultDraw) -> Faults:
     return (
-        hand.link_fault("cut", hand.coordinator(), "clients", lasts_ms=hand.length_ms()),
-        hand.fault("leadership_move", hand.coordinator(), after_ms=hand.length_ms("move") // 2),
+        draw.link_fault("cut", draw.coordinator(), "clients", lasts_ms=draw.length_ms()),
+        draw.fault("leadership_move", draw.coordinator(), after_ms=draw.length_ms("move") // 2),
     )
 
 
-def _rolling_restart(hand: Hand) -> Faults:
-    down_ms = min(hand.length_ms(), 5_000)
-    gap_ms = hand.rng("gap").choice((100, 1_000, 4_000))
+def _rolling_restart(draw: FaultDraw) -> Faults:
+    down_ms = min(draw.length_ms(), 5_000)
+    gap_ms = draw.rng("gap").choice((100, 1_000, 4_000))
     return tuple(
-        hand.fault(
+        draw.fault(
             "controlled_shutdown",
             f"broker({broker})",
             after_ms=place * (down_ms + gap_ms),
             lasts_ms=down_ms,
         )
-        for place, broker in enumerate(hand.broker_ids)
+        for place, broker in enumerate(draw.broker_ids)
     )
 
 
-def _swizzle_clog(hand: Hand) -> Faults:
+def _swizzle_clog(draw: FaultDraw) -> Faults:
     """Clog nodes one after the other, and unclog them in another order."""
-    rng = hand.rng("swizzle")
-    nodes = [f"broker({broker})" for broker in hand.broker_ids]
+    rng = draw.rng("swizzle")
+    nodes = [f"broker({broker})" for broker in draw.broker_ids]
     nodes = rng.sample(nodes, rng.randint(1, len(nodes)))
-    span_ms = max(2, hand.length_ms())
+    span_ms = max(2, draw.length_ms())
     faults = []
     for node in nodes:
         begin_ms = rng.randrange(span_ms // 2)
         end_ms = rng.randrange(span_ms // 2, span_ms) + 1
         faults.append(
-            hand.link_fault(
+            draw.link_fault(
                 "clog",
                 node,
                 ("controller", "brokers", "clients"),
@@ -96,76 +96,76 @@ def _swizzle_clog(hand: Hand) -> Faults:
     return tuple(faults)
 
 
-def _paused_past_a_timeout(hand: Hand) -> Faults:
-    rng = hand.rng("timeout")
+def _paused_past_a_timeout(draw: FaultDraw) -> Faults:
+    rng = draw.rng("timeout")
     timeout = rng.choice(("broker.session.timeout.ms", "session.timeout.ms"))
-    lasts_ms = hand.around_ms(timeout, rng.choice((1.02, 1.1, 1.3)))
-    target = hand.member() if timeout == "session.timeout.ms" and rng.random() < 0.5 else None
-    return (hand.fault("pause", target or hand.coordinator(), lasts_ms=lasts_ms),)
+    lasts_ms = draw.around_ms(timeout, rng.choice((1.02, 1.1, 1.3)))
+    target = draw.member() if timeout == "session.timeout.ms" and rng.random() < 0.5 else None
+    return (draw.fault("pause", target or draw.coordinator(), lasts_ms=lasts_ms),)
 
 
-def _next_coordinator_too(hand: Hand) -> Faults:
+def _next_coordinator_too(draw: FaultDraw) -> Faults:
     """Kill the coordinator, and the next one as soon as it can have been elected."""
-    later_ms = hand.around_ms("broker.session.timeout.ms", hand.rng("later").choice((1.0, 1.2)))
-    kind = hand.rng("kind").choice(("crash", "pause"))
-    lasts_ms = hand.length_ms()
+    later_ms = draw.around_ms("broker.session.timeout.ms", draw.rng("later").choice((1.0, 1.2)))
+    kind = draw.rng("kind").choice(("crash", "pause"))
+    lasts_ms = draw.length_ms()
     return tuple(
-        hand.fault(kind, hand.coordinator(), after_ms=place * later_ms, lasts_ms=lasts_ms)
+        draw.fault(kind, draw.coordinator(), after_ms=place * later_ms, lasts_ms=lasts_ms)
         for place in range(2)
     )
 
 
-def _leadership_to_and_fro(hand: Hand) -> Faults:
-    rng = hand.rng("moves")
+def _leadership_to_and_fro(draw: FaultDraw) -> Faults:
+    rng = draw.rng("moves")
     gap_ms = rng.choice((20, 150, 800))
     return tuple(
-        hand.fault("leadership_move", hand.coordinator(), after_ms=place * gap_ms)
+        draw.fault("leadership_move", draw.coordinator(), after_ms=place * gap_ms)
         for place in range(rng.randint(2, 6))
     )
 
 
-def _move_during_rebalance(hand: Hand) -> Faults:
+def _move_during_rebalance(draw: FaultDraw) -> Faults:
     """A member goes, and the coordinator moves while the group makes up for it."""
-    rng = hand.rng("move")
-    member = hand.member()
+    rng = draw.rng("move")
+    member = draw.member()
     if member is None:
-        return (hand.fault("leadership_move", hand.coordinator()),)
-    down_ms = hand.length_ms()
+        return (draw.fault("leadership_move", draw.coordinator()),)
+    down_ms = draw.length_ms()
     after_ms = down_ms + rng.choice((5, 30, 150, 1_000))
     if rng.random() < 0.5:  # when its session is over, instead of when it is back
-        after_ms = hand.around_ms("session.timeout.ms", rng.choice((0.95, 1.0, 1.05)))
+        after_ms = draw.around_ms("session.timeout.ms", rng.choice((0.95, 1.0, 1.05)))
     return (
-        hand.fault("crash", member, lasts_ms=down_ms),
-        hand.fault("leadership_move", hand.coordinator(), after_ms=after_ms),
+        draw.fault("crash", member, lasts_ms=down_ms),
+        draw.fault("leadership_move", draw.coordinator(), after_ms=after_ms),
     )
 
 
-def _members_one_by_one(hand: Hand) -> Faults:
-    rng = hand.rng("members")
-    group = hand.group()
+def _members_one_by_one(draw: FaultDraw) -> Faults:
+    rng = draw.rng("members")
+    group = draw.group()
     kind = rng.choice(("crash", "pause"))
     gap_ms = rng.choice((50, 700, 3_000))
-    lasts_ms = hand.length_ms()
+    lasts_ms = draw.length_ms()
     return tuple(
-        hand.fault(kind, f"member({group}, {index})", after_ms=index * gap_ms, lasts_ms=lasts_ms)
-        for index in range(hand.experiment.groups[group].members_total)
+        draw.fault(kind, f"member({group}, {index})", after_ms=index * gap_ms, lasts_ms=lasts_ms)
+        for index in range(draw.experiment.groups[group].members_total)
     )
 
 
-def _orders_for_an_empty_group(hand: Hand) -> Faults:
+def _orders_for_an_empty_group(draw: FaultDraw) -> Faults:
     """The members die, and stay in the group for a session unless they are taken out."""
-    rng = hand.rng("empty")
-    group = hand.group()
+    rng = draw.rng("empty")
+    group = draw.group()
     taken_out = rng.random() < 0.5
-    empty_ms = 1_000 if taken_out else hand.around_ms("session.timeout.ms", 1.2, group)
+    empty_ms = 1_000 if taken_out else draw.around_ms("session.timeout.ms", 1.2, group)
     away = tuple(
-        hand.fault("crash", f"member({group}, {index})", lasts_ms=empty_ms + 3_000)
-        for index in range(hand.experiment.groups[group].members_total)
+        draw.fault("crash", f"member({group}, {index})", lasts_ms=empty_ms + 3_000)
+        for index in range(draw.experiment.groups[group].members_total)
     )
     if taken_out:
-        away += (hand.fault("remove_members", f"coordinator-of({group})", after_ms=100),)
+        away += (draw.fault("remove_members", f"coordinator-of({group})", after_ms=100),)
     orders = tuple(
-        hand.fault(order, f"coordinator-of({group})", after_ms=empty_ms + index * 500)
+        draw.fault(order, f"coordinator-of({group})", after_ms=empty_ms + index * 500)
         for index, order in enumerate(
             rng.sample(("reset_offsets", "delete_offsets", "delete_group"), rng.choice((1, 1, 2)))
         )
@@ -173,68 +173,68 @@ def _orders_for_an_empty_group(hand: Hand) -> Faults:
     return (*away, *orders)
 
 
-def _asleep_in_a_rebalance(hand: Hand) -> Faults:
+def _asleep_in_a_rebalance(draw: FaultDraw) -> Faults:
     """A member misses a rebalance, and wakes up before its own session is over.
 
     Static members rebalance when another one's session ends, others when one comes back; a third
     one has to be there with whom the group goes on.
     """
-    rng = hand.rng("sleeper")
-    groups = hand.experiment.groups
+    rng = draw.rng("sleeper")
+    groups = draw.experiment.groups
     large = [name for name in groups if groups[name].members_total > 2]
     static = [name for name in large if groups[name].config.group_instance_id is not None]
     group = rng.choice(static or large or list(groups))
     total = groups[group].members_total
     if total < 2:
-        return (hand.fault("pause", f"coordinator-of({group})", lasts_ms=hand.length_ms()),)
+        return (draw.fault("pause", f"coordinator-of({group})", lasts_ms=draw.length_ms()),)
     sleeper, other = rng.sample(range(total), 2)
-    sleeps_ms = hand.around_ms("max.poll.interval.ms", rng.choice((1.02, 1.1)), group)
+    sleeps_ms = draw.around_ms("max.poll.interval.ms", rng.choice((1.02, 1.1)), group)
     asleep_ms, down_ms = 0, rng.choice((50, 300))
     if groups[group].config.group_instance_id is not None:
         # The other one's session ends up to a heartbeat sooner than a session after its death.
-        session_ms = hand.around_ms("session.timeout.ms", 1.0, group)
-        heartbeat_ms = hand.around_ms("heartbeat.interval.ms", 1.0, group)
+        session_ms = draw.around_ms("session.timeout.ms", 1.0, group)
+        heartbeat_ms = draw.around_ms("heartbeat.interval.ms", 1.0, group)
         sleeps_ms += heartbeat_ms
         asleep_ms, down_ms = max(0, session_ms - heartbeat_ms), 3 * session_ms
     return (
-        hand.fault("crash", f"member({group}, {other})", after_ms=20, lasts_ms=down_ms),
-        hand.fault("pause", f"member({group}, {sleeper})", after_ms=asleep_ms, lasts_ms=sleeps_ms),
+        draw.fault("crash", f"member({group}, {other})", after_ms=20, lasts_ms=down_ms),
+        draw.fault("pause", f"member({group}, {sleeper})", after_ms=asleep_ms, lasts_ms=sleeps_ms),
     )
 
 
-def _two_halves(hand: Hand) -> Faults:
+def _two_halves(draw: FaultDraw) -> Faults:
     """A partition of the network: some brokers here, the others and the controller there."""
-    rng = hand.rng("halves")
-    brokers = [f"broker({broker})" for broker in hand.broker_ids]
+    rng = draw.rng("halves")
+    brokers = [f"broker({broker})" for broker in draw.broker_ids]
     here = rng.sample(brokers, rng.randint(1, max(1, len(brokers) // 2)))
     there = [broker for broker in brokers if broker not in here]
     if rng.random() < 0.5:
-        there.append(f"members({hand.group()})")
+        there.append(f"members({draw.group()})")
     return (
-        hand.link_fault(
+        draw.link_fault(
             "cut",
             tuple(here),
             ("controller", *there),
-            lasts_ms=hand.length_ms(),
+            lasts_ms=draw.length_ms(),
             one_way=rng.random() < 0.2,
         ),
     )
 
 
-def _follower_behind(hand: Hand) -> Faults:
+def _follower_behind(draw: FaultDraw) -> Faults:
     """Followers hear nothing of the coordinator, which then dies or moves."""
-    rng = hand.rng("follower")
-    lasts_ms = hand.length_ms()
+    rng = draw.rng("follower")
+    lasts_ms = draw.length_ms()
     after_ms = rng.randrange(lasts_ms) if lasts_ms > 1 else 0
-    other = hand.broker()
+    other = draw.broker()
     then = rng.choice(("crash", "leadership_move"))
     return (
-        hand.link_fault("cut", hand.coordinator(), other, lasts_ms=lasts_ms, one_way=True),
-        hand.fault(
+        draw.link_fault("cut", draw.coordinator(), other, lasts_ms=lasts_ms, one_way=True),
+        draw.fault(
             then,
-            hand.coordinator(),
+            draw.coordinator(),
             after_ms=after_ms,
-            lasts_ms=hand.length_ms("crash") if then == "crash" else None,
+            lasts_ms=draw.length_ms("crash") if then == "crash" else None,
         ),
     )
 

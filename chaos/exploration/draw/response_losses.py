@@ -6,7 +6,7 @@ Each is one whose request does something at the server that a retry meets again.
 from typing import Any
 
 from chaos.experiment.structs import FaultDefinition
-from chaos.exploration.draw.fault_draw import Hand
+from chaos.exploration.draw.fault_draw import FaultDraw
 from protocol.api import Api
 from protocol.errors import ErrorCode
 
@@ -48,41 +48,41 @@ _REBALANCE_MS = 10_000
 a rebalance has to come first."""
 
 
-def draw_response_loss(hand: Hand) -> FaultDefinition:
+def draw_response_loss(draw: FaultDraw) -> FaultDefinition:
     """Return the loss of a response between clients, brokers and the controller."""
-    rng = hand.rng("response")
+    rng = draw.rng("response")
     between = rng.choices(("members", "controller", "brokers"), (5, 3, 1))[0]
     if between == "controller":
-        return _loss(hand, rng.choice(_OF_THE_CONTROLLER), "brokers", "controller")
+        return _loss(draw, rng.choice(_OF_THE_CONTROLLER), "brokers", "controller")
     if between == "brokers":
-        return _loss(hand, rng.choice(_OF_BROKERS), "brokers", "brokers")
-    group = hand.group()
-    if hand.experiment.groups[group].transactional and rng.random() < 0.5:
-        return _loss(hand, rng.choice(_OF_TRANSACTIONS), "brokers", f"members({group})")
-    return _loss(hand, rng.choice(_OF_MEMBERS), hand.coordinator(), f"members({group})")
+        return _loss(draw, rng.choice(_OF_BROKERS), "brokers", "brokers")
+    group = draw.group()
+    if draw.experiment.groups[group].transactional and rng.random() < 0.5:
+        return _loss(draw, rng.choice(_OF_TRANSACTIONS), "brokers", f"members({group})")
+    return _loss(draw, rng.choice(_OF_MEMBERS), draw.coordinator(), f"members({group})")
 
 
-def loss_in_a_rebalance(hand: Hand) -> FaultDefinition:
+def loss_in_a_rebalance(draw: FaultDraw) -> FaultDefinition:
     """Return the loss of a response without which a member has no assignment."""
-    rng = hand.rng("response")
-    group = hand.group()
-    if hand.experiment.groups[group].transactional and rng.random() < 0.3:
+    rng = draw.rng("response")
+    group = draw.group()
+    if draw.experiment.groups[group].transactional and rng.random() < 0.3:
         response: _Response = (Api.INIT_PRODUCER_ID, ())
     else:
         response = rng.choice(_OF_A_REBALANCE)
-    return _loss(hand, response, "brokers", f"members({group})", least_ms=_REBALANCE_MS)
+    return _loss(draw, response, "brokers", f"members({group})", least_ms=_REBALANCE_MS)
 
 
 def _loss(
-    hand: Hand, response: _Response, from_: str, to: str, *, least_ms: int = _LEAST_MS
+    draw: FaultDraw, response: _Response, from_: str, to: str, *, least_ms: int = _LEAST_MS
 ) -> FaultDefinition:
     api, errors = response
     args: dict[str, Any] = {"apis": [api.label]}
     if errors:
         args["errors"] = list(errors)
-    count = hand.rng("count").choice(_COUNTS)
+    count = draw.rng("count").choice(_COUNTS)
     if count > 1:
         args["responses"] = count
-    return hand.link_fault(
-        "response_loss", from_, to, lasts_ms=max(least_ms, hand.length_ms("loss")), args=args
+    return draw.link_fault(
+        "response_loss", from_, to, lasts_ms=max(least_ms, draw.length_ms("loss")), args=args
     )

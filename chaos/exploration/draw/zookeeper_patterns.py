@@ -5,7 +5,7 @@ falls into the same moment, since most races need one.
 """
 
 from chaos.experiment.structs import FaultDefinition, zookeeper_ids
-from chaos.exploration.draw.fault_draw import Hand
+from chaos.exploration.draw.fault_draw import FaultDraw
 from cluster.host import connection_purposes
 
 Faults = tuple[FaultDefinition, ...]
@@ -14,43 +14,43 @@ ALL_SERVERS = "zookeepers"
 _ONE_WAY = {"direction": "one_way"}
 
 
-def cut_from_zookeeper(hand: Hand) -> Faults:
+def cut_from_zookeeper(draw: FaultDraw) -> Faults:
     """Cut a member off from the ensemble alone, for less or more than its session (ZK-58)."""
-    member = hand.zookeeper_member()
+    member = draw.zookeeper_member()
     if member is None:
         return ()
-    factor = hand.rng("factor").choice((0.5, 1.0, 1.5, 3.0))
-    lasts_ms = hand.around_ms(SESSION, factor, hand.zookeeper_group())
+    factor = draw.rng("factor").choice((0.5, 1.0, 1.5, 3.0))
+    lasts_ms = draw.around_ms(SESSION, factor, draw.zookeeper_group())
     return (
-        hand.link_fault("cut", member, ALL_SERVERS, lasts_ms=lasts_ms),
-        *_change_of_members(hand, lasts_ms),
+        draw.link_fault("cut", member, ALL_SERVERS, lasts_ms=lasts_ms),
+        *_change_of_members(draw, lasts_ms),
     )
 
 
-def lost_connections(hand: Hand) -> Faults:
+def lost_connections(draw: FaultDraw) -> Faults:
     """Reset the connections of a member, again and again, while the group changes (ZK-20)."""
-    member = hand.zookeeper_member()
+    member = draw.zookeeper_member()
     if member is None:
         return ()
-    rng = hand.rng("resets")
+    rng = draw.rng("resets")
     span_ms = rng.choice((300, 2_000, 5_000))
     resets = tuple(
         FaultDefinition(
-            at=hand.moment(rng.randrange(span_ms)), fault="reset", from_=member, to=ALL_SERVERS
+            at=draw.moment(rng.randrange(span_ms)), fault="reset", from_=member, to=ALL_SERVERS
         )
         for _ in range(rng.randint(1, 4))
     )
-    return (*resets, *_change_of_members(hand, span_ms))
+    return (*resets, *_change_of_members(draw, span_ms))
 
 
-def lagging_server(hand: Hand) -> Faults:
+def lagging_server(draw: FaultDraw) -> Faults:
     """Let a follower of the ensemble hear its leader late, while the group changes (ZK-71)."""
-    server = hand.zookeeper_server()
-    if server is None or len(zookeeper_ids(hand.experiment)) == 1:
+    server = draw.zookeeper_server()
+    if server is None or len(zookeeper_ids(draw.experiment)) == 1:
         return ()
-    lasts_ms = max(3_000, hand.length_ms())
-    delay_ms = hand.rng("lag").choice((20, 100, 400, 1_500))
-    slow = hand.link_fault(
+    lasts_ms = max(3_000, draw.length_ms())
+    delay_ms = draw.rng("lag").choice((20, 100, 400, 1_500))
+    slow = draw.link_fault(
         "slow",
         "zookeeper-leader",
         server,
@@ -61,92 +61,92 @@ def lagging_server(hand: Hand) -> Faults:
             "purposes": [connection_purposes.ZOOKEEPER_QUORUM],
         },
     )
-    return (slow, *_change_of_members(hand, lasts_ms))
+    return (slow, *_change_of_members(draw, lasts_ms))
 
 
-def slow_then_cut(hand: Hand) -> Faults:
+def slow_then_cut(draw: FaultDraw) -> Faults:
     """Let answers of the ensemble come late to a member, and cut it off meanwhile (ZK-74)."""
-    member = hand.zookeeper_member()
+    member = draw.zookeeper_member()
     if member is None:
         return ()
-    rng = hand.rng("late")
-    slow_ms = max(3_000, hand.length_ms())
-    slow = hand.link_fault(
+    rng = draw.rng("late")
+    slow_ms = max(3_000, draw.length_ms())
+    slow = draw.link_fault(
         "slow",
         ALL_SERVERS,
         member,
         lasts_ms=slow_ms,
         args={"delay": f"{rng.choice((20, 60, 120, 250))}ms", "jitter": "0s", **_ONE_WAY},
     )
-    change = _change_of_members(hand, 500)
+    change = _change_of_members(draw, 500)
     if rng.random() < 0.3:
         return (slow, *change)
     factor = rng.choice((0.5, 1.5, 3.0))
-    cut = hand.link_fault(
+    cut = draw.link_fault(
         "cut",
         member,
         ALL_SERVERS,
         after_ms=rng.randrange(300, 3_000),
-        lasts_ms=hand.around_ms(SESSION, factor, hand.zookeeper_group()),
+        lasts_ms=draw.around_ms(SESSION, factor, draw.zookeeper_group()),
     )
     return (slow, *change, cut)
 
 
-def restart_on_zookeeper(hand: Hand) -> Faults:
+def restart_on_zookeeper(draw: FaultDraw) -> Faults:
     """Kill a member and start it at once, while its old session goes on (ZK-49, ZK-50)."""
-    member = hand.zookeeper_member()
+    member = draw.zookeeper_member()
     if member is None:
         return ()
     faults, after_ms = [], 0
-    for place in range(hand.rng("restarts").choice((1, 1, 2))):
-        down_ms = hand.restart_ms(f"down {place}")
-        faults.append(hand.fault("crash", member, after_ms=after_ms, lasts_ms=down_ms))
-        after_ms += down_ms + hand.gap_ms(f"up {place}", 5_000)
+    for place in range(draw.rng("restarts").choice((1, 1, 2))):
+        down_ms = draw.restart_ms(f"down {place}")
+        faults.append(draw.fault("crash", member, after_ms=after_ms, lasts_ms=down_ms))
+        after_ms += down_ms + draw.gap_ms(f"up {place}", 5_000)
     return tuple(faults)
 
 
-def paused_past_a_session(hand: Hand) -> Faults:
+def paused_past_a_session(draw: FaultDraw) -> Faults:
     """Pause a member, or the whole group, around the timeout of its session (ZK-14, ZK-70)."""
-    member = hand.zookeeper_member()
+    member = draw.zookeeper_member()
     if member is None:
         return ()
-    rng = hand.rng("pauses")
-    group = hand.zookeeper_group()
-    lasts_ms = hand.around_ms(SESSION, rng.choice((0.8, 1.3, 1.6, 3.0)), group)
-    other = hand.zookeeper_member("other")
-    faults = [hand.fault("pause", member, lasts_ms=lasts_ms)]
+    rng = draw.rng("pauses")
+    group = draw.zookeeper_group()
+    lasts_ms = draw.around_ms(SESSION, rng.choice((0.8, 1.3, 1.6, 3.0)), group)
+    other = draw.zookeeper_member("other")
+    faults = [draw.fault("pause", member, lasts_ms=lasts_ms)]
     if other is not None and other != member and rng.random() < 0.4:
         later_ms = rng.randrange(1_000)
-        faults.append(hand.fault("pause", other, after_ms=later_ms, lasts_ms=lasts_ms))
+        faults.append(draw.fault("pause", other, after_ms=later_ms, lasts_ms=lasts_ms))
     return tuple(faults)
 
 
-def ensemble_in_trouble(hand: Hand) -> Faults:
+def ensemble_in_trouble(draw: FaultDraw) -> Faults:
     """Take servers of the ensemble away one after the other, while the group changes (ZK-15)."""
-    if not zookeeper_ids(hand.experiment):
+    if not zookeeper_ids(draw.experiment):
         return ()
-    rng = hand.rng("servers")
+    rng = draw.rng("servers")
     faults, after_ms = [], 0
     for place in range(rng.choice((1, 1, 2, 3))):
-        target = rng.choice(("zookeeper-leader", hand.zookeeper_server(f"server {place}") or ""))
+        target = rng.choice(("zookeeper-leader", draw.zookeeper_server(f"server {place}") or ""))
         down_ms = rng.choice((300, 1_000, 3_000, 8_000))
         kind = rng.choice(("crash", "pause", "power_loss"))
-        faults.append(hand.fault(kind, target, after_ms=after_ms, lasts_ms=down_ms))
+        faults.append(draw.fault(kind, target, after_ms=after_ms, lasts_ms=down_ms))
         after_ms += rng.choice((100, 1_000, down_ms))
-    return (*faults, *_change_of_members(hand, 1_000))
+    return (*faults, *_change_of_members(draw, 1_000))
 
 
-def members_at_once(hand: Hand) -> Faults:
+def members_at_once(draw: FaultDraw) -> Faults:
     """Kill and start several members at nearly one moment: colliding claims (ZK-39, ZK-77)."""
-    group = hand.zookeeper_group()
+    group = draw.zookeeper_group()
     if group is None:
         return ()
-    rng = hand.rng("herd")
-    total = hand.experiment.groups[group].members_total
+    rng = draw.rng("herd")
+    total = draw.experiment.groups[group].members_total
     some = rng.sample(range(total), rng.randint(1, total)) if total else []
     down_ms = rng.choice((200, 1_000, 9_000))
     return tuple(
-        hand.fault(
+        draw.fault(
             "crash",
             f"member({group}, {index})",
             after_ms=rng.randrange(400),
@@ -156,11 +156,11 @@ def members_at_once(hand: Hand) -> Faults:
     )
 
 
-def _change_of_members(hand: Hand, within_ms: int) -> Faults:
+def _change_of_members(draw: FaultDraw, within_ms: int) -> Faults:
     """Return the restart of another member, about two thirds of the time."""
-    other = hand.zookeeper_member("changes")
-    if other is None or not hand.chance("changes", 0.65):
+    other = draw.zookeeper_member("changes")
+    if other is None or not draw.chance("changes", 0.65):
         return ()
-    after_ms = hand.rng("changes at").randrange(max(1, within_ms))
-    down_ms = hand.rng("changes for").choice((300, 2_000, 10_000))
-    return (hand.fault("crash", other, after_ms=after_ms, lasts_ms=down_ms),)
+    after_ms = draw.rng("changes at").randrange(max(1, within_ms))
+    down_ms = draw.rng("changes for").choice((300, 2_000, 10_000))
+    return (draw.fault("crash", other, after_ms=after_ms, lasts_ms=down_ms),)

@@ -13,7 +13,7 @@ from msgspec.structs import replace as replace_struct
 from chaos.experiment.structs import Experiment, FaultDefinition, microseconds
 from chaos.exploration.draw.choices import FirstOf, keys_of
 from chaos.exploration.draw.drawn_faults import MAX_FAULTS, draw_one
-from chaos.exploration.draw.fault_draw import MS, Hand, length_text
+from chaos.exploration.draw.fault_draw import MS, FaultDraw, length_text
 from chaos.exploration.guided.genome import Genome, can_be_run, experiment_of
 from chaos.exploration.space import Space
 from chaos.faults.processes import NodeLoss
@@ -41,9 +41,9 @@ class _Step:
     number: int
     rng: Random
 
-    def hand(self, at_ms: int) -> Hand:
+    def fault_draw(self, at_ms: int) -> FaultDraw:
         """Return the random draws of a fault at `at_ms`."""
-        return Hand(
+        return FaultDraw(
             experiment=self.experiment,
             space=self.space.faults,
             seed=self.seed,
@@ -53,7 +53,7 @@ class _Step:
 
     def gap_ms(self, longest_ms: int) -> int:
         """Draw a gap of any order of magnitude, before or after."""
-        gap_ms = self.hand(0).gap_ms("mutation", longest_ms)
+        gap_ms = self.fault_draw(0).gap_ms("mutation", longest_ms)
         return gap_ms if self.rng.random() < 0.5 else -gap_ms
 
     def within_window(self, at_ms: int) -> int:
@@ -117,8 +117,8 @@ def _lengthen(step: _Step, genome: Genome) -> Genome:
     if not lasting:
         return genome
     place = step.rng.choice(lasting)
-    hand = step.hand(0)
-    length_ms = hand.restart_ms() if step.rng.random() < 0.3 else hand.length_ms()
+    draw = step.fault_draw(0)
+    length_ms = draw.restart_ms() if step.rng.random() < 0.3 else draw.length_ms()
     faults[place] = replace_struct(faults[place], duration=length_text(length_ms))
     return genome.with_faults(faults)
 
@@ -149,7 +149,7 @@ def _add(step: _Step, genome: Genome) -> Genome:
     near_ms = _at_ms(step.rng.choice(faults)) if faults else 0
     at_ms = step.within_window(near_ms + step.gap_ms(MOST_APART_MS))
     space = step.space.faults
-    more = draw_one(step.hand(at_ms), {**space.kinds, **space.patterns})
+    more = draw_one(step.fault_draw(at_ms), {**space.kinds, **space.patterns})
     return genome.with_faults(_sorted([*faults, *more]))
 
 

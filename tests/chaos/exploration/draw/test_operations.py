@@ -7,7 +7,7 @@ import pytest
 
 from chaos.experiment.structs import Experiment, FaultDefinition
 from chaos.exploration.draw.draw import draw
-from chaos.exploration.draw.fault_draw import Hand
+from chaos.exploration.draw.fault_draw import FaultDraw
 from chaos.exploration.draw.operations import draw_operation
 from chaos.exploration.shrink.passes import wording
 from chaos.exploration.space import Space, load_space
@@ -47,8 +47,8 @@ def test_group_without_a_place_for_a_member_is_left_alone() -> None:
     made = quick_experiment()
     group = msgspec.structs.replace(made.groups["readers"], members=0)
     empty = msgspec.structs.replace(made, groups={"readers": group})
-    hand = Hand(experiment=empty, space=FaultSpace(), seed=1, index=0, at_ms=1_000)
-    assert draw_operation(hand, FAULT_KINDS["rollout"]) is None
+    draw = FaultDraw(experiment=empty, space=FaultSpace(), seed=1, index=0, at_ms=1_000)
+    assert draw_operation(draw, FAULT_KINDS["rollout"]) is None
 
 
 def shortened(args: dict[str, Any], fails: Any) -> dict[str, Any]:  # noqa: ANN401 - a predicate
