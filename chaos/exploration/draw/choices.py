@@ -107,7 +107,7 @@ def put_option(root: Item, choice: Choice, index: int, *, key: str | int | None 
 
 
 def keys_of(choice: Choice, root: Item) -> tuple[str | int | None, ...]:
-    """Return the keys of the choice's star in `root`, each drawn separately; without a star, None."""
+    """Return the keys of the choice's star in `root`, each drawn by itself; one None without."""
     spot = choice.spots[0]
     if spot.star is None:
         return (None,)
