@@ -70,6 +70,11 @@ class Administration(Checker):
     def __init__(self, context: CheckContext, evidence: Evidence | None = None) -> None:
         super().__init__(context, evidence)
         self._replicas = self.evidence.replicas
+        self._consumers = {
+            consumer
+            for known in (*context.groups.values(), *context.zookeeper_groups.values())
+            for consumer in known.consumers
+        }
         self._shutdowns: dict[str, _Order] = {}  # by broker
         self._elections: dict[str, _Order] = {}  # by fault id
         self._leader_changed_us = 0
@@ -94,6 +99,8 @@ class Administration(Checker):
                 self._refused(row)
             case TraceKind.LEADER_ELECTED:
                 self._elected(row)
+            case TraceKind.NODE_STOPPING if row.peer in self._consumers:
+                pass  # a rollout kills a consumer at the end of its grace period
             case TraceKind.NODE_STOPPING:
                 # The row that injects a fault stands just before: it was judged there what is
                 # whole, for the shutdown itself is a fault in force by now.

@@ -3,18 +3,24 @@
 import pytest
 
 from chaos.checkers.administration import Administration
-from chaos.checkers.context import CheckContext
+from chaos.checkers.context import CheckContext, GroupExpectation
 from cluster.broker.node import CONTROLLED_SHUTDOWN_TIMEOUT_US
 from protocol.trace import TraceKind
 from results_schema.results import CheckOutcome, CheckReport
 from tests.support.builders.rows import OFFSETS_0, Rows
 
 SETTLING_S = 60
+CONSUMER = "consumer-readers-0"
+READERS = GroupExpectation(consumers=(CONSUMER,), offsets_partition=OFFSETS_0, commits=True)
 
 
 def check(rows: Rows, *, in_virtual_time: bool = True) -> CheckReport:
     checker = Administration(
-        CheckContext(settling_us=SETTLING_S * 1_000_000, in_virtual_time=in_virtual_time)
+        CheckContext(
+            groups={"readers": READERS},
+            settling_us=SETTLING_S * 1_000_000,
+            in_virtual_time=in_virtual_time,
+        )
     )
     for row in rows.rows:
         checker.observe(row)
@@ -141,6 +147,14 @@ def test_shutdown_that_another_fault_disturbs_may_be_killed() -> None:
     shut_down(rows, 20)
     another_fault(rows, 25)
     rows.add(60, "driver", TraceKind.NODE_KILLED, peer="broker-0")
+    assert check(rows).outcome is CheckOutcome.NOTHING_SEEN
+
+
+def test_consumer_that_is_killed_at_the_end_of_its_grace_period_is_not_judged() -> None:
+    """A rollout stops members, and kills those that take longer."""
+    rows = cluster()
+    rows.add(20, "driver", TraceKind.NODE_STOPPING, peer=CONSUMER)
+    rows.add(20.2, "driver", TraceKind.NODE_KILLED, peer=CONSUMER)
     assert check(rows).outcome is CheckOutcome.NOTHING_SEEN
 
 
