@@ -50,8 +50,8 @@ def print_error(error: Exception) -> int:
         case NotRecorded() | SilentCluster():
             errors.print(escape(str(error)), highlight=False, soft_wrap=True)
         case OSError() if error.filename is not None and is_of_the_disk(error):
-            told = f"{error.filename} cannot be written or read: {error.strerror}"
-            errors.print(escape(told), highlight=False, soft_wrap=True)
+            message = f"{error.filename} cannot be written or read: {error.strerror}"
+            errors.print(escape(message), highlight=False, soft_wrap=True)
         case ClusterStartError():
             errors.print(f"the cluster could not be started: {escape(str(error))}", soft_wrap=True)
         case WorkersFailed():

@@ -23,11 +23,11 @@ KAFKA = ".config"
 LAB = "lab"
 """The section, or the beginning of the sections, of the lab's own settings."""
 TOP_SECTION = "experiment"
-"""The section of what stands in no section of the file."""
+"""Section of settings at the top level of the file."""
 FROM_STEADY = "after the steady state"
 NOT_SET = "not set"
 _NO_SETTINGS = frozenset({"version", "name", "question", "expect", "faults", "links"})
-"""What a file says at its top that sets nothing; the plan is told by its faults."""
+"""Top-level keys that are no settings; the facts of faults show the plan."""
 _MISSING = object()
 _LAB_SECTIONS = frozenset({"cluster.links", "cluster.storage", "run"})
 _LAB_SETTINGS = frozenset({"isolate", "checks"})

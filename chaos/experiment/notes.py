@@ -1,6 +1,6 @@
-"""What a reader of an experiment's figures has to know of its defaults: nothing is wrong with them.
+"""Notes on an experiment's defaults that affect how its figures are to be read.
 
-Problems and warnings are those of `rules`.
+A note is no problem of the file; problems and warnings are in `rules`.
 """
 
 from collections.abc import Iterator
@@ -9,12 +9,12 @@ from chaos.experiment.structs import Experiment
 
 
 def notes_of(experiment: Experiment) -> tuple[str, ...]:
-    """Return what `validate` and the closing summary say, a sentence each."""
+    """Return the notes that `validate` and the closing summary print, a sentence each."""
     return tuple(_idle_members(experiment))
 
 
 def _idle_members(experiment: Experiment) -> Iterator[str]:
-    """Name the groups whose members take no time for a record: a stop costs them nothing."""
+    """Yield a note on the groups whose members spend no time on a record (process_us: 0)."""
     idle = [
         group_id
         for group_id, group in experiment.groups.items()

@@ -1,7 +1,7 @@
-"""The one walk over an experiment's structs: their fields, what stands in them, and paths.
+"""The walk over an experiment's structs: their fields, their values, and paths to values.
 
-Owns what a field is: its key in the file, type, default and meaning. The JSON Schema, the errors of
-a file, its text, the reference pages, the shrinker and the report's settings are made from it.
+`StructField` has the key of a field in the file, its type, default and meaning. The JSON Schema,
+the errors of a file, its text, the reference pages, the shrinker and the report's settings use it.
 """
 
 import ast
@@ -22,7 +22,7 @@ from chaos.experiment.problems import Problem, near_miss, one_of
 from chaos.experiment.yaml_document import Item
 
 Place = tuple[str | int, ...]
-"""Where a value stands in an experiment: fields by their names in Python, keys and indexes."""
+"""The path to a value in an experiment: names of fields in Python, keys, and indexes."""
 _INDEX = re.compile(r"(?:\[([0-9]{1,6})\]|([0-9]{1,6}))(?=[.\[]|$)")
 _AFTER_WORD = re.compile(r"[.\[]")
 
@@ -36,7 +36,7 @@ class StructField:
 
     @property
     def doc(self) -> str:
-        """The string below the field in its source: what it means."""
+        """The meaning of the field: the docstring below it in the source."""
         return _field_docs(self.owner).get(self.name, "")
 
     @property
@@ -51,22 +51,22 @@ class StructField:
 
     @property
     def annotation(self) -> object:
-        """The type, as the source says it."""
+        """The type annotation in the source."""
         return self.info.type
 
     @property
     def required(self) -> bool:
-        """Whether the file must say a value."""
+        """True if the file must give a value."""
         return self.info.required
 
     @property
     def default(self) -> object:
-        """The value of a field that the file leaves out; of no use if it is `required`."""
+        """The value if the file leaves the field out; meaningless if the field is `required`."""
         info = self.info
         return info.default_factory() if info.default is msgspec.NODEFAULT else info.default
 
     def is_default(self, value: object) -> bool:
-        """Return whether the file may leave `value` out."""
+        """Return whether `value` equals the default, so that the file may leave the field out."""
         return not self.required and value == self.default
 
     @property
@@ -82,7 +82,7 @@ def fields_of(struct: type[msgspec.Struct]) -> tuple[StructField, ...]:
 
 
 def struct_types(*annotations: object) -> Iterator[type[msgspec.Struct]]:
-    """Yield the structs that annotations name, the outermost ones, each time that they do."""
+    """Yield the outermost structs in annotations; a struct that occurs twice is yielded twice."""
     for annotation in annotations:
         if _is_struct(annotation):
             yield annotation
@@ -105,7 +105,7 @@ def structs_in(value: object, place: Place = ()) -> Iterator[tuple[Place, msgspe
 
 
 def without_defaults(value: object) -> Any:  # noqa: ANN401 - YAML
-    """Return a value as YAML has it: structs without what is equal to its default."""
+    """Return a value for YAML: structs become mappings without the fields at their defaults."""
     if isinstance(value, msgspec.Struct):
         given = [(field, getattr(value, field.name)) for field in fields_of(type(value))]
         return {
@@ -123,7 +123,7 @@ def without_defaults(value: object) -> Any:  # noqa: ANN401 - YAML
 def resolve_path(dotted: str, root: Item, expected: object) -> list[str | int] | Problem:
     """Return the steps from `root` to the place that `dotted` names, which may not exist yet.
 
-    Of a path that leads nowhere from the root, but is the end of another, the Problem says which.
+    If `dotted` is only the end of a valid path, the Problem names the whole path.
     """
     found = _walk_path(dotted, root, expected)
     if not isinstance(found, Problem) or found.path != dotted:
@@ -141,8 +141,8 @@ def _walk_path(dotted: str, root: Item, expected: object) -> list[str | int] | P
     """Return the steps from `root` along `dotted`.
 
     Shape: list indexes are written `faults[0]` or `faults.0`; at each struct and mapping the
-    longest name that fits is taken, because Kafka's names hold dots. A Problem (without file) says
-    where the path leaves the experiment.
+    longest name that fits is taken, because Kafka's names contain dots. A Problem (without file)
+    names the place where the path leaves the experiment.
     """
     steps: list[str | int] = []
     item: Item | None = root
@@ -204,7 +204,7 @@ def _named_places(
 
 
 def _with_children(kind: object, item: Item | None) -> object:
-    """Return the type below optional and annotated ones; of several, or any, what `item` has."""
+    """Return the type inside of optional and annotated types; of a union, the type of `item`."""
     bare = _optional_of(_bare(kind)) or _bare(kind)
     if bare is Any and item is not None and isinstance(item.value, dict | list):
         return dict[str, Any] if isinstance(item.value, dict) else tuple[Any, ...]
@@ -232,7 +232,7 @@ def _lost(walked: str, rest: str, known: Iterable[str]) -> Problem:
 
 
 def _no_such_place(walked: str, rest: str, length: int) -> Problem:
-    """Return what is wrong with a path that leads beyond a list, or beside it."""
+    """Return the Problem of a path with an index that a list does not have."""
     last = f" to `{walked}[{length - 1}]`" if length > 1 else ""
     return Problem(
         file="--var",

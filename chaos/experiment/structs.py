@@ -1,8 +1,8 @@
-"""The experiment file: its structs, and the cluster that it describes.
+"""The structs of an experiment file, and the cluster that a file describes.
 
-Owns the vocabulary of an experiment: what is built, what is asked, what is broken and when. It
-knows nothing of YAML, lines or near misses (`loader`), nor of what a fault does (`faults`).
-Kafka's settings keep Kafka's names, defaults and bounds: their structs are `protocol.config`'s.
+The docstring of a field is its text in the JSON Schema and in the reference page. YAML, line
+numbers and near misses belong to `loader`, the behaviour of faults to `faults`. Kafka's settings
+keep Kafka's names, defaults and bounds: their structs are those of `protocol.config`.
 """
 
 import re
@@ -51,13 +51,13 @@ from protocol.partitioner import partition_for
 
 FORMAT_VERSION = 1
 MEMBER_INDEX = "{index}"
-"""Stands for the member's index in a group's `group.instance.id`, which no two may share."""
+"""Placeholder of the member's index in a `group.instance.id`, which must differ among members."""
 MAX_REPEATS = 1_000
 MAX_MEMBERS = 10_000
 MAX_PARTITIONS = 10_000
 MAX_MACHINES = 100
 MAX_RECORDS_PER_SECOND = 1_000_000
-"""What is beyond these is a slip, and would fill the memory before anything is seen of it."""
+"""Upper bounds of numbers in a file. A larger one is a mistake, and would fill the memory."""
 FIRST_CONTROLLER_ID = 100
 """Brokers are numbered from 0, controllers from here, so that a bare id names one node."""
 
@@ -72,7 +72,7 @@ Duration = Annotated[
         examples=["5s", "250ms"],
     ),
 ]
-"""A length of time as people write it; `microseconds` reads it."""
+"""A length of time such as `5s`; `microseconds` parses it."""
 Name = Annotated[
     str,
     Meta(
@@ -112,7 +112,7 @@ def microseconds(duration: str) -> int:
 
 
 def duration_of(time_us: int) -> str:
-    """Return a length of time as a file has it: in the largest unit that fits, up to seconds."""
+    """Return a length of time in the format of a file: in the largest exact unit up to seconds."""
     for unit in ("s", "ms"):
         if time_us % _UNIT_US[unit] == 0:
             return f"{time_us // _UNIT_US[unit]}{unit}"
@@ -120,51 +120,51 @@ def duration_of(time_us: int) -> str:
 
 
 class ZooKeeperDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The ZooKeeper ensemble; it is there if a group asks for it."""
+    """The ZooKeeper ensemble; it is started if a group is on ZooKeeper."""
 
     servers: Annotated[int, Meta(ge=1, le=9)] = 1
-    """How many servers it has: `zookeeper-1`, `zookeeper-2` and so on."""
+    """Number of servers of the ensemble: `zookeeper-1`, `zookeeper-2` and so on."""
     config: ZooKeeperConfig = ZooKeeperConfig()
-    """ZooKeeper's settings of its servers."""
+    """ZooKeeper's settings of the servers."""
     brokers_register: bool = False
-    """Whether each broker keeps a session and an ephemeral znode, as brokers of Kafka 0.8 to 1.1
-    did: then members on ZooKeeper see a broker vanish 4 to 8 s after its death. Off: the znodes of
-    all brokers stand there for the whole run."""
+    """True: each broker keeps a session and an ephemeral znode, as brokers of Kafka 0.8 to 1.1 did.
+    Members on ZooKeeper then see the znode of a dead broker vanish after 4 to 8 s. False: the
+    znodes of all brokers exist for the whole run."""
 
 
 class ClusterDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The servers, and what they run on."""
+    """The servers, their network, disks and machines."""
 
     brokers: Annotated[int, Meta(ge=1, le=FIRST_CONTROLLER_ID)] = 3
-    """How many brokers there are: `broker-0`, `broker-1` and so on."""
+    """Number of brokers: `broker-0`, `broker-1` and so on."""
     controllers: Annotated[int, Meta(ge=1, le=1)] = 1
-    """How many controllers there are."""
+    """Number of controllers."""
     config: BrokerConfig = BrokerConfig()
     """Kafka's settings of brokers and controllers."""
     guards: Guards = Guards()
-    """Kafka's safety checks as switches, all on: off shows what each prevents."""
+    """Switches of Kafka's safety checks, all on; switching one off shows what it prevents."""
     java_coordinator: JavaSwitches = JavaSwitches()
-    """What the coordinator does as Kafka's Java one does, switch by switch; all off."""
+    """Switches for behaviour of Kafka's Java coordinator, all off."""
     zookeeper: ZooKeeperDefinition = ZooKeeperDefinition()
-    """The ZooKeeper ensemble; it is there if a group asks for it."""
+    """The ZooKeeper ensemble; it is started if a group is on ZooKeeper."""
     links: LinkModel = LinkModel()
     """The latency of the network in virtual time."""
     starts: Literal["apart", "together"] = "apart"
-    """When nodes start in virtual time: `apart`, at moments that the seed draws, or `together`, all
-    at once, with every timer in phase; then it is the plan alone that decides what meets what."""
+    """Start of the nodes in virtual time. `apart`: at moments that the seed draws. `together`: all
+    at once, with every timer in phase, so that only the plan decides which events coincide."""
     costs: CostModel = CostModel()
-    """What loading a coordinator's log, and acting on metadata, takes in virtual time."""
+    """Time that a load of a coordinator's log, and a change of metadata, take in virtual time."""
     storage: StorageModel = StorageModel()
-    """What a power loss leaves of the disks."""
+    """Model of the disks: what remains on them after a power loss."""
     machines: MachineCount | Annotated[tuple[tuple[str, ...], ...], Meta(min_length=1)] = 0
-    """The machines that the nodes are on: how many, or for each the names of its nodes, such as
+    """Machines of the nodes: their number, or for each the names of its nodes, such as
     `[[broker-0, controller-100], [broker-1, consumer-readers-0], [broker-2]]`. Nodes that are not
     named are spread in turn, brokers first. 0: no fault of a machine can be planned."""
     late_notices: Duration = "0s"
-    """For how long each broker is told again of every leadership that it gained or lost, as by
-    ZooKeeper's controllers, whose requests could come late (KAFKA-10614); 0: it is told once."""
+    """Time in which each broker is notified again of every leadership that it gained or lost, as by
+    ZooKeeper's controllers, whose requests could arrive late (KAFKA-10614). 0: notified once."""
     metrics_interval: Duration = "10s"
-    """How often brokers and controllers write their metrics into the trace; 0: never."""
+    """Interval at which brokers and controllers write their metrics into the trace. 0: never."""
 
 
 class TopicDefinition(
@@ -173,67 +173,69 @@ class TopicDefinition(
     """One topic; its replicas are spread evenly, the preferred leader of partition p is p mod n."""
 
     partitions: Annotated[int, Meta(ge=1, le=MAX_PARTITIONS)]
-    """How many partitions it has: `orders-0`, `orders-1` and so on."""
+    """Number of partitions: `orders-0`, `orders-1` and so on."""
     replication_factor: Count
-    """On how many brokers each partition lies."""
+    """Number of replicas of each partition, each on another broker."""
     config: TopicConfig = TopicConfig()
-    """Kafka's settings of the topic; what is not said is the brokers'."""
+    """Kafka's settings of the topic; a missing setting has the brokers' value."""
 
 
 class LateMembersDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Members that join while the run goes on."""
+    """Members that join during the run."""
 
     at: Duration
-    """When they are started, from the steady state on."""
+    """Time of the start of these members, from the steady state on."""
     members: Annotated[int, Meta(ge=1, le=MAX_MEMBERS)]
-    """How many they are."""
+    """Number of these members."""
     config: ConsumerConfig | None = None
-    """Their settings; what is not said is the group's."""
+    """Kafka's settings of these members; a missing setting has the group's value."""
 
 
 class GroupDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One consumer group: its members are alike."""
+    """One consumer group; all members have the same settings, except late members."""
 
     members: Annotated[int, Meta(ge=0, le=MAX_MEMBERS)]
-    """How many members it has from the start; their indices count from 0."""
+    """Number of members from the start; their indices count from 0."""
     coordination: Literal["coordinator", "zookeeper"] = "coordinator"
-    """Who decides which member reads what: the group coordinator, or, as before it, each member for
-    itself, from what it reads in ZooKeeper (Kafka 0.8.2 to 1.1)."""
+    """Design of the assignment. `coordinator`: through the group coordinator. `zookeeper`: each
+    member computes its own share from znodes, as in Kafka 0.8.2 to 1.1."""
     topics: Annotated[tuple[str, ...], Meta(min_length=1)]
-    """The topics that its members subscribe to."""
+    """Topics to which the members subscribe."""
     config: ConsumerConfig = ConsumerConfig()
-    """Kafka's settings of its members."""
+    """Kafka's settings of the members."""
     zookeeper: ZooKeeperConsumerConfig = ZooKeeperConsumerConfig()
     """Kafka's settings of members on ZooKeeper, beside `coordination: zookeeper`."""
     topic_filter: Literal["none", "white_list", "black_list"] = "none"
-    """How members on ZooKeeper subscribe to `topics`: each by its name, by a filter that names them
-    all, or by one that names all others. Members with a filter read the list of topics, too."""
+    """Subscription of members on ZooKeeper. `none`: each topic by its name. `white_list`: a filter
+    that names all `topics`. `black_list`: a filter that names all others. Members with a filter
+    also read the list of topics."""
     must_hold: tuple[Literal["one_owner_processes", "positions_never_go_back"], ...] = ()
-    """Checks of what neither design promises, to be judged for this group; otherwise each is only
-    measured, and only where a group lives on ZooKeeper or asks for it."""
+    """Checks to judge for this group although neither design promises them. Other groups are only
+    measured, and only if a group is on ZooKeeper or names the check."""
     late_members: tuple[LateMembersDefinition, ...] = ()
-    """Members that join later, beside those; their indices follow."""
+    """Members that join during the run; their indices follow those of `members`."""
     spare_members: Annotated[int, Meta(ge=0, le=MAX_MEMBERS)] = 0
-    """How many places it has beyond its members, for those that a `scale` starts or that a
-    `rollout` has too many for a while; their indices come last."""
+    """Number of places for further members, which a `scale` starts, or which a `rollout` with surge
+    has for a while; their indices come last."""
     poll_timeout_ms: Count = 50
-    """How long each poll of the application waits for records, in milliseconds."""
+    """Longest time that a poll of the application waits for records, in milliseconds."""
     process_us: NotNegative | TwoNumbers = 0
-    """What the application takes for each record, in microseconds; of two numbers, evenly drawn
-    between them for each. A member rejoins only when the batch of its last poll is processed."""
+    """Time that the application takes for each record, in microseconds; for two numbers it is drawn
+    evenly between them. A member rejoins only after processing the batch of its last poll."""
     commit_interval_ms: Count | None = None
-    """How often the application commits (commitAsync), in milliseconds; not set: it never does."""
+    """Interval of the application's commits (commitAsync), in milliseconds; without one it never
+    commits."""
     transactional: bool = False
-    """Whether members commit in transactions, each with a producer of its own (KIP-447)."""
+    """True: members commit in transactions, each with a producer of its own (KIP-447)."""
     transaction_timeout_ms: Count = 60_000
-    """transaction.timeout.ms of these producers: a transaction left open is aborted after it, and
-    until then nobody may read the offsets that it committed."""
+    """transaction.timeout.ms of these producers: a transaction that stays open is aborted after
+    this time, and until then its committed offsets cannot be read."""
     isolate: bool = False
-    """Whether every member has a process of its own on Ray."""
+    """True: on Ray every member has a process of its own."""
 
     @property
     def commits(self) -> bool:
-        """Whether members commit to the coordinator, by themselves or by Kafka's auto-commit."""
+        """True if members commit to the coordinator, by the application or by auto-commit."""
         if self.is_on_zookeeper:
             return False
         return self.commit_interval_ms is not None or self.config.enable_auto_commit
@@ -246,7 +248,7 @@ class GroupDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     @property
     def is_on_zookeeper(self) -> bool:
-        """Whether its members compute the assignment for themselves."""
+        """True if each member computes its own share from ZooKeeper."""
         return self.coordination == "zookeeper"
 
     @property
@@ -256,11 +258,11 @@ class GroupDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     @property
     def members_total(self) -> int:
-        """The number of its members, those included that join late."""
+        """The number of its members, including late members."""
         return self.members + sum(late.members for late in self.late_members)
 
     def settings_of_places(self) -> tuple[tuple[ConsumerConfig, bool], ...]:
-        """Return each place's settings, and whether somebody starts it during the run, by index."""
+        """Return the settings of each place, and whether it is started during the run, by index."""
         spare = ((self.config, True),) * self.spare_members
         members = ((config, at_us is not None) for config, at_us in self.settings_of_members())
         return tuple(
@@ -289,26 +291,26 @@ class ProducerDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     """One producer: numbered records at a steady rate, round robin over the partitions."""
 
     topic: str
-    """The topic that it writes to."""
+    """Topic of the producer's records."""
     records_per_second: Annotated[float, Meta(gt=0, le=MAX_RECORDS_PER_SECOND)]
-    """How many records it writes to the whole topic."""
+    """Records per second to the whole topic."""
     config: ProducerConfig = ProducerConfig()
     """Kafka's settings of the producer."""
 
 
 class PreloadDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Commit records that stand in the offsets partition of a group before the run begins."""
+    """Commit records in the offsets partition of a group before the run begins."""
 
     group: str
-    """The group whose partition of `__consumer_offsets` it is."""
+    """Group whose partition of `__consumer_offsets` gets the records."""
     commit_records: Count
-    """How many records a new coordinator has to load beside the group's own."""
+    """Number of records that a new coordinator must load, in addition to the group's own."""
     deleted: bool = False
-    """Whether they are offsets of this very group, of its topics, that were deleted again: after
-    them each has a tombstone."""
+    """True: the records are offsets of this group and its topics, each followed by a tombstone, as
+    after a deletion."""
     unreadable: bool = False
-    """Whether behind them stands a record that no coordinator can read: its load fails, and it
-    serves the partition without any group, or not at all (failed_load_refuses)."""
+    """True: the records are followed by one that no coordinator can read. Its load fails, and it
+    then serves the partition without any group, or not at all (failed_load_refuses)."""
 
 
 class FaultDefinition(
@@ -324,37 +326,37 @@ class FaultDefinition(
     """
 
     at: Duration
-    """When it is injected, from the steady state on."""
+    """Time of the injection, from the steady state on."""
     fault: Annotated[str, Meta(description="the name of a fault", examples=["crash"])]
-    """What is done."""
+    """Name of the fault."""
     target: str | None = None
-    """Whom it hits: a role, resolved when the fault fires."""
+    """Target of the fault: a role, which is resolved at the injection."""
     from_: OneOrMany | None = None
-    """Of a fault of links: what it is about, one target or a list."""
+    """Targets at one end of the links that the fault hits: one, or a list."""
     to: OneOrMany | None = None
-    """Of a fault of links: what that is kept from, one target or a list."""
+    """Targets at the other end of the links that the fault hits: one, or a list."""
     duration: Duration | None = None
-    """How long it lasts; not set: until everything is healed at the end."""
+    """Duration of the fault; without one it lasts until all faults are healed at the end."""
     every: Duration | None = None
-    """How far apart repetitions are; beside `repeat`."""
+    """Time between repetitions of the fault; needs `repeat`."""
     repeat: Annotated[int, Meta(ge=1, le=MAX_REPEATS)] | None = None
-    """How often it is injected in all; beside `every`."""
-    args: dict[str, Any] = {}  # the fault's own struct says what it may hold (`faults`)
-    """What the fault takes beside."""
+    """Number of injections of the fault, including the first; needs `every`."""
+    args: dict[str, Any] = {}  # the fault's own struct declares the keys (`faults`)
+    """Arguments of the fault."""
 
 
 class RunDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How long the stages of a run may take."""
+    """Time limits of the stages of a run."""
 
     steady_state_timeout: Duration = "60s"
-    """How long all groups may take to become Stable, or the run proves nothing."""
+    """Longest time until all groups are Stable; after it the run proves nothing."""
     after_faults: Duration = "10s"
-    """How long the cluster is watched after the last fault was injected or undone."""
+    """Time that the run goes on after the last fault was injected or healed."""
     liveness_timeout: Duration = "60s"
-    """How long all groups may take to be Stable again after everything was healed."""
+    """Longest time until all groups are Stable again after all faults were healed."""
     recovery_timeout: Duration = "0s"
-    """How long the run then goes on, at most, until every ISR is whole, preferred leaders lead, no
-    transaction waits for its end and every partition is read again; 0s: it ends with the groups."""
+    """Longest time after that until every ISR is complete, preferred leaders lead, no transaction
+    is open and every partition is processed again. 0s: the run ends once the groups are Stable."""
     machine_silent_after: Duration = "3s"
     """On Ray: silence after which the run names a machine and no longer waits for its answers."""
     machine_lost_after: Duration = "20s"
@@ -367,38 +369,38 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     version: Annotated[int, Meta(ge=FORMAT_VERSION, le=FORMAT_VERSION)]
     """The version of this format."""
     name: Name
-    """The experiment's name; its runs lie in a folder of that name."""
+    """Name of the experiment, and of the folder of its runs."""
     question: str
-    """What one wants to know, in a sentence."""
+    """Question that the experiment answers, in a sentence."""
     expect: str
-    """What one expects, and why: read it again beside the report."""
+    """Expected result, and the reason for it; the report shows it beside the result."""
     cluster: ClusterDefinition = ClusterDefinition()
-    """The servers, and what they run on."""
+    """The servers, their network, disks and machines."""
     topics: dict[KafkaName, TopicDefinition]
-    """The topics, by name; `__consumer_offsets` is there anyway."""
+    """The topics, by name; `__consumer_offsets` always exists."""
     groups: dict[KafkaName, GroupDefinition]
     """The consumer groups, by name."""
     producers: tuple[ProducerDefinition, ...] = ()
     """The producers."""
     offsets_log: tuple[PreloadDefinition, ...] = ()
-    """What stands in `__consumer_offsets` before the run: a load then takes longer."""
+    """Records in `__consumer_offsets` before the run, which make loads take longer."""
     faults: tuple[FaultDefinition, ...] = ()
-    """The plan: what is broken, when, and for how long."""
+    """The plan: the faults, with their times and durations."""
     run: RunDefinition = RunDefinition()
-    """How long the stages of the run may take."""
+    """Time limits of the stages of the run."""
     checks: tuple[str, ...] = ()
-    """The promises that are checked; none means all."""
+    """Promises to check; an empty list means all."""
     links: dict[str, str] = {}
-    """Where to read more: a title and its address."""
+    """Pages to read on: titles and addresses."""
     replay: ReplayStamp | None = None
-    """The run that this file was written from; `run` takes its seed from here."""
+    """The run from which this file was written; `run` takes its seed from here."""
 
 
 def machine_layout(experiment: Experiment) -> MachineLayout | None:
-    """Return which nodes share a machine; None if the file names no machines.
+    """Return the nodes of each machine; None if the file names no machines.
 
-    Names that are no node's, and those of a node that has its machine, are passed over: the file's
-    rules refuse them (`rules.cluster`).
+    Unknown names and repeated names are ignored here, because the rules of the file refuse them
+    (`rules.cluster`).
     """
     asked = experiment.cluster.machines
     if not asked:
@@ -417,7 +419,7 @@ def machine_layout(experiment: Experiment) -> MachineLayout | None:
 
 
 def placing_order(experiment: Experiment) -> tuple[NodeName, ...]:
-    """Return the name of every node in the order in which they are put on machines."""
+    """Return the name of every node, in the order in which nodes are placed on machines."""
     cluster = experiment.cluster
     return (
         *(broker_name(index) for index in range(cluster.brokers)),
@@ -433,7 +435,7 @@ def placing_order(experiment: Experiment) -> tuple[NodeName, ...]:
 
 
 def zookeeper_groups(experiment: Experiment) -> dict[str, GroupDefinition]:
-    """Return the groups that live on ZooKeeper."""
+    """Return the groups on ZooKeeper."""
     return {
         group_id: group for group_id, group in experiment.groups.items() if group.is_on_zookeeper
     }
@@ -449,7 +451,7 @@ def coordinated_groups(experiment: Experiment) -> dict[str, GroupDefinition]:
 
 
 def zookeeper_ids(experiment: Experiment) -> tuple[int, ...]:
-    """Return the numbers of the ensemble's servers, from 1; none if no group asks for it."""
+    """Return the ids of the ensemble's servers, from 1; empty if no group is on ZooKeeper."""
     servers = experiment.cluster.zookeeper.servers if zookeeper_groups(experiment) else 0
     return tuple(range(1, servers + 1))
 
@@ -460,7 +462,7 @@ def consumer_name(group_id: str, index: int) -> NodeName:
 
 
 def producer_name(index: int) -> NodeName:
-    """Return the node name of the producer that stands at `index` in the file."""
+    """Return the node name of the producer at `index` in the file's list."""
     return NodeName(f"producer-{index}")
 
 
@@ -487,7 +489,7 @@ def internal_topics(experiment: Experiment) -> dict[str, tuple[int, int]]:
 
 
 def _topic_filter(group: GroupDefinition, experiment: Experiment) -> TopicFilterSpec | None:
-    """Return the filter by which a group's members find `topics`; None: they name each."""
+    """Return the filter with which a group's members subscribe; None if they name each topic."""
     match group.topic_filter:
         case "none":
             return None

@@ -38,7 +38,7 @@ class _Judged:
 def validate_command(experiments: tuple[str, ...], var: tuple[str, ...], json: bool) -> int:
     """Check experiment files without starting anything; list their errors, and warnings.
 
-    What is wrong is told with its line, what was expected, what came instead, and what was probably
+    An error has its line, the expected value, the value that came instead, and what was probably
     meant: exit code 254. What is unwise, Kafka would accept: exit code 0. A note says what one has
     to know to read the figures of a run.
     """

@@ -1,6 +1,6 @@
 """Several runs side by side on a terminal: one row a figure, one column a run or configuration.
 
-Columns have letters, so that they stay narrow; what they stand for is told above. Where not all fit
+Columns have letters, so that they stay narrow; a list above explains the letters. Where not all fit
 beside one another, the table goes on below with the next ones.
 """
 

@@ -225,7 +225,7 @@ def groups_view(status: ClusterStatus, width: int) -> RenderableType:
 
 
 _Row = tuple[str, GroupStatus | None, tuple[str, ...]]
-"""A group at one of its coordinators (None: nobody has it), and whom its members see."""
+"""A group on one of its coordinators (None: no broker has it), and its members' coordinators."""
 
 
 def _is_quiet(coordinators: Sequence[GroupStatus]) -> bool:

@@ -237,7 +237,7 @@ def _phase_table(fault: FaultSummary, chain: Chain, heading: str, *, narrow: boo
 def _print_felt(console: Console, summary: RunSummary) -> None:
     """Print what was felt, in two parts: after each fault, and over the whole run.
 
-    Of many faults the first part stands in their table.
+    A table lists the first of many faults.
     """
     faults = [fault for fault in summary.faults if fault.rows("gap")]
     in_full = faults if len(summary.faults) <= _MAX_FAULTS_IN_FULL else []

@@ -7,15 +7,15 @@ from protocol.trace import TraceKind
 
 def commits_of(trace: Trace) -> list[TableRow]:
     """Return the number of commits per fault, member, coordinator and outcome."""
-    told: dict[tuple[int, str | None, str, int, str | None], str] = {}
+    outcomes: dict[tuple[int, str | None, str, int, str | None], str] = {}
     for row in trace.of(TraceKind.OFFSETS_COMMITTED, TraceKind.COMMIT_FAILED):
         commit = (row.time_us, row.group, row.node, row.incarnation, row.peer)
         error = row.error or "NONE"
-        if told.get(commit, "NONE") == "NONE":
-            told[commit] = error
+        if outcomes.get(commit, "NONE") == "NONE":
+            outcomes[commit] = error
     faults = faults_of(trace)
     found: dict[tuple[object, ...], TableRow] = {}
-    for (time_us, group, consumer, _, coordinator), error in told.items():
+    for (time_us, group, consumer, _, coordinator), error in outcomes.items():
         fault = last_fault_before(faults, time_us)
         counts = found.setdefault(
             (fault, group, consumer, coordinator, error),

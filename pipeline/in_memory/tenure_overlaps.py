@@ -45,10 +45,10 @@ def tenure_overlaps_of(trace: Trace) -> list[TableRow]:
                 row[f"{side}_epoch"] = tenure["leader_epoch"]
                 row[f"{side}_incarnation"] = tenure["incarnation"]
                 row[f"{side}_commits_in_all"] = tenure["commits"]
-                heard = [r for r in _heartbeats(trace) if _is_from(r, tenure, groups, shared)]
-                told = [r for r in _commits(trace) if _is_from(r, tenure, groups, shared)]
-                row[f"{side}_heartbeats"] = len(heard)
-                row[f"{side}_commits"] = len({(r.group, r.node, r.time_us) for r in told})
+                heartbeats = [r for r in _heartbeats(trace) if _is_from(r, tenure, groups, shared)]
+                commits = [r for r in _commits(trace) if _is_from(r, tenure, groups, shared)]
+                row[f"{side}_heartbeats"] = len(heartbeats)
+                row[f"{side}_commits"] = len({(r.group, r.node, r.time_us) for r in commits})
             found.append(row)
     return found
 

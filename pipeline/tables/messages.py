@@ -58,7 +58,7 @@ def messages(
     microseconds on the run's clock: `sent_us`, `received_us` and `answered_us` by the server,
     `ended_us` (the client had the answer, or gave up); `outcome` (NONE: success; Kafka's error,
     DISCONNECTED, TIMED_OUT, or `no answer`); `named`: the coordinator that a FindCoordinator's
-    answer named; `repeats`: how many exchanges the row stands for; `last_ended_us`: the last of
+    answer named; `repeats`: the number of exchanges in the row; `last_ended_us`: the last of
     them ended, as `ended_us`.
     Nulls: a moment that was not seen, or did not come; `group`, `member` where the request names
     none; `purpose`, too, if only the server's side is known; `named` but for answered

@@ -1,4 +1,4 @@
-"""The table `metrics`: what controllers and brokers told of themselves, under Kafka's names."""
+"""The table `metrics`: the sampled metrics of controllers and brokers, under Kafka's names."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F

@@ -1,4 +1,4 @@
-"""The table `ownership`: who owned which data partition when, by what members themselves did."""
+"""The table `ownership`: the owners of each data partition over time, from the members' rows."""
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -21,10 +21,10 @@ _INTERVAL = (*_MEMBER, "partition", "nth")
 def ownership(
     spans: DataFrame, groups: DataFrame, tenures: DataFrame, impairments: DataFrame
 ) -> DataFrame:
-    """Follow each partition in the hands of each member, from its assignment to its end.
+    """List the intervals in which a member owned a partition.
 
     An interval begins with PARTITIONS_ASSIGNED and ends when the member revokes or loses the
-    partition, is assigned it anew, or dies. A pause ends nothing: who stands still goes on owning.
+    partition, is assigned it again, or dies. A paused member still owns its partitions.
     Input grain: one row per interval (`ownership_spans`); `groups`; `coordinator_tenures`; one row
     per time in which a node was paused or cut off. Output grain: one row per run, group, data
     partition, member and interval.
@@ -150,9 +150,9 @@ def _assignments(events: DataFrame) -> DataFrame:
         .orderBy("seq")
         .rowsBetween(Window.unboundedPreceding, Window.currentRow)
     )
-    told = of_kind(events, *_ENDINGS, TraceKind.RESPONSE_RECEIVED)
+    rows = of_kind(events, *_ENDINGS, TraceKind.RESPONSE_RECEIVED)
     given = (
-        told.where(~_is(TraceKind.RESPONSE_RECEIVED) | synced)
+        rows.where(~_is(TraceKind.RESPONSE_RECEIVED) | synced)
         .where(F.col("group").isNotNull())
         .withColumn("synced_with", F.last(F.when(synced, F.col("peer")), True).over(so_far))
         .where(~_is(TraceKind.RESPONSE_RECEIVED))

@@ -11,7 +11,7 @@ _MEMBER = ("run", "group", "partition", "consumer")
 def processing(events: DataFrame, repeats: DataFrame, both: DataFrame) -> DataFrame:
     """Count what each member processed of each partition.
 
-    For how long nobody processed a partition stands in `availability`.
+    The times without processing are in `availability`.
     Input grain: one row per event; one row per repeated record and processing
     (`repeats.repeated_records`); one row per pair of overlapping owners and offset that both
     processed (`repeats.processed_by_both`). Output grain: one row per run, group, data partition

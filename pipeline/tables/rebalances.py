@@ -35,7 +35,7 @@ def rebalances(
     `generation` (the one that ended), `new_generation`; `reason` (a RebalanceCause), `member`,
     `consumer` (its node) and `cause` (a sentence) as the coordinator gave them; `client_reason`:
     what the member's client gave; `removed`, `added`: consumers that lost a member id, or got a new
-    one, before the new generation (a consumer that came back under another id stands in both),
+    one, before the new generation (a consumer that came back under another id is in both),
     `removed_because`: the distinct RemovalCauses; `store_error`: why the new generation's
     assignment was not stored; `fault`: the latest fault before it; moments in microseconds on the
     run's clock: `started_us`, `joined_us` (the next generation began), `stable_us` (its assignment
@@ -45,7 +45,7 @@ def rebalances(
     `stable_us` and what they bound if another rebalance, the coordinator's end or the run's came
     first; `member`, `consumer` where no single member caused it; `client_reason` where none was
     given; `store_error` if the log took the assignment, or was never given one; `leader_epoch` if
-    the tenure is unknown. Lists are empty where nobody came or went.
+    the tenure is unknown. Lists are empty if no member was added or removed.
     """
     steps = _steps(events)
     started = _started(steps).join(_changes(steps, names), list(_REBALANCE), "left")

@@ -1,4 +1,4 @@
-"""Whether the settings of one client fit each other: a consumer's, or a producer's.
+"""Rules for the settings of one client, a consumer or a producer.
 
 Source: BEHAVIOUR 8.2; Kafka's KafkaProducer.configureDeliveryTimeout, ProducerConfig.
 """
@@ -39,7 +39,7 @@ def producer_errors(producer: ProducerDefinition, path: str) -> Iterator[Problem
 def consumer_warnings(
     config: ConsumerConfig, group: GroupDefinition, broker: BrokerConfig, path: str
 ) -> Iterator[Problem]:
-    """Yield what is unwise about the settings of members; `path` is their section's."""
+    """Yield warnings about the settings of members; `path` is the path of their section."""
     yield from broken_limits(WARNINGS, config, path)
     session_ms, heartbeat_ms = config.session_timeout_ms, config.heartbeat_interval_ms
     if session_ms > heartbeat_ms > session_ms / 3:

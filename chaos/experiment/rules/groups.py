@@ -1,4 +1,4 @@
-"""Whether a consumer group makes sense: its topics, its members' settings, their names."""
+"""Rules for a consumer group: its topics, its members' settings, their names."""
 
 import re
 from collections import Counter
@@ -21,11 +21,11 @@ from protocol.ids import broker_name
 _PLACEHOLDER = re.compile(r"\{[^{}]*\}")
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 _INSTANCE = re.compile(r"[A-Za-z0-9._-]{1,249}")
-"""What Kafka takes as `group.instance.id`. Source: JoinGroupRequest.validateGroupInstanceId."""
+"""Valid values of `group.instance.id`. Source: JoinGroupRequest.validateGroupInstanceId."""
 
 
 def group_errors(experiment: Experiment, group: GroupDefinition, path: str) -> Iterator[Problem]:
-    """Yield everything for which a group's members could not do what the file asks."""
+    """Yield the errors of a group, with which its members could not work as the file demands."""
     yield from check_once("topic", group.topics, experiment.topics, f"{path}.topics")
     yield from _coordination_errors(group, path)
     least_us, most_us = group.process_bounds_us
@@ -51,7 +51,7 @@ def group_errors(experiment: Experiment, group: GroupDefinition, path: str) -> I
 
 
 def _coordination_errors(group: GroupDefinition, path: str) -> Iterator[Problem]:
-    """Yield settings of the one kind of group in a group of the other kind."""
+    """Yield settings that belong to the other design than the group's `coordination`."""
     if not group.is_on_zookeeper:
         if group.zookeeper != ZooKeeperConsumerConfig():
             yield problem(
@@ -94,7 +94,7 @@ def _coordination_errors(group: GroupDefinition, path: str) -> Iterator[Problem]
 def _transaction_errors(
     experiment: Experiment, group: GroupDefinition, path: str
 ) -> Iterator[Problem]:
-    """Yield what keeps members from committing in transactions, if they are to."""
+    """Yield settings that contradict `transactional`."""
     if not group.transactional:
         return
     if group.commit_interval_ms is None:
@@ -123,7 +123,7 @@ def _transaction_errors(
 
 
 def _patience_warnings(group: GroupDefinition, path: str) -> Iterator[Problem]:
-    """Yield that members give up before a dead owner's session can end (ZK-50)."""
+    """Yield a warning if members give up before a dead owner's session can end (ZK-50)."""
     config = group.zookeeper
     patience_ms = config.rebalance_max_retries * config.backoff_ms
     if patience_ms <= config.zookeeper_session_timeout_ms:
@@ -163,7 +163,7 @@ def _consumer_errors(
 
 
 def _instance_errors(group: GroupDefinition, path: str) -> Iterator[Problem]:
-    """Yield what is wrong with the members' `group.instance.id`s, which must all differ."""
+    """Yield invalid `group.instance.id`s of members, and equal ones."""
     places = _places_of_instances(group, path)
     for written, place in places.items():
         if _INSTANCE.fullmatch(written.replace(MEMBER_INDEX, "0")) is None:
@@ -192,7 +192,7 @@ def _instance_errors(group: GroupDefinition, path: str) -> Iterator[Problem]:
 
 
 def _places_of_instances(group: GroupDefinition, path: str) -> dict[str, str]:
-    """Return each `group.instance.id` as it is written, with the first place where it stands."""
+    """Return each written `group.instance.id`, with the path of its first occurrence."""
     places: dict[str, str] = {}
     if group.config.group_instance_id is not None:
         places[group.config.group_instance_id] = f"{path}.config.group.instance.id"
@@ -204,14 +204,14 @@ def _places_of_instances(group: GroupDefinition, path: str) -> dict[str, str]:
 
 
 def _near_instance(written: str) -> str | None:
-    """Return what `written` was probably meant to be; None where nothing is near it."""
+    """Return a near valid value for `written`; None if there is none."""
     near = MEMBER_INDEX.join(_UNFIT.sub("-", part) for part in _PLACEHOLDER.split(written))
     fits = _INSTANCE.fullmatch(near.replace(MEMBER_INDEX, "0")) is not None
     return near if fits else None
 
 
 def group_warnings(experiment: Experiment, group: GroupDefinition, path: str) -> Iterator[Problem]:
-    """Yield what is unwise about a group."""
+    """Yield the warnings about a group."""
     config, broker = group.config, experiment.cluster.config
     if group.members_total == 0:
         yield problem(f"{path}.members", "nobody ever joins this group", found="0")

@@ -46,9 +46,9 @@ _COMPARISONS: Mapping[Relation, Callable[[Any, Any], object]] = {
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """One row: `because` says what comes of it if a setting does not stand so to its limit.
+    """One rule: `setting` must have `relation` to `limit`, a number or another setting.
 
-    Shape: `note` says what the setting in `limit` is beside.
+    Shape: `because` is the consequence of breaking the rule; `note` explains the other setting.
     """
 
     setting: str
@@ -69,7 +69,7 @@ def _names_by_key(section: type[msgspec.Struct]) -> dict[str, str]:
 
 
 def broken_limits(limits: Limits, section: msgspec.Struct, path: str) -> Iterator[Problem]:
-    """Yield a problem for each row that a section of settings breaks; `path` is the section's."""
+    """Yield a problem for each limit that a section of settings breaks; `path` is its path."""
     names = _names_by_key(type(section))
     for row in limits[type(section)]:
         value = getattr(section, names[row.setting])
@@ -119,7 +119,7 @@ ERRORS: Limits = {
         ),
     ),
 }
-"""What keeps a node from starting."""
+"""Limits without which a node does not start."""
 WARNINGS: Limits = {
     BrokerConfig: (
         Limit(
@@ -177,4 +177,4 @@ WARNINGS: Limits = {
         *_BACKOFFS,
     ),
 }
-"""What Kafka takes and a person would not want."""
+"""Limits that Kafka does not enforce, but that are unwise to break."""

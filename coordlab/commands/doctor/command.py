@@ -49,7 +49,7 @@ _NO_LIMIT = 2**62
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthCheck:
-    """One thing looked at. `advice` says how to get it, or what to know of it where it is there.
+    """One examined thing. `advice`: how to install it, or a remark if it is there.
 
     `needed_for` names what does not work without it, `without` the commands that do.
     """

@@ -1,7 +1,7 @@
 """This machine as the doctor sees it: memory, cores, limits, processes, and what it runs on.
 
 Reads Linux's /proc and control groups (version 2) where they are, and says None where nothing
-tells. Every source is a field, so that a test can hand in another machine. It changes nothing.
+tells. Every source is a field, so that a test can pass another machine. It changes nothing.
 """
 
 import importlib.metadata

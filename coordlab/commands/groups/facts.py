@@ -12,7 +12,7 @@ DEAD = "Dead"
 EMPTY = "Empty"
 STABLE = "Stable"
 WHOLE_TOPIC = -1
-"""In the place of a partition: what is said is said of the topic, of which nobody knows any."""
+"""Value of `partition` for an error of a whole topic whose partitions are unknown."""
 
 
 class CoordinatedGroup(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,7 +46,7 @@ class GroupOffset(msgspec.Struct, frozen=True, kw_only=True):
     """A partition that a group has committed, or a member is assigned.
 
     `current_offset` None: nothing is committed; `log_end_offset` None: `error` says why; `lag` None
-    without both. `member_id`, `host`, `client_id` None: it is nobody's.
+    without both. `member_id`, `host`, `client_id` None: no member is assigned the partition.
     """
 
     topic: str

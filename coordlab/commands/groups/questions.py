@@ -141,7 +141,7 @@ async def reset_group_offsets(
     *,
     execute: bool,
 ) -> OffsetReset:
-    """Plan new offsets for a group without members, and commit them if told to.
+    """Plan new offsets for a group without members; commit them if `execute`.
 
     `topics` None means those of which it has committed offsets. Nothing is committed unless
     everything can be planned. Raises: TimeoutError.

@@ -68,9 +68,9 @@ def _course(rebalance: Rebalance) -> str:
 
 
 def _why(rebalance: Rebalance, names: Mapping[str, str]) -> str:
-    """Return the reason in a word, with whose it is; the coordinator's sentence if it is nobody's.
+    """Return the reason and its member; without a member, the coordinator's sentence.
 
-    A client's own reason stands behind it.
+    The client's own reason follows.
     """
     if rebalance.member is None:
         return f"{rebalance.reason} ({rebalance.cause})"

@@ -58,7 +58,7 @@ def print_failures(console: Console, failures: Mapping[int, str]) -> None:
 
 
 def print_offsets(console: Console, group: GroupFacts) -> None:
-    """Print where a group stands in each partition."""
+    """Print a group's committed offset and lag in each partition."""
     headings = (
         *("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG"),
         *("CONSUMER-ID", "HOST", "CLIENT-ID"),
@@ -251,7 +251,7 @@ def _assignment(partitions: Sequence[TopicPartition]) -> str:
 
 
 def _held_by(members: Sequence[GroupMember]) -> str:
-    """Return by whom a group is held, as the end of a sentence; nothing if by nobody known."""
+    """Return the members that hold a group, as the end of a sentence; empty if none is known."""
     if not members:
         return ""
     more = len(members) - _MEMBERS_SHOWN

@@ -1,7 +1,7 @@
-"""One run in virtual time written as `run` writes it, that can be looked at on its way.
+"""One run in virtual time, written as `run` writes it, whose state can be inspected at any moment.
 
 Wiring only. Data flow: schedule -> ExperimentRun -> run directory; at a moment that was asked for,
-`Moment` -> whoever wants to see the cluster then.
+`Moment` -> callbacks that inspect the cluster at that moment.
 """
 
 from collections import deque
@@ -29,7 +29,7 @@ LAST_ROWS = 1_000
 class Moment:
     """The run at a moment of its clock, before anything that happens then.
 
-    Shape: `rows` are the last of the trace, `faults` the journal as it stands.
+    Shape: `rows` are the last of the trace, `faults` the journal so far.
     """
 
     runtime: VirtualRuntime

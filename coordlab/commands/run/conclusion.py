@@ -46,7 +46,8 @@ def _sum_up(
 ) -> RunSummary | None:
     """Print the verdict, with what was felt all the same, and return the summary.
 
-    While it is made a terminal shows the verdict alone; a summary that fails keeps nobody from it.
+    The verdict is printed first, so that a terminal shows it while the summary is computed, and
+    also if the summary fails.
     """
     summary = None
     known = verdict_text(results).append("  summing up the trace", style="dim")
@@ -97,7 +98,7 @@ def _analyze(
 def _say_not_written(
     console: Console, directory: RunDirectory, command: str, error: OSError
 ) -> None:
-    """Say that what follows a run could not be written: the run's verdict stands."""
+    """Print that tables or report could not be written; the run's verdict remains valid."""
     path = error.filename or directory.path
     console.print(
         Text(

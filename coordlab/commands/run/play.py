@@ -66,7 +66,7 @@ class Playable:
         )
 
     def make_directory(self, runs: Path, seed: int, *, name: str | None = None) -> RunDirectory:
-        """Make the directory of a run below `runs`; `name` stands for that of the moment.
+        """Make the directory of a run below `runs`; `name` replaces the one made from the time.
 
         Raises: NotARun if it cannot be made there.
         """

@@ -28,7 +28,7 @@ from results_schema.results import (
 
 
 class SeedState(StrEnum):
-    """What became of a seed, in the order in which it is told."""
+    """Outcome of a seed, in the order of the output."""
 
     FAILED = "failed"  # the lab itself failed: never a verdict about Kafka
     VIOLATED = "violated"

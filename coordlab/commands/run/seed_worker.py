@@ -64,7 +64,7 @@ def _played(job: SeedJob, seed: int) -> PlayedSeed:
         results = play_into(directory, job.playable)
         if results.outcome is RunOutcome.COMPLETED:
             summary = summarize_directory(path)
-    except KeyboardInterrupt:  # after the run: what it proved stands in its directory
+    except KeyboardInterrupt:  # the run was complete; its directory has the results
         return PlayedSeed(seed=seed, directory=None if path is None else str(path))
     except Exception:
         directory_text = None if path is None else str(path)

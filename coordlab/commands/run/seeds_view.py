@@ -19,7 +19,7 @@ from pipeline.summary.story import GROUP_HEADINGS, counted
 from results_schema.results import CheckOutcome
 
 _MAX_TOLD = 20
-"""So many seeds that did not pass are told one by one."""
+"""Most seeds without a pass that are listed one by one."""
 _GAP = 2
 _NAME_WIDTH = 22
 """Least width of the names of figures beside their ranges; a longer one takes two lines."""

@@ -62,19 +62,19 @@ def zookeeper_sessions_of(trace: Trace) -> list[TableRow]:
             case _:
                 pass
     for row in trace.of(TraceKind.ZOOKEEPER_CLIENT_STATE):
-        told = found.get(detail_of(row)["session"])
-        if told is not None:
-            _hear(told, row)
+        entry = found.get(detail_of(row)["session"])
+        if entry is not None:
+            _note_client_event(entry, row)
     for row in trace.of(TraceKind.ZOOKEEPER_SESSION_EXPIRED):
-        told = found.get(detail_of(row)["session"])
-        if told is not None and told["silent_us"] is None:
-            told["silent_us"] = row.time_us
+        entry = found.get(detail_of(row)["session"])
+        if entry is not None and entry["silent_us"] is None:
+            entry["silent_us"] = row.time_us
     groups = _groups(trace)
-    for told in found.values():
-        told["group"] = groups.get(told["consumer"] or "")
-        told["servers"].sort()
-        if told["ended_us"] is not None:
-            told["end"] = "closed" if told["silent_us"] is None else "expired"
+    for entry in found.values():
+        entry["group"] = groups.get(entry["consumer"] or "")
+        entry["servers"].sort()
+        if entry["ended_us"] is not None:
+            entry["end"] = "closed" if entry["silent_us"] is None else "expired"
     return list(found.values())
 
 
@@ -193,21 +193,21 @@ def _groups(trace: Trace) -> dict[str, str]:
     }
 
 
-def _hear(told: TableRow, row: TraceRow) -> None:
-    """Take what a client heard of its session."""
-    if told["consumer"] is None:
-        told["consumer"], told["incarnation"] = row.node, row.incarnation
+def _note_client_event(entry: TableRow, row: TraceRow) -> None:
+    """Add a row that a client wrote about its session."""
+    if entry["consumer"] is None:
+        entry["consumer"], entry["incarnation"] = row.node, row.incarnation
     match detail_of(row)["state"]:
         case "SyncConnected":
-            told["connections"] += 1
-            if told["connected_us"] is None:
-                told["connected_us"] = row.time_us
-            if row.peer is not None and row.peer not in told["servers"]:
-                told["servers"].append(row.peer)
+            entry["connections"] += 1
+            if entry["connected_us"] is None:
+                entry["connected_us"] = row.time_us
+            if row.peer is not None and row.peer not in entry["servers"]:
+                entry["servers"].append(row.peer)
         case "Disconnected":
-            told["disconnections"] += 1
-        case "Expired" if told["learned_us"] is None:
-            told["learned_us"] = row.time_us
+            entry["disconnections"] += 1
+        case "Expired" if entry["learned_us"] is None:
+            entry["learned_us"] = row.time_us
         case _:
             pass
 

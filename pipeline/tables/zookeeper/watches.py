@@ -18,7 +18,7 @@ def zookeeper_watches(
     Columns: `run`, `server`, `incarnation` of the server, `group`, `consumer` (the client's node),
     `type` as ZooKeeper names it, `path` that was watched, `zxid` up to which the server had applied
     the ensemble's transactions; in microseconds on the run's clock: `changed_us`: the first server
-    applied that transaction, `fired_us`: this server told its client, `attempt_us`: the consumer's
+    applied that transaction, `fired_us`: this server sent the event, `attempt_us`: the consumer's
     next attempt of a rebalance began; `lag_us` from `changed_us` to `fired_us`.
     Nulls: `group` if the client never began to rebalance; `changed_us`, `lag_us` if the trace does
     not hold the transaction; `attempt_us` if no attempt followed.

@@ -25,7 +25,7 @@ def test_field_knows_its_key_default_meaning_and_struct() -> None:
     assert not timeout.is_default(9_000)
     assert fields["late_members"].struct is LateMembersDefinition
     assert fields["topics"].struct is None
-    assert fields["isolate"].doc == "Whether every member has a process of its own on Ray."
+    assert fields["isolate"].doc == "True: on Ray every member has a process of its own."
 
 
 def test_required_field_is_never_at_its_default() -> None:
