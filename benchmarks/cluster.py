@@ -376,17 +376,19 @@ class Played:
     came: str
     passed: bool
     seconds: float
+    stamp: str
+    """Commit and machine when the case began: others may land commits meanwhile."""
 
 
 def play_case(case: Case) -> Played:
     """Play a case; what fails is a result, too."""
-    began_s = time.monotonic()
+    began_s, stamp = time.monotonic(), f"{commit()}, {machine()}"
     try:
         came, passed = case.play(), True
     except CaseFailed as error:
         came, passed = f"FAILED: {error}", False
     seconds = time.monotonic() - began_s
-    return Played(case=case, came=came, passed=passed, seconds=seconds)
+    return Played(case=case, came=came, passed=passed, seconds=seconds, stamp=stamp)
 
 
 def play_cases(cases: Sequence[Case]) -> Iterator[Played]:
@@ -401,26 +403,30 @@ def play_cases(cases: Sequence[Case]) -> Iterator[Played]:
                     break
 
 
-def section_of(played: Sequence[Played]) -> str:
-    """Return the section of docs/SOAK.md about the cases."""
-    passed = sum(each.passed for each in played)
-    lines = (
-        f"| {each.case.name} | {each.case.expects} | {each.came} | {each.seconds:.0f} |"
-        for each in played
-    )
+def section_of(page: str, played: Sequence[Played]) -> str:
+    """Return the section of docs/SOAK.md: the rows of `played` replace those of the same cases."""
+    rows = {each.case.name: _row(each) for each in played}
+    for line in page.splitlines():
+        name = line.removeprefix("| ").partition(" | ")[0]
+        if name in {case.name for case in CASES}:
+            rows.setdefault(name, line)
     return "\n".join(
         (
             f"## {SECTION}",
             "",
-            f"`make cluster`, commit {commit()}; {machine()}; three machines of namespaces with a"
-            f" Ray of one processor each; {passed} of {len(played)} came as expected.",
+            "`make cluster`: three machines of namespaces with a Ray of one processor each.",
             "",
-            "| case | expected | came | seconds |",
-            "|---|---|---|---|",
-            *lines,
+            "| case | expected | came | seconds | commit, machine |",
+            "|---|---|---|---|---|",
+            *(rows[case.name] for case in CASES if case.name in rows),
             "",
         )
     )
+
+
+def _row(played: Played) -> str:
+    case, seconds = played.case, f"{played.seconds:.0f}"
+    return f"| {' | '.join((case.name, case.expects, played.came, seconds, played.stamp))} |"
 
 
 @click.command()
@@ -442,8 +448,8 @@ def main(only: tuple[str, ...], record: bool) -> None:
         raise SystemExit(3) from error
     console.print(table)
     if record:
-        page = replace_section(PAGE.read_text(encoding="utf-8"), SECTION, section_of(played))
-        PAGE.write_text(page, encoding="utf-8")
+        page = PAGE.read_text(encoding="utf-8")
+        PAGE.write_text(replace_section(page, SECTION, section_of(page, played)), encoding="utf-8")
     raise SystemExit(0 if all(each.passed for each in played) else 1)
 
 

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.planted_bugs [BUG ...]`: hunt, print; write the page if all were hunted."""
+"""`python -m benchmarks.planted_bugs [BUG ...]`: hunt, print; record where all were hunted."""
 
 import argparse
 import sys
@@ -6,7 +6,7 @@ import sys
 from benchmarks.planted_bugs.bugs import BUGS
 from benchmarks.planted_bugs.hunt import SEEDS, hunt
 from benchmarks.planted_bugs.operation_bugs import OPERATION_BUGS
-from benchmarks.planted_bugs.record import PAGE, page
+from benchmarks.planted_bugs.record import PAGE, write_operations, write_page
 from chaos.exploration.space import load_space
 
 
@@ -32,8 +32,11 @@ def main() -> None:
         )
         print(hunts[-1], flush=True)
     if not arguments.bugs:
-        PAGE.write_text(page(hunts), encoding="utf-8")
+        write_page(hunts)
         print(f"wrote {PAGE}")
+    elif set(arguments.bugs) == set(OPERATION_BUGS):
+        write_operations(hunts)
+        print(f"wrote a section of {PAGE}")
 
 
 if __name__ == "__main__":

@@ -6,14 +6,23 @@ consumer that was asked to stop, so no seed of `standard` reaches it.
 """
 
 from contextlib import ExitStack
+from typing import cast
 from unittest.mock import patch
+from weakref import WeakKeyDictionary
 
 from benchmarks.planted_bugs.planted_bug import PlantedBug
 from cluster.client.consumer.generation import Generation
 from cluster.client.consumer.group_consumer import GroupConsumer
 from cluster.client.consumer.offset_commits import OffsetCommits, Offsets
+from cluster.client.consumer.positions import Positions
+from cluster.client.consumer.subscription import AssignedPartition, Position
 from cluster.client.net.errors import ClientError
 from cluster.client.net.futures import RequestFuture
+from cluster.host.host import Host
+from cluster.virtual.host import VirtualHost
+from cluster.virtual.loop import VirtualLoop
+from protocol.causes import PositionCause
+from protocol.ids import NodeName
 from protocol.trace import TraceKind
 
 SPACE = "operations"
@@ -62,6 +71,33 @@ def _closing_commit_counts_although_it_failed(stack: ExitStack) -> None:
     stack.enter_context(patch.object(OffsetCommits, "_fail", acknowledge))
 
 
+def _successor_goes_on_where_its_predecessor_was(stack: ExitStack) -> None:
+    close, set_position = GroupConsumer.close, Positions._set
+    left: WeakKeyDictionary[VirtualLoop, dict[tuple[NodeName, object], Position]] = (
+        WeakKeyDictionary()
+    )
+
+    def left_in_run(host: Host) -> dict[tuple[NodeName, object], Position]:
+        loop = cast(VirtualHost, host)._loop  # one for each run
+        return left.setdefault(loop, {})
+
+    async def close_noted(self: GroupConsumer, ended_by: ClientError | None = None) -> None:
+        if ended_by is None:
+            for partition, fetched in self._fetcher._completed.items():
+                left_in_run(self._host)[self._host.name, partition] = fetched.next_position
+        await close(self, ended_by)
+
+    def set_later(
+        self: Positions, state: AssignedPartition, position: Position, cause: PositionCause
+    ) -> None:
+        former = left_in_run(self._host).pop((self._host.name, state.partition), position)
+        later = max(position, former, key=lambda each: each.offset)
+        set_position(self, state, later, cause)
+
+    stack.enter_context(patch.object(GroupConsumer, "close", close_noted))
+    stack.enter_context(patch.object(Positions, "_set", set_later))
+
+
 OPERATION_BUGS: dict[str, PlantedBug] = {
     bug.name: bug
     for bug in (
@@ -79,6 +115,15 @@ OPERATION_BUGS: dict[str, PlantedBug] = {
             what="the last commit of a closing consumer counts as acknowledged when it failed",
             rule="BEHAVIOUR 7.5: a commit is acknowledged by its answer",
             plant=_closing_commit_counts_although_it_failed,
+            space=SPACE,
+        ),
+        PlantedBug(
+            name="successor_goes_on_where_its_predecessor_was",
+            where="consumer",
+            what="a member that starts in the place of one that closed begins after the records "
+            "that its predecessor had fetched, if that is later than the committed offset",
+            rule="BEHAVIOUR 7.5: the first position is the committed offset",
+            plant=_successor_goes_on_where_its_predecessor_was,
             space=SPACE,
         ),
     )

@@ -14,9 +14,17 @@ from benchmarks.planted_bugs.hunt import (
     TRIES,
     Hunted,
 )
+from benchmarks.planted_bugs.operation_bugs import OPERATION_BUGS
+from benchmarks.recorded_page import replace_section
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "PLANTED_BUGS.md"
 SHRINK_CPU_MAX_S = 30.0
+OPERATIONS = "Bugs that only rollouts show"
+_KNOWN = {**BUGS, **OPERATION_BUGS}
+_TABLE_HEAD = (
+    "| bug | where | seeds needed | found by | faults | CPU of shrinking | robustness |",
+    "|---|---|---|---|---|---|---|",
+)
 HEAD = f"""# Planted bugs
 
 Written by `make soak PART=mutants` (`python -m benchmarks.planted_bugs` alone); do not edit.
@@ -53,8 +61,7 @@ def page(hunts: Sequence[Hunted]) -> str:
         f"Commit {commit()}; {machine()}. {found} of {len(hunts)} were found and shrunk to at most "
         f"{FAULTS_MAX} faults.",
         "",
-        "| bug | where | seeds needed | found by | faults | CPU of shrinking | robustness |",
-        "|---|---|---|---|---|---|---|",
+        *_TABLE_HEAD,
         *(_row(each) for each in hunts),
         "",
     ]
@@ -63,8 +70,36 @@ def page(hunts: Sequence[Hunted]) -> str:
     return "\n".join(lines)
 
 
+def write_page(hunts: Sequence[Hunted]) -> None:
+    """Write the page about BUGS; the section about OPERATION_BUGS stays."""
+    former = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
+    mark = f"## {OPERATIONS}\n"
+    kept = former[former.index(mark) :] if mark in former else ""
+    PAGE.write_text(page(hunts).rstrip() + "\n\n" + kept, encoding="utf-8")
+
+
+def write_operations(hunts: Sequence[Hunted]) -> None:
+    """Write the section about OPERATION_BUGS, the last of the page."""
+    lines = [
+        f"## {OPERATIONS}",
+        "",
+        f"Commit {commit()}; {machine()}; space `operations`.",
+        "Each is in what a consumer does that is asked to close. No fault of the space `standard`",
+        "asks one, so no seed of it reaches them (a test goes through its faults).",
+        "",
+        *_TABLE_HEAD,
+        *(_row(each) for each in hunts),
+        "",
+    ]
+    for each in hunts:
+        lines += [line.replace("## ", "### ", 1) for line in _story(each)]
+    section = "\n".join(lines).rstrip() + "\n"
+    written = replace_section(PAGE.read_text(encoding="utf-8"), OPERATIONS, section)
+    PAGE.write_text(written, encoding="utf-8")
+
+
 def _row(hunted: Hunted) -> str:
-    bug, shrunk = BUGS[hunted.bug], hunted.shrunk
+    bug, shrunk = _KNOWN[hunted.bug], hunted.shrunk
     if hunted.seed is None:
         return f"| {bug.name} | {bug.where} | **not found in {hunted.seeds_tried}** | | | | |"
     if shrunk is None:
@@ -79,7 +114,7 @@ def _row(hunted: Hunted) -> str:
 
 
 def _story(hunted: Hunted) -> list[str]:
-    bug, shrunk = BUGS[hunted.bug], hunted.shrunk
+    bug, shrunk = _KNOWN[hunted.bug], hunted.shrunk
     lines = [f"## {bug.name}", "", f"Planted: {bug.what}. Rule: {bug.rule}.", ""]
     if hunted.seed is not None:
         lines += [f"Seed {hunted.seed}: {hunted.summary}.", ""]

@@ -18,7 +18,7 @@ import pytest
 
 from benchmarks.planted_bugs.bugs import BUGS
 from benchmarks.planted_bugs.hunt import Hunted, hunt
-from benchmarks.planted_bugs.record import PAGE, is_found, page
+from benchmarks.planted_bugs.record import is_found, write_page
 from chaos.exploration.space import load_space
 from tests.chaos import test_planted_bugs as planted_bugs
 from tests.support.mutation.draw import sample
@@ -133,7 +133,7 @@ def test_bug_is_hunted_in_its_space(name: str) -> None:
 def test_search_finds_and_shrinks_nearly_every_planted_bug() -> None:
     """All but one within 500 seeds, shrunk to three faults in half a minute; see the page."""
     hunts = [hunted(name) for name in BUGS]
-    PAGE.write_text(page(hunts), encoding="utf-8")
+    write_page(hunts)
     found = [each.bug for each in hunts if is_found(each)]
     say(f"{len(found)} of {len(hunts)} bugs found by search and shrunk: docs/PLANTED_BUGS.md")
     assert len(found) >= len(BUGS) - MAY_BE_MISSED, sorted(set(BUGS) - set(found))

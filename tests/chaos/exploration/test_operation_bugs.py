@@ -14,6 +14,7 @@ from tests.support.builders.quick_experiment import quick_experiment
 
 FAILED = "closing_commit_counts_although_it_failed"
 FETCHED = "closing_commit_covers_what_was_fetched"
+SUCCESSOR = "successor_goes_on_where_its_predecessor_was"
 
 
 def with_bug(name: str, experiment: Experiment, seed: int) -> PlayedRun:
@@ -42,14 +43,15 @@ def busy_members(fault: str, **more: object) -> Experiment:
     return msgspec.structs.replace(made, groups={"readers": group})
 
 
-def test_commit_of_what_was_fetched_is_found_by_a_rollout_and_not_by_a_crash() -> None:
+@pytest.mark.parametrize("name", [FETCHED, SUCCESSOR])
+def test_records_skipped_at_close_are_found_by_a_rollout_and_not_by_a_crash(name: str) -> None:
     rollout = busy_members("rollout", target="members(readers)", args={"start_up": "1s"})
-    found = with_bug(FETCHED, rollout, 3)
+    found = with_bug(name, rollout, 3)
     assert found.result is PlayResult.VIOLATED, found.reasons
     assert {each.signature.check for each in found.findings} == {"processing"}
     assert play(rollout, 3).result is PlayResult.PASS
     crash = busy_members("crash", target="member(readers, 1)", duration="1s")
-    assert with_bug(FETCHED, crash, 3).result is PlayResult.PASS
+    assert with_bug(name, crash, 3).result is PlayResult.PASS
 
 
 @pytest.mark.parametrize("name", sorted(load_space("standard").faults.kinds))
