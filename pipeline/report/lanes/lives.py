@@ -76,7 +76,7 @@ def lives_lane(run: ReportInput) -> Chart | None:
     places = in_number_order({row["place"] for row in rows})
     shown = places[:MAX_MEMBERS]
     data = [
-        LANE.datum(row, row["from_us"], row["to_us"], l=f"life {row['life']}", s=str(row["life"]))
+        LANE.datum(row, row["from_us"], row["to_us"], **labels_of(row))
         for row in rows
         if row["place"] in shown
     ]
@@ -93,6 +93,13 @@ def lives_lane(run: ReportInput) -> Chart | None:
         about=LANE.about + more,
         table=LANE.text(rows),
     )
+
+
+def labels_of(row: dict[str, Any]) -> dict[str, str]:
+    """Return the long and the short text in a bar; an empty place has no life to name."""
+    if row["part"] == AWAY:
+        return {"l": "away", "s": ""}
+    return {"l": f"life {row['life']}", "s": str(row["life"])}
 
 
 def lives_of(entries: Sequence[JournalEntry], end_us: int) -> list[dict[str, Any]]:

@@ -2,7 +2,16 @@
 
 from typing import Any
 
-from pipeline.report.lanes.lives import AFTER, AWAY, BACK, BEFORE, STARTING, STOPPING, lives_of
+from pipeline.report.lanes.lives import (
+    AFTER,
+    AWAY,
+    BACK,
+    BEFORE,
+    STARTING,
+    STOPPING,
+    labels_of,
+    lives_of,
+)
 from results_schema.journal import BlastRadius, FaultOutcome, JournalEntry
 
 S = 1_000_000
@@ -102,3 +111,10 @@ def test_later_rollout_goes_on_where_an_earlier_one_ended() -> None:
         (STOPPING, 2),
         (AWAY, 2),
     ]
+
+
+def test_bar_of_an_empty_place_names_no_life() -> None:
+    """The life before it has ended, and the next one has not begun."""
+    rollout = entry("rollout", stopped=[stop("m-0", 10, 12)], replaced=[start("m-0", 17, 20)])
+    labels = [labels_of(row)["l"] for row in lives_of([rollout], 60 * S)]
+    assert labels == ["life 1", "life 1", "away", "life 2", "life 2"]
