@@ -36,7 +36,7 @@ SHARED_RUNS = ROOT / "build" / "cluster"
 SPARK_PORT = 7077
 SPARK_WORK = "/tmp/spark-work"
 """On each machine: the folders of the applications whose executors ran there."""
-SEARCH_SEEDS = 60
+SEARCH_SEEDS = 40
 NODE_PROCESS = "ray::_(Node|Agent)Actor"
 PAGE = ROOT / "docs" / "SOAK.md"
 SECTION = "machines"

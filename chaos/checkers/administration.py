@@ -24,6 +24,7 @@ and a broker that asks the controller cannot stop in the same microsecond.
 """
 
 from dataclasses import dataclass
+from itertools import chain
 
 from chaos.checkers.base import Checker
 from chaos.checkers.context import HEALED_STAGE, CheckContext, detail_of
@@ -70,11 +71,9 @@ class Administration(Checker):
     def __init__(self, context: CheckContext, evidence: Evidence | None = None) -> None:
         super().__init__(context, evidence)
         self._replicas = self.evidence.replicas
-        self._consumers = {
-            consumer
-            for known in (*context.groups.values(), *context.zookeeper_groups.values())
-            for consumer in known.consumers
-        }
+        of_groups = [known.consumers for known in context.groups.values()]
+        of_groups += [known.consumers for known in context.zookeeper_groups.values()]
+        self._consumers = frozenset(chain.from_iterable(of_groups))
         self._shutdowns: dict[str, _Order] = {}  # by broker
         self._elections: dict[str, _Order] = {}  # by fault id
         self._leader_changed_us = 0
