@@ -30,6 +30,7 @@ from cluster.checkout import PACKAGE_ROOT
 from cluster.host.host import Host
 from cluster.links.reset import ConnectionName, LinkReset
 from cluster.ray.leavings import mark_as_owned, remove_abandoned, remove_session
+from cluster.ray.session_guard import SessionGuard
 from cluster.realtime.clock import ClockReading
 from cluster.realtime.failures import NodeFailure
 from cluster.realtime.host import RunSettings
@@ -93,8 +94,8 @@ class Machine:
     address: str
 
 
-_own_sessions: list[Path] = []
-"""The folder of the local Ray that this process started; empty: there is none."""
+_own_sessions: list[tuple[Path, SessionGuard]] = []
+"""The folder of the local Ray that this process started, and its guard; empty: there is none."""
 
 
 def connect_ray(address: str) -> bool:
@@ -149,17 +150,19 @@ def _keeping_sigterm() -> Iterator[None]:
 
 def disconnect_ray() -> None:
     """Leave Ray; a Ray that this process started ends with all its processes and its folder."""
-    session = _own_sessions.pop() if _own_sessions else None
+    own = _own_sessions.pop() if _own_sessions else None
     ray.shutdown()
-    if session is not None:
+    if own is not None:
+        session, guard = own
+        guard.close()
         remove_session(session)
 
 
 def _own_session() -> None:
-    """Note the folder of the Ray that was just started, and remove what dead ones left."""
+    """Note the folder of the Ray that was just started, guard it, remove what dead ones left."""
     context = ray.get_runtime_context()
     session = Path(context.get_temp_dir()) / context.get_session_name()
-    _own_sessions.append(session)
+    _own_sessions.append((session, SessionGuard(session)))
     mark_as_owned(session)
     remove_abandoned(session.parent, "session_*")
 

@@ -62,15 +62,6 @@ def ended(process: "subprocess.Popen[str]") -> tuple[int, str]:
     return process.returncode, output
 
 
-def is_agent_of_ray(pid: int) -> bool:
-    """Return whether a process is one of the agents that Ray starts beside its raylet."""
-    try:
-        command = Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return False
-    return command.startswith((b"ray::DashboardAgent", b"ray::RuntimeEnvAgent"))
-
-
 def test_a_cluster_is_broken_healed_and_ended_from_another_terminal(
     command_line: CommandLine,
 ) -> None:
@@ -297,10 +288,7 @@ def test_a_client_from_outside_lives_through_the_crash_of_its_coordinator(
 @pytest.mark.ray
 @pytest.mark.timeout(240)
 def test_the_same_commands_act_on_a_cluster_on_ray(command_line: CommandLine) -> None:
-    """Brokers are processes there; SIGKILL of `up` leaves none of them.
-
-    Two agents of Ray's own outlive their raylet: docs/UP.md says so.
-    """
+    """Brokers are processes there; SIGKILL of `up` leaves no process, Ray's agents included."""
     with up(command_line, *QUICK, "--runtime", "ray", until="group readers: Stable") as cluster:
         crashed = command_line.run(
             "inject", "crash", "--duration", "3s", "--wait", "--coordinator-of", "readers"
@@ -317,5 +305,5 @@ def test_the_same_commands_act_on_a_cluster_on_ray(command_line: CommandLine) ->
         assert len(command_line.processes()) > 3
         os.kill(cluster.pid, signal.SIGKILL)
         cluster.communicate(timeout=PATIENCE_S)
-        wait_gone([pid for pid in command_line.processes() if not is_agent_of_ray(pid)])
+        wait_gone(command_line.processes())
     assert "has died without a word" in command_line.run("status").stderr

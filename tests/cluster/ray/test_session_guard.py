@@ -1,0 +1,97 @@
+"""What a killed driver leaves of its Ray is ended; other processes are not."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cluster.ray.session_guard import SessionGuard, processes_of
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="needs Linux's /proc")
+
+HOLD = "import sys; file = open(sys.argv[1]); print('open', flush=True); sys.stdin.read()"
+
+
+def holder(file: Path, **environment: str) -> "subprocess.Popen[str]":
+    """Start a process that has `file` open."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(file)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **environment},
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "open\n"
+    return process
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Path:
+    """Return a session's folder with a log in it."""
+    folder = tmp_path / "session_1"
+    folder.mkdir()
+    (folder / "agent.log").touch()
+    (tmp_path / "session_10").mkdir()
+    (tmp_path / "session_10" / "agent.log").touch()
+    return folder
+
+
+@pytest.fixture
+def agent(session: Path) -> Iterator["subprocess.Popen[str]"]:
+    """Yield a process as a raylet starts it."""
+    process = holder(session / "agent.log", RAY_RAYLET_PID="1")
+    yield process
+    process.kill()
+    process.communicate()
+
+
+@pytest.fixture
+def others(session: Path) -> Iterator[list["subprocess.Popen[str]"]]:
+    """Yield a user's process that reads the same log, and an agent of another session."""
+    started = [
+        holder(session / "agent.log"),
+        holder(session.parent / "session_10" / "agent.log", RAY_RAYLET_PID="1"),
+    ]
+    yield started
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def test_processes_of_a_session_are_those_that_its_raylet_started(
+    session: Path, agent: "subprocess.Popen[str]", others: list["subprocess.Popen[str]"]
+) -> None:
+    assert processes_of(session) == [agent.pid]
+    assert others[0].pid not in processes_of(session)
+
+
+def test_killed_driver_leaves_no_agent_and_no_folder(
+    session: Path, agent: "subprocess.Popen[str]", others: list["subprocess.Popen[str]"]
+) -> None:
+    """The pipe of a killed driver ends without a byte."""
+    code = (
+        "import os, sys; from pathlib import Path;"
+        "from cluster.ray.session_guard import SessionGuard;"
+        "guard = SessionGuard(Path(sys.argv[1])); print(guard._process.pid, flush=True);"
+        "os.kill(os.getpid(), 9)"
+    )
+    killed = subprocess.run(
+        [sys.executable, "-c", code, str(session)], check=False, capture_output=True, text=True
+    )
+    assert killed.returncode == -9, killed.stderr
+    assert agent.wait(30) == -9
+    assert [process.poll() for process in others] == [None, None]
+    guard = Path("/proc") / killed.stdout.strip()
+    while guard.exists() and "State:\tZ" not in (guard / "status").read_text():
+        os.sched_yield()
+    assert not session.exists()
+
+
+def test_orderly_end_kills_nothing(session: Path, agent: "subprocess.Popen[str]") -> None:
+    SessionGuard(session).close()
+    assert agent.poll() is None
+    assert session.exists()
