@@ -38,7 +38,7 @@ another one, {TRIES} in all. What is left has to pass without
 the bug. While it is shrunk, groups that do not come back are waited for less long; what is left
 shows the same when they are waited for in full.
 Robustness is under how many other network seeds the shrunk plan fails. Rules cite
-[BEHAVIOUR.md](kafka/BEHAVIOUR.md) and [ZOOKEEPER_CONSUMER.md](kafka/ZOOKEEPER_CONSUMER.md).
+[BEHAVIOUR.md](kafka/BEHAVIOUR.md) and [ZOOKEEPER_CONSUMER.md](kafka/ZOOKEEPER_CONSUMER.md) (ZK).
 """
 
 

@@ -1,7 +1,9 @@
 """One member of a group on ZooKeeper joins or dies, over many seeds, beside what was measured.
 
 The measured values are three draws of what the seeds predict: each lies within what is seen here.
-Times that a timeout decides (a back-off, a session) have medians that differ by a tenth at most.
+Where a timeout decides a time (a back-off, a session), the medians differ by a tenth at most; the
+time until all is stable is held to that alone where the timeout is nearly all of it (joins with a
+back-off of 2 s).
 """
 
 from collections.abc import Sequence
@@ -177,7 +179,10 @@ def test_measured_deaths_are_what_the_seeds_predict(members: int) -> None:
 
 
 def _compare(costs: Sequence[Change], measured: Measured, timeouts_us: Sequence[int]) -> None:
-    for name in ("stable_us", "failed", "conflicts", "notifications", "reads"):
+    names = ["failed", "conflicts", "notifications", "reads"]
+    if measured.timeout_us != measured.stable_us:
+        names.append("stable_us")
+    for name in names:
         seen = [getattr(cost, name) for cost in costs]
         around = READS_AROUND if name == "reads" else 0
         assert min(seen) - around <= getattr(measured, name) <= max(seen) + around, name
