@@ -332,7 +332,7 @@ class FaultDefinition(
     target: str | None = None
     """Target of the fault: a role, which is resolved at the injection."""
     from_: OneOrMany | None = None
-    """Targets at one end of the links that the fault hits: one, or a list."""
+    """Targets at one end of the links that the fault hits; what they send, if it is one-way."""
     to: OneOrMany | None = None
     """Targets at the other end of the links that the fault hits: one, or a list."""
     duration: Duration | None = None
