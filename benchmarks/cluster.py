@@ -406,7 +406,8 @@ def play_cases(cases: Sequence[Case]) -> Iterator[Played]:
 def section_of(page: str, played: Sequence[Played]) -> str:
     """Return the section of docs/SOAK.md: the rows of `played` replace those of the same cases."""
     rows = {each.case.name: _row(each) for each in played}
-    for line in page.splitlines():
+    former = page.partition(f"\n## {SECTION}\n")[2].partition("\n## ")[0]
+    for line in former.splitlines():
         name = line.removeprefix("| ").partition(" | ")[0]
         if name in {case.name for case in CASES}:
             rows.setdefault(name, line)
