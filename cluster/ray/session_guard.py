@@ -87,11 +87,11 @@ def end_session(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def main(folder: Path) -> None:
-    """Wait for the end of the driver."""
+def wait_for_driver(folder: Path) -> None:
+    """Wait until the driver ends, and end its session if it was killed."""
     if not sys.stdin.buffer.read(len(_CLOSED)):
         end_session(folder)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    wait_for_driver(Path(sys.argv[1]))
