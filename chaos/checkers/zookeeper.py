@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from chaos.checkers.base import Checker
 from chaos.checkers.context import CheckContext, detail_of
 from chaos.checkers.evidence.board import Evidence
+from chaos.checkers.evidence.zookeeper_tree import owner_path
 from protocol.trace import TraceKind, TraceRow
 from results_schema.results import CheckReport
 
@@ -172,8 +173,7 @@ class ZooKeeper(Checker):
     # -- what is read -------------------------------------------------------------------------
 
     def _judge_conflict(self, row: TraceRow) -> None:
-        topic, _, index = (row.partition or "").rpartition("-")
-        path = f"/consumers/{row.group}/owners/{topic}/{index}"
+        path = owner_path(row.group or "", row.partition or "")
         znode = self._tree.at(path, row.offset or 0)
         owner = detail_of(row)["owner"]
         if owner == (None if znode is None else znode.data):

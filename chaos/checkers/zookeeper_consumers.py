@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from chaos.checkers.base import Checker
 from chaos.checkers.context import HEALED_STAGE, CheckContext, detail_of
 from chaos.checkers.evidence.board import Evidence
-from chaos.checkers.evidence.zookeeper_tree import Znode
+from chaos.checkers.evidence.zookeeper_tree import Znode, owner_path
 from protocol.trace import TraceKind, TraceRow
 from results_schema.evidence_text import seconds
 from results_schema.results import CheckReport
@@ -202,7 +202,7 @@ class ZooKeeperConsumers(Checker):
         # A node of an earlier assignment may stay: the listener for new sessions takes no lock, and
         # may empty the registry before an attempt that has begun releases what is in it (ZK-32).
         owned = self._tree.owned_by(consumer.session)
-        due_paths = [_owner_path(consumer.group, each) for each in detail_of(due)["partitions"]]
+        due_paths = [owner_path(consumer.group, each) for each in detail_of(due)["partitions"]]
         kept = [path for path in due_paths if path in owned]
         if kept:
             self.found(
@@ -270,9 +270,3 @@ class ZooKeeperConsumers(Checker):
             [view, changed],
             group=consumer.group,
         )
-
-
-def _owner_path(group: str, partition: str) -> str:
-    """Return the path of a partition's owner node."""
-    topic, _, number = partition.rpartition("-")
-    return f"/consumers/{group}/owners/{topic}/{number}"

@@ -102,11 +102,8 @@ class Evidence:
     @cached_property
     def turning_points(self) -> TurningPoints:
         """What may have led to a finding."""
-        # No verdict depends on turning points: they illustrate findings.
-        kinds_read = self.kinds_read
-        turning_points = self._follow(TurningPoints(), TURNING_KINDS)
-        self.kinds_read = kinds_read
-        return turning_points
+        # Not among `kinds_read`: turning points illustrate findings, no verdict depends on them.
+        return self._feed(TurningPoints(), TURNING_KINDS)
 
     @cached_property
     def undisturbed(self) -> Undisturbed:
@@ -120,8 +117,12 @@ class Evidence:
         return self._follow(ZooKeeperTree(), TREE_KINDS)
 
     def _follow(self, part: P, kinds: frozenset[TraceKind]) -> P:
-        """Feed a part from now on with the rows that it must see."""
+        """Feed a part that verdicts depend on."""
         self.kinds_read |= kinds
+        return self._feed(part, kinds)
+
+    def _feed(self, part: P, kinds: frozenset[TraceKind]) -> P:
+        """Feed a part from now on with the rows that it must see."""
         for kind in sorted(kinds):
             self._observers.setdefault(kind, []).append(part.observe)
         return part

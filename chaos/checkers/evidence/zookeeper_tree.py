@@ -16,6 +16,12 @@ TREE_KINDS = frozenset({TraceKind.ZOOKEEPER_TXN_APPLIED, TraceKind.ZOOKEEPER_CLI
 CONSUMERS = "/consumers/"
 
 
+def owner_path(group: str, partition: str) -> str:
+    """Return the path of a partition's owner node. Shape: `partition` is `orders-0`."""
+    topic, _, number = partition.rpartition("-")
+    return f"{CONSUMERS}{group}/owners/{topic}/{number}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Znode:
     """A znode as one transaction left it. `session` None: it is persistent."""

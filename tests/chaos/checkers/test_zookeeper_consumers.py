@@ -75,6 +75,14 @@ class Story:
             detail={"store": "zookeeper", "begun_us": begun_us},
         )
 
+    def loses_its_registry(self) -> None:
+        """Claim a share, begin the next attempt, and have a new session empty the registry."""
+        self.begins()
+        self.views("m0")
+        self.claims()
+        self.begins()
+        self.step(TraceKind.PARTITIONS_LOST, partitions=("orders-0",))
+
     def heals_and_waits(self) -> None:
         self.add("driver", TraceKind.RUN_STAGE, detail={"stage": "liveness"})
         self.time_s += LONG_S
@@ -152,11 +160,7 @@ def test_consumer_computes_while_it_still_owns_its_last_share() -> None:
 def test_owner_nodes_that_a_new_session_has_made_forgotten_are_not_released() -> None:
     """ZK-32: nor does `resetState` take the lock: what it forgets, no release deletes."""
     story = Story()
-    story.begins()
-    story.views("m0")
-    story.claims()
-    story.begins()
-    story.step(TraceKind.PARTITIONS_LOST, partitions=("orders-0",))
+    story.loses_its_registry()
     story.views("m0")
 
     assert summaries(story) == []
@@ -165,11 +169,7 @@ def test_owner_nodes_that_a_new_session_has_made_forgotten_are_not_released() ->
 def test_node_that_was_forgotten_is_no_part_of_the_next_release() -> None:
     """ZK-32: what `resetState` made an attempt forget stays at the next release."""
     story = Story()
-    story.begins()
-    story.views("m0")
-    story.claims()
-    story.begins()
-    story.step(TraceKind.PARTITIONS_LOST, partitions=("orders-0",))
+    story.loses_its_registry()
     story.txn("0x1", "create", "/consumers/old/owners/orders/1")
     story.step(TraceKind.PARTITIONS_ASSIGNED, partitions=("orders-1",))
     story.begins()
