@@ -187,8 +187,8 @@ def test_clog_delivers_everything_in_order_and_slow_delays(
         await a_while()
         assert server.served == [0]
         slow = Slow(delay_us=20_000)
+        started_us = client.host.now_us()  # the rules start what waits
         lab.set_rules([LinkRule(rule_id="slow", selector=TO_SERVER, effect=slow)])
-        started_us = client.host.now_us()
         await asyncio.gather(*waiting)
         assert client.host.now_us() - started_us >= 20_000
         assert server.served == [0, 1, 2, 3, 4]
