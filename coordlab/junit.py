@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from results_schema.evidence_text import tell
+from results_schema.evidence_text import describe_row
 from results_schema.manifest import Manifest
 from results_schema.results import CheckOutcome, CheckReport, Results, RunOutcome, Verdict
 
@@ -176,7 +176,7 @@ def _stories(check: CheckReport) -> Iterable[str]:
         yield finding.summary
         if finding.led_to:
             yield "  what led to it:"
-            yield from (f"  {tell(row)}" for row in finding.led_to)
+            yield from (f"  {describe_row(row)}" for row in finding.led_to)
             yield "  what proves it:"
         yield from (f"  {line}" for line in finding.story)
 

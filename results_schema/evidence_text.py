@@ -1,4 +1,4 @@
-"""Evidence for people: one trace row as one line of a story."""
+"""Trace rows as sentences, for the evidence of findings."""
 
 import msgspec
 
@@ -7,14 +7,14 @@ from protocol.trace import TraceRow
 _SKIPPED = frozenset({"pid", "seq"})
 
 
-def tell(row: TraceRow) -> str:
-    """Return the row as a line: time in seconds, node, what happened, and the columns filled."""
+def describe_row(row: TraceRow) -> str:
+    """Return a line with the row's time in seconds, its node, and `describe_event`."""
     life = f" (life {row.incarnation + 1})" if row.incarnation else ""
-    return f"{row.time_us / 1e6:10.6f} s  {row.node}{life}: {what_happened(row)}"
+    return f"{row.time_us / 1e6:10.6f} s  {row.node}{life}: {describe_event(row)}"
 
 
-def what_happened(row: TraceRow) -> str:
-    """Return the row's kind in words, and the columns filled; neither when nor where."""
+def describe_event(row: TraceRow) -> str:
+    """Return the row's kind, and each filled column with its label; no time and no node."""
     facts = [
         f"{label} {value}"
         for label, value in (
@@ -37,8 +37,8 @@ def what_happened(row: TraceRow) -> str:
             f"{name} {_short(value)}" for name, value in detail.items() if name not in _SKIPPED
         ]
     what = row.kind.replace("_", " ")
-    told = ", ".join(fact.strip() for fact in facts)
-    return f"{what}: {told}" if told else what
+    listed_facts = ", ".join(fact.strip() for fact in facts)
+    return f"{what}: {listed_facts}" if listed_facts else what
 
 
 def _short(value: object) -> str:
@@ -49,5 +49,5 @@ def _short(value: object) -> str:
 
 
 def seconds(length_us: int) -> str:
-    """Return a length of time for people, to the millisecond."""
+    """Return a length of time in seconds, rounded to the millisecond."""
     return f"{length_us / 1e6:.3f}".rstrip("0").rstrip(".") + " s"

@@ -1,10 +1,10 @@
-"""Checkers: observers of the trace that keep their own, simpler model of what Kafka promises.
+"""Checkers: observers of the trace, each with its own, simpler model of one promise of Kafka.
 
-Reading order: `context` (what they know beside the trace), `base` (what a checker is), `evidence`
-(facts that several of them read, each followed once in a run), then one module for each promise:
-`fencing`, `durable_commits`, `generations`, `ownership`, `liveness`, `recovery`, `readers`,
-`answers`, `administration`, `stability`, `needless_rebalance`, `processing`, `consumed`; of groups
-on ZooKeeper `zookeeper`, `zookeeper_consumers`; `unpromised` (judged only where a group asks for
-it); `registry` (all of them, fed together); `lost_rows` (checks that a lost machine leaves without
-evidence).
+Reading order: `context` (facts about the experiment that the trace lacks), `base` (the class
+Checker), `evidence` (facts that several checkers share); one module per promise: `fencing`,
+`durable_commits`, `generations`, `ownership`, `liveness`, `recovery`, `readers`, `answers`,
+`administration`, `stability`, `needless_rebalance`, `processing` (with `consumed`); for groups on
+ZooKeeper `zookeeper` and `zookeeper_consumers`; `unpromised` (properties that a group may demand);
+`registry` (all checkers together); `lost_rows` (checks that lack evidence after the loss of a
+machine).
 """

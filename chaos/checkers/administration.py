@@ -1,26 +1,26 @@
-"""Administration: what an administrator orders of the cluster is carried out.
+"""Administration: the cluster carries out an administrator's orders.
 
 Controlled shutdowns (Source: Kafka BrokerHeartbeatManager, ReplicationControlManager):
 
 1. A broker that ends its controlled shutdown leads no partition, and is in no ISR beside another
-   replica: the controller lets it stop only then. A broker that waits for
-   CONTROLLED_SHUTDOWN_TIMEOUT_US in vain stops without that, and is not judged; nor is one that is
+   replica: only then the controller permits it to stop. Two cases are not judged: a broker that
+   gave up waiting for the permission after CONTROLLED_SHUTDOWN_TIMEOUT_US, and a broker that was
    not running yet, which stops at once (Source: Kafka BrokerLifecycleManager).
-2. A controlled shutdown that begins while nothing is broken ends before the run has to kill the
-   broker, unless another fault comes in between.
+2. A controlled shutdown that begins while nothing is broken ends before the run kills the broker,
+   unless another fault begins in between.
 
 Elections that an administrator orders:
 
-3. The controller elects the leader that `leadership_move` asks for, or refuses: by the end of the
-   run one of the two is seen.
-4. The controller refuses no election that is ordered while nothing is broken. Whether the new
-   leader is in sync and alive was asked of the cluster just before.
+3. The controller elects the leader that `leadership_move` asks for, or refuses the election. By the
+   end of the run the trace shows one of the two.
+4. The controller refuses no election that is ordered while nothing is broken. (The run chose the
+   new leader by the cluster's status just before, in sync and alive.)
 
-Nothing is broken means here: no fault is in force, and `settling_us` of the context has passed
-since the last fault ended and the last leader changed.
+"Nothing is broken" means: no fault is in force, and `settling_us` of the context has passed since
+the last fault ended and the last leader changed.
 
-Judged in virtual time: no machine is too busy there, the cluster is as the order's aim has seen it,
-and a broker that asks the controller cannot stop in the same microsecond.
+Judged in virtual time only. In real time a busy machine can delay a shutdown, and the cluster can
+change between the choice of the new leader and the order.
 """
 
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ _ELECTIONS = frozenset({LEADERSHIP_MOVE, PREFERRED_LEADER_ELECTION})
 
 @dataclass(slots=True)
 class _Order:
-    """An order under way. Shape: `was_whole` says that nothing was broken when it was given."""
+    """An order without its outcome yet. `was_whole`: nothing was broken when it was given."""
 
     row: TraceRow
     was_whole: bool
@@ -78,13 +78,13 @@ class Administration(Checker):
         self._elections: dict[str, _Order] = {}  # by fault id
         self._leader_changed_us = 0
         self._last_was_whole = False
-        self._is_healed = False  # every order of the plan has had its answer
+        self._is_healed = False  # from this stage on every order of the plan has had its answer
         self._over = False
         self._ended_shutdowns = 0
         self._ended_elections = 0
 
     def judge(self, row: TraceRow) -> None:
-        """Take in an order, what became of it, or what disturbs it."""
+        """Follow orders, their outcomes and the faults between them; judge each outcome."""
         if self._over or not self.context.in_virtual_time:
             return
         match row.kind:
@@ -101,8 +101,9 @@ class Administration(Checker):
             case TraceKind.NODE_STOPPING if row.peer in self._consumers:
                 pass  # a rollout kills a consumer at the end of its grace period
             case TraceKind.NODE_STOPPING:
-                # The row that injects a fault stands just before: it was judged there what is
-                # whole, for the shutdown itself is a fault in force by now.
+                # FAULT_INJECTED of the shutdown came just before this row. `_injected` determined
+                # there whether anything was broken, because by now the shutdown itself counts as a
+                # fault in force.
                 self._shutdowns[row.peer or ""] = _Order(row, self._last_was_whole)
             case TraceKind.NODE_STOPPED:
                 self._stopped(row)
@@ -120,12 +121,12 @@ class Administration(Checker):
             quiet_us == 0 or row.time_us > max(quiet_us + self.context.settling_us, settled_us)
         )
         for order in self._shutdowns.values():
-            order.was_whole = False  # from now on another fault may keep it from its end
+            order.was_whole = False  # this fault may prevent the end of the shutdown
         if detail_of(row).get("fault") in _ELECTIONS:
             self._elections[row.cause or ""] = _Order(row, self._last_was_whole)
 
     def _elected(self, row: TraceRow) -> None:
-        """End the moves to this leader."""
+        """Remove the orders that ask for this leader: they are carried out."""
         self._leader_changed_us = row.time_us
         for fault_id, order in list(self._elections.items()):
             detail = detail_of(order.row)
@@ -141,7 +142,7 @@ class Administration(Checker):
         self._ended_elections += 1
         if order.was_whole:
             detail = detail_of(order.row)
-            self.found(
+            self.report_finding(
                 f"{row.cause}: no leader was elected ({detail_of(row).get('reason')}), although "
                 "nothing was broken",
                 [order.row, row],
@@ -165,7 +166,7 @@ class Administration(Checker):
                 what = f"is still in the ISR of {partition}"
             else:
                 continue
-            self.found(
+            self.report_finding(
                 f"{row.node} stops in order, and {what}",
                 [order.row, known.row, row],
                 partition=partition,
@@ -177,20 +178,20 @@ class Administration(Checker):
         if order is None or not order.was_whole:
             return
         took_us = row.time_us - order.row.time_us
-        self.found(
+        self.report_finding(
             f"{row.peer} is killed {seconds(took_us)} after its controlled shutdown began, which "
             "has not ended although nothing else was broken",
             [order.row, row],
         )
 
     def finish(self) -> CheckReport:
-        """Report what was ordered and neither carried out nor refused."""
+        """Judge the orders that were neither carried out nor refused, and report."""
         for fault_id, order in self._elections.items() if self._is_healed else ():
             detail = detail_of(order.row)
             if detail.get("fault") != LEADERSHIP_MOVE:
                 continue
             (to,) = detail.get("to") or ("its replica",)
-            self.found(
+            self.report_finding(
                 f"{fault_id} was not refused, and {to} was never elected",
                 [order.row],
                 partition=next(iter(detail.get("partitions", ())), None),

@@ -107,7 +107,7 @@ class Answers(Checker):
             needed_us += self.context.isr_recovery_us
         if row.time_us - quiet_since_us <= needed_us:
             return
-        self.found(
+        self.report_finding(
             f"{row.peer} has not answered {row.api} of {row.node} within {seconds(timeout_us)}, "
             f"although nothing has been broken for {seconds(row.time_us - quiet_since_us)}",
             [row],
@@ -121,7 +121,7 @@ class Answers(Checker):
             self.findings_total += 1
             return
         self._failed[case] = None
-        self.found(f"{row.node} answers {row.api} with {UNKNOWN_SERVER_ERROR}", [row])
+        self.report_finding(f"{row.node} answers {row.api} with {UNKNOWN_SERVER_ERROR}", [row])
 
     def finish(self) -> CheckReport:
         """Report; a run without stages in its trace proves nothing."""

@@ -1,8 +1,9 @@
-"""What a checker is: rows of the trace go in one by one, findings with evidence come out.
+"""The base class of checkers: it takes the rows of a trace one by one, and collects findings.
 
-A checker keeps its own model, far simpler than the code that it judges, and never looks at the
-cluster. Rows come in the order of the run's clock; between machines that order is only as good as
-`clock_error_us`, so that a checker judges by epochs and offsets, and by time only beyond it.
+A checker keeps its own model of the cluster, far simpler than the code that it judges. It reads
+nothing but the trace. Rows come in the order of their times. The clocks of two machines may differ
+by `clock_error_us`, so a checker compares rows of two nodes by epochs and offsets, and by time only
+if the times differ by more than that.
 """
 
 from abc import ABC, abstractmethod
@@ -12,70 +13,75 @@ from typing import ClassVar
 from chaos.checkers.context import CheckContext
 from chaos.checkers.evidence.board import Evidence
 from protocol.trace import TraceKind, TraceRow
-from results_schema.evidence_text import tell
+from results_schema.evidence_text import describe_row
 from results_schema.results import CheckOutcome, CheckReport, Finding
 
 MAX_FINDINGS = 20
-"""A broken guard breaks every commit: the first findings tell the story, the rest are counted."""
+"""Findings kept per checker; later ones are only counted.
 
+A single bug can break every commit of a run. The first findings explain it.
+"""
 
 FindingSink = Callable[[Finding], None]
-"""Gets each finding when it is made, up to MAX_FINDINGS of a checker."""
+"""Receives each finding when a checker makes it, at most MAX_FINDINGS per checker."""
 
 
 class Checker(ABC):
-    """Watches a run for one promise.
+    """Checks one promise in the trace of one run.
 
-    Shape: `evidence` is shared with whoever feeds it before each row; a checker that is given none
-    stands alone, makes its own, and is fed by `observe`.
+    A CheckSuite shares one `evidence` among its checkers, feeds it with each row, and then calls
+    `judge`. A checker made without `evidence` makes its own; its caller calls `observe`.
     """
 
     name: ClassVar[str]
     promise: ClassVar[str]
-    """What it checks, in one sentence for people."""
+    """The promise in one sentence, for reports."""
     kinds: ClassVar[frozenset[TraceKind]]
-    """The kinds of rows that it wants to see."""
+    """Kinds of the rows that `judge` must get."""
 
     @classmethod
     def concerns(cls, context: CheckContext) -> bool:
-        """Whether a run of this context has anything that the check is about."""
+        """Return True if a run of this context has anything to check."""
         del context
         return True
 
     def __init__(self, context: CheckContext, evidence: Evidence | None = None) -> None:
         self.context = context
         self.evidence = Evidence(context) if evidence is None else evidence
-        self._turning_points = self.evidence.turning_points  # followed from here on
+        # The first read of an attribute of `evidence` starts its collection. Both must see the
+        # trace from its first row, so they are read here and not with the first finding.
+        self._turning_points = self.evidence.turning_points
         self._faults = self.evidence.faults
         self.findings: list[Finding] = []
         self.findings_total = 0
         self.on_finding: FindingSink | None = None
 
     def observe(self, row: TraceRow) -> None:
-        """Take in a row as the only reader of `evidence`; a suite feeds that itself."""
+        """Feed a row to the checker's own `evidence`, then judge it. A suite does both itself."""
         self.evidence.observe(row)
         self.judge(row)
 
     @abstractmethod
     def judge(self, row: TraceRow) -> None:
-        """Judge one row of one of `kinds`, which the evidence has already."""
+        """Judge a row of one of `kinds`; `evidence` has observed it already."""
 
     @abstractmethod
     def finish(self) -> CheckReport:
-        """Judge what only the end can tell, and report. Called once."""
+        """Judge the cases that need the whole trace, and report. Called once."""
 
     def measured(self) -> dict[str, int]:
-        """Return the figures so far that are no verdict; see CheckReport."""
+        """Return measured figures that are not part of the verdict; see CheckReport."""
         return {}
 
     def unsettled(self, now_us: int) -> tuple[str, ...]:
-        """Return what the promise still waits for, in words; nothing once a bound is over.
+        """Return a sentence for each condition that the promise still waits for.
 
-        A run with a `recovery_timeout` goes on as long as there is anything.
+        A condition whose bound has passed is no longer returned: it is a finding. A run with a
+        `recovery_timeout` continues while any checker returns a condition.
         """
         return ()
 
-    def found(
+    def report_finding(
         self,
         summary: str,
         evidence: list[TraceRow],
@@ -84,9 +90,11 @@ class Checker(ABC):
         partition: str | None = None,
         causes: Sequence[TraceRow] = (),
     ) -> None:
-        """Record a finding; `evidence` is put in time order and told as a story.
+        """Record a finding.
 
-        `causes` tell why it could happen: they stand with what led to it, and prove nothing.
+        `evidence` proves the violation; the finding has its rows in time order, each with a
+        sentence. `causes` are rows that explain how the violation became possible; they are shown
+        among the events that led to it.
         """
         self.findings_total += 1
         if len(self.findings) >= MAX_FINDINGS:
@@ -96,7 +104,7 @@ class Checker(ABC):
         if self.on_finding is not None:
             self.on_finding(finding)
 
-    def announce(
+    def announce_finding(
         self,
         summary: str,
         evidence: list[TraceRow],
@@ -105,7 +113,11 @@ class Checker(ABC):
         partition: str | None = None,
         causes: Sequence[TraceRow] = (),
     ) -> None:
-        """Tell of a finding now whose whole extent only the end can tell; it is not recorded."""
+        """Pass a finding to `on_finding` without recording it.
+
+        For a violation whose full extent is known only at the end: the run can react now, and
+        `finish` records the finding.
+        """
         if self.on_finding is not None:
             self.on_finding(
                 self._finding(summary, evidence, group=group, partition=partition, causes=causes)
@@ -128,7 +140,7 @@ class Checker(ABC):
             time_us=rows[-1].time_us if rows else 0,
             group=group,
             partition=partition,
-            story=tuple(tell(row) for row in rows),
+            story=tuple(describe_row(row) for row in rows),
             evidence=tuple(rows),
             led_to=tuple(in_time_order([*led_to, *(row for row in causes if row not in rows)])),
         )
@@ -136,7 +148,10 @@ class Checker(ABC):
     def _led_to(
         self, rows: list[TraceRow], *, group: str | None, partition: str | None
     ) -> tuple[TraceRow, ...]:
-        """Return what led to the evidence `rows`: of the group also what its coordinators did."""
+        """Return the events before `rows` that concern the partition or the group.
+
+        The group's offsets partition counts too, because its leader is the group's coordinator.
+        """
         if not rows:
             return ()
         known = None if group is None else self.context.groups.get(group)
@@ -157,7 +172,7 @@ class Checker(ABC):
         inconclusive: bool = False,
         excused: dict[str, int] | None = None,
     ) -> CheckReport:
-        """Return the report; `judged` counts the cases in which a violation could have shown."""
+        """Return the report; `judged` is the number of cases that could have been violations."""
         if self.findings_total:
             outcome = CheckOutcome.VIOLATED
         elif inconclusive:
@@ -179,6 +194,6 @@ class Checker(ABC):
 
 
 def in_time_order(rows: list[TraceRow]) -> list[TraceRow]:
-    """Return the rows as they happened, each once: a row may prove a thing in two ways."""
+    """Return the rows in time order, each once: one row may appear as evidence twice."""
     unique = {(row.time_us, row.node, row.incarnation, row.seq): row for row in rows}
     return [unique[key] for key in sorted(unique)]

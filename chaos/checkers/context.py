@@ -1,4 +1,4 @@
-"""What checkers and their evidence know of an experiment beside its trace, and a row's detail."""
+"""Facts about an experiment that checkers need and its trace lacks; and a row's decoded detail."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
@@ -12,25 +12,32 @@ from protocol.ids import TRANSACTION_STATE
 from protocol.trace import TraceRow
 
 COPY_US = 5_000_000
-"""A follower copies what a few minutes of a small cluster wrote well within this time."""
+"""Time in which a follower copies the log of a few minutes of a small cluster, with a margin."""
 HEALED_STAGE = "liveness"
-"""The stage from which on everything is healed, and every broker can be reached again."""
+"""The run's stage in which all faults are healed; it begins once every broker is reachable."""
 REQUEST_TIMEOUT_US = 30_000_000
-"""Time in which a broker gives up a request to the controller: Kafka's request.timeout.ms."""
+"""Time after which a broker gives up a request to the controller: Kafka's request.timeout.ms."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupExpectation:
-    """What a checker may expect of one group. The defaults are Kafka's.
+    """Members, partitions and timeouts of one group. The defaults are Kafka's.
 
-    Shape: `consumers` are node names, `late` those of them that the run starts itself: they count
-    from their NODE_STARTED on. `offsets_partition` is printed as in the trace, and so are
-    `transaction_partitions`, those of its members' transactional ids, if they commit in
-    transactions; `partitions` are those of its topics.
-    Units: the longest of any member, but for `max_poll_interval_us`, the shortest (the longest is
-    `rebalance_timeout_us`), and for `eviction_us`: the shortest time after which a coordinator may
-    drop a silent member, of session.timeout.ms and max.poll.interval.ms. `application_us` is what
-    the application takes between two polls, if the first returns as many records as it may.
+    - `consumers`: node names of the members. `late`: those of them that the run starts at a time
+      of its plan; such a member counts from its NODE_STARTED on.
+    - `offsets_partition`: the partition of `__consumer_offsets` that stores the group.
+    - `transaction_partitions`: the partitions of `__transaction_state` that store the members'
+      transactional ids; empty if the group does not commit in transactions.
+    - `partitions`: the partitions of the group's topics.
+    - `max_poll_interval_us`: the shortest `max.poll.interval.ms` of any member;
+      `rebalance_timeout_us`: the longest.
+    - `eviction_us`: the shortest time after which a coordinator may remove a silent member; the
+      minimum of `session.timeout.ms` and `max.poll.interval.ms` over all members.
+    - `application_us`: the longest time between two polls of any member, if the first poll returns
+      `max.poll.records` records.
+    - Every other time is the longest of any member.
+
+    Partitions are named as in the trace.
     """
 
     consumers: tuple[str, ...]
@@ -50,17 +57,13 @@ class GroupExpectation:
 
     @property
     def join_us(self) -> int:
-        """How long a member waits for the answer to a JoinGroup, request.timeout.ms aside."""
+        """Time that a member waits for its JoinGroup's answer, if above `request.timeout.ms`."""
         return self.rebalance_timeout_us + JOIN_GROUP_EXTRA_MS * 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZooKeeperGroupExpectation:
-    """What a checker may expect of a group on ZooKeeper.
-
-    Shape: `consumers` are node names. Units: `session_timeout_us` is the one that the ensemble
-    grants.
-    """
+    """Members of a group on ZooKeeper, by node name, and the timeout that the ensemble grants."""
 
     consumers: tuple[str, ...]
     session_timeout_us: int = 6_000_000
@@ -68,10 +71,7 @@ class ZooKeeperGroupExpectation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerExpectation:
-    """What a checker may expect of one producer.
-
-    Units: `period_us` is the time between two records, with linger.ms.
-    """
+    """Topic and timing of one producer. `period_us`: time between two records, plus linger.ms."""
 
     name: str
     topic: str
@@ -81,29 +81,38 @@ class ProducerExpectation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckContext:
-    """What the checkers know of the experiment beside its trace.
+    """Settings and bounds of an experiment, for its checkers.
 
-    Units: `clock_error_us` bounds how far the clocks of two nodes are apart. `isr_recovery_us` is
-    the time in which a replica whose broker lives gets into its ISR, see `isr_recovery_us`;
-    `leader_balance_us` the interval in which preferred leaders are elected, None for never;
-    `recovery_timeout_us` how long the run waits for what recovers after the groups do. The timeout
-    of a transaction is the longest of any member. `start_bound_us` is the time in which a cluster
-    comes to its steady state, None where time is real: a machine may be slow. `broker_timeouts_us`
-    are those of a broker's requests by the purpose of their connection, where another than
-    REQUEST_TIMEOUT_US, `broker_waits_us` how long such a request lets its server wait.
-    `settling_us` is the time in which the last consequence of a fault that is over shows,
-    `replica_lag_us` that of `replica.lag.time.max.ms`.
-    Shape: `in_virtual_time` every row of every node is there, and in the order of the run. Where
-    clients from outside may come, `groups` are those that only the lab's members have joined, and
-    `seen_groups` are they and those on ZooKeeper: of other groups the members write no rows.
-    `groups` have a coordinator, `zookeeper_groups` none; `must_hold` names, by group, the checks of
-    what nobody promises that are judged all the same.
+    Groups:
+    - `groups`: groups with a coordinator; `zookeeper_groups`: groups on ZooKeeper, without one.
+      `groups` lacks a group that clients from outside have joined, because such members write no
+      trace rows.
+    - `seen_groups`: names of all groups whose members all write rows; None if every group's do.
+    - `must_hold`: by group, the names of the checks that this group demands although no design
+      promises them (module `unpromised`).
+
+    Times:
+    - `in_virtual_time`: True if the trace has every row of every node, in the order of the run.
+    - `clock_error_us`: largest difference between the clocks of two nodes.
+    - `start_bound_us`: longest time from the start to the steady state; None in real time, where a
+      machine may be slow.
+    - `settling_us`: longest time from the end of a fault to its last consequence.
+    - `isr_recovery_us`: longest time that a living replica stays out of its ISR; computed by the
+      function of this name.
+    - `replica_lag_us`: `replica.lag.time.max.ms`.
+    - `leader_balance_us`: interval in which preferred leaders are elected; None: never.
+    - `recovery_timeout_us`: longest time that the run waits, after its groups have recovered, for
+      the conditions of `Checker.unsettled`.
+    - `transaction_timeout_us`: longest transaction timeout of any member.
+    - `broker_timeouts_us`: timeouts of a broker's requests, by the purpose of the connection; other
+      purposes have REQUEST_TIMEOUT_US. `broker_waits_us`: longest time that the server of such a
+      request may wait before it answers.
     """
 
     groups: dict[str, GroupExpectation] = field(default_factory=dict)
     zookeeper_groups: dict[str, ZooKeeperGroupExpectation] = field(default_factory=dict)
     must_hold: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    seen_groups: tuple[str, ...] | None = None  # None: there are no others
+    seen_groups: tuple[str, ...] | None = None
     min_insync_replicas: int = 1
     transaction_min_isr: int = 1
     liveness_timeout_us: int = 60_000_000
@@ -123,10 +132,9 @@ class CheckContext:
     replica_lag_us: int = 30_000_000
 
     def without_guests(self, mixed: Collection[str], all_groups: Iterable[str]) -> "CheckContext":
-        """Return the context of a run to which clients from outside may come.
+        """Return this context without the groups that clients from outside have joined.
 
-        Shape: `all_groups` are those of the experiment, `mixed` those of them that such clients
-        have joined.
+        `all_groups`: the experiment's groups. `mixed`: those of them that such clients have joined.
         """
         return replace(
             self,
@@ -135,7 +143,7 @@ class CheckContext:
         )
 
     def is_seen(self, group: str) -> bool:
-        """Return whether the trace has the rows of a group's members."""
+        """Return True if all members of a group write rows into the trace."""
         return self.seen_groups is None or group in self.seen_groups
 
     def least_in_sync(self, partition: str) -> int:
@@ -145,7 +153,7 @@ class CheckContext:
 
 
 def detail_of(row: TraceRow) -> dict[str, Any]:
-    """Return the decoded detail of a row; values are whatever its kind's JSON holds."""
+    """Return a row's decoded detail: the keys that `trace_schema` lists for the row's kind."""
     if row.detail is None:
         return {}
     detail: dict[str, Any] = msgspec.json.decode(row.detail)
@@ -161,8 +169,8 @@ def isr_recovery_us(config: BrokerConfig) -> int:
        `replica.fetch.wait.max.ms`.
     4. An AlterPartition that no controller answers: REQUEST_TIMEOUT_US, and once more while the
        controller is replaced, twice `controller.quorum.fetch.timeout.ms`.
-    5. A dead replica beside it must leave the ISR first where the high watermark waits for it:
-       1.5 times `replica.lag.time.max.ms`, for it is looked at every half of that.
+    5. If the high watermark waits for another, dead replica, that one must leave the ISR first:
+       1.5 times `replica.lag.time.max.ms`, because the leader checks each half of that time.
     """
     return (
         (

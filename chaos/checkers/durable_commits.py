@@ -19,8 +19,9 @@ nothing. How late it can still take effect depends on what ended the request:
 * DISCONNECTED from a process that was killed: the request ended with the process.
 
 A commit in a transaction is acknowledged when the transaction's outcome is decided, and stored when
-its marker is written. Before that nobody reads it, or an older value: members ask for stable
-offsets only. An aborted commit was never written: its group must not use it (`transaction_ends`).
+its marker is written. Before that no member reads the new value or the older one: members ask for
+stable offsets only. An aborted commit was never written: its group must not use it
+(`transaction_ends`).
 
 An administrator may delete a value alone, or with its group or topic. It may then be missing. A
 load may restore it, as in Kafka, because the deletion does not wait until the log has the
@@ -220,7 +221,7 @@ class DurableCommits(Checker):
 
     def _report_wrong_ends(self, ends: Iterable[WrongEnd]) -> None:
         for end in ends:
-            self.found(end.summary, end.evidence, group=end.evidence[-1].group)
+            self.report_finding(end.summary, end.evidence, group=end.evidence[-1].group)
         for since, late in self._transaction_ends.late:
             self._forgotten.forget(since.group or "", since.member, since.time_us, late.time_us)
             self._excused[LATE_END] += 1
@@ -234,7 +235,7 @@ class DurableCommits(Checker):
             self.findings_total += 1  # the same violation by another append
             return
         self._on_too_few[place] = None
-        self.found(too_few.summary, too_few.evidence, partition=partition)
+        self.report_finding(too_few.summary, too_few.evidence, partition=partition)
 
     def _excuse_losses(self, lost: str, time_us: int) -> None:
         """Expect nothing of commits that were in a coordinator's partition when it lost data."""
@@ -488,7 +489,7 @@ class DurableCommits(Checker):
         origin = (
             "" if row.offset == -1 or candidates else ", which nobody is known to have committed"
         )
-        self.found(
+        self.report_finding(
             f"{group}, {partition}: offset {lost.offset} was acknowledged by {lost.row.peer} to "
             f"{lost.node}, and a later fetch returned {returned}{origin}",
             [
@@ -510,7 +511,7 @@ class DurableCommits(Checker):
         register.reported = row
         expected = self.context.groups.get(suspicion.group)
         moves = [] if expected is None else self._leaders.get(expected.offsets_partition, [])
-        self.found(
+        self.report_finding(
             f"{suspicion.group}, {suspicion.partition}: a fetch returned offset {row.offset}, "
             "which nobody is known to have committed",
             [*[move for move in moves if move.time_us <= row.time_us][-2:], row],

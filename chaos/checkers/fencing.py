@@ -187,13 +187,13 @@ class Fencing(Checker):
         """Report a leader that the controller never unfenced, or never elected."""
         elections = self._elections.get(partition, [])
         if row.node not in self._unfenced:
-            self.found(
+            self.report_finding(
                 f"{partition}: {row.node} leads it, which the controller has never unfenced",
                 [*elections[-1:], row],
                 partition=partition,
             )
         elif not any((e.peer, e.leader_epoch) == (row.node, row.leader_epoch) for e in elections):
-            self.found(
+            self.report_finding(
                 f"{partition}: {row.node} leads it in epoch {row.leader_epoch}, which the "
                 "controller did not give it",
                 [*elections[-1:], row],
@@ -203,7 +203,7 @@ class Fencing(Checker):
     def _check_notice(self, row: TraceRow) -> None:
         overtaken = self._late_notices.observe(row)
         if overtaken is not None:
-            self.found(overtaken.summary, overtaken.evidence, partition=row.partition)
+            self.report_finding(overtaken.summary, overtaken.evidence, partition=row.partition)
 
     def _observe_truncation(self, row: TraceRow, partition: str) -> None:
         """Remember a truncation, and the unfinished appends of the same process that it removes.
@@ -221,7 +221,7 @@ class Fencing(Checker):
         self, started: TraceRow, cut: TraceRow, completed: TraceRow
     ) -> None:
         partition = completed.partition or ""
-        self.found(
+        self.report_finding(
             f"{partition}: {completed.node} acknowledged an append of epoch {started.leader_epoch} "
             f"at offset {started.offset} after it had truncated its log to {cut.offset} in epoch "
             f"{cut.leader_epoch}",
@@ -264,7 +264,7 @@ class Fencing(Checker):
         if epoch.leader is None:
             epoch.leader, epoch.leader_row = row.node, row
         elif epoch.leader != row.node and epoch.leader_row is not None:
-            self.found(
+            self.report_finding(
                 f"{row.partition} has two leaders in epoch {row.leader_epoch}: {epoch.leader} and "
                 f"{row.node}",
                 [epoch.leader_row, row],
@@ -327,7 +327,7 @@ class Fencing(Checker):
             violation = self._compare(partition, older, newer, newest)
             if violation is not None:
                 self._announced[partition, older, newer] = None
-                self.announce(
+                self.announce_finding(
                     violation.summary,
                     violation.evidence,
                     partition=partition,
@@ -338,7 +338,7 @@ class Fencing(Checker):
         on_finding = self.on_finding
         if is_announced:
             self.on_finding = None
-        self.found(
+        self.report_finding(
             violation.summary, violation.evidence, partition=partition, causes=violation.causes
         )
         self.on_finding = on_finding

@@ -1,4 +1,4 @@
-"""Generations: who may commit, that numbers only grow, that no two members share a partition.
+"""Generations: only their members commit, their numbers grow, no two members share a partition.
 
 A tenure is the time in which one broker incarnation coordinates one partition of
 `__consumer_offsets` in one leader epoch. Two tenures may use the same numbers: in a split brain
@@ -91,7 +91,7 @@ class _Begun:
 
 
 class Generations(Checker):
-    """Commits come from current members, generations grow, and nobody shares a partition."""
+    """Commits come from current members, generations grow, no two members share a partition."""
 
     name = "generations"
     promise = (
@@ -253,7 +253,7 @@ class Generations(Checker):
         if row.generation >= before.generation and not begun_again:
             return
         problem = "began twice" if begun_again else f"follows generation {before.generation}"
-        self.found(
+        self.report_finding(
             f"{group_id}: generation {row.generation} {problem} at {row.node}, in one life of that "
             "coordinator",
             [each for each in (before.joined, before.since, row) if each is not None],
@@ -297,7 +297,7 @@ class Generations(Checker):
             problem = f"in generation {generation}, of which it was no member"
         else:
             return
-        self.found(
+        self.report_finding(
             f"{row.group}, {row.partition}: {row.node} accepted a commit of {member or 'nobody'} "
             + problem,
             [
@@ -353,7 +353,7 @@ class Generations(Checker):
             self._seen["partitions_assigned_in_all_generations"] += 1
             known = owners.owner_of.get(partition)
             if known is not None and known[0] != owner:
-                self.found(
+                self.report_finding(
                     f"{row.group}, {partition}: {known[1].node} and {row.node} were both given it "
                     f"in generation {row.generation} of {lineage[0]}",
                     [

@@ -224,7 +224,7 @@ class Liveness(Checker):
             self._ended_by_settings[row.node] = row.error
             return
         seen = self._coordinators.state(group_id)
-        self.found(
+        self.report_finding(
             f"{row.node} of {group_id} has stopped for good: {row.error} ended its application",
             [row] if seen is None else [seen.row, row],
             group=group_id,
@@ -237,7 +237,7 @@ class Liveness(Checker):
         waited_us = detail.get("waited_us", 0)
         if bound_us is None or waited_us < bound_us:
             return
-        self.found(
+        self.report_finding(
             f"no steady state {seconds(waited_us)} after the start, although nothing was broken: "
             + "; ".join(detail.get("missing", ())[:6]),
             [row],
@@ -251,7 +251,7 @@ class Liveness(Checker):
             return
         if self._excuse_of_partitions(group_id, expected, row.time_us) is not None:
             return
-        self.found(
+        self.report_finding(
             f"no administrator can read the committed offset of {group_id} for {row.partition}, "
             "though the group is live again",
             [self._healed, row],
@@ -265,7 +265,7 @@ class Liveness(Checker):
         if member in self._without_restart or not self._session_ends.restarts_nothing(row):
             return
         self._without_restart[member] = None
-        self.found(
+        self.report_finding(
             f"{row.node} stores commits of {member} in {row.group}, and none has restarted its "
             "session",
             [row],
@@ -277,7 +277,7 @@ class Liveness(Checker):
         self, broker: str, group_id: str, member: str, session: Session
     ) -> None:
         """Report a member that its coordinator keeps longer than a session."""
-        self.found(
+        self.report_finding(
             f"{broker} keeps {member} in {group_id}, of whom it has not heard for longer than its "
             f"session of {seconds(session.length_us)}",
             [session.since],
@@ -362,7 +362,7 @@ class Liveness(Checker):
         judgement = self._judgement or self._judge_groups(self._healed)
         for each in judgement.not_live:
             expected = self.context.groups[each.group_id]
-            self.found(
+            self.report_finding(
                 each.summary,
                 each.evidence,
                 group=each.group_id,

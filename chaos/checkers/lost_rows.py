@@ -22,8 +22,8 @@ _BY_THE_RUN = frozenset(
     }
 )
 _LIVES = frozenset({TraceKind.NODE_STARTED, TraceKind.NODE_STOPPED})
-"""Written by every role. A check that reads them reads those of servers, because faults end with a
-server's start, and those of the roles of which it reads other rows."""
+"""Kinds written by every role. A check that reads them needs those of servers, because a fault ends
+with a server's start, and those of the roles whose other rows it reads."""
 _SERVERS = frozenset({"broker", "controller", "zookeeper"})
 _ROLE_OF_SECTION = {
     "controller": "controller",
@@ -36,7 +36,7 @@ _ROLE_OF_SECTION = {
     "consumer": "consumer",
     "producer": "producer",
 }
-"""The role that a node's name begins with. A section that is not here is written by every role."""
+"""Role that writes a section's rows; node names begin with it. Missing sections: every role."""
 
 
 def needs_rows_of(nodes: Iterable[NodeName], kinds: frozenset[TraceKind]) -> tuple[NodeName, ...]:

@@ -39,7 +39,7 @@ from chaos.checkers.evidence.living_members import PRESENCE_KINDS
 from chaos.checkers.evidence.lost_data import LOSS_KINDS
 from protocol.causes import MemberStateCause, RemovalCause
 from protocol.trace import TraceKind, TraceRow
-from results_schema.evidence_text import seconds, what_happened
+from results_schema.evidence_text import describe_event, seconds
 from results_schema.results import CheckReport
 
 STABLE = "Stable"
@@ -256,7 +256,7 @@ class NeedlessRebalance(Checker):
         if silent_us >= group.expected.eviction_us - self.context.clock_error_us:
             return False
         since = "the group's load" if last is load else "its last request"
-        self.found(
+        self.report_finding(
             f"{group_id}: {expired.node} expired {expired.member} {seconds(silent_us)} after "
             f"{since}, while a session takes {seconds(group.expected.eviction_us)}",
             [last, *([] if group.watched_since is None else [group.watched_since]), expired],
@@ -274,7 +274,7 @@ class NeedlessRebalance(Checker):
         least_us = group.expected.max_poll_interval_us
         if lasted_us >= least_us - self.context.clock_error_us:
             return False
-        self.found(
+        self.report_finding(
             f"{group_id}: {removed.node} removed {removed.member}, which had not rejoined, "
             f"{seconds(lasted_us)} after the rebalance began, while a member may take "
             f"{seconds(least_us)}",
@@ -335,11 +335,11 @@ class NeedlessRebalance(Checker):
             needed_by = group.happened[-1]
             self._needed.append(
                 f"{group_id} at {seconds(row.time_us)}: {needed_by.node}, "
-                f"{seconds(needed_by.time_us)}: {what_happened(needed_by)}"
+                f"{seconds(needed_by.time_us)}: {describe_event(needed_by)}"
             )
             return
         reason = f" because {row.explanation}" if row.explanation else ""
-        self.found(
+        self.report_finding(
             f"{group_id} was Stable and all its members survived {fault.cause or 'the fault'}, "
             f"yet {row.node} began a rebalance{reason}",
             [before, fault, *(each for each in group.trail if each.time_us >= fault.time_us), row],

@@ -14,7 +14,7 @@ is measured. It is a violation beyond two bounds:
 * Its end: once nothing is broken, the older owner must learn it within three times together: that
   in which a replaced broker learns that it is replaced, a heartbeat interval, and a rejoin.
 
-A member that sends JoinGroup must own nothing, even if nobody else owns it.
+A member that sends JoinGroup must own no partition, even if no other member owns it.
 
 Source: MEASURED_FAILOVER two-owners: 31 s of two owners, and no violation.
 """
@@ -39,7 +39,6 @@ BACKOFFS_OF_A_REJOIN = 2
 """Rediscovery of the coordinator and JoinGroup may each meet one backoff."""
 JOINING = "PREPARING_REBALANCE"
 """The state of a member that sends JoinGroup."""
-"""Causes of a MEMBER_STATE and of a MEMBER_REMOVED: the application was too slow."""
 AFTER_HEALING_MS = "longest_part_of_an_overlap_after_everything_was_healed_ms"
 
 
@@ -209,7 +208,7 @@ class Ownership(Checker):
             return
         group.reported[key] = None
         partition = self._owners.owned_by(owner)[0]
-        self.found(
+        self.report_finding(
             f"{group_id}, {partition}: {row.node} went to join while it still owned it",
             [self._owners.of(group_id, partition)[owner], row],
             group=group_id,
@@ -380,7 +379,7 @@ class Ownership(Checker):
             self.findings_total += 1  # the same violation for another partition
             return
         group.reported[key] = None
-        self.found(
+        self.report_finding(
             f"{group_id}, {partition}: {older.node} and {newer.node} both owned it for "
             f"{seconds(measured.length_us)}, {problem}",
             [older, *overlap.evidence, newer, *([] if end is None else [end])],

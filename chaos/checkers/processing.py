@@ -1,15 +1,19 @@
-"""Processing: every record at least once, from the group's first committed position on.
+"""Processing: a group processes every record at least once, from its first committed offset on.
 
-A group that never commits is held to its first position instead. Judged by the offsets that
-consumers say they have processed, up to what the group has reached: a hole is what somebody jumped
-over and nobody came back to, so it is judged at the end. Duplicates are no violation (delivery is
-at least once); they are counted, by who processed the record before.
+For a group that never commits, the records from its first position on count. The last one that
+counts is the last that the group processed or committed. RECORDS_CONSUMED rows show what was
+processed. A gap is a range of records that no member processed. It is judged at the end of the
+run, because until then a member may come back to it. Duplicates are counted but are no violation:
+delivery is at least once.
 
-A group that finds no committed offset and starts from the latest skips records as it was told to;
-where it had committed before, the commit was lost, and the hole is a violation that says so. An
-administrator may skip records: by a commit for a group without members, or by deleting committed
-offsets. Where records or commits were lost with the last replica in sync (`lost_data`) nothing is
-judged.
+A gap is no violation if
+1. a member found no committed offset and began at the latest one, as `auto.offset.reset` says, and
+   the group had never committed before (if it had, the commit was lost: a violation);
+2. an administrator skipped the records: by a commit for a group without members, or by deleting
+   committed offsets;
+3. the member that committed beyond it was killed: its last RECORDS_CONSUMED rows may be lost;
+4. a group on ZooKeeper lost them with the death of a consumer, see `_may_have_been_in_hand`;
+5. records or commits were lost with the last in-sync replica (`lost_data`).
 """
 
 from dataclasses import dataclass, field
@@ -27,35 +31,35 @@ from protocol.trace import TraceKind, TraceRow
 from results_schema.results import CheckReport
 
 MAX_JUMPS = 256
-"""Positions beyond what was processed, kept for each partition to explain its holes."""
+"""Jumps kept per partition; they explain its gaps."""
 MAX_KEPT_COMMITS = 4_096
-"""Commits beyond what was processed, kept for each partition: there are none in a sound group."""
+"""Commits beyond the processed records, kept per partition; a group without bugs has none."""
 
 IN_HAND = "skipped_by_a_commit_of_a_record_in_hand"
-_TIMED_OUT = ErrorCode.REQUEST_TIMED_OUT.name  # the record may stand in the log all the same
+_TIMED_OUT = ErrorCode.REQUEST_TIMED_OUT.name  # the commit may be in the log nevertheless
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Jump:
-    """Where somebody went on beyond what the group had processed."""
+    """A member's step to a position beyond all records that the group had processed."""
 
-    row: TraceRow  # a POSITION_RESET, or the RECORDS_CONSUMED that follows nothing
-    before: TraceRow | None  # the last records processed until then
-    was_deleted: bool = False  # an administrator had deleted what was committed
+    row: TraceRow  # POSITION_RESET, or RECORDS_CONSUMED that does not continue the member's last
+    before: TraceRow | None  # the group's last RECORDS_CONSUMED before the jump
+    was_deleted: bool = False  # an administrator had deleted the committed offset
 
 
 @dataclass(slots=True)
 class _Partition:
-    """What one group has processed of one partition."""
+    """Records that one group has processed of one partition, and its positions there."""
 
     processed: IntervalSet = field(default_factory=IntervalSet)
     by_owner: dict[Owner, IntervalSet] = field(default_factory=dict)
     first_position: TraceRow | None = None
-    first_commit: TraceRow | None = None
-    last_commit: TraceRow | None = None  # the largest offset acknowledged
-    deleted_us: int | None = None  # when an administrator deleted what was committed
-    beyond: dict[int, TraceRow] = field(default_factory=dict)  # commits of what nobody processed
-    positions: dict[Owner, int] = field(default_factory=dict)  # where each owner goes on
+    first_commit: TraceRow | None = None  # the first one that no administrator made
+    last_commit: TraceRow | None = None  # the one with the largest acknowledged offset
+    deleted_us: int | None = None  # time at which an administrator deleted the committed offset
+    beyond: dict[int, TraceRow] = field(default_factory=dict)  # commits of unprocessed records
+    positions: dict[Owner, int] = field(default_factory=dict)  # each owner's next offset
     jumps: list[_Jump] = field(default_factory=list)
     last_row: TraceRow | None = None
 
@@ -85,10 +89,10 @@ class Processing(Checker):
         super().__init__(context, evidence)
         self._partitions: dict[tuple[str, str], _Partition] = {}
         self._owners = self.evidence.owners
-        self._members: dict[str, Owner] = {}  # member id -> who has it
-        self._assigned_us: dict[str, int] = {}  # member id -> its last assignment
-        self._killed: dict[str, TraceRow] = {}  # node -> its last death
-        self._ended_lives: dict[str, int] = {}  # node -> how many of its lives are over
+        self._members: dict[str, Owner] = {}  # member id -> its process
+        self._assigned_us: dict[str, int] = {}  # member id -> time of its last assignment
+        self._killed: dict[str, TraceRow] = {}  # node -> its last NODE_KILLED
+        self._ended_lives: dict[str, int] = {}  # node -> number of its incarnations that ended
         self._duplicates = {
             "processed_again_by_the_same_member": 0,
             "processed_again_by_another_member": 0,
@@ -105,7 +109,7 @@ class Processing(Checker):
             self._skipped[IN_HAND] = 0
 
     def judge(self, row: TraceRow) -> None:
-        """Take in what was processed, committed or assigned."""
+        """Remember what members process and commit, and their assignments; `finish` judges."""
         match row.kind:
             case TraceKind.RECORDS_CONSUMED:
                 self._consumed(row)
@@ -142,11 +146,7 @@ class Processing(Checker):
     def _count_end(self, node: str) -> None:
         self._ended_lives[node] = self._ended_lives.get(node, 0) + 1
 
-    def _since_us(self, member: str | None) -> int:
-        """Return since when a member has what it has; -1 for who has nothing."""
-        return self._assigned_us.get(member or "", -1)
-
-    # -- what was processed -------------------------------------------------------------------
+    # -- processed records --------------------------------------------------------------------
 
     def _partition(self, row: TraceRow) -> _Partition:
         key = (row.group or "", row.partition or "")
@@ -166,12 +166,12 @@ class Processing(Checker):
         if reached is not None and start < reached:
             self._count_again(known, owner, row, start, end)
         elif known.positions.get(owner, start) < start:
-            self._remember_jump(known, row)  # it followed nothing: what it had fetched is gone
+            self._remember_jump(known, row)  # the records before `start` were fetched, then dropped
         processed.add(start, end)
-        mine = known.by_owner.get(owner)
-        if mine is None:
-            mine = known.by_owner[owner] = IntervalSet()
-        mine.add(start, end)
+        processed_by_owner = known.by_owner.get(owner)
+        if processed_by_owner is None:
+            processed_by_owner = known.by_owner[owner] = IntervalSet()
+        processed_by_owner.add(start, end)
         known.positions[owner] = end
         known.last_row = row
 
@@ -210,10 +210,13 @@ class Processing(Checker):
         if row.offset is None or row.group is None or row.partition is None:
             return
         known = self._partition(row)
-        if known.deleted_us is not None and self._since_us(row.member) > known.deleted_us:
-            known.deleted_us = None  # what members commit who came later is there
-        if known.first_commit is None and not _is_administrators(row):
-            known.first_commit = row  # what the group itself has reached
+        assigned_us = self._assigned_us.get(row.member or "", -1)
+        if known.deleted_us is not None and assigned_us > known.deleted_us:
+            # The committing member got its assignment after the deletion, so the deletion cannot
+            # have removed this commit: there is a committed offset again.
+            known.deleted_us = None
+        if known.first_commit is None and not _is_of_administrator(row):
+            known.first_commit = row
         last = known.last_commit
         if last is None or row.offset > (last.offset or 0):
             known.last_commit = row
@@ -221,20 +224,22 @@ class Processing(Checker):
 
     @staticmethod
     def _remember_beyond(known: _Partition, row: TraceRow) -> None:
-        """Keep a commit, or one that may count, of what nobody has processed."""
+        """Keep a commit beyond the processed records, also one whose outcome is unknown."""
         reached, offset = known.processed.end, row.offset or 0
         if (reached is not None and offset <= reached) or len(known.beyond) >= MAX_KEPT_COMMITS:
             return
         before = known.beyond.get(offset)
-        if before is None or not _is_administrators(before):
-            # The client's own row, which comes second, says more than the broker's. A member that
-            # begins where an administrator said commits the same again.
+        if before is None or not _is_of_administrator(before):
+            # 1. A commit of a member has two rows. The second, written by the client, replaces the
+            #    broker's, because it names the node.
+            # 2. A commit of an administrator stays: the member that begins there commits the same
+            #    offset again, and that row must not hide who skipped the records.
             known.beyond[offset] = row
 
     # -- the end ------------------------------------------------------------------------------
 
     def measured(self) -> dict[str, int]:
-        """Return the duplicates and the allowed holes so far."""
+        """Return the numbers of duplicates and of records in permitted gaps so far."""
         again = (
             self._duplicates["processed_again_by_the_same_member"]
             + self._duplicates["processed_again_by_another_member"]
@@ -247,7 +252,7 @@ class Processing(Checker):
         }
 
     def finish(self) -> CheckReport:
-        """Look for holes."""
+        """Judge the gaps of every partition, and report."""
         judged = gaps = 0
         for (group, partition), known in self._partitions.items():
             begin = known.first_commit or known.first_position
@@ -282,7 +287,9 @@ class Processing(Checker):
         if any(self._lost_data.of(source) for source in sources):
             self._skipped["skipped_where_data_was_lost_with_the_last_replica"] += end - start
             return
-        if group in self.context.zookeeper_groups and self._was_in_hand(group, start, end):
+        if group in self.context.zookeeper_groups and self._may_have_been_in_hand(
+            group, start, end
+        ):
             self._skipped[IN_HAND] += end - start
             return
         jump = _jump_over(known.jumps, start, end)
@@ -303,10 +310,10 @@ class Processing(Checker):
                 "latest (auto.offset.reset)"
             )
             commit = None
-        elif commit is not None and self._died_before_telling(commit):
+        elif commit is not None and self._has_lost_last_rows(commit):
             self._skipped["skipped_by_a_member_that_died"] += end - start
             return
-        elif commit is not None and commit.offset == end and _is_administrators(commit):
+        elif commit is not None and commit.offset == end and _is_of_administrator(commit):
             self._skipped["skipped_by_an_administrator"] += end - start
             return
         elif commit is not None and (jump is None or cause == PositionCause.COMMITTED):
@@ -317,7 +324,7 @@ class Processing(Checker):
             why = f"{jump.row.node} began at {jump.row.offset} ({cause})"
         else:
             why = "the group went on without them"
-        self.found(
+        self.report_finding(
             f"{group}, {partition}: records {start} to {end - 1} were never processed: {why}",
             [
                 row
@@ -333,20 +340,20 @@ class Processing(Checker):
             partition=partition,
         )
 
-    def _was_in_hand(self, group: str, start: int, end: int) -> bool:
-        """Whether a consumer on ZooKeeper may have died with these records in hand.
+    def _may_have_been_in_hand(self, group: str, start: int, end: int) -> bool:
+        """Return True if a gap has no more records than consumers on ZooKeeper that have ended.
 
-        Its position moves before the application has the record (ZK-35): a commit may cover one
-        for each life of a consumer that ended.
+        Such a consumer moves its position before it gives the record to the application (ZK-35).
+        If its process ends in between, a commit covers one record that was never processed.
         """
         expected = self.context.zookeeper_groups[group]
         return end - start <= sum(self._ended_lives.get(name, 0) for name in expected.consumers)
 
-    def _died_before_telling(self, commit: TraceRow) -> bool:
-        """Whether the committer was killed before it wrote down the answer.
+    def _has_lost_last_rows(self, commit: TraceRow) -> bool:
+        """Return True if the committing member was killed before its row of the answer was stored.
 
-        Of a process that dies, the last rows may be lost with it, also those of what it processed
-        before that commit.
+        A process that is killed may lose its last rows, also RECORDS_CONSUMED of records that it
+        processed before this commit.
         """
         if commit.kind != TraceKind.COMMIT_STORED:
             return False
@@ -355,14 +362,14 @@ class Processing(Checker):
 
 
 def _jump_over(jumps: list[_Jump], start: int, end: int) -> _Jump | None:
-    """Return what first went on at the end of the hole, or beyond its beginning."""
+    """Return the first jump that ends where the gap ends, or else beyond the gap's beginning."""
     exact = [jump for jump in jumps if jump.row.offset == end]
     beyond = [jump for jump in jumps if (jump.row.offset or 0) > start]
     return next(iter(exact or beyond), None)
 
 
-def _is_administrators(commit: TraceRow) -> bool:
-    """Whether somebody committed who is no member: a coordinator takes that of an empty group."""
+def _is_of_administrator(commit: TraceRow) -> bool:
+    """Return True if a commit has no member: a coordinator accepts it if the group is empty."""
     return commit.kind != TraceKind.OFFSETS_COMMITTED and not commit.member
 
 

@@ -128,7 +128,7 @@ class Readers(Checker):
         if row.kind == TraceKind.TOPIC_DELETED:
             self._remove_topic(row)
 
-    # -- who owns -----------------------------------------------------------------------------
+    # -- owners -------------------------------------------------------------------------------
 
     def _update_owners(self, row: TraceRow) -> None:
         """Update the partitions that the row took from owners or gave to them."""
@@ -189,7 +189,7 @@ class Readers(Checker):
         elif read.unread is not None and self._is_whole(partition):
             since_us = max(read.unread.time_us, quiet_us)
             bound_us = self._reading_bound_us(expected)
-            what = f"{partition}: nobody in {group_id} has read on from {read.reached}"
+            what = f"{partition}: no member of {group_id} has read on from {read.reached}"
             evidence = [*self._owners.of(group_id, partition).values(), read.unread, now]
         else:
             return
@@ -197,7 +197,7 @@ class Readers(Checker):
         if lasted_us <= bound_us + margin_us:
             return
         read.reported = True
-        self.found(
+        self.report_finding(
             f"{what} for {seconds(lasted_us)}, undisturbed; it may take {seconds(bound_us)}",
             evidence,
             group=group_id,
@@ -211,7 +211,7 @@ class Readers(Checker):
             bound_us += 2 * self.context.transaction_cleanup_us
         return bound_us
 
-    # -- what is read -------------------------------------------------------------------------
+    # -- progress -----------------------------------------------------------------------------
 
     def _observe_produced(self, row: TraceRow) -> None:
         partition = row.partition or ""

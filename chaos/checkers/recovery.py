@@ -8,10 +8,11 @@ Judged from healing on. Each wait begins with the last row that restarts it, and
 2. The preferred leader leads again, if `auto.leader.rebalance.enable` is set and it is in the ISR.
    Bound: twice `leader.imbalance.check.interval.seconds`, because another controller restarts the
    interval, plus ANSWER_US. Judged only if a run may wait that long.
-3. A transaction that nobody ends is aborted. Bound: the longest `transaction.timeout.ms`, plus
+3. A transaction that its producer does not end is aborted. Bound: the longest
+   `transaction.timeout.ms`, plus
    twice `transaction.abort.timed.out.transaction.cleanup.interval.ms` for the same reason. Once the
    outcome is decided, all markers are written. Bound: twice ANSWER_US, because one marker may be
-   lost on a connection that nobody knows to be dead.
+   lost on a connection that died unnoticed.
 4. An offset of a transaction is stable, or discarded. Bound: as for the markers.
 5. A producer has a record acknowledged, if every partition of its topic has all replicas in sync.
    Bound: its time between two records, two of its request timeouts, and SLACK_US.
@@ -176,7 +177,7 @@ class Recovery(Checker):
             self._slowest_us = max(self._slowest_us, row.time_us - self._healed.time_us)
         if took_us > bound_us + self.context.clock_error_us:
             what = "was not whole" if is_isr else f"was not led by {known.preferred}"
-            self.found(
+            self.report_finding(
                 f"{partition} {what} for {seconds(took_us)}, and may take {seconds(bound_us)}",
                 [wait.row, row],
                 partition=partition,
@@ -334,7 +335,7 @@ class Recovery(Checker):
                 self._not_watched += not each.is_new
                 continue
             self._judged += 1
-            self.found(
+            self.report_finding(
                 f"{each.what}, {seconds(now_us - self._healed.time_us)} after healing",
                 [self._healed, *each.evidence],
                 group=each.group,

@@ -1,4 +1,4 @@
-"""Every checker by name, and the suite that feeds them one trace.
+"""All checkers by name; the CheckSuite, which feeds them one trace; and their CheckContext.
 
 A new checker is one module and one line in `CHECKERS`.
 """
@@ -48,12 +48,13 @@ from results_schema.results import CheckReport
 
 MS = 1_000
 START_US = 20_000_000
-"""What a cluster takes to its steady state with no latency and no loads; measured below 8 s."""
+"""Time from the start to the steady state without latency and loads; measured below 8 s."""
 SETTLING_US = 10_000_000
-"""Elections, lookups, retries and new connections of a cluster in which nothing is broken."""
+"""Time for elections, lookups, retries and new connections in a cluster without faults."""
 ROUND_TRIPS = 50
+"""Upper bound of the round trips that follow one another until the steady state."""
 RECORD_BYTES = 64
-"""Bytes of a commit in the log, rounded up."""
+"""Size of a commit record in the log, rounded up."""
 
 CHECKERS: dict[str, type[Checker]] = {
     checker.name: checker
@@ -79,11 +80,11 @@ CHECKERS: dict[str, type[Checker]] = {
 
 
 class CheckSuite:
-    """The checkers of one run: `observe` takes its rows in order, `finish` ends it.
+    """The checkers of one run: `observe` takes its rows in order, `finish` returns the reports.
 
-    `observe` is a RowObserver: the virtual runtime may call it while the run goes on, and a merged
-    trace may be fed to it afterwards. `on_finding` gets each finding at the row that proves it; it
-    may trace a VIOLATION, which no checker looks at.
+    `observe` is a RowObserver. The virtual runtime calls it during the run; in real time it gets
+    the merged trace afterwards. `on_finding` receives each finding at the row that proves it. It
+    may trace a VIOLATION row: no checker reads this kind, so the row has no effect on verdicts.
     """
 
     def __init__(
@@ -97,7 +98,8 @@ class CheckSuite:
             name for name, checker in CHECKERS.items() if checker.concerns(context)
         )
         self.evidence = Evidence(context)
-        """What the checkers share. Whoever else reads it sees each row before the suite does."""
+        """Facts that the checkers share. Coverage marks read it too, before `observe` gets the
+        row, because they need the facts as they were before the row."""
         self.checkers = tuple(CHECKERS[name](context, self.evidence) for name in chosen)
         self.rows_seen = 0
         self._by_kind: dict[str, list[Checker]] = {}
@@ -107,24 +109,24 @@ class CheckSuite:
         self.report_findings_to(on_finding)
 
     def report_findings_to(self, on_finding: FindingSink | None) -> None:
-        """Give each finding from now on to `on_finding` too; None: to nobody."""
+        """Set the receiver of future findings; None removes it. The checkers record them anyway."""
         for checker in self.checkers:
             checker.on_finding = on_finding
 
     def allow_clock_error(self, clock_error_us: int) -> None:
-        """Judge by time only beyond `clock_error_us`, which is known once the cluster is up."""
+        """Set the clock error of every checker: it is measured only after the cluster's start."""
         for checker in self.checkers:
             checker.context = replace(checker.context, clock_error_us=clock_error_us)
 
     def observe(self, row: TraceRow) -> None:
-        """Hand `row` to the evidence, then to the checkers that want its kind."""
+        """Feed `row` to the evidence, then to the checkers of its kind."""
         self.rows_seen += 1
         self.evidence.observe(row)
         for checker in self._by_kind.get(row.kind, ()):
             checker.judge(row)
 
     def observe_all(self, rows: Iterable[TraceRow]) -> None:
-        """Hand over a whole trace, in the order of the run's clock."""
+        """Observe a whole trace, in the order of the rows' times."""
         for row in rows:
             self.observe(row)
 
@@ -141,24 +143,24 @@ class CheckSuite:
         return sum(checker.findings_total for checker in self.checkers)
 
     def unsettled(self, now_us: int) -> list[str]:
-        """Return what the promises still wait for, in words."""
+        """Return a sentence for each condition that a promise still waits for."""
         return [what for checker in self.checkers for what in checker.unsettled(now_us)]
 
     def measured(self) -> dict[str, dict[str, int]]:
-        """Return what each checker has measured so far, by its name; see CheckReport."""
+        """Return each checker's measured figures so far, by its name; see CheckReport."""
         return {
             checker.name: figures for checker in self.checkers if (figures := checker.measured())
         }
 
     def finish(self) -> tuple[CheckReport, ...]:
-        """End every check and return the reports."""
+        """Finish every check and return the reports."""
         return tuple(checker.finish() for checker in self.checkers)
 
 
 def context_of(
     experiment: Experiment, *, clock_error_us: int = 0, in_virtual_time: bool = False
 ) -> CheckContext:
-    """Return what the checkers may know of `experiment`."""
+    """Return the CheckContext of `experiment`."""
     config = experiment.cluster.config
     consumers: dict[str, list[ConsumerSpec]] = {group_id: [] for group_id in experiment.groups}
     spec = to_cluster_spec(experiment)
@@ -231,7 +233,7 @@ def context_of(
 def _zookeeper_expectations(
     experiment: Experiment, spec: ClusterSpec
 ) -> dict[str, ZooKeeperGroupExpectation]:
-    """Return what to expect of each group on ZooKeeper."""
+    """Return members and session timeout of each group on ZooKeeper."""
     return {
         group_id: ZooKeeperGroupExpectation(
             consumers=tuple(
@@ -251,21 +253,23 @@ def _zookeeper_expectations(
 def start_bound_us(experiment: Experiment) -> int | None:
     """Return the longest time in virtual time from the start to the steady state.
 
-    None: it need not come, because a partition of `__consumer_offsets` cannot be loaded.
+    None if a partition of `__consumer_offsets` cannot be loaded, so that the steady state may never
+    come. Otherwise the sum of:
 
-    1. Registration, elections, lookups and appends, with their first attempts in vain: START_US,
-       and as many times the longest way of a message as there may be round trips one after another.
-    2. The loads of one broker after another, and of every record that stands in the log.
-    3. `group.initial.rebalance.delay.ms`, and three rebalances of members that come apart: each is
-       learnt with a heartbeat, and begun at the next poll.
+    1. registration, elections, lookups and appends, with failed first attempts: START_US, and the
+       longest latency of a message for each of ROUND_TRIPS;
+    2. the loads of all partitions and of every record in the log, as if one broker loaded them all;
+    3. `group.initial.rebalance.delay.ms`, and three rebalances, because members that start at
+       different times each cause one. A member learns of a rebalance by a heartbeat, and joins at
+       its next poll.
     """
-    if any(each.unreadable for each in experiment.offsets_log):
+    if any(log.unreadable for log in experiment.offsets_log):
         return None
     cluster = experiment.cluster
     costs, config = cluster.costs, cluster.config
     partitions = config.offsets_topic_num_partitions + config.transaction_state_log_num_partitions
     record_ns = costs.load_ns_per_record + RECORD_BYTES * costs.load_ns_per_byte
-    records = sum(each.commit_records for each in experiment.offsets_log)
+    records = sum(log.commit_records for log in experiment.offsets_log)
     consumers = to_cluster_spec(experiment).consumers
     return (
         START_US
@@ -273,18 +277,21 @@ def start_bound_us(experiment: Experiment) -> int | None:
         + partitions * costs.load_fixed_us
         + records * record_ns // 1_000
         + config.group_initial_rebalance_delay_ms * MS
-        + 3 * max((_learnt_and_begun_us(each) for each in consumers), default=0)
+        + 3 * max((_heartbeat_and_join_us(consumer) for consumer in consumers), default=0)
     )
 
 
 def settling_us(spec: ClusterSpec) -> int:
     """Return the longest time from the end of a fault to its last consequence.
 
-    What a fault breaks is noticed when the longest of these is over: the session of a broker, twice
-    `controller.quorum.fetch.timeout.ms` later where the controller is another one; 1.5 times
-    `replica.lag.time.max.ms`, in which a replica leaves the ISR; the timeout of a request on a
-    connection that died unnoticed, of a follower, a member or a producer. Then others learn of it:
-    metadata is published and partitions are loaded, and a member asks with its next heartbeat.
+    1. Some node notices the consequence within the longest of these times:
+       - the session of a broker, and twice `controller.quorum.fetch.timeout.ms`, because the
+         controller may have changed;
+       - 1.5 times `replica.lag.time.max.ms`, after which a replica leaves the ISR;
+       - the timeout of a request of a follower, a member or a producer, because its connection may
+         have died unnoticed.
+    2. The other nodes learn of it: metadata is published, partitions are loaded, and a member sends
+       its next heartbeat.
     """
     config, costs = spec.broker_config, spec.costs
     of_consumers = [consumer.config.request_timeout_ms for consumer in spec.consumers]
@@ -307,12 +314,13 @@ def settling_us(spec: ClusterSpec) -> int:
     )
 
 
-def _learnt_and_begun_us(consumer: ConsumerSpec) -> int:
+def _heartbeat_and_join_us(consumer: ConsumerSpec) -> int:
+    """Return the longest time from the beginning of a rebalance to a member's JoinGroup."""
     return consumer.config.heartbeat_interval_ms * MS + _application_us(consumer)
 
 
 def _application_us(consumer: ConsumerSpec) -> int:
-    """Return what the application takes between two polls that return all that they may."""
+    """Return the longest time between two polls: each returns `max.poll.records` records."""
     record_us = consumer.process_us + consumer.process_spread_us
     return consumer.poll_timeout_ms * MS + consumer.config.max_poll_records * record_us
 
@@ -320,7 +328,7 @@ def _application_us(consumer: ConsumerSpec) -> int:
 def _transaction_partitions(
     experiment: Experiment, consumers: Sequence[ConsumerSpec]
 ) -> tuple[str, ...]:
-    """Return the partitions of the transactional ids of consumers, which are their names."""
+    """Return the `__transaction_state` partitions of consumers: a consumer's name is its id."""
     count = experiment.cluster.config.transaction_state_log_num_partitions
     indexes = sorted({partition_for(consumer.name, count) for consumer in consumers})
     return tuple(str(transaction_partition(index)) for index in indexes)
@@ -334,7 +342,7 @@ def _expectation(
     partitions: tuple[str, ...],
     transaction_partitions: tuple[str, ...],
 ) -> GroupExpectation:
-    """Return what to expect of a group; one without consumers has Kafka's defaults."""
+    """Return the GroupExpectation of a group; one without consumers has Kafka's defaults."""
     names = tuple(consumer.name for consumer in consumers)
     late = tuple(consumer.name for consumer in consumers if consumer.starts_later)
     expected = GroupExpectation(

@@ -40,7 +40,7 @@ OF_A_REBALANCE = frozenset(
     }
 )
 """Errors of a commit whose member must join again, or was replaced."""
-_WORDS = {
+_LOSSES = {
     TraceKind.COORDINATOR_UNKNOWN: "loses its coordinator",
     TraceKind.COORDINATOR_LOOKUP_FAILED: "does not find its coordinator",
     TraceKind.REQUEST_FAILED: "has lost a connection",
@@ -62,7 +62,7 @@ class Stability(Checker):
         {
             TraceKind.RUN_STAGE,
             TraceKind.LOG_TRUNCATED,
-            *_WORDS,
+            *_LOSSES,
             *FAULT_KINDS,
             *REPLICA_KINDS,
         }
@@ -110,8 +110,8 @@ class Stability(Checker):
                 pass
             case TraceKind.COMMIT_FAILED if row.error in OF_A_REBALANCE:
                 pass
-            case kind if kind in _WORDS and self._is_steady and self._is_client(row.node):
-                self._report_loss(row, since_us, f"{row.node} {_WORDS[TraceKind(kind)]}")
+            case kind if kind in _LOSSES and self._is_steady and self._is_client(row.node):
+                self._report_loss(row, since_us, f"{row.node} {_LOSSES[TraceKind(kind)]}")
             case _:
                 pass
         self._was_broken = self._was_broken or self._faults.quiet_since_us != 0
@@ -128,7 +128,7 @@ class Stability(Checker):
             self._over = True
 
     def _stable_since_us(self, row: TraceRow) -> int | None:
-        """Return since when nothing may be lost; None while losses are allowed."""
+        """Return the time since which no loss is allowed; None while losses are allowed."""
         if not self._was_broken:
             return 0
         # A row of FAULT_KINDS may itself end the quiet time.
@@ -193,7 +193,9 @@ class Stability(Checker):
             else f"although nothing has been broken for {seconds(row.time_us - since_us)} and more"
         )
         error = f" ({row.error or row.explanation})" if row.error or row.cause else ""
-        self.found(f"{what}{error}, {duration}", [row], group=row.group, partition=row.partition)
+        self.report_finding(
+            f"{what}{error}, {duration}", [row], group=row.group, partition=row.partition
+        )
 
     def finish(self) -> CheckReport:
         """Report; a run without stages proves nothing, nor does one in real time."""

@@ -1,13 +1,15 @@
-"""What no design of a consumer group promises, measured, and judged for a group that asks for it.
+"""Two properties that no design of a consumer group promises, but an application may need.
 
-`one_owner_processes`: no two members process a partition while both own it. A coordinator fences
-commits, not processing (ZK-67); on ZooKeeper a member without its session goes on (ZK-58).
+- `one_owner_processes`: no two members process records of one partition while both own it. A
+  coordinator fences the commits of a former owner, not its processing (ZK-67). On ZooKeeper a
+  member processes on after its session has ended (ZK-58).
+- `positions_never_go_back`: the committed offset of a partition never falls. A coordinator refuses
+  commits of former members; on ZooKeeper the last writer wins (ZK-60, ZK-63, ZK-66). A group may
+  commit to Kafka and to ZooKeeper; each store is compared with itself. Commits of an administrator
+  to a coordinator are not judged.
 
-`positions_never_go_back`: what a group has committed never falls. A coordinator refuses the commits
-of former members; on ZooKeeper the last writer wins (ZK-60, ZK-63, ZK-66). Each store is compared
-with itself, and the commits of an administrator to a coordinator are not judged.
-
-Both are judged where `groups.<name>.must_hold` names them. Otherwise they say what it cost.
+A group demands such a property by `groups.<name>.must_hold`; only then a breach is a finding. For
+other groups on ZooKeeper the checkers measure how often and how long the property did not hold.
 """
 
 import re
@@ -25,26 +27,27 @@ _OFFSET_PATH = re.compile(r"/consumers/([^/]+)/offsets/([^/]+)/([0-9]+)")
 
 
 class _Unpromised(Checker):
-    """Judges the groups that ask for it, and measures those on ZooKeeper too."""
+    """Judges the groups whose `must_hold` names the check; also measures those on ZooKeeper."""
 
     @classmethod
     def concerns(cls, context: CheckContext) -> bool:
-        """Whether any group asks for it, or lives on ZooKeeper."""
-        return bool(context.zookeeper_groups) or bool(cls._asked(context))
+        """Return True if any group demands the property or is on ZooKeeper."""
+        return bool(context.zookeeper_groups) or bool(cls._demanding_groups(context))
 
     @classmethod
-    def _asked(cls, context: CheckContext) -> tuple[str, ...]:
-        """Return the groups that ask for it."""
-        return tuple(group for group, asked in context.must_hold.items() if cls.name in asked)
+    def _demanding_groups(cls, context: CheckContext) -> tuple[str, ...]:
+        """Return the groups whose `must_hold` names this check."""
+        return tuple(group for group, checks in context.must_hold.items() if cls.name in checks)
 
     def __init__(self, context: CheckContext, evidence: Evidence | None = None) -> None:
         super().__init__(context, evidence)
-        self._judged_groups = self._asked(context)
+        self._judged_groups = self._demanding_groups(context)
         self._groups = {*context.zookeeper_groups, *self._judged_groups}
         self._over = False
 
     def _end_with_the_run(self, row: TraceRow) -> None:
-        # The driver stops every node: what comes is no matter of the groups.
+        # From the stage "stopping" on the driver stops every node, and a group's later rows say
+        # nothing about its design.
         self._over = self._over or detail_of(row).get("stage") == "stopping"
 
     def _report(self, *, judged: int, seen: dict[str, int], cost: str) -> CheckReport:
@@ -55,13 +58,13 @@ class _Unpromised(Checker):
 
 @dataclass(slots=True)
 class _Overlap:
-    """Two owners of a partition at one time: `older` was given it first."""
+    """Two owners of a partition at one time."""
 
-    older: TraceRow
-    newer: TraceRow
-    first_of: dict[Owner, TraceRow]  # who has processed meanwhile: its first records
-    records: int = 0
-    both_us: int | None = None  # since when both have
+    older: TraceRow  # PARTITIONS_ASSIGNED of the first owner
+    newer: TraceRow  # PARTITIONS_ASSIGNED of the second one
+    first_of: dict[Owner, TraceRow]  # each owner's first RECORDS_CONSUMED during the overlap
+    records: int = 0  # processed by both owners during the overlap
+    both_us: int | None = None  # time since which both owners have processed records
 
 
 class OneOwnerProcesses(_Unpromised):
@@ -86,7 +89,7 @@ class OneOwnerProcesses(_Unpromised):
         self._reported: dict[tuple[str, str, str], None] = {}
 
     def judge(self, row: TraceRow) -> None:
-        """Take in an assignment, its end, or records that were processed."""
+        """Follow the overlaps of owners, and judge the records processed during one."""
         if self._over:
             return
         if row.kind == TraceKind.RUN_STAGE:
@@ -132,10 +135,10 @@ class OneOwnerProcesses(_Unpromised):
         if group not in self._judged_groups:
             return
         if key in self._reported:
-            self.findings_total += 1  # the same story of another partition
+            self.findings_total += 1  # the same two members overlap in many partitions
             return
         self._reported[key] = None
-        self.found(
+        self.report_finding(
             f"{group}, {partition}: {overlap.older.node} and {overlap.newer.node} both processed "
             "it while both owned it",
             [overlap.older, overlap.newer, *overlap.first_of.values()],
@@ -163,7 +166,7 @@ class OneOwnerProcesses(_Unpromised):
         self._longest_us = max(self._longest_us, length_us)
 
     def measured(self) -> dict[str, int]:
-        """Return what double processing there was, of overlaps that are over."""
+        """Return time and records of double processing, of the overlaps that have ended."""
         return {
             "partition_time_with_two_processing_ms": self._both_us // 1_000,
             "longest_with_two_processing_ms": self._longest_us // 1_000,
@@ -171,7 +174,7 @@ class OneOwnerProcesses(_Unpromised):
         }
 
     def finish(self) -> CheckReport:
-        """Report the cost."""
+        """Report overlaps and double processing."""
         return self._report(
             judged=self._assignments,
             seen={"partitions_assigned": self._assignments, "overlaps": self._overlaps},
@@ -181,7 +184,7 @@ class OneOwnerProcesses(_Unpromised):
 
 
 class PositionsNeverGoBack(_Unpromised):
-    """What a group has committed never falls."""
+    """The committed offset of a partition never falls."""
 
     name = "positions_never_go_back"
     promise = (
@@ -206,14 +209,16 @@ class PositionsNeverGoBack(_Unpromised):
         self._records = 0
 
     def judge(self, row: TraceRow) -> None:
-        """Take in a committed offset, in either store."""
+        """Judge a committed offset, in ZooKeeper or in Kafka."""
         match row.kind:
             case TraceKind.ZOOKEEPER_TXN_APPLIED:
                 self._applied(row)
             case TraceKind.COMMIT_STORED if row.group in self._groups and row.offset is not None:
                 by_administrator = not row.member and row.group not in self.context.zookeeper_groups
                 store = (row.group, row.partition or "", "Kafka")
-                self._committed(store, row.offset, row, row.member or "", may=by_administrator)
+                self._judge_commit(
+                    store, row.offset, row, row.member or "", may_go_back=by_administrator
+                )
             case TraceKind.OFFSET_REMOVED:
                 self._last.pop((row.group or "", row.partition or "", "Kafka"), None)
             case _:
@@ -228,27 +233,27 @@ class PositionsNeverGoBack(_Unpromised):
             return
         store = (path[1], f"{path[2]}-{path[3]}", "ZooKeeper")
         writer = self._tree.clients.get(detail["session"], detail["session"])
-        self._committed(store, int(detail["data"]), row, writer, may=False)
+        self._judge_commit(store, int(detail["data"]), row, writer, may_go_back=False)
 
-    def _committed(
+    def _judge_commit(
         self,
         key: tuple[str, str, str],
         offset: int,
         row: TraceRow,
         writer: str,
         *,
-        may: bool,
+        may_go_back: bool,
     ) -> None:
         group, partition, store = key
         self._commits += 1
         before = self._last.get(key)
         self._last[key] = (offset, row)
-        if before is None or offset >= before[0] or may:
+        if before is None or offset >= before[0] or may_go_back:
             return
         self._rewinds += 1
         self._records += before[0] - offset
         if group in self._judged_groups:
-            self.found(
+            self.report_finding(
                 f"{group}, {partition}: {writer or 'a commit without a member'} set the offset in "
                 f"{store} back from {before[0]} to {offset}",
                 [before[1], row],
@@ -257,11 +262,11 @@ class PositionsNeverGoBack(_Unpromised):
             )
 
     def measured(self) -> dict[str, int]:
-        """Return how often positions went back so far, and how far."""
+        """Return the number of commits that went back so far, and the sum of their records."""
         return {"positions_that_went_back": self._rewinds, "records_set_back": self._records}
 
     def finish(self) -> CheckReport:
-        """Report the cost."""
+        """Report the commits that went back."""
         return self._report(
             judged=self._commits,
             seen={"commits": self._commits, "positions_that_went_back": self._rewinds},

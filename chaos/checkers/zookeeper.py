@@ -1,17 +1,17 @@
-"""What a ZooKeeper ensemble promises to its clients, whatever its servers and links suffer.
+"""Promises of a ZooKeeper ensemble to its clients, which also hold during faults.
 
-* All servers apply one sequence of transactions, without a gap (ZK-02). A znode is created where
-  none is, so a partition has one owner node at most (ZK-45); only an open session writes, and its
-  ephemerals end with it (ZK-12).
-* A client never goes back in time: a server takes a session up only once it has applied what the
-  client has seen (ZK-05).
-* An event comes before any answer that shows the change (ZK-19).
-* What a client reads stood there at the zxid of the answer: an owner node that it meets is none
-  of a session that was over by then.
+1. All servers apply one sequence of transactions, without a gap (ZK-02). No transaction creates a
+   znode that exists, so a partition has at most one owner node (ZK-45). Only an open session
+   writes, and its ephemeral znodes end with it (ZK-12).
+2. A client never reads an older state than before: a server accepts a client's session only after
+   it has applied every transaction that the client has seen (ZK-05).
+3. A client receives the event of a watch before any answer that shows the change (ZK-19).
+4. A read returns the tree as of the answer's zxid: an owner node in a ZOOKEEPER_CLAIM_CONFLICT
+   exists at that zxid, so its session has not ended by then.
 
-Rows of different nodes come in the order of their clocks. What two of them say together is judged
-beyond the clock error, and where time is real not of servers that died: their last rows may be
-lost.
+The rows of different nodes are ordered by the nodes' own clocks. A rule about two nodes therefore
+allows for the clock error. In real time a server that died is not judged by rule 2: its last rows
+may be lost, so its applied transactions are not all known.
 """
 
 from collections import deque
@@ -27,12 +27,12 @@ from results_schema.results import CheckReport
 
 @dataclass(slots=True)
 class _Server:
-    """What one life of a server has applied."""
+    """Transactions that one incarnation of a server has applied."""
 
-    applied: int = 0  # zxid
-    place: int = 0  # how many transactions of the sequence
+    applied: int = 0  # newest zxid
+    place: int = 0  # number of transactions, an index into the ensemble's sequence
     died: bool = False
-    awaited: list[TraceRow] = field(default_factory=list)  # clients that saw more than is applied
+    awaited: list[TraceRow] = field(default_factory=list)  # sessions accepted ahead of `applied`
 
 
 class ZooKeeper(Checker):
@@ -58,7 +58,7 @@ class ZooKeeper(Checker):
 
     @classmethod
     def concerns(cls, context: CheckContext) -> bool:
-        """Whether there is an ensemble."""
+        """Return True if the run has a ZooKeeper ensemble."""
         return bool(context.zookeeper_groups)
 
     def __init__(self, context: CheckContext, evidence: Evidence | None = None) -> None:
@@ -77,16 +77,16 @@ class ZooKeeper(Checker):
         }
 
     def judge(self, row: TraceRow) -> None:
-        """Judge a transaction, an event, or what a client has read."""
+        """Judge a transaction, an event, an accepted session or a read of an owner node."""
         match row.kind:
             case TraceKind.ZOOKEEPER_TXN_APPLIED:
-                self._applied(row)
+                self._judge_transaction(row)
             case TraceKind.ZOOKEEPER_WATCH_FIRED:
                 self._fired.setdefault((row.node, row.peer or ""), deque()).append(row)
             case TraceKind.ZOOKEEPER_EVENT_RECEIVED:
-                self._received(row)
+                self._judge_event(row)
             case TraceKind.ZOOKEEPER_CLIENT_STATE:
-                self._client_state(row)
+                self._observe_client_state(row)
             case TraceKind.ZOOKEEPER_CLAIM_CONFLICT:
                 self._seen["owners_met"] += 1
                 if self.context.in_virtual_time:
@@ -104,7 +104,7 @@ class ZooKeeper(Checker):
 
     # -- one sequence -------------------------------------------------------------------------
 
-    def _applied(self, row: TraceRow) -> None:
+    def _judge_transaction(self, row: TraceRow) -> None:
         self._seen["transactions_applied"] += 1
         zxid = row.offset or 0
         server = self._servers.setdefault(row.node, _Server())
@@ -115,19 +115,19 @@ class ZooKeeper(Checker):
             self._sequence.append(txn)
             self._seen["transactions"] += 1
         if server.place >= len(self._sequence) or self._sequence[server.place] != txn:
-            self.found(f"{row.node} applied {zxid:#x} out of the ensemble's order", [row])
+            self.report_finding(f"{row.node} applied {zxid:#x} out of the ensemble's order", [row])
         elif self._tree.is_news and self._tree.problem is not None:
-            self.found(f"a transaction that may not be: {self._tree.problem}", [row])
+            self.report_finding(f"a transaction that may not be: {self._tree.problem}", [row])
         server.applied = max(server.applied, zxid)
         server.place += 1
         self._judge_awaited(row.node, server, row)
 
-    # -- no way back --------------------------------------------------------------------------
+    # -- accepted sessions --------------------------------------------------------------------
 
-    def _client_state(self, row: TraceRow) -> None:
+    def _observe_client_state(self, row: TraceRow) -> None:
         detail = detail_of(row)
         for pair in [pair for pair in self._fired if pair[1] == row.node]:
-            del self._fired[pair]  # of a connection that is over
+            del self._fired[pair]  # events of the previous connection never arrive
         if detail["state"] != "SyncConnected" or row.peer is None:
             return
         self._seen["sessions_taken_up"] += 1
@@ -136,31 +136,35 @@ class ZooKeeper(Checker):
             server.awaited.append(row)
 
     def _judge_awaited(self, name: str, server: _Server, row: TraceRow | None) -> None:
-        """Judge who was taken up by a server that applied only now, or never, what it had seen."""
+        """Judge the sessions that a server accepted before it had applied what their clients saw.
+
+        `row` is the server's next applied transaction; None at the end of the run. A transaction
+        within the clock error of the acceptance may really have come before it.
+        """
         if not server.awaited or (server.died and not self.context.in_virtual_time):
             return
-        left = []
+        still_awaited = []
         for taken_up in server.awaited:
             if row is not None and row.time_us <= taken_up.time_us + self.context.clock_error_us:
                 if (taken_up.offset or 0) > server.applied:
-                    left.append(taken_up)
+                    still_awaited.append(taken_up)
                 continue
-            self.found(
+            self.report_finding(
                 f"{name} took up the session of {taken_up.node}, which had seen more than it",
                 [taken_up, *([] if row is None else [row])],
             )
-        server.awaited = left
+        server.awaited = still_awaited
 
     # -- events -------------------------------------------------------------------------------
 
-    def _received(self, row: TraceRow) -> None:
+    def _judge_event(self, row: TraceRow) -> None:
         self._seen["events"] += 1
         fired = self._fired.get((row.peer or "", row.node))
         if not fired:
-            return  # its row comes later, by the other node's clock
+            return  # by the server's clock, the row of its watch comes later
         cause = fired.popleft()
         if (row.offset or 0) >= (cause.offset or 0):
-            self.found(
+            self.report_finding(
                 f"{row.node} had an answer that shows the change before the event on "
                 f"{detail_of(row)['path']}",
                 [cause, row],
@@ -170,7 +174,7 @@ class ZooKeeper(Checker):
         for pair in [pair for pair in self._fired if node in pair]:
             del self._fired[pair]
 
-    # -- what is read -------------------------------------------------------------------------
+    # -- reads of owner nodes -----------------------------------------------------------------
 
     def _judge_conflict(self, row: TraceRow) -> None:
         path = owner_path(row.group or "", row.partition or "")
@@ -178,7 +182,7 @@ class ZooKeeper(Checker):
         owner = detail_of(row)["owner"]
         if owner == (None if znode is None else znode.data):
             return
-        self.found(
+        self.report_finding(
             f"{row.node} met an owner node of {row.partition} that was not there: "
             f"{'none' if owner is None else 'of a session that was over'}",
             [row, *([] if znode is None else [znode.row])],
@@ -187,7 +191,11 @@ class ZooKeeper(Checker):
         )
 
     def finish(self) -> CheckReport:
-        """Judge what real time has left for the end."""
+        """Judge the sessions and owner nodes that wait for rows of other nodes, and report.
+
+        In real time an owner node is judged only here: until the end, the row of the transaction
+        that created it may still be missing.
+        """
         for name, server in self._servers.items():
             self._judge_awaited(name, server, None)
         for row in self._conflicts:

@@ -1,15 +1,17 @@
-"""What a consumer on ZooKeeper does by itself, of which its group depends.
+"""Promises that each consumer on ZooKeeper keeps alone, without the rest of its group.
 
-No consumer promises that the group agrees, nor that every partition is read. What each does alone
-is judged:
+No consumer promises that the members of a group agree, nor that every partition is read. (An
+attempt is one try to own a share: release, read a view of the members, compute, claim.)
 
-* An attempt computes from a list of members that it has read itself (ZK-43): the children of `ids`
-  at one zxid, none older than what the consumer had seen when the attempt began.
-* It has released what it owned before it computes (ZK-41).
-* Changes are never missed for good (ZK-18, ZK-20): once the members of a group are the same for
-  long enough, each has begun an attempt since the last change, or has read them all the same.
-* After an expiry it commits nothing of what it has lost (ZK-55). A commit begun before may end
-  after it (ZK-66).
+1. An attempt computes from a view that the consumer has read in this attempt (ZK-43): the children
+   of `ids` at one zxid, which is no older than the newest zxid that the consumer had seen when the
+   attempt began.
+2. An attempt releases the partitions of the last assignment before it computes (ZK-41).
+3. No change of the members is missed forever (ZK-18, ZK-20). When the members of a group have not
+   changed for long enough, each consumer has begun an attempt since the last change, or its last
+   view has the same members.
+4. After its session has expired, a consumer commits no partition that it lost with the session
+   (ZK-55). A commit that began before the loss may end after it (ZK-66).
 """
 
 from dataclasses import dataclass, field
@@ -23,28 +25,30 @@ from results_schema.evidence_text import seconds
 from results_schema.results import CheckReport
 
 NOTICE_US = 10_000_000
-"""What an ensemble of healed servers takes to elect a leader and to follow it, and a client to
-connect; measured below 3 s."""
+"""Longest time in which healed servers elect a leader and follow it, and a client connects.
+
+Measured: below 3 s.
+"""
 
 
 @dataclass(slots=True)
 class _Consumer:
-    """One consumer, in its present life."""
+    """State of the present incarnation of a consumer."""
 
     group: str
-    session: str | None = None  # the one that it was connected with last
-    since: TraceRow | None = None  # when that was connected for the first time
-    attempt: TraceRow | None = None  # the last that began
-    view: TraceRow | None = None  # the last that was computed
+    session: str | None = None  # of the last connection; None after an expiry
+    since: TraceRow | None = None  # the row of the first connection in `session`
+    attempt: TraceRow | None = None  # ZOOKEEPER_ATTEMPT_STARTED of the last attempt
+    view: TraceRow | None = None  # the last ZOOKEEPER_VIEW
     release_due: TraceRow | None = None  # the assignment whose owner nodes must be released
-    lost: TraceRow | None = None  # what was lost with a session, until the next assignment
+    lost: TraceRow | None = None  # the last PARTITIONS_LOST, until the next assignment
     is_alive: bool = True
     member: str = ""
     reported: dict[str, None] = field(default_factory=dict)
 
 
 class ZooKeeperConsumers(Checker):
-    """Each consumer on ZooKeeper reads, releases and forgets as it should."""
+    """Each consumer on ZooKeeper reads before it computes, and releases before it claims."""
 
     name = "zookeeper_consumers"
     promise = (
@@ -71,7 +75,7 @@ class ZooKeeperConsumers(Checker):
 
     @classmethod
     def concerns(cls, context: CheckContext) -> bool:
-        """Whether there are consumers on ZooKeeper."""
+        """Return True if the run has consumers on ZooKeeper."""
         return bool(context.zookeeper_groups)
 
     def __init__(self, context: CheckContext, evidence: Evidence | None = None) -> None:
@@ -90,21 +94,21 @@ class ZooKeeperConsumers(Checker):
         self._seen = {"attempts": 0, "views": 0, "commits": 0, "changes_of_members": 0}
 
     def judge(self, row: TraceRow) -> None:
-        """Take in a step of a consumer, or a change of its group."""
+        """Judge a step of a consumer; remember the changes of its group's members."""
         if self._over:
             return
         self._last_us = row.time_us
         if row.kind == TraceKind.RUN_STAGE:
-            self._stage(row)
+            self._observe_stage(row)
         elif row.kind == TraceKind.ZOOKEEPER_TXN_APPLIED:
-            self._applied(row)
+            self._observe_transaction(row)
         else:
             node = row.peer or "" if row.kind == TraceKind.NODE_KILLED else row.node
             consumer = self._consumers.get(node)
             if consumer is not None:
-                self._step(consumer, row)
+                self._observe_consumer(consumer, row)
 
-    def _stage(self, row: TraceRow) -> None:
+    def _observe_stage(self, row: TraceRow) -> None:
         match detail_of(row).get("stage"):
             case "stopping":
                 self._over = True
@@ -113,7 +117,7 @@ class ZooKeeperConsumers(Checker):
             case _:
                 pass
 
-    def _applied(self, row: TraceRow) -> None:
+    def _observe_transaction(self, row: TraceRow) -> None:
         if not self._tree.is_news:
             return
         detail = detail_of(row)
@@ -121,32 +125,33 @@ class ZooKeeperConsumers(Checker):
             node = self._tree.clients.get(detail["session"])
             consumer = None if node is None else self._consumers.get(node)
             if consumer is not None:
-                self._change(consumer.group, row)
+                self._note_change(consumer.group, row)
         elif detail["op"] in ("create", "delete"):
             group, _, rest = str(detail.get("path")).removeprefix("/consumers/").partition("/")
             if rest.startswith("ids/"):
-                self._change(group, row)
+                self._note_change(group, row)
 
-    def _change(self, group: str, row: TraceRow) -> None:
+    def _note_change(self, group: str, row: TraceRow) -> None:
         self._changed[group] = row
         self._seen["changes_of_members"] += 1
 
-    def _step(self, consumer: _Consumer, row: TraceRow) -> None:
+    def _observe_consumer(self, consumer: _Consumer, row: TraceRow) -> None:
         match row.kind:
             case TraceKind.NODE_STARTED:
                 self._consumers[row.node] = _Consumer(consumer.group)
             case TraceKind.NODE_KILLED | TraceKind.NODE_STOPPED:
                 consumer.is_alive = False
             case TraceKind.ZOOKEEPER_CLIENT_STATE:
-                self._client_state(consumer, row)
+                self._observe_client_state(consumer, row)
             case TraceKind.ZOOKEEPER_ATTEMPT_STARTED:
                 self._seen["attempts"] += 1
                 consumer.attempt, consumer.member = row, row.member or ""
             case TraceKind.ZOOKEEPER_VIEW:
-                self._viewed(consumer, row)
+                self._observe_view(consumer, row)
             case TraceKind.ZOOKEEPER_ATTEMPT_ENDED:
                 if row.cause_text is not None:
-                    consumer.release_due = None  # what it claimed before may stay
+                    # A failed attempt keeps the owner nodes that it claimed before the conflict.
+                    consumer.release_due = None
             case TraceKind.PARTITIONS_ASSIGNED:
                 consumer.lost = None
                 began = consumer.attempt
@@ -154,13 +159,14 @@ class ZooKeeperConsumers(Checker):
                     in_one_session = consumer.since.time_us <= began.time_us
                     consumer.release_due = row if in_one_session else None
             case TraceKind.PARTITIONS_LOST:
-                # The listener for new sessions takes no lock: an attempt of the new session may
-                # have claimed before what the consumer owns was forgotten (ZK-32, ZK-55).
+                # The listener for new sessions takes no lock (ZK-32, ZK-55). So an attempt in the
+                # new session may have claimed partitions before PARTITIONS_LOST is traced: the
+                # nodes of that assignment need not be released.
                 consumer.lost, consumer.release_due = row, None
             case _:
-                self._committed(consumer, row)
+                self._judge_commit(consumer, row)
 
-    def _client_state(self, consumer: _Consumer, row: TraceRow) -> None:
+    def _observe_client_state(self, consumer: _Consumer, row: TraceRow) -> None:
         detail = detail_of(row)
         if detail["state"] == "Expired":
             consumer.session = consumer.since = consumer.release_due = None
@@ -170,12 +176,14 @@ class ZooKeeperConsumers(Checker):
 
     # -- views and releases -------------------------------------------------------------------
 
-    def _viewed(self, consumer: _Consumer, row: TraceRow) -> None:
+    def _observe_view(self, consumer: _Consumer, row: TraceRow) -> None:
         self._seen["views"] += 1
         consumer.view = row
         began, since = consumer.attempt, consumer.since
         if began is None or since is None or since.time_us > began.time_us:
-            return  # a session that ended within the attempt: the next one may see an older state
+            # The session began within the attempt. It may be on another server, whose tree is
+            # older than the one that the attempt began with.
+            return
         if not self.context.in_virtual_time:
             self._views.append((began, row))
             return
@@ -189,7 +197,7 @@ class ZooKeeperConsumers(Checker):
         moments = [after, *self._tree.changes_of(ids, after, until)]
         if any(self._tree.children(ids, zxid) == members for zxid in moments):
             return
-        self.found(
+        self.report_finding(
             f"{row.node} computed from members of {group} that it cannot have read in this attempt",
             [began, row],
             group=group,
@@ -199,13 +207,14 @@ class ZooKeeperConsumers(Checker):
         due, consumer.release_due = consumer.release_due, None
         if due is None or consumer.session is None:
             return
-        # A node of an earlier assignment may stay: the listener for new sessions takes no lock, and
-        # may empty the registry before an attempt that has begun releases what is in it (ZK-32).
+        # Only the last assignment is judged. A node of an earlier one may stay: the listener for
+        # new sessions takes no lock, and may empty the registry of owned partitions before a
+        # running attempt releases them (ZK-32).
         owned = self._tree.owned_by(consumer.session)
         due_paths = [owner_path(consumer.group, each) for each in detail_of(due)["partitions"]]
         kept = [path for path in due_paths if path in owned]
         if kept:
-            self.found(
+            self.report_finding(
                 f"{row.node} computed a new share while it still owned partitions of the last one",
                 [due, self._row_of(kept[0]), row],
                 group=consumer.group,
@@ -219,14 +228,14 @@ class ZooKeeperConsumers(Checker):
 
     # -- commits ------------------------------------------------------------------------------
 
-    def _committed(self, consumer: _Consumer, row: TraceRow) -> None:
+    def _judge_commit(self, consumer: _Consumer, row: TraceRow) -> None:
         self._seen["commits"] += 1
         lost = consumer.lost
         if lost is None or detail_of(row)["begun_us"] < lost.node_time_us:
             return
         if row.partition in detail_of(lost)["partitions"] and "commit" not in consumer.reported:
             consumer.reported["commit"] = None
-            self.found(
+            self.report_finding(
                 f"{row.node} committed a partition that it had lost with its session",
                 [lost, row],
                 group=row.group,
@@ -236,7 +245,7 @@ class ZooKeeperConsumers(Checker):
     # -- the end ------------------------------------------------------------------------------
 
     def finish(self) -> CheckReport:
-        """Judge who never heard of the last change of its group."""
+        """Judge in which consumers no attempt followed the last change of their group."""
         for began, view in self._views:
             self._judge_view(began, view)
         for node, consumer in self._consumers.items():
@@ -254,7 +263,7 @@ class ZooKeeperConsumers(Checker):
         ids = f"/consumers/{consumer.group}/ids"
         registered = self._tree.now(f"{ids}/{consumer.member}")
         if registered is None or registered.session != consumer.session:
-            return  # a consumer that is no member hears of nothing (ZK-56)
+            return  # a consumer that is not registered sets no watch on the members (ZK-56)
         bound_us = NOTICE_US + self.context.zookeeper_groups[consumer.group].session_timeout_us
         waited_us = self._last_us - max(changed.time_us, self._healed_us)
         if waited_us <= bound_us:
@@ -264,7 +273,7 @@ class ZooKeeperConsumers(Checker):
             return
         if self._tree.children(ids, self._tree.last_zxid) == tuple(detail_of(view)["members"]):
             return
-        self.found(
+        self.report_finding(
             f"{node} never heard of the last change of {consumer.group}, within "
             f"{seconds(waited_us)} in which nothing was broken",
             [view, changed],

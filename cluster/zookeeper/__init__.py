@@ -1,18 +1,26 @@
-"""A ZooKeeper ensemble: its semantics whole, of its consensus only what they rest on.
+"""A ZooKeeper ensemble: all semantics that clients see, and a simplified consensus below them.
 
-One `create`, from a client of a follower: the client's handle sends CreateRequest (`client`); the
-follower's ServerCore takes it in (`client_requests`) and forwards it (`follower`, SubmitRequest);
-the leader checks it against everything proposed so far (`database.prepare`), gives it a zxid, logs
-it (`txn_log`) and sends a Proposal to each learner (`leader`); a learner logs it and acknowledges;
-a majority commits it. Each server applies commits in order (`database.apply`, `znodes`), at its own
-time: its watches fire then (`watches`), and behind them the follower answers its client.
+The way of one `create` from a client of a follower:
 
-Reading order: `znodes` (the tree), `database` (tree and sessions, and what a write becomes),
-`watches`, `sessions` (deadlines at the leader), `txn_log`; `ensemble` and `bootstrap` (what is
-known before), `outputs` (what an input asks for), `leader`, `follower`, `client_requests`,
-`server` (the role of one server), `invariants`, `traces`, `node` (a server on its Host); then
-`client` (one session) and `zk_client` (zkclient: retries, listeners and their event thread).
+1. The client's handle sends a CreateRequest (`client`).
+2. The follower's ServerCore accepts it (`client_requests`) and forwards it to the leader as a
+   SubmitRequest (`follower`).
+3. The leader checks it against all transactions proposed so far (`database.prepare`), gives it a
+   zxid, logs it (`txn_log`), and sends a Proposal to each learner (`leader`).
+4. Each learner logs it and acknowledges it. With a majority, the leader commits it.
+5. Each server applies the committed transactions in order, at its own time (`database.apply`,
+   `znodes`). It first sends the events of the watches that fire (`watches`); then the follower
+   answers its client.
 
-All but `node`, `client` and `zk_client` are synchronous: time comes as an argument, and what is to
-be done goes back as a list of outputs.
+(A learner is a server that follows the leader or is about to. A zxid is the number of a
+transaction: the leader's epoch, and a counter within it.)
+
+Reading order: `znodes` (the tree), `database` (tree and sessions; checks writes), `watches`,
+`sessions` (deadlines at the leader), `txn_log`; `ensemble` (settings of a server), `bootstrap`
+(znodes before the run), `outputs` (effects of an input), `leader`, `follower`, `client_requests`,
+`server` (election, and one server's role), `invariants`, `traces`, `node` (a server on its Host);
+then `client` (one session) and `zk_client` (zkclient: retries, listeners and their event thread).
+
+All modules but `node`, `client` and `zk_client` are synchronous: they get the time as an argument,
+and return the effects of an input as a list of outputs.
 """

@@ -1,9 +1,9 @@
-"""Znodes that stand in every server's tree before the run: what brokers and tools have written.
+"""Znodes of brokers and topics, which are in every server's tree before the run.
 
-DEVIATION: topics are created at the controller: their znodes are as of the beginning, and follow no
-new partition. Brokers register with the controller: their znodes are persistent and follow no
-broker's death, unless the cluster has its brokers register here too.
-Source: Kafka `ZkUtils`, section 2 of the rules.
+DEVIATION: topics are created at the controller, so their znodes keep the partitions of the
+beginning. Brokers register with the controller, so their znodes are persistent and stay when a
+broker dies, unless the cluster's brokers register in ZooKeeper too.
+Source: Kafka `ZkUtils`; docs/kafka/ZOOKEEPER_CONSUMER.md, section 2.
 """
 
 import json

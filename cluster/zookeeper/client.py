@@ -1,10 +1,11 @@
-"""ZooKeeper's own client: one session over whatever connection it has.
+"""ZooKeeper's own client: one session, on one connection after the other.
 
-Owns the connection (next server of the list, pings, silence), the session's id, what waits for an
-answer, and the watches that must be left again after a reconnection. It never counts a session
-down: only a server that answers says that it has expired (ZK-13).
+Owns the connection (choice of the next server, pings, detection of silence), the session's id, the
+requests that wait for an answer, and the watches that a new connection must set again. The client
+has no timer for the session's expiry: only a server's answer shows that it has expired (ZK-13).
 Source: ZooKeeper `ClientCnxn`, `ZooKeeper.ZKWatchManager`, `StaticHostProvider`.
-DEVIATION: a client that has tried every server waits no second more before it begins anew.
+DEVIATION: after the last server of the list, ZooKeeper's client waits 1 s before it begins again
+with the first; this one does not.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,12 +39,12 @@ from protocol.messages.zookeeper import (
 )
 
 RECONNECT_MAX_MS = 1_000
-"""A client waits a random time below this before it connects again. Source: ClientCnxn."""
+"""Limit of the random time before a client connects again. Source: ClientCnxn."""
 _MS = 1_000
 
 
 class KeeperState(StrEnum):
-    """What a client knows of its session. Source: Watcher.Event.KeeperState."""
+    """State of a session as its client knows it. Source: Watcher.Event.KeeperState."""
 
     SYNC_CONNECTED = "SyncConnected"
     DISCONNECTED = "Disconnected"
@@ -51,7 +52,7 @@ class KeeperState(StrEnum):
 
 
 class KeeperException(Exception):
-    """An operation failed with `code`; ConnectionLoss leaves open whether it was applied."""
+    """An operation failed with `code`. After ConnectionLoss it may have been applied or not."""
 
     def __init__(self, code: KeeperError, path: str = "") -> None:
         super().__init__(f"{code.name} {path}".rstrip())
@@ -59,22 +60,22 @@ class KeeperException(Exception):
 
 
 Outcome = Callable[[ZooKeeperResponse | KeeperError], None]
-"""Takes the answer to a request, or why there is none; called once."""
+"""Takes the answer to a request, or the error if there is none; called once."""
 
 
 @dataclass(slots=True)
 class _Packet:
-    """A request that has no answer yet."""
+    """A request without an answer yet."""
 
     request: ZooKeeperRequest
     on_outcome: Outcome
 
 
 class ZooKeeperHandle:
-    """One session: it begins to connect at once, and is of no use after its expiry or close.
+    """One session. It begins to connect at once; after its expiry or close, each request fails.
 
-    `on_state` hears of the connection and of the session's end, `on_event` of watches that fired,
-    both in order with the answers.
+    `on_state` is called when the session connects, disconnects or expires, `on_event` when a watch
+    fires; both in order with the answers to requests.
     """
 
     def __init__(
@@ -95,15 +96,15 @@ class ZooKeeperHandle:
         self._on_state = on_state
         self._on_event = on_event
         self.session_id = NO_SESSION
-        """NO_SESSION until a server has opened it."""
+        """Id of the session; NO_SESSION until a server has opened one."""
         self.state: KeeperState | None = None
-        """None until it was connected for the first time."""
+        """None until the first connection."""
         self._is_closed = False
         self._connection: Connection | None = None
         self.last_zxid = NO_ZXID
         """The newest transaction that an answer has shown."""
         self._queued: list[_Packet] = []
-        """What waits for a connection."""
+        """Requests that wait for a connection."""
         self._in_flight: dict[int, _Packet] = {}
         self._next_packet = 0
         self._last_sent_us = 0
@@ -116,12 +117,12 @@ class ZooKeeperHandle:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the session may go on: it has not expired and was not closed."""
+        """True until the session expires or is closed."""
         return not self._is_closed and self.state is not KeeperState.EXPIRED
 
     @property
     def is_connected(self) -> bool:
-        """Whether a server has taken the session up on the present connection."""
+        """True if a server has accepted the session on the present connection."""
         return self.state is KeeperState.SYNC_CONNECTED
 
     async def call(self, request: ZooKeeperRequest) -> ZooKeeperResponse:
@@ -142,7 +143,7 @@ class ZooKeeperHandle:
         return outcome
 
     def send(self, request: ZooKeeperRequest, on_outcome: Outcome) -> None:
-        """Send a request, or let it wait for the connection; see ZK-15 for how it may fail."""
+        """Send a request, or queue it until there is a connection. Its errors: ZK-15."""
         packet = _Packet(request, on_outcome)
         if not self.is_alive:
             self._host.after(0, on_outcome, KeeperError.SessionExpired)
@@ -152,7 +153,10 @@ class ZooKeeperHandle:
             self._queued.append(packet)
 
     def close(self, on_closed: Callable[[], None]) -> None:
-        """Close the session: its ephemerals vanish at once (ZK-11), if a server can be asked."""
+        """Close the session. If a server is connected, it deletes the ephemerals at once (ZK-11).
+
+        Otherwise they stay until the leader expires the session.
+        """
         if not self.is_connected:
             self._stop()
             on_closed()
@@ -224,7 +228,8 @@ class ZooKeeperHandle:
         self._cancel_timer()
         if not self.is_alive:
             return
-        # Loss before the news of it: whoever waits must not be answered in another connection.
+        # The requests fail before `on_state` is called: a listener may send new requests, and
+        # these must not fail with the lost connection.
         self._fail_all(KeeperError.ConnectionLoss)
         if self.is_connected:
             self._enter(KeeperState.DISCONNECTED)
@@ -264,21 +269,26 @@ class ZooKeeperHandle:
     # -- silence and pings -----------------------------------------------------------------------
 
     def _schedule(self) -> None:
-        """Wake up for the next ping, or when the server has been silent for too long (ZK-13)."""
+        """Set the timer for the next ping, or for the end of the permitted silence (ZK-13)."""
         self._cancel_timer()
         due_us = self._last_heard_us + self._read_timeout_us
         if self.is_connected:
             due_us = min(due_us, self._last_sent_us + self._read_timeout_us // 2)
-        self._timer = self._host.after(max(0, due_us - self._host.now_us()), self._look_at_clock)
+        self._timer = self._host.after(max(0, due_us - self._host.now_us()), self._check_silence)
 
     @property
     def _read_timeout_us(self) -> int:
-        """Two thirds of the timeout once connected; until then each server gets its part of it."""
+        """Longest permitted silence of a server.
+
+        Two thirds of the session timeout on a connection; while connecting, an equal part of the
+        timeout for each server of the list.
+        """
         if self.is_connected:
             return self._timeout_us * 2 // 3
         return max(1, self._timeout_us // len(self._servers))
 
-    def _look_at_clock(self) -> None:
+    def _check_silence(self) -> None:
+        """Close the connection of a silent server; send a ping if this client was silent."""
         self._timer = None
         now_us = self._host.now_us()
         connection = self._connection
@@ -309,7 +319,7 @@ class ZooKeeperHandle:
         self._last_sent_us = self._host.now_us()
         connection.send(
             packet.request,
-            timeout_us=2 * self._timeout_us,  # silence closes the connection long before
+            timeout_us=2 * self._timeout_us,  # never reached: `_check_silence` closes before
             on_response=partial(self._answered, connection, number),
         )
 
@@ -320,7 +330,7 @@ class ZooKeeperHandle:
         answer: AnyResponse | Disconnected | RequestTimedOut,
     ) -> None:
         if connection is not self._connection or isinstance(answer, Disconnected | RequestTimedOut):
-            return  # the end of the connection fails everything in flight
+            return  # `_connection_ended` fails all requests in flight, in order
         packet = self._in_flight.pop(number)
         self._last_heard_us = self._host.now_us()
         if not isinstance(answer, ZooKeeperResponse):
@@ -329,7 +339,9 @@ class ZooKeeperHandle:
             raise SimulationError("only a new connection is answered ConnectResponse")
         self.last_zxid = Zxid(max(self.last_zxid, answer.zxid))
         if answer.error_code in (KeeperError.SessionExpired, KeeperError.SessionMoved):
-            # The server hangs up; the next one says whether the session is over.
+            # The server closes the connection. The packet goes back, so that it fails with
+            # ConnectionLoss like the others: only the next server's answer to ConnectRequest
+            # shows whether the session is over.
             self._in_flight[number] = packet
             connection.close()
             self._connection_ended(connection)
@@ -338,7 +350,7 @@ class ZooKeeperHandle:
         packet.on_outcome(answer)
 
     def _note_watch(self, request: ZooKeeperRequest, error: KeeperError) -> None:
-        """Remember a watch that the server has left, for the next connection."""
+        """Remember a watch that the server has set: the next connection must set it again."""
         match request:
             case ExistsRequest(path=path, watch=True):
                 if error is KeeperError.NONE:
@@ -357,7 +369,9 @@ class ZooKeeperHandle:
             return
         self._last_heard_us = self._host.now_us()
         if not isinstance(notice, WatcherEvent):
-            raise SimulationError(f"{connection.peer} says {type(notice).__name__} to a client")
+            raise SimulationError(
+                f"expected a WatcherEvent from {connection.peer}, got {type(notice).__name__}"
+            )
         tables = {
             WatchType.NODE_CREATED: (self._data_watches, self._exist_watches),
             WatchType.NODE_DATA_CHANGED: (self._data_watches, self._exist_watches),

@@ -1,8 +1,8 @@
-"""What a server does for its clients: sessions on their connections, reads, watches, writes.
+"""Requests of one server's clients: sessions on their connections, reads, watches, writes.
 
-Owns which connection has which session, the watches, and the writes that wait for their
-transaction. A session's requests are served one after the other, because the host hands out one
-request of a connection at a time: that is the order of ZK-04.
+Owns the session of each connection, the watches, and the writes that wait for their transaction. A
+session's requests are answered in order, as ZK-04 demands, because the Host delivers the next
+request of a connection only after the answer to the one before.
 Source: ZooKeeper `ZooKeeperServer`, `FinalRequestProcessor`.
 """
 
@@ -57,7 +57,7 @@ _ENDS_CONNECTION = frozenset({KeeperError.SessionExpired, KeeperError.SessionMov
 
 @dataclass(frozen=True, slots=True)
 class _PendingWrite:
-    """A write that waits for its transaction to be applied here."""
+    """A write that waits until this server has applied its transaction."""
 
     request_id: RequestId
     connection: AcceptedConnection
@@ -85,12 +85,12 @@ class ClientRequests:
 
     @property
     def sessions(self) -> dict[AcceptedConnection, SessionId]:
-        """The session of each connection, to look at."""
+        """The session of each connection; read-only, for invariants and tests."""
         return self._sessions
 
     @property
     def connections(self) -> dict[SessionId, AcceptedConnection]:
-        """The connection of each session, to look at."""
+        """The connection of each session; read-only, for invariants and tests."""
         return self._connections
 
     def handle(
@@ -102,7 +102,7 @@ class ClientRequests:
         now_us: int,
         result: ServerResult,
     ) -> None:
-        """Take in a client's request."""
+        """Process a client's request."""
         if isinstance(request, ConnectRequest):
             self._connect(connection, request_id, request, role, now_us, result)
             return
@@ -118,8 +118,8 @@ class ClientRequests:
             case CreateRequest() | DeleteRequest() | SetDataRequest() | CloseSessionRequest():
                 self._submit(connection, request_id, session_id, request, role, now_us, result)
             case SetWatchesRequest():
-                fired = self.watches.set_again(connection, request, self._database.tree)
-                self._tell(fired, result)
+                fired = self.watches.restore_watches(connection, request, self._database.tree)
+                self._send_events(fired, result)
                 response = SetWatchesResponse(zxid=self._database.last_zxid)
                 result.add(Reply(request_id=request_id, response=response))
             case PingRequest() | GetDataRequest() | ExistsRequest() | GetChildrenRequest():
@@ -127,7 +127,7 @@ class ClientRequests:
                 result.add(Reply(request_id=request_id, response=answer))
 
     def connection_ended(self, connection: AcceptedConnection) -> None:
-        """Forget a connection and its watches; its session lives on (ZK-09)."""
+        """Drop a connection and its watches; its session lives on (ZK-09)."""
         session_id = self._sessions.pop(connection, None)
         if session_id is not None and self._connections.get(session_id) == connection:
             del self._connections[session_id]
@@ -139,7 +139,7 @@ class ClientRequests:
         }
 
     def hang_up_all(self, result: ServerResult) -> None:
-        """End every client's connection: this server has no leader."""
+        """Close every client's connection, because this server has no leader."""
         waiting = [pending.connection for pending in self._pending.values()]
         waiting += [connection for _request_id, connection in self._revalidating.values()]
         for connection in dict.fromkeys((*self._sessions, *waiting)):
@@ -151,11 +151,17 @@ class ClientRequests:
     def applied(
         self, txn: Txn, changes: Iterable[Change], result: ServerResult, *, answers: bool
     ) -> None:
-        """Take that a transaction is applied: watches fire first, then its writer is answered.
+        """Process an applied transaction.
 
-        `answers`: the transaction is of this epoch, so that its request may be one that waits here.
+        1. Send the events of the watches that fire.
+        2. If `answers`, answer the client of this server that waits for the transaction. `answers`
+           is False for a transaction of an earlier epoch: its client was disconnected since then.
+        3. If the transaction closes a session, close the session's connection.
+
+        Events go first because a client must get an event before any answer that shows the change
+        (ZK-19).
         """
-        self._tell(self.watches.fire(changes), result)
+        self._send_events(self.watches.fire(changes), result)
         if answers and txn.server_id == self._ensemble.server_id:
             pending = self._pending.pop(txn.request_number, None)
             if pending is not None:
@@ -168,7 +174,10 @@ class ClientRequests:
     def revalidated(
         self, session_id: SessionId, timeout_ms: int | None, result: ServerResult
     ) -> None:
-        """Take the leader's word on a session that a client takes up here."""
+        """Accept or refuse a session that a client continues here, as the leader has answered.
+
+        `timeout_ms`: the session's timeout; None if it has expired.
+        """
         waiting = self._revalidating.pop(session_id, None)
         if waiting is not None:
             self._take_up(*waiting, session_id, timeout_ms, result)
@@ -185,7 +194,8 @@ class ClientRequests:
         result: ServerResult,
     ) -> None:
         if not self._database.is_as_of(request.last_zxid_seen):
-            # The client has seen what is not applied here: it must try another server (ZK-05).
+            # The client has seen transactions that this server has not applied. It must try
+            # another server, or it would read an older state than before (ZK-05).
             result.add(HangUp(connection))
             return
         session_id = request.session_id
@@ -222,7 +232,7 @@ class ClientRequests:
     def _bind(
         self, connection: AcceptedConnection, session_id: SessionId, result: ServerResult
     ) -> None:
-        """Put a session on a connection; an older one of its client is of no use any more."""
+        """Assign a session to a connection, and close the session's older connection if any."""
         old = self._connections.get(session_id)
         if old is not None and old != connection:
             self._end(old, result)
@@ -240,7 +250,7 @@ class ClientRequests:
         connection: AcceptedConnection,
         request: PingRequest | GetDataRequest | ExistsRequest | GetChildrenRequest,
     ) -> ZooKeeperResponse:
-        """Answer from what is applied here, which may lag behind the leader (ZK-03)."""
+        """Answer from this server's database, which may lag behind the leader's (ZK-03)."""
         tree, zxid = self._database.tree, self._database.last_zxid
         if isinstance(request, PingRequest):
             return PingResponse(zxid=zxid)
@@ -249,23 +259,23 @@ class ClientRequests:
         match request:
             case ExistsRequest(watch=watch):
                 if watch:
-                    self.watches.leave_data_watch(connection, path)
+                    self.watches.add_data_watch(connection, path)
                 error = KeeperError.NoNode if stat is None else KeeperError.NONE
                 return ExistsResponse(zxid=zxid, error_code=error, stat=stat)
             case GetDataRequest(watch=watch):
                 if stat is None:
                     return GetDataResponse(zxid=zxid, error_code=KeeperError.NoNode)
                 if watch:
-                    self.watches.leave_data_watch(connection, path)
+                    self.watches.add_data_watch(connection, path)
                 return GetDataResponse(zxid=zxid, data=tree.data(path), stat=stat)
             case GetChildrenRequest(watch=watch):
                 if stat is None:
                     return GetChildrenResponse(zxid=zxid, error_code=KeeperError.NoNode)
                 if watch:
-                    self.watches.leave_child_watch(connection, path)
+                    self.watches.add_child_watch(connection, path)
                 return GetChildrenResponse(zxid=zxid, children=tree.children(path))
 
-    def _tell(self, fired: Iterable[Fired], result: ServerResult) -> None:
+    def _send_events(self, fired: Iterable[Fired], result: ServerResult) -> None:
         for connection, event in fired:
             result.add(watch_fired(connection, event, self._database.last_zxid))
             result.add(Notify(connection, event))

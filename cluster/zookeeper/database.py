@@ -1,8 +1,9 @@
 """A server's database: the tree and the open sessions, as of one zxid.
 
-Owns what applying the log leads to: two servers that have applied the same log hold the same. The
-leader has a second one, ahead of the first, in which every proposal is applied at once: there it
-sees whether a write may be made. Source: ZooKeeper `ZKDatabase`, `PrepRequestProcessor`; ZK-02.
+A database is a function of the log: two servers that have applied the same transactions have equal
+databases. A leader has two. One has the committed transactions, like every server's. The other is
+ahead: the leader applies each proposal to it at once, and checks new writes against it. Source:
+ZooKeeper `ZKDatabase`, `PrepRequestProcessor`; ZK-02.
 """
 
 from collections.abc import Iterable
@@ -42,14 +43,14 @@ class ZooKeeperDatabase:
     """
 
     def __init__(self, initial: Iterable[tuple[str, str]] = ()) -> None:
-        """Hold `initial` persistent znodes and no session."""
+        """Begin with the persistent znodes `initial` and without sessions."""
         self.tree = ZnodeTree(initial)
         self.sessions: dict[SessionId, int] = {}
         """Open sessions, and the timeout of each in milliseconds."""
         self.last_zxid = NO_ZXID
 
     def apply(self, txn: Txn) -> tuple[Change, ...]:
-        """Apply the next transaction; return what watches may fire on, in order.
+        """Apply the next transaction; return the changes on which watches may fire, in order.
 
         Raises: SimulationError if it is not newer than `last_zxid`.
         """
@@ -74,7 +75,7 @@ class ZooKeeperDatabase:
                 return ()
 
     def prepare(self, session_id: SessionId, request: ZooKeeperWrite) -> TxnBody:
-        """Return the transaction that `request` becomes here: an ErrorTxn if it is refused."""
+        """Return the transaction for `request` in this state; an ErrorTxn if it is refused."""
         match request:
             case ConnectRequest(timeout_ms=timeout_ms):
                 return CreateSessionTxn(timeout_ms=timeout_ms)
@@ -109,10 +110,10 @@ class ZooKeeperDatabase:
         return KeeperError.NONE
 
     def apply_all(self, txns: Iterable[Txn]) -> None:
-        """Apply transactions that nobody watches."""
+        """Apply transactions without returning their changes."""
         for txn in txns:
             self.apply(txn)
 
     def is_as_of(self, zxid: Zxid) -> bool:
-        """Return whether everything up to `zxid` is applied (ZK-05)."""
+        """Return True if all transactions up to `zxid` are applied (ZK-05)."""
         return self.last_zxid >= zxid

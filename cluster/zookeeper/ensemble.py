@@ -1,4 +1,4 @@
-"""What a server of an ensemble knows from the beginning: its number, its peers, its settings."""
+"""Number, peers and settings of one server of an ensemble."""
 
 from dataclasses import dataclass
 
@@ -8,10 +8,10 @@ from protocol.messages.zookeeper_quorum import ServerId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ensemble:
-    """One server's place in its ensemble.
+    """One server's number, and the settings that all servers share.
 
-    Shape: `servers` has every server, `server_id` among them. `initial` are persistent znodes
-    (path, data) that stand in every server's tree from the beginning, parents first.
+    Shape: `servers` has every server, also this one. `initial` has the persistent znodes (path,
+    data) that are in every server's tree from the beginning, parents first.
     """
 
     server_id: ServerId
@@ -31,16 +31,16 @@ class Ensemble:
 
     @property
     def sync_limit_us(self) -> int:
-        """How long a leader and a learner may hear nothing of each other (ZK-06)."""
+        """Longest silence between a leader and a learner (ZK-06)."""
         return self.config.sync_limit * self.tick_us
 
     @property
     def init_limit_us(self) -> int:
-        """How long a learner may take to begin to follow."""
+        """Longest time that a learner may take until it is up to date."""
         return self.config.init_limit * self.tick_us
 
     def is_majority(self, count: int) -> bool:
-        """Return whether `count` servers decide."""
+        """Return True if `count` servers are a majority of the ensemble."""
         return count * 2 > len(self.servers)
 
     def negotiated_timeout_ms(self, wanted_ms: int) -> int:

@@ -1,8 +1,15 @@
-"""The follower's part of a server: it takes over its leader's history, and then every proposal.
+"""The follower's role of a server: it copies its leader's history, and then logs each proposal.
 
-Owns how far it has come, and which sessions it has heard of. It lags behind its leader by what its
-connection takes: reads of its clients are answered from what it has applied (ZK-03).
-Source: ZooKeeper `Learner`, `Follower`.
+The requests to the leader, in order (each method handles the answer to one):
+
+1. FollowerInfoRequest: asks for the leader's epoch (`begin`, `info_answered`);
+2. AckEpochRequest: promises the epoch, and gets the history that this log lacks (`synced`);
+3. AckNewLeaderRequest: acknowledges the history; its answer lets this server serve clients
+   (`up_to_date`);
+4. AckRequest for each Proposal (`noticed`).
+
+A follower answers reads from the transactions that it has applied, so they may lag behind the
+leader (ZK-03). Source: ZooKeeper `Learner`, `Follower`.
 """
 
 from cluster.zookeeper.ensemble import Ensemble
@@ -33,18 +40,18 @@ FOLLOW_TIMER = "follow"
 
 
 class Following:
-    """A server while it follows `leader`, or tries to."""
+    """The role of a server that follows `leader`, or tries to."""
 
     def __init__(
         self, ensemble: Ensemble, log: TxnLog, leader: ServerId, committed_zxid: Zxid, now_us: int
     ) -> None:
         self.leader = leader
         self.epoch = -1
-        """Epoch of the leader, -1 until it has said so."""
+        """Epoch of the leader; -1 until its answer to FollowerInfoRequest."""
         self.is_up_to_date = False
-        """Whether it may serve."""
+        """True once this server may serve clients."""
         self.has_failed = False
-        """Whether it has to look for another leader."""
+        """True if the server must look for another leader."""
         self.committed_zxid = committed_zxid
         self._ensemble = ensemble
         self._log = log
@@ -63,7 +70,7 @@ class Following:
     def info_answered(
         self, response: FollowerInfoResponse, now_us: int, result: ServerResult
     ) -> None:
-        """Promise the leader's epoch, unless a newer one was promised, or it does not lead."""
+        """Promise the leader's epoch; fail if it is older than a promise, or `leader` has none."""
         self._heard_us = now_us
         if response.epoch is None or response.epoch < self._log.accepted_epoch:
             self.has_failed = True
@@ -76,24 +83,28 @@ class Following:
         self._ask(ack, result)
 
     def synced(self, response: AckEpochResponse, now_us: int, result: ServerResult) -> None:
-        """Make the log the leader's; what is cut off was never committed."""
+        """Make this log equal to the leader's.
+
+        The transactions that this removes were never committed: a majority promised the epoch, and
+        the leader's history is the newest among it.
+        """
         self._heard_us = now_us
         self._log.truncate(response.keep_zxid)
         for txn in response.txns:
             self._log.append(txn)
         self._log.enter_epoch(self.epoch)
         self._ask(AckNewLeaderRequest(), result)
-        # What the leader counts for commits of its own epoch: the history is acknowledged with it.
+        # The leader counts this for commits of its own epoch, which commit the history as well.
         self._ask(AckRequest(zxid=self._log.last_zxid), result)
 
     def up_to_date(self, response: AckNewLeaderResponse, now_us: int) -> None:
-        """Begin to serve."""
+        """Begin to serve clients."""
         self._heard_us = now_us
         self.is_up_to_date = True
         self.committed_zxid = max(self.committed_zxid, response.committed_zxid)
 
     def noticed(self, notice: QuorumNotice, now_us: int, result: ServerResult) -> None:
-        """Take what the leader says unasked, in order."""
+        """Process a notice of the leader: a proposal, a commit or a ping."""
         self._heard_us = now_us
         match notice:
             case Proposal(txn=txn):
@@ -112,22 +123,22 @@ class Following:
         request: ZooKeeperWrite,
         result: ServerResult,
     ) -> None:
-        """Forward a client's write."""
+        """Forward a client's write to the leader."""
         self._ask(
             SubmitRequest(session_id=session_id, request_number=request_number, body=request),
             result,
         )
 
     def revalidate(self, session_id: SessionId, result: ServerResult) -> None:
-        """Ask whether a session that a client takes up here lives."""
+        """Ask the leader whether a session that a client continues here is still open."""
         self._ask(RevalidateRequest(session_id=session_id), result)
 
     def touch(self, session_id: SessionId) -> None:
-        """Take that a client was heard of: the leader hears it with the next ping (ZK-10)."""
+        """Note an active client of this server; the next ping's TouchRequest reports it (ZK-10)."""
         self._touched[session_id] = None
 
     def check_leader(self, now_us: int, result: ServerResult) -> None:
-        """See whether the leader is silent."""
+        """Fail if the leader has been silent for too long."""
         limit_us = (
             self._ensemble.sync_limit_us if self.is_up_to_date else self._ensemble.init_limit_us
         )

@@ -1,4 +1,4 @@
-"""What must hold in a ZooKeeper server between two events. Each raises InvariantViolation."""
+"""Invariants of a ZooKeeper server between two events. Each check raises InvariantViolation."""
 
 from cluster.zookeeper.client_requests import ClientRequests
 from cluster.zookeeper.database import ZooKeeperDatabase
@@ -9,7 +9,7 @@ from protocol.messages.zookeeper import NO_SESSION
 
 
 def check_server(core: ServerCore) -> None:
-    """Check everything that one server holds."""
+    """Check tree, sessions, clients and logs of one server."""
     check_tree(core.database.tree)
     check_owners(core.database)
     check_clients(core.clients)

@@ -1,9 +1,11 @@
-"""The leader's part of a server: it gives out zxids, counts acknowledgements, ends sessions.
+"""The leader's role of a server: it gives out zxids, counts acknowledgements, expires sessions.
 
-Owns the way to an epoch (who follows, whose history is taken), the proposals since, and the
-sessions' deadlines. What is committed the server applies itself, up to `committed_zxid`.
-Source: ZooKeeper `Leader`, `LearnerHandler`, `PrepRequestProcessor`; ZK-02, ZK-10.
-DEVIATION: votes are asked for, not broadcast, and a learner's history is fetched in one message.
+Owns the learners, the steps until a majority follows (`_advance_epoch`), the proposals after that,
+and the deadlines of sessions. ServerCore applies the committed transactions, up to
+`committed_zxid`. Source: ZooKeeper `Leader`, `LearnerHandler`, `PrepRequestProcessor`; ZK-02,
+ZK-10.
+DEVIATION: a server requests votes, ZooKeeper's broadcast them; a learner gets the history in one
+message.
 """
 
 from dataclasses import dataclass
@@ -54,7 +56,7 @@ from protocol.messages.zookeeper_quorum import (
 LEAD_TIMER = "lead"
 EXPIRY_TIMER = "expire-sessions"
 BY_THE_LEADER = ServerId(-1)
-"""Server of a transaction that no request has asked for."""
+"""Value of `server_id` in a transaction that the leader itself began."""
 
 LearnerRequest = (
     FollowerInfoRequest
@@ -65,29 +67,30 @@ LearnerRequest = (
     | RevalidateRequest
     | TouchRequest
 )
-"""What a learner asks of its leader."""
+"""Requests of a learner to its leader."""
 
 
 @dataclass(slots=True)
 class _Learner:
-    """A server that wants to follow. `parked` waits for a majority to get as far."""
+    """A server that follows or is about to."""
 
     server_id: ServerId
     connection: AcceptedConnection
     accepted_epoch: int
     heard_us: int
     parked: RequestId | None = None
+    """A request whose answer waits until a majority has sent the same kind of request."""
     ack_epoch: AckEpochRequest | None = None
-    """None until it has promised the leader's epoch."""
+    """None until the learner has promised the leader's epoch."""
     is_synced: bool = False
-    """Whether it has been sent the history, and gets what follows."""
+    """True once the history was sent; from then on the learner gets each proposal."""
     has_history: bool = False
-    """Whether it has acknowledged the history."""
+    """True once the learner has acknowledged the history."""
     acked_zxid: Zxid = NO_ZXID
 
 
 class Leading:
-    """A server while it leads, or tries to.
+    """The role of a server that leads, or tries to.
 
     Invariant: `committed_zxid` is in the log of a majority, and never falls.
     """
@@ -95,48 +98,48 @@ class Leading:
     def __init__(
         self, ensemble: Ensemble, log: TxnLog, database: ZooKeeperDatabase, now_us: int
     ) -> None:
-        """Wait for a majority. `database` is the committed one, which the server goes on with."""
+        """Begin without learners. `database` has the committed transactions; it is only read."""
         self._ensemble = ensemble
         self._log = log
         self._began_us = now_us
         self._learners: dict[AcceptedConnection, _Learner] = {}
         self._projected = ZooKeeperDatabase(ensemble.initial)
-        """The database after every proposal: what a write is checked against."""
+        """The database after every proposal; new writes are checked against it."""
         self._projected.apply_all(log.after(NO_ZXID))
         self._sessions = SessionTracker(ensemble.tick_us)
         self._epoch: int | None = None
-        """None until a majority has said which epochs it has accepted."""
+        """None until a majority has reported its accepted epochs."""
         self._history_is_newest = False
-        """Whether a majority has promised the epoch, and none of it has a newer history."""
+        """True once a majority has promised the epoch, and none of it has a newer history."""
         self._next_zxid = NO_ZXID
         self.is_established = False
-        """Whether a majority has this leader's history: then it serves."""
+        """True once a majority has this leader's history; then the server serves clients."""
         self.has_failed = False
-        """Whether it has to look for another leader."""
+        """True if the server must look for another leader."""
         self.committed_zxid = database.last_zxid
 
     @property
     def epoch(self) -> int:
-        """The epoch that is led; -1 before there is one."""
+        """The epoch of this leader; -1 before it is known."""
         return -1 if self._epoch is None else self._epoch
 
     @property
     def sessions(self) -> SessionTracker:
-        """The sessions' deadlines, to look at."""
+        """The deadlines of sessions; read-only, for tests."""
         return self._sessions
 
     @property
     def projected(self) -> ZooKeeperDatabase:
-        """The database after every proposal, to look at."""
+        """The database after every proposal; read-only, for invariants."""
         return self._projected
 
     def begin(self, now_us: int, result: ServerResult) -> None:
-        """Begin to wait for learners; alone, lead at once."""
+        """Begin to wait for learners; the only server of an ensemble leads at once."""
         result.add(SetTimer(key=LEAD_TIMER, delay_us=self._ensemble.tick_us // 2))
         self._advance_epoch(now_us, result)
 
     def end(self, result: ServerResult) -> None:
-        """Let every learner go."""
+        """Close the connections of all learners."""
         for connection in self._learners:
             result.add(HangUp(connection))
         self._learners.clear()
@@ -151,7 +154,7 @@ class Leading:
         now_us: int,
         result: ServerResult,
     ) -> None:
-        """Take in a learner's request."""
+        """Process a learner's request."""
         if isinstance(request, FollowerInfoRequest):
             self._begin_learner(connection, request_id, request, now_us, result)
             return
@@ -194,7 +197,7 @@ class Leading:
                     self._sessions.touch(session_id, now_us)
 
     def connection_ended(self, connection: AcceptedConnection) -> None:
-        """Forget a learner whose connection has ended."""
+        """Remove a learner whose connection has ended."""
         self._learners.pop(connection, None)
 
     def _begin_learner(
@@ -208,7 +211,7 @@ class Leading:
         for old in [
             each for each in self._learners.values() if each.server_id == request.server_id
         ]:
-            # It has come again before its old connection was seen to end.
+            # The server connected again before the end of its old connection arrived here.
             del self._learners[old.connection]
             result.add(HangUp(old.connection))
         self._learners[connection] = _Learner(
@@ -219,13 +222,21 @@ class Leading:
             parked=request_id,
         )
         if self._epoch is not None and request.accepted_epoch > self._epoch:
-            self.has_failed = True  # a newer leader was followed meanwhile
+            self.has_failed = True  # the learner has followed a newer leader in the meantime
         self._advance_epoch(now_us, result)
 
-    # -- the way to an epoch ---------------------------------------------------------------------
+    # -- establishing an epoch -------------------------------------------------------------------
 
     def _advance_epoch(self, now_us: int, result: ServerResult) -> None:
-        """Take each step that a majority allows: epoch, promise, history, serving."""
+        """Take every step that a majority allows by now.
+
+        1. A majority has reported its accepted epochs: choose a larger epoch, and send it.
+        2. A majority has promised the epoch: if none of it has a newer history, enter the epoch,
+           and send each learner the history that it lacks.
+        3. A majority has acknowledged the history: it is committed; begin to serve.
+
+        A learner that comes later goes through the same steps without waiting.
+        """
         if self.has_failed:
             return
         if self._epoch is None:
@@ -254,7 +265,7 @@ class Leading:
                 )
 
     def _take_history(self) -> bool:
-        """Enter the epoch once a majority has promised it; fail if one of it knows more."""
+        """Enter the epoch if a majority has promised it; fail if one of it has a newer history."""
         promised = [each.ack_epoch for each in self._learners.values() if each.ack_epoch]
         if not self._is_majority(len(promised)):
             return False
@@ -276,7 +287,7 @@ class Leading:
         )
 
     def _establish(self, now_us: int, result: ServerResult) -> None:
-        """Begin to serve: the whole history is committed, every session has a whole timeout."""
+        """Begin to serve: the whole history is committed, and each session gets a full timeout."""
         self.is_established = True
         self.committed_zxid = self._log.last_zxid
         for session_id, timeout_ms in self._projected.sessions.items():
@@ -307,7 +318,7 @@ class Leading:
         now_us: int,
         result: ServerResult,
     ) -> None:
-        """Propose what `request`, taken in by `server_id`, becomes."""
+        """Propose the transaction of `request`, whose client is connected to `server_id`."""
         self._sessions.touch(session_id, now_us)
         if not isinstance(request, ConnectRequest) and self._sessions.has_moved(
             session_id, server_id
@@ -318,7 +329,7 @@ class Leading:
         self._propose(session_id, server_id, request_number, body, now_us, result)
 
     def revalidate(self, session_id: SessionId, server_id: ServerId, now_us: int) -> int | None:
-        """Take that a client takes its session up on `server_id`; return its timeout, or None."""
+        """Move a session to `server_id`; return its timeout, or None if it has expired."""
         timeout_ms = self._projected.sessions.get(session_id)
         if timeout_ms is not None:
             self._sessions.touch(session_id, now_us)
@@ -326,7 +337,7 @@ class Leading:
         return timeout_ms
 
     def touch(self, session_id: SessionId, now_us: int) -> None:
-        """Take that a client of this very server was heard of."""
+        """Postpone the deadline of a session whose client is connected to this server."""
         self._sessions.touch(session_id, now_us)
 
     def _propose(
@@ -360,7 +371,7 @@ class Leading:
         self._advance_commit(result)
 
     def _advance_commit(self, result: ServerResult) -> None:
-        """Commit what the logs of a majority have."""
+        """Commit the transactions that are in the logs of a majority."""
         if not self.is_established:
             return
         acked = [each.acked_zxid for each in self._learners.values()] + [self._log.last_zxid]
@@ -369,7 +380,9 @@ class Leading:
         if len(acked) < majority:
             return
         zxid = acked[majority - 1]
-        # What an earlier epoch has left is committed by what this one adds.
+        # Only a transaction of this epoch is committed by counting. It commits all earlier ones
+        # with it. A transaction of an earlier epoch in a majority of logs may still be replaced by
+        # a leader with a newer history.
         if zxid > self.committed_zxid and epoch_of(zxid) == self._epoch:
             self.committed_zxid = zxid
             for learner in self._learners.values():
@@ -379,7 +392,7 @@ class Leading:
     # -- time ------------------------------------------------------------------------------------
 
     def ping_learners(self, now_us: int, result: ServerResult) -> None:
-        """Ping every learner, let the silent ones go, and see whether a majority is left."""
+        """Ping every learner, disconnect silent ones, and fail if no majority is left."""
         ensemble = self._ensemble
         result.add(SetTimer(key=LEAD_TIMER, delay_us=ensemble.tick_us // 2))
         for connection, learner in list(self._learners.items()):
@@ -395,7 +408,7 @@ class Leading:
             self.has_failed = True
 
     def expire_sessions(self, now_us: int, result: ServerResult) -> None:
-        """End the sessions whose deadline has come: each end is a write (ZK-12)."""
+        """Propose the end of each session whose deadline has passed: an end is a write (ZK-12)."""
         for session_id in self._sessions.expired(now_us):
             result.add(session_expired(session_id))
             self._propose(session_id, BY_THE_LEADER, 0, CloseSessionTxn(), now_us, result)

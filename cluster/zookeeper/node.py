@@ -1,4 +1,4 @@
-"""A ZooKeeper server's node: puts a ServerCore on a Host and carries out what it asks for."""
+"""A ZooKeeper server as a node: it runs a ServerCore on a Host, and carries out its outputs."""
 
 from collections.abc import Callable
 from functools import partial
@@ -56,26 +56,26 @@ class ZooKeeperNode:
         """The connection to the leader; None while there is none."""
         self._costs = cluster.costs
         self._busy_until_us = 0
-        """When the requests that have come are carried out."""
+        """Time at which all requests so far will have been carried out, in virtual time."""
         self._electors: dict[ServerId, Connection] = {}
 
     @property
     def core(self) -> ServerCore:
-        """The server without its host, to look at."""
+        """The server's state machine; read-only, for tests."""
         return self._core
 
     def start(self) -> None:
-        """Begin to serve, and to look for a leader."""
+        """Begin to accept connections, and to look for a leader."""
         report_recoveries(self._host)
         self._host.serve(self._handle, on_end=self._connection_ended)
         self._carry_out(self._core.start(self._host.now_us()))
 
     def shut_down(self, on_done: Callable[[], None]) -> None:
-        """Stop: the others see the connections end."""
+        """Stop at once: the end of the connections informs the other servers."""
         on_done()
 
     def report(self, status: ClusterStatus) -> None:
-        """Write what this server is, and has applied, into `status`."""
+        """Write this server's role, epoch, newest zxid and number of sessions into `status`."""
         core = self._core
         status.zookeepers[self._host.name] = ZooKeeperStatus(
             state=core.state.value,
@@ -86,17 +86,14 @@ class ZooKeeperNode:
         )
 
     def check_invariants(self, *, thoroughly: bool = False) -> None:
-        """Check what must hold between two events: all of it each time.
-
-        Raises: InvariantViolation.
-        """
+        """Check all invariants, whether `thoroughly` or not. Raises: InvariantViolation."""
         del thoroughly
         check_server(self._core)
 
     # -- inputs ----------------------------------------------------------------------------------
 
     def _handle(self, request: IncomingRequest) -> None:
-        """Take in a request, after what those before it take in virtual time."""
+        """Carry out a request; in virtual time, after the simulated cost of those before it."""
         body = request.envelope.body
         if not self._host.simulates_costs or not isinstance(body, ZooKeeperRequest):
             self._carry_out_request(request)
@@ -137,7 +134,7 @@ class ZooKeeperNode:
         request: QuorumRequest,
         answer: AnyResponse | Disconnected | RequestTimedOut,
     ) -> None:
-        # A failure is heard as the end of the connection.
+        # A failed request does nothing here: the connection ends with it (`_leader_lost`).
         if self._is_leader(connection) and not isinstance(answer, Disconnected | RequestTimedOut):
             self._carry_out(
                 self._core.leader_answered(leader, request, answer, self._host.now_us())

@@ -1,7 +1,7 @@
-"""What one input of a server asks for: one list, carried out in order.
+"""Outputs: the effects that one input of a ServerCore asks its node for, as one ordered list.
 
-The order matters: an event that a watch fired must go out before the answer that shows the change
-(ZK-19), a leader's proposals before its commits.
+The node must keep the order: the event of a watch goes out before the answer that shows the change
+(ZK-19), and a leader's proposal before its commit.
 """
 
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from protocol.trace import TraceEvent
 
 @dataclass(frozen=True, slots=True)
 class Notify:
-    """Says something unasked on a connection."""
+    """Sends a notice, a message without a request, on a connection."""
 
     connection: AcceptedConnection
     notice: AnyNotice
@@ -23,16 +23,17 @@ class Notify:
 
 @dataclass(frozen=True, slots=True)
 class HangUp:
-    """Ends a connection that was accepted."""
+    """Closes a connection that a client or another server opened."""
 
     connection: AcceptedConnection
 
 
 @dataclass(frozen=True, slots=True)
 class AskLeader:
-    """Sends a request on this learner's connection to its leader, opened by the first one.
+    """Sends a request on this learner's connection to its leader; the first one opens it.
 
-    Its outcome comes back as the input `leader_answered`; the connection's end as `leader_lost`.
+    The answer comes back as the input `leader_answered`, the end of the connection as
+    `leader_lost`.
     """
 
     leader: ServerId
@@ -41,7 +42,7 @@ class AskLeader:
 
 @dataclass(frozen=True, slots=True)
 class LeaveLeader:
-    """Closes this learner's connection to its leader; nothing of it comes back."""
+    """Closes this learner's connection to its leader; no later answer or notice of it counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +68,10 @@ Output = (
 
 @dataclass(slots=True)
 class ServerResult:
-    """Everything that one input asks for, in order."""
+    """The outputs of one input, in order."""
 
     outputs: list[Output] = field(default_factory=list)
 
     def add(self, output: Output) -> None:
-        """Append one more."""
+        """Append an output."""
         self.outputs.append(output)

@@ -1,8 +1,9 @@
-"""A ZooKeeper server as a pure state machine: one input in, one list of outputs out.
+"""A ZooKeeper server as a pure state machine: each input returns one list of outputs.
 
-Owns the role (looking, following, leading), the votes, and what is applied; clients are served by
-`client_requests` while it has a leader. Hard state is the log of transactions: applying what is
-committed is the only thing that changes the database. Source: ZooKeeper `QuorumPeer`.
+Owns the role (looking for a leader, following, leading), the votes of an election, and the
+committed database. `client_requests` serves the clients while the server has a leader. The log of
+transactions is the only persistent state; only `_advance`, which applies committed transactions,
+changes the database. Source: ZooKeeper `QuorumPeer`.
 """
 
 from cluster.host.incoming_request import AcceptedConnection
@@ -54,33 +55,34 @@ from protocol.messages.zookeeper_quorum import (
 
 LOOK_TIMER = "look"
 ELECTION_ROUND_US = 200_000
-"""How long a server waits for votes before it counts what has come. Source: FastLeaderElection's
-finalizeWait (200 ms)."""
+"""Time after which a server counts the votes that it has. Source: FastLeaderElection's finalizeWait
+(200 ms)."""
 
 
 class ServerCore:
     """One server of an ensemble.
 
-    `log` is its own: what it already holds is applied once a leader says how much is committed.
-    `first_request_number` is above those of all earlier lives.
+    `log`: the server's own log. Transactions that it has at the start are applied once a leader has
+    reported how many are committed. `first_request_number`: larger than the number of any request
+    of an earlier incarnation.
     """
 
     def __init__(self, ensemble: Ensemble, log: TxnLog, *, first_request_number: int) -> None:
         self._ensemble = ensemble
         self._log = log
         self.database = ZooKeeperDatabase(ensemble.initial)
-        """What is committed and applied, to look at."""
+        """The database after the committed transactions; read-only for others."""
         self._clients = ClientRequests(ensemble, self.database, first_request_number)
         self._role: Leading | Following | None = None
-        """None while it looks for a leader."""
+        """None while the server looks for a leader."""
         self._has_served = False
-        """Whether the present role has served its clients."""
+        """True if the server has served clients in its present role."""
         self._election_round = 0
         self._votes: dict[ServerId, VoteResponse] = {}
 
     @property
     def state(self) -> ServerState:
-        """Whether it looks, follows or leads."""
+        """LOOKING, FOLLOWING or LEADING."""
         match self._role:
             case None:
                 return ServerState.LOOKING
@@ -91,12 +93,12 @@ class ServerCore:
 
     @property
     def leading(self) -> Leading | None:
-        """Its part as the leader, to look at; None while it does not lead."""
+        """The leader's role, for invariants and tests; None while the server does not lead."""
         return self._role if isinstance(self._role, Leading) else None
 
     @property
     def is_serving(self) -> bool:
-        """Whether clients are answered."""
+        """True if the server answers clients."""
         match self._role:
             case None:
                 return False
@@ -107,20 +109,20 @@ class ServerCore:
 
     @property
     def clients(self) -> ClientRequests:
-        """What its clients have asked for, to look at."""
+        """Sessions, watches and pending writes of the clients, for invariants and tests."""
         return self._clients
 
     @property
     def log(self) -> TxnLog:
-        """Its log, to look at."""
+        """The server's log; read-only for others."""
         return self._log
 
     # -- inputs ----------------------------------------------------------------------------------
 
     def start(self, now_us: int) -> ServerResult:
-        """Begin to look for a leader; alone, lead."""
+        """Begin to look for a leader; the only server of an ensemble leads at once."""
         result = ServerResult()
-        self._look(now_us, result)
+        self._look_for_leader(now_us, result)
         self._advance(now_us, result)
         return result
 
@@ -131,7 +133,7 @@ class ServerCore:
         request: AnyRequest,
         now_us: int,
     ) -> ServerResult:
-        """Take in a request of a client or of another server. Raises: SimulationError."""
+        """Process a request of a client or of another server. Raises: SimulationError."""
         result = ServerResult()
         match request:
             case VoteRequest():
@@ -170,12 +172,14 @@ class ServerCore:
                         connection, request_id, request, self._role, now_us, result
                     )
             case _:
-                raise SimulationError(f"a ZooKeeper server is asked for {type(request).__name__}")
+                raise SimulationError(
+                    f"expected a request for a ZooKeeper server, got {type(request).__name__}"
+                )
         self._advance(now_us, result)
         return result
 
     def connection_ended(self, connection: AcceptedConnection, now_us: int) -> ServerResult:
-        """Take the end of a connection that a client or another server had opened."""
+        """Process the end of a connection that a client or another server had opened."""
         result = ServerResult()
         self._clients.connection_ended(connection)
         if isinstance(self._role, Leading):
@@ -186,7 +190,7 @@ class ServerCore:
     def voted(
         self, election_round: int, server: ServerId, vote: VoteResponse, now_us: int
     ) -> ServerResult:
-        """Take another server's vote; one of an earlier round says nothing any more."""
+        """Count another server's vote; a vote of an earlier round is ignored."""
         result = ServerResult()
         if self._role is None and election_round == self._election_round:
             self._votes[server] = vote
@@ -200,7 +204,7 @@ class ServerCore:
     def leader_answered(
         self, leader: ServerId, request: QuorumRequest, response: AnyResponse, now_us: int
     ) -> ServerResult:
-        """Take the leader's answer to a request of this learner."""
+        """Process the leader's answer to a request of this learner."""
         result = ServerResult()
         role = self._role
         if isinstance(role, Following) and role.leader == leader:
@@ -215,12 +219,12 @@ class ServerCore:
                     if isinstance(request, RevalidateRequest):
                         self._clients.revalidated(request.session_id, timeout_ms, result)
                 case _:
-                    pass  # acks, forwarded writes and touched sessions ask for nothing
+                    pass  # the answers to acks, writes and touched sessions are empty
         self._advance(now_us, result)
         return result
 
     def leader_noticed(self, leader: ServerId, notice: AnyNotice, now_us: int) -> ServerResult:
-        """Take what the leader says unasked."""
+        """Process a notice of the leader."""
         result = ServerResult()
         role = self._role
         if isinstance(role, Following) and role.leader == leader:
@@ -228,20 +232,22 @@ class ServerCore:
                 case Proposal() | CommitPacket() | QuorumPing():
                     role.noticed(notice, now_us, result)
                 case _:
-                    raise SimulationError(f"a leader says {type(notice).__name__}")
+                    raise SimulationError(
+                        f"expected a leader's notice, got {type(notice).__name__}"
+                    )
         self._advance(now_us, result)
         return result
 
     def leader_lost(self, leader: ServerId, now_us: int) -> ServerResult:
-        """Take the end of the connection to the leader."""
+        """Look for another leader: the connection to the present one has ended."""
         result = ServerResult()
         if isinstance(self._role, Following) and self._role.leader == leader:
-            self._look(now_us, result)
+            self._look_for_leader(now_us, result)
         self._advance(now_us, result)
         return result
 
     def timer_fired(self, key: str, now_us: int) -> ServerResult:
-        """Take that a timer has fired."""
+        """Process a timer that has fired."""
         result = ServerResult()
         role = self._role
         if key == LOOK_TIMER and role is None:
@@ -255,10 +261,17 @@ class ServerCore:
         self._advance(now_us, result)
         return result
 
-    # -- what is committed -----------------------------------------------------------------------
+    # -- applying committed transactions ---------------------------------------------------------
 
     def _advance(self, now_us: int, result: ServerResult) -> None:
-        """Apply what is committed, answer who waits for it, and look if the role has failed."""
+        """Finish an input.
+
+        1. Trace the new role when it begins to serve.
+        2. Apply the newly committed transactions in order; each answers the client that waits for
+           it.
+        3. If the role has failed, look for another leader. This comes last: transactions that are
+           committed by now are applied and answered even so.
+        """
         role = self._role
         if role is None:
             return
@@ -272,12 +285,12 @@ class ServerCore:
                 is_of_this_epoch = epoch_of(txn.zxid) == role.epoch
                 self._clients.applied(txn, changes, result, answers=is_of_this_epoch)
         if role.has_failed:
-            self._look(now_us, result)
+            self._look_for_leader(now_us, result)
 
     # -- election --------------------------------------------------------------------------------
 
-    def _look(self, now_us: int, result: ServerResult) -> None:
-        """Look for a leader: no client is served meanwhile."""
+    def _look_for_leader(self, now_us: int, result: ServerResult) -> None:
+        """Give up the role, close all clients' connections, and begin an election round."""
         if isinstance(self._role, Leading):
             self._role.end(result)
             result.add(CancelTimer(key=LEAD_TIMER))
@@ -309,9 +322,10 @@ class ServerCore:
         )
 
     def _count_votes(self, now_us: int, result: ServerResult) -> None:
-        """Lead if this server's log is the newest of a majority, or else follow the newest.
+        """Lead if this server has the newest log of a majority; else follow the one that has.
 
-        A server that follows votes for nobody: its leader may answer in the next round.
+        Only the votes of servers that look for a leader count. If fewer than a majority look, the
+        others have a leader: the next round may get that leader's own vote, see `voted`.
         """
         looking = {
             server: vote

@@ -1,6 +1,6 @@
-"""Sessions at the leader: the deadline of each, in buckets of one tick.
+"""Deadlines of sessions at the leader, rounded up to whole ticks.
 
-Only the leader decides that a session is over (ZK-10). Source: ZooKeeper `SessionTrackerImpl`.
+Only the leader decides that a session has expired (ZK-10). Source: ZooKeeper `SessionTrackerImpl`.
 """
 
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from protocol.messages.zookeeper_quorum import ServerId
 
 
 class SessionTracker:
-    """Deadlines of the open sessions, and the server that each is connected to.
+    """Deadlines of the open sessions, and the server that each session's client is connected to.
 
     Units: microseconds on the leader's clock. Invariant: every deadline is a multiple of the tick.
     """
@@ -22,14 +22,14 @@ class SessionTracker:
         self._servers: dict[SessionId, ServerId] = {}
 
     def add(self, session_id: SessionId, timeout_us: int, now_us: int) -> None:
-        """Track a session from now on, with a whole timeout."""
+        """Track a session; its deadline is a full timeout from now."""
         self._timeouts[session_id] = timeout_us
         self.touch(session_id, now_us)
 
     def touch(self, session_id: SessionId, now_us: int) -> bool:
-        """Take that a session was heard of; return whether it is tracked.
+        """Postpone a session's deadline: its client was active. Return False if it is not tracked.
 
-        The deadline is the end of the bucket that the timeout reaches into, and never falls.
+        The deadline is the first tick after the timeout. A deadline never moves back.
         """
         timeout_us = self._timeouts.get(session_id)
         if timeout_us is None:
@@ -41,21 +41,21 @@ class SessionTracker:
         return True
 
     def remove(self, session_id: SessionId) -> None:
-        """Forget a session that is over."""
+        """Stop tracking a session that is over."""
         self._deadlines.pop(session_id, None)
         self._timeouts.pop(session_id, None)
         self._servers.pop(session_id, None)
 
     def move(self, session_id: SessionId, server_id: ServerId) -> None:
-        """Take that a session's client is connected to `server_id` now."""
+        """Record that a session's client is connected to `server_id` now."""
         self._servers[session_id] = server_id
 
     def has_moved(self, session_id: SessionId, server_id: ServerId) -> bool:
-        """Return whether the session's client has gone from `server_id` to another server."""
+        """Return True if the session's client has moved from `server_id` to another server."""
         return self._servers.get(session_id, server_id) != server_id
 
     def expired(self, now_us: int) -> tuple[SessionId, ...]:
-        """Return the sessions whose deadline has come, and track them no more."""
+        """Remove the sessions whose deadline has passed, and return them."""
         over = tuple(
             session_id
             for session_id, deadline_us in self._deadlines.items()

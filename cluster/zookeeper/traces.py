@@ -1,4 +1,4 @@
-"""The rows that a ZooKeeper server writes of itself."""
+"""Trace events of ZooKeeper servers and their clients."""
 
 from cluster.host.incoming_request import AcceptedConnection
 from protocol.messages.zookeeper import SessionId, WatcherEvent, Zxid
@@ -21,21 +21,21 @@ def session_name(session_id: SessionId) -> str:
 
 
 def server_state(state: ServerState, epoch: int | None) -> TraceEvent:
-    """Return that a server looks, follows or leads from here."""
+    """Return the event that a server begins to look for a leader, to follow or to lead."""
     return TraceEvent(
         kind=TraceKind.ZOOKEEPER_STATE, leader_epoch=epoch, detail={"state": state.value}
     )
 
 
 def session_expired(session_id: SessionId) -> TraceEvent:
-    """Return that the leader ends a session that was silent for too long."""
+    """Return the event that the leader expires a session."""
     return TraceEvent(
         kind=TraceKind.ZOOKEEPER_SESSION_EXPIRED, detail={"session": session_name(session_id)}
     )
 
 
 def txn_applied(txn: Txn) -> TraceEvent:
-    """Return that a server has applied a transaction."""
+    """Return the event that a server has applied a transaction."""
     detail: dict[str, object] = {"session": session_name(txn.session_id)}
     error = None
     match txn.body:
@@ -58,7 +58,7 @@ def txn_applied(txn: Txn) -> TraceEvent:
 
 
 def watch_fired(connection: AcceptedConnection, event: WatcherEvent, zxid: Zxid) -> TraceEvent:
-    """Return that a server tells a client of a change."""
+    """Return the event that a watch fired, and its server sends the change to a client."""
     return TraceEvent(
         kind=TraceKind.ZOOKEEPER_WATCH_FIRED,
         peer=connection.peer,
@@ -68,7 +68,10 @@ def watch_fired(connection: AcceptedConnection, event: WatcherEvent, zxid: Zxid)
 
 
 def event_received(peer: str, event: WatcherEvent, last_zxid: Zxid) -> TraceEvent:
-    """Return that a client hears of a change, and up to where it has seen answers."""
+    """Return the event that a client receives a watch's event.
+
+    `last_zxid`: the newest zxid that an earlier answer has shown to the client.
+    """
     return TraceEvent(
         kind=TraceKind.ZOOKEEPER_EVENT_RECEIVED,
         peer=peer,
@@ -80,7 +83,7 @@ def event_received(peer: str, event: WatcherEvent, last_zxid: Zxid) -> TraceEven
 def client_state(
     state: str, session_id: SessionId, peer: str | None, last_zxid: Zxid
 ) -> TraceEvent:
-    """Return that a client learns of its connection, or of its session's end."""
+    """Return the event that a client's session connects, disconnects or expires."""
     return TraceEvent(
         kind=TraceKind.ZOOKEEPER_CLIENT_STATE,
         peer=peer,

@@ -1,7 +1,7 @@
 """A server's log of transactions on its disk, in zxid order, and the epochs that it promised.
 
-Every append is flushed before it is acknowledged (forceSync=yes), so a power loss takes nothing
-that a majority counts on. DEVIATION: no snapshots: the log is kept whole.
+Every append is flushed before it is acknowledged (forceSync=yes), so a power loss removes no
+transaction that counts towards a majority. DEVIATION: there are no snapshots, the whole log stays.
 Source: ZooKeeper `FileTxnLog`, `QuorumPeer` (acceptedEpoch, currentEpoch).
 """
 
@@ -23,20 +23,24 @@ _EPOCH_BITS = 32
 
 
 class Epochs(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """`accepted_epoch` was promised to a leader; in `current_epoch` its history was taken over."""
+    """The epochs of one server.
+
+    `accepted_epoch`: the newest one promised to a leader. `current_epoch`: the epoch of the leader
+    whose history this server has last copied.
+    """
 
     accepted_epoch: int = 0
     current_epoch: int = 0
 
 
 class TxnLog:
-    """All transactions of one server, of which some at the end may not be committed.
+    """All transactions of one server; the last ones may not be committed yet.
 
     Invariant: zxids grow; one batch of the storage holds one transaction.
     """
 
     def __init__(self, storage: Storage) -> None:
-        """Read what the disk has."""
+        """Read the transactions and epochs from the disk."""
         self._storage = storage
         self._log = storage.log(TXN_LOG)
         content = storage.read_checkpoint(EPOCHS)
@@ -53,7 +57,7 @@ class TxnLog:
 
     @property
     def last_zxid(self) -> Zxid:
-        """Zxid of the last transaction, NO_ZXID of an empty log."""
+        """Zxid of the last transaction; NO_ZXID if the log is empty."""
         return self._zxids[-1] if self._zxids else NO_ZXID
 
     @property
@@ -63,7 +67,7 @@ class TxnLog:
 
     @property
     def current_epoch(self) -> int:
-        """The epoch whose leader's history this log is."""
+        """The epoch of the leader whose history this log is."""
         return self._epochs.current_epoch
 
     def accept_epoch(self, epoch: int) -> None:
@@ -73,7 +77,7 @@ class TxnLog:
         self._write_epochs(Epochs(accepted_epoch=epoch, current_epoch=self.current_epoch))
 
     def enter_epoch(self, epoch: int) -> None:
-        """Take that the log is the history of the leader of `epoch`."""
+        """Record that the log is now the history of the leader of `epoch`."""
         self._write_epochs(Epochs(accepted_epoch=self.accepted_epoch, current_epoch=epoch))
 
     def append(self, txn: Txn) -> None:
@@ -91,11 +95,11 @@ class TxnLog:
         self._keep(txn)
 
     def after(self, zxid: Zxid) -> tuple[Txn, ...]:
-        """Return everything behind `zxid`."""
+        """Return the transactions after `zxid`."""
         return tuple(self._txns[bisect_right(self._zxids, zxid) :])
 
     def between(self, zxid: Zxid, last: Zxid) -> tuple[Txn, ...]:
-        """Return everything behind `zxid`, up to `last`."""
+        """Return the transactions after `zxid`, up to and including `last`."""
         return tuple(self._txns[bisect_right(self._zxids, zxid) : bisect_right(self._zxids, last)])
 
     def epoch_ends(self) -> tuple[Zxid, ...]:
@@ -104,17 +108,17 @@ class TxnLog:
         return tuple(ends.values())
 
     def common_with(self, epoch_ends: tuple[Zxid, ...]) -> Zxid:
-        """Return up to where another log with these `epoch_ends` is equal to this one.
+        """Return the last zxid that this log and a log with these `epoch_ends` have in common.
 
-        A leader gives out an epoch's zxids once and in order, and whoever has one of them has the
-        leader's whole history before it.
+        The end of each epoch suffices for this: one leader gives out all zxids of an epoch, in
+        order, and a server that has one of them has the leader's whole history before it.
         """
         own = {epoch_of(zxid): zxid for zxid in self.epoch_ends()}
         common = [min(zxid, own[epoch_of(zxid)]) for zxid in epoch_ends if epoch_of(zxid) in own]
         return common[-1] if common else NO_ZXID
 
     def truncate(self, keep_zxid: Zxid) -> None:
-        """Cut off everything behind `keep_zxid`."""
+        """Remove the transactions after `keep_zxid`."""
         count = bisect_right(self._zxids, keep_zxid)
         if count < len(self._txns):
             self._log.truncate(count)
@@ -136,5 +140,5 @@ def epoch_of(zxid: Zxid) -> int:
 
 
 def first_zxid(epoch: int) -> Zxid:
-    """Return the zxid below the first one of an epoch."""
+    """Return the zxid just below the first one of an epoch."""
     return Zxid(epoch << _EPOCH_BITS)

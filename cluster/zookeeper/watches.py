@@ -1,7 +1,8 @@
-"""Watches on one server: who left which, and who hears of a change.
+"""Watches of one server's clients, and the events that a change causes.
 
-A watch belongs to a connection and a path, as a set: left twice it counts once. It fires once, when
-this server applies the change. Source: ZooKeeper `WatchManager`, `DataTree`; ZK-16 to ZK-20.
+A watch is a pair of a connection and a path; a second watch on the same pair changes nothing. It
+fires when this server applies a change of the path, and is removed by that. Source: ZooKeeper
+`WatchManager`, `DataTree`; ZK-16 to ZK-20.
 """
 
 from collections.abc import Iterable
@@ -31,23 +32,23 @@ class WatchTable:
             len(watchers) for table in (self._data, self._children) for watchers in table.values()
         )
 
-    def leave_data_watch(self, connection: AcceptedConnection, path: str) -> None:
+    def add_data_watch(self, connection: AcceptedConnection, path: str) -> None:
         """Watch a path for its creation, its data and its deletion."""
         self._data.setdefault(path, {})[connection] = None
 
-    def leave_child_watch(self, connection: AcceptedConnection, path: str) -> None:
+    def add_child_watch(self, connection: AcceptedConnection, path: str) -> None:
         """Watch a path for its child list and its deletion."""
         self._children.setdefault(path, {})[connection] = None
 
     def fire(self, changes: Iterable[Change]) -> list[Fired]:
-        """Return who hears of `changes`; those watches are gone."""
+        """Remove the watches on `changes`, and return their events."""
         fired: list[Fired] = []
         for change in changes:
             match change.type:
                 case WatchType.NODE_CREATED | WatchType.NODE_DATA_CHANGED:
                     watchers = self._data.pop(change.path, {})
                 case WatchType.NODE_DELETED:
-                    # One event for a connection that has left both kinds.
+                    # A connection with both kinds of watches gets a single event.
                     watchers = self._data.pop(change.path, {}) | self._children.pop(change.path, {})
                 case WatchType.NODE_CHILDREN_CHANGED:
                     watchers = self._children.pop(change.path, {})
@@ -56,19 +57,20 @@ class WatchTable:
         return fired
 
     def forget(self, connection: AcceptedConnection) -> None:
-        """Forget the watches of a connection that has ended."""
+        """Remove the watches of a connection that has ended."""
         for table in (self._data, self._children):
             for path in [path for path, watchers in table.items() if connection in watchers]:
                 del table[path][connection]
                 if not table[path]:
                     del table[path]
 
-    def set_again(
+    def restore_watches(
         self, connection: AcceptedConnection, request: SetWatchesRequest, tree: ZnodeTree
     ) -> list[Fired]:
-        """Leave a client's watches again; those whose path has changed since fire at once (ZK-20).
+        """Add the watches of a client's previous connection; return the events that it missed.
 
-        Source: DataTree.setWatches.
+        A watch whose path has changed since `request.relative_zxid` fires at once (ZK-20). Source:
+        DataTree.setWatches.
         """
         events: list[WatcherEvent] = []
         since = request.relative_zxid
@@ -79,12 +81,12 @@ class WatchTable:
             elif stat.mzxid > since:
                 events.append(WatcherEvent(event_type=WatchType.NODE_DATA_CHANGED, path=path))
             else:
-                self.leave_data_watch(connection, path)
+                self.add_data_watch(connection, path)
         for path in request.exist_watches:
             if path in tree:
                 events.append(WatcherEvent(event_type=WatchType.NODE_CREATED, path=path))
             else:
-                self.leave_data_watch(connection, path)
+                self.add_data_watch(connection, path)
         for path in request.child_watches:
             stat = tree.stat(path)
             if stat is None:
@@ -92,5 +94,5 @@ class WatchTable:
             elif stat.pzxid > since:
                 events.append(WatcherEvent(event_type=WatchType.NODE_CHILDREN_CHANGED, path=path))
             else:
-                self.leave_child_watch(connection, path)
+                self.add_child_watch(connection, path)
         return [(connection, event) for event in events]

@@ -1,8 +1,9 @@
-"""The layer that Kafka's old consumer used: retries without end, listeners, and one event thread.
+"""The library zkclient, which Kafka's old consumer used: endless retries, listeners, event thread.
 
-Owns the present session and the next one after an expiry, the listeners, and the queue of events
-that one coroutine works off, one after the other. An exception in a listener is logged and dropped.
-Source: zkclient 0.10 `ZkClient`, `ZkEventThread`; ZK-21 to ZK-24.
+Owns the present session (a new one after an expiry), the listeners, and a queue of events. One
+coroutine, the event thread, calls the listeners one after the other. An exception in a listener is
+logged, and the next event follows. Source: zkclient 0.10 `ZkClient`, `ZkEventThread`; ZK-21 to
+ZK-24.
 """
 
 from collections import deque
@@ -34,9 +35,9 @@ from protocol.messages.zookeeper import (
 )
 
 ChildListener = Callable[[str], Awaitable[None]]
-"""Hears that the child list of a path has changed."""
+"""Called with a path whose list of children has changed."""
 DataListener = Callable[[str], Awaitable[None]]
-"""Hears that the data of a path has changed."""
+"""Called with a path whose data has changed."""
 
 _CHILD_EVENTS = (
     WatchType.NODE_CHILDREN_CHANGED,
@@ -48,17 +49,18 @@ _RETRIED = (KeeperError.ConnectionLoss, KeeperError.SessionExpired)
 
 
 class ListenerFailed(Exception):
-    """A listener gave up; the event thread logs it and goes on (ZK-21)."""
+    """A listener failed; the event thread logs the error and continues (ZK-21)."""
 
 
 class ZkClient:
     """One program's access to the ensemble, over all its sessions."""
 
     def __init__(self, host: Host, servers: Sequence[NodeName], session_timeout_ms: int) -> None:
-        """Begin to connect. `on_new_session` is awaited in the event thread after an expiry."""
+        """Begin to connect."""
         self.notifications = 0
-        """Watch events so far."""
+        """Number of watch events so far."""
         self.on_new_session: Callable[[], Awaitable[None]] | None = None
+        """Awaited in the event thread after each expiry of the session."""
         self._host = host
         self._servers = tuple(servers)
         self._session_timeout_ms = session_timeout_ms
@@ -73,7 +75,7 @@ class ZkClient:
 
     @property
     def session_id(self) -> SessionId:
-        """Id of the present session, NO_SESSION until it is open."""
+        """Id of the present session; NO_SESSION until it is open."""
         return self._handle.session_id
 
     @property
@@ -83,7 +85,7 @@ class ZkClient:
 
     @property
     def is_connected(self) -> bool:
-        """Whether the present session has a connection."""
+        """True if the present session has a connection."""
         return self._handle.is_connected
 
     # -- operations ------------------------------------------------------------------------------
@@ -93,7 +95,7 @@ class ZkClient:
         await self._retry(CreateRequest(path=path, data=data, ephemeral=ephemeral))
 
     async def create_with_parents(self, path: str, data: str, *, ephemeral: bool = False) -> None:
-        """Create a znode, and first its persistent parents where they are missing."""
+        """Create a znode; if its parents are missing, create them first, as persistent znodes."""
         try:
             await self.create(path, data, ephemeral=ephemeral)
         except KeeperException as error:
@@ -103,7 +105,7 @@ class ZkClient:
             await self.create(path, data, ephemeral=ephemeral)
 
     async def make_path(self, path: str) -> None:
-        """Create a persistent znode and its parents; one that exists is left alone."""
+        """Create a persistent znode and its parents; do nothing if it exists."""
         try:
             await self.create_with_parents(path, "")
         except KeeperException as error:
@@ -121,13 +123,14 @@ class ZkClient:
         return True
 
     async def write(self, path: str, data: str) -> None:
-        """Set a znode's data, making it persistent with its parents if it is missing."""
+        """Set a znode's data; if it is missing, create it and its parents as persistent znodes."""
         try:
             await self._retry(SetDataRequest(path=path, data=data))
         except KeeperException as error:
             if error.code is not KeeperError.NoNode:
                 raise
-            # The parent is created without a look whether it is there: one write more.
+            # As in zkclient, the parent is created without a read first, one more write if it
+            # exists. Another client may create the znode in between: then its data is set again.
             await self.make_path(parent_of(path))
             try:
                 await self.create(path, data)
@@ -165,16 +168,16 @@ class ZkClient:
         return True
 
     async def wait_until_connected(self) -> None:
-        """Wait for a connection, however long."""
+        """Wait for a connection, without a time limit."""
         wakeup = Wakeup(self._host)
         while not self._handle.is_connected and not self._is_closed:
             self._waiters.append(wakeup)
             await wakeup.wait(None)
 
     async def _retry(self, request: ZooKeeperRequest) -> ZooKeeperResponse:
-        """Carry out an operation, again and again until a server answers (ZK-23).
+        """Carry out an operation, with retries until a server answers (ZK-23).
 
-        The session may be another one by then: what was begun in the old one is done in the new.
+        A retry uses the present session, which may be a newer one than the first attempt used.
         """
         while True:
             try:
@@ -197,13 +200,13 @@ class ZkClient:
         await self.exists(path)
 
     def unsubscribe_all(self) -> None:
-        """Forget every listener; events that are queued still reach theirs."""
+        """Remove all listeners. Events that are queued already still call their listeners."""
         self._child_listeners.clear()
         self._data_listeners.clear()
         self.on_new_session = None
 
     def close(self, on_closed: Callable[[], None]) -> None:
-        """Close the session: its ephemerals vanish in one step (ZK-59)."""
+        """Close the session; all of its ephemerals are deleted in one step (ZK-59)."""
         self._is_closed = True
         self._events.clear()
         self._event_wakeup.set()
@@ -211,7 +214,7 @@ class ZkClient:
         self._handle.close(on_closed)
 
     def _is_listened_to(self, path: str) -> bool:
-        """Any read of a path with a listener leaves the watch again (ZK-22)."""
+        """Return True if `path` has a listener: each read of such a path sets a watch (ZK-22)."""
         return bool(self._child_listeners.get(path) or self._data_listeners.get(path))
 
     # -- the event thread ------------------------------------------------------------------------
@@ -229,7 +232,10 @@ class ZkClient:
         if state is KeeperState.SYNC_CONNECTED:
             self._wake_waiters()
         if state is KeeperState.EXPIRED and not self._is_closed:
-            # A new session first, then who re-registers, then everything as if it had changed.
+            # The order matters (ZK-24):
+            # 1. Open a new session: the listeners need it.
+            # 2. Queue `on_new_session`: the consumer registers again.
+            # 3. Queue all listeners: changes during the expired session fired no watch.
             self._handle = self._open()
             if self.on_new_session is not None:
                 self._queue("new session", self.on_new_session)
@@ -254,7 +260,7 @@ class ZkClient:
             self._fire_data(path)
 
     async def _watch_children(self, path: str) -> None:
-        """Leave watches on `path` and on its children, where it exists; two reads."""
+        """Set watches on `path` and on its children by two reads."""
         await self.exists(path)
         try:
             await self.children(path)

@@ -1,7 +1,8 @@
-"""The tree of znodes: what every server holds, and what one transaction does to it.
+"""The tree of znodes of one server, and the changes that transactions make to it.
 
-Owns data, versions and owners. It must not know who asks, nor who watches: `apply` returns the
-changes, and `watches` finds who hears of them. Source: ZooKeeper `DataTree`; ZK-01, ZK-08, ZK-12.
+Owns data, versions and ephemeral owners. The tree knows neither clients nor watches: each method
+that changes it returns the changes, and `watches` finds the connections that get an event. Source:
+ZooKeeper `DataTree`; ZK-01, ZK-08, ZK-12.
 """
 
 from collections.abc import Iterable
@@ -22,7 +23,7 @@ ROOT = "/"
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a watch may fire on: a path, and what happened there."""
+    """A change at one path, on which watches may fire."""
 
     type: WatchType
     path: str
@@ -30,7 +31,7 @@ class Change:
 
 @dataclass(slots=True)
 class _Znode:
-    """A znode. `children` maps the names of its children to nothing, in the order of creation."""
+    """A znode. The keys of `children` are their names, in the order of creation."""
 
     data: str
     czxid: Zxid
@@ -60,7 +61,7 @@ class ZnodeTree:
     """
 
     def __init__(self, initial: Iterable[tuple[str, str]] = ()) -> None:
-        """Hold the root, and `initial` persistent znodes (path, data): parents come first."""
+        """Begin with the root and the persistent znodes `initial` (path, data), parents first."""
         self._znodes = {ROOT: _Znode("", NO_ZXID, NO_ZXID, NO_ZXID)}
         self._ephemerals: dict[SessionId, dict[str, None]] = {}
         for path, data in initial:
@@ -78,7 +79,7 @@ class ZnodeTree:
         return self._znodes[path].data
 
     def stat(self, path: str) -> Stat | None:
-        """Return what is kept of a znode beside its data; None if there is none."""
+        """Return a znode's Stat (zxids, versions, owner); None if there is no znode."""
         znode = self._znodes.get(path)
         return None if znode is None else znode.stat()
 
@@ -95,7 +96,7 @@ class ZnodeTree:
         return tuple(self._ephemerals)
 
     def refusal(self, path: str) -> KeeperError:
-        """Return why `path` cannot be created; NONE if it can."""
+        """Return the error of a `create` at `path`; NONE if it is legal."""
         if not is_path(path):
             return KeeperError.BadArguments
         parent = self._znodes.get(parent_of(path))
@@ -107,7 +108,7 @@ class ZnodeTree:
             return KeeperError.NoChildrenForEphemerals
         return KeeperError.NONE
 
-    # -- changes; whoever calls them has checked that they may be made ---------------------------
+    # -- changes: the caller has checked that they are legal (ZooKeeperDatabase.prepare) ---------
 
     def create(self, path: str, data: str, owner: SessionId, zxid: Zxid) -> tuple[Change, ...]:
         """Add a znode under an existing parent."""
@@ -158,7 +159,7 @@ class ZnodeTree:
 
 
 def is_path(path: str) -> bool:
-    """Return whether `path` is absolute, not the root, and has no empty part."""
+    """Return True if `path` is absolute, not the root, and has no empty part."""
     return path.startswith("/") and path != ROOT and all(path[1:].split("/"))
 
 

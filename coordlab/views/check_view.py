@@ -8,7 +8,7 @@ from rich.text import Text
 
 from coordlab.console import print_lines, print_table
 from pipeline.summary.story import check_figures
-from results_schema.evidence_text import tell
+from results_schema.evidence_text import describe_row
 from results_schema.results import CheckOutcome, CheckReport
 
 _CHECK_STYLES = {
@@ -62,7 +62,7 @@ def _print_findings(console: Console, check: CheckReport) -> None:
             continue
         if finding.led_to:
             print_lines(console, ["  what led to it:"], style="dim")
-            print_lines(console, (f"  {tell(row)}" for row in finding.led_to))
+            print_lines(console, (f"  {describe_row(row)}" for row in finding.led_to))
             print_lines(console, ["  what proves it:"], style="dim")
         story = finding.story[:_MAX_STORY_LINES]
         print_lines(console, (f"  {line}" for line in story))

@@ -19,7 +19,7 @@ from pipeline.report.facts import SettingFact
 from pipeline.summary.story import check_figures
 from protocol.config import BrokerConfig, ConsumerConfig, ProducerConfig, TopicConfig
 from protocol.trace import TraceKind, TraceRow
-from results_schema.evidence_text import what_happened
+from results_schema.evidence_text import describe_event
 from results_schema.journal import FaultOutcome, LinkEnds
 from results_schema.manifest import RunStatus
 from results_schema.results import (
@@ -93,7 +93,7 @@ def test_facts_of_a_violated_run_hold_its_finding_with_the_promise_it_broke(tmp_
     assert (check_figures(check), check.findings_total) == (["2 leader epochs"], 3)
     (found,) = check.findings[0].evidence
     assert (found.time_us, found.node, found.group) == (7_000_000, "broker-1", "readers")
-    assert what_happened(found) == "commit stored: group readers"
+    assert describe_event(found) == "commit stored: group readers"
 
 
 def test_facts_of_a_fault_of_links_name_both_ends_and_who_lives_there(tmp_path: Path) -> None:

@@ -1,9 +1,10 @@
-"""Evidence: facts that checkers follow through the trace, each in one place.
+"""Evidence: facts that checkers collect from the trace, each in one module.
 
-Reading order: the cluster, as all checkers and the coverage marks of a run share it:
-`coordinators`, `living_members`, `fenced_members`, `owners`, `faults_in_force`, `lost_data`,
-`replicas`, `half_loads`, `open_transactions`, `undisturbed`, `zookeeper_tree`, `turning_points`
-(what led to a finding) and `board` (all of them, fed together); one promise's own: `session_ends`,
-`late_notices`, `enough_replicas`, `commit_registers`, `transaction_ends`, `forgotten_commits`,
-`intervals`.
+Reading order:
+- facts shared by all checkers and coverage marks of a run: `coordinators`, `living_members`,
+  `fenced_members`, `owners`, `faults_in_force`, `lost_data`, `replicas`, `half_loads`,
+  `open_transactions`, `undisturbed`, `zookeeper_tree`, `turning_points` (events that led to a
+  finding), and `board` (all of them together);
+- facts of a single checker: `session_ends`, `late_notices`, `enough_replicas`, `commit_registers`,
+  `transaction_ends`, `forgotten_commits`, `intervals`.
 """

@@ -1,12 +1,15 @@
-"""The evidence of one run: every fact that checkers and coverage marks share, followed once.
+"""The Evidence of one run: facts that several checkers and coverage marks need, each kept once.
 
-Whoever feeds the rows of a run feeds the evidence, each row once: `CheckSuite` before its checkers
-judge the row, so that they read what is true after it. Coverage marks ask what was true before it,
-and see the row first. A part that a reader needs is followed from the first time that it is asked
-for, so readers ask when they are made; a part that nobody asks for costs nothing.
+Each row of the trace is processed in this order:
 
-What one checker alone asks about is followed by that checker (`commit_registers`, the tenures of
-`generations`): another question, though of the same rows.
+1. coverage marks read the facts as they were before the row;
+2. CheckSuite feeds the row to the Evidence;
+3. the checkers judge the row by the facts after it.
+
+Evidence consists of parts, one per fact. A part collects rows only from the first read of its
+attribute on. So readers read the attributes that they need in their constructors, and a part that
+none reads costs nothing. A fact that only one checker needs is kept by that checker
+(`commit_registers` in `durable_commits`).
 """
 
 from collections.abc import Callable
@@ -30,32 +33,32 @@ from protocol.trace import TraceKind, TraceRow
 
 
 class _Part(Protocol):
-    """One fact, followed through the rows of some kinds."""
+    """One fact, kept up to date by the rows of some kinds."""
 
     def observe(self, row: TraceRow) -> None:
-        """Take in a row of one of the part's kinds."""
+        """Take a row of one of the part's kinds."""
 
 
 P = TypeVar("P", bound=_Part)
 
 
 class Evidence:
-    """The facts of one run. Each attribute is made, and followed from then on, when first read."""
+    """The facts of one run. The first read of an attribute makes its part, which then collects."""
 
     def __init__(self, context: CheckContext) -> None:
         self._context = context
         self._observers: dict[str, list[Callable[[TraceRow], None]]] = {}  # kind -> parts
         self.kinds_read: frozenset[TraceKind] = frozenset()
-        """Kinds that the parts asked for so far depend on, without those of `turning_points`."""
+        """Kinds of rows that the parts made so far depend on, without those of `turning_points`."""
 
     def observe(self, row: TraceRow) -> None:
-        """Take in the next row of the trace."""
+        """Take the next row of the trace."""
         for observe in self._observers.get(row.kind, ()):
             observe(row)
 
     @cached_property
     def coordinators(self) -> CoordinatorView:
-        """Coordinators of groups, and what they have of them."""
+        """Coordinators of groups, and the groups' states in their memories."""
         return self._follow(CoordinatorView(self._context), COORDINATOR_KINDS)
 
     @cached_property
@@ -71,7 +74,7 @@ class Evidence:
 
     @cached_property
     def open_transactions(self) -> OpenTransactions:
-        """Transactions and offsets that wait for their end."""
+        """Transactions without an end, and offsets that wait for the end of a transaction."""
         return self._follow(OpenTransactions(self._context), OPEN_KINDS)
 
     @cached_property
@@ -91,7 +94,7 @@ class Evidence:
 
     @cached_property
     def lost_data(self) -> LostData:
-        """Elections with which partitions may have lost data."""
+        """Elections of leaders that may lack acknowledged data."""
         return self._follow(LostData(), LOSS_KINDS)
 
     @cached_property
@@ -101,13 +104,13 @@ class Evidence:
 
     @cached_property
     def turning_points(self) -> TurningPoints:
-        """What may have led to a finding."""
-        # Not among `kinds_read`: turning points illustrate findings, no verdict depends on them.
+        """Events that may have led to a finding."""
+        # Not among `kinds_read`: turning points illustrate findings; no verdict depends on them.
         return self._feed(TurningPoints(), TURNING_KINDS)
 
     @cached_property
     def undisturbed(self) -> Undisturbed:
-        """Since when nothing disturbs a group."""
+        """Times since which nothing disturbs a group."""
         undisturbed = Undisturbed(self._context, self.faults, self.replicas)
         return self._follow(undisturbed, DISTURBING_KINDS)
 
@@ -117,12 +120,12 @@ class Evidence:
         return self._follow(ZooKeeperTree(), TREE_KINDS)
 
     def _follow(self, part: P, kinds: frozenset[TraceKind]) -> P:
-        """Feed a part that verdicts depend on."""
+        """Register a part that verdicts depend on."""
         self.kinds_read |= kinds
         return self._feed(part, kinds)
 
     def _feed(self, part: P, kinds: frozenset[TraceKind]) -> P:
-        """Feed a part from now on with the rows that it must see."""
+        """Register a part for its kinds of rows, from the next row on."""
         for kind in sorted(kinds):
             self._observers.setdefault(kind, []).append(part.observe)
         return part

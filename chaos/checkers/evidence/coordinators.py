@@ -95,8 +95,8 @@ class CoordinatorView:
                     self._known.get(group_id, {}).pop(row.node, None)
             case TraceKind.NODE_KILLED | TraceKind.NODE_STOPPED:
                 died = row.peer or row.node
-                for partition, tenures in self._tenures.items():  # nobody is attached to the dead
-                    tenures.pop(died, None)
+                for partition, tenures in self._tenures.items():
+                    tenures.pop(died, None)  # no member is attached to a dead broker
                     self._unloaded.pop((died, partition), None)
                 for brokers in (*self._held.values(), *self._known.values()):
                     brokers.pop(died, None)
@@ -197,16 +197,18 @@ class CoordinatorView:
         return None if tenure is None else tenure.load
 
     def coordinator_since_us(self, group_id: str) -> int:
-        """Return the beginning of the coordinator's time, 0 if that was not seen.
+        """Return the time since which the group has its coordinator, 0 if no row shows it.
 
-        That is its load, or its election, if it was replaced and elected again without noticing.
+        This is the end of the coordinator's load. If the broker was replaced and elected again
+        without noticing, it is the time of its LOAD_IGNORED.
         """
         return self._coordinator_since_us.get(group_id, 0)
 
     def is_zombie(self, group_id: str, node: str) -> bool:
         """Return True if `node` was replaced as coordinator and does not know it yet.
 
-        A broker that knew of it and loaded the group again is no zombie: that is an error.
+        A broker that unloaded the group in a newer epoch knows that it was replaced. If it loads
+        the group again nevertheless, it is no zombie: the load itself is an error.
         """
         partition = self._partition_of[group_id]
         tenure = self._tenures.get(partition, {}).get(node)

@@ -103,14 +103,14 @@ class TransactionEnds:
             if first is row and producer_id < 0:
                 yield WrongEnd(
                     summary=f"{detail['transactional_id']} has the producer id {producer_id}, "
-                    "which is none",
+                    "but valid ids begin at 0",
                     evidence=[row],
                 )
             if detail_of(first)["transactional_id"] != detail["transactional_id"]:
                 self._given[producer_id] = row
                 yield WrongEnd(
-                    summary=f"producer id {producer_id} was given to two transactional ids: whose "
-                    "transaction ends, nobody can tell",
+                    summary=f"producer id {producer_id} was given to two transactional ids, so it "
+                    "does not identify the transaction that ends",
                     evidence=[first, row],
                 )
         match row.kind:

@@ -1,8 +1,8 @@
-"""The znodes of an ensemble, as the transactions that its servers apply have made them.
+"""Znodes and sessions of a ZooKeeper ensemble, computed from the transactions in the trace.
 
-Every server applies one sequence of transactions, each at its own time. A transaction counts from
-the row of the server that applies it first; later rows of others say nothing new. Sources:
-ZooKeeper, ZK-02, ZK-12.
+All servers apply one sequence of transactions, each at its own time. A transaction counts from the
+first row about it; the rows of the other servers repeat it and are ignored. Sources: ZooKeeper,
+ZK-02, ZK-12.
 """
 
 from bisect import bisect_right
@@ -12,7 +12,7 @@ from chaos.checkers.context import detail_of
 from protocol.trace import TraceKind, TraceRow
 
 TREE_KINDS = frozenset({TraceKind.ZOOKEEPER_TXN_APPLIED, TraceKind.ZOOKEEPER_CLIENT_STATE})
-"""The rows that ZooKeeperTree must see."""
+"""Kinds of rows that ZooKeeperTree must see."""
 CONSUMERS = "/consumers/"
 
 
@@ -24,7 +24,7 @@ def owner_path(group: str, partition: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Znode:
-    """A znode as one transaction left it. `session` None: it is persistent."""
+    """A znode after one transaction. `session`: owner of an ephemeral one; None: persistent."""
 
     session: str | None
     data: str
@@ -33,7 +33,7 @@ class Znode:
 
 @dataclass(slots=True)
 class _Path:
-    """What stood at one path, zxid by zxid; None: nothing."""
+    """Versions of the znode at one path, by zxid; None: no znode there from this zxid on."""
 
     zxids: list[int] = field(default_factory=list)
     znodes: list[Znode | None] = field(default_factory=list)
@@ -52,7 +52,7 @@ class _Path:
 
 
 class ZooKeeperTree:
-    """Znodes below `/consumers` of the present and of every earlier zxid, and open sessions."""
+    """Znodes below `/consumers` as of every zxid so far, and the sessions."""
 
     def __init__(self) -> None:
         self.last_zxid = 0
@@ -61,16 +61,16 @@ class ZooKeeperTree:
         self.ended: dict[str, TraceRow] = {}
         """Sessions that are over, each with the row that ended it."""
         self.clients: dict[str, str] = {}
-        """Session -> the node that heard of it."""
+        """Session -> the client that has it."""
         self.is_news = False
-        """Whether the last row was the first of its transaction."""
+        """True if the last row was the first of its transaction."""
         self.problem: str | None = None
-        """What the last transaction did that no ensemble may do; None: nothing."""
+        """Sentence on an illegal change by the last transaction; None if it was legal."""
         self._paths: dict[str, _Path] = {}
         self._owned: dict[str, dict[str, None]] = {}  # session -> paths of its ephemerals
 
     def observe(self, row: TraceRow) -> None:
-        """Take in a row of TREE_KINDS."""
+        """Take a row of TREE_KINDS."""
         detail = detail_of(row)
         if row.kind == TraceKind.ZOOKEEPER_CLIENT_STATE:
             self.clients[detail["session"]] = row.node
@@ -82,17 +82,17 @@ class ZooKeeperTree:
             self.problem = self._apply(row, zxid, detail)
 
     def at(self, path: str, zxid: int) -> Znode | None:
-        """Return what stood at a path after a transaction."""
+        """Return the znode at a path after the transaction `zxid`; None if there was none."""
         known = self._paths.get(path)
         return None if known is None else known.at(zxid)
 
     def now(self, path: str) -> Znode | None:
-        """Return what stands at a path."""
+        """Return the znode at a path after the last transaction; None if there is none."""
         known = self._paths.get(path)
         return None if known is None else known.now
 
     def children(self, parent: str, zxid: int) -> tuple[str, ...]:
-        """Return the names of a path's children after a transaction, sorted."""
+        """Return the names of a path's children after the transaction `zxid`, sorted."""
         return tuple(
             sorted(
                 path[len(parent) + 1 :]
@@ -102,7 +102,7 @@ class ZooKeeperTree:
         )
 
     def changes_of(self, parent: str, after: int, until: int) -> list[int]:
-        """Return the zxids of (after, until] that changed a path's children."""
+        """Return the zxids in (after, until] of transactions that changed a path's children."""
         return sorted(
             {
                 zxid

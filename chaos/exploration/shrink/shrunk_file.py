@@ -16,7 +16,7 @@ from chaos.exploration.shrink.edits import Sizes
 from chaos.exploration.shrink.passes import ROUND_US
 from chaos.exploration.shrink.shrink import Robustness, ShrinkEnd, Shrunk
 from chaos.exploration.signature import signature_of
-from results_schema.evidence_text import seconds, tell
+from results_schema.evidence_text import describe_row, seconds
 from results_schema.results import Finding
 
 SUFFIX = "-shrunk"
@@ -80,7 +80,7 @@ def _led_to(finding: Finding | None) -> Iterable[str]:
         return
     yield "What led to it:"
     for row in finding.led_to:
-        yield from _wrapped(tell(row).strip(), indent=" " * 8)
+        yield from _wrapped(describe_row(row).strip(), indent=" " * 8)
     yield ""
 
 

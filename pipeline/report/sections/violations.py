@@ -9,7 +9,7 @@ from pipeline.report.rendering import said
 from pipeline.report.report_input import ReportInput
 from pipeline.report.sections.checks import check_facts
 from protocol.trace import TraceRow
-from results_schema.evidence_text import what_happened
+from results_schema.evidence_text import describe_event
 from results_schema.results import CheckReport, Finding
 
 MAX_STEPS = 12
@@ -85,7 +85,11 @@ def _check(run: ReportInput, check: CheckReport) -> Iterator[Part]:
 
 
 def _row(step: TraceRow) -> EvidenceRow:
-    parts = [*_MEMBER_ID.split(what_happened(step)), "", ""]  # text, id, kept part of it, text, ...
+    parts = [
+        *_MEMBER_ID.split(describe_event(step)),
+        "",
+        "",
+    ]  # text, id, kept part of it, text, ...
     pieces = tuple(zip(parts[0::3], parts[1::3], parts[2::3], strict=True))
     return EvidenceRow(time_us=step.time_us, node=step.node, lane=lane_of(step), pieces=pieces)
 

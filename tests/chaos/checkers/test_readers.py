@@ -148,7 +148,7 @@ def test_reader_that_does_not_get_on_is_found() -> None:
 
     report = check(end(rows, 20 + READING_S + 1))
 
-    assert "t-0: nobody in g has read on from 0 for 22 s" in report.findings[0].summary
+    assert "t-0: no member of g has read on from 0 for 22 s" in report.findings[0].summary
 
 
 def test_reader_that_gets_on_passes() -> None:

@@ -479,7 +479,7 @@ def test_finding_of_a_running_run_is_traced_and_shown_at_the_next_look() -> None
     run = Run()
 
     def find(runtime: FakeRuntime) -> None:
-        run.suite.checkers[0].found("a record is lost", [], partition="orders-0")
+        run.suite.checkers[0].report_finding("a record is lost", [], partition="orders-0")
 
     run.runtime.at[19_900_000] = find
 

@@ -453,7 +453,7 @@ def test_findings_about_a_group_with_guests_are_no_findings() -> None:
 
     def find(runtime: FakeRuntime) -> None:
         (checker, *_) = standing.suite.checkers
-        checker.found(f"at {runtime.time_us}", [], group="readers")
+        checker.report_finding(f"at {runtime.time_us}", [], group="readers")
 
     standing.runtime.at[4 * SECOND_US] = find
     standing.runtime.at[8 * SECOND_US] = find

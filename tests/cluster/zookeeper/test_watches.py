@@ -19,9 +19,9 @@ B = AcceptedConnection(NodeName("b"), 0)
 def test_watch_is_one_shot_and_left_twice_counts_once() -> None:
     """It is one-shot and belongs to (session's connection, path) as a set (ZK-16)."""
     watches = WatchTable()
-    watches.leave_data_watch(A, "/t")
-    watches.leave_data_watch(A, "/t")
-    watches.leave_data_watch(B, "/t")
+    watches.add_data_watch(A, "/t")
+    watches.add_data_watch(A, "/t")
+    watches.add_data_watch(B, "/t")
     change = Change(WatchType.NODE_DATA_CHANGED, "/t")
 
     event = WatcherEvent(event_type=WatchType.NODE_DATA_CHANGED, path="/t")
@@ -32,8 +32,8 @@ def test_watch_is_one_shot_and_left_twice_counts_once() -> None:
 def test_exists_watch_fires_on_the_creation_and_a_child_watch_on_the_child_list() -> None:
     """exists/getData: create, data change, delete; getChildren: child list, delete (ZK-16)."""
     watches = WatchTable()
-    watches.leave_data_watch(A, "/ids/c")
-    watches.leave_child_watch(B, "/ids")
+    watches.add_data_watch(A, "/ids/c")
+    watches.add_child_watch(B, "/ids")
     tree = ZnodeTree([("/ids", "")])
 
     fired = watches.fire(tree.create("/ids/c", "", NO_SESSION, Zxid(1)))
@@ -47,8 +47,8 @@ def test_exists_watch_fires_on_the_creation_and_a_child_watch_on_the_child_list(
 def test_deletion_fires_both_kinds_as_one_event_a_connection() -> None:
     """A connection that has left both kinds on a znode hears of its end once (ZK-16)."""
     watches = WatchTable()
-    watches.leave_data_watch(A, "/ids")
-    watches.leave_child_watch(A, "/ids")
+    watches.add_data_watch(A, "/ids")
+    watches.add_child_watch(A, "/ids")
 
     fired = watches.fire([Change(WatchType.NODE_DELETED, "/ids")])
 
@@ -59,9 +59,9 @@ def test_deletion_fires_both_kinds_as_one_event_a_connection() -> None:
 def test_watches_of_a_connection_go_with_it() -> None:
     """It belongs to (session's connection, path) (ZK-16)."""
     watches = WatchTable()
-    watches.leave_data_watch(A, "/ids")
-    watches.leave_child_watch(A, "/ids")
-    watches.leave_child_watch(B, "/ids")
+    watches.add_data_watch(A, "/ids")
+    watches.add_child_watch(A, "/ids")
+    watches.add_child_watch(B, "/ids")
 
     watches.forget(A)
 
@@ -81,7 +81,7 @@ def test_watch_that_is_left_again_fires_at_once_if_its_path_has_changed_since() 
         child_watches=("/ids", "/quiet"),
     )
 
-    fired = [event for _connection, event in watches.set_again(A, request, tree)]
+    fired = [event for _connection, event in watches.restore_watches(A, request, tree)]
 
     assert fired == [
         WatcherEvent(event_type=WatchType.NODE_DATA_CHANGED, path="/t"),

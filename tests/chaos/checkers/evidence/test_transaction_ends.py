@@ -272,4 +272,4 @@ def test_producer_id_that_is_none_is_found() -> None:
     rows = Rows()
     decided(rows, 10, COMMIT, producer_id=-7)
 
-    assert "has the producer id -7, which is none" in check(rows).findings[0].summary
+    assert "has the producer id -7, but valid ids begin at 0" in check(rows).findings[0].summary
