@@ -94,5 +94,7 @@ def test_interrupted_exploration_gives_the_terminal_back(tmp_path: Path) -> None
     assert command.screen.count(HIDE) == command.screen.count(SHOW) == 1
     rest = without_control(command.screen[command.screen.rindex(SHOW) :])
     assert "INTERRUPTED, PASS so far" in rest
-    go_on = f"to go on: {sys.executable} -m coordlab explore --resume runs/explorations/reference/"
-    assert go_on in rest
+    continue_sending = (
+        f"to go on: {sys.executable} -m coordlab explore --resume runs/explorations/reference/"
+    )
+    assert continue_sending in rest

@@ -1,7 +1,7 @@
-"""Where our cluster is known to answer otherwise than Kafka: read by the tests, written from a run.
+"""Known differences between the answers of our cluster and Kafka's.
 
 `python -m tests.conformance.known_differences` plays every transcript and writes the list anew; the
-reasons stand in docs/FIDELITY.md.
+reasons are in docs/FIDELITY.md.
 """
 
 import json
@@ -16,13 +16,13 @@ KNOWN_DIFFERENCES = FOLDER / "known_differences.json"
 
 
 def read_known() -> dict[str, list[str]]:
-    """Return the differences of each transcript that has any, by its id."""
+    """Return the differences by the id of their transcript."""
     known: dict[str, list[str]] = json.loads(KNOWN_DIFFERENCES.read_text())
     return known
 
 
 def differences_of(conformity: FileConformity) -> list[str]:
-    """Return one line for every step that differs, without values: they may depend on ids."""
+    """Return one line for each step that differs, without values, which may depend on ids."""
     return [
         f"{each.n} {each.api}{'' if each.version is None else f' v{each.version}'}: "
         f"{each.what} {each.field}".rstrip()

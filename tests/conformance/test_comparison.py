@@ -1,4 +1,4 @@
-"""What the comparison of answers finds, and what it must let pass."""
+"""The comparison of answers: the differences that it finds, and those that it permits."""
 
 import pytest
 
@@ -79,7 +79,7 @@ def test_equal_answers_do_not_differ() -> None:
     assert difference({"error_code": 0, "leader": "a"}, {"error_code": 0, "leader": "a"}) is None
 
 
-def test_wrong_error_code_is_told_by_name() -> None:
+def test_wrong_error_code_is_reported_by_name() -> None:
     found = difference({"error_code": 25}, {"error_code": 27})
     assert str(found) == (
         "answer error_code: expected 25 UNKNOWN_MEMBER_ID, came 27 REBALANCE_IN_PROGRESS"
@@ -120,8 +120,8 @@ def test_symbol_equals_the_id_that_it_is_bound_to_and_no_other() -> None:
     assert str(found) == 'answer leader: expected "<member:1>", came "<member:2>"'
 
 
-def test_second_symbol_of_one_id_equals_nothing() -> None:
-    """A coordinator that gives an old id where Kafka gives a new one must be noticed."""
+def test_second_symbol_of_one_id_is_a_difference() -> None:
+    """The comparison must notice an old id where Kafka gives a new one."""
     bindings = Bindings()
     bindings.bind("<member:1>", "i1-aaa")
     bindings.bind("<member:2>", "i1-aaa")
@@ -129,12 +129,12 @@ def test_second_symbol_of_one_id_equals_nothing() -> None:
     assert bindings.to_ours("<member:2>") == "i1-aaa"
 
 
-def test_symbol_without_an_id_equals_nothing() -> None:
+def test_symbol_without_an_id_is_a_difference() -> None:
     assert difference({"member_id": "<member:1>"}, {"member_id": "anything"}) is not None
 
 
-def test_symbols_that_only_lists_have_are_bound_where_they_are_met() -> None:
-    """Each id once: two new symbols cannot stand for the same one."""
+def test_symbols_that_occur_only_in_lists_are_bound_there() -> None:
+    """Each id is bound once: two new symbols cannot stand for the same id."""
     expected: PlainMessage = {
         "members": [
             {"member_id": "<member:1>", "metadata": b"x"},
@@ -170,7 +170,7 @@ def test_unordered_list_is_compared_as_a_multiset() -> None:
     assert difference(members("a", "b"), members("a")) is not None
 
 
-def test_item_of_an_unordered_list_is_told_by_its_key() -> None:
+def test_item_of_an_unordered_list_is_reported_by_its_key() -> None:
     expected: PlainMessage = {
         "topics": [{"partitions": [{"partition_index": 0, "o": 1}, {"partition_index": 1, "o": 2}]}]
     }
@@ -181,7 +181,7 @@ def test_item_of_an_unordered_list_is_told_by_its_key() -> None:
     assert str(found) == "answer topics[0].partitions[1].o: expected 2, came 3"
 
 
-def test_list_that_kafka_4_alone_shuffles_keeps_its_order_in_3() -> None:
+def test_list_that_only_kafka_4_shuffles_keeps_its_order_in_3() -> None:
     def results(*ids: str) -> PlainMessage:
         return {"results": [{"group_id": each} for each in ids]}
 
@@ -207,7 +207,7 @@ def test_disconnection_in_the_place_of_an_answer_differs() -> None:
     assert what_differs(played(step(1, 0, 1), 1, outcome="disconnected")) == {1: "no answer"}
 
 
-def test_answer_where_kafka_gave_none_differs_unless_it_came_when_nobody_listened() -> None:
+def test_answer_where_kafka_gave_none_is_a_difference_while_the_recorder_listened() -> None:
     silent = step(1, 0, None, outcome="no answer within 400 ms")
     assert what_differs(played(silent, None)) == {}
     assert what_differs(played(silent, 399)) == {1: "answered"}
@@ -222,7 +222,7 @@ def test_refusal_is_no_disconnection() -> None:
 
 
 def test_answer_before_one_that_kafka_gave_well_before_it_is_out_of_order() -> None:
-    """Both are within the tolerance of their times, which are 160 ms apart in the recording."""
+    """Both answers are within the tolerance, but 160 ms apart in the recording."""
     first = played(step(1, 0, 100), 249)
     second = played(step(2, 0, 260), 120)
     assert what_differs(first, second) == {2: "order"}

@@ -1,4 +1,4 @@
-"""`coordlab conform`: what it prints, and its exit codes."""
+"""`coordlab conform`: its output and exit codes."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ SCENARIOS = Path(__file__).parent / "transcripts" / "3.9" / "scenarios"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder outside the repository with one recording that we follow."""
+    """Return a folder outside of the repository with one recording that our cluster follows."""
     below = tmp_path / "mine"
     below.mkdir()
     (below / "generations.json").write_bytes((SCENARIOS / "generations.json").read_bytes())
@@ -63,7 +63,7 @@ def test_conform_as_json_has_shares_and_every_difference(
     assert list(document["by_folder"]) == [str(folder / "mine")]
 
 
-def test_conform_of_a_bad_file_says_where_and_plays_nothing(
+def test_conform_of_a_bad_file_names_the_place_and_plays_nothing(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "bad.json").write_text("{")

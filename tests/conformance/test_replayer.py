@@ -1,4 +1,4 @@
-"""The runner as a whole: what is wrong in an answer, its time or its order must be noticed."""
+"""The replayer notices each wrong answer, time and order."""
 
 import json
 from collections.abc import Callable
@@ -34,14 +34,14 @@ def differing(conformity: FileConformity) -> dict[int, str]:
 
 
 def nothing(_recording: Recording) -> None:
-    """Leave a recording as it is."""
+    """Return a recording unchanged."""
 
 
-def test_recording_that_we_follow_has_no_difference(tmp_path: Path) -> None:
+def test_followed_recording_has_no_difference(tmp_path: Path) -> None:
     assert differing(judged(SCENARIOS, "generations", tmp_path, nothing)) == {}
 
 
-def test_wrong_answer_is_noticed_at_its_step_alone(tmp_path: Path) -> None:
+def test_wrong_answer_is_a_difference_of_its_step_only(tmp_path: Path) -> None:
     def change(recording: Recording) -> None:
         answer = recording["steps"][1]["response"]
         assert answer["generation_id"] == 1
@@ -53,7 +53,7 @@ def test_wrong_answer_is_noticed_at_its_step_alone(tmp_path: Path) -> None:
 
 
 def test_wrong_time_of_an_answer_is_noticed(tmp_path: Path) -> None:
-    """Initial delay 500 ms: an answer that Kafka gave 200 ms later is another behaviour."""
+    """Initial delay 500 ms: an answer 200 ms later would be another behaviour."""
 
     def change(recording: Recording) -> None:
         parked = recording["steps"][1]
@@ -66,8 +66,8 @@ def test_wrong_time_of_an_answer_is_noticed(tmp_path: Path) -> None:
     assert differing(judged(SCENARIOS, "generations", tmp_path, change)) == {2: "time"}
 
 
-def test_answer_that_is_missing_here_is_noticed(tmp_path: Path) -> None:
-    """Kafka never answers an OffsetFetch without groups, nor do we."""
+def test_missing_answer_is_a_difference(tmp_path: Path) -> None:
+    """Kafka never answers an OffsetFetch without groups, nor does our cluster."""
 
     def change(recording: Recording) -> None:
         silent = recording["steps"][3]
@@ -82,7 +82,7 @@ def test_answer_that_is_missing_here_is_noticed(tmp_path: Path) -> None:
     assert differing(judged(SCENARIOS, "fetch-groups", tmp_path, change)) == {4: "no answer"}
 
 
-def test_answer_that_kafka_did_not_give_is_noticed(tmp_path: Path) -> None:
+def test_answer_that_kafka_did_not_give_is_a_difference(tmp_path: Path) -> None:
     def change(recording: Recording) -> None:
         recording["steps"][0].update(
             answered_ms=None, response=None, outcome="no answer within 3000 ms"
@@ -92,7 +92,7 @@ def test_answer_that_kafka_did_not_give_is_noticed(tmp_path: Path) -> None:
     assert differing(found)[1] == "answered"
 
 
-def test_unknown_api_is_not_implemented_and_the_rest_is_played(tmp_path: Path) -> None:
+def test_unknown_api_is_not_implemented_and_the_other_steps_are_played(tmp_path: Path) -> None:
     def change(recording: Recording) -> None:
         recording["steps"][0]["api"] = "ShareFetch"
 
@@ -127,7 +127,7 @@ def test_unknown_setting_is_reported_by_name(tmp_path: Path) -> None:
     assert found.unknown_settings == ("group.telepathy.enable",)
 
 
-def test_settings_of_the_recording_are_in_force(tmp_path: Path) -> None:
+def test_settings_of_the_recording_are_applied(tmp_path: Path) -> None:
     """Without the recorded initial delay of 500 ms the first join takes Kafka's 3 s."""
 
     def change(recording: Recording) -> None:
@@ -137,7 +137,7 @@ def test_settings_of_the_recording_are_in_force(tmp_path: Path) -> None:
 
 
 def test_failover_recording_is_played_on_three_brokers(tmp_path: Path) -> None:
-    """The coordinator is killed, the next one loads; each answer comes from the right broker."""
+    """The coordinator is killed and the next one loads; each answer comes from the right broker."""
 
     def ask_the_other_broker(recording: Recording) -> None:
         steps = [s for s in recording["steps"] if s.get("api") == "Heartbeat"]
@@ -151,7 +151,7 @@ def test_failover_recording_is_played_on_three_brokers(tmp_path: Path) -> None:
     assert set(differing(changed)) - set(differing(same)) == {15}
 
 
-def test_same_recording_and_seed_are_played_the_same_way_twice() -> None:
+def test_replay_of_a_recording_with_one_seed_is_deterministic() -> None:
     transcript = read_transcript(FAILOVER / "fo-pingpong.json")
     runs = [play_transcript(transcript, RULES, seed=3) for _ in range(2)]
     assert [
@@ -159,8 +159,8 @@ def test_same_recording_and_seed_are_played_the_same_way_twice() -> None:
     ] == [[(each.sent_us, each.ended_us, each.response) for each in runs[0].steps]] * 2
 
 
-def test_choice_of_a_leader_that_left_is_followed_by_trying_other_ids() -> None:
-    """Kafka takes any member, by the hash order of random ids: no run has to take the recorded."""
+def test_recorded_leader_is_reached_by_trying_other_member_ids() -> None:
+    """Kafka chooses a member by the hash order of random ids, which differ from the recorded."""
     transcript = read_transcript(TRANSCRIPTS / "3.9" / "fuzz" / "fuzz-0164.json")
     assert judge_run(transcript, RULES, seed=1).chose_another_leader
     conformity = judge_transcript(transcript, RULES)
@@ -168,7 +168,7 @@ def test_choice_of_a_leader_that_left_is_followed_by_trying_other_ids() -> None:
     assert conformity.differences == ()
 
 
-def test_leader_that_no_choice_makes_stays_a_difference(tmp_path: Path) -> None:
+def test_leader_that_no_member_ids_lead_to_is_a_difference(tmp_path: Path) -> None:
     """The only member of a group leads it, whatever its id is."""
 
     def change(recording: Recording) -> None:
@@ -217,10 +217,10 @@ def test_bad_file_is_refused_with_step_and_field(
     assert str(caught.value.problems[0]).startswith(f"{tmp_path / 'generations.json'}: {complaint}")
 
 
-def test_run_that_our_own_code_breaks_has_no_equal_step(
+def test_exception_of_our_own_code_leaves_no_equal_step(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """One bug must not hide what the other recordings tell: it is no reason to stop."""
+    """The other recordings are still played, so that one bug does not hide their results."""
 
     def fail(*_arguments: object) -> None:
         raise ZeroDivisionError("a bug")

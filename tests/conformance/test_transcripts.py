@@ -1,7 +1,7 @@
 """Every recording of real Kafka 3.9.1, played against our cluster in virtual time.
 
-What differs is listed in known_differences.json, step by step: one that is mended must leave the
-list, one that is new fails.
+known_differences.json lists the known differences, step by step: a mended one must leave the list,
+a new one fails.
 """
 
 import json
@@ -19,14 +19,14 @@ KNOWN = read_known()
 
 
 @pytest.mark.parametrize("path", PATHS, ids=[path.stem for path in PATHS])
-def test_recording_is_followed_but_for_what_is_known(path: Path) -> None:
+def test_recording_differs_only_in_known_steps(path: Path) -> None:
     conformity = judge_transcript(read_transcript(path), RULES)
     found = [str(difference) for difference in conformity.differences]
     assert differences_of(conformity) == KNOWN.get(conformity.id, []), "\n".join(found)
 
 
 def test_index_names_every_recording_with_its_steps() -> None:
-    """A file that the copy lost would be missed by nobody else."""
+    """No other test would notice a file that is missing in the copy."""
     index = json.loads((TRANSCRIPTS / "index.json").read_text())
     steps = {each["file"]: each["steps"] for each in index["scenarios"]}
     found = {str(path.relative_to(TRANSCRIPTS)): len(read_transcript(path).steps) for path in PATHS}

@@ -1,4 +1,4 @@
-"""Any sequence of inputs keeps the invariants; errors change nothing; the log rebuilds the state.
+"""Any sequence of inputs keeps the invariants, errors change nothing, the log rebuilds the state.
 
 The harness checks the invariants after every input, and that no request is answered twice.
 """
@@ -31,10 +31,10 @@ from tests.support.harness.coordinator_harness import CoordinatorHarness
 
 GROUPS = ("a", "b")
 CHANGES_THOUGH_AN_ERROR = {
-    "MEMBER_ID_REQUIRED",  # gives out an id
-    "GROUP_MAX_SIZE_REACHED",  # takes out who found no place
-    "REBALANCE_IN_PROGRESS",  # a heartbeat that says so keeps the member alive
-    "UNKNOWN_SERVER_ERROR",  # Kafka's handler failed half way
+    "MEMBER_ID_REQUIRED",  # assigns a member id
+    "GROUP_MAX_SIZE_REACHED",  # removes the member that found no place
+    "REBALANCE_IN_PROGRESS",  # the heartbeat that receives this error extends the session
+    "UNKNOWN_SERVER_ERROR",  # Kafka's handler failed half way through
 }
 
 group_ids = st.sampled_from(GROUPS)
@@ -74,7 +74,7 @@ append_errors = st.sampled_from(
 
 
 def snapshot(h: CoordinatorHarness) -> object:
-    """Return all that an error must not change; groups that hold nothing are not there."""
+    """Return the state that an error must not change, without groups that are empty of content."""
     return (
         [
             _group_snapshot(h.group(summary.group_id))
@@ -122,7 +122,7 @@ def _group_snapshot(group: Group) -> object:
 
 
 def refused(response: AnyResponse | None) -> bool:
-    """Return whether a request was refused as a whole, at once, without any effect."""
+    """Return True if a request was refused as a whole, at once, without any effect."""
     if response is None:
         return False
     if isinstance(response, LeaveGroupResponse) and not response.error_code.value:
@@ -131,7 +131,7 @@ def refused(response: AnyResponse | None) -> bool:
 
 
 class Coordinator(RuleBasedStateMachine):
-    """Two groups on one partition, some clients, a log that may hold appends, timers, tasks."""
+    """Two groups of one partition, clients, a log that may hold appends back, timers, tasks."""
 
     java = JavaSwitches()
 
@@ -152,13 +152,13 @@ class Coordinator(RuleBasedStateMachine):
         self.settle("b")
 
     def submit(self, body: GroupRequest, version: int | None = None) -> RequestId:
-        """Feed a request and check that it changed nothing if it was refused."""
+        """Feed a request and check that a refusal changed nothing."""
         before = snapshot(self.h)
         request_id = self.h.submit(body, version=version)
         response = self.h.response(request_id)
         if refused(response):
             assert snapshot(self.h) == before
-        # A handler that failed half way, as Kafka's does, leaves what was not stored.
+        # A handler that failed half way keeps the changes that were not stored, as Kafka's does.
         self.log_diverged |= response is not None and error_of(response) == "UNKNOWN_SERVER_ERROR"
         for group_id, known in self.ids.items():
             group = self.h.coordinator.group(group_id)
@@ -168,7 +168,7 @@ class Coordinator(RuleBasedStateMachine):
         return request_id
 
     def pick(self, group_id: str, pick: int) -> str:
-        """Return an id that the group knows or knew, or one that it never did."""
+        """Return a present or former member id of the group, or an id that was never assigned."""
         ids = self.ids[group_id]
         return ids[-1 - pick % len(ids)] if ids and pick < 6 else "nobody"
 
@@ -211,7 +211,7 @@ class Coordinator(RuleBasedStateMachine):
 
     @rule(group_id=group_ids)
     def settle(self, group_id: str) -> None:
-        """Let a group come to rest, if it can."""
+        """Bring a group to Stable or Empty, if possible."""
         self.h.advance(1_000)
         self.rejoin_everyone(group_id)
         self.h.advance(3_000)
@@ -225,7 +225,7 @@ class Coordinator(RuleBasedStateMachine):
         version: int,
         offered: tuple,  # type: ignore[type-arg]  # the strategy above says of what
     ) -> None:
-        """Let a static member of the group join as a new process, or a stranger with its name."""
+        """Let a new process join with the instance id of a static member."""
         group = self.h.coordinator.group(group_id)
         names = list(group.static_members) if group else []
         instance = names[pick % len(names)] if names else "i"
@@ -256,7 +256,7 @@ class Coordinator(RuleBasedStateMachine):
         for member_id in () if group is None else tuple(group.members):
             body = sync_group(
                 member_id,
-                group.generation_id if group else 0,  # mypy: the group is there with its members
+                group.generation_id if group else 0,  # mypy: the group exists and has these members
                 {member_id: b"mine"},
                 group_id=group_id,
                 protocol_name=None,
@@ -334,7 +334,7 @@ class Coordinator(RuleBasedStateMachine):
     def end_transaction(
         self, group_id: str | None, offset: int, producer: int, is_commit: bool
     ) -> None:
-        """A marker is acknowledged after everything that stands before it in the log."""
+        """Complete a marker's append after all appends before it in the log."""
         if group_id is not None:
             self.commit_in_transaction(group_id, 0, -1, offset, producer, ErrorCode.NONE)
         if not self.h.held:
@@ -357,7 +357,7 @@ class Coordinator(RuleBasedStateMachine):
     @precondition(lambda self: self.h.held)
     @rule(error=append_errors)
     def complete_append(self, error: ErrorCode) -> None:
-        # [J]: a commit that timed out stays in the log and in memory.
+        # [J]: a commit that timed out remains in the log and in memory.
         is_kept = error is ErrorCode.REQUEST_TIMED_OUT and (
             self.h.held[0].required_acks == ACKS_LEADER
         )
@@ -376,13 +376,13 @@ class Coordinator(RuleBasedStateMachine):
         else:
             self.epoch += max(unload, 0)
             self.h.unload(epoch=self.epoch + min(unload, 0))
-        # What is in flight now reaches the log behind the back of the next load.
+        # Appends in flight now reach the log after the next load has begun.
         self.log_diverged |= bool(self.h.held)
         self.epoch += max(load, 0)
         self.h.load(epoch=self.epoch + min(load, 0), batches_per_chunk=batches_per_chunk)
 
     def teardown(self) -> None:
-        """Let the log acknowledge everything; another broker must load the same state."""
+        """Acknowledge all appends; a load by another broker must create the same state."""
         self.h.holds_appends = False
         self.h.commit_everything()
         if self.log_diverged:
@@ -390,8 +390,8 @@ class Coordinator(RuleBasedStateMachine):
         other = self.h.failover()
         error = other.coordinator.load_error(0)
         if error is not None:
-            # A static member that comes back in Stable has unreadable bytes stored unread, and
-            # the next load fails over them: in Kafka, too.
+            # A static member that rejoins in Stable has its unreadable bytes stored unread, and the
+            # next load fails over them. Kafka does the same.
             assert "subscription" in error
             return
         for summary in self.h.coordinator.groups():
@@ -409,7 +409,7 @@ class Coordinator(RuleBasedStateMachine):
 
 
 class JavaCoordinator(Coordinator):
-    """The same, with heartbeats, commits and fetches as in Kafka's Java coordinator."""
+    """The same events, with the switches of Kafka's Java coordinator."""
 
     java = JavaSwitches(
         append_errors=True, heartbeats_wait_for_writes=True, commits_apply_on_append=True

@@ -1,4 +1,4 @@
-"""What the benchmark of the core measures is what it says."""
+"""The benchmark of the core does the work that its figures are named after."""
 
 from benchmarks.coordinator_core import (
     PARTITIONS,
@@ -11,7 +11,7 @@ from benchmarks.coordinator_core import (
 from protocol.ids import TopicPartition
 
 
-def test_group_of_the_benchmark_is_stable_with_all_its_members() -> None:
+def test_group_of_the_benchmark_is_stable_with_all_members() -> None:
     core = Core()
     ids = core.stable_group(5)
     (group,) = core.coordinator.groups()
@@ -20,7 +20,7 @@ def test_group_of_the_benchmark_is_stable_with_all_its_members() -> None:
     assert sum(key.startswith("heartbeat-") for key in core.timers) == 5
 
 
-def test_every_member_is_answered_in_a_generation_of_the_benchmark() -> None:
+def test_each_member_is_answered_in_a_generation_of_the_benchmark() -> None:
     core = Core()
     ids = core.stable_group(5)
     results = core.send(syncing(ids, 1))
@@ -35,8 +35,8 @@ def test_load_of_the_benchmark_finds_the_last_commit_of_each_partition() -> None
     assert len(group.offsets.committed()) == PARTITIONS
     last = group.offsets.get(TopicPartition("orders", 0))
     assert last is not None
-    assert last.offset == 201  # of 1, 101 and 201
+    assert last.offset == 201  # the last of the commits 1, 101 and 201
 
 
-def test_weight_is_of_what_is_kept() -> None:
+def test_weight_counts_only_memory_that_is_kept() -> None:
     assert 1_000_000 <= weight(lambda: bytes(1_000_000)) < 1_100_000

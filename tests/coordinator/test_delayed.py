@@ -1,4 +1,4 @@
-"""A rebalance timeout of nothing; the stories of all timers are in scenarios/delayed.txt."""
+"""A rebalance timeout of zero; scenarios/delayed.txt has the stories of all timers."""
 
 import pytest
 
@@ -12,7 +12,7 @@ REBALANCE_MS = 30_000
 
 
 def join_v3(h: CoordinatorHarness, *, rebalance_timeout_ms: int = REBALANCE_MS) -> RequestId:
-    """Let a new member join at once, as clients did before KIP-394."""
+    """Let a new member join without a member id, as clients did before KIP-394."""
     return h.submit(join_group(rebalance_timeout_ms=rebalance_timeout_ms), version=3)
 
 
@@ -20,10 +20,10 @@ def join_v3(h: CoordinatorHarness, *, rebalance_timeout_ms: int = REBALANCE_MS) 
 
 
 @pytest.mark.parametrize("rebalance_timeout_ms", [0, -1])
-def test_rebalance_timeout_of_nothing_evicts_the_member_before_it_can_sync(
+def test_rebalance_timeout_of_zero_evicts_the_member_before_it_can_sync(
     rebalance_timeout_ms: int,
 ) -> None:
-    """BEHAVIOUR 0.1."""
+    """The delayed SyncGroup expires at once (BEHAVIOUR 0.1)."""
     h = CoordinatorHarness()
     join_v3(h, rebalance_timeout_ms=rebalance_timeout_ms)
     h.advance(0)

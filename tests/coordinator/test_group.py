@@ -1,4 +1,4 @@
-"""A group's own rules: members, leader, protocols, pending ids. Mirrors Kafka GroupMetadataTest."""
+"""Rules of a group: members, leader, protocols, pending ids. Mirrors Kafka GroupMetadataTest."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def empty_group() -> Group:
 
 
 def preparing(*members: Member) -> Group:
-    """Return a group in PreparingRebalance with these members, all parked."""
+    """Return a group in PreparingRebalance with these members, whose JoinGroups are parked."""
     group = empty_group()
     group.transition_to(
         GroupState.PREPARING_REBALANCE, now_us=0, cause=RebalanceCause.JOIN, trace=[]
@@ -73,15 +73,15 @@ def test_select_protocol_follows_the_majority_of_first_choices() -> None:
     assert group.select_protocol() == "roundrobin"
 
 
-def test_select_protocol_of_a_tie_is_the_one_that_kafka_takes() -> None:
+def test_select_protocol_breaks_a_tie_in_scalas_hash_order() -> None:
     """Recordings `vote-tie` and `fuzz-0088` show the order: a before b, roundrobin before range."""
     assert scala_order(["b", "a"], among=["b", "a"]) == ["a", "b"]
     group = preparing(member("m", "range", "roundrobin"), member("n", "roundrobin", "range"))
     assert group.select_protocol() == "roundrobin"
 
 
-def test_scala_order_puts_names_that_share_a_place_behind_the_others() -> None:
-    """The names range and sticky have the same five bits: they stand in a subtree."""
+def test_scala_order_puts_names_with_equal_hash_bits_last() -> None:
+    """The hashes of range and sticky have the same five bits, so both stand in a subtree."""
     names = ["sticky", "range", "roundrobin", "cooperative-sticky"]
     assert scala_order(names, among=names) == [
         "cooperative-sticky",
@@ -92,13 +92,13 @@ def test_scala_order_puts_names_that_share_a_place_behind_the_others() -> None:
 
 
 def test_scala_order_is_by_hashes_of_32_bits() -> None:
-    """These two share a place; the next five bits of 0x23f2b8d9 and 0x5423dd79 are 6 and 11."""
+    """Both share five bits; the next five of 0x23f2b8d9 and 0x5423dd79 are 6 and 11."""
     names = ["assignor-27", "assignor-4"]
     assert scala_order(names, among=names) == ["assignor-4", "assignor-27"]
 
 
 def test_select_protocol_takes_only_what_all_support() -> None:
-    """Also where most would rather have another.
+    """A protocol that most members prefer loses if one member does not support it.
 
     GM-24: vote among common protocols only
     """
@@ -115,15 +115,15 @@ def test_select_protocol_without_members_is_misuse() -> None:
         empty_group().select_protocol()
 
 
-def test_member_that_lists_a_protocol_twice_cannot_be_served() -> None:
-    """Kafka counts both, so that no protocol is common, and throws when the phase completes."""
+def test_member_that_lists_a_protocol_twice_fails_the_join_phase() -> None:
+    """Kafka counts both entries, so that no protocol is common, and throws at the phase's end."""
     group = preparing(member("a", "range", "range"))
     with pytest.raises(UnknownServerError):
         next_generation(group)
 
 
-def test_supports_protocols_needs_one_that_every_member_has() -> None:
-    """An Empty group takes anything but nothing.
+def test_group_supports_a_join_that_lists_a_protocol_of_every_member() -> None:
+    """An Empty group supports any list but the empty one.
 
     GM-25: which protocols a group supports
     """
@@ -140,8 +140,8 @@ def test_supports_protocols_needs_one_that_every_member_has() -> None:
     assert not group.supports_protocols("consumer", ("range", "foo"))
 
 
-def test_next_generation_selects_from_what_members_support_now() -> None:
-    """And nobody owes a SyncGroup yet.
+def test_next_generation_selects_a_protocol_of_the_present_members() -> None:
+    """No member owes a SyncGroup yet.
 
     GM-29: next generation with members
     GM-58: next generation: nobody owes one yet
@@ -161,7 +161,7 @@ def test_next_generation_selects_from_what_members_support_now() -> None:
     assert not group.pending_sync_members
 
 
-def test_next_generation_without_members_is_empty_and_counts() -> None:
+def test_next_generation_without_members_makes_the_group_empty_and_increments() -> None:
     """GM-30: next generation without members."""
     group = preparing()
     next_generation(group)
@@ -170,7 +170,7 @@ def test_next_generation_without_members_is_empty_and_counts() -> None:
 
 
 def test_subscribed_topics_are_known_from_the_next_generation_on() -> None:
-    """Unknown, then the union, then none when the last consumer has gone.
+    """They are unknown at first, then the union, then none when the last consumer has left.
 
     GM-27: subscribed topics of a consumer group
     """
@@ -192,7 +192,7 @@ def test_subscribed_topics_are_known_from_the_next_generation_on() -> None:
 
 
 def test_subscribed_topics_of_truncated_bytes_are_unknown() -> None:
-    """Tolerated, and taken for subscribed to everything.
+    """The coordinator tolerates them, and treats the member as subscribed to every topic.
 
     GM-27: subscribed topics of a consumer group
     MM-28: load: subscription that cannot be read
@@ -203,7 +203,7 @@ def test_subscribed_topics_of_truncated_bytes_are_unknown() -> None:
 
 
 def test_subscribed_topics_of_another_protocol_type_are_unknown() -> None:
-    """Only the consumer protocol's bytes can be read.
+    """The coordinator reads the bytes of the consumer protocol only.
 
     GM-28: subscribed topics of another protocol type
     """
@@ -212,8 +212,8 @@ def test_subscribed_topics_of_another_protocol_type_are_unknown() -> None:
     assert group.subscribed_topics is None
 
 
-def test_next_generation_with_unreadable_bytes_fails_after_it_has_counted() -> None:
-    """BEHAVIOUR 0.1: the generation has advanced all the same, the state has not."""
+def test_next_generation_with_unreadable_bytes_fails_after_its_increment() -> None:
+    """The generation has advanced, the state has not (BEHAVIOUR 0.1)."""
     group = preparing(member("a", metadata=b"meta-c1"))
     with pytest.raises(UnknownServerError):
         next_generation(group)
@@ -237,12 +237,12 @@ def test_update_member_changes_timeouts_and_the_maximum_over_members() -> None:
 
 
 def test_rebalance_timeout_without_members_is_zero() -> None:
-    """BEHAVIOUR 4.8."""
+    """The maximum over no members is 0 (BEHAVIOUR 4.8)."""
     assert empty_group().rebalance_timeout_ms == 0
 
 
-def test_remove_leader_hands_leadership_to_a_member_that_is_left() -> None:
-    """BEHAVIOUR 4.3; the last one leaves none."""
+def test_removing_the_leader_elects_a_remaining_member() -> None:
+    """A group without members has no leader (BEHAVIOUR 4.3)."""
     group = preparing(member("a"), member("b"))
     assert group.leader_id == "a"
     group.remove("a")
@@ -253,10 +253,10 @@ def test_remove_leader_hands_leadership_to_a_member_that_is_left() -> None:
 
 
 @pytest.mark.parametrize("leaves", [True, False], ids=["the leader leaves", "it does not rejoin"])
-def test_successor_of_a_leader_is_taken_by_hash_order_and_not_by_age(leaves: bool) -> None:
-    """BEHAVIOUR 0: any member. The same ids give the same one, however they came; others another.
+def test_successor_of_a_leader_follows_the_hash_order_of_ids(leaves: bool) -> None:
+    """The order of arrival does not matter; Kafka promises no particular member (BEHAVIOUR 0).
 
-    Over ten sets of ids the oldest, the newest and the one between have each been taken.
+    Over ten sets of ids the oldest, the newest and the middle member have each been elected.
     """
 
     def successor(ids: list[str]) -> str | None:
@@ -278,8 +278,8 @@ def test_successor_of_a_leader_is_taken_by_hash_order_and_not_by_age(leaves: boo
     assert taken == {"old", "middle", "new"}
 
 
-def test_elect_joined_leader_prefers_the_leader_then_anyone_who_joined() -> None:
-    """BEHAVIOUR 3.2."""
+def test_elect_joined_leader_prefers_the_leader_then_any_joined_member() -> None:
+    """A leader that has not rejoined loses its role (BEHAVIOUR 3.2)."""
     group = preparing(member("a"), member("b"), member("c"))
     assert group.elect_joined_leader()
     assert group.leader_id == "a"
@@ -292,7 +292,7 @@ def test_elect_joined_leader_prefers_the_leader_then_anyone_who_joined() -> None
 
 
 def test_replace_static_member_moves_leadership_and_instance() -> None:
-    """The handler gives the answers (scenarios/static.txt).
+    """The handler sends the answers (scenarios/static.txt).
 
     GM-41: replacing a static member: leader, instance, parked requests
     """
@@ -320,7 +320,7 @@ def test_add_same_instance_twice_is_misuse_and_changes_nothing() -> None:
 
 
 def test_add_member_with_other_protocols_is_misuse_and_changes_nothing() -> None:
-    """The handler has refused it before."""
+    """The handler must have refused such a join."""
     group = preparing(member("a", "range"))
     with pytest.raises(IllegalTransition, match="does not support"):
         group.add(member("b", "blah", instance="i"))
@@ -365,7 +365,7 @@ def test_pending_sync_is_for_members_only() -> None:
 
 
 def test_all_members_joined_counts_parked_members_and_pending_ids() -> None:
-    """An emptied group has all of its members, which is why it completes at once.
+    """An Empty group has all of its members, which is why its join phase completes at once.
 
     GM-42: parked JoinGroup is answered once
     """
@@ -380,8 +380,8 @@ def test_all_members_joined_counts_parked_members_and_pending_ids() -> None:
     assert group.has_all_members_joined
 
 
-def test_second_parked_join_takes_the_place_of_the_first() -> None:
-    """BEHAVIOUR 0.1: the first one is never answered, and the member counts once."""
+def test_second_parked_join_replaces_the_first() -> None:
+    """The first is never answered, and the member counts once (BEHAVIOUR 0.1)."""
     group = preparing(member("a"))
     group.park_join(group.members["a"], ParkedJoin(request_id=RequestId(7), api_version=9))
     assert group.members_awaiting_join == 1
@@ -393,21 +393,21 @@ def test_second_parked_join_takes_the_place_of_the_first() -> None:
 
 
 def test_member_metadata_is_not_listed_while_a_rebalance_is_prepared() -> None:
-    """BEHAVIOUR 4.9."""
+    """The members' metadata may change until the phase completes (BEHAVIOUR 4.9)."""
     with pytest.raises(IllegalTransition, match="PreparingRebalance"):
         preparing(member("a")).current_member_metadata()
 
 
-# -- answering what is parked --
+# -- answers to parked requests --
 
 
 def turn() -> Turn:
-    """Return an input being handled, of a coordinator that nobody else asks."""
+    """Return an input in progress of a coordinator without other inputs."""
     return Turn(CoordinatorHarness().coordinator._shared, 0)
 
 
-def test_parked_join_is_answered_once_and_counts_no_more() -> None:
-    """Without one nothing is answered, and the count stays right.
+def test_parked_join_is_answered_once_and_no_longer_counted() -> None:
+    """A member without a parked join gets no answer, and the count does not change.
 
     GM-42: parked JoinGroup is answered once
     GM-44: no JoinGroup parked: nothing is answered
@@ -423,8 +423,8 @@ def test_parked_join_is_answered_once_and_counts_no_more() -> None:
     assert group.members["a"].awaiting_join is None
 
 
-def test_parked_join_that_fails_is_told_once_under_the_id_that_it_is_to_have() -> None:
-    """And a second failure finds nobody.
+def test_parked_join_that_fails_is_answered_once_under_the_new_member_id() -> None:
+    """A second failure finds no parked join.
 
     GM-44: no JoinGroup parked: nothing is answered
     """
@@ -437,7 +437,7 @@ def test_parked_join_that_fails_is_told_once_under_the_id_that_it_is_to_have() -
     ]
 
 
-def test_parked_sync_is_answered_once_and_it_is_said_whether_one_was() -> None:
+def test_parked_sync_is_answered_once_and_the_method_returns_whether_it_was_parked() -> None:
     """GM-46: parked SyncGroup is answered once.
 
     GM-47: no SyncGroup parked: nothing is answered
@@ -451,8 +451,8 @@ def test_parked_sync_is_answered_once_and_it_is_said_whether_one_was() -> None:
     assert [(r.request_id, r.response) for r in here.result.replies] == [(7, response)]
 
 
-def test_offsets_of_a_group_that_was_just_emptied_or_rebalances_do_not_expire() -> None:
-    """Whatever the age of the commits.
+def test_offsets_of_a_rebalancing_or_just_emptied_group_do_not_expire() -> None:
+    """The age of the commits does not matter.
 
     GM-26: offsets do not expire right after the group was emptied, nor while it rebalances
     """

@@ -1,4 +1,4 @@
-"""The checks find what they are for: each kind of damage, done by hand, is named."""
+"""Each invariant check finds its kind of damage and names it."""
 
 from collections.abc import Callable
 
@@ -92,7 +92,7 @@ def test_check_group_names_the_damage(damage: Callable[[Group], None], name: str
 
 
 def shards_of(group: Group) -> tuple[Shards, dict[str, GroupTimer]]:
-    """Return shards with just this group, and the timers that its members need."""
+    """Return shards with only this group, and the timers that its members need."""
     shards = Shards(1)
     shards.owned[0] = Shard(0)
     shards.owned[0].groups[group.group_id] = group
@@ -100,8 +100,8 @@ def shards_of(group: Group) -> tuple[Shards, dict[str, GroupTimer]]:
     return shards, {m.heartbeat_key: SessionTimer(group, m.member_id) for m in members}
 
 
-def test_check_shards_misses_the_timer_of_a_member_that_must_expire_some_day() -> None:
-    """Without it a crashed member would stay for ever."""
+def test_check_shards_finds_a_member_without_session_timer() -> None:
+    """Without the timer a crashed member would stay in the group for ever."""
     shards, timers = shards_of(stable_group())
     check_shards(shards, timers)
     timers.popitem()
@@ -109,8 +109,8 @@ def test_check_shards_misses_the_timer_of_a_member_that_must_expire_some_day() -
         check_shards(shards, timers)
 
 
-def test_check_appends_misses_the_append_of_a_commit_that_waits() -> None:
-    """Without it the offset would stay unstable, and OffsetFetch would wait, for ever."""
+def test_check_appends_finds_a_pending_commit_without_append() -> None:
+    """Without the append the offset would stay unstable, and OffsetFetch would wait, for ever."""
     h = CoordinatorHarness()
     h.stable_group()
     h.holds_appends = True
@@ -119,8 +119,8 @@ def test_check_appends_misses_the_append_of_a_commit_that_waits() -> None:
         h.coordinator.check_invariants()
 
 
-def test_check_appends_misses_the_append_of_a_transaction() -> None:
-    """The log has it, or it is on its way."""
+def test_check_appends_finds_a_transaction_without_append() -> None:
+    """The record of an open transaction is in the log, or its append is in flight."""
     h = CoordinatorHarness()
     h.stable_group()
     group = h.group()
@@ -130,8 +130,8 @@ def test_check_appends_misses_the_append_of_a_transaction() -> None:
         h.coordinator.check_invariants()
 
 
-def test_check_shards_finds_a_timer_of_a_group_that_is_not_here() -> None:
-    """An unload has forgotten it."""
+def test_check_shards_finds_a_timer_of_an_unknown_group() -> None:
+    """An unload must cancel the timers of its groups."""
     shards, timers = shards_of(stable_group())
     timers["heartbeat-x"] = SessionTimer(stable_group(), "x")
     with pytest.raises(InvariantViolation, match="which is not here"):
@@ -139,7 +139,7 @@ def test_check_shards_finds_a_timer_of_a_group_that_is_not_here() -> None:
 
 
 def test_check_shards_finds_dead_and_misplaced_groups() -> None:
-    """A group leaves its shard before, or as, it becomes Dead."""
+    """A group leaves its shard before it becomes Dead, or at the same time."""
     group = stable_group()
     shards, timers = shards_of(group)
     shards.owned[0].groups["other"] = shards.owned[0].groups.pop("group")
@@ -151,8 +151,8 @@ def test_check_shards_finds_dead_and_misplaced_groups() -> None:
         check_shards(shards, timers)
 
 
-def test_coordinator_says_which_requests_it_holds() -> None:
-    """Parked joins and syncs, and commits on their way to the log; what is answered is not held."""
+def test_coordinator_lists_the_requests_that_it_holds() -> None:
+    """It holds parked joins and syncs, and commits in flight; answered requests are not listed."""
     h = CoordinatorHarness()
     ids = h.stable_group()
     assert h.coordinator.waiting() == frozenset()

@@ -1,4 +1,4 @@
-"""A scenario that is called covered has a test that fails when the behaviour changes.
+"""A covered scenario has a test that fails when the behaviour changes.
 
 Each mutant of mutants.toml is applied to a copy of the coordinator, and the tests that name its
 scenario must fail then. They pass without it, or nothing would be shown. `make soak PART=mutants`
@@ -20,11 +20,11 @@ from tests.support.mutation.mutants import (
 MUTANTS = read_mutants()
 KEPT_AT_LEAST = 60
 EVERY = 6
-"""Of so many mutants one is tried here: each costs half a second."""
+"""The sample has one mutant, because each takes half a second."""
 
 
-def test_list_has_enough_mutants_and_none_twice() -> None:
-    """Two that change the same line in other ways are two."""
+def test_list_has_enough_mutants_and_no_duplicate() -> None:
+    """Two different changes of the same line are two mutants."""
     changes = [(each.file, each.old, each.new) for each in MUTANTS]
     assert len(changes) >= KEPT_AT_LEAST
     assert len(set(changes)) == len(changes)
@@ -32,7 +32,7 @@ def test_list_has_enough_mutants_and_none_twice() -> None:
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=[each.name for each in MUTANTS])
 def test_mutant_fits_the_code_and_its_scenario_has_a_test(mutant: Mutant) -> None:
-    """One that no longer fits would be a test less, unseen."""
+    """A mutant that no longer fits would silently test nothing."""
     mutant.applied_to((ROOT / PACKAGE / mutant.file).read_text(encoding="utf-8"))
     assert scenario_tests(mutant)
 
@@ -41,7 +41,7 @@ def test_mutant_fits_the_code_and_its_scenario_has_a_test(mutant: Mutant) -> Non
 def test_mutants_are_killed_by_the_tests_of_their_scenarios(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    """One that changes nothing is not: they fail because of the change, not because of the copy."""
+    """A mutant without a change survives: the copy alone makes no test fail."""
     some = MUTANTS[::EVERY]
     same = msgspec.structs.replace(some[0], new=f"{some[0].old} ")
     folder = tmp_path_factory.mktemp("mutants")

@@ -1,4 +1,4 @@
-"""How much there is at a coordinator: what the gauges of its metrics tell."""
+"""Numbers of groups and offsets of a coordinator, for the gauges of its metrics."""
 
 from coordinator.states import GroupState
 from tests.support.builders.requests import join_group, leave_group, offset_commit
@@ -10,7 +10,7 @@ def states(harness: CoordinatorHarness) -> dict[GroupState, int]:
 
 
 def test_groups_are_counted_by_state() -> None:
-    """Four Empty groups, then one in each state.
+    """Four groups are Empty, then one group is in each state.
 
     MM-66: gauges of groups by state
     JC-38: gauges of groups by state, computed anew
@@ -34,7 +34,7 @@ def test_groups_are_counted_by_state() -> None:
 
 
 def test_offsets_and_delayed_operations_are_counted() -> None:
-    """Timers of members and pending ids are heartbeats; a join phase that waits is a rebalance."""
+    """Timers of members and pending ids are heartbeats, a waiting join phase is a rebalance."""
     harness = CoordinatorHarness()
     sizes = harness.coordinator.sizes()
     assert (sizes.offsets, sizes.heartbeats, sizes.rebalances) == (0, 0, 0)

@@ -1,4 +1,4 @@
-"""The transition table, and transition_to as the only way through it."""
+"""The transition table, and transition_to, the only method that writes a group's state."""
 
 import pytest
 
@@ -16,7 +16,7 @@ E, P, C, S, D = (
     GroupState.DEAD,
 )
 LEGAL = {(P, E), (E, P), (C, P), (S, P), (P, C), (C, S), (E, D), (P, D), (C, D), (S, D), (D, D)}
-"""From -> to, written out from BEHAVIOUR 1."""
+"""From -> to, copied from BEHAVIOUR 1."""
 
 
 @pytest.mark.parametrize("source", list(GroupState))
@@ -81,8 +81,8 @@ def test_states_print_as_kafka_prints_them() -> None:
     ]
 
 
-def test_illegal_transition_tells_the_story_of_the_group() -> None:
-    """Whoever reads the error needs to know how the group came there."""
+def test_illegal_transition_error_lists_the_history_of_the_group() -> None:
+    """The history shows the steps that led to the illegal transition."""
     group = Group("g", 0, E, 0)
     group.transition_to(
         P, now_us=0, cause=RebalanceCause.JOIN, cause_text="member m joined", trace=[]

@@ -1,4 +1,4 @@
-"""A state of static members that cannot be; their stories are in scenarios/static.txt."""
+"""A static member in a state that Kafka excludes; scenarios/static.txt has the legal stories."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def refused(error: ErrorCode, member_id: str) -> JoinGroupResponse:
     return JoinGroupResponse(error_code=error, member_id=member_id)
 
 
-def test_static_member_comes_back_to_a_group_that_is_empty() -> None:
+def test_static_member_that_returns_to_an_empty_group_is_a_server_error() -> None:
     """Kafka throws, and its message names group and instance.
 
     GC-054: static member comes back while the group is Empty: a server error that names both

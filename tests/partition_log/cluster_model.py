@@ -1,8 +1,8 @@
 """Three replicas of one partition, a controller, and a network that delays and loses.
 
-A model for tests: everything between the replicas is explicit state that a test moves step by
-step, so that any order of events can be had. Elections are clean unless a test asks otherwise;
-crashes keep the page cache; nobody loses power.
+A model for tests: everything between the replicas is explicit state that a test moves step by step,
+so that every order of events is possible. Elections are clean unless a test asks otherwise; crashes
+keep the page cache; no broker loses power.
 """
 
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ CONFIG = ReplicaConfig(min_insync_replicas=2, replica_lag_time_max_ms=10_000)
 
 @dataclass
 class Metadata:
-    """What the controller says of the partition and of the brokers."""
+    """The controller's metadata of the partition and of the brokers."""
 
     leader_id: BrokerId = NO_BROKER
     leader_epoch: int = 0
@@ -36,7 +36,7 @@ class Metadata:
 
 @dataclass
 class Broker:
-    """One broker with its disk, what it holds in memory, and what is under way to or from it."""
+    """One broker with its disk, its memory, and its messages in flight."""
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
@@ -46,12 +46,12 @@ class Broker:
     version: int = -1
     parked: set[int] = field(default_factory=set)  # end offsets of appends with acks=all
     fetched: tuple[FetchPartition, PartitionData] | None = None
-    proposal: IsrProposal | None = None  # to be sent
+    proposal: IsrProposal | None = None  # not sent yet
     answer: tuple[IsrProposal, AlterPartitionPartitionResponse] | None = None
 
 
 class ClusterModel:
-    """The cluster. Each public method is one event; an event that cannot happen does nothing."""
+    """The cluster. Each public method is one event; an event that is impossible does nothing."""
 
     def __init__(self) -> None:
         self.now_us = 0
@@ -69,7 +69,7 @@ class ClusterModel:
     # -- brokers --
 
     def append(self, broker_id: BrokerId) -> None:
-        """Append a record with acks=all, if this replica believes that it leads."""
+        """Append a record with acks=all, if this replica takes itself for the leader."""
         broker = self.brokers.get(broker_id)
         if broker is None or broker.partition is None:
             return
@@ -80,7 +80,7 @@ class ClusterModel:
             broker.parked.add(info.next_offset)
 
     def send_fetch(self, broker_id: BrokerId) -> None:
-        """Fetch from whom this replica follows; the answer is then under way."""
+        """Send a Fetch to the leader that this replica follows; its answer is then in flight."""
         broker = self.brokers[broker_id]
         if broker.partition is None or broker.partition.leader_id in (NO_BROKER, broker_id):
             return
@@ -88,7 +88,7 @@ class ClusterModel:
         if leading.partition is None:
             return
         request = broker.partition.fetch_position(1_048_576)
-        # What a broker asks first must be what it would have got in the end.
+        # The broker's first question must have the answer that the whole read gives later.
         nothing = leading.partition.fetch_nothing(
             request, broker_id, broker.broker_epoch, self.now_us
         )
@@ -106,19 +106,19 @@ class ClusterModel:
         broker.fetched = (request, result.data)
 
     def deliver_fetch(self, broker_id: BrokerId) -> None:
-        """Let the answer under way arrive."""
+        """Deliver the Fetch answer in flight."""
         broker = self.brokers[broker_id]
         if broker.partition is not None and broker.fetched is not None:
             broker.partition.handle_fetch_response(*broker.fetched)
         broker.fetched = None
 
     def replicate(self, broker_id: BrokerId) -> None:
-        """Fetch, with an answer that arrives at once."""
+        """Send a Fetch and deliver its answer at once."""
         self.send_fetch(broker_id)
         self.deliver_fetch(broker_id)
 
     def shrink(self, broker_id: BrokerId) -> None:
-        """Let a leader look for followers that lag."""
+        """Let a leader propose to drop followers that lag."""
         broker = self.brokers[broker_id]
         if broker.partition is None:
             return
@@ -127,14 +127,14 @@ class ClusterModel:
             broker.proposal = proposal
 
     def crash(self, broker_id: BrokerId) -> None:
-        """Kill a broker: its memory and everything under way is gone, its page cache stays."""
+        """Kill a broker: its memory and its messages in flight are lost, its page cache is kept."""
         old = self.brokers[broker_id]
         self.brokers[broker_id] = Broker(
             broker_id, old.broker_epoch, disk=old.disk, checkpoint=old.checkpoint
         )
 
     def restart(self, broker_id: BrokerId) -> None:
-        """Start a crashed broker; it registers under a new epoch and knows the metadata."""
+        """Start a crashed broker; it registers under a new epoch and has the current metadata."""
         broker = self.brokers[broker_id]
         if broker.partition is not None:
             return
@@ -150,7 +150,7 @@ class ClusterModel:
             broker.checkpoint = broker.partition.high_watermark
 
     def apply_metadata(self, broker_id: BrokerId) -> None:
-        """Bring a broker to the controller's present state, past everything between."""
+        """Bring a broker's metadata to the controller's state, skipping the states between."""
         broker, state = self.brokers[broker_id], self.metadata
         if broker.partition is None or broker.version == state.version:
             return
@@ -175,7 +175,7 @@ class ClusterModel:
         )
 
     def pass_time(self, seconds: int) -> None:
-        """Let time pass; who has not caught up for 10 s lags."""
+        """Advance the time by 10 s, after which followers that have not caught up lag."""
         self.now_us += seconds * 1_000_000
 
     # -- controller --
@@ -192,7 +192,7 @@ class ClusterModel:
         self._publish()
 
     def unfence(self, broker_id: BrokerId) -> None:
-        """Let a broker serve, if its process runs; elect it if nobody leads."""
+        """Unfence a running broker; elect it if the partition has no leader."""
         broker, state = self.brokers[broker_id], self.metadata
         if broker.partition is None:
             return
@@ -202,7 +202,7 @@ class ClusterModel:
         self._publish()
 
     def move_leadership(self, broker_id: BrokerId) -> None:
-        """Elect a member of the ISR; also the present leader again, in a new epoch."""
+        """Elect a member of the ISR; if it is the present leader, in a new epoch."""
         state = self.metadata
         if broker_id not in state.isr or broker_id not in state.unfenced:
             return
@@ -221,7 +221,7 @@ class ClusterModel:
         self._publish()
 
     def handle_alter_partition(self, broker_id: BrokerId) -> None:
-        """Let a leader's proposal reach the controller; the answer is then under way."""
+        """Deliver a leader's proposal to the controller; the answer is then in flight."""
         broker, state = self.brokers[broker_id], self.metadata
         if broker.proposal is None or broker.answer is not None:
             return
@@ -256,7 +256,7 @@ class ClusterModel:
         )
 
     def deliver_answer(self, broker_id: BrokerId, *, lost: bool = False) -> None:
-        """Let the controller's answer arrive, or be lost with its connection."""
+        """Deliver the controller's answer, or lose it with its connection."""
         broker = self.brokers[broker_id]
         if broker.partition is None or broker.answer is None:
             return
@@ -272,7 +272,7 @@ class ClusterModel:
             broker.proposal = proposal
 
     def recover(self, broker_id: BrokerId) -> None:
-        """Restart and unfence a broker and tell it everything."""
+        """Restart and unfence a broker and give it the current metadata."""
         self.restart(broker_id)
         if broker_id not in self.metadata.unfenced:
             self.unfence(broker_id)
@@ -281,9 +281,10 @@ class ClusterModel:
     # -- checks --
 
     def check(self) -> None:
-        """Acknowledge what may be acknowledged; nothing acknowledged may be lost.
+        """Acknowledge complete appends; check that no acknowledged record is lost.
 
-        Every log in the controller's ISR must have it, for each of them may be elected next.
+        Each log in the controller's ISR must have the record, because its broker may be elected
+        next.
         Raises: InvariantViolation.
         """
         for broker in self.brokers.values():
@@ -294,7 +295,7 @@ class ClusterModel:
         for member in self.metadata.isr:
             disk = self.brokers[member].disk
             for offset, batch in self.acknowledged.items():
-                # A batch holds one record here, so that its offset is its index.
+                # A batch has one record here, so that its offset is its index.
                 if offset >= len(disk) or disk.batch(offset) is not batch:
                     raise InvariantViolation(
                         "acknowledged records are in every log of the ISR",
@@ -309,7 +310,7 @@ class ClusterModel:
                 check_log(broker.partition.log)
 
     def heal(self) -> None:
-        """Restart, unfence and connect everybody; all replicas must come to agree.
+        """Restart, unfence and connect all brokers; their logs must become equal.
 
         Raises: InvariantViolation if they do not within a bounded number of rounds.
         """

@@ -1,10 +1,11 @@
 """Idempotent producers over the model of three replicas, as Kafka's client sends and repeats.
 
-A client has up to five batches under way on one connection, in order. After an error or a lost
-connection it repeats the batches that are not answered one at a time, oldest first, to whom it
-takes for the leader, and goes on when all are answered. What it sent on an earlier connection may
-still arrive, at any time. Its first batch travels alone, because a leader that does not know a
-producer takes any sequence of it.
+1. A client has up to five batches in flight on one connection, in order.
+2. After an error or a lost connection it repeats the unanswered batches one at a time, the oldest
+   first, to the broker that it takes for the leader; then it continues with new batches.
+3. A request of an earlier connection may still arrive, at any time.
+4. The first batch of a client is sent alone, because a leader accepts any sequence of a producer
+   without state.
 """
 
 from collections import deque
@@ -17,13 +18,13 @@ from tests.partition_log.cluster_model import ClusterModel
 from tests.support.builders.client_batches import client_batch
 
 FIRST_SEQUENCE = 2**31 - 4
-"""Where the producers begin, so that their sequences begin at 0 again soon."""
+"""First sequence of each producer; the sequences soon wrap to 0."""
 MAX_IN_FLIGHT = 5
 
 
 @dataclass(frozen=True)
 class Request:
-    """A batch on its way; `attempt` is the connection on which it was sent."""
+    """A batch in flight; `attempt` is the connection on which it was sent."""
 
     index: int
     broker_id: BrokerId
@@ -32,7 +33,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Wait:
-    """An append that waits for its acknowledgement at a leader."""
+    """An append at a leader that waits for its acknowledgement."""
 
     request: Request
     end_offset: int
@@ -45,7 +46,7 @@ class Producer:
     producer_id: int
     created: int = 0
     offsets: dict[int, int] = field(default_factory=dict)
-    """Index -> the offset that an answer named."""
+    """Index of a batch -> the offset in its answer."""
     attempt: int = 0
     broker_id: BrokerId = NO_BROKER
     must_repeat: bool = False
@@ -54,7 +55,7 @@ class Producer:
     waits: list[Wait] = field(default_factory=list)
 
     def unanswered(self) -> list[int]:
-        """Return the indexes of the batches without an answer, oldest first."""
+        """Return the indexes of the unanswered batches, the oldest first."""
         return [index for index in range(self.created) if index not in self.offsets]
 
     def value(self, index: int) -> str:
@@ -84,7 +85,7 @@ class IdempotentModel(ClusterModel):
         producer.created += 1
 
     def reconnect(self, producer: Producer) -> None:
-        """Give the connection up, and repeat the oldest batch without an answer, if any."""
+        """Close the connection, and repeat the oldest unanswered batch, if any."""
         producer.late.extend(producer.on_the_way)
         producer.on_the_way.clear()
         producer.attempt += 1
@@ -95,23 +96,23 @@ class IdempotentModel(ClusterModel):
             self._repeat(producer, waiting[0])
 
     def deliver(self, producer: Producer) -> None:
-        """Let the next request of the present connection arrive."""
+        """Deliver the next request of the present connection."""
         if producer.on_the_way:
             self._arrive(producer, producer.on_the_way.popleft())
 
     def refuse(self, producer: Producer) -> None:
-        """Let the next request be refused, as for want of replicas; those behind it go on."""
+        """Refuse the next request, as for too few replicas in sync, and deliver the later ones."""
         if producer.on_the_way:
             producer.on_the_way.popleft()
             producer.must_repeat = True
 
     def deliver_late(self, producer: Producer) -> None:
-        """Let a request of an earlier connection arrive."""
+        """Deliver a request of an earlier connection."""
         if producer.late:
             self._arrive(producer, producer.late.popleft())
 
-    def go_on(self, producer: Producer) -> None:
-        """Let the client do what it waits to do: repeat, or send the next batch, which arrives."""
+    def continue_sending(self, producer: Producer) -> None:
+        """Let the client repeat a batch, or send and deliver its next one."""
         waits = any(wait.request.attempt == producer.attempt for wait in producer.waits)
         if producer.must_repeat and not producer.on_the_way and not waits:
             self.reconnect(producer)
@@ -120,7 +121,7 @@ class IdempotentModel(ClusterModel):
         self.deliver(producer)
 
     def answer(self, producer: Producer, *, lost: bool = False) -> None:
-        """Answer what a leader has acknowledged; a lost answer ends the connection."""
+        """Answer acknowledged appends; a lost answer closes the connection."""
         for wait in list(producer.waits):
             partition = self.brokers[wait.request.broker_id].partition
             if partition is None:
@@ -140,7 +141,7 @@ class IdempotentModel(ClusterModel):
                 producer.must_repeat = True
 
     def crash(self, broker_id: BrokerId) -> None:
-        """Kill a broker; what waits there is never answered."""
+        """Kill a broker; requests that wait there are never answered."""
         super().crash(broker_id)
         for producer in self.producers:
             producer.waits = [
@@ -148,7 +149,7 @@ class IdempotentModel(ClusterModel):
             ]
 
     def heal(self) -> None:
-        """Heal the cluster, let the producers finish, and look at what the log holds.
+        """Heal the cluster, let the producers finish, and check the log.
 
         Raises: InvariantViolation.
         """
@@ -168,7 +169,7 @@ class IdempotentModel(ClusterModel):
         self.check_written()
 
     def check_written(self) -> None:
-        """Each batch stands in the log once, in order, and where its answer said.
+        """Check that each batch is in the log once, in order, and at the offset of its answer.
 
         Raises: InvariantViolation.
         """
@@ -221,7 +222,7 @@ class IdempotentModel(ClusterModel):
                 "the oldest batch without an answer is in order",
                 f"{producer.value(request.index)} at {request.broker_id}",
             )
-        # What else is on the way finds a gap; the client repeats from the oldest.
+        # The later requests have a gap before them; the client repeats from the oldest.
         producer.must_repeat = True
 
     def _acknowledged(self, producer: Producer, wait: Wait) -> None:

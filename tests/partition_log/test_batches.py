@@ -1,4 +1,4 @@
-"""Batches: what the CRC covers, and what a broken one is answered with."""
+"""Batches: the fields that the CRC covers, and the errors of broken batches."""
 
 import msgspec
 import pytest
@@ -17,7 +17,7 @@ from tests.support.builders.partition_logs import records
 
 
 def test_build_batch_counts_records_and_takes_the_largest_timestamp() -> None:
-    """Offsets come from the count; time-based lookups from the largest timestamp."""
+    """Offsets follow from the count, lookups by time from the largest timestamp."""
     batch = build_batch((Record(b"a", b"1", 5), Record(b"b", None, 9), Record(b"c", b"3", 7)))
     assert batch.record_count == 3
     assert batch.max_timestamp_ms == 9
@@ -26,20 +26,20 @@ def test_build_batch_counts_records_and_takes_the_largest_timestamp() -> None:
 
 
 def test_build_batch_without_records_is_misuse() -> None:
-    """A batch of nothing has no offsets."""
+    """A batch without records has no offsets."""
     with pytest.raises(SimulationError):
         build_batch(())
 
 
 def test_place_batch_keeps_the_crc_right() -> None:
-    """The leader sets offset and epoch of a producer's batch without touching the rest."""
+    """The leader sets offset and epoch of a producer's batch, which the CRC does not cover."""
     placed = place_batch(build_batch(records("a")), base_offset=41, leader_epoch=6)
     assert (placed.base_offset, placed.partition_leader_epoch) == (41, 6)
     assert check_batch(placed) is ErrorCode.NONE
 
 
-def test_batch_survives_the_wire() -> None:
-    """On Ray a batch is encoded; its CRC must hold on the other side."""
+def test_batch_through_the_codec_keeps_a_valid_crc() -> None:
+    """On Ray a batch is encoded; its CRC must be valid on the other side."""
     batch = build_batch(records("a", "b"), producer_id=2**40, is_transactional=True)
     decoded = msgspec.msgpack.decode(msgspec.msgpack.encode(batch), type=RecordBatch)
     assert decoded == batch
@@ -62,7 +62,7 @@ def test_batch_survives_the_wire() -> None:
     ],
     ids=str,
 )
-def test_check_batch_finds_a_change_of_anything_that_the_crc_covers(
+def test_check_batch_finds_a_change_of_any_field_that_the_crc_covers(
     change: dict[str, object],
 ) -> None:
     """Source: Kafka DefaultRecordBatch: the CRC covers attributes to the end of the batch."""
@@ -71,8 +71,8 @@ def test_check_batch_finds_a_change_of_anything_that_the_crc_covers(
     assert check_batch(broken) is ErrorCode.CORRUPT_MESSAGE
 
 
-def test_check_batch_finds_a_producer_that_miscounts() -> None:
-    """A right CRC over a wrong count would shift every later offset."""
+def test_check_batch_finds_a_wrong_record_count() -> None:
+    """A valid CRC over a wrong count would shift every later offset."""
     honest = build_batch(records("a", "b"))
     one = build_batch(records("a"))
     liar = replace(one, records=honest.records)
@@ -87,6 +87,6 @@ def test_payload_record_count_reads_every_array_header(count: int) -> None:
 
 
 @pytest.mark.parametrize("payload", [b"", b"\xa1x", b"\xc0"])
-def test_payload_record_count_of_something_else_is_minus_one(payload: bytes) -> None:
-    """Bytes that are no array are no batch."""
+def test_payload_record_count_of_bytes_without_array_is_minus_one(payload: bytes) -> None:
+    """Bytes without an array header are no batch."""
     assert payload_record_count(payload) == -1

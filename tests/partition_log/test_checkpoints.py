@@ -9,8 +9,8 @@ from protocol.ids import Offset, TopicPartition
 OFFSETS = {TopicPartition("__consumer_offsets", 3): Offset(7), TopicPartition("a b", 0): Offset(0)}
 
 
-def test_checkpoint_is_written_as_kafka_writes_it() -> None:
-    """Anyone who knows the file can read ours."""
+def test_checkpoint_is_written_in_kafkas_format() -> None:
+    """Kafka's tools can read the file."""
     assert encode_offset_checkpoint(OFFSETS.items()) == b"0\n2\n__consumer_offsets 3 7\na b 0 0\n"
 
 
@@ -21,7 +21,7 @@ def test_checkpoint_reads_back_what_was_written(offsets: dict[TopicPartition, Of
 
 
 @pytest.mark.parametrize("content", [b"", b"0\n", b"1\n0\n", b"0\n2\na 0 1\n"])
-def test_checkpoint_that_is_cut_short_is_misuse(content: bytes) -> None:
-    """It is replaced atomically, so only a bug leaves half of one."""
+def test_truncated_checkpoint_is_misuse(content: bytes) -> None:
+    """The file is replaced atomically, so that only a bug leaves a part of one."""
     with pytest.raises(SimulationError):
         decode_offset_checkpoint(content)

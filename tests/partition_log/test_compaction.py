@@ -1,4 +1,4 @@
-"""Compaction: what a cleaning leaves of a log, of its tombstones and of its transactions."""
+"""Compaction: the records, tombstones and transactions that remain after a cleaning."""
 
 import pytest
 
@@ -24,7 +24,7 @@ OTHER = 8
 
 
 class Story:
-    """A log that is written to, and cleaned at times."""
+    """A log with appends and cleanings."""
 
     def __init__(self) -> None:
         self.log = PartitionLog(PARTITION, MemoryLogStorage())
@@ -49,7 +49,7 @@ class Story:
         )
         self.commit_all()
 
-    def end(self, *, commit: bool, producer: int = PRODUCER) -> None:
+    def append_marker(self, *, commit: bool, producer: int = PRODUCER) -> None:
         """Append the marker of a producer's transaction."""
         marker = EndTransactionMarker(is_commit=commit, coordinator_epoch=0)
         self.log.append_as_leader(
@@ -63,11 +63,11 @@ class Story:
         self.commit_all()
 
     def commit_all(self) -> None:
-        """Let the high watermark reach the end."""
+        """Advance the high watermark to the log end."""
         self.log.update_high_watermark(self.log.log_end_offset)
 
     def clean(self, end: int | None = None, *, step_bytes: int = 2**40) -> CompactionResult:
-        """Clean everything that is decided, or up to `end`; nothing that counts is lost by it."""
+        """Clean all decided records, or those below `end`; check that no last value is lost."""
         before = last_records(self.log, self.log.log_end_offset, self.codecs)
         transactions = TransactionIndex(self.log)
         compaction = Compaction(
@@ -89,7 +89,7 @@ class Story:
         return result
 
     def left(self) -> list[str]:
-        """Return `offset key=value` of each record that is left; of a marker its kind."""
+        """Return `offset key=value` of each remaining record, and the kind of each marker."""
         found = []
         for index in range(len(self.log.storage)):
             batch = self.log.storage.batch(index)
@@ -105,8 +105,8 @@ class Story:
         return PartitionLog(PARTITION, self.log.storage, high_watermark=self.log.high_watermark)
 
 
-def test_last_record_of_each_key_stays_where_it_was() -> None:
-    """Offsets do not move: the rest are holes."""
+def test_last_record_of_each_key_keeps_its_offset() -> None:
+    """Offsets do not move; the removed records leave holes."""
     story = Story()
     story.write("a=1", "b=1")
     story.write("a=2", "c=1", "a=3")
@@ -119,8 +119,8 @@ def test_last_record_of_each_key_stays_where_it_was() -> None:
     assert result.bytes_after < result.bytes_before
 
 
-def test_cleaning_up_to_an_offset_leaves_what_stands_behind_it() -> None:
-    """The active segment: its records replace nothing yet."""
+def test_cleaning_up_to_an_offset_keeps_the_records_behind_it() -> None:
+    """Records of the active segment do not yet replace earlier ones."""
     story = Story()
     story.write("a=1")
     story.write("a=2")
@@ -131,8 +131,8 @@ def test_cleaning_up_to_an_offset_leaves_what_stands_behind_it() -> None:
     assert story.left() == ["2 a=3"]
 
 
-def test_later_cleaning_reads_the_clean_part_too() -> None:
-    """What was the last of its key may have been replaced since."""
+def test_later_cleaning_also_reads_the_cleaned_part() -> None:
+    """A later record may have replaced the last one of its key."""
     story = Story()
     story.write("a=1", "b=1", "c=1")
     story.clean()
@@ -144,8 +144,8 @@ def test_later_cleaning_reads_the_clean_part_too() -> None:
     assert story.left() == ["2 c=1", "3 b=2", "4 a=2", "5 d=1"]
 
 
-def test_tombstone_stays_for_the_retention_after_the_first_cleaning() -> None:
-    """KIP-534: whoever reads the log meanwhile hears of the deletion."""
+def test_tombstone_is_kept_for_the_retention_after_the_first_cleaning() -> None:
+    """KIP-534: a reader of the log during this time learns of the deletion."""
     story = Story()
     story.write("a=1", "b=1")
     story.write("a=")
@@ -161,8 +161,8 @@ def test_tombstone_stays_for_the_retention_after_the_first_cleaning() -> None:
     assert story.left() == ["1 b=1", "3 c=1", "4 d=1"]
 
 
-def test_key_that_was_deleted_and_written_again_is_there() -> None:
-    """The tombstone goes at once: the record replaces it."""
+def test_key_that_was_deleted_and_written_again_is_kept() -> None:
+    """The record replaces the tombstone, which is removed at once."""
     story = Story()
     story.write("a=1")
     story.write("a=")
@@ -171,8 +171,8 @@ def test_key_that_was_deleted_and_written_again_is_there() -> None:
     assert story.left() == ["2 a=2"]
 
 
-def test_record_without_key_goes() -> None:
-    """A compacted topic has none; Kafka's cleaner drops what it finds."""
+def test_record_without_key_is_removed() -> None:
+    """A compacted topic has no such record; Kafka's cleaner removes one that it finds."""
     story = Story()
     story.log.append_as_leader((Record(None, b"v", NOW_MS),), leader_epoch=0)
     story.write("a=1")
@@ -180,8 +180,8 @@ def test_record_without_key_goes() -> None:
     assert story.left() == ["1 a=1"]
 
 
-def test_first_batch_of_each_leader_epoch_stays_without_records() -> None:
-    """A restarted replica reads epochs, and where the log begins, from the batches."""
+def test_first_batch_of_each_leader_epoch_is_kept_without_records() -> None:
+    """A restarted replica reads its leader epochs and the log start from the batches."""
     story = Story()
     for epoch in (0, 2, 5):
         story.epoch = epoch
@@ -201,19 +201,20 @@ def test_first_batch_of_each_leader_epoch_stays_without_records() -> None:
     assert story.left() == ["5 a=2", "6 b=1"]
 
 
-def test_aborted_transaction_goes_and_replaces_nothing() -> None:
-    """Its marker stays as long as a tombstone would."""
+def test_aborted_transaction_is_removed_and_replaces_no_record() -> None:
+    """Its marker is kept as long as a tombstone."""
     story = Story()
     story.write("a=1")
     story.write("a=aborted", "b=aborted", producer=PRODUCER)
-    story.end(commit=False)
+    story.append_marker(commit=False)
     story.write("c=1")
     story.clean()
     assert story.left() == ["0 a=1", "3 marker=", "4 c=1"]
-    # The empty batch from which the producer's epoch is known keeps its marker; then it wrote more.
+    # The producer's epoch is known from the empty batch, which keeps its marker until the producer
+    # writes another batch.
     story.now_ms += 10 * DAY_MS
     story.write("d=txn", producer=PRODUCER)
-    story.end(commit=True)
+    story.append_marker(commit=True)
     story.write("c=2")
     story.clean()
     assert story.left() == ["0 a=1", "3 marker=", "5 d=txn", "6 marker=", "7 c=2"]
@@ -226,22 +227,22 @@ def test_aborted_transaction_goes_and_replaces_nothing() -> None:
     assert story.left() == ["0 a=1", "5 d=txn", "6 marker=", "9 c=4"]
 
 
-def test_committed_transaction_counts_by_the_offset_of_its_records() -> None:
-    """Not by its marker's: a plain commit behind it, before the marker, stays."""
+def test_committed_transaction_is_ordered_by_the_offsets_of_its_records() -> None:
+    """The marker's offset does not count: a plain commit between records and marker is kept."""
     story = Story()
     story.write("a=txn", "b=txn", producer=PRODUCER)
     story.write("a=plain")
-    story.end(commit=True)
+    story.append_marker(commit=True)
     story.write("d=1")
     story.clean()
     assert story.left() == ["1 b=txn", "2 a=plain", "3 marker=", "4 d=1"]
 
 
-def test_marker_stays_while_its_transaction_has_data() -> None:
-    """Without it a load would take the transaction for an open one."""
+def test_marker_is_kept_while_its_transaction_has_records() -> None:
+    """Without the marker a load would see an open transaction."""
     story = Story()
     story.write("a=txn", producer=PRODUCER)
-    story.end(commit=True)
+    story.append_marker(commit=True)
     story.write("b=1")
     story.clean()
     story.now_ms += 10 * DAY_MS
@@ -250,12 +251,12 @@ def test_marker_stays_while_its_transaction_has_data() -> None:
     assert story.left() == ["0 a=txn", "1 marker=", "2 b=1", "3 c=1"]
 
 
-def test_marker_of_a_transaction_that_left_nothing_goes_after_the_retention() -> None:
-    """The producer's last batch stays, empty: its epoch is known from there."""
+def test_marker_of_a_transaction_without_records_is_removed_after_the_retention() -> None:
+    """The producer's last batch is kept without records, because it has the producer's epoch."""
     story = Story()
     story.write("first=1")
     story.write("a=txn", producer=PRODUCER)
-    story.end(commit=True)
+    story.append_marker(commit=True)
     story.write("a=plain")
     story.clean()
     assert story.left() == ["0 first=1", "2 marker=", "3 a=plain"]
@@ -267,31 +268,31 @@ def test_marker_of_a_transaction_that_left_nothing_goes_after_the_retention() ->
     assert len(story.reopened().producers) == 1
 
 
-def test_open_transaction_holds_cleaning_up() -> None:
-    """Nobody knows yet whether it counts; nor is the one behind it touched."""
+def test_open_transaction_limits_the_cleaning() -> None:
+    """Its outcome is not known, so neither it nor any batch behind it is cleaned."""
     story = Story()
     story.write("a=1")
     story.write("a=2")
     story.write("a=open", producer=PRODUCER)
     story.write("a=other", producer=OTHER)
-    story.end(commit=False, producer=OTHER)
+    story.append_marker(commit=False, producer=OTHER)
     story.write("a=3")
     assert TransactionIndex(story.log).last_stable_offset == 2
     story.clean()
     assert story.left() == ["1 a=2", "2 a=open", "3 a=other", "4 marker=", "5 a=3"]
-    story.end(commit=True)
+    story.append_marker(commit=True)
     story.write("z=1")
     assert TransactionIndex(story.log).last_stable_offset == story.log.log_end_offset
     story.clean()
     assert story.left() == ["4 marker=", "5 a=3", "6 marker=", "7 z=1"]
 
 
-def test_transaction_whose_marker_is_not_committed_is_open() -> None:
-    """A marker above the high watermark may be gone tomorrow."""
+def test_transaction_whose_marker_is_not_committed_counts_as_open() -> None:
+    """A marker above the high watermark may still be truncated."""
     story = Story()
     story.write("a=1")
     story.write("a=txn", producer=PRODUCER)
-    story.end(commit=False)
+    story.append_marker(commit=False)
     story.log.update_high_watermark(2)
     index = TransactionIndex(story.log)
     assert index.last_stable_offset == 1
@@ -301,34 +302,34 @@ def test_transaction_whose_marker_is_not_committed_is_open() -> None:
     assert (index.last_stable_offset, index.is_aborted(story.log.storage.batch(1))) == (3, True)
 
 
-def test_transaction_that_ends_behind_the_cleaned_part_is_known_all_the_same() -> None:
-    """Its data is below the last stable offset, its marker above it."""
+def test_transaction_that_ends_above_the_cleaned_part_is_decided() -> None:
+    """Its records are below the last stable offset, its marker above."""
     story = Story()
     story.write("a=1")
     story.write("a=aborted", producer=PRODUCER)
     story.write("b=open", producer=OTHER)
-    story.end(commit=False)
+    story.append_marker(commit=False)
     assert TransactionIndex(story.log).last_stable_offset == 2
     story.clean()
     assert story.left() == ["0 a=1", "2 b=open", "3 marker="]
 
 
 @pytest.mark.parametrize("step_bytes", [1, 100, 1_000])
-def test_cleaning_in_steps_leaves_the_same(step_bytes: int) -> None:
-    """The host goes on between them."""
+def test_cleaning_in_steps_has_the_result_of_one_cleaning(step_bytes: int) -> None:
+    """The host serves other work between the steps."""
     stories = (Story(), Story())
     for story in stories:
         for number in range(30):
             story.write(f"k{number % 7}={number}", f"x{number % 3}=")
         story.write("a=aborted", producer=PRODUCER)
-        story.end(commit=False)
+        story.append_marker(commit=False)
     results = (stories[0].clean(), stories[1].clean(step_bytes=step_bytes))
     assert results[0] == results[1]
     assert stories[0].left() == stories[1].left()
 
 
-def test_cleaning_of_a_log_that_was_cut_meanwhile_changes_nothing() -> None:
-    """Kafka gives it up too: what was read is not what is there."""
+def test_cleaning_of_a_log_that_was_truncated_during_it_changes_nothing() -> None:
+    """Kafka also gives the cleaning up, because the batches read are no longer in the log."""
     story = Story()
     story.write("a=1")
     story.write("a=2")
@@ -348,8 +349,8 @@ def test_cleaning_of_a_log_that_was_cut_meanwhile_changes_nothing() -> None:
     assert story.left() == ["0 a=1", "1 a=other"]
 
 
-def test_cleaning_of_nothing_changes_nothing() -> None:
-    """A log whose active segment is its only one."""
+def test_cleaning_without_cleanable_batches_changes_nothing() -> None:
+    """The active segment is the only segment of the log."""
     story = Story()
     story.write("a=1")
     result = story.clean(end=0)
@@ -357,14 +358,14 @@ def test_cleaning_of_nothing_changes_nothing() -> None:
     assert story.left() == ["0 a=1"]
 
 
-def test_replicas_that_were_cleaned_at_other_times_agree() -> None:
-    """Each broker cleans its own; what counts is the same."""
+def test_replicas_that_were_cleaned_at_different_times_agree() -> None:
+    """Each broker cleans its own replica; the last value of each key is equal."""
     one, other = Story(), Story()
     for story in (one, other):
         story.write("a=1", "b=1")
         story.write("a=2", "c=")
         story.write("a=aborted", producer=PRODUCER)
-        story.end(commit=False)
+        story.append_marker(commit=False)
         story.write("b=3")
     one.clean()
     other.clean(end=1)
@@ -374,7 +375,7 @@ def test_replicas_that_were_cleaned_at_other_times_agree() -> None:
 
 @pytest.mark.parametrize("compression", [0, 1, 4])
 def test_batches_of_real_clients_are_cleaned_record_by_record(compression: int) -> None:
-    """What is left of a batch keeps its bytes, headers and all; keys of both kinds are one key."""
+    """A remaining record keeps its bytes and headers; a key is the same in both formats."""
     story = Story()
     story.write("a=1", "k0=old")
     records = tuple(Record(b"k%d" % number, b"v%d" % number, NOW_MS) for number in range(3))
@@ -398,7 +399,7 @@ def test_batches_of_real_clients_are_cleaned_record_by_record(compression: int) 
 
 
 def test_cleaned_batch_of_an_idempotent_producer_keeps_its_sequences() -> None:
-    """Also an empty one: a restarted leader must know the producer's last batch (KIP-98)."""
+    """An empty batch keeps them: a restarted leader must know the producer's last one (KIP-98)."""
     story = Story()
     for sequence in range(3):
         story.log.append_batch_as_leader(
@@ -419,12 +420,12 @@ def test_cleaned_batch_of_an_idempotent_producer_keeps_its_sequences() -> None:
     assert again.check_produced(following) is ErrorCode.NONE
 
 
-def test_records_of_an_expired_producers_aborted_transaction_do_not_count() -> None:
-    """The producer is forgotten; its markers in the log are not."""
+def test_aborted_records_of_an_expired_producer_do_not_count() -> None:
+    """The producer's state has expired, but its markers are still in the log."""
     story = Story()
     story.write("a=1")
     story.write("a=2", producer=PRODUCER)
-    story.end(commit=False)
+    story.append_marker(commit=False)
     story.log.producers.remove_expired(NOW_MS + DAY_MS, 1)
     assert len(story.log.producers) == 0
     assert last_records(story.log, 3)[b"a"][1].value == b"1"

@@ -23,17 +23,17 @@ def test_assign_keeps_the_first_start_of_an_epoch() -> None:
 
 
 def test_assign_at_the_same_offset_replaces_an_epoch_that_wrote_nothing() -> None:
-    """A leader that never wrote leaves no trace in the log."""
+    """A leader that wrote no batch leaves no entry."""
     assert cache((2, 6), (3, 6)).entries() == entries((3, 6))
 
 
-def test_assign_behind_the_latest_drops_what_would_not_increase() -> None:
+def test_assign_drops_later_entries_that_would_not_increase() -> None:
     """Kafka: shouldEnforceMonotonicallyIncreasingEpochs / StartOffsets."""
     assert cache((2, 6), (4, 9), (3, 8)).entries() == entries((2, 6), (3, 8))
 
 
 def test_assign_of_no_epoch_is_misuse() -> None:
-    """-1 stands for no epoch in every answer."""
+    """-1 means "no epoch" in every answer."""
     with pytest.raises(SimulationError):
         cache((-1, 0))
 
@@ -74,7 +74,7 @@ def test_end_offset_in_an_empty_cache_is_undefined() -> None:
 def test_truncate_from_end_forgets_epochs_that_begin_there_or_later(
     end_offset: int, left: tuple[tuple[LeaderEpoch, Offset], ...]
 ) -> None:
-    """Kafka: shouldTruncateFromEnd: an epoch that begins at the new end wrote nothing any more."""
+    """Kafka: shouldTruncateFromEnd: an epoch that begins at the new end has no batch left."""
     known = cache((2, 4), (4, 6), (7, 11))
     known.truncate_from_end(end_offset)
     assert known.entries() == left

@@ -1,7 +1,7 @@
 """Idempotent producers under any order of events: each batch is written once, and in order.
 
-min.insync.replicas 2, three replicas, clean elections, no power loss; brokers crash and come back
-from their disks, truncate their logs and change leaders while clients repeat what is not answered.
+min.insync.replicas 2, three replicas, clean elections, no power loss; brokers crash and restart
+from their disks, truncate their logs and change leaders while clients repeat unanswered batches.
 """
 
 import random
@@ -96,7 +96,7 @@ def walk(seed: int) -> IdempotentModel:
             weights.append(rng.choice(odds))
     for client in model.producers:
         for act, odds in (
-            (model.go_on, (1.0, 3.0)),
+            (model.continue_sending, (1.0, 3.0)),
             (model.send, (0.3, 1.0)),
             (model.deliver, (0.3, 1.0)),
             (model.deliver_late, (0.1, 1.0)),
@@ -118,7 +118,7 @@ def walk(seed: int) -> IdempotentModel:
 
 @pytest.mark.parametrize("first_seed", range(0, 30, 10))
 def test_each_batch_is_written_once_in_a_long_random_schedule(first_seed: int) -> None:
-    """Longer schedules than Hypothesis draws, with the odds set so that batches are answered."""
+    """The schedules are longer than Hypothesis draws, with odds under which batches succeed."""
     answered = 0
     for seed in range(first_seed, first_seed + 10):
         try:
@@ -137,10 +137,10 @@ def test_each_batch_is_written_once_in_a_long_random_schedule(first_seed: int) -
         ("check_produced", "nothing is lost, written twice or out of order"),
     ],
 )
-def test_leader_that_forgets_a_check_is_found(
+def test_leader_without_one_of_its_checks_is_found(
     forgotten: str, found: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The properties can fail: without either check they do."""
+    """The property can fail: it does without either check."""
 
     def no_duplicate(self: ProducerStates, batch: RecordBatch) -> None:
         return None

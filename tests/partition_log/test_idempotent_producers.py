@@ -18,7 +18,7 @@ from tests.support.builders.partition_logs import B, follower, leader, log, reco
 
 PRODUCER = 7
 LAST = 2**31 - 1
-"""The last sequence number before 0."""
+"""Last sequence number before the wrap to 0."""
 
 
 def produced(*values: str, sequence: int = 0, epoch: int = 0) -> RecordBatch:
@@ -32,7 +32,7 @@ def append(place: Partition, batch: RecordBatch) -> AppendInfo:
 
 
 def outcome(place: Partition, *values: str, sequence: int = 0, epoch: int = 0) -> ErrorCode | int:
-    """Append a batch; return the error, else the offset where it stands."""
+    """Append a batch; return its error, else its offset."""
     before = place.log_end_offset
     info = append(place, produced(*values, sequence=sequence, epoch=epoch))
     if info.error is not ErrorCode.NONE or info.is_duplicate:
@@ -48,15 +48,15 @@ def with_batches(place: Partition, *sequences: int, epoch: int = 0) -> Partition
 
 
 def test_batches_in_sequence_are_appended() -> None:
-    """The next batch begins with the number behind the last one's last record."""
+    """The next batch begins with the sequence after the last record of the one before."""
     place = leader()
     assert outcome(place, "a", "b", sequence=0) == 0
     assert outcome(place, "c", sequence=2) == 2
     assert outcome(place, "d", sequence=3) == 3
 
 
-def test_duplicate_is_answered_with_the_first_ones_offsets() -> None:
-    """Success: the client learns the offset that its lost answer had named."""
+def test_duplicate_is_answered_with_the_offsets_of_the_first_batch() -> None:
+    """The answer is a success: the client learns the offset of the lost answer."""
     place = with_batches(leader(), 0, 2, 4)
     place.append_records(records("another"), required_acks=1, now_us=0)
     info = append(place, produced("a", "b", sequence=2))
@@ -66,8 +66,8 @@ def test_duplicate_is_answered_with_the_first_ones_offsets() -> None:
     assert place.log_end_offset == 7
 
 
-def test_only_the_last_five_batches_are_known_as_duplicates() -> None:
-    """An older one is out of order, as in Kafka 3.9: a client never has so many under way."""
+def test_only_the_last_five_batches_are_recognised_as_duplicates() -> None:
+    """An older one is out of order, as in Kafka 3.9: a client has at most five in flight."""
     place = with_batches(leader(), *range(0, 12, 2))
     assert outcome(place, "a", "b", sequence=0) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     for sequence in range(2, 12, 2):
@@ -77,20 +77,20 @@ def test_only_the_last_five_batches_are_known_as_duplicates() -> None:
 
 @pytest.mark.parametrize(("values", "sequence"), [(("a",), 2), (("a", "b", "c"), 2), (("b",), 3)])
 def test_batch_that_overlaps_others_is_no_duplicate(values: tuple[str, ...], sequence: int) -> None:
-    """The whole range must be that of one batch."""
+    """A duplicate has exactly the sequences of one batch."""
     place = with_batches(leader(), 0, 2)
     assert outcome(place, *values, sequence=sequence) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 @pytest.mark.parametrize("sequence", [1, 3, 5, LAST])
-def test_batch_that_leaves_out_a_number_is_refused(sequence: int) -> None:
-    """An earlier batch of the producer is still on its way, or lost."""
+def test_batch_that_skips_a_sequence_is_refused(sequence: int) -> None:
+    """An earlier batch of the producer is still in flight, or lost."""
     place = with_batches(leader(), 0, 2)
     assert outcome(place, "x", sequence=sequence) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 @pytest.mark.parametrize("sequence", [0, 41, LAST])
-def test_producer_without_state_may_begin_anywhere(sequence: int) -> None:
+def test_producer_without_state_may_begin_with_any_sequence(sequence: int) -> None:
     """Its records may have been deleted; Source: Kafka ProducerAppendInfo.checkSequence."""
     assert outcome(leader(), "a", sequence=sequence) == 0
 
@@ -105,8 +105,8 @@ def test_new_epoch_begins_at_zero_and_fences_the_old_one() -> None:
     assert outcome(place, "x", sequence=0, epoch=1) == 4
 
 
-def test_sequences_begin_at_zero_again_behind_the_last() -> None:
-    """Within a batch and between two."""
+def test_sequences_wrap_to_zero() -> None:
+    """The wrap may be within a batch or between two."""
     place = leader()
     assert outcome(place, "a", "b", "c", sequence=LAST - 1) == 0
     assert last_sequence_of(produced("a", "b", "c", sequence=LAST - 1)) == 0
@@ -118,7 +118,7 @@ def test_sequences_begin_at_zero_again_behind_the_last() -> None:
 
 
 def test_transactional_batch_of_a_client_needs_an_open_transaction() -> None:
-    """Nothing would end what it opens: its partition was never verified."""
+    """The partition was not verified, so no marker would end the transaction."""
     place = leader()
     batch = client_batch("a", producer_id=PRODUCER, is_transactional=True)
     assert append(place, batch).error is ErrorCode.INVALID_TXN_STATE
@@ -126,7 +126,7 @@ def test_transactional_batch_of_a_client_needs_an_open_transaction() -> None:
 
 
 def test_batch_outside_the_producers_open_transaction_is_refused() -> None:
-    """And taken once the marker has ended it; a marker of a new epoch resets the sequences."""
+    """It is accepted after the marker; a marker of a new epoch resets the sequences."""
     place = leader()
     guard = place.log.producers.begin_verification(PRODUCER, 0)
     opened = place.append_records(
@@ -151,8 +151,8 @@ def test_batch_outside_the_producers_open_transaction_is_refused() -> None:
     assert outcome(place, "x", sequence=0, epoch=1) == 2
 
 
-def test_state_travels_with_the_log_to_the_next_leader() -> None:
-    """A retry across a change of leaders is neither doubled nor lost."""
+def test_producer_state_is_replicated_to_the_next_leader() -> None:
+    """A retry after a change of leader is neither written twice nor lost."""
     leading, following = with_batches(leader(), 0, 2), follower()
     replicate(leading, following)
     following.make_leader(
@@ -163,8 +163,8 @@ def test_state_travels_with_the_log_to_the_next_leader() -> None:
     assert outcome(following, "x", sequence=4) == 4
 
 
-def test_truncated_batches_are_forgotten() -> None:
-    """What a follower cuts off was not acknowledged: the producer sends it again, in sequence."""
+def test_truncated_batches_are_no_duplicates() -> None:
+    """A truncated batch was not acknowledged: the producer sends it again, in sequence."""
     place = with_batches(leader(), 0, 2, 4)
     place.log.truncate_to(2)
     assert outcome(place, "a", "b", sequence=4) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -174,8 +174,8 @@ def test_truncated_batches_are_forgotten() -> None:
     assert outcome(place, "x", sequence=77) == 0
 
 
-def test_state_is_read_from_the_disk_after_a_restart(tmp_path: Path) -> None:
-    """From the batches: there is no snapshot file that could be older."""
+def test_producer_state_is_rebuilt_from_the_log_after_a_restart(tmp_path: Path) -> None:
+    """No snapshot file exists that could be older than the log."""
     storage = FileStorage(tmp_path)
     name = log().topic_partition
     with_batches(leader(B, PartitionLog(name, storage.log(name))), 0, 2, 4)
@@ -188,8 +188,8 @@ def test_state_is_read_from_the_disk_after_a_restart(tmp_path: Path) -> None:
     opened.close()
 
 
-def test_producer_that_wrote_nothing_for_long_is_forgotten() -> None:
-    """producer.id.expiration.ms; then it may go on anywhere, and who is in a transaction stays."""
+def test_idle_producer_is_forgotten() -> None:
+    """producer.id.expiration.ms sets the time; a producer with an open transaction remains."""
     place = with_batches(leader(), 0)
     place.log.producers.remove_expired(now_ms=7 + 999, expiration_ms=1_000)
     assert len(place.log.producers) == 1

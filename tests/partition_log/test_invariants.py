@@ -1,4 +1,4 @@
-"""The invariant checks: each finds what it is there for."""
+"""Each invariant check of replicas finds its kind of damage."""
 
 from collections.abc import Callable
 
@@ -92,7 +92,7 @@ def transaction_invented(log: PartitionLog) -> None:
     ],
 )
 def test_check_log_finds(damage: Callable[[PartitionLog], None], name: str) -> None:
-    """Damage is done behind the log's back, as a bug or a broken disk would."""
+    """The test damages the log directly, as a bug or a broken disk would."""
     log = log_of_epochs(0, 1, 2)
     log.append_as_leader(
         records("open"), leader_epoch=2, producer_id=7, producer_epoch=0, is_transactional=True
@@ -136,7 +136,7 @@ def stranger_counted(partition: Partition) -> None:
     ],
 )
 def test_check_partition_finds(damage: Callable[[Partition], None], name: str) -> None:
-    """A leader that fails these would replicate nonsense."""
+    """A leader with such damage would replicate wrong records."""
     leading = leader(partition_log=log_of_epochs(0, 0))
     check_partition(leading)
     damage(leading)
@@ -146,7 +146,7 @@ def test_check_partition_finds(damage: Callable[[Partition], None], name: str) -
 
 
 def test_check_partition_finds_a_follower_that_proposes() -> None:
-    """Only a leader knows who is in sync."""
+    """Only a leader changes the ISR."""
     leading = leader(isr=(A,), min_insync_replicas=1)
     assert fetch_as(leading, B, 0).proposal is not None
     leading.leader_id = B
@@ -156,7 +156,7 @@ def test_check_partition_finds_a_follower_that_proposes() -> None:
 
 
 def test_check_agreement_compares_below_both_high_watermarks() -> None:
-    """Above it the logs may differ: that is what truncation is for."""
+    """Above them the logs may differ until the follower truncates."""
     one, other = log_of_epochs(0, 0), log_of_epochs(0)
     other.append_as_leader(records("different"), leader_epoch=1)
     one.update_high_watermark(2)
@@ -167,8 +167,8 @@ def test_check_agreement_compares_below_both_high_watermarks() -> None:
         check_agreement([one, other])
 
 
-def test_check_log_compares_producers_with_the_batches() -> None:
-    """A leader that knows other batches than its log refuses or repeats those of a client."""
+def test_check_log_compares_producer_states_with_the_batches() -> None:
+    """A leader with a wrong state refuses or repeats batches of a client."""
     made = log()
     for sequence in range(2):
         made.append_batch_as_leader(

@@ -29,15 +29,15 @@ def test_append_as_leader_assigns_contiguous_offsets() -> None:
     check_log(written)
 
 
-def test_append_as_leader_records_where_its_epoch_begins() -> None:
-    """Followers compare their history with these starts."""
+def test_append_as_leader_records_the_start_of_its_epoch() -> None:
+    """Followers compare their leader epochs with these starts."""
     written = log_of_epochs(0, 0, 3, 3, 5)
     assert written.epochs.entries() == entries((0, 0), (3, 2), (5, 4))
     assert written.latest_epoch == 5
 
 
 def test_append_in_an_older_epoch_is_misuse_and_changes_nothing() -> None:
-    """A replica that leads assigned its epoch before: an older one is a bug of the caller."""
+    """The leader assigned its epoch earlier, so an older one is a bug of the caller."""
     written = log_of_epochs(4)
     with pytest.raises(SimulationError):
         written.append_as_leader(records("x"), leader_epoch=3)
@@ -69,7 +69,7 @@ def test_append_as_follower_keeps_the_leaders_offsets_and_epochs() -> None:
 def test_append_as_follower_of_batches_that_do_not_fit_appends_none(
     second: RecordBatch, error: ErrorCode
 ) -> None:
-    """All or nothing: the first batch, which is right, does not stay either."""
+    """The first batch fits, and is not appended either."""
     copy = log()
     assert copy.append_as_follower((batch("a"), second)) is error
     assert copy.log_end_offset == 0
@@ -77,21 +77,21 @@ def test_append_as_follower_of_batches_that_do_not_fit_appends_none(
 
 
 def test_read_returns_the_stored_batches_themselves() -> None:
-    """Reads are by reference: the simulator must not copy what it replicates."""
+    """Reads return references: the simulator must not copy replicated batches."""
     written = log()
     appended = written.append_as_leader(records("a"), leader_epoch=0)
     assert written.read(0, 1, up_to=1)[0] is appended
 
 
 def test_read_from_the_middle_of_a_batch_begins_with_the_whole_batch() -> None:
-    """A consumer skips what it has; Kafka's brokers do not split batches."""
+    """Kafka's brokers do not split batches; a consumer skips the records that it has."""
     written = log()
     written.append_as_leader(records("a", "b", "c"), leader_epoch=0)
     written.append_as_leader(records("d"), leader_epoch=0)
     assert [found.base_offset for found in written.read(2, 2**20, up_to=4)] == [0, 3]
 
 
-def test_read_stops_before_the_batch_that_passes_up_to() -> None:
+def test_read_stops_before_the_batch_that_passes_the_limit_offset() -> None:
     """A consumer must not see a record above the high watermark."""
     written = log_of_epochs(0, 0, 0)
     written.append_as_leader(records("d", "e"), leader_epoch=0)
@@ -100,8 +100,8 @@ def test_read_stops_before_the_batch_that_passes_up_to() -> None:
     assert written.read(3, 2**20, up_to=3) == ()
 
 
-def test_read_limits_bytes_but_returns_one_batch() -> None:
-    """Without one batch at least, a batch larger than the limit would stop the reader forever."""
+def test_read_limits_bytes_but_returns_at_least_one_batch() -> None:
+    """Otherwise a batch larger than the limit would stop the reader for ever."""
     written = log_of_epochs(0, 0, 0)
     size = batch("0@0").size_in_bytes
     assert len(written.read(0, 2 * size, up_to=3)) == 2
@@ -112,13 +112,13 @@ def test_read_limits_bytes_but_returns_one_batch() -> None:
 
 @pytest.mark.parametrize("offset", [-1, 4])
 def test_read_outside_the_log_is_misuse(offset: int) -> None:
-    """The caller answers it with OFFSET_OUT_OF_RANGE; nothing must be read by accident."""
+    """The caller answers OFFSET_OUT_OF_RANGE and must not read by accident."""
     with pytest.raises(SimulationError):
         log_of_epochs(0, 0, 0).read(offset, 1, up_to=3)
 
 
-def test_high_watermark_is_cut_to_the_log() -> None:
-    """Source: UnifiedLog.updateHighWatermark: a leader may be ahead of its follower's log."""
+def test_high_watermark_is_limited_to_the_log_end() -> None:
+    """A leader's high watermark may pass a follower's log end. Source: updateHighWatermark."""
     written = log_of_epochs(0, 0, 0)
     assert written.update_high_watermark(9)
     assert written.high_watermark == 3
@@ -127,8 +127,8 @@ def test_high_watermark_is_cut_to_the_log() -> None:
     assert written.high_watermark == 0
 
 
-def test_truncate_to_takes_the_high_watermark_and_the_epochs_with_it() -> None:
-    """After an unclean election committed data may go; the log must stay consistent."""
+def test_truncate_to_lowers_the_high_watermark_and_removes_epochs() -> None:
+    """After an unclean election committed records may be truncated; the log stays consistent."""
     written = log_of_epochs(0, 1, 1, 2)
     written.update_high_watermark(4)
     assert written.truncate_to(2) == 2
@@ -140,8 +140,8 @@ def test_truncate_to_takes_the_high_watermark_and_the_epochs_with_it() -> None:
     check_log(written)
 
 
-def test_truncate_into_a_batch_takes_the_whole_batch() -> None:
-    """Batches are the unit of the log. Source: Kafka LogSegment.truncateTo."""
+def test_truncate_into_a_batch_removes_the_whole_batch() -> None:
+    """A log truncates whole batches only. Source: Kafka LogSegment.truncateTo."""
     written = log()
     written.append_as_leader(records("a"), leader_epoch=0)
     written.append_as_leader(records("b", "c"), leader_epoch=0)
@@ -149,8 +149,8 @@ def test_truncate_into_a_batch_takes_the_whole_batch() -> None:
     check_log(written)
 
 
-def test_truncate_to_the_end_forgets_an_epoch_that_wrote_nothing() -> None:
-    """Otherwise the follower would ask with an epoch that its leader's log does not have."""
+def test_truncate_to_the_end_removes_an_epoch_without_batches() -> None:
+    """Otherwise the follower would fetch with an epoch that its leader's log does not have."""
     written = log_of_epochs(0, 0)
     written.assign_epoch_start(LeaderEpoch(5))
     assert written.truncate_to(2) == 2
@@ -158,13 +158,13 @@ def test_truncate_to_the_end_forgets_an_epoch_that_wrote_nothing() -> None:
 
 
 def test_truncate_before_the_log_start_is_misuse() -> None:
-    """Nothing is there to be kept."""
+    """No batch before the log start exists."""
     with pytest.raises(SimulationError):
         log_of_epochs(0).truncate_to(-1)
 
 
-def test_opening_a_log_recovers_what_a_crash_left() -> None:
-    """A crash keeps the page cache: end, epochs and contents are what they were."""
+def test_opening_a_log_after_a_crash_restores_it() -> None:
+    """A crash keeps the page cache, and with it log end, epochs and contents."""
     storage = MemoryLogStorage()
     before = log(storage)
     for epoch in (0, 0, 2):
@@ -176,15 +176,15 @@ def test_opening_a_log_recovers_what_a_crash_left() -> None:
     check_log(after)
 
 
-def test_opening_a_log_cuts_the_checkpointed_high_watermark_to_what_is_there() -> None:
-    """A power loss may take records that the checkpoint still counts."""
+def test_opening_a_log_limits_the_checkpointed_high_watermark_to_the_log_end() -> None:
+    """A power loss may remove records that the checkpoint still counts."""
     storage = MemoryLogStorage()
     log(storage).append_as_leader(records("a"), leader_epoch=0)
     assert log(storage, high_watermark=9).high_watermark == 1
 
 
-def test_opening_a_log_whose_batches_overlap_is_reported() -> None:
-    """Storage promises batches in order; one offset cannot have two records."""
+def test_opening_a_log_whose_batches_overlap_is_an_invariant_violation() -> None:
+    """Storage promises batches in order; an offset cannot have two records."""
     storage = MemoryLogStorage()
     storage.append(batch("a", "b", base_offset=0))
     storage.append(batch(base_offset=1))
@@ -192,7 +192,7 @@ def test_opening_a_log_whose_batches_overlap_is_reported() -> None:
         log(storage)
 
 
-# -- holes, which the cleaner makes --
+# -- holes of a cleaned log --
 
 
 def holed() -> PartitionLog:
@@ -215,7 +215,7 @@ def holed() -> PartitionLog:
     ("offset", "found"), [(0, 0), (1, 1), (2, 4), (3, 4), (4, 4), (5, 4), (6, 9), (8, 9), (9, 9)]
 )
 def test_read_in_a_hole_begins_with_the_next_batch(offset: int, found: int) -> None:
-    """What is asked for is gone; the reader learns it from the base offset."""
+    """The requested record was removed; the base offset shows the reader where it continues."""
     made = holed()
     first = made.read(offset, 1, up_to=10)[0]
     assert first.base_offset == found
@@ -224,8 +224,8 @@ def test_read_in_a_hole_begins_with_the_next_batch(offset: int, found: int) -> N
     ]
 
 
-def test_read_that_ends_in_a_hole_returns_nothing_behind_it() -> None:
-    """As a consumer whose high watermark stands there."""
+def test_read_that_ends_in_a_hole_returns_no_batch_behind_it() -> None:
+    """A consumer's high watermark may stand in the hole."""
     made = holed()
     assert made.read(6, 2**20, up_to=8) == ()
     assert [b.base_offset for b in made.read(4, 2**20, up_to=8)] == [4]
@@ -236,7 +236,7 @@ def test_read_that_ends_in_a_hole_returns_nothing_behind_it() -> None:
     [(9, 9, 3), (7, 7, 3), (6, 6, 3), (5, 4, 2), (4, 4, 2), (3, 3, 2), (2, 2, 2), (1, 1, 1)],
 )
 def test_truncate_in_a_hole_ends_the_log_there(offset: int, end: int, left: int) -> None:
-    """The batches before it stay whole."""
+    """The batches before the hole remain whole."""
     made = holed()
     assert made.truncate_to(offset) == end
     assert (len(made.storage), made.log_end_offset, made.truncations) == (left, end, 1)
@@ -245,8 +245,8 @@ def test_truncate_in_a_hole_ends_the_log_there(offset: int, end: int, left: int)
     assert made.read(end, 1, up_to=end + 1)[0].base_offset == end
 
 
-def test_follower_of_a_compacted_log_takes_over_its_holes() -> None:
-    """Its leader has nothing else to send."""
+def test_follower_of_a_compacted_log_copies_its_holes() -> None:
+    """The leader has no records for them."""
     source = holed()
     copy = log()
     copy.is_compacted = True
@@ -261,8 +261,8 @@ def test_follower_of_a_compacted_log_takes_over_its_holes() -> None:
     assert again.append_as_follower(overlapping) is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def test_prefix_is_replaced_by_what_a_cleaning_left() -> None:
-    """Offsets, epochs and the end stay; what was put in is on the disk."""
+def test_prefix_is_replaced_by_the_result_of_a_cleaning() -> None:
+    """Log end, offsets and epochs do not change, and the new batches are on the disk."""
     made = log_of_epochs(0, 0, 0, 1, 1)
     made.is_compacted = True
     made.flush()

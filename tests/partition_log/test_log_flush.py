@@ -1,4 +1,4 @@
-"""When a log flushes itself, and from where it would be recovered."""
+"""Flushes of a log by its own settings, and the recovery point that follows."""
 
 import pytest
 
@@ -9,12 +9,12 @@ from tests.support.builders.partition_logs import PARTITION, batch, log, records
 
 
 def flushing_log(messages: int | None) -> PartitionLog:
-    """Return a log with flush.messages."""
+    """Return a log with a value of flush.messages."""
     return PartitionLog(PARTITION, MemoryLogStorage(), flush_interval_messages=messages)
 
 
 def test_log_without_flush_messages_is_never_flushed_by_an_append() -> None:
-    """Kafka's default: the operating system does."""
+    """By Kafka's default only the operating system flushes."""
     written = flushing_log(None)
     for _ in range(50):
         written.append_as_leader(records("a", "b"), leader_epoch=0)
@@ -22,8 +22,8 @@ def test_log_without_flush_messages_is_never_flushed_by_an_append() -> None:
     assert written.storage.flushed_length == 0
 
 
-def test_log_is_flushed_by_the_append_with_which_enough_records_are_unflushed() -> None:
-    """Kafka counts records, not batches, and flushes all of the append."""
+def test_append_that_reaches_flush_messages_flushes_the_log() -> None:
+    """Kafka counts unflushed records, not batches, and flushes the whole append."""
     written = flushing_log(3)
     written.append_as_leader(records("a", "b"), leader_epoch=0)
     assert (written.recovery_point, written.storage.flushed_length) == (0, 0)
@@ -33,8 +33,8 @@ def test_log_is_flushed_by_the_append_with_which_enough_records_are_unflushed() 
     assert written.recovery_point == 4
 
 
-def test_log_of_a_follower_is_flushed_before_it_fetches_again() -> None:
-    """Its next Fetch tells the leader that it has the records: they must be on its disk then."""
+def test_append_as_follower_flushes_before_the_next_fetch() -> None:
+    """The next Fetch tells the leader that the records are here: they must be on the disk."""
     copy = flushing_log(1)
     fetched = [batch("a", base_offset=0), batch("b", base_offset=1)]
     copy.append_as_follower(fetched)
@@ -42,7 +42,7 @@ def test_log_of_a_follower_is_flushed_before_it_fetches_again() -> None:
 
 
 def test_write_back_does_not_count_as_a_flush_of_the_log() -> None:
-    """Kafka cannot see it: flush.messages counts from the log's own flush."""
+    """Kafka does not see the write-back: flush.messages counts from the log's own flush."""
     written = flushing_log(3)
     written.append_as_leader(records("a", "b"), leader_epoch=0)
     written.storage.write_back()
@@ -51,8 +51,8 @@ def test_write_back_does_not_count_as_a_flush_of_the_log() -> None:
 
 
 @pytest.mark.parametrize(("to", "recovery_point"), [(1, 1), (3, 2)])
-def test_truncate_takes_the_recovery_point_down_with_it(to: int, recovery_point: int) -> None:
-    """Source: Kafka UnifiedLog.truncateTo: the recovery point is never behind the log end."""
+def test_truncate_lowers_the_recovery_point(to: int, recovery_point: int) -> None:
+    """The recovery point never exceeds the log end. Source: Kafka UnifiedLog.truncateTo."""
     written = log()
     for value in ("a", "b", "c", "d"):
         written.append_as_leader(records(value), leader_epoch=0)
@@ -63,8 +63,8 @@ def test_truncate_takes_the_recovery_point_down_with_it(to: int, recovery_point:
     check_log(written)
 
 
-def test_log_opened_again_is_recovered_from_its_flush_mark() -> None:
-    """What was never flushed still counts as unflushed in the next life."""
+def test_reopened_log_is_recovered_from_its_flush_mark() -> None:
+    """Records that were never flushed still count as unflushed in the next incarnation."""
     storage = MemoryLogStorage()
     written = PartitionLog(PARTITION, storage)
     written.append_as_leader(records("a", "b"), leader_epoch=0)

@@ -1,4 +1,4 @@
-"""What a leader refuses of a client's batch, and what it changes in one that it takes."""
+"""Checks of a client's batch at the leader, and the fields that the leader changes."""
 
 import re
 
@@ -31,7 +31,7 @@ def partition(
     message_max_bytes: int = 1_000_000,
     segment_bytes: int = 1_000_000,
 ) -> Partition:
-    """Return the only replica of a partition of data, which leads."""
+    """Return the only replica of a data partition, which leads."""
     log = PartitionLog(TopicPartition("orders", 0), MemoryLogStorage())
     log.is_compacted = is_compacted
     config = ReplicaConfig(
@@ -56,7 +56,7 @@ def append(place: Partition, produced: RecordBatch) -> AppendInfo:
     ids=lambda each: each.name,
 )
 def test_batch_of_a_real_client_is_stored_byte_for_byte(recorded: RecordedBatch) -> None:
-    """Also compressed ones: base offset and leader epoch are all that changes."""
+    """Only base offset and leader epoch change, also in compressed batches."""
     place = partition()
     append(place, client_batch("before"))
     (produced,) = decode_batches(recorded.data)
@@ -69,7 +69,7 @@ def test_batch_of_a_real_client_is_stored_byte_for_byte(recorded: RecordedBatch)
 
 
 def header(produced: RecordBatch, **changes: int) -> KafkaHeader:
-    """Return the header of a batch with other fields."""
+    """Return the header of a batch with changed fields."""
     assert produced.kafka is not None
     return replace(produced.kafka, **changes)
 
@@ -114,7 +114,7 @@ PACKED = client_batch("a", "b", "c", compression=1)
 def test_batch_that_no_client_may_send_is_refused_and_changes_nothing(
     produced: RecordBatch, message: str
 ) -> None:
-    """Each with INVALID_RECORD, which a client does not repeat; Source: Kafka LogValidator."""
+    """INVALID_RECORD makes the client give up. Source: Kafka LogValidator."""
     place = partition()
     info = append(place, produced)
     assert info.error is ErrorCode.INVALID_RECORD
@@ -123,8 +123,8 @@ def test_batch_that_no_client_may_send_is_refused_and_changes_nothing(
     assert (place.log_end_offset, len(place.log.producers)) == (0, 0)
 
 
-def test_record_without_key_is_refused_by_a_compacted_topic_alone() -> None:
-    """By its place in the batch, as Kafka's clients show it."""
+def test_record_without_key_is_refused_only_by_a_compacted_topic() -> None:
+    """The error has the record's place in the batch, which Kafka's clients print."""
     produced = client_batch("a", "b", has_keys=False)
     assert append(partition(), produced).error is ErrorCode.NONE
     place = partition(is_compacted=True)
@@ -141,8 +141,8 @@ def test_record_without_key_is_refused_by_a_compacted_topic_alone() -> None:
     assert place.log_end_offset == 0
 
 
-def test_wrong_max_timestamp_is_put_right() -> None:
-    """Lookups by time rely on it; the CRC is computed again, as Kafka does."""
+def test_wrong_max_timestamp_is_corrected() -> None:
+    """Lookups by time need it; the CRC is computed again, as Kafka does."""
     place = partition()
     append(place, resealed(PLAIN, max_timestamp_ms=5_000))
     stored = place.log.storage.batch(0)
@@ -151,7 +151,7 @@ def test_wrong_max_timestamp_is_put_right() -> None:
 
 
 def test_log_append_time_is_the_leaders_time_of_every_record() -> None:
-    """message.timestamp.type LogAppendTime, for batches of both kinds."""
+    """message.timestamp.type LogAppendTime applies to batches of both formats."""
     place = partition(uses_log_append_time=True)
     info = append(place, PACKED)
     assert (info.error, info.log_append_time_ms) == (ErrorCode.NONE, 99)
@@ -166,16 +166,16 @@ def test_log_append_time_is_the_leaders_time_of_every_record() -> None:
     assert kept.kafka.attributes == 1 | LOG_APPEND_TIME
 
 
-def test_log_append_time_of_a_client_is_not_believed() -> None:
-    """Of a topic with CreateTime: the records have their own timestamps."""
+def test_log_append_time_attribute_of_a_client_is_cleared() -> None:
+    """In a topic with CreateTime the records have their own timestamps."""
     place = partition()
     append(place, resealed(PLAIN, header(PLAIN, attributes=LOG_APPEND_TIME), max_timestamp_ms=3))
     stored = place.log.storage.batch(0)
     assert {record.timestamp_ms for _, record in records_of(stored)} == {7}
 
 
-def test_size_is_checked_before_anything_is_read() -> None:
-    """message.max.bytes counts the header; segment.bytes is looked at when the batch is valid."""
+def test_size_is_checked_before_the_records_are_read() -> None:
+    """message.max.bytes includes the header; segment.bytes is checked after the batch is valid."""
     damaged = replace(PLAIN, crc=1)
     small = PLAIN.size_in_bytes
     assert append(partition(message_max_bytes=small - 1), damaged).error is (
@@ -187,8 +187,8 @@ def test_size_is_checked_before_anything_is_read() -> None:
     )
 
 
-def test_flags_that_the_attributes_do_not_have_are_corrupt() -> None:
-    """A batch on the lab's own wire has both; they must agree."""
+def test_flags_that_contradict_the_attributes_are_corrupt() -> None:
+    """A batch in the lab's own format has both flags and attributes; they must agree."""
     for changed in (
         replace(PLAIN, is_control=True),
         replace(PLAIN, is_transactional=True),
@@ -197,8 +197,8 @@ def test_flags_that_the_attributes_do_not_have_are_corrupt() -> None:
         assert append(partition(), changed).error is ErrorCode.CORRUPT_MESSAGE
 
 
-def test_follower_stores_what_the_leader_stores() -> None:
-    """Byte for byte, without reading the records."""
+def test_follower_stores_the_bytes_of_the_leader() -> None:
+    """The follower does not read the records."""
     leading, following = leader(), following_replica()
     info = leading.append_batch(
         client_batch("a", "b", compression=4), required_acks=1, now_us=0, codecs=CODECS

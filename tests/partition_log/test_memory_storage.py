@@ -1,11 +1,11 @@
-"""The in-memory storage: what only this form can do, copies."""
+"""The in-memory storage has copies, which no other storage has."""
 
 from partition_log.memory_storage import MemoryStorage
 from tests.support.builders.partition_logs import PARTITION, batch
 
 
-def test_copy_shares_nothing_that_is_written_later() -> None:
-    """A dead incarnation that still runs must not write to its successor's disk."""
+def test_copy_is_unaffected_by_later_writes() -> None:
+    """A dead incarnation whose code still runs must not write to its successor's disk."""
     storage = MemoryStorage()
     log = storage.log(PARTITION)
     log.append(batch("flushed"))

@@ -1,4 +1,4 @@
-"""Transactional producers as a log knows them (KIP-98), and verification guards (KIP-890)."""
+"""State of transactional producers in a log (KIP-98), and verification guards (KIP-890)."""
 
 from partition_log.batches import build_batch
 from partition_log.log import PartitionLog
@@ -45,7 +45,7 @@ def marker(
 
 
 def states(*batches: RecordBatch) -> ProducerStates:
-    """Return what these batches say of producers."""
+    """Return the producer states that these batches give."""
     known = ProducerStates()
     for each in batches:
         known.appended(each)
@@ -53,15 +53,15 @@ def states(*batches: RecordBatch) -> ProducerStates:
 
 
 def test_marker_through_its_record_is_equal() -> None:
-    """Both kinds; the coordinator epoch is what fences an old coordinator."""
+    """This holds for both kinds; the coordinator epoch fences an old coordinator."""
     for is_commit in (True, False):
         end = EndTransactionMarker(is_commit=is_commit, coordinator_epoch=9)
         found = marker(3, is_commit=is_commit, coordinator_epoch=9)
         assert decode_marker(found) == end
 
 
-def test_control_batch_without_records_says_nothing() -> None:
-    """Compaction may leave one behind."""
+def test_control_batch_without_records_is_ignored() -> None:
+    """Compaction may leave such a batch."""
     empty = RecordBatch(
         base_offset=1,
         partition_leader_epoch=0,
@@ -88,7 +88,7 @@ def test_transaction_is_open_from_its_first_batch_to_its_marker() -> None:
     assert known.first_unstable_offset is None
 
 
-def test_first_unstable_offset_is_the_oldest_open_transactions() -> None:
+def test_first_unstable_offset_is_that_of_the_oldest_open_transaction() -> None:
     known = states(transactional(2), transactional(4, producer=8), marker(6))
     assert known.first_unstable_offset == 4
 
@@ -110,8 +110,8 @@ def test_batch_of_an_open_transaction_needs_no_verification() -> None:
     assert known.check_transactional(PRODUCER, 0, None) is ErrorCode.NONE
 
 
-def test_guard_is_worth_nothing_after_the_transaction_has_ended() -> None:
-    """A commit that was held up must not open a transaction that nobody will end."""
+def test_guard_is_invalid_after_the_transaction_has_ended() -> None:
+    """A delayed commit must not open a transaction that no marker will end."""
     known = ProducerStates()
     guard = known.begin_verification(PRODUCER, 0)
     known.appended(marker(0, is_commit=False))
@@ -135,8 +135,8 @@ def test_marker_of_an_older_producer_or_coordinator_is_refused() -> None:
     assert known.check_marker(8, 0, late) is ErrorCode.NONE
 
 
-def test_log_knows_its_producers_after_it_was_opened_again_and_cut() -> None:
-    """A restart, and a follower that loses its leader's tail."""
+def test_producer_states_are_rebuilt_after_a_restart_and_a_truncation() -> None:
+    """The truncation is that of a follower whose leader lacks the end of its log."""
     made = log()
     made.append_as_leader(records("v"), leader_epoch=0)
     assert made.append_as_follower((transactional(1), marker(2))) is ErrorCode.NONE
@@ -149,7 +149,7 @@ def test_log_knows_its_producers_after_it_was_opened_again_and_cut() -> None:
     assert len(reopened.producers) == 0
 
 
-def test_leader_takes_a_verified_transaction_and_its_marker_and_replicates_both() -> None:
+def test_leader_appends_a_verified_transaction_and_its_marker_and_replicates_both() -> None:
     leading, following = leader(), follower()
     producers = leading.log.producers
     refused = leading.append_records(
@@ -185,7 +185,7 @@ def test_leader_takes_a_verified_transaction_and_its_marker_and_replicates_both(
     assert not following.log.producers.has_ongoing_transaction(PRODUCER, 0)
 
 
-def test_marker_is_refused_where_the_log_may_not_be_appended_to() -> None:
+def test_marker_is_refused_where_appends_are_refused() -> None:
     end = EndTransactionMarker(is_commit=True, coordinator_epoch=0)
     for place, error in (
         (follower(), ErrorCode.NOT_LEADER_OR_FOLLOWER),

@@ -1,4 +1,4 @@
-"""Appends to a leader: what is refused, and when acks=all is acknowledged."""
+"""Appends to a leader: the refusals, and the acknowledgement of acks=all."""
 
 import pytest
 from msgspec.structs import replace
@@ -23,8 +23,8 @@ from tests.support.builders.partition_logs import (
 )
 
 
-def test_append_returns_where_it_landed() -> None:
-    """The broker remembers offset -> append id, and the trace the epoch."""
+def test_append_returns_its_offset_and_epoch() -> None:
+    """The broker keeps offset -> append id, and the trace shows the epoch."""
     leading = leader(leader_epoch=4)
     leading.append_records(records("a", "b"), required_acks=-1, now_us=0)
     info = leading.append_records(records("c"), required_acks=-1, now_us=0)
@@ -54,7 +54,7 @@ def test_append_of_a_corrupt_batch_changes_nothing() -> None:
 
 
 def test_append_of_a_batch_to_a_follower_changes_nothing() -> None:
-    """The producer's metadata is old; it must not matter whether its batch is whole."""
+    """The producer's metadata is stale; the error does not depend on whether the batch is valid."""
     following = follower()
     info = following.append_batch(replace(batch("a"), crc=1), required_acks=1, now_us=0)
     assert info.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -62,7 +62,7 @@ def test_append_of_a_batch_to_a_follower_changes_nothing() -> None:
 
 
 def test_high_watermark_of_a_data_partition_is_not_traced() -> None:
-    """It moves with every record produced: the trace would hold little else."""
+    """It moves with every produced record: its rows would fill the trace."""
     data = PartitionLog(TopicPartition("orders", 0), MemoryLogStorage())
     leading = leader(partition_log=data, isr=(A,), min_insync_replicas=1)
     info = leading.append_records(records("a"), required_acks=-1, now_us=0)
@@ -71,7 +71,7 @@ def test_high_watermark_of_a_data_partition_is_not_traced() -> None:
 
 
 def test_append_over_message_max_bytes_changes_nothing() -> None:
-    """message.max.bytes bounds a batch, of clients and of the coordinator alike."""
+    """message.max.bytes bounds the batches of clients and of the coordinator."""
     leading = leader(message_max_bytes=100)
     assert leading.append_records(records("a"), required_acks=1, now_us=0).error is ErrorCode.NONE
     large = leading.append_records(records("x" * 100), required_acks=1, now_us=0)
@@ -86,15 +86,15 @@ def test_append_over_message_max_bytes_changes_nothing() -> None:
 def test_append_below_min_insync_replicas_is_refused_for_acks_all(
     acks: int, error: ErrorCode
 ) -> None:
-    """BEHAVIOUR 6.1: acks=all is refused up front; the others ask for no such promise."""
+    """Only acks=all requires the ISR to be large enough (BEHAVIOUR 6.1)."""
     leading = leader(isr=(A,))
     info = leading.append_records(records("a"), required_acks=acks, now_us=0)
     assert info.error is error
     assert leading.log_end_offset == (0 if error else 1)
 
 
-def test_append_below_min_insync_replicas_with_the_guard_off_is_taken_and_commits() -> None:
-    """min_insync_check off: one replica acknowledges alone, which is how commits get lost."""
+def test_append_below_min_insync_replicas_with_the_guard_off_is_committed() -> None:
+    """With min_insync_check off one replica acknowledges alone, which loses commits."""
     leading = leader(isr=(A,), min_insync_check=False)
     info = leading.append_records(records("a"), required_acks=-1, now_us=0)
     assert info.error is ErrorCode.NONE
@@ -102,7 +102,7 @@ def test_append_below_min_insync_replicas_with_the_guard_off_is_taken_and_commit
     assert leading.check_acknowledged(1) is ErrorCode.NONE
 
 
-def test_effective_min_isr_is_not_more_than_there_are_replicas() -> None:
+def test_effective_min_isr_is_limited_to_the_number_of_replicas() -> None:
     """min.insync.replicas 2 with one replica would make the topic useless."""
     leading = leader(replicas=(A,), isr=(A,))
     info = leading.append_records(records("a"), required_acks=-1, now_us=0)
@@ -121,8 +121,8 @@ def test_append_is_acknowledged_when_every_replica_in_sync_has_fetched_it() -> N
     assert leading.check_acknowledged(info.next_offset) is ErrorCode.NONE
 
 
-def test_append_reached_with_too_small_an_isr_is_not_enough_replicas_after_append() -> None:
-    """BEHAVIOUR 6.1: the record stays in the log, the caller hears that it may be lost."""
+def test_append_whose_isr_has_become_too_small_is_not_enough_replicas_after_append() -> None:
+    """The record remains in the log; the error tells that it may be lost (BEHAVIOUR 6.1)."""
     leading = leader()
     info = leading.append_records(records("a"), required_acks=-1, now_us=0)
     for broker in (B, C):
@@ -136,7 +136,7 @@ def test_append_reached_with_too_small_an_isr_is_not_enough_replicas_after_appen
 
 
 def test_high_watermark_does_not_move_below_min_insync_replicas() -> None:
-    """Records taken before the ISR shrank, or with acks=1, wait until it has grown again."""
+    """Records appended before the ISR shrank, or with acks=1, wait until it has grown again."""
     leading = leader()
     info = leading.append_records(records("a"), required_acks=-1, now_us=0)
     change = leading.make_leader(

@@ -40,7 +40,7 @@ def test_fetch_in_another_leader_epoch_is_fenced(
 
 
 def test_fetch_that_is_refused_does_not_count_as_progress() -> None:
-    """A zombie's follower that moved on must not help it to commit."""
+    """A follower with a newer leader must not move the high watermark of a zombie."""
     leading = leader(leader_epoch=4)
     leading.append_records(records("a"), required_acks=-1, now_us=0)
     fetch_as(leading, B, 1, leader_epoch=5)
@@ -48,7 +48,7 @@ def test_fetch_that_is_refused_does_not_count_as_progress() -> None:
 
 
 def test_fetch_of_a_follower_reads_to_the_log_end() -> None:
-    """Replication is what moves the high watermark, so it cannot stop there."""
+    """Followers must fetch above the high watermark, because their Fetches advance it."""
     leading = leader(partition_log=log_of_epochs(0, 0))
     answer = fetch_as(leading, B, 0).data
     assert [batch.base_offset for batch in answer.records] == [0, 1]
@@ -56,7 +56,7 @@ def test_fetch_of_a_follower_reads_to_the_log_end() -> None:
 
 
 def test_fetch_of_a_consumer_reads_to_the_high_watermark() -> None:
-    """What is not committed may still vanish."""
+    """A record above the high watermark may still be truncated."""
     log = log_of_epochs(0, 0, 0)
     log.update_high_watermark(2)
     leading = leader(partition_log=log)
@@ -75,8 +75,8 @@ def test_fetch_outside_the_log_is_offset_out_of_range(fetcher: int, offset: int)
     assert result.data.records == ()
 
 
-def test_fetch_is_limited_by_the_partition_and_by_what_is_left_of_the_request() -> None:
-    """Both limits hold; the smaller one decides."""
+def test_fetch_is_limited_by_the_partition_and_by_the_rest_of_the_request() -> None:
+    """The smaller of the two limits decides."""
     leading = leader(partition_log=log_of_epochs(0, 0, 0))
     size = leading.log.storage.batch(0).size_in_bytes
     narrow = leading.fetch(
@@ -100,7 +100,7 @@ def test_fetch_is_limited_by_the_partition_and_by_what_is_left_of_the_request() 
 
 
 def test_fetch_of_a_broker_that_is_no_replica_is_unknown_leader_epoch() -> None:
-    """It may know of a newer assignment than this leader (Kafka followerReplicaOrThrow)."""
+    """Its metadata may be newer than this leader's (Kafka followerReplicaOrThrow)."""
     leading = leader(replicas=(A, B), isr=(A, B))
     assert fetch_as(leading, C, 0).data.error_code is ErrorCode.UNKNOWN_LEADER_EPOCH
     without_epoch = fetch_as(leading, C, 0, leader_epoch=-1).data
@@ -108,7 +108,7 @@ def test_fetch_of_a_broker_that_is_no_replica_is_unknown_leader_epoch() -> None:
 
 
 def test_fetch_of_a_followers_earlier_incarnation_does_not_count() -> None:
-    """Kafka: testFetchFromFollowerWithStaleBrokerEpoch: it speaks for a log that is gone."""
+    """Kafka: testFetchFromFollowerWithStaleBrokerEpoch: its log may be lost."""
     leading = leader(partition_log=log_of_epochs(0))
     leading.update_eligible_brokers({**EVERYBODY, B: BrokerEpoch(500)})
     stale = fetch_as(leading, B, 1, last_fetched_epoch=0, replica_epoch=101)
@@ -117,7 +117,7 @@ def test_fetch_of_a_followers_earlier_incarnation_does_not_count() -> None:
 
 
 def test_fetch_with_a_prefix_of_the_leaders_log_does_not_diverge() -> None:
-    """The epoch of the follower's last batch ends, at the leader, where it fetches or later."""
+    """At the leader, the epoch of the follower's last batch ends at the fetch offset or later."""
     leading = leader(partition_log=log_of_epochs(0, 0, 2), leader_epoch=3)
     answer = fetch_as(leading, B, 1, leader_epoch=3, last_fetched_epoch=0).data
     assert answer.diverging_epoch is None
@@ -127,12 +127,16 @@ def test_fetch_with_a_prefix_of_the_leaders_log_does_not_diverge() -> None:
 @pytest.mark.parametrize(
     ("offset", "last_epoch", "diverging"),
     [
-        (3, 0, EpochEndOffset(epoch=0, end_offset=2)),  # more of epoch 0 than the leader
-        (3, 1, EpochEndOffset(epoch=0, end_offset=2)),  # an epoch the leader never had
-        (4, 2, EpochEndOffset(epoch=2, end_offset=3)),  # ahead within the last written epoch
+        (
+            3,
+            0,
+            EpochEndOffset(epoch=0, end_offset=2),
+        ),  # the follower has more of epoch 0 than the leader
+        (3, 1, EpochEndOffset(epoch=0, end_offset=2)),  # an epoch that only the follower has
+        (4, 2, EpochEndOffset(epoch=2, end_offset=3)),  # beyond the last epoch with batches
     ],
 )
-def test_fetch_that_diverges_is_answered_with_the_epochs_end(
+def test_fetch_that_diverges_is_answered_with_the_end_of_the_epoch(
     offset: int, last_epoch: int, diverging: EpochEndOffset
 ) -> None:
     """Kafka: testReadRecord with a diverging lastFetchedEpoch: no records, no progress."""
@@ -151,16 +155,16 @@ def test_fetch_with_an_epoch_after_all_known_is_out_of_range() -> None:
     assert answer.error_code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_fetch_of_a_follower_is_answered_with_the_high_watermark_before_it() -> None:
-    """The follower learns of what it committed with its next Fetch, as in Kafka."""
+def test_fetch_of_a_follower_returns_the_high_watermark_of_before() -> None:
+    """The follower learns of its own effect with its next Fetch, as in Kafka."""
     leading = leader(replicas=(A, B), isr=(A, B), partition_log=log_of_epochs(0))
     result = fetch_as(leading, B, 1, last_fetched_epoch=0)
     assert (result.data.high_watermark, result.new_high_watermark) == (0, 1)
     assert fetch_as(leading, B, 1, last_fetched_epoch=0).data.high_watermark == 1
 
 
-def test_parked_fetch_that_is_read_again_counts_no_progress() -> None:
-    """It was counted when it came; half a second later it is no sign of life."""
+def test_second_read_of_a_parked_fetch_counts_no_progress() -> None:
+    """The Fetch counted when it arrived; half a second later it shows no life of the follower."""
     leading = leader(partition_log=log_of_epochs(0))
     result = leading.fetch(
         fetch_request(1, last_fetched_epoch=0),
@@ -174,8 +178,8 @@ def test_parked_fetch_that_is_read_again_counts_no_progress() -> None:
     assert leading.follower_log_end_offset(B) == -1
 
 
-def test_fetch_from_the_log_end_again_is_a_sign_of_life_and_nothing_else() -> None:
-    """Most Fetches are such: they must keep the follower in the ISR, as any other."""
+def test_repeated_fetch_from_the_log_end_only_keeps_the_follower_caught_up() -> None:
+    """Most Fetches are of this kind: they must keep the follower in the ISR, as any other."""
     leading = leader(partition_log=log_of_epochs(0))
     fetch_as(leading, B, 1, last_fetched_epoch=0, now_us=0)
     again = fetch_as(leading, B, 1, last_fetched_epoch=0, now_us=LAG_MAX_US)
@@ -186,8 +190,8 @@ def test_fetch_from_the_log_end_again_is_a_sign_of_life_and_nothing_else() -> No
     assert proposal.removed == (C,)
 
 
-def test_fetch_from_the_log_end_again_is_answered_with_what_has_changed() -> None:
-    """The answer of the last time is used again only while it is true."""
+def test_repeated_fetch_from_the_log_end_returns_new_records_and_watermarks() -> None:
+    """The last answer is reused only while it is still correct."""
     leading = leader(partition_log=log_of_epochs(0))
     marks = [
         fetch_as(leading, broker, 1, last_fetched_epoch=0).data.high_watermark
@@ -201,8 +205,8 @@ def test_fetch_from_the_log_end_again_is_answered_with_what_has_changed() -> Non
     assert (answer.leader_epoch, answer.error_code) == (2, ErrorCode.NONE)
 
 
-def test_fetch_from_the_log_end_again_by_a_replaced_incarnation_is_refused() -> None:
-    """It registered anew since its last Fetch: the earlier process must not speak for it."""
+def test_repeated_fetch_from_the_log_end_by_a_replaced_incarnation_is_refused() -> None:
+    """The broker registered anew since; requests of the earlier process are stale."""
     leading = leader(partition_log=log_of_epochs(0))
     fetch_as(leading, B, 1, last_fetched_epoch=0)
     leading.update_eligible_brokers({**EVERYBODY, B: BrokerEpoch(500)})
@@ -211,7 +215,7 @@ def test_fetch_from_the_log_end_again_by_a_replaced_incarnation_is_refused() -> 
 
 
 def test_fetch_from_the_end_of_an_empty_log_is_answered_empty() -> None:
-    """The follower has no last epoch, the leader's began with its election."""
+    """The follower has no last epoch, the leader's epoch began with its election."""
     leading = leader(leader_epoch=1)
     answers = [fetch_as(leading, B, 0).data for _ in range(2)]
     assert [(answer.error_code, answer.records) for answer in answers] == [(ErrorCode.NONE, ())] * 2

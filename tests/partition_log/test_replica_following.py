@@ -1,4 +1,4 @@
-"""A follower: what it asks for, what it makes of the answer. BEHAVIOUR 6.1, KIP-595."""
+"""A follower: its fetch position, and its handling of the answers. BEHAVIOUR 6.1, KIP-595."""
 
 import pytest
 from msgspec.structs import replace
@@ -25,7 +25,7 @@ from tests.support.builders.partition_logs import (
 
 
 def test_fetch_position_is_the_log_end_in_the_leaders_epoch() -> None:
-    """The leader fences by the epoch and finds divergence by the last one fetched."""
+    """The leader fences by the epoch, and finds divergence by the last fetched epoch."""
     position = follower(partition_log=log_of_epochs(0, 2), leader_epoch=5).fetch_position(1000)
     assert position.fetch_offset == 2
     assert position.current_leader_epoch == 5
@@ -33,8 +33,8 @@ def test_fetch_position_is_the_log_end_in_the_leaders_epoch() -> None:
     assert position.partition_max_bytes == 1000
 
 
-def test_follower_appends_what_it_fetched_and_learns_the_high_watermark() -> None:
-    """Two rounds: the first brings the records, the second what they committed."""
+def test_follower_appends_the_fetched_records_and_takes_the_high_watermark() -> None:
+    """The first Fetch returns the records, the second the high watermark that it moved."""
     leading = leader(replicas=(A, B), isr=(A, B))
     following = follower()
     leading.append_records(records("a", "b"), required_acks=-1, now_us=0)
@@ -48,7 +48,7 @@ def test_follower_appends_what_it_fetched_and_learns_the_high_watermark() -> Non
 
 
 def test_followers_high_watermark_may_fall_to_a_new_leaders() -> None:
-    """The new leader's starts where it last knew it; Kafka's follower takes what it is told."""
+    """A new leader begins with its own last high watermark; Kafka's follower takes a lower one."""
     log = log_of_epochs(0, 0)
     log.update_high_watermark(2)
     following = follower(partition_log=log)
@@ -68,7 +68,7 @@ def test_followers_high_watermark_may_fall_to_a_new_leaders() -> None:
     ],
 )
 def test_answer_with_an_error_changes_nothing(error: ErrorCode) -> None:
-    """The fetcher backs off or waits for metadata; the log is not its business."""
+    """The fetcher backs off or waits for metadata; the log does not change."""
     following = follower(partition_log=log_of_epochs(0))
     result = following.handle_fetch_response(
         following.fetch_position(1), PartitionData(partition_index=3, error_code=error)
@@ -78,7 +78,7 @@ def test_answer_with_an_error_changes_nothing(error: ErrorCode) -> None:
 
 
 def test_answer_to_another_leader_epoch_is_ignored() -> None:
-    """Leadership changed while the Fetch was parked: these records may be a zombie's."""
+    """Leadership changed while the Fetch was parked: the records may be a zombie's."""
     leading = leader(partition_log=log_of_epochs(0))
     following = follower()
     request = following.fetch_position(1000)
@@ -92,7 +92,7 @@ def test_answer_to_another_leader_epoch_is_ignored() -> None:
 
 
 def test_answer_to_an_earlier_position_is_ignored() -> None:
-    """The same batches twice would break the log."""
+    """Appending the same batches twice would break the log."""
     leading = leader(partition_log=log_of_epochs(0))
     following = follower()
     request = following.fetch_position(1000)
@@ -104,7 +104,7 @@ def test_answer_to_an_earlier_position_is_ignored() -> None:
 
 @pytest.mark.parametrize("leader_id", [NO_BROKER, B])
 def test_answer_to_a_replica_that_no_longer_follows_is_ignored(leader_id: int) -> None:
-    """It leads itself now, or nobody does."""
+    """The replica leads, or has no leader."""
     leading = leader(partition_log=log_of_epochs(0))
     following = follower()
     request = following.fetch_position(1000)
@@ -139,12 +139,12 @@ def test_corrupt_records_are_not_appended() -> None:
 @pytest.mark.parametrize(
     ("epochs", "diverging", "offset"),
     [
-        ((0, 0, 1), (0, 1), 1),  # both know epoch 0, the leader's is shorter
-        ((0, 0, 1), (0, 3), 2),  # both know epoch 0, the follower's is shorter
-        ((0, 0, 3), (2, 2), 2),  # follower lacks epoch 2: end of the one below
-        ((0, 0, 1), (1, 9), 3),  # never more than there is
+        ((0, 0, 1), (0, 1), 1),  # both have epoch 0, the leader's is shorter
+        ((0, 0, 1), (0, 3), 2),  # both have epoch 0, the follower's is shorter
+        ((0, 0, 3), (2, 2), 2),  # the follower lacks epoch 2: end of the next lower epoch
+        ((0, 0, 1), (1, 9), 3),  # limited to the follower's log end
         ((0, 0), (5, 1), 1),  # all of the follower's epochs are older
-        ((4, 4), (2, 3), 0),  # all of them are newer
+        ((4, 4), (2, 3), 0),  # all of the follower's epochs are newer
     ],
 )
 def test_truncation_offset(
@@ -157,8 +157,8 @@ def test_truncation_offset(
     assert found == offset
 
 
-def test_diverging_follower_truncates_and_says_so() -> None:
-    """The suffix that the new leader does not have was never committed."""
+def test_diverging_follower_truncates_and_traces_it() -> None:
+    """The suffix that the new leader lacks was never committed."""
     leading = leader(B, log_of_epochs(0, 0, 2), leader_epoch=3)
     following = follower(A, log_of_epochs(0, 0, 0, 0), leader_id=B, leader_epoch=3)
     result = replicate(leading, following)
@@ -172,7 +172,7 @@ def test_diverging_follower_truncates_and_says_so() -> None:
 
 
 def test_diverging_answer_does_not_move_the_high_watermark_forward() -> None:
-    """Source: processFetchRequest: it counts from the next Fetch on, when the logs agree."""
+    """The next Fetch moves it, when the logs agree. Source: processFetchRequest."""
     log = log_of_epochs(0, 2)
     log.update_high_watermark(2)
     leading = leader(B, log, leader_epoch=3)
@@ -181,8 +181,8 @@ def test_diverging_answer_does_not_move_the_high_watermark_forward() -> None:
     assert (following.log_end_offset, following.high_watermark) == (1, 0)
 
 
-def test_truncation_below_the_high_watermark_takes_it_down() -> None:
-    """After an unclean election: data loss, visible in the trace."""
+def test_truncation_below_the_high_watermark_lowers_it() -> None:
+    """After an unclean election the trace shows the data loss."""
     log = log_of_epochs(0, 0, 0)
     log.update_high_watermark(3)
     leading = leader(B, log_of_epochs(0), leader_epoch=3)
@@ -195,8 +195,8 @@ def test_truncation_below_the_high_watermark_takes_it_down() -> None:
     ]
 
 
-def test_divergence_over_several_epochs_ends() -> None:
-    """KIP-279: fast leader changes; each round goes down an epoch until the logs agree."""
+def test_divergence_over_several_epochs_terminates() -> None:
+    """KIP-279: each Fetch compares an older epoch until the logs agree."""
     leading = leader(B, log_of_epochs(0, 0, 3, 3, 6, 6), leader_epoch=7)
     following = follower(A, log_of_epochs(0, 0, 1, 2, 2, 4, 4, 5), leader_id=B, leader_epoch=7)
     for _ in range(6):
@@ -205,8 +205,8 @@ def test_divergence_over_several_epochs_ends() -> None:
     check_agreement([leading.log, following.log])
 
 
-def test_former_leader_that_wrote_nothing_does_not_loop() -> None:
-    """Its epoch stands at its log end without a batch; the cut must forget it."""
+def test_former_leader_without_batches_of_its_epoch_does_not_loop() -> None:
+    """Its epoch begins at its log end; the truncation must remove the entry."""
     resigned = leader(A, log_of_epochs(0, 0), leader_epoch=5)
     leading = leader(B, log_of_epochs(0, 0, 4), leader_epoch=6)
     resigned.make_follower(
@@ -218,7 +218,7 @@ def test_former_leader_that_wrote_nothing_does_not_loop() -> None:
 
 
 def test_zombie_follower_is_fenced_by_the_new_epoch() -> None:
-    """BEHAVIOUR 6.5: a follower that moved on refuses to help the old leader, and vice versa."""
+    """A follower of a newer epoch gives a zombie leader no progress (BEHAVIOUR 6.5)."""
     zombie = leader(A, log_of_epochs(0), leader_epoch=1)
     moved_on = follower(B, log_of_epochs(0), leader_id=C, leader_epoch=2)
     request = moved_on.fetch_position(1000)

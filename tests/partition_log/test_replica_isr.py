@@ -1,4 +1,4 @@
-"""The ISR: shrink, expansion, and every answer to AlterPartition. BEHAVIOUR 6.1."""
+"""The ISR: shrinking, expansion, and every answer to AlterPartition. BEHAVIOUR 6.1."""
 
 import pytest
 
@@ -71,16 +71,16 @@ def test_shrink_waits_for_replica_lag_time_max() -> None:
     assert (proposal.new_isr, proposal.removed) == ((A,), (B, C))
 
 
-def test_shrink_keeps_a_follower_at_the_log_end_however_long_ago_it_fetched() -> None:
-    """It has everything: an idle partition does not shrink. Source: ReplicaState.isCaughtUp."""
+def test_shrink_keeps_a_follower_at_the_log_end_however_old_its_fetch_is() -> None:
+    """It has every record: an idle partition does not shrink. Source: ReplicaState.isCaughtUp."""
     leading = leader(partition_log=log_of_epochs(0))
     for broker in (B, C):
         fetch_as(leading, broker, 1, last_fetched_epoch=0)
     assert leading.maybe_shrink_isr(100 * LAG_MAX_US) is None
 
 
-def test_shrink_keeps_a_follower_that_keeps_up_with_a_busy_leader() -> None:
-    """It is never at the end, but reaches in each Fetch what was the end at the one before."""
+def test_shrink_keeps_a_follower_that_follows_a_busy_leader() -> None:
+    """Each of its Fetches reaches the log end of the Fetch before, though never the current one."""
     leading = leader(isr=(A, B), replicas=(A, B))
     end, last_epoch = 0, -1
     for step in range(1, 100):
@@ -92,7 +92,7 @@ def test_shrink_keeps_a_follower_that_keeps_up_with_a_busy_leader() -> None:
 
 
 def test_shrink_drops_a_follower_that_fetches_but_falls_behind() -> None:
-    """Signs of life are not enough: it must reach what was the end when it last fetched."""
+    """Fetches alone are not enough: each must reach the log end of the Fetch before."""
     leading = leader(isr=(A, B), replicas=(A, B), partition_log=log_of_epochs(0, 0, 0))
     for step in range(LAG_MAX_US // SECOND + 2):
         fetch_as(leading, B, 1, last_fetched_epoch=0, now_us=step * SECOND)
@@ -102,7 +102,7 @@ def test_shrink_drops_a_follower_that_fetches_but_falls_behind() -> None:
 
 
 def test_shrink_proposal_names_epochs_of_leader_partition_and_brokers() -> None:
-    """The controller refuses what is not based on its own latest state."""
+    """The controller refuses a proposal that is not based on its latest state."""
     leading, proposal = shrinking()
     assert proposal.data.leader_epoch == 1
     assert proposal.data.partition_epoch == 1
@@ -120,8 +120,8 @@ def test_shrink_changes_nothing_until_answered() -> None:
     assert leading.maybe_shrink_isr(9 * LAG_MAX_US) is None
 
 
-def test_shrink_confirmed_moves_the_high_watermark() -> None:
-    """Source: PartitionTest.testShrinkIsr: who left no longer holds it back."""
+def test_confirmed_shrink_advances_the_high_watermark() -> None:
+    """A removed replica no longer holds it back. Source: PartitionTest.testShrinkIsr."""
     leading, proposal = shrinking()
     result = leading.handle_alter_partition_response(
         proposal, answer(leading, proposal), now_us=LAG_MAX_US + 2
@@ -143,7 +143,7 @@ def test_expansion_is_proposed_when_a_follower_reaches_the_high_watermark() -> N
 
 
 def test_expansion_below_the_high_watermark_is_not_proposed() -> None:
-    """A member of the ISR has everything that was acknowledged."""
+    """A member of the ISR must have every acknowledged record."""
     leading = leader(isr=(A, B))
     for value in ("a", "b"):
         leading.append_records(records(value), required_acks=-1, now_us=0)
@@ -154,11 +154,14 @@ def test_expansion_below_the_high_watermark_is_not_proposed() -> None:
 
 
 def test_expansion_below_the_start_of_the_leader_epoch_is_not_proposed() -> None:
-    """Kafka: testIsrNotExpandedIfReplicaIsBehindLeaderEpochStart. A new leader's watermark lags.
+    """A new leader's high watermark may be too low to judge by.
 
-    1. The old leader acknowledged offset 2; this replica, in the ISR, has it, its watermark is 0.
-    2. It is elected. A follower at offset 1 is above that watermark, and lacks what was
-       acknowledged.
+    Source: Kafka PartitionTest.testIsrNotExpandedIfReplicaIsBehindLeaderEpochStart.
+
+    1. The old leader acknowledged offset 2; this replica, in the ISR, has it, but its high
+       watermark is still 0.
+    2. It is elected. A follower at offset 1 is above that high watermark, and lacks the
+       acknowledged record.
     """
     leading = leader(partition_log=log_of_epochs(0, 0), isr=(A, B))
     assert fetch_as(leading, C, 1, last_fetched_epoch=0).proposal is None
@@ -170,14 +173,14 @@ def test_expansion_below_the_start_of_the_leader_epoch_is_not_proposed() -> None
     [
         ({A: BrokerEpoch(100), B: BrokerEpoch(101)}, 102, False),  # fenced or shutting down
         (EVERYBODY, 102, True),
-        (EVERYBODY, -1, True),  # a fetcher that names no epoch is not checked
-        (EVERYBODY, 103, False),  # an incarnation that metadata does not know yet
+        (EVERYBODY, -1, True),  # a fetcher without a broker epoch is not checked
+        (EVERYBODY, 103, False),  # an incarnation that is not in the metadata yet
     ],
 )
 def test_expansion_is_for_the_registered_unfenced_incarnation(
     eligible: dict[BrokerId, BrokerEpoch], replica_epoch: int, proposed: bool
 ) -> None:
-    """KIP-841, KIP-903: the controller would refuse it with INELIGIBLE_REPLICA."""
+    """The controller would refuse others with INELIGIBLE_REPLICA (KIP-841, KIP-903)."""
     leading = leader(isr=(A, B))
     leading.update_eligible_brokers(eligible)
     result = fetch_as(leading, C, 0, replica_epoch=replica_epoch)
@@ -185,7 +188,7 @@ def test_expansion_is_for_the_registered_unfenced_incarnation(
 
 
 def test_expansion_in_flight_counts_for_the_high_watermark_at_once() -> None:
-    """The controller may have applied it: from then on C may be elected."""
+    """The controller may already have applied it, and may then elect the new member."""
     leading, _ = expanding()
     assert (leading.isr, leading.maximal_isr) == ((A, B), REPLICAS)
     info = leading.append_records(records("x"), required_acks=-1, now_us=LAG_MAX_US * 2)
@@ -196,7 +199,7 @@ def test_expansion_in_flight_counts_for_the_high_watermark_at_once() -> None:
 
 
 def test_expansion_in_flight_does_not_count_for_min_insync_replicas() -> None:
-    """acks=all asks for committed members: the expansion may be refused."""
+    """acks=all counts committed members, because the expansion may be refused."""
     leading = leader(partition_log=log_of_epochs(0), isr=(A,))
     assert fetch_as(leading, B, 1, last_fetched_epoch=0).proposal is not None
     info = leading.append_records(records("x"), required_acks=-1, now_us=0)
@@ -204,7 +207,7 @@ def test_expansion_in_flight_does_not_count_for_min_insync_replicas() -> None:
 
 
 def test_one_proposal_is_in_flight_at_a_time() -> None:
-    """Each is based on the partition epoch that the one before leads to."""
+    """Each proposal is based on the partition epoch that the one before leads to."""
     leading = leader(isr=(A,), min_insync_replicas=1)
     assert fetch_as(leading, B, 0).proposal is not None
     assert fetch_as(leading, C, 0).proposal is None
@@ -212,7 +215,7 @@ def test_one_proposal_is_in_flight_at_a_time() -> None:
 
 
 def test_high_watermark_waits_for_a_caught_up_follower_outside_the_isr() -> None:
-    """BEHAVIOUR 6.1: it is about to join; running ahead of it would keep it out forever."""
+    """The follower is about to join; a faster watermark would keep it out (BEHAVIOUR 6.1)."""
     leading = leader(partition_log=log_of_epochs(0), isr=(A, B))
     fetch_as(leading, C, 1, last_fetched_epoch=0)
     leading.make_leader(leader_epoch=1, partition_epoch=2, replicas=REPLICAS, isr=(A, B), now_us=0)
@@ -241,8 +244,8 @@ def test_high_watermark_waits_for_a_caught_up_follower_outside_the_isr() -> None
         (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, False),
     ],
 )
-def test_refusal_that_leaves_doubt_keeps_the_maximal_isr(error: ErrorCode, retry: bool) -> None:
-    """Source: handleAlterPartitionError: it may have been applied, so both ISRs count."""
+def test_refusal_of_unknown_outcome_keeps_the_maximal_isr(error: ErrorCode, retry: bool) -> None:
+    """The proposal may be applied, so both ISRs count. Source: handleAlterPartitionError."""
     leading, proposal = expanding()
     result = leading.handle_alter_partition_response(
         proposal, answer(leading, proposal, error), now_us=0
@@ -253,8 +256,8 @@ def test_refusal_that_leaves_doubt_keeps_the_maximal_isr(error: ErrorCode, retry
     assert (leading.isr, leading.maximal_isr, leading.partition_epoch) == ((A, B), REPLICAS, 1)
 
 
-def test_ineligible_replica_takes_the_proposal_back() -> None:
-    """The controller says that it was certainly not applied; it may be proposed again."""
+def test_ineligible_replica_withdraws_the_proposal() -> None:
+    """This error means that it was not applied; the leader may propose it again."""
     leading, proposal = expanding()
     result = leading.handle_alter_partition_response(
         proposal, answer(leading, proposal, ErrorCode.INELIGIBLE_REPLICA), now_us=0
@@ -264,7 +267,7 @@ def test_ineligible_replica_takes_the_proposal_back() -> None:
     assert fetch_as(leading, C, 1, last_fetched_epoch=0).proposal is not None
 
 
-def test_expansion_confirmed_becomes_the_committed_isr() -> None:
+def test_confirmed_expansion_becomes_the_committed_isr() -> None:
     """Source: PartitionTest.testIsrExpansion, success."""
     leading, proposal = expanding()
     result = leading.handle_alter_partition_response(proposal, answer(leading, proposal), now_us=0)
@@ -274,7 +277,7 @@ def test_expansion_confirmed_becomes_the_committed_isr() -> None:
 
 @pytest.mark.parametrize("epochs", [(2, 2), (1, 0)], ids=["leader epoch", "partition epoch"])
 def test_success_for_other_epochs_is_ignored(epochs: tuple[int, int]) -> None:
-    """Source: handleAlterPartitionUpdate: metadata will tell what is true now."""
+    """Metadata will bring the current state. Source: handleAlterPartitionUpdate."""
     leading, proposal = expanding()
     response = answer(leading, proposal, leader_epoch=epochs[0], partition_epoch=epochs[1])
     result = leading.handle_alter_partition_response(proposal, response, now_us=0)
@@ -284,7 +287,7 @@ def test_success_for_other_epochs_is_ignored(epochs: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize("error", [ErrorCode.NONE, ErrorCode.NETWORK_EXCEPTION])
 def test_answer_after_newer_metadata_is_ignored(error: ErrorCode) -> None:
-    """The delta that carries the new ISR may overtake the answer; what it says is newer."""
+    """The delta with the new ISR may overtake the answer, and is newer."""
     leading, proposal = expanding()
     leading.make_leader(leader_epoch=1, partition_epoch=3, replicas=REPLICAS, isr=(A, C), now_us=0)
     result = leading.handle_alter_partition_response(

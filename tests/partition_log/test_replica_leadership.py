@@ -1,4 +1,4 @@
-"""Leadership of a replica: what metadata makes of it. Mirrors Kafka's PartitionTest."""
+"""Leadership of a replica, as metadata sets it. Mirrors Kafka's PartitionTest."""
 
 import pytest
 
@@ -21,7 +21,7 @@ from tests.support.builders.partition_logs import (
 
 
 def test_make_leader_begins_its_epoch_at_the_log_end() -> None:
-    """Kafka: testMakeLeaderUpdatesEpochCache: the epoch is known before it has written anything."""
+    """Kafka: testMakeLeaderUpdatesEpochCache: the entry exists before the first append."""
     leading = leader(partition_log=log_of_epochs(0, 0, 2), leader_epoch=5)
     assert leading.is_leader
     assert leading.leader_epoch_start_offset == 3
@@ -30,7 +30,7 @@ def test_make_leader_begins_its_epoch_at_the_log_end() -> None:
 
 
 def test_make_leader_keeps_its_own_last_high_watermark() -> None:
-    """A new leader knows no more than it last heard; followers' Fetches move it on."""
+    """A new leader has only its last watermark; the followers' Fetches advance it."""
     log = log_of_epochs(0, 0, 0)
     log.update_high_watermark(1)
     leading = leader(partition_log=log)
@@ -39,7 +39,7 @@ def test_make_leader_keeps_its_own_last_high_watermark() -> None:
 
 
 def test_make_leader_in_an_isr_of_one_commits_its_whole_log() -> None:
-    """Nobody else's Fetch would ever move the high watermark."""
+    """No follower's Fetch would ever move the high watermark."""
     made = replica(partition_log=log_of_epochs(0, 0, 0), min_insync_replicas=1)
     change = made.make_leader(
         leader_epoch=1, partition_epoch=1, replicas=REPLICAS, isr=(A,), now_us=0
@@ -51,8 +51,8 @@ def test_make_leader_in_an_isr_of_one_commits_its_whole_log() -> None:
     ]
 
 
-def test_make_leader_says_what_it_did() -> None:
-    """The broker starts a load for a new leader epoch, and only then."""
+def test_make_leader_returns_whether_the_epoch_is_new() -> None:
+    """The broker starts a load only for a new leader epoch."""
     made = replica(partition_log=log_of_epochs(0))
     first = made.make_leader(
         leader_epoch=3, partition_epoch=1, replicas=REPLICAS, isr=REPLICAS, now_us=0
@@ -70,7 +70,7 @@ def test_make_leader_says_what_it_did() -> None:
 
 
 def test_make_leader_with_an_older_partition_epoch_changes_nothing() -> None:
-    """Kafka: testIgnoreLeaderPartitionStateChangeWithOlderEpoch: late metadata is no news."""
+    """Kafka: testIgnoreLeaderPartitionStateChangeWithOlderEpoch: delayed metadata is ignored."""
     leading = leader(leader_epoch=4, partition_epoch=9, isr=(A, B))
     change = leading.make_leader(
         leader_epoch=5, partition_epoch=8, replicas=REPLICAS, isr=REPLICAS, now_us=0
@@ -96,13 +96,13 @@ def test_make_leader_outside_its_replicas_is_misuse() -> None:
 
 
 def test_make_follower_of_itself_is_misuse() -> None:
-    """Who is named leader must be made leader."""
+    """A broker that metadata names as leader must be made leader."""
     with pytest.raises(SimulationError):
         follower(B, leader_id=B)
 
 
 def test_re_election_of_the_same_leader_begins_a_new_epoch_and_keeps_follower_offsets() -> None:
-    """A leader elected again has the log it had: what it knows of its followers stays true."""
+    """Its log is unchanged, so its followers' offsets are still right."""
     leading = leader(partition_log=log_of_epochs(0, 0), isr=(A, B))
     fetch_as(leading, B, 2, last_fetched_epoch=0)
     leading.append_records(records("x"), required_acks=-1, now_us=0)
@@ -116,8 +116,8 @@ def test_re_election_of_the_same_leader_begins_a_new_epoch_and_keeps_follower_of
     check_partition(leading)
 
 
-def test_a_leader_after_following_forgets_what_it_knew_of_its_followers() -> None:
-    """Their logs may have been cut meanwhile."""
+def test_leader_after_following_forgets_the_offsets_of_its_followers() -> None:
+    """Their logs may have been truncated in between."""
     leading = leader(isr=(A, B), min_insync_replicas=1)
     fetch_as(leading, B, 0)
     leading.make_follower(
@@ -130,8 +130,8 @@ def test_a_leader_after_following_forgets_what_it_knew_of_its_followers() -> Non
     assert leading.follower_log_end_offset(B) == -1
 
 
-def test_a_follower_refuses_appends_and_fetches() -> None:
-    """Clients with stale metadata must ask again."""
+def test_follower_refuses_appends_and_fetches() -> None:
+    """Clients with stale metadata must look up the leader again."""
     following = follower()
     refused = following.append_records(records("x"), required_acks=1, now_us=0)
     assert refused.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -143,8 +143,8 @@ def test_a_follower_refuses_appends_and_fetches() -> None:
     assert following.maybe_shrink_isr(0) is None
 
 
-def test_make_follower_of_nobody_leaves_the_partition_without_leader() -> None:
-    """No replica of the ISR is alive: the controller says leader -1."""
+def test_make_follower_without_leader_leaves_the_partition_offline() -> None:
+    """No replica of the ISR is alive: the controller names leader -1."""
     made = replica(B)
     change = made.make_follower(
         leader_id=NO_BROKER, leader_epoch=2, partition_epoch=2, replicas=REPLICAS, isr=(A,)
@@ -155,7 +155,7 @@ def test_make_follower_of_nobody_leaves_the_partition_without_leader() -> None:
 
 
 def test_make_follower_traces_its_leader() -> None:
-    """The trace shows who follows whom since when."""
+    """The trace shows which leader each replica follows."""
     change = replica(B).make_follower(
         leader_id=A, leader_epoch=2, partition_epoch=2, replicas=REPLICAS, isr=REPLICAS
     )
@@ -164,7 +164,7 @@ def test_make_follower_traces_its_leader() -> None:
     ]
 
 
-def test_a_restarted_leader_resumes_its_epoch_where_its_log_ends() -> None:
+def test_restarted_leader_resumes_its_epoch_at_its_log_end() -> None:
     """A broker that restarts before it is fenced leads on in the same epoch."""
     log = log_of_epochs(1, 1)
     leading = leader(partition_log=log, leader_epoch=1)
@@ -173,8 +173,8 @@ def test_a_restarted_leader_resumes_its_epoch_where_its_log_ends() -> None:
     check_partition(leading)
 
 
-def test_reassignment_changes_who_follows() -> None:
-    """A removed replica must not hold the high watermark back, an added one must be known."""
+def test_reassignment_changes_the_followers() -> None:
+    """A removed replica must not hold the high watermark back, and an added one must be counted."""
     leading = leader(isr=(A, B))
     leading.make_leader(
         leader_epoch=1, partition_epoch=2, replicas=(A, B, BrokerId(7)), isr=(A, B), now_us=0

@@ -1,4 +1,4 @@
-"""Replication under any order of events: what is acknowledged with acks=all stays.
+"""Replication under any order of events: records acknowledged with acks=all are kept.
 
 min.insync.replicas 2, three replicas, clean elections, no power loss: Kafka's promise.
 """
@@ -102,8 +102,8 @@ TestReplication.settings = settings(
 def walk(seed: int, *, unclean: bool = False) -> ClusterModel:
     """Return the cluster after a long random schedule, healed, with one more record committed.
 
-    Each seed draws how often each event comes on each broker, so that some seeds have a broker
-    that hears of nothing, some a controller that answers late (swarm testing).
+    Each seed draws the rate of each event for each broker, so that in some seeds a broker receives
+    no metadata, in others the controller answers late (swarm testing).
     """
     rng = random.Random(seed)
     model = ClusterModel()
@@ -149,7 +149,7 @@ def walk(seed: int, *, unclean: bool = False) -> ClusterModel:
 
 @pytest.mark.parametrize("first_seed", range(0, 100, 10))
 def test_acknowledged_records_survive_a_long_random_schedule(first_seed: int) -> None:
-    """Longer schedules than Hypothesis draws, with the odds set so that commits happen."""
+    """The schedules are longer than Hypothesis draws, with odds under which commits happen."""
     for seed in range(first_seed, first_seed + 10):
         try:
             model = walk(seed)
@@ -160,7 +160,7 @@ def test_acknowledged_records_survive_a_long_random_schedule(first_seed: int) ->
 
 
 def test_unclean_elections_lose_acknowledged_records_and_are_found() -> None:
-    """The checks can fail: with the one fault that Kafka's promise excludes, they do."""
+    """The checks can fail: they do under the one fault that Kafka's promise excludes."""
     found = []
     for seed in range(40):
         try:

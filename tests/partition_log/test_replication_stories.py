@@ -1,16 +1,16 @@
-"""Orders of events that nearly lose data, told step by step on the cluster model."""
+"""Orders of events that nearly lose data, step by step on the cluster model."""
 
 from tests.partition_log.cluster_model import ClusterModel
 from tests.support.builders.partition_logs import A, B, C
 
 
-def test_leader_that_missed_another_leaders_epoch_forgets_follower_offsets() -> None:
-    """A is elected again and never heard of C's time as leader, in which B truncated.
+def test_leader_that_missed_a_leader_epoch_forgets_follower_offsets() -> None:
+    """A is elected again without having seen C's epoch, in which B truncated.
 
-    1. A writes two records; B has both, C none: nothing is committed.
-    2. C is elected, B truncates to C's empty log. A hears nothing of it.
-    3. A is elected again. If it still believed that B has the records, C's Fetch would commit
-       them, and B, in the ISR, could be elected without them.
+    1. A writes two records; B has both, C none: no record is committed.
+    2. C is elected, B truncates to C's empty log. A does not receive this metadata.
+    3. A is elected again. If A still counted B's old offset, C's Fetch would commit the records,
+       and B, in the ISR, could be elected without them.
     """
     model = ClusterModel()
     for _ in range(2):
@@ -33,12 +33,12 @@ def test_leader_that_missed_another_leaders_epoch_forgets_follower_offsets() -> 
     assert len(model.acknowledged) == 2
 
 
-def test_late_metadata_of_the_present_partition_epoch_keeps_the_proposal_in_flight() -> None:
-    """The delta of the ISR that a leader knows already must not make it forget the next one.
+def test_metadata_of_the_present_partition_epoch_keeps_the_proposal_in_flight() -> None:
+    """A delta that a leader already knows must not cancel its next proposal.
 
-    1. A knows of its ISR {A, C} at partition epoch n from the answer to AlterPartition.
-    2. A proposes to add B, and the controller applies it; the answer is under way.
-    3. The delta of n arrives. Forgetting the proposal, A would commit without B once B is not
+    1. A knows its ISR {A, C} at partition epoch n from the answer to AlterPartition.
+    2. A proposes to add B, and the controller applies it; the answer is in flight.
+    3. The delta of n arrives. If A cancelled the proposal, it would commit without B once B is not
        caught up for replica.lag.time.max.ms, while the controller may elect B.
     """
     model = ClusterModel()

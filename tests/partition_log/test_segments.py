@@ -1,4 +1,4 @@
-"""Where a log's segments would end, and what of them a cleaning may take."""
+"""Bounds of a log's segments, and the part of them that a cleaning may take."""
 
 import pytest
 
@@ -13,7 +13,7 @@ HOUR_MS = 3_600_000
 
 
 def written(*times_ms: int) -> PartitionLog:
-    """Return a log with one batch of one record for each time; all batches are of one size."""
+    """Return a log with one batch of one record for each time; all batches have the same size."""
     log = PartitionLog(PARTITION, MemoryLogStorage())
     for number, time_ms in enumerate(times_ms):
         record = Record(b"key", f"{number:03}".encode(), time_ms)
@@ -34,7 +34,7 @@ def cleanable(
     min_lag_ms: int = 0,
     roll_ms: int = HOUR_MS,
 ) -> Cleanable:
-    """Return what a cleaning would take of `log`."""
+    """Return the part of `log` that a cleaning may take."""
     segments = Segments(
         log,
         first_dirty_offset=first_dirty,
@@ -45,7 +45,7 @@ def cleanable(
 
 
 @pytest.mark.parametrize(("batches", "end"), [(1, 0), (3, 0), (4, 3), (6, 3), (7, 6), (9, 6)])
-def test_active_segment_is_never_taken(batches: int, end: int) -> None:
+def test_active_segment_is_never_cleaned(batches: int, end: int) -> None:
     """A segment ends when the next batch does not fit."""
     found = cleanable(written(*[NOW_MS] * batches))
     assert found.end_offset == end
@@ -53,32 +53,32 @@ def test_active_segment_is_never_taken(batches: int, end: int) -> None:
 
 
 @pytest.mark.parametrize(("uncleanable", "end"), [(0, 0), (2, 0), (3, 3), (5, 3), (6, 6), (8, 6)])
-def test_segment_that_holds_the_last_stable_offset_is_not_taken(uncleanable: int, end: int) -> None:
-    """Nor is anything behind it: the high watermark, or an open transaction."""
+def test_segment_with_the_last_stable_offset_is_not_cleaned(uncleanable: int, end: int) -> None:
+    """The offset is the high watermark or an open transaction's; no later segment is taken."""
     assert cleanable(written(*[NOW_MS] * 9), uncleanable=uncleanable).end_offset == end
 
 
 def test_segment_ends_with_the_first_append_after_its_time() -> None:
-    """log.roll.ms: however small it is."""
+    """log.roll.ms ends a segment however small it is."""
     log = written(NOW_MS, NOW_MS + HOUR_MS, NOW_MS + HOUR_MS + 1, NOW_MS + HOUR_MS + 2)
     assert cleanable(log, batches_per_segment=100).end_offset == 2
 
 
 def test_batch_without_a_time_ends_no_segment() -> None:
-    """As those that stood there before the run."""
+    """Batches that preceded the run have no time."""
     log = written(0, 0, NOW_MS, NOW_MS + HOUR_MS, NOW_MS + 2 * HOUR_MS)
     assert cleanable(log, batches_per_segment=100).end_offset == 4
 
 
-def test_young_segments_are_not_taken() -> None:
-    """log.cleaner.min.compaction.lag.ms."""
+def test_young_segments_are_not_cleaned() -> None:
+    """log.cleaner.min.compaction.lag.ms sets the age."""
     log = written(*[NOW_MS - HOUR_MS] * 3, *[NOW_MS - 10] * 3, NOW_MS)
     assert cleanable(log, min_lag_ms=1_000, roll_ms=10 * HOUR_MS).end_offset == 3
     assert cleanable(log, min_lag_ms=5, roll_ms=10 * HOUR_MS).end_offset == 6
 
 
-def test_ratio_is_the_dirty_share_of_what_would_be_read() -> None:
-    """min.cleanable.dirty.ratio; the active segment does not count."""
+def test_ratio_is_the_dirty_share_of_the_cleanable_part() -> None:
+    """min.cleanable.dirty.ratio is compared with it; the active segment does not count."""
     log = written(*[NOW_MS] * 10)
     found = cleanable(log, first_dirty=6)
     size = size_of(log)
@@ -88,8 +88,8 @@ def test_ratio_is_the_dirty_share_of_what_would_be_read() -> None:
     assert cleanable(written(NOW_MS)).ratio == 0
 
 
-def test_what_is_appended_later_is_counted_and_a_truncation_outdates_it() -> None:
-    """Appends pay nothing; each look reads what is new."""
+def test_segments_follow_later_appends_and_truncations() -> None:
+    """An append does no work for this; each call reads only new batches."""
     log = written(*[NOW_MS] * 3)
     size = size_of(log)
     segments = Segments(log, first_dirty_offset=0, segment_bytes=3 * size, roll_ms=HOUR_MS)
@@ -102,7 +102,7 @@ def test_what_is_appended_later_is_counted_and_a_truncation_outdates_it() -> Non
     assert segments.is_outdated
 
 
-def test_checkpoint_beyond_the_log_counts_as_its_end() -> None:
-    """A power loss may take records that were clean."""
+def test_checkpoint_beyond_the_log_counts_as_the_log_end() -> None:
+    """A power loss may remove cleaned records."""
     segments = Segments(written(NOW_MS), first_dirty_offset=50, segment_bytes=10, roll_ms=HOUR_MS)
     assert segments.first_dirty_offset == 1

@@ -1,4 +1,4 @@
-"""What every form of Storage promises; a new form is one more Disk."""
+"""Promises of every Storage; a new implementation is one more Disk."""
 
 from pathlib import Path
 from typing import Protocol
@@ -19,17 +19,17 @@ OTHER = TopicPartition("orders", 0)
 
 
 class Disk(Protocol):
-    """A broker's disk through its broker's lives."""
+    """A broker's disk over the broker's incarnations."""
 
     def boot(self) -> Storage:
-        """Return the storage of the next life; the one before was killed."""
+        """Return the storage of the next incarnation; the one before was killed."""
 
     def lose_power(self) -> None:
-        """Kill the broker and take what was not flushed."""
+        """Kill the broker and remove all unflushed data."""
 
 
 class MemoryDisk:
-    """What the virtual runtime does with a disk."""
+    """A disk of the virtual runtime."""
 
     def __init__(self, directory: Path) -> None:
         del directory
@@ -44,7 +44,7 @@ class MemoryDisk:
 
 
 class FileDisk:
-    """What an agent does with a disk on its machine."""
+    """A disk that an agent manages on its machine."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory / "disk"
@@ -76,12 +76,12 @@ def append(log: LogStorage, *, up_to: int, leader_epoch: int = 0) -> None:
 
 
 def batches(log: LogStorage) -> list[RecordBatch]:
-    """Return what a log holds."""
+    """Return the batches of a log."""
     return [log.batch(index) for index in range(len(log))]
 
 
 def test_log_that_was_never_written_is_empty(storage: Storage) -> None:
-    """A broker opens the logs of every partition it is assigned, also of new ones."""
+    """A broker opens the log of every assigned partition, also of a new one."""
     assert len(storage.log(PARTITION)) == 0
 
 
@@ -95,8 +95,8 @@ def test_log_returns_batches_as_they_were_appended(storage: Storage) -> None:
     assert [log.base_offset(index) for index in range(len(log))] == [0, 2]
 
 
-def test_log_of_one_partition_is_one_log(storage: Storage) -> None:
-    """Whoever asks for a partition's log again sees what was appended."""
+def test_opening_a_log_twice_gives_one_log(storage: Storage) -> None:
+    """The second caller sees the appends of the first."""
     storage.log(PARTITION).append(batch())
     assert len(storage.log(PARTITION)) == 1
     assert len(storage.log(TopicPartition("other", 0))) == 0
@@ -114,7 +114,7 @@ def test_truncate_keeps_a_prefix_that_can_be_appended_to(storage: Storage) -> No
 
 @pytest.mark.parametrize("length", [-1, 2])
 def test_truncate_to_more_than_there_is_is_misuse(storage: Storage, length: int) -> None:
-    """A length that cannot be kept would be a silent loss or a silent no-op."""
+    """A silent loss or a silent no-op would follow."""
     log = storage.log(PARTITION)
     log.append(batch())
     with pytest.raises(SimulationError):
@@ -123,7 +123,7 @@ def test_truncate_to_more_than_there_is_is_misuse(storage: Storage, length: int)
 
 
 def test_partitions_are_listed_in_order(storage: Storage) -> None:
-    """Iteration order must not depend on who was opened first, or runs would differ."""
+    """The order must not depend on which log was opened first, or runs would differ."""
     for partition in [("t", 10), ("t", 2), ("s", 5)]:
         storage.log(TopicPartition(*partition)).append(batch())
     assert storage.partitions() == (
@@ -134,15 +134,15 @@ def test_partitions_are_listed_in_order(storage: Storage) -> None:
 
 
 def test_checkpoint_is_replaced_as_a_whole(storage: Storage) -> None:
-    """A checkpoint is small state without history."""
+    """A checkpoint is a small state without history."""
     assert storage.read_checkpoint("replication-offset-checkpoint") is None
     storage.write_checkpoint("replication-offset-checkpoint", b"longer content")
     storage.write_checkpoint("replication-offset-checkpoint", b"short")
     assert storage.read_checkpoint("replication-offset-checkpoint") == b"short"
 
 
-def test_flush_changes_nothing_that_can_be_read(storage: Storage) -> None:
-    """Flushing only matters to what a power loss leaves."""
+def test_flush_changes_no_readable_data(storage: Storage) -> None:
+    """A flush only changes what remains after a power loss."""
     log = storage.log(PARTITION)
     log.append(batch())
     log.flush()
@@ -153,8 +153,8 @@ def test_flush_changes_nothing_that_can_be_read(storage: Storage) -> None:
 # -- flush marks and power losses --
 
 
-def test_log_that_is_written_is_unflushed_until_it_is_flushed(storage: Storage) -> None:
-    """Append means the page cache: Kafka's default never flushes by itself."""
+def test_appended_batches_are_unflushed_until_a_flush(storage: Storage) -> None:
+    """An append writes to the page cache, which Kafka by default never flushes."""
     log = storage.log(PARTITION)
     append(log, up_to=2)
     assert log.flushed_length == 0
@@ -166,8 +166,8 @@ def test_log_that_is_written_is_unflushed_until_it_is_flushed(storage: Storage) 
     assert log.flushed_length == 3
 
 
-def test_kill_keeps_what_was_never_flushed(disk: Disk) -> None:
-    """`kill -9` takes the process, not the page cache; the mark stays where it was."""
+def test_kill_keeps_unflushed_batches(disk: Disk) -> None:
+    """`kill -9` ends the process and keeps the page cache; the flush mark does not move."""
     log = disk.boot().log(PARTITION)
     append(log, up_to=1)
     log.flush()
@@ -180,8 +180,8 @@ def test_kill_keeps_what_was_never_flushed(disk: Disk) -> None:
 
 
 @pytest.mark.parametrize("by_system", [False, True])
-def test_power_loss_cuts_back_to_the_flush_mark(disk: Disk, by_system: bool) -> None:
-    """What was flushed, by the broker or by the system, is what is left."""
+def test_power_loss_truncates_to_the_flush_mark(disk: Disk, by_system: bool) -> None:
+    """Data that the broker or the system flushed remains."""
     log = disk.boot().log(PARTITION)
     append(log, up_to=2)
     log.write_back() if by_system else log.flush()
@@ -192,8 +192,8 @@ def test_power_loss_cuts_back_to_the_flush_mark(disk: Disk, by_system: bool) -> 
     assert again.flushed_length == 2
 
 
-def test_power_loss_is_told_once_with_what_it_took(disk: Disk) -> None:
-    """The broker's next life says what was lost; the one after must not say it again."""
+def test_power_loss_is_reported_once_with_the_lost_batches(disk: Disk) -> None:
+    """The broker's next incarnation traces the loss, a later one must not repeat it."""
     storage = disk.boot()
     for partition, flushed, written in ((OTHER, 0, 1), (PARTITION, 2, 5)):
         log = storage.log(partition)
@@ -213,8 +213,8 @@ def test_power_loss_is_told_once_with_what_it_took(disk: Disk) -> None:
     assert disk.boot().take_recoveries() == ()
 
 
-def test_power_loss_that_nobody_asked_about_is_still_told_after_another(disk: Disk) -> None:
-    """A broker may lose power twice before it says anything."""
+def test_unread_report_of_a_power_loss_survives_the_next_one(disk: Disk) -> None:
+    """A broker may lose power twice before it reads the report."""
     log = disk.boot().log(PARTITION)
     append(log, up_to=1)
     disk.lose_power()
@@ -223,8 +223,8 @@ def test_power_loss_that_nobody_asked_about_is_still_told_after_another(disk: Di
     assert [each.cut_batches for each in disk.boot().take_recoveries()] == [1, 2]
 
 
-def test_power_loss_without_unflushed_batches_takes_and_tells_nothing(disk: Disk) -> None:
-    """Whoever flushes every message loses none."""
+def test_power_loss_without_unflushed_batches_loses_and_reports_nothing(disk: Disk) -> None:
+    """A broker that flushes every batch loses none."""
     log = disk.boot().log(PARTITION)
     append(log, up_to=3)
     log.flush()
@@ -234,15 +234,15 @@ def test_power_loss_without_unflushed_batches_takes_and_tells_nothing(disk: Disk
     assert storage.take_recoveries() == ()
 
 
-def test_power_loss_of_a_disk_that_was_never_written_takes_nothing(disk: Disk) -> None:
+def test_power_loss_of_an_unwritten_disk_loses_nothing(disk: Disk) -> None:
     """A broker may lose power before it has created a log."""
     disk.boot()
     disk.lose_power()
     assert disk.boot().partitions() == ()
 
 
-def test_truncate_below_the_mark_takes_the_mark_down(disk: Disk) -> None:
-    """Or what a follower appends after a truncation would count as flushed before it is."""
+def test_truncate_below_the_flush_mark_lowers_the_mark(disk: Disk) -> None:
+    """Otherwise the batches that replace the truncated ones would count as flushed."""
     log = disk.boot().log(PARTITION)
     append(log, up_to=4)
     log.flush()
@@ -254,8 +254,8 @@ def test_truncate_below_the_mark_takes_the_mark_down(disk: Disk) -> None:
     assert batches(disk.boot().log(PARTITION)) == [batch("0@0", base_offset=0)]
 
 
-def test_truncate_above_the_mark_leaves_the_mark(disk: Disk) -> None:
-    """What goes was not flushed, what stays is no more flushed than before."""
+def test_truncate_above_the_flush_mark_keeps_the_mark(disk: Disk) -> None:
+    """The truncated batches were not flushed, and the others are no more flushed than before."""
     log = disk.boot().log(PARTITION)
     append(log, up_to=1)
     log.flush()
@@ -267,8 +267,8 @@ def test_truncate_above_the_mark_leaves_the_mark(disk: Disk) -> None:
     assert len(disk.boot().log(PARTITION)) == 3
 
 
-def test_power_loss_after_a_truncation_does_not_bring_back_what_was_cut(disk: Disk) -> None:
-    """A truncated record would be served again, in an epoch in which nobody wrote it."""
+def test_power_loss_after_a_truncation_does_not_restore_truncated_batches(disk: Disk) -> None:
+    """A restored batch would be served in an epoch in which no leader wrote it."""
     log = disk.boot().log(PARTITION)
     append(log, up_to=3)
     log.flush()
@@ -280,7 +280,7 @@ def test_power_loss_after_a_truncation_does_not_bring_back_what_was_cut(disk: Di
 
 
 def test_log_after_a_power_loss_is_written_and_flushed_again(disk: Disk) -> None:
-    """A follower fetches what it lost, and that is not lost a second time once it is flushed."""
+    """A follower fetches the lost batches; once flushed, a second power loss keeps them."""
     append(disk.boot().log(PARTITION), up_to=3)
     disk.lose_power()
     log = disk.boot().log(PARTITION)
@@ -300,8 +300,8 @@ def test_checkpoint_survives_kill_and_power_loss(disk: Disk) -> None:
     assert disk.boot().read_checkpoint("c") == b"1"
 
 
-def test_high_watermark_beyond_a_log_that_lost_power_is_cut_to_its_end(disk: Disk) -> None:
-    """The checkpoint survives what it counted: Kafka has no log that ends below it."""
+def test_high_watermark_beyond_a_log_that_lost_power_is_limited_to_the_log_end(disk: Disk) -> None:
+    """The checkpoint survives, the records may not; no log of Kafka's ends below its watermark."""
     log = PartitionLog(PARTITION, disk.boot().log(PARTITION))
     for index, value in enumerate(("a", "b", "c")):
         assert log.append_as_follower([batch(value, base_offset=index)]) == 0
@@ -312,8 +312,8 @@ def test_high_watermark_beyond_a_log_that_lost_power_is_cut_to_its_end(disk: Dis
     assert (again.log_end_offset, again.high_watermark, again.recovery_point) == (1, 1, 1)
 
 
-def test_deleted_log_is_gone_in_this_life_and_in_the_next(disk: Disk) -> None:
-    """Its topic was deleted: nothing of it may come back, and the others stay."""
+def test_deleted_log_is_removed_for_this_incarnation_and_the_next(disk: Disk) -> None:
+    """Its topic was deleted: its batches never come back, and other logs remain."""
     storage = disk.boot()
     for name in (PARTITION, OTHER):
         append(storage.log(name), up_to=3)
@@ -327,8 +327,8 @@ def test_deleted_log_is_gone_in_this_life_and_in_the_next(disk: Disk) -> None:
     assert len(reopened.log(PARTITION)) == 0
 
 
-def test_replaced_prefix_stands_before_what_was_behind_it(disk: Disk) -> None:
-    """A cleaning's result is there in the next life, whatever ended this one."""
+def test_replaced_prefix_precedes_the_batches_behind_it(disk: Disk) -> None:
+    """The next incarnation finds the result of a cleaning, after a kill and without one."""
     storage = disk.boot()
     log = storage.log(PARTITION)
     append(log, up_to=5)
@@ -345,8 +345,8 @@ def test_replaced_prefix_stands_before_what_was_behind_it(disk: Disk) -> None:
     assert batches(disk.boot().log(PARTITION))[:2] == left
 
 
-def test_replaced_prefix_leaves_flushed_what_was(disk: Disk) -> None:
-    """What stands behind it may be covered too, never less than before."""
+def test_replaced_prefix_keeps_flushed_batches_flushed(disk: Disk) -> None:
+    """The batches behind the prefix may be flushed with it, never less than before."""
     storage = disk.boot()
     log = storage.log(PARTITION)
     append(log, up_to=5)
@@ -359,7 +359,7 @@ def test_replaced_prefix_leaves_flushed_what_was(disk: Disk) -> None:
 
 
 def test_replace_prefix_that_is_longer_than_the_log_is_refused(storage: Storage) -> None:
-    """As a truncation is."""
+    """A truncation beyond the log is refused, too."""
     log = storage.log(PARTITION)
     append(log, up_to=2)
     with pytest.raises(SimulationError, match="cannot replace 3"):

@@ -1,4 +1,4 @@
-"""Answers that fit their request are taken; each way not to fit is named."""
+"""An answer that fits its request is accepted; each way of not fitting is named in the error."""
 
 import msgspec
 import pytest
@@ -428,7 +428,7 @@ def _altered(
         (_ALLOCATE, AllocateProducerIdsResponse(producer_id_start=0, producer_id_len=1000)),
     ],
 )
-def test_an_answer_that_fits_is_taken(request_: AnyRequest, response: AnyResponse) -> None:
+def test_answer_that_fits_is_accepted(request_: AnyRequest, response: AnyResponse) -> None:
     check_answer(request_, response)
 
 
@@ -484,7 +484,7 @@ def test_an_answer_that_fits_is_taken(request_: AnyRequest, response: AnyRespons
         (_ALTER, _altered(6, isr=()), r"has ISR \(\)"),
     ],
 )
-def test_an_answer_that_does_not_fit_is_named(
+def test_answer_that_does_not_fit_is_named(
     request_: AnyRequest, response: AnyResponse, problem: str
 ) -> None:
     with pytest.raises(InvariantViolation, match=problem):

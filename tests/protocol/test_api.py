@@ -1,4 +1,4 @@
-"""The table of APIs, held against the unions and the messages, and the errors that it finds."""
+"""The table of APIs agrees with the unions and the messages; `error_of` finds each error."""
 
 import re
 import typing
@@ -46,13 +46,13 @@ from protocol.messages.zookeeper import KeeperError
 
 
 def test_rows_and_unions_name_the_same_messages() -> None:
-    """A message without a row could not be sent; one outside the unions could not be decoded."""
+    """A message without a row cannot be sent, one outside of the unions cannot be decoded."""
     assert {api.request for api in Api} == set(typing.get_args(AnyRequest))
     assert {api.response for api in Api} == set(typing.get_args(AnyResponse))
 
 
 def test_each_row_has_messages_of_its_own() -> None:
-    """Two rows with one request could not be told apart, nor could their answers."""
+    """Rows with equal messages could not be distinguished, nor their answers."""
     assert len(API_OF_REQUEST) == len({api.response for api in Api}) == len(Api)
     for api in Api:
         assert api.response.__name__ == f"{api.label}Response"
@@ -68,7 +68,7 @@ def test_label_is_kafkas_printed_name() -> None:
 
 @pytest.mark.parametrize("api", Api, ids=lambda api: api.label)
 def test_docstring_of_a_request_names_key_and_versions_of_its_row(api: Api) -> None:
-    """A reader of the message looks there first. Without a schema there is one version alone."""
+    """The docstring is the first place to look. An API without a schema has only one version."""
     doc = api.request.__doc__ or ""
     first, last = api.versions[0], api.versions[-1]
     assert last == api.latest_version
@@ -81,7 +81,7 @@ def test_docstring_of_a_request_names_key_and_versions_of_its_row(api: Api) -> N
 
 
 def error_paths(struct: type[msgspec.Struct], prefix: str = "") -> Iterator[str]:
-    """Find every field that holds an error, the outer ones first."""
+    """Return the path of each field that holds an error, the outer ones first."""
     hints = typing.get_type_hints(struct)
     for name, hint in hints.items():
         if hint in (ErrorCode, KeeperError):
@@ -93,18 +93,18 @@ def error_paths(struct: type[msgspec.Struct], prefix: str = "") -> Iterator[str]
 
 
 @pytest.mark.parametrize("api", Api, ids=lambda api: api.label)
-def test_row_names_every_error_of_its_answer(api: Api) -> None:
-    """An error that the row forgets would be traced as NONE.
+def test_row_lists_every_error_of_its_answer(api: Api) -> None:
+    """An error that the row lacks would be traced as NONE.
 
-    Metadata leaves one out: a partition without leader is no failure of the request. So does
-    AckEpoch, whose transactions name the errors of other requests.
+    Two rows leave errors out. Metadata: a partition without leader is no failure of the request.
+    AckEpoch: its transactions carry the errors of other requests.
     """
     left_out = {Api.METADATA: "topics.partitions.error_code", Api.ACK_EPOCH: "txns.body.error"}
     paths = [path for path in error_paths(api.response) if path != left_out.get(api)]
     assert list(api.errors) == paths
 
 
-def test_error_of_names_the_first_error_wherever_kafka_puts_it() -> None:
+def test_error_of_returns_the_first_error_wherever_kafka_puts_it() -> None:
     """Kafka has top-level errors, errors per member, per partition and per key."""
     assert error_of(HeartbeatResponse(error_code=ErrorCode.NOT_COORDINATOR)) == "NOT_COORDINATOR"
     assert (
@@ -174,8 +174,8 @@ def test_error_of_names_the_first_error_wherever_kafka_puts_it() -> None:
     )
 
 
-def test_error_of_reads_path_by_path() -> None:
-    """The group's own error comes before those of its partitions, whichever group has them."""
+def test_error_of_reads_one_path_after_the_other() -> None:
+    """The group's own error precedes those of its partitions, whichever group has it."""
     partition = OffsetFetchResponsePartition(
         partition_index=0, error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT
     )
@@ -186,8 +186,8 @@ def test_error_of_reads_path_by_path() -> None:
     assert error_of(OffsetFetchResponse(groups=(first, second))) == "NOT_COORDINATOR"
 
 
-def test_error_of_metadata_leaves_out_its_partitions() -> None:
-    """While a partition has no leader every Metadata would count as failed."""
+def test_error_of_metadata_ignores_its_partitions() -> None:
+    """Otherwise every Metadata would count as failed while a partition has no leader."""
     partition = MetadataResponsePartition(
         error_code=ErrorCode.LEADER_NOT_AVAILABLE, partition_index=0, leader_id=-1
     )

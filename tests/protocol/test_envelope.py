@@ -21,7 +21,7 @@ from protocol.messages.group import (
 
 
 def test_request_envelope_through_the_codec_is_equal() -> None:
-    """Ray's nodes get bytes where virtual nodes get the object: both must see the same."""
+    """Nodes on Ray get bytes, virtual nodes get the object: both must see the same request."""
     envelope = RequestEnvelope(
         api_key=Api.JOIN_GROUP,
         api_version=9,
@@ -59,7 +59,7 @@ def test_request_envelope_through_the_codec_is_equal() -> None:
     ],
 )
 def test_request_of_an_administrator_through_the_codec_is_equal(body: AnyRequest) -> None:
-    """None and the empty tuple mean different things in both."""
+    """None and the empty tuple have different meanings in both requests."""
     envelope = RequestEnvelope(
         api_key=API_OF_REQUEST[type(body)],
         api_version=API_OF_REQUEST[type(body)].latest_version,
@@ -76,7 +76,7 @@ def test_request_of_an_administrator_through_the_codec_is_equal(body: AnyRequest
 def test_response_envelope_of_every_kind_through_the_codec_is_equal(
     response_type: type[AnyResponse],
 ) -> None:
-    """An untyped codec would turn tuples into lists and break the digests."""
+    """An untyped codec would turn tuples into lists and change the digests."""
     envelope = ResponseEnvelope(correlation_id=1, body=response_type())
     decoded = msgspec.msgpack.decode(msgspec.msgpack.encode(envelope), type=ResponseEnvelope)
     assert decoded == envelope

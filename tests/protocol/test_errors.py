@@ -1,10 +1,10 @@
-"""Error codes: Kafka's numbers, and what a caller may conclude."""
+"""Error codes: Kafka's numbers, and which errors are retriable or definite."""
 
 import pytest
 
 from protocol.errors import ErrorCode
 
-# From BEHAVIOUR 5.9, by hand, so that a slip in the enum is seen.
+# Copied from BEHAVIOUR 5.9, so that a wrong number in the enum fails.
 NUMBERS = {
     "UNKNOWN_SERVER_ERROR": -1,
     "NOT_LEADER_OR_FOLLOWER": 6,
@@ -36,7 +36,7 @@ NUMBERS = {
 
 @pytest.mark.parametrize(("name", "number"), NUMBERS.items())
 def test_error_code_has_kafkas_number(name: str, number: int) -> None:
-    """Engineers read the number in their logs."""
+    """Engineers find the number in their logs."""
     assert ErrorCode[name] == number
 
 
@@ -49,8 +49,8 @@ def test_retriable_follows_kafkas_client() -> None:
     assert not ErrorCode.FENCED_INSTANCE_ID.retriable
 
 
-def test_a_timed_out_commit_is_indefinite_and_a_fenced_one_definite() -> None:
-    """The record of a timed out append stays in the log and may be committed later."""
+def test_timed_out_commit_is_indefinite_and_a_fenced_one_definite() -> None:
+    """The record of a timed out append remains in the log and may be committed later."""
     assert not ErrorCode.REQUEST_TIMED_OUT.definite
     assert not ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND.definite
     assert ErrorCode.ILLEGAL_GENERATION.definite

@@ -1,4 +1,4 @@
-"""Versions of Kafka: their order, and what brokers of each write."""
+"""Versions of Kafka: their order, and the record versions that brokers of each write."""
 
 import re
 
@@ -18,21 +18,21 @@ NAMES = ("0.8.2", "0.9.0", "0.10.0", "0.10.1-IV0", "1.1", "2.1-IV0", "2.1-IV1", 
 
 
 def test_versions_are_ordered_by_release_and_then_by_internal_version() -> None:
-    """`0.10.1` is newer than `0.9.0`, and no text says so."""
+    """`0.10.1` is newer than `0.9.0`, although the text sorts before it."""
     versions = [metadata_version(name) for name in NAMES]
     assert versions == sorted(versions)
     assert len(dict.fromkeys(versions)) == len(NAMES)
 
 
 def test_release_without_internal_version_is_its_last() -> None:
-    """As operators write it."""
+    """Operators write the release alone."""
     assert metadata_version("2.1") == metadata_version("2.1-IV2")
     assert metadata_version("3.9") == metadata_version(LATEST_METADATA_VERSION)
 
 
 @pytest.mark.parametrize("name", ["", "2", "2.1-IV3", "2.1-IV", "2.1-IVx", "0.9.0-IV0", "4.0"])
 def test_version_that_kafka_does_not_have_is_refused(name: str) -> None:
-    """By the pattern of the setting, and by what reads it."""
+    """Both the pattern of the setting and its parser refuse the version."""
     assert re.search(VERSION_PATTERN, name) is None
     if name != "2.1-IV":
         with pytest.raises(SimulationError, match="no version"):
@@ -64,7 +64,7 @@ def test_values_are_written_in_the_version_that_the_broker_version_selects(
     assert value_versions(metadata_version(name)) == ValueVersions(group=group, offset=offset)
 
 
-def test_static_members_are_known_from_2_3_on() -> None:
-    """KIP-345."""
+def test_static_members_are_supported_from_2_3_on() -> None:
+    """KIP-345 introduced static members in 2.3."""
     assert not has_static_members(metadata_version("2.2"))
     assert has_static_members(metadata_version("2.3-IV0"))

@@ -27,18 +27,18 @@ VECTORS = [
 def test_partition_for_known_group_ids_equals_kafkas(
     group_id: str, hashed: int, of_50: int, of_5: int, of_3: int
 ) -> None:
-    """A wrong partition would send every member of the group to the wrong broker."""
+    """A wrong partition would direct the members of the group to the wrong broker."""
     assert java_string_hash(group_id) == hashed
     assert [partition_for(group_id, n) for n in (50, 5, 3)] == [of_50, of_5, of_3]
 
 
 def test_kafka_abs_of_the_smallest_int_is_zero() -> None:
-    """Utils.abs(-2^31) is 0: neither Math.abs nor a bit mask gives that."""
+    """Utils.abs(-2^31) is 0: Math.abs and a bit mask give other results."""
     assert kafka_abs(-(2**31)) == 0
     assert kafka_abs(-7) == 7
 
 
 @given(st.text(), st.integers(1, 200))
 def test_partition_for_any_text_lies_in_the_topic(group_id: str, partitions: int) -> None:
-    """Lone surrogates included: Java strings may hold them."""
+    """Lone surrogates are included, because Java strings may hold them."""
     assert 0 <= partition_for(group_id, partitions) < partitions

@@ -1,4 +1,4 @@
-"""Kafka's schemas as data, held against our messages and against what Kafka prints."""
+"""Kafka's schemas as data agree with our messages and with the JSON that Kafka prints."""
 
 import typing
 
@@ -47,7 +47,7 @@ def newest(fields: tuple[WireField, ...], version: int) -> dict[str, WireField]:
 
 
 def struct_in(annotation: object) -> type[msgspec.Struct] | None:
-    """Return the Struct that a field's annotation names, if it names one."""
+    """Return the Struct in a field's annotation; None without one."""
     if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
         return annotation
     found = (struct_in(each) for each in typing.get_args(annotation))
@@ -70,7 +70,7 @@ def check_fields(fields: tuple[WireField, ...], struct: type[msgspec.Struct], ve
 def test_newest_version_of_a_schema_has_the_fields_of_our_messages(
     api: Api, schema: ApiSchema
 ) -> None:
-    """A field that only one side has would be lost without a word."""
+    """A field of only one side would silently be lost."""
     version = api.latest_version
     for fields, struct in (
         (schema.request_fields, api.request),
@@ -84,8 +84,8 @@ def test_newest_version_of_a_schema_has_the_fields_of_our_messages(
 
 
 @pytest.mark.parametrize(("api", "schema"), ALL)
-def test_answer_without_content_can_be_told_in_every_version(api: Api, schema: ApiSchema) -> None:
-    """Those of one key or group below some version need that one."""
+def test_answer_without_content_is_written_in_every_version(api: Api, schema: ApiSchema) -> None:
+    """Old versions have exactly one key or group, so these answers have one entry."""
     empty = {
         "FindCoordinator": FindCoordinatorResponse(coordinators=(Coordinator(key="g"),)),
         "OffsetFetch": OffsetFetchResponse(groups=(OffsetFetchResponseGroup(group_id="g"),)),
@@ -96,7 +96,7 @@ def test_answer_without_content_can_be_told_in_every_version(api: Api, schema: A
         ),
     }.get(api.label, api.response())
     for version in api.versions:
-        # The rows name answers of the union only.
+        # The rows name only answers of the union.
         plain = response_to_plain(api.label, version, typing.cast(AnyResponse, empty))
         assert set(plain) == set(newest(schema.response_fields, version))
 
@@ -177,7 +177,7 @@ def test_request_is_built_from_the_fields_of_its_version() -> None:
         ),
     ],
 )
-def test_request_of_an_old_shape_is_brought_into_the_newest(
+def test_request_of_an_old_version_is_converted_to_the_newest(
     api: str, version: int, plain: PlainMessage, built: msgspec.Struct
 ) -> None:
     assert request_from_plain(api, version, plain) == built
@@ -212,7 +212,7 @@ def test_answer_has_the_fields_of_its_version_in_kafkas_order() -> None:
     assert new["members"] == [{"member_id": "m", "group_instance_id": "i", "metadata": b"x"}]
 
 
-def test_answer_of_one_key_is_told_flat_below_version_4() -> None:
+def test_answer_of_one_key_has_the_flat_form_below_version_4() -> None:
     answer = FindCoordinatorResponse(
         coordinators=(Coordinator(key="g", node_id=1, host="h", port=9092),)
     )
@@ -254,7 +254,7 @@ def test_missing_field_of_a_nested_object_is_refused_with_its_path() -> None:
         request_from_plain("OffsetDelete", 0, plain)
 
 
-def test_versions_that_we_lack_are_unknown() -> None:
+def test_versions_without_a_schema_are_refused() -> None:
     assert not is_known("OffsetCommit", 1)
     assert not is_known("JoinGroup", 10)
     assert not is_known("ShareFetch", 0)
@@ -262,7 +262,7 @@ def test_versions_that_we_lack_are_unknown() -> None:
         request_from_plain("JoinGroup", 10, {})
 
 
-def test_answer_of_another_api_is_our_bug() -> None:
+def test_answer_of_another_api_is_misuse() -> None:
     with pytest.raises(SimulationError, match="LeaveGroupResponse"):
         response_to_plain("Heartbeat", 0, LeaveGroupResponse())
     assert response_to_plain("Heartbeat", 0, HeartbeatResponse()) == {"error_code": 0}

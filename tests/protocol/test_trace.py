@@ -1,4 +1,4 @@
-"""The trace schema: a stamped row holds every field of its event, each in its own column."""
+"""A stamped trace row holds each field of its event in the right column."""
 
 from typing import get_type_hints
 
@@ -8,7 +8,7 @@ from protocol.trace import MESSAGE_KINDS, TRACE_COLUMNS, TraceEvent, TraceRow, s
 
 
 def test_stamp_puts_every_field_into_its_column() -> None:
-    """Rows are made by position: two columns of one type must not be swapped."""
+    """Rows are built by position: two columns of one type must not be swapped."""
     texts = ("peer", "group", "member", "partition", "api", "error", "cause")
     numbers = {"generation": 1, "leader_epoch": 2, "offset": 3, "correlation_id": 4}
     event = msgspec.convert(
@@ -32,7 +32,7 @@ def test_stamp_puts_every_field_into_its_column() -> None:
 
 
 def test_columns_are_the_fields_of_a_row_in_order() -> None:
-    """The Parquet files and the rows must not drift apart."""
+    """The Parquet files and the rows must have equal columns."""
     assert tuple(name for name, _ in TRACE_COLUMNS) == TraceRow.__struct_fields__
     hints = get_type_hints(TraceRow)
     for name, parquet_type in TRACE_COLUMNS:
@@ -41,8 +41,8 @@ def test_columns_are_the_fields_of_a_row_in_order() -> None:
         )
 
 
-def test_message_kinds_are_what_both_ends_of_a_connection_say() -> None:
-    """REQUEST_FAILED is not among them: it is traced even when messages are not."""
+def test_message_kinds_are_those_that_both_ends_of_a_connection_write() -> None:
+    """REQUEST_FAILED is not among them: it is traced even without message tracing."""
     assert {kind.value for kind in MESSAGE_KINDS} == {
         "request_sent",
         "response_received",

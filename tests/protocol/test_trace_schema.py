@@ -1,4 +1,4 @@
-"""The table of trace kinds is complete, and what it refuses."""
+"""The table of trace kinds is complete, and refuses rows that do not conform."""
 
 import pytest
 
@@ -12,13 +12,13 @@ from tests.support.checked_stamp import checked_stamp
 
 
 def test_every_kind_stands_in_the_table_once() -> None:
-    """Readers and writers look a kind up there."""
+    """Readers and writers look up each kind there."""
     kinds = [kind for section in TRACE_SECTIONS.values() for kind in section]
     assert kinds == list(dict.fromkeys(kinds))
     assert set(kinds) == set(TraceKind)
 
 
-def test_table_speaks_of_columns_that_there_are() -> None:
+def test_table_names_existing_columns() -> None:
     """A misspelt column would never be filled."""
     columns = [name for name, _ in TRACE_COLUMNS]
     assert list(COLUMN_MEANINGS) == columns
@@ -26,8 +26,8 @@ def test_table_speaks_of_columns_that_there_are() -> None:
         assert set(schema.columns) <= set(columns)
 
 
-def test_row_with_what_its_kind_declares_conforms() -> None:
-    """The cause is a value of the kind's enum, the detail has its fields."""
+def test_row_with_the_columns_of_its_kind_conforms() -> None:
+    """The cause is a value of the kind's enum, and the detail has the kind's fields."""
     removed = trace_row(
         kind=TraceKind.MEMBER_REMOVED, group="g", member="m", generation=1, cause=RemovalCause.LEAVE
     )
@@ -69,13 +69,13 @@ def test_row_with_what_its_kind_declares_conforms() -> None:
         ),
     ],
 )
-def test_row_with_more_than_its_kind_declares_is_named(wrong: TraceRow, problem: str) -> None:
-    """A column, a cause, or a field of the detail."""
+def test_row_with_an_undeclared_value_is_named(wrong: TraceRow, problem: str) -> None:
+    """The value is a column, a cause, or a field of the detail."""
     assert nonconformity(wrong) == problem
 
 
-def test_hosts_of_tests_refuse_what_a_kind_does_not_declare() -> None:
-    """Every test that runs nodes in its process writes rows through this stamp."""
+def test_hosts_of_tests_refuse_undeclared_values() -> None:
+    """Every test with nodes in its process writes its rows through this check."""
     assert vars(base_host)["stamp"] is checked_stamp
     event = TraceEvent(kind=TraceKind.NODE_STOPPED, cause="tired")
     with pytest.raises(SimulationError, match="node_stopped fills cause"):

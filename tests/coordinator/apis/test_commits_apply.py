@@ -43,7 +43,7 @@ class Commits(CoordinatorHarness):
         return self.submit(offset_fetch(*partitions, require_stable=True))
 
     def offsets(self, request_id: RequestId) -> dict[str, int] | ErrorCode | None:
-        """Return what a fetch was answered of its first group, None if it waits."""
+        """Return the answer of a fetch for its first group; None while the fetch waits."""
         response = self.response(request_id)
         if response is None:
             return None
@@ -58,7 +58,7 @@ class Commits(CoordinatorHarness):
         }
 
     def stored(self) -> list[int | None]:
-        """Return the offsets of which the trace says that they were committed, in order."""
+        """Return the offsets of the trace's OFFSETS_COMMITTED rows, in order."""
         return [event.offset for event in self.events(TraceKind.COMMIT_STORED)]
 
 
@@ -66,7 +66,7 @@ class Commits(CoordinatorHarness):
 
 
 def test_stable_fetch_of_several_groups_waits_for_each() -> None:
-    """Those of other partitions may be refused, or done, before."""
+    """The answer waits for the slowest group, also if other groups are refused or complete."""
     h = CoordinatorHarness(java=JAVA, num_partitions=3, owned=(0, 1))
     by_partition = {h.coordinator.partition_of(f"g{i}"): f"g{i}" for i in range(20)}
     for partition in (0, 1):
@@ -100,6 +100,6 @@ def test_stable_fetch_of_several_groups_waits_for_each() -> None:
 
 
 def test_stable_fetch_with_nothing_uncommitted_is_answered_at_once() -> None:
-    """RT-3."""
+    """No pending write exists, so the fetch has nothing to wait for (RT-3)."""
     h = Commits()
     assert h.offsets(h.fetch_stable(FOO)) == {"foo-0": 5}

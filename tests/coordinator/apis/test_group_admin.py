@@ -1,4 +1,4 @@
-"""What administrators do with groups: describe, list and delete them, and delete offsets.
+"""Requests of administrators: describe, list and delete groups, and delete offsets.
 
 BEHAVIOUR 2.9 to 2.12, and the recordings `list-filters`, `delete-groups`, `delete-states`,
 `offset-delete-consumer`.
@@ -103,13 +103,13 @@ def empty_group(h: CoordinatorHarness) -> None:
 # -- describe --
 
 
-def test_describe_of_a_group_that_is_not_here_has_the_error_and_no_state() -> None:
+def test_describe_of_a_group_of_another_coordinator_has_the_error_and_no_state() -> None:
     h = CoordinatorHarness(owned=())
     assert describe(h) == DescribedGroup(group_id=GROUP, error_code=ErrorCode.NOT_COORDINATOR)
 
 
-def test_describe_of_an_unknown_group_says_dead_and_makes_none() -> None:
-    """The empty id is a group's like any other."""
+def test_describe_of_an_unknown_group_returns_dead_and_creates_no_group() -> None:
+    """The empty group id is treated as any other group id."""
     h = CoordinatorHarness()
     for group_id in (GROUP, ""):
         assert describe(h, group_id) == DescribedGroup(group_id=group_id, group_state="Dead")
@@ -117,7 +117,7 @@ def test_describe_of_an_unknown_group_says_dead_and_makes_none() -> None:
 
 
 def test_describe_answers_in_the_order_of_the_request() -> None:
-    """3.9 keeps it, repetitions included."""
+    """Kafka 3.9 keeps the order of the request, repetitions included."""
     h = CoordinatorHarness()
     response = ask(h, DescribeGroupsRequest(groups=("b", "a", "b")))
     assert isinstance(response, DescribeGroupsResponse)
@@ -156,8 +156,8 @@ def test_list_filters_by_state_and_type_whatever_the_letter_case(
 # -- delete groups --
 
 
-def test_delete_of_what_is_not_here_is_not_found_or_elsewhere() -> None:
-    """A missing group where it would be."""
+def test_delete_distinguishes_a_missing_group_from_a_group_of_another_coordinator() -> None:
+    """GROUP_ID_NOT_FOUND on the coordinator of the id, NOT_COORDINATOR on any other broker."""
     assert delete(CoordinatorHarness(owned=()), GROUP) == [(GROUP, ErrorCode.NOT_COORDINATOR)]
     assert delete(CoordinatorHarness(), GROUP, "") == [
         (GROUP, ErrorCode.GROUP_ID_NOT_FOUND),
@@ -188,8 +188,8 @@ def test_offset_delete_of_a_missing_group_is_not_found() -> None:
     assert delete_offsets(h, ("t0", 0), group_id="").error_code is ErrorCode.INVALID_GROUP_ID
 
 
-def test_offset_delete_in_an_empty_group_takes_what_is_named() -> None:
-    """One without an offset is deleted as well."""
+def test_offset_delete_in_an_empty_group_deletes_the_named_partitions() -> None:
+    """A named partition without an offset is answered with success, too."""
     h = CoordinatorHarness()
     empty_group(h)
     commit(h, ("t0", 0), ("t1", 0))

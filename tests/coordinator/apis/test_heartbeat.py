@@ -6,7 +6,7 @@ from tests.support.harness.coordinator_harness import CoordinatorHarness
 
 
 def test_heartbeat_with_empty_group_id_is_refused() -> None:
-    """The gate comes first."""
+    """The check of the group id precedes all others."""
     h = CoordinatorHarness()
     request_id = h.submit(heartbeat("m", 1, group_id=""))
     assert h.response(request_id) is not None

@@ -14,7 +14,7 @@ JAVA = JavaSwitches(heartbeats_wait_for_writes=True)
 
 
 class Beats(CoordinatorHarness):
-    """A Stable group of two whose log replicates at first, and a commit that is not committed."""
+    """A Stable group of two, and a commit that is appended but not committed."""
 
     def __init__(self, java: JavaSwitches = JAVA) -> None:
         super().__init__(java=java)
@@ -27,22 +27,22 @@ class Beats(CoordinatorHarness):
         return self.submit(heartbeat(member_id, generation_id))
 
     def answer(self, request_id: RequestId) -> ErrorCode | None:
-        """Return what a Heartbeat was answered, None if it waits."""
+        """Return the answer of a Heartbeat; None while it waits."""
         response = self.response(request_id)
         assert response is None or isinstance(response, HeartbeatResponse)
         return None if response is None else response.error_code
 
 
-def test_held_answers_are_no_members_that_heartbeat() -> None:
-    """The gauge of delayed heartbeats counts sessions."""
+def test_held_heartbeat_answers_do_not_count_as_delayed_heartbeats() -> None:
+    """Kafka's gauge of delayed heartbeats counts sessions, not held answers."""
     h = Beats()
     before = h.coordinator.sizes()
     h.send(h.follower)
     assert h.coordinator.sizes() == before
 
 
-def test_only_a_coordinator_with_a_switch_for_it_follows_its_logs() -> None:
-    """The broker tells nobody else, and it costs nothing."""
+def test_coordinator_registers_for_high_watermarks_only_with_such_a_switch() -> None:
+    """Without a switch the broker reports no high watermarks to the coordinator."""
     others = JavaSwitches(append_errors=True, failed_load_refuses=True)
     assert not CoordinatorHarness(java=others).coordinator.follows_log
     assert CoordinatorHarness(java=JAVA).coordinator.follows_log

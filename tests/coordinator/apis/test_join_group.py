@@ -27,7 +27,7 @@ def harness(*, delay_ms: int = DELAY_MS, max_size: int = 1_000) -> CoordinatorHa
 
 
 def refused(response: JoinGroupResponse, error: ErrorCode, member_id: str) -> bool:
-    """Return whether this is Kafka's answer of a JoinGroup that fails."""
+    """Return True if the answer is Kafka's for a JoinGroup that fails."""
     return response == JoinGroupResponse(error_code=error, member_id=member_id)
 
 
@@ -41,8 +41,8 @@ def test_join_with_empty_group_id_is_refused() -> None:
 
 
 @pytest.mark.parametrize("member_id", ["", "m"])
-def test_join_to_a_partition_that_is_not_here_is_refused(member_id: str) -> None:
-    """The client must look for its coordinator again."""
+def test_join_to_a_partition_of_another_coordinator_is_refused(member_id: str) -> None:
+    """NOT_COORDINATOR makes the client look for its coordinator again."""
     h = CoordinatorHarness(owned=())
     assert refused(h.join(join_group(member_id)), ErrorCode.NOT_COORDINATOR, member_id)
 
@@ -54,7 +54,7 @@ def test_join_while_loading_is_refused() -> None:
 
 
 def test_join_after_shut_down_is_refused() -> None:
-    """Order of the gate: the component comes before the partition."""
+    """The check of the coordinator's state precedes the check of the partition."""
     h = CoordinatorHarness(owned=())
     h.coordinator.shut_down()
     assert refused(h.join(join_group()), ErrorCode.COORDINATOR_NOT_AVAILABLE, "")
@@ -86,7 +86,7 @@ def test_join_with_member_id_to_a_missing_group_is_refused(instance: str | None)
 
 
 def test_refused_join_below_version_7_has_an_empty_protocol_name() -> None:
-    """The field could not be null then."""
+    """Versions below 7 have no null for the field."""
     h = harness()
     assert h.join(join_group("m"), version=6).protocol_name == ""
     assert h.join(join_group("m"), version=7).protocol_name is None
@@ -96,8 +96,10 @@ def test_refused_join_below_version_7_has_an_empty_protocol_name() -> None:
 
 
 @pytest.mark.parametrize(("version", "is_given_one"), [(3, False), (4, True)])
-def test_join_without_id_is_given_one_from_version_4_on(version: int, is_given_one: bool) -> None:
-    """KIP-394 came with it."""
+def test_join_without_id_is_answered_at_once_with_a_new_id_from_version_4_on(
+    version: int, is_given_one: bool
+) -> None:
+    """KIP-394: the client must join again with it."""
     h = harness()
     request_id = h.submit(join_group(), version=version)
     assert (h.response(request_id) is not None) == is_given_one
@@ -105,14 +107,14 @@ def test_join_without_id_is_given_one_from_version_4_on(version: int, is_given_o
 
 
 def test_join_of_version_0_has_the_session_timeout_as_rebalance_timeout() -> None:
-    """It has no field of its own for it."""
+    """Version 0 has no field for the rebalance timeout."""
     h = harness()
     h.submit(join_group(session_timeout_ms=7_000, rebalance_timeout_ms=-1), version=0)
     assert h.group().rebalance_timeout_ms == 7_000
 
 
 def test_join_with_pending_id_and_instance_is_a_server_error() -> None:
-    """Kafka throws IllegalState: a pending id is never of a static member."""
+    """Kafka throws IllegalState: no static member has a pending id."""
     h = harness()
     member_id = h.new_member_id()
     response = h.join(join_group(member_id, instance="i"))
@@ -120,23 +122,23 @@ def test_join_with_pending_id_and_instance_is_a_server_error() -> None:
 
 
 def test_join_to_a_dead_group_is_refused() -> None:
-    """Nobody sees it but whoever raced the unload; the client must look again."""
+    """A request that raced the unload finds a Dead group; its client must look again."""
     h = harness(delay_ms=0)
     ids = h.stable_group()
     h.group().transition_to(GroupState.DEAD, now_us=0, cause=GroupStateCause.UNLOADED, trace=[])
     for member_id in ("", ids[0]):
-        # Past the harness, which would complain that a Dead group is still here.
+        # The harness is bypassed: its invariants reject a Dead group in a shard.
         request = envelope(join_group(member_id))
         (reply,) = h.coordinator.handle(RequestId(999), request, h.now_us).replies
         assert isinstance(reply.response, JoinGroupResponse)
         assert refused(reply.response, ErrorCode.COORDINATOR_NOT_AVAILABLE, member_id)
 
 
-# -- members that are known, state by state --
+# -- known members, state by state --
 
 
 def test_join_of_the_leader_in_stable_rebalances() -> None:
-    """That is how a leader has the assignment computed again."""
+    """A leader rejoins to have the assignment computed again."""
     h = harness(delay_ms=0)
     ids = h.stable_group()
     leader = h.submit(join_group(ids[0], reason="new partitions"))
@@ -176,7 +178,7 @@ def test_rebalance_of_an_oversized_group_keeps_the_first_to_rejoin() -> None:
 
 
 def test_join_that_finds_no_room_and_completes_an_unreadable_phase_is_answered_once() -> None:
-    """Found by the property test: refused first, then the join phase of the others fails."""
+    """Found by the property test: the join is refused first, then the others' phase fails."""
     h = harness(delay_ms=0)
     ids = h.stable_group(2)
     small = CoordinatorHarness(

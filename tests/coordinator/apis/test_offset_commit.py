@@ -1,4 +1,4 @@
-"""OffsetCommit over every state, and what becomes of its append (BEHAVIOUR 2.6, 4.10)."""
+"""OffsetCommit over every state, and the outcome of its append (BEHAVIOUR 2.6, 4.10)."""
 
 import msgspec
 import pytest
@@ -21,15 +21,15 @@ TP = ("foo", 0)
 ONE = {TP: 5}
 
 
-def test_commit_of_nothing_is_answered_with_nothing_before_the_gate() -> None:
-    """No partition is left to ask the coordinator for."""
+def test_commit_without_topics_is_answered_empty_before_the_gate() -> None:
+    """A request without partitions needs no coordinator."""
     h = CoordinatorHarness(owned=())
     request_id = h.submit(offset_commit({}))
     assert h.response(request_id) == OffsetCommitResponse()
 
 
 def test_commit_with_a_topic_that_names_no_partition_stores_the_others() -> None:
-    """Only a commit of nothing at all is answered without asking."""
+    """Only a commit without any topic is answered before the checks."""
     h = CoordinatorHarness()
     empty = OffsetCommitRequestTopic(name="bar", partitions=())
     body = offset_commit(ONE)
@@ -42,7 +42,7 @@ def test_commit_with_a_topic_that_names_no_partition_stores_the_others() -> None
 def test_commit_without_generation_to_an_empty_group_ignores_ids(
     member_id: str, instance: str | None
 ) -> None:
-    """An admin tool, or a consumer outside of group management.
+    """Admin tools and consumers outside of group management commit like this.
 
     GC-114: commit without generation to an Empty group: ids are not looked at
     """
@@ -70,7 +70,7 @@ def test_commit_without_generation_to_an_empty_group_ignores_ids(
 def test_commit_whose_append_fails_is_answered_with_the_mapped_error(
     error: ErrorCode, answer: ErrorCode
 ) -> None:
-    """Nothing is stored, nothing stays pending."""
+    """No offset is stored, and none remains pending."""
     h = CoordinatorHarness()
     h.holds_appends = True
     request_id = h.submit(offset_commit(ONE))
@@ -81,7 +81,7 @@ def test_commit_whose_append_fails_is_answered_with_the_mapped_error(
 
 
 def metadata_harness() -> CoordinatorHarness:
-    """Return a harness that takes four characters of metadata."""
+    """Return a harness with a limit of four characters of metadata."""
     return CoordinatorHarness(config=BrokerConfig(offset_metadata_max_bytes=4))
 
 
@@ -104,7 +104,7 @@ def commit_with(*entries: tuple[int, str]) -> OffsetCommitRequest:
 
 
 def test_commit_with_too_large_metadata_is_refused_for_its_partition_only() -> None:
-    """The other one is stored.
+    """The offset of the other partition is stored.
 
     MM-43: one of two with metadata too large
     """
@@ -117,7 +117,7 @@ def test_commit_with_too_large_metadata_is_refused_for_its_partition_only() -> N
 
 
 def test_commit_with_only_too_large_metadata_is_answered_without_an_append() -> None:
-    """The group is there all the same.
+    """The group is created although no offset is stored.
 
     MM-44: metadata too large only
     """
@@ -140,7 +140,7 @@ def test_commit_keeps_its_too_large_error_when_the_append_fails() -> None:
 
 
 def test_metadata_is_measured_as_java_measures_strings() -> None:
-    """In UTF-16 units: an emoji counts for two, an umlaut for one."""
+    """The unit is the UTF-16 code unit: an emoji counts as two, an umlaut as one."""
     h = metadata_harness()
     assert h.commit(commit_with((0, "äöüß"), (1, "😀😀"), (2, "😀😀x"))) == [
         ErrorCode.NONE,
@@ -163,7 +163,7 @@ def test_commit_with_a_partition_twice_stores_the_last_and_answers_once() -> Non
 def test_commit_with_retention_expires_where_the_version_has_the_field(
     version: int, retention_ms: int, expires: bool
 ) -> None:
-    """V2 to v4, counted from now; -1 is none.
+    """The field exists in v2 to v4 and counts from the commit; -1 means no retention.
 
     MM-55: commit with retention, current version: expiry is loaded
     """

@@ -1,4 +1,4 @@
-"""OffsetFetch: from memory, for anybody, in any state (BEHAVIOUR 2.7)."""
+"""OffsetFetch is answered from memory, to any client, in any state (BEHAVIOUR 2.7)."""
 
 from protocol.errors import ErrorCode
 from protocol.messages.offset import (
@@ -10,7 +10,7 @@ from tests.support.harness.coordinator_harness import CoordinatorHarness
 
 
 def test_fetch_of_a_missing_group_has_no_offsets_and_no_error() -> None:
-    """Nobody creates a group by asking."""
+    """A fetch creates no group."""
     h = CoordinatorHarness()
     partition = h.fetched("foo", 0)
     assert (partition.committed_offset, partition.committed_leader_epoch) == (-1, -1)
@@ -20,7 +20,7 @@ def test_fetch_of_a_missing_group_has_no_offsets_and_no_error() -> None:
 
 
 def test_fetch_of_several_groups_answers_each() -> None:
-    """v8: each group with its own error."""
+    """Version 8 has an error for each group."""
     h = CoordinatorHarness()
     h.commit(offset_commit({("foo", 0): 5}, group_id="a"))
     groups = tuple(OffsetFetchRequestGroup(group_id=g) for g in ("a", "", "missing"))
@@ -33,7 +33,7 @@ def test_fetch_of_several_groups_answers_each() -> None:
 
 
 def test_fetch_of_no_group_is_never_answered() -> None:
-    """BEHAVIOUR 0.1: a real 3.9.1 does not answer."""
+    """A real Kafka 3.9.1 does not answer (BEHAVIOUR 0.1)."""
     h = CoordinatorHarness()
     request_id = h.submit(OffsetFetchRequest(groups=()))
     h.advance(60_000)

@@ -1,4 +1,4 @@
-"""SyncGroup over every state, and what becomes of the assignment's append (BEHAVIOUR 2.3)."""
+"""SyncGroup over every state, and the outcome of the assignment's append (BEHAVIOUR 2.3)."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def refused(error: ErrorCode) -> SyncGroupResponse:
 
 
 def test_sync_with_empty_group_id_is_refused() -> None:
-    """The gate."""
+    """The check of the group id precedes all others."""
     h = CoordinatorHarness()
     assert h.sync(sync_group("m", 1, group_id="")) == refused(ErrorCode.INVALID_GROUP_ID)
 
@@ -35,7 +35,7 @@ def test_sync_with_empty_group_id_is_refused() -> None:
 def test_sync_of_version_5_without_protocol_is_refused_before_the_gate(
     kind: str | None, name: str | None
 ) -> None:
-    """Both became mandatory (KIP-559)."""
+    """Version 5 made protocol type and name mandatory (KIP-559)."""
     h = CoordinatorHarness(owned=())
     body = sync_group("m", 1, protocol_type=kind, protocol_name=name)
     assert h.sync(body) == refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -60,7 +60,7 @@ def test_sync_of_version_5_without_protocol_is_refused_before_the_gate(
 def test_sync_whose_append_fails_is_answered_with_the_mapped_error_and_rebalances(
     error: ErrorCode, answer: ErrorCode
 ) -> None:
-    """Every parked SyncGroup, and the group starts over."""
+    """Each parked SyncGroup is answered, and the group begins another rebalance."""
     h, ids = completing()
     follower = h.submit(sync_group(ids[1], 1))
     h.holds_appends = True

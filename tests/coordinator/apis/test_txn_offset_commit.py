@@ -1,4 +1,4 @@
-"""TxnOffsetCommit and the ends of transactions, as a group sees them (BEHAVIOUR 2.8, 4.10)."""
+"""TxnOffsetCommit, and the effects of transaction ends on a group (BEHAVIOUR 2.8, 4.10)."""
 
 import msgspec
 import pytest
@@ -52,7 +52,7 @@ def test_transactional_commit_of_nothing_is_answered() -> None:
 def test_transaction_that_is_not_verified_is_refused(
     log_error: ErrorCode, error: ErrorCode
 ) -> None:
-    """For every partition; nothing is appended, and the group is there all the same.
+    """Each partition is refused; no record is appended, and the group is created all the same.
 
     GC-162: errors of the verification of a transactional commit
     """
@@ -67,7 +67,7 @@ def test_transaction_that_is_not_verified_is_refused(
 
 
 def test_transactional_metadata_over_the_limit_is_refused_alone() -> None:
-    """4097 characters; nothing is appended.
+    """Metadata of 4097 characters is refused, and no record is appended.
 
     GC-163: transactional commit with metadata too large
     """
@@ -80,7 +80,7 @@ def test_transactional_metadata_over_the_limit_is_refused_alone() -> None:
 
 
 def test_transactional_commit_stores_what_is_not_too_large() -> None:
-    """Of two partitions, one too large: the good one counts with the marker.
+    """One of two partitions has too large metadata; the marker commits the other.
 
     MM-46: one of two with metadata too large, transactional
     """
@@ -97,7 +97,7 @@ def test_transactional_commit_stores_what_is_not_too_large() -> None:
 
 
 def test_transactional_commit_with_a_topic_that_names_no_partition_stores_the_others() -> None:
-    """As a plain one does."""
+    """A plain OffsetCommit does the same."""
     h = CoordinatorHarness()
     request = txn_offset_commit({FOO: 1})
     empty = msgspec.structs.replace(request.topics[0], name="bar", partitions=())
@@ -107,8 +107,8 @@ def test_transactional_commit_with_a_topic_that_names_no_partition_stores_the_ot
     assert h.offset(*FOO) == 1
 
 
-def test_guard_of_the_verification_goes_into_the_append() -> None:
-    """The log takes the batch with it only (KIP-890)."""
+def test_verification_guard_is_passed_to_the_append() -> None:
+    """The log refuses a batch without the guard (KIP-890)."""
     h = CoordinatorHarness()
     h.holds_appends = h.holds_verifications = True
     h.submit(txn_offset_commit({FOO: 1}, producer=P, epoch=3))
@@ -120,7 +120,7 @@ def test_guard_of_the_verification_goes_into_the_append() -> None:
     assert (append.is_transactional, append.verification_guard) == (True, 42)
 
 
-def test_transactional_commit_where_there_is_no_log_is_told_so() -> None:
+def test_transactional_commit_without_a_replica_is_answered_not_coordinator() -> None:
     """MM-41: commit without a replica."""
     h = CoordinatorHarness()
     h.holds_appends = True
@@ -136,7 +136,7 @@ def test_transactional_commit_where_there_is_no_log_is_told_so() -> None:
         (2, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
     ],
 )
-def test_transactional_commit_while_loading_is_told_in_its_versions_words(
+def test_transactional_commit_while_loading_gets_the_error_of_its_version(
     version: int, error: ErrorCode
 ) -> None:
     """Older clients do not know COORDINATOR_LOAD_IN_PROGRESS here (BEHAVIOUR 2.0)."""
@@ -146,14 +146,14 @@ def test_transactional_commit_while_loading_is_told_in_its_versions_words(
 
 
 def test_transactional_commit_without_a_group_id_is_refused() -> None:
-    """Unlike a plain one (BEHAVIOUR 2.0)."""
+    """A plain OffsetCommit is accepted without a group id (BEHAVIOUR 2.0)."""
     h = CoordinatorHarness()
     commit = txn_offset_commit({FOO: 1}, group_id="")
     assert h.txn_commit(commit) == [ErrorCode.INVALID_GROUP_ID]
 
 
-def test_only_clients_that_know_it_are_told_that_a_transaction_may_be_aborted() -> None:
-    """TRANSACTION_ABORTABLE is v4's (BEHAVIOUR 0.1); below it is INVALID_TXN_STATE."""
+def test_transaction_abortable_is_sent_only_to_versions_that_have_it() -> None:
+    """TRANSACTION_ABORTABLE came with v4 (BEHAVIOUR 0.1); older versions get INVALID_TXN_STATE."""
     h = CoordinatorHarness()
     h.holds_verifications = True
     h.submit(txn_offset_commit({FOO: 1}), version=4)
@@ -165,7 +165,7 @@ def test_only_clients_that_know_it_are_told_that_a_transaction_may_be_aborted() 
 
 
 def test_load_that_fails_forgets_open_transactions_too() -> None:
-    """[S] serves the partition without anything then."""
+    """The Scala coordinator [S] then serves the partition without groups and transactions."""
     h = CoordinatorHarness()
     h.txn_commit(txn_offset_commit({FOO: 10}))
     h.write_records(Record(None, b"v", 1))
@@ -174,8 +174,8 @@ def test_load_that_fails_forgets_open_transactions_too() -> None:
     assert other.coordinator.is_owned(0)
 
 
-def test_load_reads_what_is_no_offset_in_a_transactional_batch() -> None:
-    """A group's record counts at once, and what nobody knows is counted."""
+def test_load_applies_group_records_of_a_transactional_batch_at_once() -> None:
+    """Only offsets wait for the marker; records of an unknown type are counted."""
     h = CoordinatorHarness()
     value = GroupMetadataValue(
         protocol_type="consumer", generation=5, protocol=None, leader=None, members=()
@@ -190,8 +190,8 @@ def test_load_reads_what_is_no_offset_in_a_transactional_batch() -> None:
     assert (other.state(), other.summary().generation) == (GroupState.EMPTY, 5)
 
 
-def test_load_of_a_tombstone_in_a_transaction_takes_what_it_had_committed() -> None:
-    """BEHAVIOUR 5.4: of that producer, and of what is pending; what counts already stays."""
+def test_load_of_a_tombstone_in_a_transaction_deletes_pending_offsets_only() -> None:
+    """BEHAVIOUR 5.4: that producer's pending offset is deleted; a committed one remains."""
     h = CoordinatorHarness()
     h.commit(offset_commit({BAR: 1}))
     h.txn_commit(txn_offset_commit({FOO: 10, BAR: 20}, producer=P))
@@ -206,7 +206,7 @@ def test_load_of_a_tombstone_in_a_transaction_takes_what_it_had_committed() -> N
 
 
 def test_load_skips_a_control_batch_without_records() -> None:
-    """Compaction may leave one behind; the transaction stays open.
+    """Compaction may leave such a batch; the transaction remains open.
 
     MM-65: load: control batch without records
     """
@@ -218,7 +218,7 @@ def test_load_skips_a_control_batch_without_records() -> None:
     assert unstable(other, FOO) == [ErrorCode.UNSTABLE_OFFSET_COMMIT]
 
 
-def test_load_gives_back_what_transactions_left() -> None:
+def test_load_restores_open_transactions() -> None:
     """load(write(state)) == state, with open transactions of two producers in one group."""
     h = CoordinatorHarness()
     (member_id,) = h.stable_group(1)

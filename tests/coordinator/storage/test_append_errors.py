@@ -1,4 +1,4 @@
-"""What clients are told when an append fails: every row of BEHAVIOUR 5.8, and the Java column."""
+"""Errors of an append as clients receive them: each row of BEHAVIOUR 5.8, and the Java column."""
 
 import pytest
 
@@ -12,7 +12,7 @@ from tests.support.harness.coordinator_harness import CoordinatorHarness, commit
 
 E = ErrorCode
 ROWS = [
-    # the log's error, a group's record [S], a commit [S], any write [J]
+    # error of the log, error of a group's record [S], of a commit [S], of any write [J]
     (
         E.UNKNOWN_TOPIC_OR_PARTITION,
         E.COORDINATOR_NOT_AVAILABLE,
@@ -69,10 +69,10 @@ SCALA, JAVA = JavaSwitches(), JavaSwitches(append_errors=True)
 
 
 @pytest.mark.parametrize(("error", "of_group", "of_commit", "of_java"), ROWS)
-def test_error_of_the_log_becomes_what_kafka_tells_its_clients(
+def test_error_of_the_log_is_mapped_to_the_error_that_kafka_returns(
     error: ErrorCode, of_group: ErrorCode, of_commit: ErrorCode, of_java: ErrorCode
 ) -> None:
-    """What is not in the table passes through.
+    """An error outside of the table is passed on unchanged.
 
     MM-34: errors of storing a group
     MM-42: errors of storing a commit
@@ -86,14 +86,14 @@ def test_error_of_the_log_becomes_what_kafka_tells_its_clients(
 
 @pytest.mark.parametrize(("error", "of_group", "of_commit", "of_java"), ROWS)
 @pytest.mark.parametrize("java", [SCALA, JAVA], ids=["scala", "java"])
-def test_sync_and_commit_whose_append_fails_are_told_so_and_store_nothing(
+def test_sync_and_commit_whose_append_fails_get_the_mapped_error_and_store_nothing(
     error: ErrorCode,
     of_group: ErrorCode,
     of_commit: ErrorCode,
     of_java: ErrorCode,
     java: JavaSwitches,
 ) -> None:
-    """The group starts its rebalance over; the offset is not there.
+    """The group begins another rebalance, and the offset is not stored.
 
     MM-34: errors of storing a group
     MM-42: errors of storing a commit

@@ -56,7 +56,7 @@ def group_record(group_id: str, generation: int | None) -> Record:
 
 
 class Logs:
-    """What coordinators wrote, twice: one log is cleaned at times."""
+    """Two copies of the log of some coordinators; one copy is cleaned from time to time."""
 
     def __init__(self, data: st.DataObject) -> None:
         self.whole = PartitionLog(offsets_partition(0), MemoryLogStorage())
@@ -69,7 +69,7 @@ class Logs:
         self._number = 0
 
     def step(self) -> None:
-        """Write something, or clean."""
+        """Write a record, or clean one of the logs."""
         self._number += 1
         match self._draw(st.sampled_from(KINDS)):
             case "commit":
@@ -92,8 +92,8 @@ class Logs:
                 self._clean()
 
     def _delete(self, key: Key) -> None:
-        # A tombstone behind a transactional commit whose marker is still to come is undone by the
-        # marker, for whoever replays the whole log; the cleaner knows the last record only.
+        # A tombstone behind a transactional commit is undone by the marker that follows: a replay
+        # of the whole log sees this, the cleaner sees only the last record of the key.
         if all(key not in keys for keys in self._open.values()):
             self._append((commit(key, None),))
 
@@ -140,7 +140,7 @@ class Logs:
 
 
 def groups_of(log: PartitionLog) -> dict[str, object]:
-    """Return what a load makes of a log."""
+    """Return the groups that a load of a log creates."""
     load = Load(0, 1)
     load.read(log.read(log.log_start_offset, 2**62, up_to=log.log_end_offset))
     groups = load.finish(0)
@@ -169,7 +169,7 @@ def _names() -> list[TopicPartition]:
 )
 @given(st.data())
 def test_load_of_a_compacted_log_gives_the_groups_of_the_whole_one(data: st.DataObject) -> None:
-    """In whatever order commits, deletions, transactions and cleanings come."""
+    """The equality holds for any order of commits, deletions, transactions and cleanings."""
     logs = Logs(data)
     for _ in range(data.draw(st.integers(1, 40))):
         logs.step()

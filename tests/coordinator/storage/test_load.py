@@ -1,4 +1,4 @@
-"""Loading: what the log holds becomes groups, in chunks, under the epoch rules (BEHAVIOUR 5.4)."""
+"""Loading a partition: records become groups, in chunks, under the epoch rules (BEHAVIOUR 5.4)."""
 
 import pytest
 
@@ -114,8 +114,8 @@ def test_load_of_an_emptied_group_keeps_generation_and_type() -> None:
     assert (loaded_group.current_state_timestamp_ms, h.offset("foo", 0)) == (77, 23)
 
 
-def test_load_of_a_group_with_members_gives_it_back_stable() -> None:
-    """With its selected protocol only, and its topics parsed.
+def test_load_of_a_group_with_members_restores_it_in_stable() -> None:
+    """Only the selected protocol is restored, and the subscribed topics are parsed.
 
     MM-14: load: Stable group with offsets
     MM-25: load: static and dynamic members
@@ -139,7 +139,7 @@ def test_load_of_a_group_with_members_gives_it_back_stable() -> None:
 
 
 def test_load_gives_every_member_a_full_session() -> None:
-    """A failover must not expire members that could not heartbeat meanwhile."""
+    """A failover must not expire members that could not send heartbeats during it."""
     h = loaded((group(group_value("m-1", "m-2")),))
     h.advance(9_999)
     assert h.beat("m-1", 15) is ErrorCode.NONE
@@ -147,8 +147,8 @@ def test_load_gives_every_member_a_full_session() -> None:
     assert h.summary().members == ("m-1",)
 
 
-def test_load_of_a_tombstone_removes_what_was_before_it() -> None:
-    """Of an offset, and of a group, which may hold offsets later.
+def test_load_of_a_tombstone_removes_the_earlier_records_of_its_key() -> None:
+    """The key is an offset or a group; a deleted group may hold offsets later.
 
     MM-13: load: tombstone of one partition
     MM-19: load: group and its tombstone
@@ -163,7 +163,7 @@ def test_load_of_a_tombstone_removes_what_was_before_it() -> None:
 
 
 def test_load_takes_the_last_write_of_each_key() -> None:
-    """Of members and offsets, whatever batch they are in.
+    """The rule holds for members and offsets, in the same batch or in another one.
 
     MM-23: load: later segments win
     """
@@ -176,14 +176,14 @@ def test_load_takes_the_last_write_of_each_key() -> None:
 
 
 def test_load_treats_keys_of_version_0_and_1_as_one() -> None:
-    """They have the same fields."""
+    """Both versions have the same fields."""
     old = Record(b"\x00\x00" + (offset(0, 7).key or b"")[2:], offset(0, 7).value, 1)
     assert loaded((offset(0, 1),), (old,)).offset("foo", 0) == 7
     assert loaded((old,), (offset(0, None),)).coordinator.groups() == ()
 
 
-def test_load_remembers_where_in_the_log_an_offset_stands() -> None:
-    """So that a commit that completes after the load cannot bring back an older one."""
+def test_load_restores_the_log_offset_of_each_committed_offset() -> None:
+    """A commit that completes after the load must not bring back an older offset."""
     h = loaded((offset(0, 1),), (offset(1, 2), offset(0, 3)))
     stored = h.group().offsets.committed()
     assert {str(tp): entry.appended_batch_offset for tp, entry in stored.items()} == {
@@ -193,7 +193,7 @@ def test_load_remembers_where_in_the_log_an_offset_stands() -> None:
 
 
 def test_load_ignores_records_of_unknown_kinds() -> None:
-    """A newer coordinator's, counted; the rest loads.
+    """The records of a newer coordinator are counted, and the others are loaded.
 
     MM-68: key of an unknown version
     MM-69: load: unknown records among known ones
@@ -204,8 +204,8 @@ def test_load_ignores_records_of_unknown_kinds() -> None:
     assert h.coordinator.load_report(0) == LoadReport(error=None, unknown_records=3)
 
 
-def test_load_reads_batches_in_kafkas_format_too() -> None:
-    """Kafka lets one client id write to `__consumer_offsets`; transactions and markers likewise."""
+def test_load_reads_batches_in_kafkas_format() -> None:
+    """Kafka lets one client id write to `__consumer_offsets`, also transactions and markers."""
     h = CoordinatorHarness(owned=())
     h.write_records(offset(0, 23), group(group_value()))
     h.write_records(offset(1, 4), producer_id=7, is_transactional=True)
@@ -218,8 +218,8 @@ def test_load_reads_batches_in_kafkas_format_too() -> None:
     assert [h.offset("foo", partition) for partition in range(3)] == [23, 4, -1]
 
 
-def test_load_in_one_epoch_may_be_repeated_by_scala_but_not_after_java_failed() -> None:
-    """[J]: FAILED until a newer epoch loads; then everything is there."""
+def test_load_in_the_same_epoch_may_be_repeated_by_scala_but_not_after_java_failed() -> None:
+    """[J] stays FAILED until a load in a newer epoch succeeds, and then has every group."""
     java = JavaSwitches(failed_load_refuses=True)
     h = CoordinatorHarness(owned=(), java=java)
     h.write_records(offset(0, 5))
@@ -236,7 +236,7 @@ def test_load_in_one_epoch_may_be_repeated_by_scala_but_not_after_java_failed() 
 
 
 def test_unload_forgets_that_a_load_failed() -> None:
-    """[J]: CLOSED; the same epoch may then come again."""
+    """[J] becomes CLOSED, after which the same epoch may load again."""
     h = CoordinatorHarness(owned=(), java=JavaSwitches(failed_load_refuses=True))
     h.write_records(Record(None, b"v", 1))
     h.load(epoch=3)
@@ -247,10 +247,10 @@ def test_unload_forgets_that_a_load_failed() -> None:
 
 
 @pytest.mark.parametrize("java", [False, True])
-def test_load_that_its_leader_could_not_end_is_served_by_scala_and_refused_by_java(
+def test_load_whose_leader_resigned_is_served_by_scala_and_refused_by_java(
     java: bool,
 ) -> None:
-    """BEHAVIOUR 5.4: log end -1 without a leader; [S] keeps what it read so far (KAFKA-16030)."""
+    """The log end is then -1 (BEHAVIOUR 5.4); [S] keeps the groups read so far (KAFKA-16030)."""
     h = CoordinatorHarness(owned=(), java=JavaSwitches(failed_load_refuses=java))
     h.write_records(offset(0, 5))
     h.coordinator.begin_load(0, 3, h.now_us)
@@ -277,10 +277,10 @@ def test_load_that_its_leader_could_not_end_is_served_by_scala_and_refused_by_ja
     ],
     ids=["group value", "offset value", "no key", "short key", "subscription", "leader"],
 )
-def test_load_that_cannot_read_a_record_serves_the_partition_without_groups(
+def test_load_with_an_unreadable_record_serves_the_partition_without_groups(
     record: Record, error: str
 ) -> None:
-    """[S] swallows the error: offsets are answered with -1 then (recipe f).
+    """[S] swallows the error, so that OffsetFetch answers -1 (recipe f).
 
     MM-29: group record of an unknown version
     """
@@ -298,15 +298,15 @@ def test_load_of_an_empty_log_owns_the_partition() -> None:
 
 
 def test_load_of_a_group_over_its_limit_rebalances() -> None:
-    """To give its members a chance to commit; then the first to rejoin stay."""
+    """The rebalance lets all members commit; then the first members to rejoin are kept."""
     h = loaded((group(group_value("m-1", "m-2")),), max_size=1)
     assert h.state() is GroupState.PREPARING_REBALANCE
     assert h.events(TraceKind.REBALANCE_STARTED)[0].cause is RebalanceCause.GROUP_TOO_LARGE
 
 
 @pytest.mark.parametrize("batches_per_chunk", [1, 2, 7])
-def test_load_in_chunks_gives_the_same_groups(batches_per_chunk: int) -> None:
-    """It is resumable: the broker decides the bounds."""
+def test_load_in_chunks_creates_the_same_groups_as_a_load_at_once(batches_per_chunk: int) -> None:
+    """The broker decides where each chunk ends."""
     batches = [(offset(i % 3, i, group_id=f"g{i % 4}"),) for i in range(20)]
     batches.insert(5, (group(group_value("m"), group_id="g1"),))
     whole = loaded(*batches)
@@ -318,8 +318,8 @@ def test_load_in_chunks_gives_the_same_groups(batches_per_chunk: int) -> None:
         )
 
 
-def test_load_shows_nothing_before_it_is_finished() -> None:
-    """Requests are told to wait, and no group is half there."""
+def test_groups_are_visible_only_when_the_load_is_finished() -> None:
+    """Until then requests get COORDINATOR_LOAD_IN_PROGRESS; no client sees half a group."""
     h = CoordinatorHarness(owned=())
     h.write_records(offset(0, 5))
     h.coordinator.begin_load(0, 3, h.now_us)
@@ -329,8 +329,8 @@ def test_load_shows_nothing_before_it_is_finished() -> None:
     assert h.commit(offset_commit({("foo", 0): 1})) == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
 
 
-def test_load_gives_back_what_was_written() -> None:
-    """load(write(state)) == state: of groups in every persisted state, and their offsets."""
+def test_load_restores_what_was_written() -> None:
+    """load(write(state)) == state, for groups in every persisted state and for their offsets."""
     h = CoordinatorHarness()
     ids = h.stable_group(3, group_id="stable")
     h.submit(join_group(instance="i", group_id="static"))
@@ -354,7 +354,7 @@ def test_load_gives_back_what_was_written() -> None:
 
 
 def test_load_in_the_middle_of_a_rebalance_brings_back_the_last_stored_generation() -> None:
-    """FO-02, FO-03: the join phase is soft; generation 2 may be given again."""
+    """FO-02, FO-03: the join phase is not stored, so generation 2 may be assigned again."""
     h = CoordinatorHarness()
     ids = h.stable_group()
     for member_id in ids:
@@ -370,7 +370,7 @@ def test_load_in_the_middle_of_a_rebalance_brings_back_the_last_stored_generatio
 
 
 def test_load_of_an_older_epoch_is_ignored() -> None:
-    """The known epoch stays.
+    """The coordinator keeps the newer epoch.
 
     MM-15: load of an older epoch is ignored
     """
@@ -383,7 +383,7 @@ def test_load_of_an_older_epoch_is_ignored() -> None:
 
 
 def test_load_of_an_older_epoch_without_the_guard_is_carried_out() -> None:
-    """What leader_epoch_guard prevents (KAFKA-10614)."""
+    """leader_epoch_guard prevents this (KAFKA-10614)."""
     h = CoordinatorHarness(owned=(), guards=Guards(leader_epoch_guard=False))
     h.load(epoch=2)
     assert h.unload(epoch=1) is None
@@ -391,7 +391,7 @@ def test_load_of_an_older_epoch_without_the_guard_is_carried_out() -> None:
     assert h.coordinator.is_owned(0)
 
 
-def test_load_of_a_partition_that_is_here_is_ignored_and_its_epoch_remembered() -> None:
+def test_load_of_an_owned_partition_only_updates_its_epoch() -> None:
     """A re-election on the same broker does not read the log again."""
     h = CoordinatorHarness(owned=())
     h.load(epoch=2)
@@ -402,7 +402,7 @@ def test_load_of_a_partition_that_is_here_is_ignored_and_its_epoch_remembered() 
 
 
 def test_load_of_a_partition_that_is_loading_is_ignored() -> None:
-    """The load under way goes on."""
+    """The load in progress continues."""
     h = CoordinatorHarness(owned=())
     h.coordinator.begin_load(0, 1, h.now_us)
     assert isinstance(h.coordinator.begin_load(0, 1, h.now_us), LoadIgnored)
@@ -411,7 +411,7 @@ def test_load_of_a_partition_that_is_loading_is_ignored() -> None:
 
 
 def test_chunk_for_a_partition_that_is_not_loading_is_misuse() -> None:
-    """The broker's tasks run one at a time, in order."""
+    """The broker's tasks run one at a time and in order, so only a bug feeds such a chunk."""
     h = CoordinatorHarness()
     with pytest.raises(SimulationError, match="not loading"):
         h.coordinator.load_batches(0, ())
@@ -419,8 +419,8 @@ def test_chunk_for_a_partition_that_is_not_loading_is_misuse() -> None:
         h.coordinator.finish_load(0, h.now_us)
 
 
-def test_load_after_a_failed_one_forgets_the_error() -> None:
-    """It is the last load's."""
+def test_successful_load_clears_the_error_of_a_failed_one() -> None:
+    """The error is that of the last load."""
     h = loaded((Record(None, b"v", 1),))
     assert h.coordinator.load_error(0) is not None
     h.unload(epoch=1)

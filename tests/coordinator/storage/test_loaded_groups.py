@@ -1,4 +1,4 @@
-"""What a group is after its load, from Java's GroupMetadataManagerTest (BEHAVIOUR 10.5.2)."""
+"""The state of a group after its load, after Java's GroupMetadataManagerTest (BEHAVIOUR 10.5.2)."""
 
 import pytest
 
@@ -70,7 +70,7 @@ def loaded(*records: Record, max_size: int = 10) -> CoordinatorHarness:
 
 @pytest.mark.parametrize(("stored_ms", "expected_ms"), [(9_000, 9_000), (-1, SESSION_MS)])
 def test_group_record_becomes_a_stable_group(stored_ms: int, expected_ms: int) -> None:
-    """A rebalance timeout that is not there is the session timeout."""
+    """A record without a rebalance timeout gets the session timeout as its rebalance timeout."""
     h = loaded(*[record(*(member(n, rebalance_timeout_ms=stored_ms) for n in (0, 1)))])
     group = h.group()
     assert (group.state, group.generation_id) == (GroupState.STABLE, 1)
@@ -95,7 +95,7 @@ def test_group_record_becomes_a_stable_group(stored_ms: int, expected_ms: int) -
 
 
 def test_group_that_is_loaded_over_its_limit_rebalances() -> None:
-    """With both of its members, who may still commit.
+    """Both members are kept until the rebalance, and may commit.
 
     JC-42: load of a group over group.max.size: rebalance, all still members
     """
@@ -106,13 +106,13 @@ def test_group_that_is_loaded_over_its_limit_rebalances() -> None:
 
 
 def test_group_that_is_loaded_at_its_limit_does_not_rebalance() -> None:
-    """The bound is the largest size there may be."""
+    """group.max.size is the largest allowed size."""
     h = loaded(record(member(0), member(1)), max_size=2)
     assert h.state() is GroupState.STABLE
 
 
 def test_each_member_of_a_loaded_group_has_its_own_session() -> None:
-    """From the load on.
+    """The session begins with the load.
 
     JC-43: load of a Stable group: a session timer each
     """
@@ -127,7 +127,7 @@ def test_each_member_of_a_loaded_group_has_its_own_session() -> None:
 
 
 def test_as_many_tombstones_as_groups_leave_none() -> None:
-    """A group that was written twice needs one only.
+    """A group that was written twice needs only one tombstone.
 
     JC-175: group records and as many tombstones leave no group
     """
@@ -139,8 +139,8 @@ def test_as_many_tombstones_as_groups_leave_none() -> None:
     assert h.coordinator.groups() == ()
 
 
-def test_group_that_is_written_after_its_tombstone_is_there() -> None:
-    """The last record counts, and the offsets of before are kept by their own keys."""
+def test_group_that_is_written_after_its_tombstone_exists() -> None:
+    """The last record of the group's key counts; its offsets have keys of their own."""
     commit = Record(
         encode_offset_commit_key(GROUP, TopicPartition("foo", 0)),
         encode_offset_commit_value(OffsetCommitValue(offset=5, commit_timestamp_ms=1)),

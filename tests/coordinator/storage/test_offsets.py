@@ -12,8 +12,8 @@ def value(offset: int) -> OffsetCommitValue:
     return OffsetCommitValue(offset=offset, commit_timestamp_ms=0)
 
 
-def test_commit_is_pending_until_the_log_has_it() -> None:
-    """Pending counts as having offsets, so that the group is not reaped.
+def test_commit_is_pending_until_it_is_appended() -> None:
+    """A pending commit counts as an offset, so that the group is not deleted.
 
     GM-31: commit is pending, then stored
     GM-48: pending plain commit of a partition
@@ -25,7 +25,7 @@ def test_commit_is_pending_until_the_log_has_it() -> None:
     assert (offsets.get(TP), offsets.is_pending(TP)) == (value(37), False)
 
 
-def test_commit_that_failed_leaves_nothing() -> None:
+def test_failed_commit_leaves_no_offset() -> None:
     """GM-32: failed commit leaves nothing."""
     offsets = GroupOffsets()
     offsets.prepare(TP, value(37))
@@ -67,7 +67,7 @@ def test_completions_out_of_order_do_not_bring_back_the_older_offset() -> None:
 
 
 def test_completion_without_a_pending_commit_is_ignored() -> None:
-    """Its partition was deleted meanwhile."""
+    """Its partition was deleted before the append completed."""
     offsets = GroupOffsets()
     assert not offsets.append_succeeded(TP, CommittedOffset(4, value(57)))
     assert offsets.get(TP) is None
@@ -77,7 +77,7 @@ def test_completion_without_a_pending_commit_is_ignored() -> None:
 
 
 def test_transactional_commit_makes_its_partition_unstable_and_no_other() -> None:
-    """From the request on, and not as a plain commit.
+    """The partition is unstable from the request on, and has no pending plain commit.
 
     GM-49: pending transactional commit of a partition
     """
@@ -88,8 +88,8 @@ def test_transactional_commit_makes_its_partition_unstable_and_no_other() -> Non
     assert offsets.has_offsets
 
 
-def test_value_that_took_the_slot_of_a_transactional_commit_waits_for_its_own_append() -> None:
-    """One slot a partition and producer: the first value's append says nothing of the second."""
+def test_value_that_replaced_a_transactional_commit_waits_for_its_own_append() -> None:
+    """A producer has one pending value per partition; another value's append does not commit it."""
     offsets = GroupOffsets()
     offsets.prepare_transactional(7, TP, value(37))
     offsets.prepare_transactional(7, TP, value(57))
@@ -98,8 +98,8 @@ def test_value_that_took_the_slot_of_a_transactional_commit_waits_for_its_own_ap
     assert offsets.complete(7, is_commit=True) == {TP: value(57)}
 
 
-def test_failed_transactional_append_forgets_the_partition_whatever_is_in_its_slot() -> None:
-    """As Kafka: also a value that the log has."""
+def test_failed_transactional_append_forgets_the_partition_whatever_value_is_pending() -> None:
+    """Kafka also forgets a value that is in the log."""
     offsets = GroupOffsets()
     offsets.prepare_transactional(7, TP, value(37))
     offsets.transactional_append_succeeded(7, TP, CommittedOffset(3, value(37)))
@@ -107,8 +107,8 @@ def test_failed_transactional_append_forgets_the_partition_whatever_is_in_its_sl
     assert (offsets.has_offsets, offsets.complete(7, is_commit=True)) == (False, {})
 
 
-def test_transaction_of_which_nothing_is_left_keeps_its_group_until_the_marker() -> None:
-    """Kafka leaves the producer's empty map behind (BEHAVIOUR 4.10)."""
+def test_transaction_without_pending_offsets_keeps_its_group_until_the_marker() -> None:
+    """Kafka keeps the producer's empty map (BEHAVIOUR 4.10)."""
     offsets = GroupOffsets()
     offsets.prepare_transactional(7, TP, value(37))
     offsets.remove((TP,))

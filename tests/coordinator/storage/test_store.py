@@ -1,4 +1,4 @@
-"""What groups write to the log, when, and in which version (BEHAVIOUR 5.1, 5.2)."""
+"""Records that groups write to the log, and their versions (BEHAVIOUR 5.1, 5.2)."""
 
 import pytest
 
@@ -47,8 +47,8 @@ def value_of(record: Record) -> bytes:
     return record.value
 
 
-def test_group_of_an_old_record_has_no_time_of_its_state() -> None:
-    """-1, as Kafka writes it again."""
+def test_group_of_an_old_record_has_no_state_timestamp() -> None:
+    """The timestamp is -1, which Kafka also writes when the group is stored again."""
     group = Group("g", 0, GroupState.EMPTY, 1)
     group.current_state_timestamp_ms = None
     record = group_record(group, {}, 7, ValueVersions(group=3, offset=3))
@@ -57,7 +57,7 @@ def test_group_of_an_old_record_has_no_time_of_its_state() -> None:
 
 
 def test_simple_group_is_stored_as_its_offsets_alone() -> None:
-    """Generation 0 and no protocol type need no record of their own.
+    """A group of generation 0 without protocol type has no record of its own.
 
     MM-33: record of a simple group
     """
@@ -74,7 +74,7 @@ def test_simple_group_is_stored_as_its_offsets_alone() -> None:
 
 
 def test_group_with_members_is_stored_with_one_append() -> None:
-    """By its leader's SyncGroup; joining alone stores nothing.
+    """The leader's SyncGroup stores the group; joins store nothing.
 
     MM-35: storing a group with a member
     """
@@ -98,10 +98,10 @@ def test_group_with_members_is_stored_with_one_append() -> None:
         ("3.9", 3, 3),
     ],
 )
-def test_values_are_written_as_inter_broker_protocol_version_says(
+def test_values_are_written_in_the_version_of_inter_broker_protocol_version(
     version: str, group: int, offset: int
 ) -> None:
-    """The time of the state only from version 2 on.
+    """Only version 2 and later of a group's record have the state's timestamp.
 
     MM-56: version of a commit's record by inter-broker protocol
     MM-58: version of a commit's record without an expiry
@@ -126,7 +126,7 @@ def test_values_are_written_as_inter_broker_protocol_version_says(
 
 @pytest.mark.parametrize("version", ["1.1", "2.1-IV0", "3.9"])
 def test_commit_with_an_expiry_of_its_own_is_written_as_version_1(version: str) -> None:
-    """No newer version has a field for it.
+    """No newer version has a field for the expiry.
 
     MM-54: commit with retention, old version: expiry is loaded
     MM-57: version of a commit's record with an expiry
@@ -142,8 +142,8 @@ def test_commit_with_an_expiry_of_its_own_is_written_as_version_1(version: str) 
     assert stored.expire_timestamp_ms == expires_ms
 
 
-def test_group_is_taken_in_only_where_there_is_none_of_its_id() -> None:
-    """The first instance stays, and is what the second caller gets.
+def test_adding_a_group_keeps_the_existing_group_of_its_id() -> None:
+    """The second caller gets the first instance.
 
     MM-24: the first group under an id stays
     """
@@ -156,8 +156,8 @@ def test_group_is_taken_in_only_where_there_is_none_of_its_id() -> None:
     assert shard.groups == {"g": first}
 
 
-def test_group_is_removed_only_if_it_is_the_one_that_is_there() -> None:
-    """Its successor under the same id has nothing to do with it."""
+def test_removing_a_group_keeps_a_successor_of_its_id() -> None:
+    """Only the given instance is removed; the successor under the same id is another group."""
     shard = Shard(0)
     gone = shard.create_group("g", 1)
     assert shard.remove(gone)
@@ -168,7 +168,7 @@ def test_group_is_removed_only_if_it_is_the_one_that_is_there() -> None:
 
 
 def test_commit_with_one_metadata_too_large_shows_the_other_to_a_stable_fetch() -> None:
-    """The refused one has no offset, and nothing of it is pending.
+    """The refused partition has no offset, and no pending one.
 
     MM-45: one of two with metadata too large, fetched stable
     """

@@ -1,4 +1,4 @@
-"""Unloading: parked callers are told, groups become Dead, timers stop (BEHAVIOUR 5.5)."""
+"""Unloading answers parked requests, makes groups Dead, cancels timers (BEHAVIOUR 5.5)."""
 
 import pytest
 
@@ -15,7 +15,7 @@ from tests.support.harness.coordinator_harness import CoordinatorHarness, commit
 
 
 def test_unload_makes_groups_dead_and_forgets_them() -> None:
-    """With the same epoch; the partition is not served here any more.
+    """The unload has the epoch of the load; the broker then answers NOT_COORDINATOR.
 
     MM-16: unload with the epoch of the load
     """
@@ -31,7 +31,7 @@ def test_unload_makes_groups_dead_and_forgets_them() -> None:
 
 
 def test_unload_in_preparing_answers_parked_joins_with_their_member_ids() -> None:
-    """FO-02."""
+    """FO-02: NOT_COORDINATOR answers each parked JoinGroup."""
     h = CoordinatorHarness()
     ids = h.stable_group()
     newcomer = h.new_member_id()
@@ -44,7 +44,7 @@ def test_unload_in_preparing_answers_parked_joins_with_their_member_ids() -> Non
 
 
 def test_unload_in_completing_answers_parked_syncs() -> None:
-    """FO-03."""
+    """FO-03: NOT_COORDINATOR answers each parked SyncGroup."""
     h = CoordinatorHarness()
     ids = [h.new_member_id() for _ in range(2)]
     for member_id in ids:
@@ -57,15 +57,15 @@ def test_unload_in_completing_answers_parked_syncs() -> None:
 
 
 def test_unload_forgets_pending_ids_with_their_timers() -> None:
-    """Nothing of the group runs on."""
+    """No timer of an unloaded group remains."""
     h = CoordinatorHarness()
     h.new_member_id()
     h.unload()
     assert h.timer_keys() == []
 
 
-def test_unload_leaves_other_partitions_alone() -> None:
-    """Each has its own groups and timers."""
+def test_unload_leaves_other_partitions_unchanged() -> None:
+    """Each partition has its own groups and timers."""
     h = CoordinatorHarness(num_partitions=2, owned=(0, 1))
     by_partition = {h.coordinator.partition_of(f"g{i}"): f"g{i}" for i in range(8)}
     ids = {p: h.stable_group(1, group_id=g) for p, g in by_partition.items()}
@@ -75,7 +75,7 @@ def test_unload_leaves_other_partitions_alone() -> None:
 
 
 def test_unload_of_an_older_epoch_is_ignored() -> None:
-    """The group is intact.
+    """The group is unchanged.
 
     MM-17: unload of an older epoch is ignored
     """
@@ -87,15 +87,15 @@ def test_unload_of_an_older_epoch_is_ignored() -> None:
 
 
 def test_unload_of_an_older_epoch_without_the_guard_is_carried_out() -> None:
-    """What leader_epoch_guard prevents: the new leader serves nothing (recipe e)."""
+    """leader_epoch_guard prevents this; without it the new leader serves no group (recipe e)."""
     h = CoordinatorHarness(owned=(), guards=Guards(leader_epoch_guard=False))
     h.load(epoch=2)
     assert h.unload(epoch=1) is None
     assert not h.coordinator.is_owned(0)
 
 
-def test_unload_without_epoch_is_carried_out_and_the_epoch_stays() -> None:
-    """The replica was deleted.
+def test_unload_without_epoch_removes_the_groups_and_keeps_the_epoch() -> None:
+    """An unload without an epoch follows the deletion of the replica.
 
     MM-18: unload without an epoch
     """
@@ -106,15 +106,15 @@ def test_unload_without_epoch_is_carried_out_and_the_epoch_stays() -> None:
     assert h.load(epoch=3) is None
 
 
-def test_unload_of_a_partition_that_is_not_here_remembers_its_epoch() -> None:
-    """A resignation may come before the load of an older epoch: that must not own it."""
+def test_unload_of_a_partition_that_is_not_loaded_stores_its_epoch() -> None:
+    """A resignation may precede the load of an older epoch, which must then be ignored."""
     h = CoordinatorHarness(owned=())
     assert h.unload(epoch=4) is None
     assert h.load(epoch=3) == LoadIgnored(reason=IgnoredCause.STALE_LEADER_EPOCH, known_epoch=4)
 
 
-def test_unload_of_a_loading_partition_gives_the_load_up() -> None:
-    """Kafka removes it from both sets."""
+def test_unload_of_a_loading_partition_cancels_the_load() -> None:
+    """Kafka removes the partition from both the loading and the owned set."""
     h = CoordinatorHarness(owned=())
     h.coordinator.begin_load(0, 1, h.now_us)
     h.unload(epoch=2)
@@ -122,7 +122,7 @@ def test_unload_of_a_loading_partition_gives_the_load_up() -> None:
 
 
 def test_commit_acknowledged_after_the_unload_is_still_answered() -> None:
-    """The log has it: the client may know, and the trace must."""
+    """The record is in the log: the client may learn this, and the trace must show it."""
     h = CoordinatorHarness()
     h.holds_appends = True
     request_id = h.submit(offset_commit({("foo", 0): 5}))
@@ -134,8 +134,8 @@ def test_commit_acknowledged_after_the_unload_is_still_answered() -> None:
     assert h.coordinator.groups() == ()
 
 
-def test_commit_that_fails_with_the_leadership_is_answered_not_coordinator() -> None:
-    """The old leader's appends in flight."""
+def test_commit_whose_append_fails_with_the_leadership_is_answered_not_coordinator() -> None:
+    """The append was in flight when the old leader resigned."""
     h = CoordinatorHarness()
     h.holds_appends = True
     request_id = h.submit(offset_commit({("foo", 0): 5}))
@@ -145,7 +145,7 @@ def test_commit_that_fails_with_the_leadership_is_answered_not_coordinator() -> 
 
 
 def test_assignment_stored_after_the_unload_is_ignored() -> None:
-    """The parked requests were answered by the unload."""
+    """The unload has answered the parked requests."""
     h = CoordinatorHarness()
     member_id = h.new_member_id()
     h.submit(join_group(member_id))
@@ -160,7 +160,7 @@ def test_assignment_stored_after_the_unload_is_ignored() -> None:
 
 @pytest.mark.parametrize("error", [ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER])
 def test_static_replacement_that_ends_after_the_unload_is_answered(error: ErrorCode) -> None:
-    """Its JoinGroup was parked in Stable, where an unload answers SyncGroups only."""
+    """Its JoinGroup is parked in Stable, where an unload answers only SyncGroups."""
     h = CoordinatorHarness()
     h.submit(join_group(instance="i"))
     h.advance(0)
@@ -174,15 +174,15 @@ def test_static_replacement_that_ends_after_the_unload_is_answered(error: ErrorC
     assert h.timer_keys() == []
 
 
-def test_append_that_nobody_asked_for_is_misuse() -> None:
-    """Or that completes twice."""
+def test_completion_of_an_unknown_append_is_misuse() -> None:
+    """A second completion of the same append is misuse, too."""
     h = CoordinatorHarness()
     with pytest.raises(SimulationError, match="not in flight"):
         h.coordinator.append_completed(AppendCompleted(append_id=AppendId(7)), h.now_us)
 
 
-def test_group_loaded_again_is_another_group() -> None:
-    """Ping-pong: what the first life left behind does not touch the second."""
+def test_group_loaded_again_has_no_state_of_its_first_life() -> None:
+    """The partition moves away and back; timers and appends of the first tenure have no effect."""
     h = CoordinatorHarness()
     ids = h.stable_group()
     h.holds_appends = True

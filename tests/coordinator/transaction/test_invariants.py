@@ -1,4 +1,4 @@
-"""The checks of transactional ids find what they are for: each kind of damage is named."""
+"""Each invariant check of transactional ids finds its kind of damage and names it."""
 
 from collections.abc import Callable
 
@@ -68,8 +68,8 @@ def test_check_transactions_names_the_damage(
     assert raised.value.name == name
 
 
-def test_markers_that_are_being_written_keep_their_id_pending() -> None:
-    """Else a new transaction would begin before the last one has ended."""
+def test_check_requires_an_id_to_be_pending_while_its_markers_are_written() -> None:
+    """Otherwise a new transaction could begin before the last one has ended."""
     h = TransactionHarness()
     h.init()
     h.add_offsets(0)
@@ -81,8 +81,8 @@ def test_markers_that_are_being_written_keep_their_id_pending() -> None:
         h.coordinator.check_invariants()
 
 
-def test_request_whose_answer_is_out_waits_for_no_append() -> None:
-    """It would be answered twice."""
+def test_check_refuses_a_waiting_append_of_an_answered_request() -> None:
+    """The request would be answered twice."""
     h = TransactionHarness()
     h.init()
     h.holds_appends = True

@@ -1,10 +1,10 @@
-"""Blocks of producer ids: nobody waits for one. Mirrors Kafka's ProducerIdManagerTest."""
+"""Blocks of producer ids, requested ahead of need. Mirrors Kafka's ProducerIdManagerTest."""
 
 from coordinator.transaction.producer_ids import ProducerIds
 
 
 def with_block(start: int = 0, length: int = 10) -> ProducerIds:
-    """Return ids with one block, which was asked for."""
+    """Return producer ids with one block, which was requested."""
     ids = ProducerIds()
     assert ids.take() is None
     assert ids.wants_block()
@@ -12,12 +12,12 @@ def with_block(start: int = 0, length: int = 10) -> ProducerIds:
     return ids
 
 
-def test_block_is_given_out_whole_and_then_nothing() -> None:
+def test_block_is_assigned_whole_and_then_no_id_is_left() -> None:
     ids = with_block(100, 3)
     assert [ids.take() for _ in range(5)] == [100, 101, 102, None, None]
 
 
-def test_next_block_is_asked_for_once_when_nine_tenths_are_given_out() -> None:
+def test_next_block_is_requested_once_when_nine_tenths_are_assigned() -> None:
     ids = with_block()
     for _ in range(8):
         ids.take()
@@ -29,14 +29,14 @@ def test_next_block_is_asked_for_once_when_nine_tenths_are_given_out() -> None:
     assert [ids.take() for _ in range(3)] == [9, 50, 51]
 
 
-def test_block_that_was_refused_is_asked_for_again() -> None:
+def test_refused_block_is_requested_again() -> None:
     ids = ProducerIds()
     assert [ids.wants_block(), ids.wants_block()] == [True, False]
     ids.refused()
     assert [ids.wants_block(), ids.wants_block()] == [True, False]
 
 
-def test_each_block_has_its_own_moment_at_which_the_next_one_is_asked_for() -> None:
+def test_each_block_has_its_own_threshold_for_the_next_request() -> None:
     ids = with_block()
     for _ in range(9):
         ids.take()

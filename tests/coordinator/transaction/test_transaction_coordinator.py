@@ -29,7 +29,7 @@ DATA = TopicPartition("out", 1)
 
 
 def ongoing(**settings: int) -> TransactionHarness:
-    """Return a coordinator with one transaction of producer 0, epoch 0, which has the offsets."""
+    """Return a coordinator with an open transaction of producer 0, epoch 0, with the offsets."""
     h = TransactionHarness(config=BrokerConfig(**settings))  # type: ignore[arg-type]
     assert (h.init().producer_id, h.add_offsets(0)) == (0, NONE)
     return h
@@ -38,14 +38,14 @@ def ongoing(**settings: int) -> TransactionHarness:
 # -- ids and epochs --
 
 
-def test_producer_ids_come_in_blocks_that_are_asked_for_in_time() -> None:
-    """At nine tenths of a block the next one is asked for, so that nobody waits."""
+def test_next_block_of_producer_ids_is_requested_before_the_last_id_is_assigned() -> None:
+    """The request is sent at nine tenths of a block, so that no producer waits."""
     h = TransactionHarness()
     given = [h.init(None).producer_id for _ in range(25)]
     assert given == list(range(25))
 
 
-def test_producer_is_told_to_come_back_while_there_are_no_ids() -> None:
+def test_init_producer_id_without_free_ids_gets_a_retriable_error() -> None:
     h = TransactionHarness()
     h.gives_producer_ids = False
     given = [h.init(f"tx-{i}") for i in range(11)]
@@ -72,13 +72,13 @@ def test_id_without_its_epoch_is_invalid() -> None:
     assert h.init(epoch=5).error_code is ErrorCode.INVALID_REQUEST
 
 
-def test_producer_whose_epochs_are_used_up_gets_another_id() -> None:
+def test_producer_whose_epochs_are_exhausted_gets_another_id() -> None:
     h = TransactionHarness()
     h.init()
     h.metadata().producer_epoch = EPOCH_MAX
     rotated = h.init(producer_id=0, epoch=EPOCH_MAX)
     assert (rotated.producer_id, rotated.producer_epoch) == (1, 0)
-    # The answer was lost: it comes again with the id that it knows.
+    # The answer was lost: the producer sends the id that it knows again.
     again = h.init(producer_id=0, epoch=EPOCH_MAX)
     assert (again.error_code, again.producer_id, again.producer_epoch) == (NONE, 1, 0)
 
@@ -86,13 +86,13 @@ def test_producer_whose_epochs_are_used_up_gets_another_id() -> None:
 # -- a transaction --
 
 
-def test_request_about_no_transaction_is_answered() -> None:
+def test_request_outside_of_a_transaction_is_answered_with_an_error() -> None:
     h = TransactionHarness()
     request_id = h.submit(AddPartitionsToTxnRequest(transactions=()))
     assert h.responses[request_id] == AddPartitionsToTxnResponse()
 
 
-def test_step_is_waited_for_as_long_as_a_transaction_may_take() -> None:
+def test_append_of_a_step_times_out_with_the_transaction() -> None:
     h = TransactionHarness()
     h.holds_appends = True
     h.submit(InitProducerIdRequest(transactional_id=TX, transaction_timeout_ms=33_000))
@@ -122,7 +122,7 @@ def test_marker_that_fails_is_sent_again_until_every_partition_has_one() -> None
     assert h.state() is TransactionState.COMPLETE_COMMIT
 
 
-def test_outcome_of_markers_of_another_tenure_means_nothing() -> None:
+def test_outcome_of_markers_of_another_tenure_is_ignored() -> None:
     h = ongoing()
     h.holds_markers = True
     h.end(0)
@@ -136,7 +136,7 @@ def test_outcome_of_markers_of_another_tenure_means_nothing() -> None:
 # -- leadership --
 
 
-def test_requests_are_refused_where_the_partition_is_not_or_still_loads() -> None:
+def test_requests_are_refused_while_the_partition_is_elsewhere_or_loading() -> None:
     h = TransactionHarness(epoch=None)
     assert h.init().error_code is ErrorCode.NOT_COORDINATOR
     h.coordinator.begin_load(0, 3)
@@ -145,13 +145,13 @@ def test_requests_are_refused_where_the_partition_is_not_or_still_loads() -> Non
     assert [h.add_offsets(0), h.end(0), h.verify(0)] == [loading] * 3
     h.execute(h.coordinator.finish_load(0, h.now_us))
     assert h.init().error_code is NONE
-    # Elected once more: what is known belongs to an earlier leader epoch.
+    # The broker is elected again: its state belongs to an earlier leader epoch.
     h.coordinator.begin_load(0, 4)
     assert (h.coordinator.is_owned(0), h.init().error_code) == (False, loading)
 
 
 def test_next_coordinator_knows_open_transactions() -> None:
-    """And aborts them in time: the beginning is in the log."""
+    """The beginning is in the log, so the next coordinator aborts the transaction in time."""
     h = ongoing()
     h.advance(50_000)
     other = h.failover()
@@ -162,8 +162,8 @@ def test_next_coordinator_knows_open_transactions() -> None:
     assert late.state() is TransactionState.COMPLETE_ABORT
 
 
-def test_next_coordinator_completes_at_once_what_needs_no_markers() -> None:
-    """A transaction that was decided before any partition was part of it."""
+def test_next_coordinator_completes_a_decided_transaction_without_partitions_at_once() -> None:
+    """The transaction was decided before a partition was added, so it needs no marker."""
     h = TransactionHarness()
     decided = TransactionLogValue(
         producer_id=3,
@@ -178,7 +178,7 @@ def test_next_coordinator_completes_at_once_what_needs_no_markers() -> None:
 
 
 def test_step_of_a_lost_tenure_is_answered_and_changes_nothing() -> None:
-    """The partition has moved away and come back meanwhile: its log decides."""
+    """The partition has moved away and back; its log decides the outcome."""
     h = ongoing()
     h.holds_appends = True
     ending = h.submit(end_txn(0))
@@ -191,8 +191,8 @@ def test_step_of_a_lost_tenure_is_answered_and_changes_nothing() -> None:
     assert h.state() is TransactionState.ONGOING
 
 
-def test_partition_that_has_moved_away_is_served_no_more() -> None:
-    """A step that was being written is answered so, whatever the log says of it."""
+def test_partition_that_has_moved_away_is_no_longer_served() -> None:
+    """A step in progress gets the same error, whatever the outcome of its append."""
     for outcome in (NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER):
         h = ongoing()
         h.holds_appends = True
@@ -204,7 +204,7 @@ def test_partition_that_has_moved_away_is_served_no_more() -> None:
         assert h.end_error(ending) is ErrorCode.NOT_COORDINATOR
 
 
-def test_load_that_cannot_read_a_record_keeps_what_it_had_read() -> None:
+def test_load_with_an_unreadable_record_keeps_the_records_before_it() -> None:
     h = TransactionHarness()
     h.init()
     h.write(Record(encode_transaction_key("other"), b"\x00\x09", 0))
@@ -222,7 +222,7 @@ def test_load_ignores_records_of_an_unknown_kind() -> None:
     assert h.failover().coordinator.metadata(TX) is not None
 
 
-def test_inputs_that_nobody_asked_for_are_misuse() -> None:
+def test_timer_or_batch_that_was_not_requested_is_misuse() -> None:
     h = TransactionHarness()
     with pytest.raises(SimulationError, match="never set"):
         h.coordinator.timer_fired("other", 0)
@@ -240,16 +240,16 @@ def metadata(state: TransactionState) -> TransactionMetadata:
     )
 
 
-def test_numbers_of_states_are_kafkas() -> None:
-    """They stand in the log."""
+def test_states_have_kafkas_numbers() -> None:
+    """The log holds the numbers."""
     assert [STATE_IDS[state] for state in TransactionState] == list(range(8))
     assert STATE_IDS[TransactionState.PREPARE_EPOCH_FENCE] == 7
 
 
 @pytest.mark.parametrize("state", list(TransactionState))
 @pytest.mark.parametrize("step", ["new epoch", "add", "commit", "fence", "dead"])
-def test_steps_from_a_state_are_those_of_the_table(state: TransactionState, step: str) -> None:
-    """A step that the table forbids raises and changes nothing."""
+def test_state_machine_allows_the_steps_of_the_table(state: TransactionState, step: str) -> None:
+    """An illegal step raises and changes nothing."""
     target = {
         "new epoch": TransactionState.EMPTY,
         "add": TransactionState.ONGOING,

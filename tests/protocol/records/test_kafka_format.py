@@ -1,4 +1,4 @@
-"""Kafka's format of batches: what an independent library wrote comes back byte for byte."""
+"""Kafka's format of batches: batches of an independent library are reproduced byte for byte."""
 
 import struct
 from contextlib import suppress
@@ -33,20 +33,22 @@ RECORDS = st.lists(
 
 
 def sealed(data: bytes) -> bytes:
-    """Return the batch with the CRC that it must have."""
+    """Return the batch with its right CRC."""
     return data[:17] + struct.pack(">I", int(google_crc32c.value(data[21:]))) + data[21:]
 
 
 def refusal(data: bytes) -> ErrorCode:
-    """Return the error of a batch that is refused."""
+    """Return the error that refuses a batch."""
     with pytest.raises(InvalidBatch) as refused:
         decode_batches(data)
     return refused.value.error_code
 
 
 @pytest.mark.parametrize("recorded", RECORDED, ids=lambda each: each.name)
-def test_batch_of_a_real_client_is_read_and_passes_byte_for_byte(recorded: RecordedBatch) -> None:
-    """Compressed or not, with headers, whatever the producer."""
+def test_batch_of_a_real_client_is_read_and_reproduced_byte_for_byte(
+    recorded: RecordedBatch,
+) -> None:
+    """The batches are compressed or not, with headers, of several producers."""
     (batch,) = decode_batches(recorded.data)
     assert encode_batch(batch) == recorded.data
     assert check_batch(batch) is ErrorCode.NONE
@@ -67,7 +69,7 @@ def test_batch_of_a_real_client_is_read_and_passes_byte_for_byte(recorded: Recor
 
 @pytest.mark.parametrize("recorded", RECORDED, ids=lambda each: each.name)
 def test_leader_changes_only_base_offset_and_leader_epoch(recorded: RecordedBatch) -> None:
-    """Neither is under the CRC, so that the rest stays what the client signed."""
+    """Neither field is covered by the CRC, so the client's CRC remains valid."""
     (batch,) = decode_batches(recorded.data)
     placed = encode_batch(place_batch(batch, base_offset=2**40, leader_epoch=9))
     assert placed[:8] == (2**40).to_bytes(8, "big")
@@ -77,8 +79,8 @@ def test_leader_changes_only_base_offset_and_leader_epoch(recorded: RecordedBatc
     assert decode_batches(placed)[0].next_offset == 2**40 + len(recorded.records)
 
 
-def test_several_batches_are_read_up_to_one_that_is_cut_short() -> None:
-    """As Kafka reads a fetch response, whose last batch may be a part of one."""
+def test_batches_are_read_up_to_a_truncated_one() -> None:
+    """Kafka reads a fetch response like this: its last batch may be truncated."""
     whole = b"".join(each.data for each in RECORDED)
     assert len(decode_batches(whole)) == len(RECORDED)
     for cut in (1, 11, 17, 60, len(RECORDED[-1].data) - 1):
@@ -90,7 +92,7 @@ def test_several_batches_are_read_up_to_one_that_is_cut_short() -> None:
 def test_own_batch_reads_the_same_in_kafkas_format(
     records: tuple[Record, ...], compression: int
 ) -> None:
-    """What the lab's producers write, a real consumer reads."""
+    """A real consumer can read the batches of the lab's producers."""
     batch = place_batch(
         build_batch(records, compression=compression, codecs=CODECS, producer_id=5),
         base_offset=1_000,
@@ -109,18 +111,18 @@ def test_own_batch_reads_the_same_in_kafkas_format(
 
 
 def test_own_batch_equals_the_one_that_an_independent_library_writes() -> None:
-    """Without headers, which the lab's records do not have, there is one encoding only."""
+    """Records of the lab have no headers, so only one encoding exists."""
     (recorded,) = (each for each in RECORDED if each.name == "nulls")
     parts = [(key, value, time) for key, value, time in recorded.records]
     own = build_batch(tuple(Record(*part) for part in parts[:1]))
     (first,) = decode_batches(encode_batch(own))
-    # The recorded batch's first record stands behind its header of 61 bytes, and has no headers.
+    # The first recorded batch has a header of 61 bytes, then its records, which have no headers.
     length = 1 + (recorded.data[61] >> 1)
     assert first.records == recorded.data[61 : 61 + length]
 
 
-def test_marker_is_a_control_batch_that_clients_understand() -> None:
-    """Key and value are Kafka's own bytes already."""
+def test_marker_is_encoded_as_a_control_batch() -> None:
+    """The record's key and value are already in Kafka's encoding."""
     marker = EndTransactionMarker(is_commit=True, coordinator_epoch=4)
     batch = build_batch(
         (encode_marker(marker, 77),),
@@ -136,7 +138,7 @@ def test_marker_is_a_control_batch_that_clients_understand() -> None:
 
 
 def test_cleaned_batch_keeps_its_offsets() -> None:
-    """Holes stand in the records' deltas; the last offset is the one before the cleaning."""
+    """The deltas of the records have gaps; the last offset is that before the cleaning."""
     records = tuple(Record(b"k%d" % n, b"v", n) for n in range(5))
     batch = place_batch(build_batch(records), base_offset=40, leader_epoch=1)
     left = cleaned_batch(batch, Cleaned((1, 3)), [records[1], records[3]])
@@ -149,7 +151,7 @@ def test_cleaned_batch_keeps_its_offsets() -> None:
 
 
 def test_log_append_time_is_the_time_of_each_record() -> None:
-    """The bit in the attributes decides, whatever the records say."""
+    """The bit in the attributes decides, not the timestamps of the records."""
     (batch,) = decode_batches(RECORDED[5].data)
     assert batch.kafka is not None
     changed = replace(
@@ -181,7 +183,7 @@ def test_log_append_time_is_the_time_of_each_record() -> None:
 def test_damaged_batch_is_refused_with_kafkas_error(
     name: str, data: bytes, error: ErrorCode
 ) -> None:
-    """A batch that is cut short is no error: Kafka leaves it out."""
+    """A truncated batch is no error: Kafka leaves it out."""
     assert refusal(data) is error
 
 
@@ -189,8 +191,8 @@ def test_damaged_batch_is_refused_with_kafkas_error(
     "records",
     [b"", b"\x0e\0\0\0\1\1", b"\x0c\0\0\0\1\1\0\0", b"\x7f\0\0\0\1\1\0", b"\xff" * 9, b"\1"],
 )
-def test_records_that_are_not_what_the_header_counts_are_no_records(records: bytes) -> None:
-    """Nothing, a length too large, a byte too much, a length below zero, no number at all."""
+def test_payload_that_contradicts_the_record_count_is_refused(records: bytes) -> None:
+    """Payloads: empty, a length too large, one byte too many, a negative length, no varint."""
     (batch,) = decode_batches(sealed(PLAIN[:8] + struct.pack(">i", 49) + PLAIN[12:61]))
     assert batch.kafka is not None
     one = replace(batch, records=records, kafka=replace(batch.kafka, record_count=1))
@@ -199,8 +201,8 @@ def test_records_that_are_not_what_the_header_counts_are_no_records(records: byt
 
 
 @given(st.binary(max_size=300))
-def test_any_bytes_are_batches_or_an_invalid_batch(data: bytes) -> None:
-    """Whatever a client sends, the listener has an answer."""
+def test_any_bytes_are_read_or_refused_as_an_invalid_batch(data: bytes) -> None:
+    """The listener can answer any bytes of a client."""
     with suppress(InvalidBatch):
         for batch in decode_batches(data):
             assert encode_batch(batch) in data
@@ -214,7 +216,7 @@ def test_any_bytes_are_batches_or_an_invalid_batch(data: bytes) -> None:
 def test_any_damage_to_a_batch_is_an_invalid_batch_or_unreadable_records(
     recorded: RecordedBatch, damage: list[tuple[int, int]], with_crc: bool
 ) -> None:
-    """Also behind a CRC that is right: the leader reads the records before it appends."""
+    """This holds also where the CRC is right: the leader reads the records before it appends."""
     data = bytearray(recorded.data)
     for place, byte in damage:
         data[place % len(data)] = byte
@@ -223,8 +225,8 @@ def test_any_damage_to_a_batch_is_an_invalid_batch_or_unreadable_records(
             assert len(records_of(batch, CODECS)) == batch.record_count
 
 
-def test_batches_of_both_kinds_are_not_equal() -> None:
-    """The same records: what a log stores is what was sent."""
+def test_batches_of_both_kinds_are_unequal() -> None:
+    """Equal records do not make equal batches: a log stores the batch as it was sent."""
     own = build_batch((Record(b"k", b"v", 5),))
     (read,) = decode_batches(encode_batch(own))
     assert isinstance(read, RecordBatch)

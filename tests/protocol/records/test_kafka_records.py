@@ -1,4 +1,4 @@
-"""Kafka's encoding of records: two readers that agree, and a writer that an old library reads."""
+"""Kafka's encoding of records: two readers that agree, and a writer that another library reads."""
 
 import pytest
 from hypothesis import given
@@ -22,7 +22,7 @@ BYTES = st.none() | st.binary(max_size=70) | st.sampled_from([b"x" * 8_180, b"y"
 
 
 def scanned(payload: bytes, count: int) -> object:
-    """Return what a scan finds, None for an error."""
+    """Return the result of a scan; None for an error."""
     try:
         return scan_records(payload, count)
     except ValueError:
@@ -30,7 +30,7 @@ def scanned(payload: bytes, count: int) -> object:
 
 
 def expected_scan(payload: bytes, count: int) -> object:
-    """Return what a scan must find, by the slower reader."""
+    """Return the result of the slower reader, which the scan must equal."""
     try:
         records = parse_records(payload, count)
     except ValueError:
@@ -44,7 +44,7 @@ def expected_scan(payload: bytes, count: int) -> object:
 
 
 @pytest.mark.parametrize("recorded", RECORDED, ids=lambda each: each.name)
-def test_scan_finds_what_a_reading_finds(recorded: RecordedBatch) -> None:
+def test_scan_equals_a_full_reading(recorded: RecordedBatch) -> None:
     (batch,) = decode_batches(recorded.data)
     payload, count = payload_of(batch, CODECS), batch.record_count
     assert scanned(payload, count) == expected_scan(payload, count) is not None
@@ -53,10 +53,10 @@ def test_scan_finds_what_a_reading_finds(recorded: RecordedBatch) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(-(2**40), 2**40), BYTES, BYTES), max_size=9), st.data())
-def test_scan_refuses_what_a_reading_refuses(
+def test_scan_refuses_what_a_full_reading_refuses(
     records: list[tuple[int, bytes | None, bytes | None]], data: st.DataObject
 ) -> None:
-    """Whole payloads, and payloads with any damage."""
+    """Payloads are whole, or damaged at any place."""
     payload = bytearray(
         encode_kafka_records(
             (index, delta, key, value) for index, (delta, key, value) in enumerate(records)
@@ -74,7 +74,7 @@ def test_scan_refuses_what_a_reading_refuses(
 
 
 @given(st.binary(max_size=60), st.integers(0, 4))
-def test_any_bytes_are_read_alike(payload: bytes, count: int) -> None:
+def test_both_readers_agree_on_any_bytes(payload: bytes, count: int) -> None:
     assert scanned(payload, count) == expected_scan(payload, count)
 
 
@@ -105,7 +105,7 @@ def test_numbers_are_zigzag_varints(number: int, encoded: bytes) -> None:
 def test_kafka_python_reads_what_the_lab_writes(
     records: tuple[Record, ...], compression: int
 ) -> None:
-    """An independent reader, as the consumer of a real client's application."""
+    """kafka-python is an independent reader, as in the application of a real client."""
     own = build_batch(
         records, base_offset=77, leader_epoch=3, compression=compression, codecs=CODECS
     )

@@ -1,4 +1,4 @@
-"""Keys and values of `__consumer_offsets`: which version is written, which are read."""
+"""Keys and values of `__consumer_offsets`: the version written, the versions read."""
 
 import msgspec
 import pytest
@@ -43,7 +43,7 @@ GROUP = GroupMetadataValue(
 
 
 def versioned(version: int, *body: object) -> bytes:
-    """Return a key or value as another release would have written it."""
+    """Return a key or value as another release writes it."""
     return version.to_bytes(2, "big", signed=True) + msgspec.msgpack.encode(body)
 
 
@@ -63,27 +63,27 @@ def test_group_key_is_version_2() -> None:
 
 
 @pytest.mark.parametrize("version", [3, 14, 99, -1])
-def test_key_of_an_unknown_version_is_told_apart_and_not_an_error(version: int) -> None:
-    """A newer coordinator's records are ignored by an older one."""
+def test_key_of_an_unknown_version_is_recognised_and_no_error(version: int) -> None:
+    """An older coordinator ignores the records of a newer one."""
     assert decode_key(versioned(version, "whatever")) == UnknownKey(version)
 
 
 @pytest.mark.parametrize("data", [b"", b"\x00", b"\x00\x01\xc1", b"\x00\x02\x93"])
 def test_key_that_cannot_be_read_is_corrupt(data: bytes) -> None:
-    """No version, or no body of its kind."""
+    """The version is missing, or the body is not of its type."""
     with pytest.raises(CorruptRecord):
         decode_key(data)
 
 
 @pytest.mark.parametrize("partition", [1 << 31, -(1 << 31) - 1])
 def test_key_of_a_partition_that_is_no_int32_is_corrupt(partition: int) -> None:
-    """Kafka could not have written it."""
+    """Kafka never writes such a key."""
     with pytest.raises(CorruptRecord, match="key of version 1"):
         decode_key(versioned(1, "g", "t", partition))
 
 
 def test_offset_value_without_expiry_is_written_as_version_3() -> None:
-    """With its leader epoch."""
+    """The value has a leader epoch."""
     value = OffsetCommitValue(offset=9, leader_epoch=4, metadata="m", commit_timestamp_ms=77)
     data = encode_offset_commit_value(value)
     assert record_version(data) == 3
@@ -114,7 +114,7 @@ def test_offset_value_with_expiry_is_written_as_version_1_without_epoch() -> Non
     ],
 )
 def test_offset_value_of_every_version_is_read(data: bytes, epoch: int, expiry: int) -> None:
-    """Also with fields that only a newer version has.
+    """Fields that only a newer version has are skipped.
 
     MM-62: commit record of version 4 is read
     MM-63: commit record with unknown tagged fields
@@ -129,8 +129,8 @@ def test_offset_value_of_every_version_is_read(data: bytes, epoch: int, expiry: 
 
 
 @pytest.mark.parametrize(("version", "epoch"), [(1, -1), (2, -1), (3, 4)])
-def test_offset_value_is_written_in_the_version_asked_for(version: int, epoch: int) -> None:
-    """Below version 3 the leader epoch is left out."""
+def test_offset_value_is_written_in_the_given_version(version: int, epoch: int) -> None:
+    """Versions below 3 have no leader epoch."""
     value = OffsetCommitValue(offset=9, leader_epoch=4, metadata="m", commit_timestamp_ms=77)
     data = encode_offset_commit_value(value, version)
     assert record_version(data) == version
@@ -139,7 +139,7 @@ def test_offset_value_is_written_in_the_version_asked_for(version: int, epoch: i
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
-def test_offset_value_with_expiry_is_version_1_whatever_was_asked_for(version: int) -> None:
+def test_offset_value_with_expiry_is_version_1_whatever_version_is_given(version: int) -> None:
     value = OffsetCommitValue(offset=9, commit_timestamp_ms=77, expire_timestamp_ms=99)
     data = encode_offset_commit_value(value, version)
     assert record_version(data) == 1
@@ -149,17 +149,17 @@ def test_offset_value_with_expiry_is_version_1_whatever_was_asked_for(version: i
 INT32, INT64 = 1 << 31, 1 << 63
 OFFSET_BODY = (7, "", 1_000, 2_000)
 GROUP_BODY = ("consumer", 5, None, None, 1_234, ())
-"""Version 1 of an offset's value, version 2 of a group's."""
+"""An offset's value of version 1, a group's of version 2."""
 
 
 def at(body: tuple[object, ...], place: int, value: int) -> tuple[object, ...]:
-    """Return the body with another number at a place."""
+    """Return the body with another integer at an index."""
     return (*body[:place], value, *body[place + 1 :])
 
 
 @pytest.mark.parametrize("place", [0, 2, 3], ids=["offset", "commit timestamp", "expire timestamp"])
-def test_number_of_an_offset_value_is_an_int64(place: int) -> None:
-    """Kafka's schema has int64 there: the largest one is read, the next is corrupt."""
+def test_integer_of_an_offset_value_is_an_int64(place: int) -> None:
+    """Kafka's schema has int64: the largest is read, the next larger one is corrupt."""
     largest = decode_offset_commit_value(versioned(1, *at(OFFSET_BODY, place, INT64 - 1)))
 
     assert INT64 - 1 in (
@@ -174,7 +174,7 @@ def test_number_of_an_offset_value_is_an_int64(place: int) -> None:
 @pytest.mark.parametrize(
     ("place", "limit"), [(1, INT32), (4, INT64)], ids=["generation", "state timestamp"]
 )
-def test_number_of_a_group_value_has_the_width_of_kafkas(place: int, limit: int) -> None:
+def test_integer_of_a_group_value_has_kafkas_width(place: int, limit: int) -> None:
     """A generation is an int32, the time of the state an int64."""
     largest = decode_group_metadata_value(versioned(2, *at(GROUP_BODY, place, limit - 1)))
 
@@ -184,8 +184,8 @@ def test_number_of_a_group_value_has_the_width_of_kafkas(place: int, limit: int)
 
 
 @pytest.mark.parametrize("version", [-1, 0, 4])
-def test_offset_value_is_never_written_in_another_version(version: int) -> None:
-    """Version 4 is only read: a broker before it could not."""
+def test_offset_value_is_refused_in_any_other_version(version: int) -> None:
+    """Version 4 is only read: an older broker could not read it."""
     with pytest.raises(SimulationError, match="version"):
         encode_offset_commit_value(OffsetCommitValue(offset=9, commit_timestamp_ms=7), version)
 
@@ -199,10 +199,10 @@ def test_offset_value_is_never_written_in_another_version(version: int) -> None:
         (3, {}),
     ],
 )
-def test_group_value_is_written_in_the_version_asked_for(
+def test_group_value_is_written_in_the_given_version(
     version: int, lost: dict[str, int | None]
 ) -> None:
-    """What an old version has no field for is not read back."""
+    """Fields that an old version lacks are not read back."""
     data = encode_group_metadata_value(GROUP, version)
     assert record_version(data) == version
     timestamp_ms = -1 if version < 2 else 1_234
@@ -213,21 +213,21 @@ def test_group_value_is_written_in_the_version_asked_for(
 
 
 @pytest.mark.parametrize("version", [-1, 4])
-def test_group_value_is_never_written_in_another_version(version: int) -> None:
-    """As offsets."""
+def test_group_value_is_refused_in_any_other_version(version: int) -> None:
+    """A group's value follows the rule of an offset's value."""
     with pytest.raises(SimulationError, match="version"):
         encode_group_metadata_value(GROUP, version)
 
 
 def test_group_value_is_written_as_version_3_and_read_back() -> None:
-    """With instance ids and the time of its state."""
+    """The value has instance ids and the state's timestamp."""
     data = encode_group_metadata_value(GROUP)
     assert record_version(data) == 3
     assert decode_group_metadata_value(data) == GROUP
 
 
 def test_group_value_of_an_empty_group_has_neither_protocol_nor_leader() -> None:
-    """What is written when the last member leaves."""
+    """This value is written when the last member leaves."""
     value = GroupMetadataValue(protocol_type="consumer", generation=6, protocol=None, leader=None)
     assert decode_group_metadata_value(encode_group_metadata_value(value)) == value
 
@@ -297,13 +297,13 @@ def test_group_value_of_an_unknown_version_is_an_error_that_names_it() -> None:
 
 
 def test_offset_value_of_an_unknown_version_is_an_error_that_names_it() -> None:
-    """As for groups: a value cannot be guessed at."""
+    """A value of an unknown layout cannot be read."""
     with pytest.raises(CorruptRecord, match="offset value version 5"):
         decode_offset_commit_value(versioned(5, 1))
 
 
 def test_values_with_a_body_of_another_kind_are_corrupt() -> None:
-    """The version is right, the bytes are not."""
+    """The version is valid, the bytes behind it are not."""
     with pytest.raises(CorruptRecord, match="version 3"):
         decode_offset_commit_value(versioned(3, "no offset"))
     with pytest.raises(CorruptRecord, match="version 3"):

@@ -50,7 +50,7 @@ def body(data: bytes) -> object:
 def test_body_has_the_fields_of_its_version_in_the_order_of_the_table(
     version: int, fields: list[object]
 ) -> None:
-    """A reader of that version knows no other."""
+    """A reader of that version expects exactly these fields."""
     data = CODEC.encode(VALUE, version)
     assert (record_version(data), body(data)) == (version, fields)
 
@@ -64,12 +64,12 @@ def test_body_has_the_fields_of_its_version_in_the_order_of_the_table(
     ],
 )
 def test_field_that_a_version_lacks_is_read_as_its_default(version: int, expected: Value) -> None:
-    """Also within the items of a list."""
+    """The rule also holds within the items of a list."""
     assert CODEC.decode(CODEC.encode(VALUE, version)) == expected
 
 
-def test_readable_version_that_is_not_written_has_the_fields_of_the_newest_below_it() -> None:
-    """A newer broker wrote it: with tagged fields behind the last one."""
+def test_read_only_version_has_the_fields_of_the_newest_written_version_below_it() -> None:
+    """A newer broker wrote such a value, with tagged fields at its end."""
     data = b"\0\3" + msgspec.msgpack.encode(["n", 7, b"d", [["a", 3, {}], ["b", 4]], {0: b""}])
     assert CODEC.decode(data) == VALUE
     with pytest.raises(SimulationError, match="values are not written in version 3"):
@@ -77,8 +77,8 @@ def test_readable_version_that_is_not_written_has_the_fields_of_the_newest_below
 
 
 @pytest.mark.parametrize(("number", "fits"), [(-32_768, True), (32_767, True), (32_768, False)])
-def test_integer_that_is_wider_than_its_field_is_corrupt(number: int, *, fits: bool) -> None:
-    """Kafka could not have written it."""
+def test_integer_wider_than_its_field_is_corrupt(number: int, *, fits: bool) -> None:
+    """Kafka never writes such a value."""
     data = b"\0\0" + msgspec.msgpack.encode([number, b"d"])
     if fits:
         assert CODEC.decode(data).number == number
@@ -87,8 +87,8 @@ def test_integer_that_is_wider_than_its_field_is_corrupt(number: int, *, fits: b
             CODEC.decode(data)
 
 
-def test_version_that_is_not_readable_is_named() -> None:
-    """A value cannot be guessed at, and data without a version is no value."""
+def test_version_that_is_not_readable_is_named_in_the_error() -> None:
+    """A value of an unknown layout cannot be read, nor data without a version."""
     with pytest.raises(CorruptRecord, match="unknown value value version 4"):
         CODEC.decode(b"\0\4\x90")
     with pytest.raises(CorruptRecord, match="expected a version of 2 bytes, got 1 bytes"):

@@ -1,4 +1,4 @@
-"""The consumer protocol's bytes, compared with bytes that Kafka's own classes write."""
+"""The consumer protocol's bytes equal those of Kafka's own classes."""
 
 import pytest
 
@@ -33,7 +33,7 @@ def test_subscription_of_a_recording_is_read_and_written() -> None:
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_subscription_of_each_version_keeps_what_the_version_has(version: int) -> None:
+def test_subscription_of_each_version_keeps_the_fields_of_the_version(version: int) -> None:
     """Owned partitions came with v1, the generation with v2, the rack with v3."""
     read = decode_subscription(encode_subscription(FULL, version))
     assert read == ConsumerProtocolSubscription(
@@ -45,21 +45,21 @@ def test_subscription_of_each_version_keeps_what_the_version_has(version: int) -
     )
 
 
-def test_subscription_without_user_data_has_minus_one_for_its_length() -> None:
-    """Null is not the same as empty bytes."""
+def test_subscription_without_user_data_has_length_minus_one() -> None:
+    """Null and empty user data differ."""
     data = encode_subscription(ConsumerProtocolSubscription(topics=()), 0)
     assert data == bytes.fromhex("000000000000ffffffff")
     assert decode_subscription(data).user_data is None
 
 
 def test_subscription_of_a_later_version_is_read_as_the_newest() -> None:
-    """A client may be newer than its assignor: unknown fields stand at the end."""
+    """A client may be newer than the assignor: unknown fields stand at the end."""
     data = bytearray(encode_subscription(FULL, 3)) + b"more"
     data[:2] = b"\x00\x09"
     assert decode_subscription(bytes(data)) == FULL
 
 
-def test_assignment_is_written_as_kafka_does_and_read_back() -> None:
+def test_assignment_has_kafkas_bytes_and_is_read_back() -> None:
     """Version, array of topics with their partitions, user data."""
     assignment = ConsumerProtocolAssignment(
         assigned_partitions=(TopicPartitions(topic="foo", partitions=(0, 1)),), user_data=b"u"
@@ -70,15 +70,15 @@ def test_assignment_is_written_as_kafka_does_and_read_back() -> None:
     assert [str(p) for p in assignment.partitions()] == ["foo-0", "foo-1"]
 
 
-def test_subscribed_topics_ignore_version_and_what_follows_version_zero() -> None:
-    """The coordinator reads v0's fields whatever the version says (BEHAVIOUR 4.7)."""
+def test_subscribed_topics_are_read_with_the_fields_of_version_0() -> None:
+    """The coordinator reads v0's fields in every version (BEHAVIOUR 4.7)."""
     data = b"\xff\xff" + encode_subscription(FULL, 3)[2:]
     assert decode_subscribed_topics(data) == ("t0", "t1")
 
 
 @pytest.mark.parametrize("length", range(12))
-def test_subscription_cut_off_is_an_error_of_one_kind_or_the_other(length: int) -> None:
-    """No prefix is taken for a subscription, and nothing but our error comes out."""
+def test_truncated_subscription_raises_one_of_our_two_errors(length: int) -> None:
+    """No prefix is a valid subscription, and no other exception escapes."""
     data = encode_subscription(ConsumerProtocolSubscription(topics=("ab",)), 0)[:length]
     with pytest.raises(ConsumerProtocolError):
         decode_subscribed_topics(data)
@@ -86,7 +86,7 @@ def test_subscription_cut_off_is_an_error_of_one_kind_or_the_other(length: int) 
 
 @pytest.mark.parametrize("data", [b"", b"x", b"\x00\x01", b"\x00\x01\x00\x00"])
 def test_subscription_that_ends_inside_a_number_is_truncated(data: bytes) -> None:
-    """Kafka's coordinator tolerates a buffer underflow: the topics are unknown then."""
+    """Kafka's coordinator tolerates a buffer underflow: the topics are then unknown."""
     with pytest.raises(TruncatedConsumerProtocol):
         decode_subscribed_topics(data)
 
@@ -101,20 +101,20 @@ def test_subscription_that_ends_inside_a_number_is_truncated(data: bytes) -> Non
         bytes.fromhex("00000000000000000009"),  # user data longer than the rest
     ],
 )
-def test_subscription_with_an_impossible_length_is_more_than_truncated(data: bytes) -> None:
-    """Kafka throws here, which breaks the join phase (BEHAVIOUR 0.1)."""
+def test_subscription_with_an_impossible_length_is_unreadable(data: bytes) -> None:
+    """Kafka throws here, which fails the join phase (BEHAVIOUR 0.1)."""
     with pytest.raises(ConsumerProtocolError) as raised:
         decode_subscribed_topics(data)
     assert not isinstance(raised.value, TruncatedConsumerProtocol)
 
 
-def test_version_that_does_not_exist_is_not_written() -> None:
-    """A typo must not produce bytes that nobody can read."""
+def test_unknown_version_is_not_written() -> None:
+    """A typo must not produce bytes that no client can read."""
     with pytest.raises(ConsumerProtocolError, match="expected a version from 0 to 3, got 4"):
         encode_subscription(FULL, 4)
 
 
 def test_string_over_the_limit_is_not_written() -> None:
-    """Its length does not fit 16 bits."""
+    """Its length does not fit into 16 bits."""
     with pytest.raises(ConsumerProtocolError, match="32768 bytes"):
         encode_subscription(ConsumerProtocolSubscription(topics=("x" * 32_768,)))
