@@ -190,6 +190,8 @@ TABLE_COLUMNS: Mapping[str, Mapping[str, str]] = {
         "p90": "bigint",
         "p99": "bigint",
         "max": "bigint",
+        "from_us": "bigint",
+        "to_us": "bigint",
     },
     "rebalances": {
         "run": "string",

@@ -16,7 +16,7 @@ from coordlab.views.check_view import print_checks
 from pipeline.summary.caveats import caveats_of, pass_text
 from pipeline.summary.deploys import deploy_text, deploys_of
 from pipeline.summary.felt import LAG_OVER, Felt
-from pipeline.summary.figures import HEADER, Chain, FaultSummary, RunSummary, same_gaps
+from pipeline.summary.figures import HEADER, MARK, Chain, FaultSummary, RunSummary, same_gaps
 from pipeline.summary.outcomes import listed
 from pipeline.summary.story import (
     CHAIN_HEADINGS,
@@ -26,6 +26,7 @@ from pipeline.summary.story import (
     Statement,
     coordinators_statement,
     counted,
+    disturbance_texts,
     errors_text,
     felt_after,
     felt_rows,
@@ -130,6 +131,7 @@ def print_phases(console: Console, summary: RunSummary) -> None:
     if outcomes:
         console.print()
         print_lines(console, outcomes)
+    print_lines(console, disturbance_texts(summary), style="yellow")
     if not summary.completed:
         console.print(Text("the trace ends early: this run is incomplete", style="yellow"))
     for reason, count in summary.bad_rows:
@@ -259,7 +261,7 @@ def _print_felt_in_all(console: Console, felt: Felt) -> None:
     rows = felt_rows(felt.in_all)
     wanted = ("max", "sum") if narrow else ("partitions", "p50", "p90", "max", "sum")
     headings = [each for each in wanted if any(cells[each] for _, cells in rows)]
-    console.print(Text(FELT_IN_ALL, style="underline"))
+    console.print(Text(f"{FELT_IN_ALL}{MARK if felt.disturbed else ''}", style="underline"))
     if rows:
         table = Table(box=None, pad_edge=False, header_style="dim")
         table.add_column("", no_wrap=True)

@@ -28,6 +28,12 @@ _CLIENT = {
     "heartbeats at old": "late_heartbeats",
 }
 _GAPS = {"commit gap": "member", "processing gap": "partition", "no coordinator": "group"}
+_ENDS = {
+    "broker": ("fault_us", "active_us"),
+    "client": ("fault_us", "accepted_us"),
+    "gap": ("before_us", "after_us"),
+}
+"""Columns with the beginning and the end of the time that a subject's values describe."""
 _RANKED = {"p50": (50, 1), "p90": (90, 10), "p99": (99, 100)}
 """Percentiles: percent, and the number of samples from which on it is given."""
 
@@ -44,7 +50,8 @@ def figures_of(trace: Trace) -> list[TableRow]:
     found = []
     for fault in faults_of(trace):
         for chain, name, column, rows in measured:
-            values = [row[column] for row in rows if row["fault"] == fault["fault"]]
+            subjects = [row for row in rows if row["fault"] == fault["fault"]]
+            values = [row[column] for row in subjects]
             about = {
                 "fault": fault["fault"],
                 "kind": fault["kind"],
@@ -53,8 +60,20 @@ def figures_of(trace: Trace) -> list[TableRow]:
                 "is_time": column.endswith("_us"),
             }
             if values:
-                found.append(about | _summed(values))
+                spans = [_span(chain, row, fault) for row in subjects]
+                span = {"from_us": min(spans)[0], "to_us": max(to_us for _, to_us in spans)}
+                found.append(about | _summed(values) | span)
     return found
+
+
+def _span(chain: str, row: TableRow, fault: TableRow) -> tuple[int, int]:
+    """Return beginning and end of the time that a subject's values describe."""
+    begun, ended = _ENDS[chain]
+    from_us: int = row[begun]
+    to_us: int | None = None if chain == "client" and row["join_us"] is not None else row[ended]
+    if to_us is None:
+        to_us = max(from_us, fault["until_us"])
+    return from_us, to_us
 
 
 def _summed(values: list[int | None]) -> TableRow:

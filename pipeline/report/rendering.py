@@ -16,7 +16,7 @@ from markupsafe import Markup, escape
 
 from pipeline.report.charts.chart import Beside, Cell, Chart, Paragraph, TextTable, axis_seconds
 from pipeline.report.sentences.fault_sentences import between_servers
-from pipeline.summary.figures import duration_text
+from pipeline.summary.figures import MARK, duration_text
 from pipeline.summary.outcomes import in_number_order, listed
 from pipeline.summary.story import as_title, counted, moment_text, office_name
 
@@ -168,6 +168,7 @@ def _environment() -> jinja2.Environment:
         "between_servers": between_servers,
         "counted": counted,
         "duration": duration_text,
+        "mark": MARK,
         "in_number_order": in_number_order,
         "link": moment_link,
         "listed": listed,

@@ -6,7 +6,7 @@ Terminal, report, `list` and JSON all use this computation. It reads the summary
 from collections.abc import Callable, Sequence
 
 from pipeline.summary.felt import FeltGroup
-from pipeline.summary.figures import RunSummary, duration_text
+from pipeline.summary.figures import MARK, RunSummary, duration_text
 from pipeline.summary.story import counted
 
 FELT_US = 1_000_000
@@ -42,7 +42,7 @@ def _two_owners(summary: RunSummary) -> list[str]:
     worst = max(owners, key=lambda each: each.longest_us)
     others = len({each.group for each in owners}) - 1
     partitions = max(each.partitions for each in owners if each.group == worst.group)
-    one = f"for {duration_text(worst.longest_us)}"
+    one = f"for {duration_text(worst.longest_us)}{MARK if worst.disturbed else ''}"
     if partitions == 1:
         return [f"two members owned a partition of {worst.group} at once {one}{_elsewhere(others)}"]
     return [
@@ -61,7 +61,8 @@ def _no_owner(summary: RunSummary) -> list[str]:
         return []
     group, value_us, others = found
     return [
-        f"a partition of {group} had no owner for {duration_text(value_us)}{_elsewhere(others)}"
+        f"a partition of {group} had no owner for {duration_text(value_us)}{_felt_mark(summary)}"
+        f"{_elsewhere(others)}"
     ]
 
 
@@ -74,7 +75,12 @@ def _repeated(summary: RunSummary) -> list[str]:
     if found is None:
         return []
     group, value, others = found
-    return [f"{group} processed {counted(value, 'record')} again{_elsewhere(others)}"]
+    again = f"{group} processed {counted(value, 'record')} again"
+    return [f"{again}{_felt_mark(summary)}{_elsewhere(others)}"]
+
+
+def _felt_mark(summary: RunSummary) -> str:
+    return MARK if summary.felt is not None and summary.felt.disturbed else ""
 
 
 def _worst(

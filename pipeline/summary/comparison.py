@@ -16,11 +16,13 @@ from pipeline.summary.comparison_cells import (
     Unit,
     cell_of,
     differs,
+    marked,
     middle,
     text_cell_of,
 )
 from pipeline.summary.felt import FELT_MEASURES, FeltGroup, Spread
 from pipeline.summary.figures import (
+    MARK,
     MEASURES,
     Distribution,
     FaultSummary,
@@ -88,7 +90,7 @@ class Comparison:
 
 
 def comparison_notes(comparison: Comparison, runtimes: Iterable[str]) -> tuple[str, ...]:
-    """Return warnings about the comparison, a sentence each: other runtimes, single runs."""
+    """Return warnings about the comparison, a sentence each: runtimes, single runs, machines."""
     names = tuple(dict.fromkeys(runtimes))
     several = len(comparison.columns) > 1
     said = []
@@ -101,6 +103,11 @@ def comparison_notes(comparison: Comparison, runtimes: Iterable[str]) -> tuple[s
         said.append(
             "a column of one run is one throw: what differs may be chance; `run --seeds 1..20` "
             "gives medians and ranges"
+        )
+    if any(cell is not None and cell.disturbed for row in comparison.rows for cell in row.cells):
+        said.append(
+            f"{MARK.strip()} marks figures of a time in which a machine was away by accident: they "
+            "prove nothing"
         )
     return tuple(said)
 
@@ -194,6 +201,7 @@ class _Table:
         ]
         known = [[each for each in of_run if each is not None] for of_run in found]
         bounds = [max((each.bound_us for each in of_run), default=0) for of_run in known]
+        disturbed = [any(each.disturbed for each in of_run) for of_run in known]
         statistics: tuple[tuple[Statistic, Callable[[Distribution], int | None], bool], ...] = (
             ("p50", lambda each: each.percentile(50), False),
             ("p90", lambda each: each.percentile(90), False),
@@ -206,7 +214,14 @@ class _Table:
                 continue
             values = [_over_faults(map(value_of, of_run), longest=longest) for of_run in known]
             yield self._row(
-                name, measure.chain, measure.name, unit, values, statistic=statistic, bounds=bounds
+                name,
+                measure.chain,
+                measure.name,
+                unit,
+                values,
+                statistic=statistic,
+                bounds=bounds,
+                disturbed=disturbed,
             )
 
     def run_rows(self, verdicts: Sequence[str | None]) -> Iterator[ComparisonRow]:
@@ -214,11 +229,20 @@ class _Table:
         yield self._text_row("verdict", verdicts)
         runs = self.summaries
         lengths = (
-            ("two coordinators at once", [_coordinators_us(run) for run in runs]),
-            ("two owners at once", [_owners_us(run) for run in runs]),
+            (
+                "two coordinators at once",
+                [_coordinators_us(run) for run in runs],
+                [any(both.disturbed for both in run.coordinators) for run in runs],
+            ),
+            (
+                "two owners at once",
+                [_owners_us(run) for run in runs],
+                [any(both.disturbed for both in run.owners) for run in runs],
+            ),
         )
-        for name, values in lengths:
-            yield _never_for_zero(self._row(None, "run", name, "us", values, statistic="max"))
+        for name, values, disturbed in lengths:
+            row = self._row(None, "run", name, "us", values, statistic="max", disturbed=disturbed)
+            yield _never_for_zero(row)
         errors = [sum(each.commits for each in run.commit_errors) for run in runs]
         yield self._row(None, "run", "commits that failed", "count", _if_complete(runs, errors))
         yield from self._felt_rows()
@@ -230,6 +254,7 @@ class _Table:
         """
         bounds = [run.clock_error_us for run in self.summaries]
         groups = [None if run.felt is None else run.felt.in_all for run in self.summaries]
+        disturbed = [run.felt is not None and run.felt.disturbed for run in self.summaries]
         for measure in FELT_MEASURES:
             spreads = [None if each is None else each.spreads.get(measure.name) for each in groups]
             known = [spread for spread in spreads if spread is not None]
@@ -248,14 +273,22 @@ class _Table:
                 values = [None if spread is None else value_of(spread) for spread in spreads]
                 unit: Unit = "us" if measure.is_time else "count"
                 yield self._row(
-                    None, "felt", measure.name, unit, values, statistic=statistic, bounds=bounds
+                    None,
+                    "felt",
+                    measure.name,
+                    unit,
+                    values,
+                    statistic=statistic,
+                    bounds=bounds,
+                    disturbed=disturbed,
                 )
             missing = [None if spread is None else spread.missing for spread in spreads]
             if measure.is_time and any(missing):
-                yield self._row(None, "felt", f"{measure.name}: never", "count", missing)
+                never = f"{measure.name}: never"
+                yield self._row(None, "felt", never, "count", missing, disturbed=disturbed)
         for name, count_of in _FELT_COUNTS:
             counts = [None if each is None else count_of(each) for each in groups]
-            yield self._row(None, "felt", name, "count", counts)
+            yield self._row(None, "felt", name, "count", counts, disturbed=disturbed)
 
     def _row(
         self,
@@ -267,11 +300,17 @@ class _Table:
         *,
         statistic: Statistic = "",
         bounds: Sequence[int] | None = None,
+        disturbed: Sequence[bool] | None = None,
     ) -> ComparisonRow:
         cells = tuple(
             cell_of([values[place] for place in places], unit, _bound(places, bounds))
             for places in self.places
         )
+        if disturbed is not None:
+            cells = tuple(
+                marked(cell) if any(disturbed[place] for place in places) else cell
+                for cell, places in zip(cells, self.places, strict=True)
+            )
         return ComparisonRow(
             fault=fault,
             group=group,

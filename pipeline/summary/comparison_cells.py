@@ -4,10 +4,10 @@ Lengths are microseconds. If no run of a column has the figure, the cell is None
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from pipeline.summary.figures import length_text
+from pipeline.summary.figures import MARK, length_text
 
 MAX_VALUES = 60
 """Most values of one figure that a cell keeps for a picture."""
@@ -41,6 +41,7 @@ class Cell:
     runs: int = 1
     missing: int = 0
     bound_us: int = 0
+    disturbed: bool = False  # a machine was away by accident in the time of one of the values
 
 
 def cell_of(values: Sequence[int | None], unit: Unit, bound_us: int) -> Cell | None:
@@ -75,6 +76,13 @@ def _even_choice(values: Sequence[int]) -> tuple[int, ...]:
     return tuple(values[place * last // (MAX_VALUES - 1)] for place in range(MAX_VALUES))
 
 
+def marked(cell: Cell | None) -> Cell | None:
+    """Return a cell whose text ends with the mark of a disturbed figure."""
+    if cell is None:
+        return None
+    return replace(cell, text=f"{cell.text}{MARK}", disturbed=True)
+
+
 def text_cell_of(values: Sequence[str | None]) -> Cell | None:
     """Return the cell of a word per run: the word, or each word with its number of runs."""
     known = [value for value in values if value is not None]
@@ -104,12 +112,13 @@ def range_text(cell: Cell, unit: Unit) -> str:
     median, low, high = (
         _value_text(value, unit, cell.bound_us) for value in (cell.median, cell.low, cell.high)
     )
+    mark = MARK if cell.disturbed else ""
     if cell.low == cell.high:
-        return median
+        return f"{median}{mark}"
     number, _, low_unit = low.rpartition(" ")
     if low_unit == high.rpartition(" ")[2]:
         low = number
-    return f"{median} ({low} to {high})"
+    return f"{median} ({low} to {high}){mark}"
 
 
 def middle(values: Sequence[int]) -> int:

@@ -96,6 +96,7 @@ class Felt:
 
     in_all: FeltGroup
     groups: Mapping[str, FeltGroup]
+    disturbed: bool = False  # a machine was away by accident after the steady state
 
 
 _COUNTS = ("partitions", "rebalances", "moved", "came_back", "sent_away")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from pipeline.summary.disturbances import Disturbance
 from pipeline.summary.felt import Felt
 from pipeline.summary.outcomes import (
     CommitErrors,
@@ -21,6 +22,8 @@ Chain = Literal["broker", "client", "gap"]
 """The table of the summary that has a measure. Chains overlap in time: never add them up."""
 
 PERCENTS = (50, 90, 99)
+MARK = " *"
+"""Follows a figure that a machine's disturbance may have caused; `story` has the footnote."""
 HEADER = ("samples", "missing", "p50", "p90", "p99", "max")
 """The names of the cells of `Distribution.cells`."""
 
@@ -99,7 +102,7 @@ class Distribution:
     Units: microseconds or counts, depending on the measure; `bound_us` is the clocks' error, 0 if
     it does not matter. `samples` counts subjects with a value, `missing` those without: a member
     did not need the phase, or the phase did not end before the run. `percentiles` are values that
-    occurred (nearest rank).
+    occurred (nearest rank). `disturbed`: a machine was away by accident in the time of the values.
     """
 
     samples: int
@@ -107,6 +110,7 @@ class Distribution:
     percentiles: Mapping[int, int]
     maximum: int | None
     bound_us: int = 0
+    disturbed: bool = False
 
     def percentile(self, percent: int) -> int | None:
         """Return a percentile if there are enough samples for it.
@@ -126,13 +130,19 @@ class Distribution:
     def longest_text(self) -> str:
         """The longest of these times as text; `never` if the time of a subject did not end."""
         if self.missing and not self.samples:
-            return "never"
+            return f"never{self.mark}"
         return self._shown(self.maximum, is_time=True)
 
     def _shown(self, value: int | None, *, is_time: bool) -> str:
         if value is None:
             return ""
-        return length_text(value, bound_us=self.bound_us) if is_time else f"{value:,}"
+        text = length_text(value, bound_us=self.bound_us) if is_time else f"{value:,}"
+        return f"{text}{self.mark}"
+
+    @property
+    def mark(self) -> str:
+        """MARK if a machine was away in the time of these values."""
+        return MARK if self.disturbed else ""
 
 
 def samples_needed(percent: int) -> int:
@@ -246,6 +256,7 @@ class RunSummary:
     - `owners`: pairs of sets of members that owned partitions at once, in time order.
     - `processing`: records that each group processed.
     - `commit_errors`: errors of commits after the first fault, the most frequent first.
+    - `disturbances`: times in which a machine was away by accident.
     """
 
     run: str
@@ -261,6 +272,7 @@ class RunSummary:
     processing: tuple[GroupProcessing, ...] = ()
     commit_errors: tuple[CommitErrors, ...] = ()
     felt: Felt | None = None  # None: the run had no groups
+    disturbances: tuple[Disturbance, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,7 @@ class Rebalances:
     last_us: int
     after_us: int
     longest_us: int | None
+    disturbed: bool = False  # a machine was away by accident when one of them began
 
     @property
     def words(self) -> str:
@@ -91,6 +92,7 @@ class Coordinators:
     older_cut_us: int
     older_last_commit_us: int | None
     newer_first_commit_us: int | None
+    disturbed: bool = False  # a machine was away by accident meanwhile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +117,7 @@ class Owners:
     longest_us: int
     records_both: int
     healed_us: int | None
+    disturbed: bool = False  # a machine was away by accident meanwhile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

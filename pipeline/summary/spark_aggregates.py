@@ -22,7 +22,7 @@ def _bad_row_counts(bad_rows: DataFrame) -> DataFrame:
 
 def _known_runs(runs: DataFrame) -> DataFrame:
     """One row per run that has events."""
-    return runs.select("run", "events", "completed")
+    return runs.select("run", "events", "steady_us", "completed")
 
 
 def _known_faults(faults: DataFrame) -> DataFrame:
@@ -40,6 +40,8 @@ def _known_figures(figures: DataFrame) -> DataFrame:
         "missing",
         *(f"p{percent}" for percent in PERCENTS),
         "max",
+        "from_us",
+        "to_us",
     )
 
 

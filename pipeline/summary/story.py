@@ -9,7 +9,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pipeline.summary.felt import FELT_MEASURES, FeltGroup
-from pipeline.summary.figures import Chain, FaultSummary, duration_text, length_text
+from pipeline.summary.figures import (
+    MARK,
+    Chain,
+    FaultSummary,
+    RunSummary,
+    duration_text,
+    length_text,
+)
 from pipeline.summary.outcomes import (
     CommitErrors,
     Coordinators,
@@ -60,6 +67,21 @@ GROUP_HEADINGS: dict[str, str] = {
 def as_title(text: str) -> str:
     """Return a text with a capital first letter."""
     return f"{text[0].upper()}{text[1:]}"
+
+
+def _mark(disturbed: bool) -> str:
+    return MARK if disturbed else ""
+
+
+def disturbance_texts(summary: RunSummary) -> tuple[str, ...]:
+    """Return the footnote of MARK: the times in which a machine was away. Empty without such."""
+    if not summary.disturbances:
+        return ()
+    away = "; ".join(each.sentence for each in summary.disturbances)
+    return (
+        f"{MARK.strip()} {away}, by accident: figures with this mark include that time and prove "
+        "nothing about Kafka",
+    )
 
 
 def felt_after(fault: FaultSummary) -> str:
@@ -139,7 +161,7 @@ def kept_text(fault: FaultSummary) -> str | None:
 def rebalances_statement(rebalances: Rebalances, fault: FaultSummary) -> Statement:
     """State rebalances of one kind after a fault: time, coordinator, length, changed members."""
     return Statement(
-        headline=rebalances.words,
+        headline=f"{rebalances.words}{_mark(rebalances.disturbed)}",
         particulars=(_how(rebalances, fault), *_who(rebalances)),
     )
 
@@ -201,7 +223,7 @@ def coordinators_statement(both: Coordinators) -> Statement:
     headline = (
         f"two coordinators of {listed(both.groups)} ({both.partition}) from "
         f"{moment_text(both.from_us)} to {moment_text(both.to_us)}: "
-        f"{moment_text(both.to_us - both.from_us)}"
+        f"{moment_text(both.to_us - both.from_us)}{_mark(both.disturbed)}"
     )
     return Statement(headline=headline, particulars=tuple(particulars))
 
@@ -227,7 +249,7 @@ def owners_statement(both: Owners) -> Statement:
         records += f"; over {moment_text(abs(after_us))} {side} the healing"
     return Statement(
         headline=f"two owners of {counted(both.partitions, 'partition')} of {both.group} from "
-        f"{moment_text(both.from_us)} to {until}{length}",
+        f"{moment_text(both.from_us)} to {until}{length}{_mark(both.disturbed)}",
         particulars=(
             f"first {_side(both.first_consumers, both.first_coordinator)}",
             f"then also {_side(both.second_consumers, both.second_coordinator)}",

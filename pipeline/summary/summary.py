@@ -5,9 +5,11 @@ turns either into a summary, so that both give the same.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from pipeline.engine.run_files import RunFiles
-from pipeline.summary.felt import felt_by_run
+from pipeline.summary.disturbances import Disturbance, disturbances_of, is_disturbed
+from pipeline.summary.felt import Felt, felt_by_run
 from pipeline.summary.figures import (
     MEASURES,
     PERCENTS,
@@ -25,17 +27,22 @@ from pipeline.summary.outcome_summary import (
     processing_of_groups,
     rebalances_after,
 )
+from pipeline.summary.outcomes import Rebalances
 
 
 def summarize_runs(
     found: Aggregates, runs: Sequence[RunFiles], clock_errors_us: Mapping[str, int]
 ) -> tuple[RunSummary, ...]:
-    """Return the summary of each of `runs`, in their order, from the aggregates of all of them."""
+    """Return the summary of each of `runs`, in their order, from the aggregates of all of them.
+
+    Figures of times in which a machine was away, by the journal in the run's directory, are marked.
+    """
     bad: dict[str, dict[str, int]] = {}
     for row in found["bad_row_counts"]:
         bad.setdefault(row["run"], {})[row["reason"]] = row["count"]
     known = {row["run"]: row for row in found["known_runs"]}
-    faults = _faults(found, clock_errors_us)
+    disturbances = {files.run: disturbances_of(files.directory) for files in runs}
+    faults = _faults(found, clock_errors_us, disturbances)
     coordinators = coordinators_at_once(found)
     owners = owners_at_once(found)
     processed = processing_of_groups(found)
@@ -51,19 +58,40 @@ def summarize_runs(
             bad_rows=tuple(sorted(bad.get(files.run, {}).items())),
             unreadable=files.unreadable,
             faults=tuple(faults.get(files.run, ())),
-            coordinators=coordinators.get(files.run, ()),
-            owners=owners.get(files.run, ()),
+            coordinators=tuple(
+                replace(each, disturbed=is_disturbed(away, each.from_us, each.to_us))
+                for each in coordinators.get(files.run, ())
+            ),
+            owners=tuple(
+                replace(each, disturbed=is_disturbed(away, each.from_us, each.to_us))
+                for each in owners.get(files.run, ())
+            ),
             processing=processed.get(files.run, ()),
             commit_errors=errors.get(files.run, ()),
-            felt=felt.get(files.run),
+            felt=_felt(felt.get(files.run), away, known.get(files.run)),
+            disturbances=away,
         )
         for files in runs
+        for away in (disturbances[files.run],)
     )
 
 
-def _faults(found: Aggregates, clock_errors_us: Mapping[str, int]) -> dict[str, list[FaultSummary]]:
+def _felt(
+    felt: Felt | None, disturbances: Sequence[Disturbance], run: AggregateRow | None
+) -> Felt | None:
+    """Return the felt figures, marked if a machine was away after the steady state."""
+    if felt is None or run is None:
+        return felt
+    return replace(felt, disturbed=is_disturbed(disturbances, run["steady_us"] or 0, None))
+
+
+def _faults(
+    found: Aggregates,
+    clock_errors_us: Mapping[str, int],
+    disturbances: Mapping[str, Sequence[Disturbance]],
+) -> dict[str, list[FaultSummary]]:
     """Return each run's faults in time order."""
-    measured = _distributions(found["known_figures"], clock_errors_us)
+    measured = _distributions(found["known_figures"], clock_errors_us, disturbances)
     rebalanced = rebalances_after(found)
     moved = {(row["run"], row["fault"]): row["moved"] for row in found["moved_partitions"]}
     members: dict[FaultKey, list[AggregateRow]] = {}
@@ -77,6 +105,7 @@ def _faults(found: Aggregates, clock_errors_us: Mapping[str, int]) -> dict[str, 
         key = (row["run"], row["fault"])
         measures = measured.get(key, {})
         counts = members.get(key, ())
+        away = disturbances[row["run"]]
         summary = FaultSummary(
             fault=row["fault"],
             kind=row["kind"],
@@ -92,7 +121,10 @@ def _faults(found: Aggregates, clock_errors_us: Mapping[str, int]) -> dict[str, 
             noticed_by=_noticed(counts),
             left_after=_left_after(counts),
             told_by_old=_sum(counts, "told"),
-            rebalances=rebalanced.get(key, ()),
+            rebalances=tuple(
+                replace(each, disturbed=is_disturbed(away, each.first_us, _until_us(each)))
+                for each in rebalanced.get(key, ())
+            ),
         )
         summaries.setdefault(row["run"], []).append(summary)
     return summaries
@@ -120,8 +152,15 @@ def _left_after(counts: Sequence[AggregateRow]) -> tuple[tuple[int, int], ...]:
     return tuple(sorted(found.items()))
 
 
+def _until_us(rebalances: Rebalances) -> int | None:
+    """Return the latest moment at which the last of these rebalances was stable; None: unknown."""
+    return None if rebalances.longest_us is None else rebalances.last_us + rebalances.longest_us
+
+
 def _distributions(
-    figures: Sequence[AggregateRow], clock_errors_us: Mapping[str, int]
+    figures: Sequence[AggregateRow],
+    clock_errors_us: Mapping[str, int],
+    disturbances: Mapping[str, Sequence[Disturbance]],
 ) -> dict[FaultKey, dict[str, Distribution]]:
     """Return each fault's measures by name."""
     across = {measure.name for measure in MEASURES if measure.across_nodes}
@@ -129,11 +168,12 @@ def _distributions(
     for row in figures:
         bound_us = clock_errors_us[row["run"]] if row["measure"] in across else 0
         measures = found.setdefault((row["run"], row["fault"]), {})
-        measures[row["measure"]] = _distribution(row, bound_us)
+        disturbed = is_disturbed(disturbances[row["run"]], row["from_us"], row["to_us"])
+        measures[row["measure"]] = _distribution(row, bound_us, disturbed=disturbed)
     return found
 
 
-def _distribution(row: AggregateRow, bound_us: int) -> Distribution:
+def _distribution(row: AggregateRow, bound_us: int, *, disturbed: bool) -> Distribution:
     given = {percent: row[f"p{percent}"] for percent in PERCENTS}
     return Distribution(
         samples=row["samples"],
@@ -141,4 +181,5 @@ def _distribution(row: AggregateRow, bound_us: int) -> Distribution:
         percentiles={percent: value for percent, value in given.items() if value is not None},
         maximum=row["max"],
         bound_us=bound_us,
+        disturbed=disturbed,
     )

@@ -13,7 +13,7 @@ import msgspec
 from pipeline.summary.figures import RunSummary
 
 SUMMARY_FILE = "summary.json"
-TABLES_VERSION = 6
+TABLES_VERSION = 7
 """Version of tables and figures; increase it when columns or their meanings change."""
 
 

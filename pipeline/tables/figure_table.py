@@ -18,8 +18,11 @@ def figures(
     Columns: `run`, `fault`, `kind` (of the fault), `chain` (broker | client | gap), `measure`,
     `is_time` (true: microseconds; false: a count); `samples`: subjects that have a value,
     `missing`: those that have none; `p50`, `p90`, `p99`, `max`: microseconds or counts, as
-    `is_time` says.
-    Nulls: `kind` if the run did not record it; the last four without samples; `p90` of fewer than
+    `is_time` says; `from_us`, `to_us`: the time that these values describe, in microseconds on the
+    run's clock: from the fault to the active coordinator (broker) or to the member's acceptance
+    (client), or the gap itself, the earliest to the latest over the subjects. Where that end did
+    not come, and for members that joined, it is the next fault or the run's end.
+    Nulls: `kind` if the run did not record it; `p50` to `max` without samples; `p90` of fewer than
     10 samples and `p99` of fewer than 100, because no sample can be expected above them.
     """
     inputs = {
@@ -28,18 +31,22 @@ def figures(
         "availability": availability,
     }
     percents = F.array(*(F.lit(percent / 100) for percent in PERCENTS))
+    ends = F.broadcast(faults.select("run", "fault", "kind", F.col("until_us").alias("next_us")))
+    to_us = F.coalesce("to_us", F.greatest("from_us", "next_us"))
     summed = (
         _long(inputs)
+        .join(ends.drop("kind"), ["run", "fault"], "left")
         .groupBy("run", "fault", "chain", "measure", "is_time")
         .agg(
             F.count("value").alias("samples"),
             F.count_if(F.col("value").isNull()).alias("missing"),
             F.percentile_approx("value", percents).alias("percentiles"),
             F.max("value").alias("max"),
+            F.min("from_us").alias("from_us"),
+            F.max(to_us).alias("to_us"),
         )
     )
-    kinds = F.broadcast(faults.select("run", "fault", "kind"))
-    return summed.join(kinds, ["run", "fault"], "left").select(
+    return summed.join(ends, ["run", "fault"], "left").select(
         "run",
         "fault",
         "kind",
@@ -50,6 +57,8 @@ def figures(
         "missing",
         *(_percentile(at).alias(f"p{percent}") for at, percent in enumerate(PERCENTS)),
         "max",
+        "from_us",
+        "to_us",
     )
 
 
@@ -78,7 +87,24 @@ def _entry(measure: Measure) -> Column:
         F.lit(measure.name).alias("measure"),
         F.lit(measure.is_time).alias("is_time"),
         F.col(measure.column).cast("long").alias("value"),
+        *_span(measure),
     )
     if measure.subject_kind is None:
         return entry
     return F.when(F.col("subject_kind") == measure.subject_kind, entry)
+
+
+def _span(measure: Measure) -> tuple[Column, Column]:
+    """Return beginning and end of the time that a row's values describe; end null: it is open."""
+    match measure.chain:
+        case "broker":
+            begun, ended = F.col("fault_us"), F.col("active_us")
+        case "client":
+            # A member that had to join is served again only after its join.
+            begun, ended = (
+                F.col("fault_us"),
+                F.when(F.col("join_us").isNull(), F.col("accepted_us")),
+            )
+        case "gap":
+            begun, ended = F.col("before_us"), F.col("after_us")
+    return begun.alias("from_us"), ended.alias("to_us")

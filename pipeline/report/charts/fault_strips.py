@@ -87,14 +87,15 @@ def _strip(measure: Measure, rows: Sequence[Row], figures: Distribution | None) 
         column, subject = "subject", measure.subject_kind or "subject"
     else:
         column, subject = _SUBJECTS[measure.chain]
+    found = figures or _NOTHING
     return Strip(
-        name=measure.name,
+        name=f"{measure.name}{found.mark}",
         values=tuple(
             (str(row[column]), row[measure.column])
             for row in rows
             if row[measure.column] is not None
         ),
-        figures=figures or _NOTHING,
+        figures=found,
         subject=subject,
         note=_note(measure, rows, subject),
     )

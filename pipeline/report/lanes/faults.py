@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from pipeline.report.charts.chart import FAULT_HATCH, INK, MUTED, PAPER, WARN, Chart
+from pipeline.report.charts.chart import FAULT_HATCH, HATCHES, INK, MUTED, PAPER, WARN, Chart
 from pipeline.report.columns import Column, clock_text, number, text_table
 from pipeline.report.lanes.interval_lane import IntervalLane, end_of
 from pipeline.report.lanes.labels import FROM_TO, Tip, moment_tip
@@ -16,7 +16,17 @@ MAX_ROWS = 30
 """Up to so many faults have a row each; more share the rows of their kind."""
 MAX_FAULTS = 400
 _RUN_ROW = "the run"
+_ACCIDENT_HATCH = HATCHES[7]
 _PART = (Tip("p", "this part"),)
+
+
+def _label(fault: JournalEntry) -> str:
+    """Return the long text in a fault's bar."""
+    return f"by accident: {fault.note}" if fault.is_by_accident else f"{fault.fault} {fault.hit}"
+
+
+def _short_label(fault: JournalEntry) -> str:
+    return "accident" if fault.is_by_accident else fault.fault
 
 
 def _in_force(fault: JournalEntry) -> str | None:
@@ -31,13 +41,15 @@ LANE = IntervalLane(
     about="What was broken when. The same spans stand behind every lane below, from a dashed line "
     "(injected) to a dotted one (healed).",
     more="Hatched: the fault was in force on all that it hit; plain before and behind it: it was "
-    "being injected or healed. A diamond: a fault of a moment.",
+    "being injected or healed. A diamond: a fault of a moment. Grey: no fault of the plan, but a "
+    "machine that was away by accident; figures of that time have a mark (*).",
     source="faults",
     folded="The faults as text",
     columns=(
-        Column(lambda fault: f"{fault.fault} {fault.hit}", key="l", tip="fault"),
+        Column(_label, key="l", tip="fault"),
+        Column(_short_label, key="s"),
         Column(lambda fault: fault.fault_id, "fault", "i", "id in the journal"),
-        Column(lambda fault: fault.fault, "kind", "s"),
+        Column(lambda fault: fault.fault, "kind"),
         Column(lambda fault: fault.target, key="g", tip="target"),
         Column(lambda fault: fault.hit, "hit", "h", "hit"),
         number(lambda fault: clock_text(fault.injected_at_us), "injected (s)"),
@@ -71,12 +83,14 @@ def faults_lane(run: ReportInput) -> Chart | None:
     whole = Marks("run", y, (Tip("l", "the run"), *FROM_TO))
     around = LANE.marks("parts", y, "datum.p != 'in force'", (*_PART, *FROM_TO))
     in_force = LANE.marks("parts", y, "datum.p == 'in force'", (*_PART, *FROM_TO))
+    away = LANE.marks("parts", y, "datum.x", (*_PART, *FROM_TO))
     points = LANE.marks("points", y, tail=(*_PART, moment_tip("a", "at")))
     layers = [
         whole.bars(PAPER, stroke=MUTED),
         *whole.labels(),
         around.bars(PAPER),
         in_force.bars(FAULT_HATCH),
+        *([away.bars(_ACCIDENT_HATCH)] if any("x" in part for part in data["parts"]) else ()),
         *in_force.labels(fontWeight="bold"),
         points.moments(shape="diamond", fill=WARN, stroke=INK, size=140),
         *points.labels(dx=12, fontWeight="bold"),
@@ -112,8 +126,9 @@ def _parts(fault: JournalEntry, row: str, end_us: int) -> list[Datum]:
         ("in force", fault.in_force_from_us, fault.in_force_until_us),
         ("being healed", fault.in_force_until_us, fault.healed_at_us),
     )
+    accident = {"x": 1} if fault.is_by_accident else {}
     return [
-        LANE.datum(fault, start, end_us if end is None else end, r=row, p=part)
+        LANE.datum(fault, start, end_us if end is None else end, r=row, p=part, **accident)
         for part, start, end in bounds
         if start is not None and start != end
     ]

@@ -7,7 +7,7 @@ differ without colours.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ import altair as alt
 from pipeline.report.charts.chart import (
     FROM_S,
     INK,
+    MUTED,
     PAPER,
     TO_S,
     WARN,
@@ -83,7 +84,7 @@ def time_lane(
     bands = fault_bands(run)
     faint = min(1.0, _BANDS_AT_ONCE / max(1, len(bands)))  # many lie over each other
     spec = alt.layer(  # at once: each method of a layered chart copies all of its layers
-        _fault_bands(faint),
+        *_fault_bands(bands, faint),
         *layers,
         *_fault_edges(faint),
         width="container",
@@ -105,7 +106,10 @@ def time_lane(
 
 
 def fault_bands(run: ReportInput) -> list[Datum]:
-    """Return the span of each fault from its injection until it was healed, the first of many."""
+    """Return the span of each fault from its injection until it was healed, the first of many.
+
+    Shape: an accident has the field `x`.
+    """
     known = [fault for fault in run.facts.faults if fault.injected_at_us is not None]
     bands = []
     for fault in sorted(known, key=lambda each: each.injected_at_us or 0)[:MAX_FAULTS]:
@@ -117,13 +121,23 @@ def fault_bands(run: ReportInput) -> list[Datum]:
                 "n": fault.fault_id,
                 "h": fault.hit,
             }
+            | ({"x": 1} if fault.is_by_accident else {})
         )
     return bands
 
 
-def _fault_bands(faint: float) -> alt.Chart:
-    source = alt.Chart(alt.NamedData(FAULT_BANDS))
-    band: alt.Chart = source.mark_rect(clip=True, fill=WARN, opacity=0.09 * faint).encode(
+def _fault_bands(bands: Sequence[Datum], faint: float) -> Iterator[alt.Chart]:
+    """Yield the bands of planned faults and, in grey, those of accidents."""
+    planned: str | None = None
+    if any("x" in band for band in bands):
+        planned = "!datum.x"
+        yield _bands("datum.x", fill=MUTED, opacity=0.2)
+    yield _bands(planned, fill=WARN, opacity=0.09 * faint)
+
+
+def _bands(where: str | None, *, fill: str, opacity: float) -> alt.Chart:
+    source = rows_of(FAULT_BANDS, where)
+    band: alt.Chart = source.mark_rect(clip=True, fill=fill, opacity=opacity).encode(
         x=time_of("a:Q"), x2="b:Q"
     )
     return band

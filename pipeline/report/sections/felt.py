@@ -8,9 +8,17 @@ from pipeline.report.columns import Column, named, number, text_table
 from pipeline.report.rendering import moment_link, said
 from pipeline.report.report_input import ReportInput, Row
 from pipeline.summary.deploys import deploy_text, deploys_of
-from pipeline.summary.felt import FELT_MEASURES, FeltGroup, FeltMeasure
-from pipeline.summary.figures import length_text
-from pipeline.summary.story import FELT, FELT_IN_ALL, NOTHING_FELT, as_title, felt_rows, felt_text
+from pipeline.summary.felt import FELT_MEASURES, Felt, FeltMeasure
+from pipeline.summary.figures import MARK, length_text
+from pipeline.summary.story import (
+    FELT,
+    FELT_IN_ALL,
+    NOTHING_FELT,
+    as_title,
+    disturbance_texts,
+    felt_rows,
+    felt_text,
+)
 
 MAX_GROUPS = 40
 MAX_PARTITIONS = 300
@@ -31,8 +39,11 @@ def felt_section(run: ReportInput) -> Section | None:
     parts: list[Part] = [
         Paragraph(html=said("words", "items", [felt_text(*group) for group in groups])),
         *_deploys(run),
-        _in_all(felt.in_all),
+        _in_all(felt),
     ]
+    if felt.disturbed:
+        footnotes = disturbance_texts(run.summary)
+        parts += [Paragraph(html=said("words", "plain", each)) for each in footnotes]
     partitions = sorted(run.tables.rows("felt_partitions"), key=_worst_first)
     if partitions:
         parts.append(_by_partition(partitions))
@@ -45,14 +56,15 @@ def _deploys(run: ReportInput) -> list[Part]:
     return [Paragraph(html=said("words", "items", texts))] if texts else []
 
 
-def _in_all(group: FeltGroup) -> Part:
+def _in_all(felt: Felt) -> Part:
     """Return the figures over all partitions of all groups."""
-    rows = felt_rows(group)
+    rows = felt_rows(felt.in_all)
     if not rows:
         return Paragraph(html=said("words", "plain", as_title(NOTHING_FELT)))
     cells = [number(partial(_of_heading, name), name) for name in _HEADINGS]
     columns = (Column(itemgetter(0), "figure"), *cells)
-    return text_table(columns, rows, caption=as_title(FELT_IN_ALL))
+    mark = MARK if felt.disturbed else ""
+    return text_table(columns, rows, caption=f"{as_title(FELT_IN_ALL)}{mark}")
 
 
 def _of_heading(heading: str, row: tuple[str, dict[str, str]]) -> str:

@@ -13,7 +13,7 @@ from pipeline.report.sentences.answers import broke_a_promise, for_how_long, for
 from pipeline.report.sentences.causes import why
 from pipeline.summary.caveats import caveats_of, pass_text
 from pipeline.summary.figures import duration_text
-from pipeline.summary.story import counted, moment_text
+from pipeline.summary.story import counted, disturbance_texts, moment_text
 from results_schema.results import Verdict
 
 
@@ -143,6 +143,8 @@ def _notices(run: ReportInput) -> Iterator[str]:
             yield f"The trace ends early, at {end} of the run's clock."
         case "completed" if facts.verdict is Verdict.PASS and (caveats := caveats_of(summary)):
             yield f"{pass_text(_OF_VERDICT[facts.verdict][0], caveats)}."
+    for away in disturbance_texts(summary):
+        yield f"{away}."
     if not summary.events:
         yield "This run has no usable events: its lanes are empty."
     yield from facts.losses

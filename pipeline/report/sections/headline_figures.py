@@ -24,6 +24,9 @@ Tone = Literal["good", "bad", "warn", "plain"]
 NUMBER = 4
 _WITHOUT = {"member": "an acknowledged commit", "partition": "anybody who consumes them"}
 """What members and partitions of data that had not come back were still without."""
+_DISTURBED = "a machine was away by accident then"
+"""What a note says of a figure that therefore proves nothing: a notice on the same screen says so.
+"""
 _FELT_US = 1_000_000
 """From here on a gap is worth a warning colour: it is longer than a steady commit interval."""
 
@@ -100,6 +103,7 @@ def _owners(run: ReportInput) -> Iterator[Figure]:
             label="two owners at once",
             note=f"of {counted(owners.partitions, 'partition')} of {owners.group}",
             tone="warn",
+            disturbed=owners.disturbed,
         )
 
 
@@ -109,6 +113,7 @@ def _coordinators(both: Coordinators) -> Figure:
         label="two coordinators at once",
         note=f"{both.older.broker} and {both.newer.broker}, of {listed(both.groups)}",
         tone="warn",
+        disturbed=both.disturbed,
     )
 
 
@@ -130,6 +135,7 @@ def _gaps(run: ReportInput) -> Iterator[Figure]:
             bound_us=service.distribution.bound_us,
             label="without an active coordinator",
             note=_longest_of_groups(service.distribution.samples, run),
+            disturbed=service.distribution.disturbed,
         )
 
 
@@ -147,7 +153,7 @@ def _gap(found: Worst, label: str, subject: str, run: ReportInput) -> Figure:
             value=f"{spread.missing:,}",
             unit=f"of {subjects}",
             label=f"still without {_WITHOUT[subject]}",
-            note=f"at the end, {duration_text(since_us)} after the fault",
+            note=_noted(f"at the end, {duration_text(since_us)} after the fault", spread.disturbed),
             tone="warn",
         )
     median_us = spread.percentile(50)
@@ -159,6 +165,7 @@ def _gap(found: Worst, label: str, subject: str, run: ReportInput) -> Figure:
         label=label,
         note=f"{middle}{subjects}{never}",
         tone="warn" if found.longest_us >= _FELT_US else "good",
+        disturbed=spread.disturbed,
     )
 
 
@@ -171,8 +178,11 @@ def _groups(run: ReportInput) -> Iterator[Figure]:
         value=f"{number:,}",
         unit="",
         label="rebalance" if number == 1 else "rebalances",
-        note=f"after the fault{'s' * (len(faults) > 1)}{_until(run)}"
-        + (f"; {reasons}" if (reasons := _reasons(faults)) else ""),
+        note=_noted(
+            f"after the fault{'s' * (len(faults) > 1)}{_until(run)}"
+            + (f"; {reasons}" if (reasons := _reasons(faults)) else ""),
+            any(each.disturbed for fault in faults for each in fault.rebalances),
+        ),
         tone="plain" if number or run.cut_off else "good",
     )
     again = sum(group.repeated for group in run.summary.processing)
@@ -182,7 +192,10 @@ def _groups(run: ReportInput) -> Iterator[Figure]:
             value=f"{again:,}",
             unit="time" if again == 1 else "times",
             label="a record was processed again",
-            note=f"{records:,} processings of {records - again:,} distinct records",
+            note=_noted(
+                f"{records:,} processings of {records - again:,} distinct records",
+                run.summary.felt is not None and run.summary.felt.disturbed,
+            ),
             tone="warn",
         )
     yield from _kept(run, faults)
@@ -251,7 +264,18 @@ def _until(run: ReportInput) -> str:
 
 
 def _duration(
-    value_us: int, *, label: str, note: str = "", tone: Tone = "plain", bound_us: int = 0
+    value_us: int,
+    *,
+    label: str,
+    note: str = "",
+    tone: Tone = "plain",
+    bound_us: int = 0,
+    disturbed: bool = False,
 ) -> Figure:
     value, _, unit = duration_text(value_us, bound_us=bound_us).rpartition(" ")
-    return Figure(value=value, unit=unit, label=label, note=note, tone=tone)
+    return Figure(value=value, unit=unit, label=label, note=_noted(note, disturbed), tone=tone)
+
+
+def _noted(note: str, disturbed: bool) -> str:
+    """Return the note of a figure, with a warning if a machine was away in the figure's time."""
+    return f"{note}; {_DISTURBED}" if disturbed and note else _DISTURBED if disturbed else note

@@ -35,6 +35,7 @@ from pipeline.summary.figures import HEADER, Chain, FaultSummary, duration_text
 from pipeline.summary.story import (
     CHAIN_HEADINGS,
     as_title,
+    disturbance_texts,
     kept_text,
     leaving_texts,
     moment_text,
@@ -70,8 +71,11 @@ def phases_section(run: ReportInput) -> Section | None:
         return None
     settings = Settings(run.facts.settings)
     parts: list[Part] = [definitions()]
+    footnotes = disturbance_texts(run.summary)
     if len(faults) > 1:
         parts += overview(run.summary.faults)
+    if any(found.disturbed for each in run.summary.faults for _, found in each.measures):
+        parts += [Paragraph(html=said("words", "plain", each)) for each in footnotes]
     if len(faults) <= MAX_IN_FULL:
         axis = axis_over(strip for rows in faults for strip in _all_strips(rows))
         for rows in faults:

@@ -77,7 +77,7 @@ def for_whom(run: ReportInput) -> Markup:
         data=in_number_order(name for name in partitions if not name.startswith("__")),
         who=listed(in_number_order(nodes))
         if 0 < len(nodes) <= MAX_NODES
-        else "the nodes that were hit",
+        else "The nodes that were hit",
         owned=owned,
         also=bool(members or groups) and not owned,
         auto_offset_reset=reset if hits and nobody_commits(run.facts) else None,

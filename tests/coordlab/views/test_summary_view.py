@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 
 from coordlab.views.summary_view import print_phases, print_summary
+from pipeline.summary.disturbances import Disturbance
 from pipeline.summary.felt import LAG_OVER, Felt, FeltGroup, Spread
 from pipeline.summary.figures import (
     MEASURES,
@@ -255,6 +256,25 @@ def page_run_in_which_nothing_happened_prints_nothing_of_it() -> str:
     return page(run_summary(processing=quiet))
 
 
+def page_figures_of_a_disturbed_time_are_marked() -> str:
+    """The load came before the machine was away; the gap, the rebalance and the owners did not."""
+    fault = fault_summary(
+        moved=1,
+        values={"load": 5_000, "commit gap": 9_300_000},
+        rebalances=(rebalances(disturbed=True),),
+    )
+    marked = tuple(
+        (measure, replace(found, disturbed=measure.chain == "gap"))
+        for measure, found in fault.measures
+    )
+    summary = run_summary(
+        replace(fault, measures=marked), owners=(replace(owners(), disturbed=True),)
+    )
+    sentence = "machine 10.0.0.3 was disturbed from 12.1 to 24.3 s"
+    away = Disturbance(from_us=12_100_000, until_us=24_300_000, sentence=sentence)
+    return page(replace(summary, disturbances=(away,)))
+
+
 def page_many_faults_are_a_line_each() -> str:
     """A rolling restart has one failover per broker: three pages of phases help nobody."""
     values = {"detect": 158, "notice": 51_200, "no coordinator": 6_740, "commit gap": 691_000}
@@ -458,6 +478,7 @@ PAGES = (
     page_owners_at_the_end_of_the_run_have_no_end,
     page_owners_for_less_than_the_clocks_error_are_not_told,
     page_run_in_which_nothing_happened_prints_nothing_of_it,
+    page_figures_of_a_disturbed_time_are_marked,
     page_many_faults_are_a_line_each,
     page_gap_into_which_several_faults_fell_is_said_to_be_one,
     page_fault_that_missed_says_when_and_why,

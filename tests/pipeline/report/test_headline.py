@@ -11,6 +11,7 @@ from msgspec import structs
 from pipeline.report.facts import RunFacts, SettingFact
 from pipeline.report.report_input import ReportInput
 from pipeline.report.sections.headline import Headline, headline, verdict_of
+from pipeline.summary.disturbances import Disturbance
 from pipeline.summary.outcomes import Coordinators, Office, Owners, Rebalances
 from results_schema.journal import FaultOutcome, LinkEnds
 from results_schema.results import CheckOutcome, CheckReport, Finding, Verdict
@@ -345,6 +346,34 @@ def test_headline_escapes_names_that_came_from_the_run() -> None:
     assert "&lt;b&gt;" in dict(first.answers)["What broke?"]
 
 
+def page_run_with_a_disturbed_machine_says_which_figures_prove_nothing() -> str:
+    """The accident is no fault of the plan, and the marked figures are explained above them."""
+    away = journal_entry(
+        fault_id="machine-0",
+        fault="machine_disturbed",
+        target="10.0.0.3",
+        nodes=("broker-1", "consumer-readers-1"),
+        note="machine 10.0.0.3 was disturbed from 12.1 to 24.3 s",
+        fired_at_us=12_100_000,
+        healed_at_us=24_300_000,
+        groups=(),
+        partitions=(),
+    )
+    run = _failover(run_facts(faults=(CRASH, away), checks=(PASSED,)))
+    (fault,) = run.summary.faults
+    disturbed = Disturbance(
+        from_us=12_100_000, until_us=24_300_000, sentence="machine 10.0.0.3 was disturbed"
+    )
+    marked = tuple(
+        (measure, replace(found, disturbed=measure.chain == "gap"))
+        for measure, found in fault.measures
+    )
+    summary = replace(
+        run.summary, faults=(replace(fault, measures=marked),), disturbances=(disturbed,)
+    )
+    return _screens(headline(replace(run, summary=summary)))
+
+
 PAGES = (
     page_failover_answers_every_question,
     page_violation_names_the_promise_and_the_guard_that_was_off,
@@ -363,6 +392,7 @@ PAGES = (
     page_says_whose_the_longest_gap_is_if_it_was_hit_itself,
     page_names_the_fault_where_there_were_several,
     page_says_that_other_values_were_run_than_expected,
+    page_run_with_a_disturbed_machine_says_which_figures_prove_nothing,
 )
 
 

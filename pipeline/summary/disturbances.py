@@ -1,0 +1,62 @@
+"""Times in which a machine was away by accident, from a run's journal.
+
+What such a time did to a figure says nothing about Kafka. `summary` marks each figure whose time
+overlaps one; `figures.MARK` is the mark. This module imports no Spark.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from results_schema.journal import decode_journal
+
+JOURNAL_FILE = "journal.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disturbance:
+    """A time in which a machine did not answer the driver, by accident.
+
+    Units: microseconds of the run's clock; `until_us` is None if the machine did not come back.
+    """
+
+    from_us: int
+    until_us: int | None
+    sentence: str
+
+    def overlaps(self, from_us: int, until_us: int | None) -> bool:
+        """Return whether a time shares a moment with this one; `until_us` None: it has no end."""
+        begins_before = until_us is None or self.from_us <= until_us
+        ends_after = self.until_us is None or self.until_us >= from_us
+        return begins_before and ends_after
+
+
+def is_disturbed(
+    disturbances: Sequence[Disturbance], from_us: int | None, until_us: int | None
+) -> bool:
+    """Return whether a machine was away in a time; `from_us` None: the time is not known."""
+    return from_us is not None and any(each.overlaps(from_us, until_us) for each in disturbances)
+
+
+def disturbances_of(directory: Path) -> tuple[Disturbance, ...]:
+    """Return the disturbances of the run in `directory`, in time order.
+
+    There are none without a journal, and none in one that cannot be read: then the report says
+    that the journal is missing.
+    """
+    try:
+        entries = decode_journal((directory / JOURNAL_FILE).read_bytes())
+    except (OSError, msgspec.MsgspecError):
+        return ()
+    found = [
+        Disturbance(
+            from_us=entry.injected_at_us,
+            until_us=None if entry.momentary else entry.healed_at_us,
+            sentence=entry.note or f"machine {entry.target} was away",
+        )
+        for entry in entries
+        if entry.is_by_accident and entry.injected_at_us is not None
+    ]
+    return tuple(sorted(found, key=lambda each: each.from_us))

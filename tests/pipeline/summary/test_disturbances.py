@@ -1,0 +1,165 @@
+"""Figures of a time in which a machine was away by accident are marked, and no others."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pipeline.in_memory.summary import summarize_directory
+from pipeline.summary.caveats import caveats_of
+from pipeline.summary.comparison import compare_runs, comparison_notes
+from pipeline.summary.disturbances import JOURNAL_FILE, Disturbance, disturbances_of, is_disturbed
+from pipeline.summary.figures import MARK, Distribution, RunSummary
+from pipeline.summary.story import disturbance_texts
+from results_schema.journal import FaultOutcome, JournalEntry, encode_journal
+from tests.support.builders.report_inputs import journal_entry
+from tests.support.builders.trace_builder import write_run
+from tests.support.random_worlds.random_trace import random_run
+
+S = 1_000_000
+
+
+def accident(from_us: int, until_us: int | None, *, lost: bool = False) -> JournalEntry:
+    """The entry that a run writes of a machine that did not answer."""
+    return JournalEntry(
+        fault_id="machine-0",
+        fault="machine_lost" if lost else "machine_disturbed",
+        target="10.0.0.3",
+        duration_us=None,
+        outcome=FaultOutcome.HIT,
+        fired_at_us=from_us,
+        momentary=until_us is None,
+        healed_at_us=until_us,
+        note="machine 10.0.0.3 was away",
+    )
+
+
+def summary_with(directory: Path, *entries: JournalEntry) -> RunSummary:
+    (directory / JOURNAL_FILE).write_bytes(encode_journal(entries))
+    found = summarize_directory(directory)
+    assert found is not None
+    return found
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """A run of random rows: several faults, with figures of all three chains."""
+    return write_run(tmp_path / "talk" / "1", random_run(2))
+
+
+@pytest.mark.parametrize(
+    ("from_us", "until_us", "disturbed"),
+    [
+        (0, 23 * S, False),
+        (0, 24 * S, True),
+        (30 * S, 31 * S, True),
+        (36 * S, 40 * S, True),
+        (37 * S, 40 * S, False),
+        (0, None, True),
+        (37 * S, None, False),
+        (None, None, False),
+    ],
+)
+def test_time_is_disturbed_if_it_shares_a_moment(
+    from_us: int | None, until_us: int | None, disturbed: bool
+) -> None:
+    """A machine was away from 24 to 36 s; a figure without samples has no time at all."""
+    away = Disturbance(from_us=24 * S, until_us=36 * S, sentence="")
+    assert is_disturbed([away], from_us, until_us) == disturbed
+
+
+def test_machine_that_is_lost_is_away_until_the_end(tmp_path: Path) -> None:
+    """Planned faults of machines are no accidents."""
+    (tmp_path / JOURNAL_FILE).write_bytes(
+        encode_journal((journal_entry(fault="machine_loss"), accident(7 * S, None, lost=True)))
+    )
+    (away,) = disturbances_of(tmp_path)
+    assert (away.from_us, away.until_us) == (7 * S, None)
+    assert is_disturbed([away], 900 * S, 901 * S)
+
+
+@pytest.mark.parametrize("content", [None, b'{"faults": [{'], ids=["missing", "torn"])
+def test_run_without_a_readable_journal_has_no_disturbances(
+    content: bytes | None, tmp_path: Path
+) -> None:
+    """A run whose driver was killed is summed up all the same."""
+    if content is not None:
+        (tmp_path / JOURNAL_FILE).write_bytes(content)
+    assert disturbances_of(tmp_path) == ()
+
+
+def test_only_figures_of_the_disturbed_time_are_marked(directory: Path) -> None:
+    """Each fault's figures have a time; those of a fault before the accident keep their proof."""
+    plain = summary_with(directory)
+    first, *_, last = plain.faults
+    marked = summary_with(directory, accident(last.injected_us, None))
+
+    def disturbed(summary: RunSummary, fault: str) -> list[bool]:
+        (found,) = (each for each in summary.faults if each.fault == fault)
+        return [distribution.disturbed for _, distribution in found.measures]
+
+    assert not any(disturbed(plain, last.fault))
+    assert disturbed(marked, last.fault)
+    assert all(disturbed(marked, last.fault))
+    assert not all(disturbed(marked, first.fault))
+    assert marked.felt is not None
+    assert marked.felt.disturbed
+    assert [each.sentence for each in marked.disturbances] == ["machine 10.0.0.3 was away"]
+
+
+def test_summary_differs_in_marks_alone(directory: Path) -> None:
+    """A disturbance changes no figure: it says what a figure is worth."""
+    plain, marked = summary_with(directory), summary_with(directory, accident(0, None))
+
+    def unmarked(found: Distribution) -> Distribution:
+        return replace(found, disturbed=False)
+
+    for before, after in zip(plain.faults, marked.faults, strict=True):
+        assert [(m, unmarked(found)) for m, found in after.measures] == list(before.measures)
+        assert [replace(each, disturbed=False) for each in after.rebalances] == list(
+            before.rebalances
+        )
+    assert all(both.disturbed for both in marked.coordinators)
+    assert all(both.disturbed for both in marked.owners)
+
+
+def test_cells_and_longest_of_a_marked_distribution_have_the_mark() -> None:
+    """The mark stands at the figure itself, so that it is copied with it."""
+    found = Distribution(
+        samples=1, missing=1, percentiles={50: 2_000}, maximum=2_000, disturbed=True
+    )
+    assert found.cells(is_time=True) == ("1", "1", f"2 ms{MARK}", "", "", f"2 ms{MARK}")
+    assert found.longest_text == f"2 ms{MARK}"
+    assert replace(found, samples=0).longest_text == f"never{MARK}"
+
+
+def test_footnote_names_the_machine_and_is_absent_without_accidents(directory: Path) -> None:
+    """A mark that nothing explains would be noise."""
+    assert disturbance_texts(summary_with(directory)) == ()
+    (text,) = disturbance_texts(summary_with(directory, accident(S, 2 * S)))
+    assert text == (
+        "* machine 10.0.0.3 was away, by accident: figures with this mark include that time and "
+        "prove nothing about Kafka"
+    )
+
+
+def test_comparison_marks_the_column_of_the_disturbed_run(directory: Path) -> None:
+    """The other run's figures stay what they prove."""
+    plain, marked = summary_with(directory), summary_with(directory, accident(0, None))
+    comparison = compare_runs([plain, marked], names=["plain", "disturbed"], in_full=True)
+    cells = [row.texts for row in comparison.rows if row.group in {"gap", "felt"}]
+    assert cells
+    for left, right in cells:
+        assert right == (None if left is None else f"{left}{MARK}")
+    assert any("away by accident" in note for note in comparison_notes(comparison, ["ray"]))
+    same = compare_runs([plain, plain], names=["a", "b"])
+    assert not any("away by accident" in note for note in comparison_notes(same, ["ray"]))
+
+
+def test_caveats_of_a_disturbed_run_are_marked(directory: Path) -> None:
+    """What was felt despite a PASS may be the machine's doing."""
+    plain, marked = summary_with(directory), summary_with(directory, accident(0, None))
+    assert caveats_of(plain)
+    for before, after in zip(caveats_of(plain), caveats_of(marked), strict=True):
+        assert MARK in after
+        assert after.replace(MARK, "") == before
