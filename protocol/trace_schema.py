@@ -7,6 +7,7 @@ prints the table, and `pipeline` takes the types of details from it.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from operator import attrgetter
 
 import msgspec
 
@@ -1122,16 +1123,20 @@ TRACE_KINDS: Mapping[TraceKind, KindSchema] = {
 """The schema of each kind."""
 
 _CLOSED_CAUSES = {
-    kind: frozenset(value for causes in schema.causes for value in causes)
+    kind.value: frozenset(value for causes in schema.causes for value in causes)
     for kind, schema in TRACE_KINDS.items()
     if schema.causes and not schema.has_named_cause
 }
 _UNDECLARED = {
-    kind: tuple(name for name in COLUMN_MEANINGS if name not in (*STAMP, *schema.columns))
+    kind.value: tuple(name for name in COLUMN_MEANINGS if name not in (*STAMP, *schema.columns))
     for kind, schema in TRACE_KINDS.items()
 }
+_UNDECLARED_OF = {
+    kind: (attrgetter(*names), (None,) * len(names)) for kind, names in _UNDECLARED.items()
+}
+"""For each kind: the function that reads its undeclared columns, and what it must return."""
 _DECODERS = {
-    kind: msgspec.json.Decoder(schema.detail)
+    kind.value: msgspec.json.Decoder(schema.detail)
     for kind, schema in TRACE_KINDS.items()
     if schema.detail is not None
 }
@@ -1139,16 +1144,17 @@ _DECODERS = {
 
 def nonconformity(row: TraceRow) -> str | None:
     """Return the first difference of a row from its schema, None if the row conforms."""
-    kind = TraceKind(row.kind)
-    for name in _UNDECLARED[kind]:
-        if getattr(row, name) is not None:
-            return f"{kind.value} fills {name} ({getattr(row, name)!r}), expected null"
+    kind = row.kind
+    undeclared, nothing = _UNDECLARED_OF[kind]
+    if undeclared(row) != nothing:
+        name = next(name for name in _UNDECLARED[kind] if getattr(row, name) is not None)
+        return f"{kind} fills {name} ({getattr(row, name)!r}), expected null"
     if row.cause is not None and row.cause not in _CLOSED_CAUSES.get(kind, (row.cause,)):
         expected = ", ".join(sorted(_CLOSED_CAUSES[kind]))
-        return f"{kind.value} has cause {row.cause!r}, expected one of {expected}"
+        return f"{kind} has cause {row.cause!r}, expected one of {expected}"
     if row.detail is not None:
         try:
             _DECODERS[kind].decode(row.detail)
         except msgspec.ValidationError as error:
-            return f"{kind.value} has detail {row.detail}: {error}"
+            return f"{kind} has detail {row.detail}: {error}"
     return None

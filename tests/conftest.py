@@ -3,6 +3,7 @@
 All end when they should, whatever happened. What is slow to import is imported where it is used.
 """
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -10,6 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import pytest
+
+# With the thresholds of Python, a tenth of a run in virtual time is the search for cycles among its
+# rows, nearly all of which live as long as the test.
+gc.set_threshold(50_000, 20, 20)
 
 # Mutants, coverage and patches of modules need interpreted code, in children too.
 os.environ["COORDLAB_COMPILED"] = "0"
