@@ -2,15 +2,15 @@
 
 import pytest
 
-from scripts.docs.reference import FOLDER, pages
+from scripts.docs.reference import FOLDER, page, page_names
 
 
-@pytest.mark.parametrize("name", sorted(pages()))
+@pytest.mark.parametrize("name", page_names())
 def test_generated_page_is_up_to_date(name: str) -> None:
     """A page that lags behind misleads; `make docs` writes them anew."""
-    assert (FOLDER / name).read_text(encoding="utf-8") == pages()[name]
+    assert (FOLDER / name).read_text(encoding="utf-8") == page(name)
 
 
 def test_no_generated_page_is_left_over() -> None:
     """A page that nothing makes would never be updated."""
-    assert sorted(path.name for path in FOLDER.iterdir()) == sorted(pages())
+    assert sorted(path.name for path in FOLDER.iterdir()) == sorted(page_names())
