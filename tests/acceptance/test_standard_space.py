@@ -12,11 +12,11 @@ from chaos.exploration.batches import check_code, play_seeds
 from chaos.exploration.play import PlayResult
 from chaos.exploration.running_totals import Tally
 from chaos.exploration.search import Limits, Search, Stop
-from chaos.exploration.space import load_space
 from chaos.results.replay_stamp import code_version
 from cluster.compiled import SWITCH
 from cluster.ray.actors import LOCAL
 from cluster.ray.tasks import RayWorkers
+from tests.support.builders.packaged_spaces import packaged_space
 
 pytestmark = [
     pytest.mark.ray,
@@ -50,7 +50,7 @@ def test_no_seed_breaks_a_promise_and_those_played_twice_give_the_same(
     tally = Tally(RECHECK_PERCENT)
     workers = RayWorkers(
         LOCAL,
-        partial(play_seeds, load_space("standard")),
+        partial(play_seeds, packaged_space("standard")),
         size=2,
         check=partial(check_code, code_version()),
     )

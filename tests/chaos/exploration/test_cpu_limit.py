@@ -8,7 +8,7 @@ import pytest
 from chaos.exploration import batches
 from chaos.exploration.cpu_limit import RunNeverEnds, limited_cpu
 from chaos.exploration.play import PlayedRun, PlayResult
-from chaos.exploration.space import load_space
+from tests.support.builders.packaged_spaces import packaged_space
 
 
 def never_ends() -> None:
@@ -37,7 +37,7 @@ def test_seed_whose_run_never_ends_is_broken(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(batches, "play", play)
     monkeypatch.setattr(batches, "limited_cpu", lambda: limited_cpu(0.05))
 
-    run = batches.play_seed(load_space("standard"), 7)
+    run = batches.play_seed(packaged_space("standard"), 7)
 
     assert (run.seed, run.result) == (7, PlayResult.BROKEN)
     assert run.reasons == ("RunNeverEnds: it has not ended after 0.05 s of CPU",)

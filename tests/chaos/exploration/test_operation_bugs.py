@@ -7,9 +7,9 @@ from benchmarks.planted_bugs.operation_bugs import OPERATION_BUGS
 from chaos.experiment.structs import Experiment
 from chaos.exploration.draw.draw import draw
 from chaos.exploration.play import PlayedRun, PlayResult, play
-from chaos.exploration.space import load_space
 from chaos.faults.processes import ControlledShutdown
 from chaos.faults.registry import FAULT_KINDS
+from tests.support.builders.packaged_spaces import packaged_space
 from tests.support.builders.quick_experiment import quick_experiment
 
 FAILED = "closing_commit_counts_although_it_failed"
@@ -23,7 +23,7 @@ def with_bug(name: str, experiment: Experiment, seed: int) -> PlayedRun:
 
 
 def test_commit_that_counts_although_it_failed_is_found_by_the_first_seed() -> None:
-    experiment = draw(load_space("operations"), 0)
+    experiment = draw(packaged_space("operations"), 0)
     found = with_bug(FAILED, experiment, 0)
     assert found.result is PlayResult.VIOLATED
     assert {each.signature.check for each in found.findings} == {"durable_commits"}
@@ -56,7 +56,7 @@ def test_records_skipped_at_close_are_found_by_a_rollout_and_not_by_a_crash(name
 
 def test_no_fault_of_the_standard_space_closes_a_member_that_works() -> None:
     """The one that stops a process in an orderly way is never aimed at members."""
-    kinds = {name: FAULT_KINDS[name] for name in load_space("standard").faults.kinds}
+    kinds = {name: FAULT_KINDS[name] for name in packaged_space("standard").faults.kinds}
     assert len(kinds) >= 10
     assert [name for name, kind in kinds.items() if kind.is_gradual] == []
     aimed_at_members = [

@@ -16,9 +16,10 @@ from chaos.exploration.play import PlayedFinding, PlayedRun, PlayResult, play
 from chaos.exploration.shrink.edits import sizes_of
 from chaos.exploration.shrink.shrink import ShrinkEnd, Shrinker
 from chaos.exploration.signature import Signature
-from chaos.exploration.space import Space, load_space
+from chaos.exploration.space import Space
 from cluster.broker.coordination.appends import CoordinatorAppends
 from coordinator.coordinator import GroupCoordinator
+from tests.support.builders.packaged_spaces import packaged_space
 from tests.support.builders.quick_experiment import failing_experiment
 from tests.support.determinism import drawn_schedule
 
@@ -29,7 +30,7 @@ SEEDS = 60
 
 @pytest.fixture(scope="module")
 def space() -> Space:
-    return load_space("standard")
+    return packaged_space("standard")
 
 
 @pytest.mark.slow

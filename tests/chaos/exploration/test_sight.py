@@ -41,7 +41,7 @@ from benchmarks.sight.sitting import Journal, JournalHead, settled, sit
 from benchmarks.sight.switched_tree import SwitchedTree, build_tree, start_player
 from benchmarks.sight.unit_tests import read_killed, try_unit_tests
 from chaos.exploration.batches import play_seed
-from chaos.exploration.space import load_space
+from tests.support.builders.packaged_spaces import packaged_space
 from tests.support.mutation.draw import every_mutant
 from tests.support.mutation.recorded_mutants import Place
 
@@ -254,7 +254,7 @@ def test_tree_without_a_mutant_gives_the_digests_of_the_product(tree: SwitchedTr
     """What stands in the tree, and is off, changes nothing."""
     seeds = (SEED, SEED + 2)
     orders = play_orders(tree, *(Order(seed=seed, mutants=()) for seed in seeds))
-    space = load_space("standard")
+    space = packaged_space("standard")
 
     assert [each.sound.digest for each in orders] == [
         play_seed(space, seed).digest for seed in seeds

@@ -20,10 +20,11 @@ from chaos.experiment.structs import Experiment, microseconds
 from chaos.exploration.draw import zookeeper_patterns
 from chaos.exploration.draw.draw import draw
 from chaos.exploration.draw.patterns import PATTERNS
-from chaos.exploration.space import Space, load_space
+from chaos.exploration.space import Space
 from chaos.faults.registry import FAULT_KINDS
 from chaos.run.plan import ends_of, plan_of
 from chaos.targets.registry import TARGET_KINDS, split_target
+from tests.support.builders.packaged_spaces import packaged_space
 
 SEEDS = 300
 DIGESTS = """
@@ -35,12 +36,12 @@ print(json.dumps(digests()))
 
 @cache
 def standard() -> Space:
-    return load_space("standard")
+    return packaged_space("standard")
 
 
 @cache
 def on_zookeeper() -> Space:
-    return load_space("zookeeper")
+    return packaged_space("zookeeper")
 
 
 @cache

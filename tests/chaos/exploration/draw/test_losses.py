@@ -9,15 +9,15 @@ import pytest
 from chaos.experiment.structs import Experiment, FaultDefinition
 from chaos.exploration.draw.draw import draw
 from chaos.exploration.draw.losses import draw_losses, may_lose_a_broker
-from chaos.exploration.space import load_space
 from chaos.targets.registry import split_target
 from tests.support.builders.experiments import experiment
+from tests.support.builders.packaged_spaces import packaged_space
 
 SEEDS = 200
 
 
 def all_losses(of: Experiment) -> Iterator[tuple[FaultDefinition, ...]]:
-    faults = msgspec.structs.replace(load_space("standard").faults, lost=1.0)
+    faults = msgspec.structs.replace(packaged_space("standard").faults, lost=1.0)
     for seed in range(SEEDS):
         yield draw_losses(faults, of, seed)
 
@@ -72,7 +72,7 @@ def test_broker_is_lost_only_where_every_partition_has_a_replica_to_spare(
 
 def test_space_says_how_many_of_its_seeds_lose_nodes() -> None:
     """None by default: a finding that needs a smaller cluster should be asked for."""
-    space = load_space("standard")
+    space = packaged_space("standard")
     losing = sum(
         any(fault.fault == "node_loss" for fault in draw(space, seed).faults)
         for seed in range(SEEDS)

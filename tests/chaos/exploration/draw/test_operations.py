@@ -10,9 +10,10 @@ from chaos.exploration.draw.draw import draw
 from chaos.exploration.draw.fault_draw import FaultDraw
 from chaos.exploration.draw.operations import draw_operation
 from chaos.exploration.shrink.passes import wording
-from chaos.exploration.space import Space, load_space
+from chaos.exploration.space import Space
 from chaos.exploration.space_definition import FaultSpace
 from chaos.faults.registry import FAULT_KINDS
+from tests.support.builders.packaged_spaces import packaged_space
 from tests.support.builders.quick_experiment import quick_experiment
 
 SEEDS = 60
@@ -20,7 +21,7 @@ SEEDS = 60
 
 @pytest.fixture(scope="module")
 def space() -> Space:
-    return load_space("operations")
+    return packaged_space("operations")
 
 
 def operations(experiment: Experiment) -> list[FaultDefinition]:
@@ -40,7 +41,7 @@ def test_space_draws_operations_of_every_form_and_each_can_be_run(space: Space) 
 
 def test_standard_space_draws_no_operation() -> None:
     """Its records depend on what its seeds mean."""
-    assert not {"rollout", "scale"} & set(load_space("standard").faults.kinds)
+    assert not {"rollout", "scale"} & set(packaged_space("standard").faults.kinds)
 
 
 def test_group_without_a_place_for_a_member_is_left_alone() -> None:

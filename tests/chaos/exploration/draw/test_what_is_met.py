@@ -8,7 +8,8 @@ import pytest
 
 from chaos.exploration.draw.draw import draw
 from chaos.exploration.play import PlayedRun, PlayResult, play
-from chaos.exploration.space import Space, load_space
+from chaos.exploration.space import Space
+from tests.support.builders.packaged_spaces import packaged_space
 
 pytestmark = pytest.mark.slow
 
@@ -17,7 +18,7 @@ SEEDS = 10
 
 @cache
 def standard() -> Space:
-    return load_space("standard")
+    return packaged_space("standard")
 
 
 def played_with(pattern: str) -> list[PlayedRun]:

@@ -15,7 +15,8 @@ from chaos.exploration.draw.draw import draw
 from chaos.exploration.guided.genome import Genome, drawn_genome, experiment_of
 from chaos.exploration.guided.lineage import grow, lineage_of_text, lineage_text
 from chaos.exploration.guided.mutation import SAME_NETWORK, mutate
-from chaos.exploration.space import Space, load_space
+from chaos.exploration.space import Space
+from tests.support.builders.packaged_spaces import packaged_space
 
 PARENT = 3
 MUTANTS = range(1_000, 1_150)
@@ -28,7 +29,7 @@ print(json.dumps(digests()))
 
 @cache
 def standard() -> Space:
-    return load_space("standard")
+    return packaged_space("standard")
 
 
 @cache
