@@ -68,7 +68,10 @@ def _settings_by_run(runs: Sequence[RunFacts]) -> list[list[str]]:
     for experiment in dict.fromkeys(run.manifest.experiment for run in runs):
         places = [place for place, run in enumerate(runs) if run.manifest.experiment == experiment]
         differing = settings_that_differ([runs[place] for place in places])
-        for _, name, values in differing[:_MAX_SETTINGS]:
+        shown = differing[:_MAX_SETTINGS]
+        names = [name for _, name, _ in shown]
+        for section, name, values in shown:
+            called = f"{section}.{name}" if names.count(name) > 1 else name
             for place, value in zip(places, values, strict=True):
-                named[place].append(f"{name} {'not set' if value is None else value}")
+                named[place].append(f"{called} {'not set' if value is None else value}")
     return named

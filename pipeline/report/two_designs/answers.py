@@ -77,6 +77,13 @@ def _of_changes(costs: Sequence[Cost]) -> Iterator[ComparedFigure]:
         is_time=True,
     )
     yield from _figure(
+        [cost for cost in costs if cost.settled_us is not None],
+        "join",
+        "time from a join until the group was stable",
+        lambda cost: cost.settled_us or 0,
+        is_time=True,
+    )
+    yield from _figure(
         costs,
         "death",
         "longest time of a partition without an owner after a death",

@@ -71,7 +71,8 @@ def _place(cost: Cost) -> int:
 
 def plan_charts(pairs: Sequence[CostPair]) -> list[Chart]:
     """Return the lanes of both designs, one chart each; the same choice of a change."""
-    shown = list(pairs)[:MAX_CHANGES]
+    # The charts have the height of the largest group, so its changes are chosen first.
+    shown = sorted(pairs, key=lambda pair: -pair[0].change.members)[:MAX_CHANGES]
     if not shown:
         return []
     options = _options(shown)

@@ -18,7 +18,8 @@ from pipeline.summary.figures import length_text
 _TITLE = "ZooKeeper beside a coordinator"
 _LEAD = (
     "What each partition went through first; then figures of both designs: those that are apart by "
-    f"a factor of {FACTOR} or more are what the coordinator changed."
+    f"a factor of {FACTOR} or more are what the coordinator changed. A figure of several groups or "
+    "changes is their median."
 )
 _DESIGNS: dict[Design, str] = {"zookeeper": "ZooKeeper", "coordinator": "coordinator"}
 

@@ -49,6 +49,24 @@ def test_runs_that_are_alike_are_named_by_seed_and_then_by_start() -> None:
     )
 
 
+def test_settings_of_one_name_are_told_apart_by_their_sections() -> None:
+    """`members 3, members 3` would not say of which group."""
+
+    def of_two_groups(name: str, members: str) -> RunFacts:
+        return run_facts(
+            run=name,
+            settings=tuple(
+                SettingFact(section=f"groups.{group}", name="members", value=members)
+                for group in ("old", "new")
+            ),
+        )
+
+    assert column_names([of_two_groups("x/1", "3"), of_two_groups("x/2", "7")]) == (
+        "groups.old.members 3, groups.new.members 3",
+        "groups.old.members 7, groups.new.members 7",
+    )
+
+
 def test_unlike_runs_are_named_by_their_experiments() -> None:
     """Settings of different experiments all differ: they name nothing."""
     other = facts("y/1", "18000", experiment="another")
