@@ -42,35 +42,46 @@ def check_partition(partition: Partition) -> None:
 
     Raises: InvariantViolation.
     """
-    _check_offsets(partition.log)
-    name = f"{partition.topic_partition} on {partition.broker_id}"
+    log = partition.log
+    _check_offsets(log)
     in_flight = partition.isr_in_flight
     if not partition.is_leader:
         if in_flight is not None or partition.leader_epoch_start_offset != -1:
-            raise InvariantViolation("follower proposes nothing", f"{name}: {in_flight}")
+            raise InvariantViolation(
+                "follower proposes nothing", f"{_name_of(partition)}: {in_flight}"
+            )
         return
     if partition.broker_id not in partition.replicas:
-        raise InvariantViolation("leader is a replica", f"{name}: {partition.replicas}")
-    if partition.log.latest_epoch != partition.leader_epoch:
+        raise InvariantViolation(
+            "leader is a replica", f"{_name_of(partition)}: {partition.replicas}"
+        )
+    if log.latest_epoch != partition.leader_epoch:
         raise InvariantViolation(
             "leader writes in its epoch",
-            f"{name}: log is in {partition.log.latest_epoch}, leads in {partition.leader_epoch}",
+            f"{_name_of(partition)}: log is in {log.latest_epoch}, "
+            f"leads in {partition.leader_epoch}",
         )
-    if not partition.leader_epoch_start_offset <= partition.log_end_offset:
+    if not partition.leader_epoch_start_offset <= log.log_end_offset:
         raise InvariantViolation(
             "a leader never truncates",
-            f"{name}: epoch began at {partition.leader_epoch_start_offset}, "
-            f"the log ends at {partition.log_end_offset}",
+            f"{_name_of(partition)}: epoch began at {partition.leader_epoch_start_offset}, "
+            f"the log ends at {log.log_end_offset}",
         )
-    if not set(partition.isr) <= set(partition.maximal_isr):
+    isr, maximal_isr = partition.isr, partition.maximal_isr
+    if isr == maximal_isr:
+        return
+    if not set(isr) <= set(maximal_isr):
         raise InvariantViolation(
-            "ISR within the maximal ISR", f"{name}: {partition.isr}, {partition.maximal_isr}"
+            "ISR within the maximal ISR", f"{_name_of(partition)}: {isr}, {maximal_isr}"
         )
-    if in_flight is None and partition.isr != partition.maximal_isr:
+    if in_flight is None:
         raise InvariantViolation(
-            "nothing in flight, nobody uncertain",
-            f"{name}: {partition.isr}, {partition.maximal_isr}",
+            "nothing in flight, nobody uncertain", f"{_name_of(partition)}: {isr}, {maximal_isr}"
         )
+
+
+def _name_of(partition: Partition) -> str:
+    return f"{partition.topic_partition} on {partition.broker_id}"
 
 
 def check_agreement(logs: Sequence[PartitionLog], codecs: Codecs = NO_CODECS) -> None:
@@ -116,23 +127,22 @@ def last_records(
 
 
 def _check_offsets(log: PartitionLog) -> None:
-    if not 0 <= log.log_start_offset <= log.high_watermark <= log.log_end_offset:
+    start, end = log.log_start_offset, log.log_end_offset
+    if not 0 <= start <= log.high_watermark <= end:
         raise InvariantViolation(
             "log start <= high watermark <= log end",
-            f"{log.topic_partition}: {log.log_start_offset}, {log.high_watermark}, "
-            f"{log.log_end_offset}",
+            f"{log.topic_partition}: {start}, {log.high_watermark}, {end}",
         )
-    if not log.log_start_offset <= log.recovery_point <= log.log_end_offset:
+    if not start <= log.recovery_point <= end:
         raise InvariantViolation(
             "log start <= recovery point <= log end",
-            f"{log.topic_partition}: {log.log_start_offset}, {log.recovery_point}, "
-            f"{log.log_end_offset}",
+            f"{log.topic_partition}: {start}, {log.recovery_point}, {end}",
         )
     flushed_every = log.flush_interval_messages
-    if flushed_every is not None and log.log_end_offset - log.recovery_point >= flushed_every:
+    if flushed_every is not None and end - log.recovery_point >= flushed_every:
         raise InvariantViolation(
             "a log is flushed at flush.messages",
-            f"{log.topic_partition}: {log.log_end_offset - log.recovery_point} records are not "
+            f"{log.topic_partition}: {end - log.recovery_point} records are not "
             f"flushed, flush.messages is {flushed_every}",
         )
 

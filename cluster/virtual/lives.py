@@ -35,6 +35,10 @@ class VirtualLife(NodeLife):
         self.host: VirtualHost | None = None
         """The live incarnation, None while the node is down."""
         self.node: Node | None = None
+        self.self_checking: SelfChecking | None = None
+        """The live node if it can check itself. Found at its start: `isinstance` with a protocol
+        looks up every attribute, and checks may follow every event.
+        """
         self.is_stopping = False
         """True from a request for a controlled shutdown until the process exits."""
 
@@ -101,8 +105,8 @@ class VirtualLives(NodeLives[VirtualLife]):
             self._check_one(name, life, thoroughly=thoroughly)
 
     def _check_one(self, name: NodeName, life: VirtualLife, *, thoroughly: bool) -> None:
-        node = life.node
-        if life.host is None or not isinstance(node, SelfChecking):
+        node = life.self_checking
+        if life.host is None or node is None:
             return
         try:
             node.check_invariants(thoroughly=thoroughly)
@@ -244,7 +248,8 @@ class VirtualLives(NodeLives[VirtualLife]):
         life.incarnations += 1
         host = life.host = self._new_host(life.name, incarnation, life.storage, life.clock)
         try:
-            life.node = self._build(life.spec, self._cluster, host)
+            node = life.node = self._build(life.spec, self._cluster, host)
+            life.self_checking = node if isinstance(node, SelfChecking) else None
             host.trace(TraceEvent(kind=TraceKind.NODE_STARTED, detail={"role": role_of(life.spec)}))
             life.node.start()
         except BaseException:
@@ -275,7 +280,7 @@ class VirtualLives(NodeLives[VirtualLife]):
 
     def _end_life(self, life: VirtualLife, host: VirtualHost) -> None:
         life.host = None
-        life.node = None
+        life.node = life.self_checking = None
         life.is_stopping = False
         self._past_hosts.append(host)
 

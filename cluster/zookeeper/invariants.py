@@ -3,7 +3,7 @@
 from cluster.zookeeper.client_requests import ClientRequests
 from cluster.zookeeper.database import ZooKeeperDatabase
 from cluster.zookeeper.server import ServerCore
-from cluster.zookeeper.znodes import ROOT, ZnodeTree, name_of, parent_of
+from cluster.zookeeper.znodes import ROOT, ZnodeTree
 from protocol.errors import InvariantViolation
 from protocol.messages.zookeeper import NO_SESSION
 
@@ -31,24 +31,20 @@ def check_server(core: ServerCore) -> None:
 def check_tree(tree: ZnodeTree) -> None:
     """Every znode has a parent that names it and is not ephemeral; owners list their znodes."""
     owned: dict[int, list[str]] = {}
-    named = {ROOT: None}
-    for path in tree.paths():
-        stat = tree.stat(path)
-        if stat is None:
-            raise InvariantViolation("znode_has_a_stat", path)
-        if stat.ephemeral_owner != NO_SESSION:
-            owned.setdefault(stat.ephemeral_owner, []).append(path)
-        for child in tree.children(path):
-            named[f"{path.rstrip('/')}/{child}"] = None
-        if path == ROOT:
-            continue
-        parent = tree.stat(parent_of(path))
-        if parent is None or name_of(path) not in tree.children(parent_of(path)):
-            raise InvariantViolation("parent_names_its_child", path)
-        if parent.ephemeral_owner != NO_SESSION:
-            raise InvariantViolation("ephemerals_have_no_children", path)
-    if sorted(named) != sorted(tree.paths()):
-        raise InvariantViolation("parent_names_its_child", f"{sorted(named)}")
+    named = 0
+    for path, owner, children in tree.entries():
+        if owner != NO_SESSION:
+            owned.setdefault(owner, []).append(path)
+            if children:
+                raise InvariantViolation("ephemerals_have_no_children", path)
+        named += len(children)
+        prefix = "/" if path == ROOT else f"{path}/"
+        for name in children:
+            if f"{prefix}{name}" not in tree:
+                raise InvariantViolation("parent_names_its_child", f"{prefix}{name}")
+    # No path is named twice: so many names of existing znodes are all znodes but the root.
+    if named != len(tree.paths()) - 1:
+        raise InvariantViolation("parent_names_its_child", f"{named} named of {tree.paths()}")
     listed = {owner: sorted(tree.ephemerals(owner)) for owner in tree.owners()}
     if listed != {owner: sorted(paths) for owner, paths in owned.items()}:
         raise InvariantViolation("owners_list_their_znodes", f"listed {listed}, owned {owned}")

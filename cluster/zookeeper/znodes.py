@@ -5,7 +5,7 @@ that changes it returns the changes, and `watches` finds the connections that ge
 ZooKeeper `DataTree`; ZK-01, ZK-08, ZK-12.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from protocol.messages.zookeeper import (
@@ -73,6 +73,11 @@ class ZnodeTree:
     def paths(self) -> tuple[str, ...]:
         """Return every path, in the order of creation."""
         return tuple(self._znodes)
+
+    def entries(self) -> Iterator[tuple[str, SessionId, Collection[str]]]:
+        """Yield every path with its ephemeral owner and the names of its children, unsorted."""
+        for path, znode in self._znodes.items():
+            yield path, znode.ephemeral_owner, znode.children
 
     def data(self, path: str) -> str:
         """Return a znode's data. Raises: KeyError if there is none."""
