@@ -1,7 +1,8 @@
-"""What an experiment sees of a running cluster: the same interface over virtual time and Ray.
+"""Runtime: the interface through which an experiment starts, queries, disturbs and stops a cluster.
 
-An experiment is a coroutine that only awaits this; in virtual time it runs on the virtual loop,
-on Ray on a real one. Nothing here knows what a fault or a verdict is.
+The runtimes `virtual`, `local` and `ray` implement it. An experiment is a coroutine that awaits
+only methods of its Runtime. In virtual time it runs on the virtual loop, otherwise on an asyncio
+loop. A Runtime knows no plan, no fault and no verdict: it only offers the single steps.
 """
 
 from abc import ABC, abstractmethod
@@ -21,14 +22,14 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 DRIVER = NodeName("driver")
-"""The node under which a run traces its own events."""
+"""Name of the node that writes the run's own trace rows."""
 
 RowObserver = Callable[[TraceRow], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionStatus:
-    """A partition as the active controller has it. `leader` -1: none."""
+    """A partition in the metadata of the active controller. `leader` -1: none."""
 
     leader: BrokerId
     leader_epoch: int
@@ -38,7 +39,7 @@ class PartitionStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupStatus:
-    """A group as the broker that coordinates it has it. `offsets_partition` is the index."""
+    """A group in the memory of its coordinator. `offsets_partition`: index of its partition."""
 
     coordinator: BrokerId
     offsets_partition: int
@@ -51,9 +52,9 @@ class GroupStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberStatus:
-    """A consumer as it sees itself. `state` is Kafka's MemberState name.
+    """A consumer's own view of its membership. `state`: name of Kafka's MemberState.
 
-    Shape: `waiting` are the requests that it has no answer to.
+    `waiting`: requests without an answer so far.
     """
 
     group_id: str
@@ -69,10 +70,11 @@ class MemberStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZooKeeperStatus:
-    """A server of the ensemble. `state` is LOOKING, FOLLOWING or LEADING.
+    """A server of the ensemble.
 
-    Shape: `epoch` is its leader's, -1 while it looks; `zxid` and `sessions` are what it has
-    applied.
+    `state`: LOOKING (for a leader), FOLLOWING or LEADING. `epoch`: epoch of the server's leader;
+    -1 while it looks for one. `zxid`: newest transaction that the server has applied. `sessions`:
+    number of open sessions by then.
     """
 
     state: str
@@ -83,9 +85,9 @@ class ZooKeeperStatus:
 
 
 class NodeState(StrEnum):
-    """What a runtime itself knows of a node, whatever the cluster believes."""
+    """State of a node's process, which the runtime itself started, stopped or killed."""
 
-    NOT_STARTED = "not started"  # it joins later
+    NOT_STARTED = "not started"  # the run starts it later
     UP = "up"
     STOPPING = "stopping"  # in a controlled shutdown
     PAUSED = "paused"
@@ -94,10 +96,11 @@ class NodeState(StrEnum):
 
 @dataclass(slots=True, kw_only=True)
 class ClusterStatus:
-    """One look at the cluster; nodes that cannot answer (dead, paused) are missing.
+    """The cluster's state at one moment; nodes that cannot answer (dead, paused) are missing.
 
-    `nodes` has every node of the cluster, by the runtime's own knowledge. `groups` holds one entry
-    per broker that has the group loaded: two in a split brain. `controller` is the active one.
+    `nodes` alone has every node, because the runtime knows their states itself. `groups` has an
+    entry for each broker that has loaded the group: two in a split brain. `controller` is the
+    active one.
     """
 
     nodes: dict[NodeName, NodeState] = field(default_factory=dict)
@@ -111,14 +114,14 @@ class ClusterStatus:
     records_produced: int = 0
     zookeepers: dict[NodeName, ZooKeeperStatus] = field(default_factory=dict)
     kafka_clients: dict[NodeName, int] = field(default_factory=dict)
-    """Kafka clients that are connected, with their numbers of connections."""
+    """Number of connections of each connected Kafka client."""
     refused_clients: dict[str, int] = field(default_factory=dict)
-    """Broker and reason for which it ended connections of Kafka clients, with the number."""
+    """Number of connections of Kafka clients that a broker closed, by broker and reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HitNode:
-    """What a fault hit. `pid` is the process that was meant; None where it has none of its own."""
+    """A node that a fault hit. `pid`: its process; None if the node has no process of its own."""
 
     node: NodeName
     incarnation: int
@@ -127,11 +130,12 @@ class HitNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineEvent:
-    """A machine that did not answer the driver, by accident.
+    """A silence of a machine that no fault of the plan caused.
 
-    Units: microseconds of the run's clock; `until_us` is None while it does not answer.
-    Shape: `nodes` were on it when the silence began. `is_lost`: it is not waited for any more, and
-    its nodes start elsewhere; `ends_run` says why nothing can go on without it, "" if the run can.
+    Units: microseconds of the run's clock. `until_us`: end of the silence; None while it lasts.
+    `nodes`: nodes that were on the machine when the silence began. `is_lost`: the run has given up
+    the machine, and starts its nodes on other machines. `ends_run`: reason for which the run cannot
+    continue without the machine; "" if it can.
     """
 
     address: str
@@ -143,66 +147,69 @@ class MachineEvent:
 
     @property
     def sentence(self) -> str:
-        """What happened, for people."""
-        who = f"machine {self.address}"
+        """The event as a sentence for reports."""
+        machine = f"machine {self.address}"
         if self.is_lost:
-            return f"{who} was lost at {self.from_us / 1e6:.1f} s"
+            return f"{machine} was lost at {self.from_us / 1e6:.1f} s"
         if self.until_us is None:
-            return f"{who} does not answer since {self.from_us / 1e6:.1f} s"
-        return f"{who} was disturbed from {self.from_us / 1e6:.1f} to {self.until_us / 1e6:.1f} s"
+            return f"{machine} has not answered since {self.from_us / 1e6:.1f} s"
+        return (
+            f"{machine} was disturbed from {self.from_us / 1e6:.1f} to {self.until_us / 1e6:.1f} s"
+        )
 
 
 class Runtime(ABC):
-    """A cluster that can be started, looked at, broken and stopped."""
+    """A cluster that an experiment starts, queries, disturbs and stops."""
 
     name: str
-    """`virtual` or `ray`."""
+    """`virtual`, `local` or `ray`."""
 
     @abstractmethod
     def now_us(self) -> int:
-        """Return the run's undrifted clock: microseconds since the run began."""
+        """Return the microseconds since the run began, by the run's own clock, without drift."""
 
     @abstractmethod
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         """Run `main` to its end on this runtime's loop and return its result.
 
-        Raises: what `main` raises; KeyboardInterrupt after a Ctrl-C. May be called again after
-        either, so that a run can be healed and stopped.
+        Raises: the exceptions of `main`; KeyboardInterrupt after a Ctrl-C. After either, `run` may
+        be called again with another coroutine, which heals and stops the cluster.
         """
 
     @abstractmethod
     async def sleep(self, delay_us: int) -> None:
-        """Wait on the run's clock."""
+        """Wait for `delay_us` of the run's clock."""
 
     @abstractmethod
     async def start(self, *, apart: bool = False) -> None:
-        """Start every node; returns when their processes are up, long before groups are stable.
+        """Start every node; returns when their processes run, long before groups are stable.
 
-        `apart`: in virtual time, at moments drawn from the seed, and as if the cluster had stood
-        for long; otherwise at once. Real processes start as they do.
-        Raises: ClusterStartError if a node cannot be started; whatever was started is stopped.
+        `apart` matters in virtual time only: the nodes start at moments drawn from the seed, and
+        the clock begins as if the cluster had run for long, so that timers of different nodes are
+        not in step. Without it all nodes start at one moment.
+        Raises: ClusterStartError if a node cannot be started; the started nodes are stopped.
         """
 
     def out_of_step_us(self) -> int:
-        """Return for how long a steady state is left alone before its time is zero.
+        """Return the pause between the steady state and time zero of the plan.
 
-        In virtual time it is drawn from the seed, so that no plan begins in step with the members'
-        timers; nothing where time is real.
+        In virtual time it is drawn from the seed. Without it, the plan's times would have the same
+        phase to the members' timers in every run. In real time it is 0.
         """
         return 0
 
     @abstractmethod
     async def status(self) -> ClusterStatus:
-        """Look at the cluster. Touched by no fault."""
+        """Return the cluster's present state. No fault disturbs this query."""
 
     def bootstrap_servers(self) -> tuple[str, ...]:
-        """Return "host:port" of the listener of each broker that is up, as clients reach it.
+        """Return the advertised "host:port" of each running broker's listener for Kafka clients.
 
         Empty without ClusterSpec.listener, and in virtual time.
         """
         return ()
 
-    # -- lives: each raises UnknownNode if there is no such node, or not in the state it needs --
+    # -- lives: each raises UnknownNode if the node does not exist or is in a wrong state --
 
     @abstractmethod
     async def start_node(self, node: NodeName) -> None:
@@ -214,11 +221,11 @@ class Runtime(ABC):
 
     @abstractmethod
     async def power_loss(self, node: NodeName) -> HitNode:
-        """Kill the node's process and cut its logs back to what was flushed."""
+        """Kill the node's process, and remove from its logs what was not flushed."""
 
     @abstractmethod
     async def shut_down(self, node: NodeName) -> HitNode:
-        """Ask the node to stop as SIGTERM does, and return at once; it is DOWN when it is done.
+        """Ask the node to stop, as SIGTERM does, and return at once; the node is DOWN at its end.
 
         A broker moves its leaderships first (controlled shutdown), a consumer leaves its group.
         """
@@ -233,16 +240,15 @@ class Runtime(ABC):
 
     @abstractmethod
     async def resume(self, node: NodeName) -> None:
-        """Let a paused node go on: first its due timers fire, then what waited is delivered."""
+        """Let a paused node continue: first its due timers fire, then it gets queued messages."""
 
     # -- links --
 
     @abstractmethod
     async def set_link_rules(self, rules: Sequence[LinkRule]) -> None:
-        """Replace all link rules; returns when both ends of each rule have them in force.
+        """Replace all link rules; returns when they are in force at both ends of each rule.
 
-        A node that is started later gets them before it runs. A paused one has them when it goes
-        on.
+        A node that starts later gets them before it runs, a paused node before it continues.
         """
 
     @abstractmethod
@@ -252,9 +258,10 @@ class Runtime(ABC):
         destinations: Sequence[NodeName],
         purposes: Sequence[str] = (),
     ) -> int:
-        """End all connections, of `purposes` if any are named, between the two sets of nodes.
+        """Close the connections between the two sets of nodes; return their number.
 
-        What is in flight on them is lost, both ends see Disconnected. Returns how many there were.
+        If `purposes` are given, only connections for these. Messages in flight are lost, and both
+        ends see Disconnected.
         """
 
     # -- the administrator --
@@ -266,10 +273,11 @@ class Runtime(ABC):
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """Ask or order something through the cluster's own network, with the host of "admin-0".
+        """Run `question` on the Host of the administrator "admin-0", and return its result.
 
-        Shape: `question` and what it is called with can be pickled: it may run in another process.
-        `cluster.client.admin.orders` has those that exist. Raises: what `question` raises.
+        The administrator uses the cluster's own network, like a client. `question` and its
+        arguments must be picklable, because they may run in another process.
+        `cluster.client.admin.orders` has all questions. Raises: the exceptions of `question`.
         """
 
     @abstractmethod
@@ -278,37 +286,38 @@ class Runtime(ABC):
 
     @abstractmethod
     async def stop(self) -> None:
-        """Stop every node and collect what they traced. May be called twice, and after errors."""
+        """Stop every node and collect their traces. May be called twice, and after errors."""
 
     @property
     def clock_error_us(self) -> int:
-        """Return how far apart the clocks of two nodes may be at most; 0 where there is one."""
+        """Largest possible difference between the clocks of two nodes; 0 if they share one."""
         return 0
 
     @property
     def machine_events(self) -> tuple[MachineEvent, ...]:
-        """Return the machines that did not answer so far; the last of them may still change."""
+        """Silences of machines so far; one that still lasts gets its end later."""
         return ()
 
     async def settle_contact(self) -> None:  # noqa: B027 - most runtimes have one machine
-        """Wait until it is known of every machine whether it answers.
+        """Wait until the runtime knows of every machine whether it answers.
 
-        Asked after a failure: what a lost machine makes fail is no failure of the tool.
+        The run calls this after a failure, because a failure that a lost machine caused is not a
+        failure of the tool.
         """
 
     @property
     def nodes_without_trace(self) -> tuple[NodeName, ...]:
-        """Return the nodes of which rows were lost with a machine, once the cluster was stopped."""
+        """Nodes whose rows were lost with a machine; complete once the cluster was stopped."""
         return ()
 
     @property
     def losses(self) -> tuple[str, ...]:
-        """Return what of the trace is missing, in words, once the cluster was stopped."""
+        """Sentences on missing parts of the trace; complete once the cluster was stopped."""
         return ()
 
     @property
     def disk_trouble(self) -> str | None:
-        """Return the first write that a disk refused to a node, in words; None if there is none."""
+        """Sentence on the first write that a node's disk refused; None if there is none."""
         return None
 
     @abstractmethod
@@ -317,12 +326,15 @@ class Runtime(ABC):
 
 
 class ClusterStartError(Exception):
-    """A node could not be started; names the node and why."""
+    """A node could not be started; the message has the node and the reason."""
 
 
 class UnknownNode(SimulationError):
-    """A node was named that does not exist, or not in the state that was asked for."""
+    """A named node does not exist, or is not in the state that the step requires."""
 
 
 class NodeTaskFailed(SimulationError):
-    """A node's task or callback died: our bug. The run is over; its trace says TASK_FAILED."""
+    """A node's task or callback raised an exception, which is a bug of this project.
+
+    The run ends; its trace has a TASK_FAILED row.
+    """

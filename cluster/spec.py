@@ -1,4 +1,4 @@
-"""What a cluster is made of: the plain data from which both runtimes build the same nodes."""
+"""ClusterSpec: the plain data from which every runtime builds the same nodes."""
 
 from typing import Annotated, Literal
 
@@ -44,10 +44,11 @@ class BrokerSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TopicSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """One topic, `__consumer_offsets` included.
+    """One topic; `__consumer_offsets` is one, too.
 
-    Shape: `assignments` names the replicas of each partition, preferred leader first; empty lets
-    the controller spread them: partition p gets brokers (p + k) mod n, as Kafka without racks.
+    `assignments`: brokers with a replica of each partition, preferred leader first. If empty, the
+    controller chooses them: replica k of partition p is on broker (p + k) mod n, as in Kafka
+    without racks.
     """
 
     name: str
@@ -58,13 +59,14 @@ class TopicSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PreloadSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """Commit records that stand in an offsets partition before the run, as on an old cluster.
+    """Records that are in an offsets partition before the run, as on an old cluster.
 
-    Units: `commit_records` counts records; they are written by `groups` simple groups in batches of
-    `records_per_batch`, and are equal on every replica, in leader epoch 0.
-    Shape: `deleted` names offsets of a group that were committed in turn, and then deleted: each
-    has a tombstone at the end. Empty: the records stay in force. With `unreadable` the last record
-    is one that no coordinator can read: whoever loads it stops there.
+    - `commit_records`: number of commit records. `groups` groups without members wrote them, in
+      batches of `records_per_batch`. They are equal on every replica, in leader epoch 0.
+    - `deleted`: (group, topic, partition) of offsets that were committed one after the other and
+      then deleted: each has a tombstone at the end of the log. If empty, all commits stay.
+    - `unreadable`: the last record has a format that no coordinator can read, so a load fails
+      there.
     """
 
     partition: int
@@ -76,13 +78,15 @@ class PreloadSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ConsumerSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """One consumer of a group and what its application does.
+    """One consumer of a group, and the behaviour of its application.
 
-    Units: the application polls with `poll_timeout_ms`; each record costs `process_us` and up to
-    `process_spread_us` more, evenly drawn; offsets are committed asynchronously every
-    `commit_interval_ms` (None: never; one commit in flight), in transactions of a producer of its
-    own if it is `transactional`. `isolate` gives it a process of its own on Ray. One that
-    `starts_later` is started by the run (Runtime.start_node), not with the cluster.
+    - `poll_timeout_ms`: timeout of each poll.
+    - `process_us`: time for processing one record, plus a random time below `process_spread_us`.
+    - `commit_interval_ms`: interval of the asynchronous commits, of which one is in flight at a
+      time; None: the application never commits.
+    - `transactional`: the application commits in transactions of its own producer.
+    - `isolate`: on Ray, the consumer gets its own process.
+    - `starts_later`: the run starts the consumer with Runtime.start_node; Runtime.start does not.
     """
 
     name: NodeName
@@ -102,9 +106,10 @@ class ConsumerSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TopicFilterSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """A filter of topics, as a consumer on ZooKeeper registers it.
+    """A topic filter that a consumer on ZooKeeper registers.
 
-    `regex` matches whole names: those that it reads (`white_list`) or does not (`black_list`).
+    `regex` must match a whole topic name. A `white_list` reads the matching topics, a `black_list`
+    all others.
     """
 
     pattern: Literal["white_list", "black_list"]
@@ -112,12 +117,12 @@ class TopicFilterSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ZooKeeperConsumerSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """One member of a group that lives on ZooKeeper, and what its application does.
+    """One member of a group on ZooKeeper, and the behaviour of its application.
 
-    `topics` are its topics, unless it has a `topic_filter`; then it reads what the filter allows.
-    Units: each record costs `process_us` and up to `process_spread_us` more. A member whose start
-    fails closes its connector and starts another one after `restart_ms`. `isolate` and
-    `starts_later` are ConsumerSpec's.
+    - `topics`: its topics, if it has no `topic_filter`.
+    - `process_us`: time for processing one record, plus a random time below `process_spread_us`.
+    - `restart_ms`: pause before the member starts a new connector, after the start of one failed.
+    - `isolate`, `starts_later`: as in ConsumerSpec.
     """
 
     name: NodeName
@@ -134,7 +139,7 @@ class ZooKeeperConsumerSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProducerSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """One producer: `records_per_second` numbered records, round robin over the partitions."""
+    """One producer: it sends `records_per_second` numbered records, in turn to each partition."""
 
     name: NodeName
     topic: str
@@ -143,7 +148,7 @@ class ProducerSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ZooKeeperSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """One server of the ZooKeeper ensemble; its number is `server_id`."""
+    """One server of the ZooKeeper ensemble."""
 
     server_id: int
 
@@ -154,61 +159,63 @@ class ZooKeeperSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LinkModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Latency of the virtual network, one way; Ray's is real and adds nothing.
+    """One-way latency of the virtual network; runtimes in real time use the real network only.
 
     Units: microseconds.
     """
 
     base_us: NotNegative = 150
-    """What every frame takes."""
+    """Smallest latency of a frame, in microseconds."""
     jitter_us: NotNegative = 150
-    """Up to so much more, drawn evenly."""
+    """Largest random addition to every frame's latency, in microseconds."""
     tail_us: NotNegative = 4_000
-    """Up to so much more for one frame in `tail_one_in`."""
+    """Largest further random addition to the latency of a slow frame, in microseconds."""
     tail_one_in: NotNegative = 100
-    """One frame in so many is a slow one; 0: none is."""
+    """Share of slow frames: one frame in `tail_one_in` is slow; 0: none is."""
     cross_rack_us: NotNegative = 0
-    """What a frame between racks takes beside."""
+    """Addition to the latency of a frame between two racks, in microseconds."""
 
 
 class CostModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What work costs in virtual time; on Ray it costs what it costs.
+    """Duration of work in virtual time; in real time work takes its real time.
 
-    A broker loads one offsets partition at a time, so what one costs the next ones wait for. The
-    defaults are measured on Kafka 3.9.1 (MEASURED_FAILOVER load-rate): a partition of 1,000,000
-    commits, 45 MB, was loaded in 0.48 to 0.67 s, and publishing metadata took tens of milliseconds.
-    Kafka 4.1.0's Java coordinator took 1.24 to 1.56 s for the same log: `load_ns_per_record` 1200.
+    A broker loads one offsets partition at a time, so each load delays the loads behind it. The
+    defaults are measured on Kafka 3.9.1 (MEASURED_FAILOVER load-rate): the load of a partition of
+    1,000,000 commits, 45 MB, took 0.48 to 0.67 s, and publishing metadata took tens of
+    milliseconds. Kafka 4.1.0's Java coordinator took 1.24 to 1.56 s for the same log, which is
+    `load_ns_per_record` 1200.
     """
 
     load_ns_per_record: NotNegative = 300
-    """What a load takes for each record that it reads, in nanoseconds."""
+    """Duration of a load for each record that it reads, in nanoseconds."""
     load_ns_per_byte: NotNegative = 4
-    """What it takes beside for each byte, in nanoseconds."""
+    """Further duration of a load for each byte that it reads, in nanoseconds."""
     load_fixed_us: NotNegative = 5_000
-    """What every load takes, in microseconds."""
+    """Fixed duration of every load, in microseconds."""
     publish_us: NotNegative = 30_000
-    """How long a broker takes to act on metadata that it has read, in microseconds."""
+    """Time from a broker's read of a metadata change to its effect there, in microseconds."""
     publish_jitter_us: NotNegative = 0
-    """Up to so much more, drawn evenly by each broker for each change: with it a follower may hear
-    of a new leader before that does, and then waits replica.fetch.backoff.ms for it."""
+    """Largest random addition to `publish_us`, in microseconds; each broker draws it for each
+    change. With it, a follower may learn of a new leader before that leader does; the follower then
+    waits `replica.fetch.backoff.ms`."""
     consumer_start_us: NotNegative = 0
-    """What a consumer takes from its creation to its first request, in microseconds: a JVM makes
-    its objects and threads."""
+    """Time from a consumer's creation to its first request, in microseconds: a JVM starts threads
+    and creates objects."""
     consumer_start_jitter_us: NotNegative = 0
-    """Up to so much more, drawn evenly for each start."""
+    """Largest random addition to `consumer_start_us`, in microseconds; drawn for each start."""
     zookeeper_request_us: NotNegative = 250
-    """What a ZooKeeper server takes for each request of a client, one after the other, in
-    microseconds: 32 members made 1782 requests in 0.5 s."""
+    """Duration of a client's request at a ZooKeeper server, in microseconds; requests are carried
+    out one after the other. Measured: 1782 requests of 32 members in 0.5 s."""
     zookeeper_sync_us: NotNegative = 300
-    """What it takes beside for a write, which it flushes, in microseconds."""
+    """Further duration of a write at a ZooKeeper server, which flushes it, in microseconds."""
     zookeeper_consumer_start_us: NotNegative = 40_000
-    """What a consumer on ZooKeeper takes from its registration to its subscriptions, in
-    microseconds: it makes its queues and threads. With it a join of 4 members conflicts, and one of
-    8 seldom does, as measured."""
+    """Time from the registration of a consumer on ZooKeeper to its subscriptions, in microseconds:
+    it creates queues and threads. The default reproduces a measurement: claims conflict when 4
+    members join at once, and seldom when 8 do."""
 
 
 class StorageModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """When the operating system writes to the disk what nobody flushed, on both runtimes.
+    """Write-back: the operating system's own writing of data that no node flushed.
 
     Units: milliseconds; the defaults are Linux's vm.dirty_expire_centisecs (3000) and
     vm.dirty_writeback_centisecs (500).
@@ -216,16 +223,16 @@ class StorageModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """
 
     write_back_ms: NotNegative = 30_000
-    """A log is written back, whole, at the first check so long after it became dirty."""
+    """Age of unflushed data, in milliseconds, from which a check writes back its whole log."""
     write_back_check_ms: Annotated[int, Meta(ge=1)] = 5_000
-    """How often is checked."""
+    """Interval of the checks, in milliseconds."""
 
 
 class ListenerSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The listener of each broker for Kafka clients: Kafka's wire protocol, PLAINTEXT.
+    """Each broker's listener for Kafka clients, which speaks Kafka's wire protocol in PLAINTEXT.
 
-    Runtimes in real time open it. Shape: broker number i listens on port `first_port` + i, or on a
-    free port if `first_port` is 0; a new incarnation listens on the port of the one before.
+    Only runtimes in real time open it. Broker i listens on port `first_port` + i, or on a free port
+    if `first_port` is 0. A restarted broker listens on its former port.
     """
 
     host: str | None = None
@@ -233,16 +240,17 @@ class ListenerSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     first_port: Annotated[int, Meta(ge=0, le=65_535)] = 0
     """Port of the first broker; 0: free ports."""
     advertised_host: str | None = None
-    """Host that clients are told to connect to; None: the address that is bound."""
+    """Host in the address that brokers give to clients; None: the address that is bound."""
 
 
 class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True):
     """A whole cluster.
 
-    Units: with `late_notices_us` above 0 a broker's coordinator is told again of every leadership
-    gained or lost, for the last time so many microseconds later. Every `metrics_interval_us`
-    brokers and controllers write their metrics into the trace; 0: never.
-    Shape: `machines` has every node once, by machine; empty: the experiment names no machines.
+    - `late_notices_us`: if above 0, each broker repeats every notice of a gained or lost leadership
+      to its coordinator, until this many microseconds after the first notice.
+    - `metrics_interval_us`: interval in which brokers and controllers write their metrics into the
+      trace; 0: never.
+    - `machines`: the nodes of each machine, every node once; empty: the experiment has no machines.
     """
 
     controllers: tuple[ControllerSpec, ...]
@@ -264,7 +272,7 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True):
     zookeeper_config: ZooKeeperConfig = ZooKeeperConfig()
     machines: tuple[tuple[NodeName, ...], ...] = ()
     brokers_register_in_zookeeper: bool = False
-    listener: ListenerSpec | None = None  # None: brokers listen to nodes of the lab alone
+    listener: ListenerSpec | None = None  # None: brokers accept nodes of the cluster only
 
 
 NodeSpec = (
@@ -278,12 +286,12 @@ NodeSpec = (
 
 
 def starts_later(spec: NodeSpec) -> bool:
-    """Return whether a node is started by the run, not with the cluster."""
+    """Return True if the run starts a node later, not with the cluster."""
     return isinstance(spec, ConsumerSpec | ZooKeeperConsumerSpec) and spec.starts_later
 
 
 def has_disk(spec: NodeSpec) -> bool:
-    """Return whether a node keeps logs that must outlive its process."""
+    """Return True if a node has logs that must outlive its process."""
     return isinstance(spec, ControllerSpec | BrokerSpec | ZooKeeperSpec)
 
 

@@ -1,7 +1,8 @@
-"""From a seed to a schedule: sizes, settings and faults, each from a random stream of its own.
+"""The draw of a schedule from a seed: sizes, settings and faults, each with its own random stream.
 
-Reading order: `choices`, `timeouts`, `fault_draw` (one fault), `patterns` (faults that belong
-together), `close_patterns` (those that fall into one moment), `zookeeper_patterns` (those of groups
-on ZooKeeper), `response_losses`, `losses` (nodes that never come back), `operations` (rollouts and
-scalings), `drawn_faults`, `draw`.
+Reading order: `choices` (sizes and settings), `timeouts`, `fault_draw` (one fault), `patterns`
+(combinations of faults), `close_patterns` (combinations within one moment), `zookeeper_patterns`
+(combinations for groups on ZooKeeper), `response_losses`, `losses` (nodes that never restart),
+`operations` (rollouts and scalings), `drawn_faults` (all faults of a seed), `draw` (the
+experiment).
 """

@@ -1,7 +1,7 @@
-"""From a seed to a schedule: sizes, settings and faults, each from a random stream of its own.
+"""`draw`: makes the experiment of a seed, with an explicit plan of faults.
 
-Data flow: (Space, seed) -> document -> Experiment with an explicit plan. The experiment passes the
-same checks as one that is read from a file.
+Data flow: (Space, seed) -> document -> Experiment. The experiment passes the same checks as one
+that is read from a file.
 """
 
 from collections.abc import Mapping
@@ -24,9 +24,10 @@ OptionKey = tuple[str, str | int | None]
 
 
 def draw(space: Space, seed: int) -> Experiment:
-    """Return the experiment of `seed` in `space`; it is the same in every process.
+    """Return the experiment of `seed` in `space`, equal in every process.
 
-    Raises: ExperimentError if it could not be run, which `load_space` nearly rules out.
+    Raises: ExperimentError if the experiment is invalid. This is rare, because `load_space` has
+    checked every option alone; only combinations of options can be invalid.
     """
     experiment, taken = draw_cluster(space, seed)
     experiment = msgspec.structs.replace(

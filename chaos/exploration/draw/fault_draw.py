@@ -59,10 +59,10 @@ class FaultDraw:
         return stream(self.seed, "fault", self.index, purpose)
 
     def chance(self, purpose: str, share: float) -> bool:
-        """Draw whether something that happens in `share` of all cases happens."""
+        """Draw True with probability `share`."""
         return self.rng(purpose).random() < share
 
-    # -- whom --
+    # -- targets --
 
     @property
     def broker_ids(self) -> range:
@@ -161,7 +161,7 @@ class FaultDraw:
         return known
 
     def layout(self) -> MachineLayout | None:
-        """Return which nodes share a machine, None where the experiment names no machines."""
+        """Return the nodes of each machine; None if the experiment has no machines."""
         return machine_layout(self.experiment)
 
     def replicas_of(self, partition: str) -> int:
@@ -172,7 +172,7 @@ class FaultDraw:
             return internal[1]
         return self.experiment.topics[topic].replication_factor
 
-    # -- how long --
+    # -- times --
 
     def length_ms(self, purpose: str = "length") -> int:
         """Draw a length: one of the space's, or around a timeout of this experiment."""
@@ -184,21 +184,21 @@ class FaultDraw:
         return self.around_ms(rng.choice(self.space.timeouts), rng.choice(self.space.factors))
 
     def around_ms(self, timeout: str, factor: float, group: str | None = None) -> int:
-        """Return so much of one of Kafka's timeouts, as this experiment has it.
+        """Return `factor` times the experiment's value of a timeout, at most the space's longest.
 
-        `group` is whose it is; default: the one that this fault is about.
+        `group`: the group whose consumers have the timeout; default: the fault's group.
         """
         around_ms = int(timeout_ms(timeout, self.experiment, group or self.group()) * factor)
         return max(1, min(around_ms, microseconds(self.space.longest) // MS))
 
     def gap_ms(self, purpose: str, longest_ms: int) -> int:
-        """Draw a gap between a round trip's 1 ms and `longest_ms`: every order of size alike."""
+        """Draw a gap from 1 ms to `longest_ms`; each power of two is equally likely."""
         rng = self.rng(purpose)
         size = rng.randrange(max(1, longest_ms).bit_length())
         return min(longest_ms, rng.randrange(1 << size, 2 << size))
 
     def restart_ms(self, purpose: str = "restart") -> int:
-        """Draw how long a process is away that is started again at once: 100 ms to 3 s."""
+        """Draw the time from a kill to a quick restart: 100 ms to 3 s."""
         return self.rng(purpose).choice((100, 300, 1_000, 3_000))
 
     def disk(self, purpose: str = "disk") -> dict[str, Any]:
@@ -206,12 +206,12 @@ class FaultDraw:
         return {"disk": "empty"} if self.chance(purpose, self.space.empty_disks) else {}
 
     def duration(self) -> str | None:
-        """Draw how long the fault lasts; None: until everything is healed."""
+        """Draw the duration of the fault; None: it lasts until the run heals all faults."""
         unhealed = self.chance("unhealed", self.space.unhealed)
         return None if unhealed else length_text(self.length_ms())
 
     def moment(self, after_ms: int) -> str:
-        """Return the time of this fault and so much more, as a person writes it."""
+        """Return the time `after_ms` after this fault's, as text such as `2s`."""
         return length_text(self.at_ms + after_ms)
 
     def fault(
@@ -223,7 +223,7 @@ class FaultDraw:
         lasts_ms: int | None = None,
         args: dict[str, Any] | None = None,
     ) -> FaultDefinition:
-        """Return a fault of a target so long after this one's time."""
+        """Return a fault of a target, `after_ms` after this fault's time."""
         return FaultDefinition(
             at=length_text(self.at_ms + after_ms),
             fault=kind,
@@ -243,7 +243,7 @@ class FaultDraw:
         one_way: bool = False,
         args: dict[str, Any] | None = None,
     ) -> FaultDefinition:
-        """Return a fault of the links between two ends so long after this one's time."""
+        """Return a fault of the links between two ends, `after_ms` after this fault's time."""
         return FaultDefinition(
             at=length_text(self.at_ms + after_ms),
             fault=kind,
@@ -255,5 +255,5 @@ class FaultDraw:
 
 
 def length_text(length_ms: int) -> str:
-    """Return a length as a person writes it."""
+    """Return a length as text such as `2s` or `150ms`."""
     return f"{length_ms // MS}s" if length_ms % MS == 0 and length_ms else f"{length_ms}ms"

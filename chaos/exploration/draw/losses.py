@@ -1,7 +1,7 @@
-"""Nodes that are lost for good: no more than leave each partition and each group enough to go on.
+"""Losses of nodes that never restart; enough nodes stay for each partition and each group.
 
-A broker is lost where every partition has a replica more than it needs in sync; of a group's
-members at least one of those that are there from the start stays.
+A seed loses a broker only if every partition has more replicas than it needs in sync. Each group
+keeps at least one of the members that start with the cluster.
 """
 
 from chaos.experiment.structs import Experiment, FaultDefinition, internal_topics, microseconds
@@ -10,26 +10,26 @@ from chaos.exploration.space_definition import FaultSpace
 from cluster.host.randomness import stream
 from protocol.ids import TRANSACTION_STATE
 
-_WHO = ("a broker", "members", "both")
+_LOST_ROLES = ("a broker", "members", "both")
 
 
 def draw_losses(
     space: FaultSpace, experiment: Experiment, seed: int
 ) -> tuple[FaultDefinition, ...]:
-    """Return the nodes that a seed loses; most seeds lose none."""
+    """Return a `node_loss` for each node that a seed loses; most seeds lose none."""
     rng = stream(seed, "lost")
     if rng.random() >= space.lost:
         return ()
-    who = rng.choice(_WHO)
+    lost_roles = rng.choice(_LOST_ROLES)
     targets = []
-    if who != "members" and may_lose_a_broker(experiment):
+    if lost_roles != "members" and may_lose_a_broker(experiment):
         targets.append(f"broker({rng.randrange(experiment.cluster.brokers)})")
-    if who != "a broker":
+    if lost_roles != "a broker":
         for group_id, group in experiment.groups.items():
-            leaves = rng.randrange(max(1, group.members))
+            lost_members = rng.randrange(max(1, group.members))
             targets += [
                 f"member({group_id}, {index})"
-                for index in sorted(rng.sample(range(group.members), leaves))
+                for index in sorted(rng.sample(range(group.members), lost_members))
             ]
     window_ms = microseconds(space.window) // MS
     return tuple(
@@ -39,7 +39,7 @@ def draw_losses(
 
 
 def may_lose_a_broker(experiment: Experiment) -> bool:
-    """Return whether every partition has enough replicas in sync without one of them."""
+    """Return True if every partition has enough in-sync replicas without one of its brokers."""
     config = experiment.cluster.config
     least = {
         name: config.transaction_state_log_min_isr

@@ -1,7 +1,8 @@
-"""Operations: how a rollout or a scaling of a group is drawn.
+"""Operations: drawn rollouts and scalings of a group.
 
-Lengths are chosen around the group's session timeout, where a successor that comes in time differs
-from one that comes too late, and short enough that an operation ends within the run.
+A rollout replaces each member by a successor. Start-up times are drawn around the session timeout,
+because a successor that joins within the session of its predecessor has other effects than a later
+one. All times are short enough for the operation to end within the run.
 """
 
 from random import Random
@@ -14,26 +15,29 @@ from chaos.faults.registry import FAULT_KINDS
 from chaos.faults.rollouts import RolloutFault, ScaleFault
 
 _QUICK_MS = (100, 500, 1_000, 3_000)
-"""Starts that are over before anything else notices."""
+"""Start-up times well below a session timeout."""
 _SESSIONS = (0.5, 0.9, 1.1, 1.5)
-"""Starts as shares of the session timeout."""
+"""Start-up times as multiples of the session timeout."""
 _GRACE_MS = (1, 200, 2_000, 30_000)
 _READY_AFTER_MS = (0, 0, 1_000, 5_000)
 _EVERY_MS = (1, 500, 3_000)
 RANGE = 0.3
-"""How many start-ups are drawn from a range."""
+"""Share of rollouts whose start-up time is a range."""
 KILLS = 0.3
+"""Share of operations that kill members instead of stopping them within a grace period."""
 BATCHES = 0.3
+"""Share of rollouts that replace members in batches."""
 STARTED = 0.3
-"""How many rollouts go on as soon as a successor has started."""
+"""Share of rollouts that continue as soon as a successor has started, without awaiting its join."""
 PARTIAL = 0.2
+"""Share of rollouts that stop at a partition: the remaining members keep the old version."""
 BROKEN = 0.15
-"""How many rollouts bring a version that does not start from some successor on."""
+"""Share of rollouts in which, from some successor on, the new version does not start."""
 _DEADLINES_MS = (3_000, 10_000)
 
 
 def draw_operation(draw: FaultDraw, kind: FaultKind) -> FaultDefinition | None:
-    """Return an operation on a group; None for a group without a place for a member."""
+    """Return an operation on the draw's group; None if the group has no members."""
     group = draw.experiment.groups[draw.group()]
     if group.members_total == 0:
         return None
@@ -42,7 +46,7 @@ def draw_operation(draw: FaultDraw, kind: FaultKind) -> FaultDefinition | None:
 
 
 def deploy_in_failover(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
-    """Return a rollout of a group, and what its coordinator goes through meanwhile."""
+    """Return a rollout of a group, and a fault of its coordinator during the rollout."""
     operation = draw_operation(draw, FAULT_KINDS[RolloutFault.name])
     if operation is None:
         return ()

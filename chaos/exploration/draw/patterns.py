@@ -1,6 +1,6 @@
-"""Patterns: several faults that belong together, because no order of single ones would soon be so.
+"""Patterns: combinations of faults that independently drawn faults would form only rarely.
 
-A new pattern is one function and one line in `PATTERNS`.
+A new pattern is one function and one entry in `PATTERNS`.
 """
 
 from collections.abc import Callable
@@ -33,7 +33,7 @@ Faults = tuple[FaultDefinition, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pattern:
-    """Some faults by one name."""
+    """A named combination of faults. `doc`: its meaning, for the generated reference page."""
 
     name: str
     doc: str
@@ -48,8 +48,12 @@ def _isolated_coordinator(draw: FaultDraw) -> Faults:
 
 
 def _coordinator_without_controller(draw: FaultDraw) -> Faults:
-    hears = draw.chance("hears", 0.5)
-    ends = ("controller", draw.coordinator()) if hears else (draw.coordinator(), "controller")
+    cuts_to_coordinator = draw.chance("hears", 0.5)
+    ends = (
+        ("controller", draw.coordinator())
+        if cuts_to_coordinator
+        else (draw.coordinator(), "controller")
+    )
     return (draw.link_fault("cut", *ends, lasts_ms=draw.length_ms(), one_way=True),)
 
 
@@ -105,7 +109,7 @@ def _paused_past_a_timeout(draw: FaultDraw) -> Faults:
 
 
 def _next_coordinator_too(draw: FaultDraw) -> Faults:
-    """Kill the coordinator, and the next one as soon as it can have been elected."""
+    """Hit the coordinator, and the next one about when it can have been elected."""
     later_ms = draw.around_ms("broker.session.timeout.ms", draw.rng("later").choice((1.0, 1.2)))
     kind = draw.rng("kind").choice(("crash", "pause"))
     lasts_ms = draw.length_ms()
@@ -125,14 +129,14 @@ def _leadership_to_and_fro(draw: FaultDraw) -> Faults:
 
 
 def _move_during_rebalance(draw: FaultDraw) -> Faults:
-    """A member goes, and the coordinator moves while the group makes up for it."""
+    """Kill a member, and move the coordinator while the group rebalances because of that."""
     rng = draw.rng("move")
     member = draw.member()
     if member is None:
         return (draw.fault("leadership_move", draw.coordinator()),)
     down_ms = draw.length_ms()
     after_ms = down_ms + rng.choice((5, 30, 150, 1_000))
-    if rng.random() < 0.5:  # when its session is over, instead of when it is back
+    if rng.random() < 0.5:  # rebalance at the end of its session, instead of at its restart
         after_ms = draw.around_ms("session.timeout.ms", rng.choice((0.95, 1.0, 1.05)))
     return (
         draw.fault("crash", member, lasts_ms=down_ms),
@@ -153,31 +157,34 @@ def _members_one_by_one(draw: FaultDraw) -> Faults:
 
 
 def _orders_for_an_empty_group(draw: FaultDraw) -> Faults:
-    """The members die, and stay in the group for a session unless they are taken out."""
+    """Empty a group, then let an administrator reset or delete its offsets, or delete it.
+
+    Dead members stay in the group for a session, unless the administrator removes them.
+    """
     rng = draw.rng("empty")
     group = draw.group()
-    taken_out = rng.random() < 0.5
-    empty_ms = 1_000 if taken_out else draw.around_ms("session.timeout.ms", 1.2, group)
-    away = tuple(
+    removed_by_admin = rng.random() < 0.5
+    empty_ms = 1_000 if removed_by_admin else draw.around_ms("session.timeout.ms", 1.2, group)
+    removal = tuple(
         draw.fault("crash", f"member({group}, {index})", lasts_ms=empty_ms + 3_000)
         for index in range(draw.experiment.groups[group].members_total)
     )
-    if taken_out:
-        away += (draw.fault("remove_members", f"coordinator-of({group})", after_ms=100),)
+    if removed_by_admin:
+        removal += (draw.fault("remove_members", f"coordinator-of({group})", after_ms=100),)
     orders = tuple(
         draw.fault(order, f"coordinator-of({group})", after_ms=empty_ms + index * 500)
         for index, order in enumerate(
             rng.sample(("reset_offsets", "delete_offsets", "delete_group"), rng.choice((1, 1, 2)))
         )
     )
-    return (*away, *orders)
+    return (*removal, *orders)
 
 
 def _asleep_in_a_rebalance(draw: FaultDraw) -> Faults:
-    """A member misses a rebalance, and wakes up before its own session is over.
+    """Pause a member during a rebalance, and resume it before its own session ends.
 
-    Static members rebalance when another one's session ends, others when one comes back; a third
-    one has to be there with whom the group goes on.
+    The crash of another member causes the rebalance: of static members when its session ends, of
+    others when it restarts. The group needs a third member, so that the rebalance completes.
     """
     rng = draw.rng("sleeper")
     groups = draw.experiment.groups
@@ -191,7 +198,8 @@ def _asleep_in_a_rebalance(draw: FaultDraw) -> Faults:
     sleeps_ms = draw.around_ms("max.poll.interval.ms", rng.choice((1.02, 1.1)), group)
     asleep_ms, down_ms = 0, rng.choice((50, 300))
     if groups[group].config.group_instance_id is not None:
-        # The other one's session ends up to a heartbeat sooner than a session after its death.
+        # The session of the killed member counts from its last heartbeat. So it ends up to one
+        # heartbeat interval earlier than a full session after the crash.
         session_ms = draw.around_ms("session.timeout.ms", 1.0, group)
         heartbeat_ms = draw.around_ms("heartbeat.interval.ms", 1.0, group)
         sleeps_ms += heartbeat_ms
@@ -203,18 +211,18 @@ def _asleep_in_a_rebalance(draw: FaultDraw) -> Faults:
 
 
 def _two_halves(draw: FaultDraw) -> Faults:
-    """A partition of the network: some brokers here, the others and the controller there."""
+    """Partition the network: some brokers on one side, the others and the controller opposite."""
     rng = draw.rng("halves")
     brokers = [f"broker({broker})" for broker in draw.broker_ids]
-    here = rng.sample(brokers, rng.randint(1, max(1, len(brokers) // 2)))
-    there = [broker for broker in brokers if broker not in here]
+    minority = rng.sample(brokers, rng.randint(1, max(1, len(brokers) // 2)))
+    controllers_side = [broker for broker in brokers if broker not in minority]
     if rng.random() < 0.5:
-        there.append(f"members({draw.group()})")
+        controllers_side.append(f"members({draw.group()})")
     return (
         draw.link_fault(
             "cut",
-            tuple(here),
-            ("controller", *there),
+            tuple(minority),
+            ("controller", *controllers_side),
             lasts_ms=draw.length_ms(),
             one_way=rng.random() < 0.2,
         ),
@@ -222,19 +230,19 @@ def _two_halves(draw: FaultDraw) -> Faults:
 
 
 def _follower_behind(draw: FaultDraw) -> Faults:
-    """Followers hear nothing of the coordinator, which then dies or moves."""
+    """Cut a follower off from the coordinator, which then dies or moves."""
     rng = draw.rng("follower")
     lasts_ms = draw.length_ms()
     after_ms = rng.randrange(lasts_ms) if lasts_ms > 1 else 0
     other = draw.broker()
-    then = rng.choice(("crash", "leadership_move"))
+    second_fault = rng.choice(("crash", "leadership_move"))
     return (
         draw.link_fault("cut", draw.coordinator(), other, lasts_ms=lasts_ms, one_way=True),
         draw.fault(
-            then,
+            second_fault,
             draw.coordinator(),
             after_ms=after_ms,
-            lasts_ms=draw.length_ms("crash") if then == "crash" else None,
+            lasts_ms=draw.length_ms("crash") if second_fault == "crash" else None,
         ),
     )
 
@@ -249,12 +257,12 @@ PATTERNS: dict[str, Pattern] = {
         ),
         Pattern(
             name="coordinator_without_controller",
-            doc="one way between a coordinator and the controller is lost",
+            doc="messages between a coordinator and the controller are lost in one direction",
             draw=_coordinator_without_controller,
         ),
         Pattern(
             name="coordinator_without_clients",
-            doc="a coordinator that moves while no client hears of it",
+            doc="a coordinator moves while it is cut off from all clients",
             draw=_coordinator_without_clients,
         ),
         Pattern(
@@ -294,22 +302,22 @@ PATTERNS: dict[str, Pattern] = {
         ),
         Pattern(
             name="orders_for_an_empty_group",
-            doc="a group's members die, and an administrator resets or deletes its offsets, or it",
+            doc="the members of a group die; an administrator deletes it, or deletes or resets offsets",
             draw=_orders_for_an_empty_group,
         ),
         Pattern(
             name="asleep_in_a_rebalance",
-            doc="a member sleeps while its group rebalances, and wakes within its session",
+            doc="a member pauses while its group rebalances, and resumes within its session",
             draw=_asleep_in_a_rebalance,
         ),
         Pattern(
             name="two_halves",
-            doc="the network falls into two parts, the controller in one of them",
+            doc="the network is partitioned in two, with the controller on one side",
             draw=_two_halves,
         ),
         Pattern(
             name="follower_behind",
-            doc="a coordinator is lost while a follower cannot hear it",
+            doc="a coordinator dies or moves while a follower gets no messages from it",
             draw=_follower_behind,
         ),
         Pattern(
@@ -324,17 +332,17 @@ PATTERNS: dict[str, Pattern] = {
         ),
         Pattern(
             name="twice_on_one_role",
-            doc="two things are done to who plays one role, a round trip to a timeout apart",
+            doc="two faults hit the holder of one role, a round trip to a timeout apart",
             draw=twice_on_one_role,
         ),
         Pattern(
             name="static_restart_in_a_rebalance",
-            doc="a static member restarts while the assignment of its group is out",
+            doc="a static member restarts while the assignment of its group is being stored",
             draw=static_restart_in_a_rebalance,
         ),
         Pattern(
             name="slow_follower",
-            doc="a follower is about as slow as the ISR allows while the ISR changes",
+            doc="a follower lags by about `replica.lag.time.max.ms` while the ISR changes",
             draw=slow_follower,
         ),
         Pattern(
@@ -359,12 +367,12 @@ PATTERNS: dict[str, Pattern] = {
         ),
         Pattern(
             name="lagging_server",
-            doc="a ZooKeeper server hears its leader late while a group changes",
+            doc="a ZooKeeper server gets its leader's messages late while a group changes",
             draw=lagging_server,
         ),
         Pattern(
             name="slow_then_cut",
-            doc="ZooKeeper answers a member late, and the member is cut off meanwhile",
+            doc="ZooKeeper answers a member late, and the member is cut off during that",
             draw=slow_then_cut,
         ),
         Pattern(
@@ -384,7 +392,7 @@ PATTERNS: dict[str, Pattern] = {
         ),
         Pattern(
             name="members_at_once",
-            doc="several members on ZooKeeper die and come back at nearly one moment",
+            doc="several members on ZooKeeper die and restart at nearly the same moment",
             draw=members_at_once,
         ),
     )

@@ -1,6 +1,7 @@
-"""Responses that are lost: which of them, between whom.
+"""Drawn losses of responses: the APIs, the errors, and the two ends of the link.
 
-Each is one whose request does something at the server that a retry meets again.
+Only responses to requests that change the server's state are drawn: the client's retry then meets
+the effect of its first attempt.
 """
 
 from typing import Any
@@ -13,7 +14,7 @@ from protocol.errors import ErrorCode
 _NONE = ErrorCode.NONE.name
 _MEMBER_ID_REQUIRED = ErrorCode.MEMBER_ID_REQUIRED.name
 _Response = tuple[Api, tuple[str, ...]]
-"""An API, and the errors of its responses that are lost; none named: every one."""
+"""An API, and the error codes whose responses are lost; empty: all responses."""
 _OF_A_REBALANCE: tuple[_Response, ...] = (
     (Api.JOIN_GROUP, (_MEMBER_ID_REQUIRED,)),
     (Api.JOIN_GROUP, (_NONE,)),
@@ -44,8 +45,10 @@ _OF_BROKERS: tuple[_Response, ...] = ((Api.FETCH, ()), (Api.WRITE_TXN_MARKERS, (
 _COUNTS = (1, 1, 1, 2, 5)
 _LEAST_MS = 2_000
 _REBALANCE_MS = 10_000
-"""A loss that is over before its API was asked loses nothing: so long it lasts at least, and where
-a rebalance has to come first."""
+"""Shortest duration of a loss in a rebalance; _LEAST_MS is the shortest of any other.
+
+A shorter loss may end before any request of its API is sent, and then has no effect.
+"""
 
 
 def draw_response_loss(draw: FaultDraw) -> FaultDefinition:
@@ -63,7 +66,7 @@ def draw_response_loss(draw: FaultDraw) -> FaultDefinition:
 
 
 def loss_in_a_rebalance(draw: FaultDraw) -> FaultDefinition:
-    """Return the loss of a response without which a member has no assignment."""
+    """Return the loss of a response that a member needs to get its assignment."""
     rng = draw.rng("response")
     group = draw.group()
     if draw.experiment.groups[group].transactional and rng.random() < 0.3:

@@ -1,4 +1,4 @@
-"""Kafka's timeouts as lengths of faults: most of what breaks, breaks around one of them."""
+"""Kafka's timeouts as durations of faults: most bugs show when a fault lasts about a timeout."""
 
 from chaos.experiment.structs import Experiment
 from protocol.config import BrokerConfig, ConsumerConfig, ZooKeeperConsumerConfig
@@ -28,11 +28,11 @@ TIMEOUTS: dict[str, tuple[_Owner, str]] = {
     "zookeeper.session.timeout.ms": (ZooKeeperConsumerConfig, "zookeeper_session_timeout_ms"),
     "rebalance.backoff.ms": (ZooKeeperConsumerConfig, "backoff_ms"),
 }
-"""Every timeout that a fault may be drawn around: whose setting it is, and its field."""
+"""Timeouts for the durations of faults, each with its configuration class and field."""
 
 
 def timeout_ms(name: str, experiment: Experiment, group_id: str) -> int:
-    """Return what the experiment has a timeout set to; of a consumer's, what `group_id` has."""
+    """Return the experiment's value of a timeout; a consumer's is that of group `group_id`."""
     owner, field = TIMEOUTS[name]
     config: BrokerConfig | ConsumerConfig | ZooKeeperConsumerConfig = experiment.cluster.config
     if owner is ConsumerConfig:

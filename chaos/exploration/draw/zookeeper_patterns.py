@@ -1,7 +1,7 @@
 """Patterns for groups on ZooKeeper: faults of sessions, of their connections and of the ensemble.
 
-Each is about a group on ZooKeeper; without one it has no faults. A change of the group's members
-falls into the same moment, since most races need one.
+Without a group on ZooKeeper, a pattern has no faults. Most patterns also restart a member of the
+group at about the same time, because most races need a change of the group's members.
 """
 
 from chaos.experiment.structs import FaultDefinition, zookeeper_ids
@@ -15,7 +15,7 @@ _ONE_WAY = {"direction": "one_way"}
 
 
 def cut_from_zookeeper(draw: FaultDraw) -> Faults:
-    """Cut a member off from the ensemble alone, for less or more than its session (ZK-58)."""
+    """Cut a member off from the ensemble only, for 0.5 to 3 session timeouts (ZK-58)."""
     member = draw.zookeeper_member()
     if member is None:
         return ()
@@ -28,7 +28,7 @@ def cut_from_zookeeper(draw: FaultDraw) -> Faults:
 
 
 def lost_connections(draw: FaultDraw) -> Faults:
-    """Reset the connections of a member, again and again, while the group changes (ZK-20)."""
+    """Reset the connections of a member one to four times while the group changes (ZK-20)."""
     member = draw.zookeeper_member()
     if member is None:
         return ()
@@ -44,7 +44,7 @@ def lost_connections(draw: FaultDraw) -> Faults:
 
 
 def lagging_server(draw: FaultDraw) -> Faults:
-    """Let a follower of the ensemble hear its leader late, while the group changes (ZK-71)."""
+    """Delay the leader's messages to another server while the group changes (ZK-71)."""
     server = draw.zookeeper_server()
     if server is None or len(zookeeper_ids(draw.experiment)) == 1:
         return ()
@@ -65,7 +65,7 @@ def lagging_server(draw: FaultDraw) -> Faults:
 
 
 def slow_then_cut(draw: FaultDraw) -> Faults:
-    """Let answers of the ensemble come late to a member, and cut it off meanwhile (ZK-74)."""
+    """Delay the ensemble's answers to a member, and cut the member off during that (ZK-74)."""
     member = draw.zookeeper_member()
     if member is None:
         return ()
@@ -93,7 +93,7 @@ def slow_then_cut(draw: FaultDraw) -> Faults:
 
 
 def restart_on_zookeeper(draw: FaultDraw) -> Faults:
-    """Kill a member and start it at once, while its old session goes on (ZK-49, ZK-50)."""
+    """Kill a member and restart it while its old session is still open (ZK-49, ZK-50)."""
     member = draw.zookeeper_member()
     if member is None:
         return ()
@@ -106,7 +106,7 @@ def restart_on_zookeeper(draw: FaultDraw) -> Faults:
 
 
 def paused_past_a_session(draw: FaultDraw) -> Faults:
-    """Pause a member, or the whole group, around the timeout of its session (ZK-14, ZK-70)."""
+    """Pause one or two members for 0.8 to 3 session timeouts (ZK-14, ZK-70)."""
     member = draw.zookeeper_member()
     if member is None:
         return ()
@@ -122,7 +122,7 @@ def paused_past_a_session(draw: FaultDraw) -> Faults:
 
 
 def ensemble_in_trouble(draw: FaultDraw) -> Faults:
-    """Take servers of the ensemble away one after the other, while the group changes (ZK-15)."""
+    """Kill or pause servers of the ensemble one after the other while the group changes (ZK-15)."""
     if not zookeeper_ids(draw.experiment):
         return ()
     rng = draw.rng("servers")
@@ -137,13 +137,13 @@ def ensemble_in_trouble(draw: FaultDraw) -> Faults:
 
 
 def members_at_once(draw: FaultDraw) -> Faults:
-    """Kill and start several members at nearly one moment: colliding claims (ZK-39, ZK-77)."""
+    """Kill and restart several members at nearly the same moment: claims collide (ZK-39, ZK-77)."""
     group = draw.zookeeper_group()
     if group is None:
         return ()
     rng = draw.rng("herd")
     total = draw.experiment.groups[group].members_total
-    some = rng.sample(range(total), rng.randint(1, total)) if total else []
+    killed = rng.sample(range(total), rng.randint(1, total)) if total else []
     down_ms = rng.choice((200, 1_000, 9_000))
     return tuple(
         draw.fault(
@@ -152,12 +152,12 @@ def members_at_once(draw: FaultDraw) -> Faults:
             after_ms=rng.randrange(400),
             lasts_ms=down_ms + rng.randrange(100),
         )
-        for index in sorted(some)
+        for index in sorted(killed)
     )
 
 
 def _change_of_members(draw: FaultDraw, within_ms: int) -> Faults:
-    """Return the restart of another member, about two thirds of the time."""
+    """Return the restart of another member in 65 of 100 draws, otherwise no fault."""
     other = draw.zookeeper_member("changes")
     if other is None or not draw.chance("changes", 0.65):
         return ()
