@@ -302,7 +302,7 @@ PATTERNS: dict[str, Pattern] = {
         ),
         Pattern(
             name="orders_for_an_empty_group",
-            doc="the members of a group die; an administrator deletes it, or deletes or resets offsets",
+            doc="a group's members die; an administrator deletes it, or deletes or resets offsets",
             draw=_orders_for_an_empty_group,
         ),
         Pattern(
