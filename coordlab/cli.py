@@ -65,7 +65,7 @@ SUMMARIES = {
     ),
     "report": "Write report.html of runs: one offline page each, and one that compares several.",
     "list": "List the experiments that can be run by name, and past runs, the newest last.",
-    "init": "Write an experiment file with comments that runs as it is.",
+    "init": "Write a commented experiment file, which runs without changes.",
     "validate": (
         "Check experiment files without starting anything; list their errors, and warnings."
     ),

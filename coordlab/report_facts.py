@@ -1,8 +1,8 @@
-"""The facts of a run for its report, beside the tables: `facts_of`.
+"""`facts_of`: the facts of a run for its report that are not in the tables.
 
 They come from the JSON files of the run, and from the package `chaos`: promises, defaults, the
-experiment as a file. If a JSON file is missing or damaged, the facts that it holds are left out and
-the report is still written, because runs that failed or were killed need a report most.
+experiment as a file. Facts of a missing or damaged JSON file are left out, and the report is
+written without them, because runs that failed or were killed need a report most.
 """
 
 from collections.abc import Mapping
@@ -52,7 +52,7 @@ def facts_of(past: PastRun) -> RunFacts:
 
 
 def status_of(past: PastRun) -> Status:
-    """Return how a run ended; one whose process is gone without having said so was killed."""
+    """Return how a run ended: "killed" if its process is gone and recorded no end."""
     match past.manifest.status:
         case RunStatus.RUNNING:
             return "killed" if past.incomplete else "running"
@@ -65,9 +65,9 @@ def status_of(past: PastRun) -> Status:
 
 
 def experiment_yaml(config: Mapping[str, Any]) -> str:
-    """Return an experiment as a file that says what differs from the defaults, and runs the same.
+    """Return the text of an experiment file with the settings that differ from the defaults.
 
-    What this version does not know is kept as it is.
+    If this version does not know some key, the text has all of `config` instead.
     """
     try:
         return experiment_text(msgspec.convert(config, Experiment))
@@ -86,7 +86,10 @@ def _results(past: PastRun) -> tuple[Results | None, tuple[str, ...]]:
 def _entries(
     past: PastRun, results: Results | None
 ) -> tuple[tuple[JournalEntry, ...], tuple[str, ...]]:
-    """Return what became of the plan: the journal's word, else the results', else none at all."""
+    """Return the plan's entries and a sentence on damage, if there is any.
+
+    The entries come from the journal; else from the results; else from the plan, as not injected.
+    """
     damage: tuple[str, ...] = ()
     entries: tuple[JournalEntry, ...] = ()
     try:
@@ -104,10 +107,10 @@ def _planned(fault: PlannedFault) -> JournalEntry:
 
 
 def _file_of(manifest: Manifest) -> str | None:
-    """Return the experiment's file as its reader can find it: not by a path of the run's machine.
+    """Return the experiment's file as a reader on another machine can find it.
 
-    Shape: `experiments/<name>.yaml` for one of the experiments that are run by name; of other files
-    what the command line said, or their name if that was an absolute path.
+    `experiments/<name>.yaml` for an experiment that is run by name; for others the path on the
+    command line, or only the file's name if that path was absolute.
     """
     if manifest.experiment_file is None:
         return None
@@ -119,8 +122,8 @@ def _file_of(manifest: Manifest) -> str | None:
 
 
 def _coordinator(config: Mapping[str, Any]) -> str | None:
-    """Return Kafka's coordinator that a run's was faithful to, None where the run does not say."""
-    found: object = config
+    """Return the coordinator of Kafka that a run modelled; None if the run did not record it."""
+    value: object = config
     for key in ("cluster", "config", _COORDINATOR_SWITCH):
-        found = found.get(key) if isinstance(found, Mapping) else None
-    return _COORDINATORS[found] if isinstance(found, bool) else None
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return _COORDINATORS[value] if isinstance(value, bool) else None

@@ -1,4 +1,4 @@
-"""Names of the directories of one `run --seeds`: what they have in common, and the seed."""
+"""Names of the directories of one `run --seeds`: a common group, and the seed."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -7,41 +7,41 @@ _SEED = "-seed-"
 
 
 def seed_run_name(group: str, seed: int, digits: int) -> str:
-    """Return the name of a seed's directory; names sort as seeds of up to `digits` digits do."""
+    """Return the name of a seed's directory; names sort like seeds of up to `digits` digits."""
     return f"{group}{_SEED}{seed:0{digits}}"
 
 
 def seeds_pattern(group: str) -> str:
-    """Return a pattern, as a shell takes it, of the directories of a group."""
+    """Return a shell pattern for the directories of a group."""
     return f"{group}{_SEED}*"
 
 
 def group_of_seeds(name: str) -> str | None:
-    """Return the group that a directory's name begins with; None: it is of no group."""
+    """Return the group at the beginning of a directory's name; None if it is no seed's name."""
     group, found, seed = name.rpartition(_SEED)
     return group if found and seed.isdecimal() else None
 
 
 def seed_directories(group: Path) -> list[Path]:
-    """Return the directories of a group of seeds, named by what they have in common."""
+    """Return the directories of the seeds of `group`, a path without `-seed-N`."""
     if not group.parent.is_dir():
         return []
-    beside = (path for path in group.parent.iterdir() if path.is_dir() and not path.is_symlink())
-    return sorted(path for path in beside if group_of_seeds(path.name) == group.name)
+    siblings = (path for path in group.parent.iterdir() if path.is_dir() and not path.is_symlink())
+    return sorted(path for path in siblings if group_of_seeds(path.name) == group.name)
 
 
 def seeds_text(seeds: Iterable[int]) -> str:
-    """Return seeds in words, sorted: `seed 7`, `seeds 1..5,9`."""
+    """Return seeds as text, sorted: `seed 7`, `seeds 1..5,9`."""
     return seeds_words(seed_ranges(seeds))
 
 
 def seeds_words(ranges: str) -> str:
-    """Return `ranges` of `seed_ranges` with the word before them: `seed 7`, `seeds 1..5,9`."""
+    """Return the result of `seed_ranges` after the word `seed` or `seeds`."""
     return f"{'seed' if ranges.isdecimal() else 'seeds'} {ranges}"
 
 
 def seed_ranges(seeds: Iterable[int]) -> str:
-    """Return seeds as `--seeds` takes them, sorted: `1..5,9`."""
+    """Return seeds in the format of `--seeds`, sorted: `1..5,9`."""
     runs: list[list[int]] = []
     for seed in sorted(seeds):
         if runs and seed == runs[-1][-1] + 1:

@@ -1,12 +1,15 @@
-"""Every setting of a run's experiment beside its default, as its report lists them.
+"""Every setting of a run's experiment with its default, as the report lists them.
 
-Three kinds, told apart by their sections. Those that end in `.config` hold Kafka's settings, and
-the defaults are Kafka's. Those that begin with `lab` hold what Kafka has nothing like: how its
-network and disks are played, how long a stage may take. All others say what the experiment is made
-of; `cluster.guards`, where it switches checks of Kafka's off, is one of them.
+There are three kinds of sections:
+- a name that ends in `.config`: settings of Kafka, with Kafka's defaults;
+- a name that begins with `lab`: settings that Kafka does not have, such as the latency of the
+  virtual network or the longest time of a stage;
+- all others: the parts of the experiment, and `cluster.guards`, which switches off checks of
+  Kafka's.
 
-Works on the plain data that a manifest holds, so that runs of other versions are read too: what
-this version does not know has no default, and what that version did not know yet is left out.
+The functions work on the plain data of a manifest, so they can also read runs of other versions. A
+setting that this version does not know has no default; a setting that the run's version did not
+know is left out.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,15 +22,15 @@ from chaos.experiment.structs import Experiment, LateMembersDefinition
 from pipeline.report.facts import SettingFact
 
 KAFKA = ".config"
-"""How the sections of Kafka's own settings end."""
+"""Ending of the sections with Kafka's settings."""
 LAB = "lab"
-"""The section, or the beginning of the sections, of the lab's own settings."""
+"""Name, or beginning of the name, of the sections with the lab's settings."""
 TOP_SECTION = "experiment"
 """Section of settings at the top level of the file."""
 FROM_STEADY = "after the steady state"
 NOT_SET = "not set"
 _NO_SETTINGS = frozenset({"version", "name", "question", "expect", "faults", "links"})
-"""Top-level keys that are no settings; the facts of faults show the plan."""
+"""Top-level keys that are no settings; the report shows the plan elsewhere."""
 _MISSING = object()
 _LAB_SECTIONS = frozenset({"cluster.links", "cluster.storage", "run"})
 _LAB_SETTINGS = frozenset({"isolate", "checks"})
@@ -36,16 +39,19 @@ _LAB_SETTINGS = frozenset({"isolate", "checks"})
 def settings_of(config: Mapping[str, Any]) -> tuple[SettingFact, ...]:
     """Return the settings of an experiment's plain data, in the file's order.
 
-    Of late members only those are returned in which they differ from their group's.
-    Shape: a section is a path into the file, e.g. `cluster.config` or `groups.readers.config`; the
-    lab's own have `lab` before it: `lab.cluster.links`, `lab.run`.
+    A setting of late members is returned only if it differs from their group's. A section is a path
+    in the file, such as `groups.readers.config`, or `lab` and a path, such as `lab.cluster.links`.
     """
     kept = {key: value for key, value in config.items() if key not in _NO_SETTINGS}
-    return tuple(_settings(_without_idle_worlds(kept), Experiment, ""))
+    return tuple(_settings(_without_unused_designs(kept), Experiment, ""))
 
 
-def _without_idle_worlds(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what sets something: ZooKeeper only for groups that live on it, and their ensemble."""
+def _without_unused_designs(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `config` without settings that have no effect.
+
+    A group on ZooKeeper has no use for `config`, another group none for `zookeeper`; the ensemble's
+    settings matter only if some group is on ZooKeeper.
+    """
     groups = config.get("groups")
     if not isinstance(groups, Mapping):
         return dict(config)
@@ -106,19 +112,19 @@ def _settings(
 
 
 def _section(section: str, name: str) -> str:
-    """Return where a setting is listed: the lab's own apart from what the experiment is made of."""
+    """Return the section that lists a setting: `lab` and the path for the lab's settings."""
     if section in _LAB_SECTIONS or name in _LAB_SETTINGS:
         return f"{LAB}.{section}" if section else LAB
     return section or TOP_SECTION
 
 
 def _counted(struct: type[msgspec.Struct] | None, name: str, value: str) -> str:
-    """Return a value with what it is counted from, where that is not the start of the run."""
+    """Return a value with the moment from which it counts, if that is not the run's start."""
     return f"{value} {FROM_STEADY}" if struct is LateMembersDefinition and name == "at" else value
 
 
 def _without(late: Mapping[str, Any], group: object) -> Mapping[str, Any]:
-    """Return what a file says of late members, without the settings that are their group's."""
+    """Return the definition of late members without the settings that equal their group's."""
     config = late.get("config")
     if not isinstance(config, Mapping) or not isinstance(group, Mapping):
         return late
@@ -127,7 +133,7 @@ def _without(late: Mapping[str, Any], group: object) -> Mapping[str, Any]:
 
 
 def setting_text(value: object) -> str:
-    """Return a value as people write it in the file."""
+    """Return a value as it is written in an experiment file."""
     if value is None:
         return NOT_SET
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""Ctrl-C, and SIGTERM, which service managers and `timeout` send: both end a run alike."""
+"""Handlers of Ctrl-C and of SIGTERM, which service managers and `timeout` send."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -8,13 +8,14 @@ from types import FrameType
 
 @contextmanager
 def terminate_as_ctrl_c() -> Iterator[None]:
-    """Treat SIGTERM as Ctrl-C: the cluster is healed and stopped before the process ends.
+    """Treat SIGTERM as Ctrl-C within this context, so that the cluster is healed and stopped.
 
-    It is handed to whoever waits for Ctrl-C at that moment. Both runtimes do while they run: they
-    end their main task between two of its steps. An exception raised here would leave that task
-    alive, and it would go on with the plan beside the healing.
-    A script's background process ignores Ctrl-C, and then no runtime waits for it: within this
-    context it does not.
+    The handler of SIGTERM raises SIGINT, whose handler at that moment belongs to the runtime. This
+    one cancels the main task between two of its steps. An exception raised here instead would leave
+    that task alive, and it would continue with the plan while the cluster is healed.
+
+    A shell starts background processes of a script with SIGINT ignored, and a runtime then sets no
+    handler. So this context restores Python's own handler first.
     """
 
     def interrupt(_signal: int, _frame: FrameType | None) -> None:
@@ -33,10 +34,10 @@ def terminate_as_ctrl_c() -> Iterator[None]:
 
 @contextmanager
 def ask_on_first_ctrl_c(ask: Callable[[], object]) -> Iterator[None]:
-    """Call `ask` at the first Ctrl-C within; the second does what it did before.
+    """Call `ask` at the first Ctrl-C within this context; a second one gets the previous handler.
 
-    To be entered in the coroutine of an asyncio.Runner: what the second one meets is the Runner's
-    handler, which cancels the main task. An exception raised here would leave that task alive.
+    Must be entered in a coroutine of an asyncio.Runner. The previous handler is then the Runner's,
+    which cancels the main task. An exception raised here would leave that task alive.
     """
     before = signal.getsignal(signal.SIGINT)
 
@@ -54,9 +55,9 @@ def ask_on_first_ctrl_c(ask: Callable[[], object]) -> Iterator[None]:
 
 @contextmanager
 def stop_on_ctrl_c() -> Iterator[Callable[[], bool]]:
-    """Yield whether a Ctrl-C, or a SIGTERM, came: to be asked between two steps of long work.
+    """Yield a function that returns True after a Ctrl-C or SIGTERM, for use between two steps.
 
-    The second one does not wait for the next step: it raises KeyboardInterrupt wherever it is.
+    A second signal does not wait for the next step: it raises KeyboardInterrupt at once.
     """
     asked = False
 

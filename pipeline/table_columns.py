@@ -1,6 +1,7 @@
-"""The columns of every table with their types, as docs/TABLES.md describes them.
+"""The columns of every table, with Spark's names of their types.
 
-Types are Spark's names. The tests hold the page and what either way writes against this.
+Tests compare three things with this mapping: the tables that Spark writes, the tables that
+`pipeline.in_memory` writes, and the page docs/TABLES.md.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""`conform`: recordings of real Kafka, played against this cluster, and where it differs."""
+"""`conform`: plays recordings of real Kafka against this cluster, and lists the differences."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,7 +29,7 @@ from coordlab.options import json_option, with_examples
 from results_schema.results import EXIT_PASS, EXIT_VIOLATED
 
 _DIFFERENCE_MAX = 320
-"""Characters of a difference that are printed; `--json` has all of them."""
+"""Printed characters of a difference; `--json` has the whole text."""
 
 
 @click.command(
@@ -40,15 +40,15 @@ _DIFFERENCE_MAX = 320
     ),
 )
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
-@click.option("--all", "show_all", is_flag=True, help="Print every difference, not the first.")
+@click.option("--all", "show_all", is_flag=True, help="Print every difference of a file.")
 @json_option("share, equal_files, by_folder, by_api, files (with every difference)")
 def conform_command(directory: Path, show_all: bool, json: bool) -> int:
     """Play recordings of real Kafka against this cluster in virtual time, and compare the answers.
 
-    DIR is a folder of transcripts, or one of them: each request is sent at its time on its
-    connection, and every answer is compared field by field, with its time and its place in the
-    order. tests/conformance/transcripts/README.md has the form of a transcript. Exit code 0: all
-    equal; 1: a step differs; 254: a file is no transcript.
+    DIR is a folder of transcripts, or one transcript. Each request is sent at its recorded time on
+    its connection; every answer is compared field by field, also in its time and its place in the
+    order. tests/conformance/transcripts/README.md has the format of transcripts. Exit code 0: all
+    steps are equal; 1: a step differs; 254: a file is no transcript.
     """
     console = Console()
     rules = read_rules(directory)
@@ -67,13 +67,13 @@ def conform_command(directory: Path, show_all: bool, json: bool) -> int:
 
 
 def _read_all(paths: Sequence[Path]) -> list[Transcript]:
-    """Return every transcript. Raises: TranscriptError with what is wrong in any of them."""
+    """Return every transcript. Raises: TranscriptError with the problems of all of them."""
     problems: list[Problem] = []
     transcripts: list[Transcript] = []
     for path in paths:
         try:
             transcript = read_transcript(path)
-            cluster_of(transcript)  # its settings may be such that Kafka refuses them
+            cluster_of(transcript)  # raises TranscriptError for settings that Kafka refuses
             transcripts.append(transcript)
         except TranscriptError as error:
             problems += error.problems
@@ -91,7 +91,7 @@ def _print_file(console: Console, file: FileConformity, *, show_all: bool) -> No
         _print(console, f"          {escape(shown)}")
     if file.unknown_settings:
         names = ", ".join(file.unknown_settings)
-        _print(console, f"          [yellow]settings that we do not have:[/] {escape(names)}")
+        _print(console, f"          [yellow]settings that coordlab lacks:[/] {escape(names)}")
 
 
 def _print_totals(console: Console, files: Sequence[FileConformity]) -> None:

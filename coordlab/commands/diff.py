@@ -98,8 +98,8 @@ class TraceDifference:
         "diff 4711 4712 --space standard",
         "diff runs/mine/latest runs/mine/2026-01-31T12-00-00.000Z --messages",
     ),
-    epilog="Exit codes: 0 equal, 1 they part, 2 no passing run was found, 130 interrupted, 254 bad "
-    "arguments or experiment file, 255 internal error.",
+    epilog="Exit codes: 0 equal, 1 they differ, 2 no passing run was found, 130 interrupted, 254 "
+    "bad arguments or experiment file, 255 internal error.",
 )
 @click.argument("one", metavar="A")
 @click.argument("other", metavar="[B]", required=False)
@@ -279,7 +279,7 @@ def _nodes(nodes: Iterable[NodeParting]) -> list[dict[str, object]]:
 
 
 def print_difference(console: Console, difference: TraceDifference) -> None:
-    """Print whether two traces are equal, and where they part if not."""
+    """Print whether two traces are equal, and otherwise the first difference."""
     one, other, parts = difference.one, difference.other, difference.parts
     print_lines(console, [*_side_lines("A", one), *_side_lines("B", other)])
     if parts is None:

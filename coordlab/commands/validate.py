@@ -1,4 +1,4 @@
-"""`validate`: what is wrong with experiment files, and what is unwise in them."""
+"""`validate`: errors and warnings of experiment files."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ from results_schema.results import EXIT_BAD_ARGUMENTS, EXIT_PASS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Judged:
-    """One file as `--json` prints it. `file` is as it was named, `name` None if it has problems."""
+    """One file, as `--json` prints it. `name`: None if the file has problems."""
 
     file: str
     ok: bool
@@ -38,9 +38,9 @@ class _Judged:
 def validate_command(experiments: tuple[str, ...], var: tuple[str, ...], json: bool) -> int:
     """Check experiment files without starting anything; list their errors, and warnings.
 
-    An error has its line, the expected value, the value that came instead, and what was probably
-    meant: exit code 254. What is unwise, Kafka would accept: exit code 0. A note says what one has
-    to know to read the figures of a run.
+    An error is printed with its line, the expected value, the given value and a suggestion; exit
+    code 254. A warning is about a setting that Kafka accepts but that is unwise; exit code 0. A
+    note explains a fact that matters for the figures of a run.
     """
     judged = tuple(_judge(name, var) for name in experiments)
     console = Console()

@@ -1,7 +1,7 @@
-"""The live view of work that goes on: one panel on a terminal, elsewhere a line now and then.
+"""LiveView: shows the progress of long work, as a panel on a terminal, as lines elsewhere.
 
-A command gives two functions: one renders the panel from the latest progress, one yields the lines
-that a progress adds. On a terminal that cannot move its cursor there are lines, too.
+A command provides two functions: one renders the panel from the latest progress, the other yields
+the lines that a progress adds. A terminal that cannot move its cursor gets lines, too.
 """
 
 from collections.abc import Callable, Iterable
@@ -17,10 +17,10 @@ P = TypeVar("P")
 
 
 class LiveView(Generic[P]):
-    """Shows progress on a console: call it for each, use it as a context manager.
+    """Shows progress on a console: a context manager, to be called with each progress.
 
-    The panel is cleared at the end: the closing summary says what remains to be said. A view that
-    is not `shown` prints nothing: standard output is one JSON document then.
+    The panel is cleared at the end, because a closing summary follows. With `shown` False the view
+    prints nothing, for commands whose output is one JSON document.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class LiveView(Generic[P]):
         *,
         shown: bool = True,
     ) -> None:
-        """Take the functions; `render` gets None before the first progress."""
+        """Set up the view; before the first progress, `render` is called with None."""
         self.render = render
         self._console = console
         self._lines = lines
@@ -47,7 +47,7 @@ class LiveView(Generic[P]):
             )
 
     def __enter__(self) -> "LiveView[P]":
-        """Begin to show."""
+        """Show the panel."""
         if self._live is not None:
             self._live.start()
         return self
@@ -63,9 +63,9 @@ class LiveView(Generic[P]):
             self._live.stop()
 
     def __call__(self, progress: P) -> None:
-        """Take in a progress."""
+        """Show a progress."""
         self._last = progress
         if self._shown and self._live is None:
             for line in self._lines(progress):
-                # A Text: names may hold what rich reads as markup.
+                # A Text, because rich would interpret a name such as `[red]` as markup.
                 self._console.print(Text(line), highlight=False, soft_wrap=True)

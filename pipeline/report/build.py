@@ -85,11 +85,11 @@ SECTIONS: Sequence[Callable[[ReportInput], Section | None]] = (
     configuration_section,
     replay_section,
 )
-"""The sections of a report, in the page's order. None: it has nothing to say about this run."""
+"""The sections of a report, in the page's order. A function returns None to leave its out."""
 
 
 def build_report(directory: Path, facts: RunFacts, *, output: Path | None = None) -> Path:
-    """Write the report of the run in `directory` and return where it stands.
+    """Write the report of the run in `directory`, and return its path.
 
     `output` None: `<run>/report.html`.
     Raises: NotAnalysed if its tables or their summary are missing.
@@ -141,7 +141,7 @@ def _until(run: ReportInput, momentary: bool, healed_us: int | None) -> float | 
 
 
 def write_report(html: str, path: Path) -> Path:
-    """Write a page in one step, so that no reader meets half of one."""
+    """Write a page under a temporary name and rename it, so that a reader never gets half of it."""
     temporary = path.with_name(f".{path.name}.tmp")
     temporary.write_text(html, encoding="utf-8")
     temporary.replace(path)

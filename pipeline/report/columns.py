@@ -1,6 +1,6 @@
-"""Columns: what is told of a row, and where: in a table of text, a chart's data, a tooltip.
+"""Columns: facts about rows, and their names in a text table, a chart's data and a tooltip.
 
-One tuple of columns says all that a lane, or a table of a section, tells of its rows.
+Each lane, and each table of a section, is described by one tuple of columns.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,10 +12,10 @@ from pipeline.report.charts.chart import Cell, TextTable
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One fact of a row. `value`: the row's column, or a function that returns the fact.
+    """One fact about a row. `value`: the row's column, or a function that returns the fact.
 
-    Shape: `heading` is its name in a table of text, `key` in a chart's data, `tip` in a tooltip;
-    an empty name leaves the fact out there.
+    `heading`: its name in a text table; `key`: in a chart's data; `tip`: in a tooltip. The fact is
+    left out where its name is empty.
     """
 
     value: str | Callable[[Any], Cell]  # Any: a table's row, or a struct of the summary
@@ -25,23 +25,23 @@ class Column:
     numeric: bool = False
 
     def of(self, row: Any) -> Cell:  # noqa: ANN401 - see `value`
-        """Return the fact of one row."""
-        found: Cell = row[self.value] if isinstance(self.value, str) else self.value(row)
-        return found
+        """Return the fact about one row."""
+        fact: Cell = row[self.value] if isinstance(self.value, str) else self.value(row)
+        return fact
 
 
 def named(*names: str) -> tuple[Column, ...]:
-    """Return columns of a table of text that are named as those of the row."""
+    """Return columns of a text table whose headings are the names of the row's columns."""
     return tuple(Column(name, name) for name in names)
 
 
 def number(value: str | Callable[[Any], Cell], heading: str) -> Column:
-    """Return a column of a table of text that is aligned right."""
+    """Return a right-aligned column of a text table."""
     return Column(value, heading, numeric=True)
 
 
 def moment(column: str, heading: str) -> Column:
-    """Return a column of moments: seconds of the run's clock."""
+    """Return a column of points in time, as seconds of the run's clock."""
     return number(lambda row: clock_text(row[column]), heading)
 
 
@@ -54,9 +54,10 @@ def text_table(
     caption: str = "",
     folded: str | None = None,
 ) -> TextTable:
-    """Return rows as a table of text; `limit` None: all, else a sentence says where the rest is.
+    """Return rows as a text table.
 
-    `source`: the name of the rows' table in the folder `tables`.
+    `limit`: most rows of it; a sentence then names `source`, the Parquet table with all of them.
+    None: all rows.
     """
     shown = [column for column in columns if column.heading or not column.key]
     kept = rows if limit is None else rows[:limit]
@@ -71,17 +72,17 @@ def text_table(
 
 
 def data_of(columns: Sequence[Column], row: Any) -> dict[str, Cell]:  # noqa: ANN401 - as above
-    """Return the facts of a row that a chart's data has, by their keys."""
+    """Return the facts about a row for a chart's data, by their keys."""
     return {column.key: column.of(row) for column in columns if column.key}
 
 
 def clock_text(time_us: int | None) -> str | None:
-    """Return a moment of the run's clock as tables print it: seconds with three decimals."""
+    """Return a time of the run's clock as text: seconds with three decimals."""
     return None if time_us is None else f"{time_us / 1_000_000:,.3f}"
 
 
 def bounded(table: str, number: int, limit: int) -> str:
-    """Return what a table of text says of rows that it leaves out."""
+    """Return the sentence on the rows that a text table leaves out; "" if it has all."""
     if number <= limit:
         return ""
     return f"The first {limit:,} of {number:,} rows; all of them are in tables/{table}."

@@ -17,7 +17,7 @@ from pipeline.report.columns import Column, number, text_table
 from pipeline.report.deploy_comparison import deploy_answers, deploy_costs, deploy_section
 from pipeline.report.facts import RunFacts
 from pipeline.report.page import Page, render
-from pipeline.report.rendering import said, sentence
+from pipeline.report.rendering import render_line, sentence
 from pipeline.report.report_input import RunTables
 from pipeline.report.run_names import column_names, settings_that_differ
 from pipeline.report.sections.headline import Headline
@@ -117,7 +117,7 @@ def _extent(facts: Sequence[RunFacts], comparison: Comparison) -> str:
 def _figures_section(comparison: Comparison, runtimes: Iterable[str]) -> Section:
     parts: list[Part] = [
         Paragraph(
-            html=said(
+            html=render_line(
                 "comparison",
                 "how_to_read",
                 NOTABLE_PERCENT,
@@ -204,7 +204,7 @@ def _settings_section(comparison: Comparison, runs: Runs) -> Section | None:
     rows = [(*entry[:2], *entry[2]) for entry in others if len(set(entry[2])) > 1]
     rows += [(section, name, *values) for section, name, values in differing[:MAX_SETTINGS]]
     if not rows:
-        same = Paragraph(html=said("comparison", "same_settings"))
+        same = Paragraph(html=render_line("comparison", "same_settings"))
         return Section(id="settings", title="Settings", parts=(same,))
     more = len(differing) - MAX_SETTINGS
     return Section(
@@ -251,4 +251,4 @@ def _link(facts: RunFacts, summary: RunSummary, folder: Path) -> str:
     if not report.exists():
         return facts.manifest.run
     relative = os.path.relpath(report.resolve(), folder.resolve())
-    return said("comparison", "run_link", Path(relative).as_posix(), facts.manifest.run)
+    return render_line("comparison", "run_link", Path(relative).as_posix(), facts.manifest.run)

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from pipeline.report.charts.chart import Cell, Section
 from pipeline.report.columns import Column, number, text_table
 from pipeline.report.facts import RunFacts
-from pipeline.report.rendering import said
+from pipeline.report.rendering import render_line
 from pipeline.summary.comparison import Comparison
 from pipeline.summary.deploys import (
     COST_MEASURES,
@@ -50,7 +50,7 @@ def deploy_answers(costs: Costs) -> tuple[tuple[str, Markup], ...]:
         return ()
     (first, one), (second, other) = costs.items()
     texts = better_texts(first, one, second, other)
-    return (("Which deploy costs less?", said("words", "items", texts)),)
+    return (("Which deploy costs less?", render_line("words", "items", texts)),)
 
 
 def deploy_section(costs: Costs) -> Section | None:

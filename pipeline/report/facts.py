@@ -1,7 +1,7 @@
-"""What the report knows of a run beside its tables: its JSON files, and what explains them.
+"""RunFacts: a report's facts about a run that are not in its tables.
 
-The command line fills these. All times are microseconds of the run's clock, all names of nodes the
-trace's.
+The command line fills them from the run's JSON files and from the checkers. Times are microseconds
+of the run's clock; nodes are named as in the trace.
 """
 
 from collections.abc import Mapping
@@ -13,16 +13,16 @@ from results_schema.manifest import Manifest
 from results_schema.results import EXIT_UNKNOWN, CheckReport, Results, RunOutcome, Verdict
 
 Status = Literal["completed", "interrupted", "failed", "running", "killed"]
-"""How the run itself ended; `killed`: its process is gone without having said so."""
+"""How the run itself ended; `killed`: its process is gone, and recorded no end."""
 _NO_RESULTS = Results(
     outcome=RunOutcome.INTERNAL_ERROR, verdict=Verdict.UNKNOWN, exit_code=EXIT_UNKNOWN
 )
-"""Stands for results that a run never wrote: nothing was counted, nothing was reached."""
+"""Replaces the results of a run that wrote none: all counts are 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingFact:
-    """One setting of the experiment, by its path in the file; `default` None: it has none."""
+    """One setting of the experiment, by its path in the file; `default` None: no default."""
 
     section: str
     name: str
@@ -31,7 +31,7 @@ class SettingFact:
 
     @property
     def differs(self) -> bool:
-        """Whether it is not what Kafka, or the lab, would have had."""
+        """True if the value differs from the default."""
         return self.default is not None and self.value != self.default
 
 
@@ -39,11 +39,15 @@ class SettingFact:
 class RunFacts:
     """A run without its trace.
 
-    `results` None: the run wrote none, or they cannot be read. `faults` says what became of the
-    plan. `losses` says what of the trace or of the JSON files is missing, `promises` what each
-    check promises. `experiment_yaml` is the experiment as a file that runs the same,
-    `experiment_file` where its own stands; `coordinator` is Kafka's coordinator that the run is
-    faithful to.
+    - `results`: None if the run wrote none, or they cannot be read.
+    - `status`: how the run ended.
+    - `faults`: the journal: each fault of the plan with its outcome.
+    - `losses`: sentences on missing parts of the trace or of the JSON files.
+    - `promises`: the promise of each check, by its name.
+    - `settings`: all settings of the experiment.
+    - `experiment_file`: path of the experiment's file; `experiment_yaml`: text of a file that
+      repeats the run, with all overrides.
+    - `coordinator`: Kafka's coordinator that the run models, such as the Scala one of 3.9.
     """
 
     manifest: Manifest
@@ -59,17 +63,17 @@ class RunFacts:
 
     @property
     def question(self) -> str:
-        """What the experiment asks."""
+        """The question of the experiment."""
         return self._text("question")
 
     @property
     def expect(self) -> str:
-        """What the experiment's author expects."""
+        """The result that the experiment's author expects."""
         return self._text("expect")
 
     @property
     def links(self) -> tuple[tuple[str, str], ...]:
-        """Names and addresses of pages to read on."""
+        """Names and addresses of pages for further reading."""
         links = self.manifest.config.get("links")
         if not isinstance(links, Mapping):
             return ()
@@ -77,22 +81,22 @@ class RunFacts:
 
     @property
     def results_or_empty(self) -> Results:
-        """The results; of a run without any, results that counted nothing."""
+        """The results; if there are none, results whose counts are 0."""
         return self.results or _NO_RESULTS
 
     @property
     def checks(self) -> tuple[CheckReport, ...]:
-        """What each checker concluded."""
+        """The report of each checker."""
         return self.results_or_empty.checks
 
     @property
     def verdict(self) -> Verdict | None:
-        """The verdict; None: there are no results."""
+        """The verdict; None if there are no results."""
         return None if self.results is None else self.results.verdict
 
     @property
     def ended_as(self) -> str | None:
-        """The run in a word: its verdict, or how it ended without one."""
+        """The verdict of a completed run; otherwise its status."""
         return self.verdict if self.status == "completed" else self.status
 
     def _text(self, key: str) -> str:

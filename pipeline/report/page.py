@@ -1,4 +1,4 @@
-"""Sections to one HTML page that needs nothing else: style, script, Vega and data are in it."""
+"""One HTML page from sections; style, script, Vega and data are in the page itself."""
 
 import json
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from markupsafe import Markup
 from pipeline.report.charts.chart import Beside, Chart, Part, Section
 from pipeline.report.charts.chart_specs import embedded, payload
 from pipeline.report.charts.javascript import vega_javascript
-from pipeline.report.rendering import laid_out, text_of
+from pipeline.report.rendering import render_template, text_of
 from pipeline.report.sections.headline import Headline
 
 _SCRIPTS = ("report.js", "time_axis.js", "navigation.js")
@@ -30,7 +30,7 @@ class TimeMark:
 class Page:
     """A page with its headline and sections.
 
-    Units: `end_s` is the length of the time axis in seconds, 0 where the page has none.
+    Units: `end_s` is the length of the time axis in seconds; 0 if the page has no time axis.
     """
 
     title: str
@@ -52,7 +52,7 @@ def render(page: Page) -> str:
     if len(set(ids)) != len(ids):
         twice = sorted({each for each in ids if ids.count(each) > 1})
         raise ValueError(f"ids must be unique in a page: {', '.join(twice)}")
-    return laid_out(
+    return render_template(
         "page",
         page=page,
         style=Markup(text_of("report.css")),

@@ -1,7 +1,7 @@
-"""Templates to markup: words and markup stand in `templates`, the facts come from Python.
+"""Rendering of the Jinja2 templates: the templates have all words, Python gives them facts.
 
-Autoescape is on, so that what comes from a run is escaped where it is printed. A template has a
-macro for each thing that is said; `words` is what all of them may call.
+A template has one macro for each sentence or block of the page. Macros of `words.j2` are shared by
+all templates. Autoescape is on, so texts from a run are escaped where a template prints them.
 """
 
 import re
@@ -18,7 +18,7 @@ from pipeline.report.charts.chart import Beside, Cell, Chart, Paragraph, TextTab
 from pipeline.report.sentences.fault_sentences import between_servers
 from pipeline.summary.figures import MARK, duration_text
 from pipeline.summary.outcomes import in_number_order, listed
-from pipeline.summary.story import as_title, counted, moment_text, office_name
+from pipeline.summary.story import as_title, coordinator_with_epoch, counted, moment_text
 
 _NUMBER_AND_UNIT = re.compile(r"(\d) (s|ms|us)\b")
 _SPAN = re.compile(r"\d\N{NO-BREAK SPACE}s to (run end|[\d.]+)")
@@ -26,23 +26,23 @@ _CODE = re.compile(r"`([^`<]+)`")
 _BLOCK = re.compile(r"\s*<(p|ul|ol|dl|div|pre|details|h[3-6]|table|figure|section|blockquote)\b")
 FAULTS, COORDINATORS = "lane-faults", "lane-coordinators"
 OWNERSHIP, AVAILABILITY, REBALANCES = "lane-ownership", "lane-availability", "lane-rebalances"
-"""The lanes that sentences lead to."""
+"""Ids of the lanes to which sentences link."""
 
 
-def said(template: str, macro: str, *facts: object, **more: object) -> Markup:
-    """Return what a macro says of the facts: one line, in which no number is without its unit."""
-    line = " ".join(as_it_is(template, macro, *facts, **more).split())
+def render_line(template: str, macro: str, *facts: object, **more: object) -> Markup:
+    """Return a macro's text about the facts as one line, without breaks between number and unit."""
+    line = " ".join(render_block(template, macro, *facts, **more).split())
     return with_code(Markup(unbroken(line)))
 
 
-def as_it_is(template: str, macro: str, *facts: object, **more: object) -> Markup:
-    """Return what a macro says, with the breaks of its lines: commands and files."""
+def render_block(template: str, macro: str, *facts: object, **more: object) -> Markup:
+    """Return a macro's text with its line breaks, for commands and files."""
     text: Markup = getattr(_module(template), macro)(*facts, **more)
     return text.strip()
 
 
-def laid_out(template: str, **values: object) -> str:
-    """Return a whole template with `values` in it."""
+def render_template(template: str, **values: object) -> str:
+    """Return a whole template, filled with `values`."""
     return _environment().get_template(f"{template}.j2").render(**values).strip()
 
 
@@ -52,12 +52,12 @@ def unbroken(text: str) -> str:
 
 
 def with_code(text: str) -> Markup:
-    """Return text in which what stands between backticks looks like code."""
+    """Return text in which the parts between backticks are marked as code."""
     return Markup(_CODE.sub(r"<code>\1</code>", str(escape(text))))
 
 
 def with_breaks(name: str) -> Markup:
-    """Return a name in which a line may break behind each underscore."""
+    """Return a name in which a line may break after each underscore."""
     return Markup("_<wbr>").join(escape(name).split("_"))
 
 
@@ -67,7 +67,10 @@ def span_together(text: str) -> str:
 
 
 def sentence(text: str) -> str:
-    """Return a line of the story as a sentence: a capital in front, a full stop behind."""
+    """Return a line of evidence as a sentence, with a capital and a full stop.
+
+    A name such as `broker-0` at the beginning keeps its lower case.
+    """
     names = text.split(" ", 1)[0]
     begins = text if not names.islower() or "-" in names else as_title(text)
     return begins if begins.endswith(".") else f"{begins}."
@@ -76,10 +79,10 @@ def sentence(text: str) -> str:
 def moment_link(
     from_us: int, to_us: int | None = None, *, lane: str | None = None, text: str | None = None
 ) -> Markup:
-    """Return a link that shows a moment, or a span, in the lanes; its text is the moment.
+    """Return a link to a moment or a span in the lanes; `text` None: the time is its text.
 
-    `<a href="#<lane>" data-from=".." data-to="..">`: the page zooms there, marks it in every chart
-    of the time axis and scrolls to `lane`, the id of a chart (None: it stays where it is).
+    `<a href="#<lane>" data-from=".." data-to="..">`: the page zooms to the span, marks it in every
+    chart on the time axis, and scrolls to the chart with the id `lane` (None: no scrolling).
     """
     to = from_us if to_us is None else to_us
     shown = text or (
@@ -91,12 +94,12 @@ def moment_link(
 
 
 def at_moment(time_us: int, lane: str = FAULTS) -> Markup:
-    """Return `at 11.250 s`, leading to that moment of a lane."""
+    """Return `at 11.250 s` as a link to that moment of a lane."""
     return Markup("at ") + moment_link(time_us, lane=lane)
 
 
 def between(from_us: int, to_us: int | None, end_us: int, lane: str = FAULTS) -> Markup:
-    """Return `from 64.081 s to 93.212 s`, leading there; `to_us` None: the run's end."""
+    """Return `from 64.081 s to 93.212 s` as a link; `to_us` None: to the run's end."""
     until = "the end of the run" if to_us is None else moment_text(to_us)
     text = f"from {moment_text(from_us)} to {until}"
     return moment_link(from_us, end_us if to_us is None else to_us, lane=lane, text=text)
@@ -111,17 +114,17 @@ def and_list(parts: Sequence[str | Markup]) -> Markup:
 
 
 def ordered(names: Iterable[str]) -> str:
-    """Return names for people, in the order of their numbers."""
+    """Return names as a list in one sentence, in the order of their numbers."""
     return listed(in_number_order(set(names)))
 
 
 def text_of(name: str, folder: str = "assets") -> str:
-    """Return the text of a file of the report's own."""
+    """Return the text of a file in a folder of `pipeline.report`."""
     return (files("pipeline.report") / folder / name).read_text(encoding="utf-8")
 
 
 def cell_text(value: Cell) -> str:
-    """Return a cell's text; absence is a dash, so that no cell looks forgotten."""
+    """Return a cell's text; a dash without a value, because an empty cell looks like a defect."""
     if value is None or value == "":
         return "–"
     if isinstance(value, bool):
@@ -173,7 +176,7 @@ def _environment() -> jinja2.Environment:
         "link": moment_link,
         "listed": listed,
         "moment": moment_text,
-        "office": office_name,
+        "coordinator_with_epoch": coordinator_with_epoch,
         "ordered": ordered,
         "quote": quote,
         "together": span_together,

@@ -1,4 +1,4 @@
-"""What a report is made from: a run's facts, its tables read back without Spark, its settings."""
+"""ReportInput: a run's facts, its tables (read without Spark) and their summary."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,12 +14,12 @@ Row = dict[str, Any]  # Any: a cell's type is its column's, see docs/TABLES.md
 
 
 class NotAnalysed(Exception):
-    """A run lacks tables: it was never analysed, or by an older version."""
+    """A run lacks tables: it was not analysed, or an older version analysed it."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunTables:
-    """Reads each table of a run directory once, when it is asked for."""
+    """The tables of a run directory; each is read at its first use."""
 
     directory: Path
     _read: dict[str, tuple[Row, ...]] = field(default_factory=dict)
@@ -27,7 +27,7 @@ class RunTables:
     def rows(self, name: str, columns: Sequence[str] | None = None) -> tuple[Row, ...]:
         """Return the rows of a table, in no particular order; `columns` None: all.
 
-        Raises: NotAnalysed if it is not there.
+        Raises: NotAnalysed if the table does not exist.
         """
         key = name if columns is None else f"{name}({','.join(columns)})"
         if key not in self._read:
@@ -40,27 +40,24 @@ class RunTables:
 
 
 class Settings:
-    """Looks settings up by section and name."""
+    """The settings of a run, by section and name."""
 
     def __init__(self, facts: Sequence[SettingFact]) -> None:
         """Index the settings of a run."""
         self._values = {(fact.section, fact.name): fact.value for fact in facts}
 
     def of_cluster(self, name: str) -> str | None:
-        """Return a setting of the brokers and controllers; None: the run does not say."""
+        """Return a setting of the brokers and controllers; None if the run did not record it."""
         return self._values.get(("cluster.config", name))
 
     def of_group(self, group: str, name: str) -> str | None:
-        """Return a setting of a group's members; None: the run does not say."""
+        """Return a setting of a group's members; None if the run did not record it."""
         return self._values.get((f"groups.{group}.config", name))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportInput:
-    """One run, as its report reads it.
-
-    Shape: `facts` come from the run's JSON files, `tables` are Spark's, `summary` is their sum.
-    """
+    """One run: `facts` from its JSON files, `tables` written by Spark, `summary` of the tables."""
 
     facts: RunFacts
     tables: RunTables
@@ -68,11 +65,11 @@ class ReportInput:
 
     @property
     def cut_off(self) -> bool:
-        """Whether the run broke off: what it had not seen by then may still have come."""
+        """True if the run did not complete: an event that it lacks might still have come."""
         return self.facts.status != "completed" or not self.summary.completed
 
     @property
     def end_us(self) -> int:
-        """The end of the time axis: the run's end, or its last event if it broke off."""
+        """The end of the time axis: the run's end, or its last event if it did not complete."""
         ends: list[int] = [row["end_us"] for row in self.tables.rows("runs") if row["end_us"]]
         return max([*ends, self.facts.results_or_empty.ended_at_us, 1])

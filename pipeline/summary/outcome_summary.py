@@ -11,7 +11,7 @@ from pipeline.summary.outcomes import (
     CommitErrors,
     Coordinators,
     GroupProcessing,
-    Office,
+    OverlappingTenure,
     Owners,
     Rebalances,
     in_number_order,
@@ -72,8 +72,8 @@ def coordinators_at_once(found: Aggregates) -> dict[str, tuple[Coordinators, ...
             Coordinators(
                 groups=tuple(row["groups"]),
                 partition=row["partition"],
-                older=_office(row, "older"),
-                newer=_office(row, "newer"),
+                older=_overlapping_tenure(row, "older"),
+                newer=_overlapping_tenure(row, "newer"),
                 from_us=row["from_us"],
                 to_us=row["to_us"],
                 older_end=row["older_end"],
@@ -86,8 +86,8 @@ def coordinators_at_once(found: Aggregates) -> dict[str, tuple[Coordinators, ...
     return {run: tuple(values) for run, values in pairs.items()}
 
 
-def _office(row: AggregateRow, side: str) -> Office:
-    return Office(
+def _overlapping_tenure(row: AggregateRow, side: str) -> OverlappingTenure:
+    return OverlappingTenure(
         broker=row[f"{side}_broker"],
         leader_epoch=row[f"{side}_epoch"],
         heartbeats=row[f"{side}_heartbeats"],

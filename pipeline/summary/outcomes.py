@@ -56,7 +56,7 @@ _NOBODYS = frozenset({RebalanceCause.ASSIGNMENT_NOT_STORED, RebalanceCause.GROUP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Office:
+class OverlappingTenure:
     """The tenure of one of two coordinators, and its answers while both served.
 
     `heartbeats` counts heartbeats answered with success and `commits` commits acknowledged, both if
@@ -83,8 +83,8 @@ class Coordinators:
 
     groups: tuple[str, ...]
     partition: str
-    older: Office
-    newer: Office
+    older: OverlappingTenure
+    newer: OverlappingTenure
     from_us: int
     to_us: int
     older_end: str

@@ -21,7 +21,7 @@ from pipeline.summary.outcomes import (
     CommitErrors,
     Coordinators,
     GroupProcessing,
-    Office,
+    OverlappingTenure,
     Owners,
     Rebalances,
     listed,
@@ -107,7 +107,7 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
-def office_name(broker: str, epoch: int | None) -> str:
+def coordinator_with_epoch(broker: str, epoch: int | None) -> str:
     """Name a coordinator with the epoch in which it serves."""
     return broker if epoch is None else f"{broker} in leader epoch {epoch}"
 
@@ -176,7 +176,7 @@ def _how(rebalances: Rebalances, fault: FaultSummary) -> str:
         when += ", while it was in force" if after_us < 0 else f", {healed}"
     old, new = rebalances.generations
     reached = "no new generation" if new is None else f"generation {old} to {new}"
-    where = office_name(rebalances.broker, rebalances.leader_epoch)
+    where = coordinator_with_epoch(rebalances.broker, rebalances.leader_epoch)
     parts = [f"{when}, at {where}: {reached}"]
     if rebalances.longest_us is not None:
         longest = "" if rebalances.count == 1 else "at most "
@@ -211,10 +211,9 @@ def coordinators_statement(both: Coordinators) -> Statement:
         if length_us
     ]
     older = ", ".join((_answered(both.older), *impaired, f"then {both.older_end}"))
-    particulars = [
-        f"{office_name(both.older.broker, both.older.leader_epoch)}: {older}",
-        f"{office_name(both.newer.broker, both.newer.leader_epoch)}: {_answered(both.newer)}",
-    ]
+    older_name = coordinator_with_epoch(both.older.broker, both.older.leader_epoch)
+    newer_name = coordinator_with_epoch(both.newer.broker, both.newer.leader_epoch)
+    particulars = [f"{older_name}: {older}", f"{newer_name}: {_answered(both.newer)}"]
     if both.older.commits_in_all or both.newer.commits_in_all:
         particulars.append(
             f"commits in all: {_tenure(both.older, 'the last', both.older_last_commit_us)}; "
@@ -228,14 +227,14 @@ def coordinators_statement(both: Coordinators) -> Statement:
     return Statement(headline=headline, particulars=tuple(particulars))
 
 
-def _tenure(office: Office, which: str, at_us: int | None) -> str:
+def _tenure(tenure: OverlappingTenure, which: str, at_us: int | None) -> str:
     moment = "" if at_us is None else f", {which} at {moment_text(at_us)}"
-    return f"epoch {office.leader_epoch} {office.commits_in_all:,}{moment}"
+    return f"epoch {tenure.leader_epoch} {tenure.commits_in_all:,}{moment}"
 
 
-def _answered(office: Office) -> str:
-    heartbeats = counted(office.heartbeats, "heartbeat")
-    return f"{heartbeats} answered, {counted(office.commits, 'commit')} acknowledged"
+def _answered(tenure: OverlappingTenure) -> str:
+    heartbeats = counted(tenure.heartbeats, "heartbeat")
+    return f"{heartbeats} answered, {counted(tenure.commits, 'commit')} acknowledged"
 
 
 def owners_statement(both: Owners) -> Statement:
@@ -261,7 +260,7 @@ def owners_statement(both: Owners) -> Statement:
 def _side(consumers: tuple[str, ...], coordinator: tuple[str | None, int | None]) -> str:
     broker, epoch = coordinator
     number = counted(len(consumers), "member")
-    assigned = "" if broker is None else f", assigned by {office_name(broker, epoch)}"
+    assigned = "" if broker is None else f", assigned by {coordinator_with_epoch(broker, epoch)}"
     return f"{number}{assigned}: {listed(consumers)}"
 
 

@@ -31,13 +31,13 @@ def faults(events: DataFrame, runs: DataFrame) -> DataFrame:
         .withColumn("fault", F.coalesce("cause", F.lit("fault")))
         .withColumn("nth", F.row_number().over(first))
         .where(F.col("nth") == 1)
-        .withColumn("said", detail(*_FIELDS, of=FaultInjectedDetail))
+        .withColumn("decoded", detail(*_FIELDS, of=FaultInjectedDetail))
     )
     was_healed = F.col("kind") == TraceKind.FAULT_HEALED.value
     later = (
         of_kind(events, TraceKind.FAULT_IN_FORCE, TraceKind.FAULT_HEALED)
-        .withColumn("said", detail("in_force_until_us", of=FaultHealedDetail))
-        .withColumn("until_us", F.col("said.in_force_until_us"))
+        .withColumn("decoded", detail("in_force_until_us", of=FaultHealedDetail))
+        .withColumn("until_us", F.col("decoded.in_force_until_us"))
         .groupBy("run", F.coalesce("cause", F.lit("fault")).alias("fault"))
         .agg(
             F.min(F.when(~was_healed, F.col("time_us"))).alias("in_force_us"),
@@ -59,19 +59,19 @@ def faults(events: DataFrame, runs: DataFrame) -> DataFrame:
         .select(
             "run",
             "fault",
-            F.col("said.fault").alias("kind"),
-            F.col("said.target").alias("target"),
-            F.coalesce(node, F.col("said.nodes")[0]).alias("node"),
+            F.col("decoded.fault").alias("kind"),
+            F.col("decoded.target").alias("target"),
+            F.coalesce(node, F.col("decoded.nodes")[0]).alias("node"),
             F.col("time_us").alias("injected_us"),
             "in_force_us",
             "in_force_until_us",
             "healed_us",
             F.coalesce(F.lead("time_us").over(in_order), "end_us").alias("until_us"),
-            F.coalesce("said.groups", none).alias("groups"),
-            F.coalesce("said.partitions", none).alias("partitions"),
-            F.coalesce("said.nodes", just_the_node).alias("nodes"),
-            F.coalesce("said.from", none).alias("from_nodes"),
-            F.coalesce("said.to", none).alias("to_nodes"),
+            F.coalesce("decoded.groups", none).alias("groups"),
+            F.coalesce("decoded.partitions", none).alias("partitions"),
+            F.coalesce("decoded.nodes", just_the_node).alias("nodes"),
+            F.coalesce("decoded.from", none).alias("from_nodes"),
+            F.coalesce("decoded.to", none).alias("to_nodes"),
         )
     )
 

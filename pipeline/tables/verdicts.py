@@ -25,11 +25,11 @@ def verdicts(documents: DataFrame) -> DataFrame:
     its results are missing or torn; `verdict` then too, unless the results say it; `runtime`,
     `seed`, `experiment` without a whole manifest. A run without either file has no row.
     """
-    said = documents.groupBy("run").agg(
+    by_run = documents.groupBy("run").agg(
         _parsed(MANIFEST, _MANIFEST_SCHEMA).alias("manifest"),
         _parsed(RESULTS, _RESULTS_SCHEMA).alias("results"),
     )
-    return said.select(
+    return by_run.select(
         "run", "manifest", "results.verdict", F.explode_outer("results.checks").alias("one")
     ).select(
         "run",

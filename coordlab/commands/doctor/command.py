@@ -1,7 +1,8 @@
-"""`doctor`: is everything here that a run, an analysis and a report need?
+"""`doctor`: checks whether this machine has what runs, analyses and reports need.
 
-Looks and says what is missing, how to get it here, and what works without; it changes nothing and
-starts nothing but `java -version`. `CHECKS` has every check by the name that `--only` takes.
+For each missing thing it prints how to install it, and the commands that work without it. It
+changes nothing, and starts no program but `java -version`. `CHECKS` has all checks, by the names
+that `--only` accepts.
 """
 
 import platform
@@ -49,9 +50,11 @@ _NO_LIMIT = 2**62
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthCheck:
-    """One examined thing. `advice`: how to install it, or a remark if it is there.
+    """The result of one check.
 
-    `needed_for` names what does not work without it, `without` the commands that do.
+    - `found`: the value that was found.
+    - `needed_for`: commands that do not work if the check fails; `without`: commands that do.
+    - `advice`: how to install what is missing; if the check passes, a remark or "".
     """
 
     name: str
@@ -63,7 +66,7 @@ class HealthCheck:
 
 
 def check_system(machine: ThisMachine) -> HealthCheck:
-    """Look at the operating system."""
+    """Check the operating system."""
     known = {"Linux": "", "Darwin": "runs on Ray are made and tested on Linux only"}
     return HealthCheck(
         name="system",
@@ -75,7 +78,7 @@ def check_system(machine: ThisMachine) -> HealthCheck:
 
 
 def check_python(machine: ThisMachine) -> HealthCheck:
-    """Look at the interpreter."""
+    """Check the version of Python."""
     ok = machine.python[:2] >= MIN_PYTHON
     return HealthCheck(
         name="python",
@@ -87,7 +90,7 @@ def check_python(machine: ThisMachine) -> HealthCheck:
 
 
 def check_packages(machine: ThisMachine) -> HealthCheck:
-    """Look for the distributions that coordlab runs on."""
+    """Check that all required distributions are installed."""
     versions = {name: machine.version_of(name) for name in REQUIRED_DISTRIBUTIONS}
     missing = [name for name, version in versions.items() if version is None]
     found = [f"{name} {version}" for name, version in versions.items() if version is not None]
@@ -101,7 +104,7 @@ def check_packages(machine: ThisMachine) -> HealthCheck:
 
 
 def check_java(machine: ThisMachine) -> HealthCheck:
-    """Look for the Java that Spark needs."""
+    """Check for the Java that Spark needs."""
     java = find_java(machine.environ)
     if isinstance(java, JavaProblem):
         command = machine.java_command()
@@ -120,13 +123,13 @@ def check_java(machine: ThisMachine) -> HealthCheck:
 
 
 def check_memory(machine: ThisMachine) -> HealthCheck:
-    """Look at the memory that is free for a local Ray and Spark."""
+    """Check the memory that is free for a local Ray and Spark."""
     available, granted = machine.memory_available(), machine.memory_granted()
     ok = available is None or available >= MIN_MEMORY_BYTES
-    found = "not told here" if available is None else f"{_gib(available)} available"
+    found = "not known" if available is None else f"{_gib(available)} available"
     limited = granted is not None and available is not None and granted <= available
     if limited:
-        found += ", which is what a control group leaves to this process"
+        found += ", the rest of this process's control group"
     raise_it = "give the container more (`--memory 4g`)" if limited else "stop other programs"
     return HealthCheck(
         name="memory",
@@ -139,7 +142,7 @@ def check_memory(machine: ThisMachine) -> HealthCheck:
 
 
 def check_cores(machine: ThisMachine) -> HealthCheck:
-    """Look at the cores that nodes share."""
+    """Check the number of cores, which all nodes share."""
     cores = machine.cores()
     few = cores < MIN_CORES
     return HealthCheck(
@@ -155,11 +158,11 @@ def check_cores(machine: ThisMachine) -> HealthCheck:
 
 
 def check_disk(machine: ThisMachine) -> HealthCheck:
-    """Look at the space where runs are written."""
+    """Check the disk space for run directories."""
     free = machine.disk_free()
     writable = machine.folder_is_writable()
     ok = writable and (free is None or free >= MIN_DISK_BYTES)
-    found = "not told here" if free is None else f"{_gib(free)} free here"
+    found = "not known" if free is None else f"{_gib(free)} free here"
     return HealthCheck(
         name="disk",
         found=found if writable else f"{found}, but this folder cannot be written to",
@@ -167,19 +170,18 @@ def check_disk(machine: ThisMachine) -> HealthCheck:
         ok=ok,
         advice=""
         if ok
-        else "2 GiB should be free in a folder that may be written to: delete old runs, or use "
-        "--runs DIR",
+        else "2 GiB should be free in a writable folder: delete old runs, or use --runs DIR",
     )
 
 
 def check_open_files(machine: ThisMachine) -> HealthCheck:
-    """Look at the limit of open files and sockets."""
+    """Check the limit of open files and sockets."""
     limits = machine.open_files()
     if limits is None:
         soft, hard = ENOUGH_OPEN_FILES, ENOUGH_OPEN_FILES
-        found = "not told here"
+        found = "not known"
     else:
-        # -1 is what the system calls no limit.
+        # The system returns -1 for "no limit".
         soft, hard = (_NO_LIMIT if limit < 0 else limit for limit in limits)
         found = f"limit {_limit(soft)}, may be raised to {_limit(hard)}"
     ok = soft >= MIN_OPEN_FILES
@@ -201,7 +203,7 @@ def check_open_files(machine: ThisMachine) -> HealthCheck:
 
 
 def check_loopback(machine: ThisMachine) -> HealthCheck:
-    """Look whether a node could listen on a free loopback port."""
+    """Check that a node can listen on a free loopback port."""
     problem = machine.loopback()
     return HealthCheck(
         name="ports",
@@ -214,9 +216,9 @@ def check_loopback(machine: ThisMachine) -> HealthCheck:
 
 
 def check_other_ray(machine: ThisMachine) -> HealthCheck:
-    """Look for another Ray on this machine: it is never joined, but shares the cores."""
+    """Check for another Ray on this machine: a run does not join it, but shares cores with it."""
     servers = machine.ray_servers()
-    found = "not told here: /proc cannot be read"
+    found = "not known: /proc cannot be read"
     if servers is not None:
         found = "; ".join(servers) or "none"
     return HealthCheck(
@@ -224,28 +226,29 @@ def check_other_ray(machine: ThisMachine) -> HealthCheck:
         found=found,
         needed_for="undisturbed timings",
         ok=True,
-        advice="a run starts its own Ray beside it and shares the cores; join one with "
-        "--ray-address instead"
+        advice="a run starts its own Ray, which shares the cores with this one; --ray-address "
+        "joins this one instead"
         if servers
         else "",
     )
 
 
 def check_ray_token(machine: ThisMachine) -> HealthCheck:
-    """Look for the token that a local Ray leaves, which a later head demands.
+    """Check for a token that a local Ray has left: a Ray head that starts later demands it.
 
     Source: `cluster.ray.environment`.
     """
     token = machine.home / ".ray" / "auth_token"
     mode = machine.environ.get("RAY_AUTH_MODE")
-    there = token.exists()
+    exists = token.exists()
     advice = ""
-    if there and mode is None:
+    if exists and mode is None:
         advice = (
-            "a Ray head that was started on this machine demands it; with --ray-address it is "
-            "shown (RAY_AUTH_MODE=token); for a cluster without it set RAY_AUTH_MODE=disabled"
+            "a Ray head that was started on this machine demands it; with --ray-address a run "
+            "sends it (RAY_AUTH_MODE=token); for a cluster without a token set "
+            "RAY_AUTH_MODE=disabled"
         )
-    found = f"{token}" if there else "none"
+    found = f"{token}" if exists else "none"
     return HealthCheck(
         name="ray token",
         found=found if mode is None else f"{found}; RAY_AUTH_MODE={mode}",
@@ -256,7 +259,7 @@ def check_ray_token(machine: ThisMachine) -> HealthCheck:
 
 
 def check_compiled(machine: ThisMachine) -> HealthCheck:
-    """Which code runs: that of `make fast`, or interpreted modules. Nothing needs the former."""
+    """Check whether the modules of `make fast` are compiled. The check never fails."""
     del machine
     state = compiled_state()
     advice = {
@@ -290,7 +293,7 @@ CHECKS: dict[str, Callable[[ThisMachine], HealthCheck]] = {
 
 
 def examine(machine: ThisMachine, names: Sequence[str] = ()) -> tuple[HealthCheck, ...]:
-    """Return the checks of these names, or all of them."""
+    """Run the checks with these names, or all checks, and return their results."""
     return tuple(CHECKS[name](machine) for name in names or CHECKS)
 
 
@@ -314,7 +317,8 @@ def _limit(count: int) -> str:
 def doctor_command(only: tuple[str, ...], json: bool) -> int:
     """List what this machine lacks for runs, analyses and reports, and how to install it.
 
-    Exit code: 0 if nothing is missing, 1 if something is; it says which commands work without.
+    Each missing item has the commands that work without it. Exit code: 0 if nothing is missing,
+    else 1.
     """
     checks = examine(ThisMachine(), only)
     console = Console()
@@ -326,7 +330,7 @@ def doctor_command(only: tuple[str, ...], json: bool) -> int:
 
 
 def print_examination(console: Console, checks: Sequence[HealthCheck]) -> None:
-    """Print one row a check, then what is missing and how to get it, then what is worth knowing."""
+    """Print one row per check, then advice on missing things, then remarks."""
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column("", no_wrap=True)
     table.add_column("check", no_wrap=True)

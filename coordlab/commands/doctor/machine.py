@@ -1,7 +1,7 @@
-"""This machine as the doctor sees it: memory, cores, limits, processes, and what it runs on.
+"""ThisMachine: memory, cores, limits, Ray processes and system of the machine, for `doctor`.
 
-Reads Linux's /proc and control groups (version 2) where they are, and says None where nothing
-tells. Every source is a field, so that a test can pass another machine. It changes nothing.
+Reads Linux's /proc and control groups (version 2) if they exist; a value without a source is None.
+Each source is a field, so that tests can replace it. Nothing is changed.
 """
 
 import importlib.metadata
@@ -26,11 +26,11 @@ _FAMILIES = {
     **{"debian": "debian", "ubuntu": "debian", "arch": "arch", "alpine": "alpine"},
     **{"fedora": "fedora", "rhel": "fedora", "centos": "fedora"},
 }
-"""Linux distributions by the words of os-release, and whose command installs Java there."""
+"""Key of _JAVA_COMMANDS for each distribution, by its ID in os-release."""
 
 
 def open_file_limits() -> tuple[int, int] | None:
-    """Return how many files a process may open, now and if it asks; None where nothing tells."""
+    """Return the soft and the hard limit of a process's open files; None if they are unknown."""
     try:
         import resource  # noqa: PLC0415 - Windows has no such module
     except ImportError:
@@ -39,7 +39,7 @@ def open_file_limits() -> tuple[int, int] | None:
 
 
 def installed_version(distribution: str) -> str | None:
-    """Return the version of an installed distribution, None if it is not there."""
+    """Return the version of a distribution; None if it is not installed."""
     try:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
@@ -47,7 +47,7 @@ def installed_version(distribution: str) -> str | None:
 
 
 def loopback_problem() -> str | None:
-    """Return why a process cannot listen on a free port of 127.0.0.1, None if it can."""
+    """Return the error of listening on a free port of 127.0.0.1; None if it works."""
     try:
         with socket.socket() as listener:
             listener.bind(("127.0.0.1", 0))
@@ -58,7 +58,7 @@ def loopback_problem() -> str | None:
 
 
 def usable_cores() -> int:
-    """Return on how many cores this process may run, whatever a control group grants it of them."""
+    """Return the number of cores in this process's affinity; control groups are not considered."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -66,7 +66,7 @@ def usable_cores() -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThisMachine:
-    """Sources of the checks, and readings of them; None where no source tells. Units: bytes."""
+    """Sources of the checks, and values read from them; None without a source. Units: bytes."""
 
     system: str = field(default_factory=platform.system)
     python: tuple[int, ...] = field(default_factory=lambda: tuple(sys.version_info[:3]))
@@ -82,7 +82,7 @@ class ThisMachine:
     loopback: Callable[[], str | None] = loopback_problem
 
     def java_command(self) -> str | None:
-        """Return the command that installs a Java here; None: the system is not known."""
+        """Return the command that installs Java on this system; None if the system is unknown."""
         if self.system == "Darwin":
             return _JAVA_COMMANDS["macos"]
         with suppress(OSError):
@@ -93,18 +93,18 @@ class ThisMachine:
         return None
 
     def disk_free(self) -> int | None:
-        """Return what is free where runs are written."""
+        """Return the free space on the disk with the current folder."""
         try:
             return shutil.disk_usage(self.folder).free
         except OSError:
             return None
 
     def folder_is_writable(self) -> bool:
-        """Return whether a run directory could be made here."""
+        """Return True if a run directory can be made in the current folder."""
         return os.access(self.folder, os.W_OK | os.X_OK)
 
     def memory_available(self) -> int | None:
-        """Return what programs can still take: the machine's, or less if a control group says so.
+        """Return the memory that programs can still allocate on the machine and in control groups.
 
         Source: /proc/meminfo's MemAvailable.
         """
@@ -119,9 +119,10 @@ class ThisMachine:
         return None
 
     def memory_granted(self) -> int | None:
-        """Return what is left of what this process's control groups may use, None without a limit.
+        """Return the smallest rest of this process's control groups' limits; None without a limit.
 
-        The page cache counts as used, but is given back when memory runs short.
+        The kernel counts the page cache as used, but frees it when memory is short, so it is added
+        here.
         Source: the kernel's cgroup-v2.rst (memory.max, memory.current).
         """
         left = []
@@ -132,7 +133,7 @@ class ThisMachine:
         return max(min(left), 0) if left else None
 
     def cores(self) -> float:
-        """Return how many cores this process may use; a container may grant parts of one.
+        """Return the number of cores for this process; a container may grant fractions of one.
 
         Source: the kernel's cgroup-v2.rst (cpu.max).
         """
@@ -152,14 +153,14 @@ class ThisMachine:
                     yield from (self.cgroup / part for part in (below, *below.parents))
 
     def ray_servers(self) -> tuple[str, ...] | None:
-        """Return every Ray that runs here, with its address; None where /proc does not tell."""
+        """Return the address of every Ray on this machine; None if /proc does not show it."""
         try:
             entries = sorted(entry for entry in self.proc.iterdir() if entry.name.isdigit())
         except OSError:
             return None
         found = []
         for entry in entries:
-            with suppress(OSError, UnicodeDecodeError):  # it ended, or is another user's
+            with suppress(OSError, UnicodeDecodeError):  # the process ended, or is another user's
                 if (entry / "comm").read_text(encoding="utf-8").strip() == "gcs_server":
                     words = (entry / "cmdline").read_text(encoding="utf-8").split("\0")
                     found.append(_ray_text(entry.name, words))
@@ -167,7 +168,7 @@ class ThisMachine:
 
 
 def _ray_text(pid: str, command: Sequence[str]) -> str:
-    """Name a Ray by its server process: its address, as far as the command tells."""
+    """Return a Ray's address and pid, as far as the command line of its server has them."""
     options = dict(word.lstrip("-").partition("=")[::2] for word in command)
     host, port = options.get("node-ip-address"), options.get("gcs_server_port")
     address = "" if host is None else f" at {host}"
@@ -177,14 +178,14 @@ def _ray_text(pid: str, command: Sequence[str]) -> str:
 
 
 def _number(path: Path) -> int | None:
-    """Return the number in a file; None where it is not there or says `max`."""
+    """Return the number in a file; None if there is no such file, or it contains `max`."""
     with suppress(OSError, ValueError):
         return int(path.read_text(encoding="ascii"))
     return None
 
 
 def _stat(path: Path, name: str) -> int | None:
-    """Return one figure of a file of names and numbers."""
+    """Return the number after `name` in a file with lines of names and numbers."""
     with suppress(OSError, ValueError):
         for line in path.read_text(encoding="ascii").splitlines():
             key, _, value = line.partition(" ")

@@ -1,7 +1,7 @@
-"""`init`: a new experiment file, with comments, that runs as it is.
+"""`init`: writes a commented experiment file, which runs without changes.
 
-Data flow: templates/experiment.yaml, with a plan of templates/faults.yaml, or another experiment
--> text -> file.
+Data flow: templates/experiment.yaml with a plan from templates/faults.yaml, or another experiment's
+file -> text -> file.
 """
 
 import os
@@ -32,7 +32,7 @@ DEFAULT_NAME = "my_experiment"
 DEFAULT_FAULT = "crash"
 NAME_PATTERN = re.compile(msgspec.json.schema(Name)["pattern"])
 FOLDER = Path("experiments")
-"""Where names are looked up first."""
+"""Folder in which `run` first looks for an experiment's name."""
 _PACKAGE = "coordlab.commands.init"
 _SUFFIXES = (".yaml", ".yml")
 _NAME_LINE = re.compile(r"^name:.*$", re.MULTILINE)
@@ -53,20 +53,20 @@ _SCHEMA_LINE = re.compile(r"^# yaml-language-server: .*\n", re.MULTILINE)
     "--fault",
     type=OneOf(tuple(FAULT_KINDS)),
     metavar="FAULT",
-    help=f"What the plan does: {', '.join(FAULT_KINDS)}.  [default: {DEFAULT_FAULT}]",
+    help=f"Kind of fault in the plan: {', '.join(FAULT_KINDS)}.  [default: {DEFAULT_FAULT}]",
 )
 @click.option(
     "--from",
     "source",
     metavar="EXPERIMENT",
-    help="Begin with a copy of this experiment instead: a name that `list` shows, or a file.",
+    help="Copy this experiment instead: a name that `list` shows, or a file.",
 )
-@click.option("--force", is_flag=True, help="Write over a file that is there already.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
 def init_command(name: str, fault: str | None, source: str | None, force: bool) -> int:
-    """Write an experiment file with comments that runs as it is.
+    """Write a commented experiment file, which runs without changes.
 
-    NAME becomes `experiments/NAME.yaml` if there is a folder `experiments`, else `NAME.yaml`; or it
-    is a path.
+    NAME is a path, or a name: the file is then `experiments/NAME.yaml` if there is a folder
+    `experiments`, else `NAME.yaml`.
     """
     if fault is not None and source is not None:
         raise click.BadParameter(
@@ -89,7 +89,7 @@ def init_command(name: str, fault: str | None, source: str | None, force: bool) 
         write_new(new, text, force=force)
     except FileExistsError as error:
         raise click.BadParameter(
-            f"{new.path} is there already; --force writes over it", param_hint="`NAME`"
+            f"{new.path} exists already; --force overwrites it", param_hint="`NAME`"
         ) from error
     except OSError as error:
         raise click.BadParameter(
@@ -109,7 +109,7 @@ def init_command(name: str, fault: str | None, source: str | None, force: bool) 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewFile:
-    """A file to be written: `name` is the experiment's, `run_as` what `run` takes for it."""
+    """A file to be written. `name`: the experiment's; `run_as`: the argument of `run` for it."""
 
     path: Path
     name: str
@@ -117,10 +117,10 @@ class NewFile:
 
 
 def new_file(name_or_path: str) -> NewFile:
-    """Return where an experiment of this name is to be written.
+    """Return the file to write for a name or a path.
 
-    A path is taken as it is. A name goes to `experiments/` if there is such a folder, where `run`
-    finds it by name, or to this folder.
+    A name's file is in `experiments/` if there is such a folder, because `run` finds it there by
+    its name; otherwise it is in the current folder.
     """
     if name_or_path.endswith(_SUFFIXES) or "/" in name_or_path:
         path = Path(name_or_path)
@@ -135,7 +135,7 @@ def new_file(name_or_path: str) -> NewFile:
 
 
 def text_with_fault(new: NewFile, fault: str) -> str:
-    """Return a commented file whose plan shows `fault`."""
+    """Return the text of a commented file whose plan has the fault `fault`."""
     template = Environment(
         loader=PackageLoader(_PACKAGE),
         undefined=StrictUndefined,
@@ -148,9 +148,9 @@ def text_with_fault(new: NewFile, fault: str) -> str:
 
 
 def fault_plans() -> dict[str, dict[str, str]]:
-    """Return the plan of each fault: `question`, `expect`, `faults`, and `before` where it has one.
+    """Return the texts for each kind of fault: `question`, `expect`, `faults`, perhaps `before`.
 
-    Shape: `before` and `faults` are lines of YAML, the entries of a list.
+    `before` and `faults` are lines of YAML, the entries of a list.
     """
     text = (files(_PACKAGE) / "templates" / "faults.yaml").read_text("utf-8")
     plans: dict[str, dict[str, str]] = yaml.safe_load(text)["plans"]
@@ -158,9 +158,9 @@ def fault_plans() -> dict[str, dict[str, str]]:
 
 
 def text_from(new: NewFile, source: str) -> str:
-    """Return the file of another experiment under a new name.
+    """Return the text of another experiment's file under the new name.
 
-    Raises: ExperimentError if there is none.
+    Raises: ExperimentError if there is no such experiment.
     """
     text = _SCHEMA_LINE.sub("", find_experiment(source).read_text(encoding="utf-8"))
     named = _NAME_LINE.sub(f"name: {new.name}", text, count=1)
@@ -169,9 +169,9 @@ def text_from(new: NewFile, source: str) -> str:
 
 
 def write_new(new: NewFile, text: str, *, force: bool) -> None:
-    """Write a file, over an older one only by `force`.
+    """Write a file; overwrite an existing one only with `force`.
 
-    Raises: FileExistsError; OSError if it cannot be written.
+    Raises: FileExistsError; OSError if the file cannot be written.
     """
     folder = new.path.parent
     if folder.exists() and not folder.is_dir():
@@ -182,7 +182,7 @@ def write_new(new: NewFile, text: str, *, force: bool) -> None:
 
 
 def published_schema() -> Path | None:
-    """Return the JSON Schema beside this code: in the checkout, or where it was installed."""
+    """Return the path of the JSON Schema, in the checkout or in the installation."""
     for path in (
         package_root() / "docs" / FILE_NAME,
         Path(sys.prefix) / "share" / "coordlab" / FILE_NAME,
@@ -193,9 +193,9 @@ def published_schema() -> Path | None:
 
 
 def schema_as_seen_from(file: Path) -> str | None:
-    """Return the path by which an editor finds the schema from `file`; None if there is none.
+    """Return the path of the schema for a comment in `file`, by which an editor finds it.
 
-    Relative where both lie in one checkout, so that the file can be committed.
+    Relative if both are in one checkout, so that the file can be committed; None without a schema.
     """
     schema = published_schema()
     if schema is None:

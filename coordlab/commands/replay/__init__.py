@@ -1,4 +1,5 @@
-"""`replay`: a run in virtual time once more.
+"""`replay`: plays a run in virtual time again.
 
-Reading order: `command`, `recording`; `breakpoint` and `state_view` (one moment).
+Reading order: `command`, `recording` (the run); `breakpoint` and `state_view` (inspection of the
+cluster at one moment).
 """

@@ -1,4 +1,4 @@
-"""The debugger at a moment of a run in virtual time, with what one wants to look at in scope."""
+"""The debugger at a moment of a run in virtual time, with helper functions in scope."""
 
 import pdb
 from bdb import BdbQuit
@@ -18,13 +18,13 @@ In scope: runtime, status, experiment, faults, rows (the last of the trace),
   state()            the whole state           groups()       groups and members
   last(10, "broker-1")  rows of a node         node("broker-1")   the node itself
   at("12.5s")        stop there again
-`c` goes on to the end, `s` steps into what happens next, `q` ends the run here."""
+`c` continues to the end, `s` steps into the next event, `q` ends the run here."""
 
 
 def debug(moment: Moment, console: Console) -> bool:
-    """Open the debugger at `moment`; return whether the run goes on, which it does.
+    """Open the debugger at `moment`; return True, so that the run continues.
 
-    Raises: KeyboardInterrupt where the user quits.
+    Raises: KeyboardInterrupt if the user quits the debugger.
     """
     console.print(f"at {clock(moment.time_us)}, before anything that happens then", markup=False)
     console.print(INTRODUCTION, markup=False, highlight=False)
@@ -41,7 +41,7 @@ def _session(moment: Moment, console: Console) -> None:
         print_state(console, moment)
 
     def groups() -> None:
-        """Print the groups, as their coordinators and their members see them."""
+        """Print the groups, as their coordinators and as their members know them."""
         for line in group_lines(status):
             console.print(line, markup=False, highlight=False, soft_wrap=True)
 
@@ -56,14 +56,17 @@ def _session(moment: Moment, console: Console) -> None:
 
     _in_scope = (experiment, faults, state, groups, last, node)
     _Debugger(nosigint=True).set_trace()
-    return  # noqa: PLR1711 - the debugger stops here, with all of the above in scope
+    return  # noqa: PLR1711 - the debugger stops at this line, with the names above in scope
 
 
 class _Debugger(pdb.Pdb):
-    """Pdb that ends the run when it is quit: node code would take a BdbQuit for its own failure."""
+    """Pdb that raises KeyboardInterrupt when the user quits.
+
+    Pdb's own BdbQuit would be recorded as a failure of the node whose code was being debugged.
+    """
 
     def trace_dispatch(self, frame: FrameType, event: str, arg: Any) -> Any:  # noqa: ANN401
-        """Pass an event on to Pdb. Raises: KeyboardInterrupt where the user quits."""
+        """Handle a trace event as Pdb does. Raises: KeyboardInterrupt if the user quits."""
         try:
             return super().trace_dispatch(frame, event, arg)
         except BdbQuit:

@@ -1,7 +1,12 @@
-"""`replay`: plays a schedule in virtual time again, compares its trace with the stamped one.
+"""`replay`: plays a schedule in virtual time again, and compares its trace with a stamp.
 
-Wiring only. It is played twice: as the search plays it, without messages, which is what a stamp's
-digest is of; and into a run directory, with them. Both must be the same run.
+Wiring only. (A stamp is the digest of an earlier run's trace, in the schedule's file.) The schedule
+is played twice:
+
+1. without messages in the trace, as the search plays it: a stamp's digest is of such a trace;
+2. with messages, into a run directory.
+
+Apart from the messages both traces must be equal.
 """
 
 import sys
@@ -47,7 +52,7 @@ from results_schema.results import (
 )
 
 REPLAY_FILE = "replay.yaml"
-"""In the directory of a run: the experiment file that plays it again."""
+"""File in a run directory: the experiment with a stamp, which `replay` can play again."""
 _EXIT_OF_RESULT = {
     PlayResult.PASS: EXIT_PASS,
     PlayResult.VIOLATED: EXIT_VIOLATED,
@@ -59,7 +64,7 @@ _EXIT_OF_RESULT = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayOptions:
-    """The options of a replay. Units: both times are on the run's clock, from its beginning."""
+    """The options of a replay. Units: microseconds of the run's clock, from its beginning."""
 
     schedule: str
     space: str
@@ -74,14 +79,16 @@ class ReplayOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """Comparison of a run's trace with the stamped one.
+    """Comparison of a run's trace with the stamp.
 
-    Units: it parts between the two times; `parts_before_us` None: behind what the trail tells.
-    Shape: `same` None: there is nothing to compare with, and `said` says why.
+    - `same`: None if there is no stamp.
+    - `said`: the result as a sentence.
+    - `parts_after_us`, `parts_before_us`: times between which the traces begin to differ, from the
+      trail, a list of digests of the trace's parts. `parts_before_us` None: after the trail's end.
     """
 
     same: bool | None
-    said: str
+    said: str  # a key of the JSON output
     parts_after_us: int | None = None
     parts_before_us: int | None = None
 
@@ -105,8 +112,8 @@ class Compared:
     "until_us",
     type=RunTimeParam(),
     metavar="TIME",
-    help="End the run before what happens at this time of its clock, e.g. `31.5s`, and tell what "
-    "each group, broker and member is doing.",
+    help="End the run just before this time of its clock, e.g. `31.5s`, and print the state of "
+    "each group, broker and member.",
 )
 @click.option(
     "--break-at",
@@ -127,13 +134,13 @@ def replay_command(options: ReplayOptions) -> int:
     with nothing to compare. SEED is drawn from a space, `12-400-4711` is mutated seed 4711. The run
     is written as `run` writes it.
     """
-    looks = options.until_us is not None or options.break_at_us is not None
+    inspects = options.until_us is not None or options.break_at_us is not None
     if options.until_us is not None and options.break_at_us is not None:
-        raise click.UsageError("--until ends the run, --break-at lets it go on: give one of them")
-    if options.json and (looks or options.report):
+        raise click.UsageError("--until ends the run, --break-at does not: give one of them")
+    if options.json and (inspects or options.report):
         raise click.UsageError("--json prints one document; not with --until, --break-at, --report")
     if options.break_at_us is not None and not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise click.UsageError("--break-at opens a debugger, which needs a terminal to talk to")
+        raise click.UsageError("--break-at opens a debugger, which needs a terminal")
     schedule = named_schedule(options.schedule, options.space)
     changed = schedule.changes_since_stamp("play", force=options.force) + _edits(schedule)
     directory = create_run_directory(
@@ -146,13 +153,13 @@ def replay_command(options: ReplayOptions) -> int:
         experiment_file=None if schedule.path is None else str(schedule.path),
     )
     with terminate_as_ctrl_c():
-        if looks:
-            return _play_and_look(options, schedule, directory, Console())
+        if inspects:
+            return _play_and_inspect(options, schedule, directory, Console())
         return _play_whole(options, schedule, directory, Console(), changed=changed)
 
 
 def _edits(schedule: Schedule) -> tuple[str, ...]:
-    """Return a sentence if the file is not as it was stamped: no reason not to play it."""
+    """Return a sentence if the file was changed after its stamp; it is played nevertheless."""
     stamp = schedule.stamp
     if stamp is None or stamp.schedule in {"", schedule_digest(schedule.experiment)}:
         return ()
@@ -167,7 +174,7 @@ def _play_whole(
     *,
     changed: tuple[str, ...],
 ) -> int:
-    """Play it as the search does, then into its directory."""
+    """Play the schedule without messages, then with messages into its directory."""
     played = play(schedule.experiment, schedule.seed)
     if played.result is PlayResult.INTERRUPTED:
         raise KeyboardInterrupt
@@ -199,7 +206,10 @@ def _play_whole(
         if played.result.value != recording.results.verdict.value:
             print_lines(
                 console,
-                [f"as the search judges it: {played.result}; a fault may hit nobody there"],
+                [
+                    f"result in a search: {played.result}; a search does not require that every "
+                    "fault hits a node"
+                ],
             )
         if not is_one_run:
             print_lines(console, [_NOT_ONE_RUN], style="bold red")
@@ -208,16 +218,16 @@ def _play_whole(
 
 
 _NOT_ONE_RUN = (
-    "coordlab itself failed: with messages in its trace the run was another one than without"
+    "coordlab itself failed: the run with messages in its trace differs from the run without them"
 )
 
 
-def _play_and_look(
+def _play_and_inspect(
     options: ReplayOptions, schedule: Schedule, directory: RunDirectory, console: Console
 ) -> int:
-    """Play it into its directory, and look at it on the way."""
+    """Play the schedule into its directory, and inspect the cluster at the requested time."""
 
-    def look(moment: Moment) -> bool:
+    def inspect(moment: Moment) -> bool:
         if options.break_at_us is not None:
             return debug(moment, console)
         print_state(console, moment)
@@ -225,12 +235,10 @@ def _play_and_look(
 
     at_us = options.until_us if options.break_at_us is None else options.break_at_us
     recorder = Recorder(schedule.experiment, schedule.seed, directory)
-    recording = recorder.play(at_us=at_us, look=look)
+    recording = recorder.play(at_us=at_us, inspect=inspect)
     results = recording.results
     if not recording.reached:
-        ended = (
-            f"the run ended at {clock(results.ended_at_us)}, before it came to {clock(at_us or 0)}"
-        )
+        ended = f"the run ended at {clock(results.ended_at_us)}, before {clock(at_us or 0)}"
         print_lines(console, [ended], style="bold yellow")
     elif schedule.stamp is not None and schedule.stamp.trail:
         _print_compared_so_far(console, schedule.stamp, recording)
@@ -244,18 +252,20 @@ def _play_and_look(
 def _compare(schedule: Schedule, played: PlayedRun) -> Compared:
     stamp = schedule.stamp
     if stamp is None:
-        why = "it was drawn" if schedule.path is None else "the file has no `replay`"
+        why = "it was drawn from a space" if schedule.path is None else "the file has no `replay`"
         return Compared(same=None, said=f"nothing to compare with: {why}")
     if stamp.digest == played.digest:
         return Compared(same=True, said=f"same trace: {played.rows:,} rows, {played.digest}")
     said = f"another trace: digest {played.digest}, stamped {stamp.digest}"
     if not stamp.trail:
-        return Compared(same=False, said=f"{said}; when they part, the stamp does not tell")
+        return Compared(
+            same=False, said=f"{said}; the stamp does not show when they begin to differ"
+        )
     after_us, before_us = parted_between(stamp.trail, played.trail) or (0, None)
     until = "" if before_us is None else f" and before {before_us / 1e6:g} s"
     return Compared(
         same=False,
-        said=f"{said}; they part after {after_us / 1e6:g} s{until}",
+        said=f"{said}; they begin to differ after {after_us / 1e6:g} s{until}",
         parts_after_us=after_us,
         parts_before_us=before_us,
     )
@@ -265,7 +275,7 @@ def _print_compared(console: Console, compared: Compared, changed: tuple[str, ..
     style = {True: "bold green", False: "bold red", None: ""}[compared.same]
     print_lines(console, [compared.said], style=style)
     if compared.same is False and changed:
-        print_lines(console, [f"as may be: {each}" for each in changed])
+        print_lines(console, [f"possible cause: {each}" for each in changed])
     elif compared.same is False:
         print_lines(
             console,
@@ -279,7 +289,7 @@ def _print_compared(console: Console, compared: Compared, changed: tuple[str, ..
 def _print_compared_so_far(console: Console, stamp: ReplayStamp, recording: Recording) -> None:
     parted = parted_between(stamp.trail, recording.trail)
     if parted is not None and parted[1] is not None:
-        print_lines(console, [f"another trace: they part before {parted[1] / 1e6:g} s"])
+        print_lines(console, [f"another trace: they begin to differ before {parted[1] / 1e6:g} s"])
     elif parted is not None and parted[0] > 0:
         print_lines(console, [f"same trace up to {parted[0] / 1e6:g} s"])
 

@@ -1,7 +1,7 @@
-"""One run in virtual time, written as `run` writes it, whose state can be inspected at any moment.
+"""Recorder: plays a run in virtual time into a directory, and calls an inspection at one moment.
 
-Wiring only. Data flow: schedule -> ExperimentRun -> run directory; at a moment that was asked for,
-`Moment` -> callbacks that inspect the cluster at that moment.
+Wiring only. Data flow: schedule -> ExperimentRun -> run directory; at the requested time, Moment ->
+Inspection.
 """
 
 from collections import deque
@@ -22,14 +22,14 @@ from results_schema.journal import JournalEntry
 from results_schema.results import Results
 
 LAST_ROWS = 1_000
-"""Rows of the trace that a `Moment` holds."""
+"""Number of trace rows in a Moment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """The run at a moment of its clock, before anything that happens then.
+    """The run at a time of its clock, before any event of that time.
 
-    Shape: `rows` are the last of the trace, `faults` the journal so far.
+    `rows`: the last LAST_ROWS rows of the trace. `faults`: the journal so far.
     """
 
     runtime: VirtualRuntime
@@ -41,16 +41,15 @@ class Moment:
     rows: tuple[TraceRow, ...]
 
 
-Look = Callable[[Moment], bool]
-"""Looks at a moment of a run, and returns whether the run goes on."""
+Inspection = Callable[[Moment], bool]
+"""Inspects a run at one moment; returns True if the run continues."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
     """Results of a recorded run.
 
-    Shape: `digest` and `trail` are of the trace without messages; `reached` says whether the moment
-    that was asked for came.
+    `digest`, `trail`: of the trace without messages. `reached`: the requested time came.
     """
 
     results: Results
@@ -82,13 +81,13 @@ class Recorder:
             observers=(self._suite.observe, self._observe),
         )
 
-    def play(self, *, at_us: int | None = None, look: Look | None = None) -> Recording:
-        """Play it and return what it came to; at `at_us` call `look`, and end there if it says so.
+    def play(self, *, at_us: int | None = None, inspect: Inspection | None = None) -> Recording:
+        """Play the schedule; at `at_us` call `inspect`, and end the run if that returns False.
 
-        The trace of a run that ends there ends there too.
+        The recorded trace of such a run ends at `at_us`.
         """
-        if at_us is not None and look is not None:
-            self._runtime.at(at_us, lambda: self._look(look))
+        if at_us is not None and inspect is not None:
+            self._runtime.at(at_us, lambda: self._inspect(inspect))
         run = ExperimentRun(
             self._experiment,
             plan_of(self._experiment),
@@ -96,7 +95,7 @@ class Recorder:
             self._suite,
             seed=self._seed,
             directory=self._directory,
-            progress=self._see,
+            progress=self._remember_progress,
         )
         try:
             results = run.execute()
@@ -112,7 +111,7 @@ class Recorder:
             reached=self._reached,
         )
 
-    def _look(self, look: Look) -> None:
+    def _inspect(self, inspect: Inspection) -> None:
         self._reached = True
         progress = self._progress
         moment = Moment(
@@ -124,24 +123,25 @@ class Recorder:
             faults=() if progress is None else progress.faults,
             rows=tuple(self._rows),
         )
-        self._is_over = not _goes_on(look, moment)
+        self._is_over = not _continues(inspect, moment)
         if self._is_over:
             raise KeyboardInterrupt
 
-    def _see(self, progress: Progress) -> None:
+    def _remember_progress(self, progress: Progress) -> None:
         self._progress = progress
 
     def _observe(self, row: TraceRow) -> None:
         if self._is_over:
-            return  # what heals and stops the cluster is not what was asked for
+            return  # the recording ends here; healing and stopping the cluster is not part of it
         self._rows.append(row)
         self._whole(row)
         self._events_only(row)
         self._trace(row)
 
 
-def _goes_on(look: Look, moment: Moment) -> bool:
+def _continues(inspect: Inspection, moment: Moment) -> bool:
+    """Return the result of the inspection; False if the user quits the debugger."""
     try:
-        return look(moment)
-    except KeyboardInterrupt:  # at the debugger's prompt
+        return inspect(moment)
+    except KeyboardInterrupt:
         return False

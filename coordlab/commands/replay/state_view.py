@@ -1,4 +1,4 @@
-"""States of groups, brokers and members at one moment of a run, in lines."""
+"""States of groups, nodes and faults at one moment of a run, as lines of text."""
 
 from collections.abc import Iterator, Sequence
 
@@ -25,7 +25,7 @@ def print_state(console: Console, moment: Moment) -> None:
 
 
 def state_lines(status: ClusterStatus, faults: Sequence[JournalEntry]) -> Iterator[str]:
-    """Yield what there is to say of groups, then of nodes, then of faults."""
+    """Yield the lines on groups, then those on nodes, then those on faults."""
     yield from group_lines(status)
     yield "nodes:"
     for name, state in status.nodes.items():
@@ -37,13 +37,13 @@ def state_lines(status: ClusterStatus, faults: Sequence[JournalEntry]) -> Iterat
 
 
 def group_lines(status: ClusterStatus) -> Iterator[str]:
-    """Yield what each broker that coordinates a group says of it, and how its members see it."""
+    """Yield each group's state at every broker that coordinates it, and at its members."""
     names = dict.fromkeys([*status.groups, *(m.group_id for m in status.members.values())])
     for group_id in names:
         yield f"group {group_id}:"
         claims = status.groups.get(group_id, [])
         if not claims:
-            yield "  nobody that can be asked coordinates it"
+            yield "  no broker that can be asked coordinates it"
         for claim in claims:
             yield f"  {_claim(claim)}"
         for name, member in status.members.items():

@@ -1,7 +1,7 @@
-"""`run`: an experiment once, or with several seeds.
+"""`run`: plays an experiment once, or with several seeds.
 
-Reading order: `command` (options, one run), `play` (a run into its directory), `conclusion` (what
-follows its end); of several seeds
-`seeds` (the work), `seed_worker` (what a worker does), `seed_runs` (what they come to together) and
-`seeds_view` (on a terminal).
+Reading order: `command` (options, and one run), `play` (plays a run into its directory),
+`conclusion` (verdict, tables and report after it). For several seeds: `seeds` (the whole command),
+`seed_worker` (one seed in a worker process), `seed_runs` (results of all seeds), `seeds_view`
+(their output on a terminal).
 """

@@ -1,4 +1,4 @@
-"""What follows a run that has ended: verdict, figures, Spark's tables and the report."""
+"""The steps after a run: print verdict and figures, make Spark's tables, write the report."""
 
 from contextlib import nullcontext
 from pathlib import Path
@@ -25,10 +25,10 @@ def conclude_run(
     report: bool,
     master: str | None,
 ) -> Path | None:
-    """Print the verdict with the figures from the trace; then Spark makes tables and the report.
+    """Print verdict and figures, make the tables, and write the report.
 
-    Returns: the report; None if none was written.
-    Raises: what made the analysis or the report fail.
+    Returns: the path of the report; None if none was written.
+    Raises: exceptions of the analysis and of the report.
     """
     rows = ROWS_AT_ONCE if analyze and java_notice(directory.path) is None else None
     summary = _sum_up(directory, results, console, max_rows=rows)
@@ -44,7 +44,7 @@ def conclude_run(
 def _sum_up(
     directory: RunDirectory, results: Results, console: Console, *, max_rows: int | None
 ) -> RunSummary | None:
-    """Print the verdict, with what was felt all the same, and return the summary.
+    """Print the verdict with its caveats, and return the summary.
 
     The verdict is printed first, so that a terminal shows it while the summary is computed, and
     also if the summary fails.
@@ -75,7 +75,7 @@ def _report(directory: RunDirectory, console: Console) -> Path | None:
 def _analyze(
     directory: RunDirectory, results: Results, console: Console, *, master: str | None
 ) -> RunSummary | None:
-    """Make the tables and return their summary; None where they cannot be made now."""
+    """Make the tables and return their summary; None if they cannot be made now."""
     if results.outcome is RunOutcome.INTERNAL_ERROR:
         return None
     if results.outcome is RunOutcome.INTERRUPTED:

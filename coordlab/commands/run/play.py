@@ -1,7 +1,6 @@
-"""One run of an experiment into its directory: trace, journal, results, manifest.
+"""Plays one run of an experiment into its directory: trace, journal, results, manifest.
 
-Wiring only: the experiment is chaos's, the cluster is the runtime's. Data flow: (Experiment, seed)
--> run directory -> Results.
+Wiring only. Data flow: (Experiment, seed) -> run directory -> Results.
 """
 
 from collections.abc import Sequence
@@ -36,10 +35,10 @@ LOCAL = "local"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Playable:
-    """An experiment with everything that decides a run of it, the seed aside.
+    """An experiment, and all options that determine its runs, except the seed.
 
-    `named` is what the command line called it and `path` its file. Units: `time_limit_us` is on
-    the run's clock, which is `time_scale` times a real one's speed.
+    `named`: the experiment's name or path on the command line; `path`: its file. `time_limit_us`:
+    microseconds of the run's clock, which runs `time_scale` times as fast as real time.
     """
 
     experiment: Experiment
@@ -86,9 +85,9 @@ class Playable:
 def play_into(
     directory: RunDirectory, playable: Playable, *, progress: ProgressObserver | None = None
 ) -> Results:
-    """Play a run and return what it proved; its directory holds everything.
+    """Play a run, record it in `directory`, and return its results.
 
-    Raises: NotRecorded if its directory does not; it was healed and stopped all the same.
+    Raises: NotRecorded if the directory could not be written; the cluster is stopped even then.
     """
     experiment = playable.experiment
     context = context_of(experiment, in_virtual_time=playable.runtime == VIRTUAL)
@@ -131,7 +130,10 @@ def play_into(
 
 
 def _live_checks(playable: Playable, directory: RunDirectory) -> LiveChecks | None:
-    """Return what checks a run in real time as it goes on; in virtual time the one suite does."""
+    """Return the checks during a run in real time; None in virtual time.
+
+    In virtual time the runtime calls the run's own CheckSuite for each row.
+    """
     if playable.runtime == VIRTUAL:
         return None
     lag_us = round(WATERMARK_LAG_US * playable.time_scale)
@@ -150,7 +152,7 @@ def make_runtime(
     trace_messages: bool = True,
     listener: ListenerSpec | None = None,
 ) -> Runtime:
-    """Return the runtime that the manifest names; `listener` is for clients from outside."""
+    """Return the runtime of the manifest; `listener`: for clients from outside the cluster."""
     spec = msgspec.structs.replace(to_cluster_spec(experiment), listener=listener)
     manifest = directory.manifest
     if manifest.runtime == VIRTUAL:

@@ -1,6 +1,6 @@
-"""The runs of several seeds of one experiment: what each came to, and what they come to together.
+"""SeedRuns: the results of several seeds of one experiment, and their summary.
 
-Knows neither the terminal nor how the runs were played.
+The module neither prints nor plays anything.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -48,16 +48,19 @@ _MEDIANS: tuple[tuple[str, str], ...] = (
     ("commit gap", "commit gap"),
     ("processing gap", "processing gap"),
 )
-"""Measures by which the run in the middle is chosen, the first that a run has, and their names."""
+"""Measures by which the median run is chosen, with their names; the first one with values counts.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SeedRun:
     """One seed.
 
-    Shape: `past` is None if there is no directory, `results` if none were written, `summary` if the
-    run broke off or is left to Spark; `failure` says what failed in the lab; `replay` is the
-    command that plays the seed again. Of a seed that was not played there is only that.
+    - `replay`: the command that plays the seed again; a seed that was not played has only this.
+    - `past`: the run directory; None if none was made.
+    - `results`: None if the run wrote none.
+    - `summary`: None if the run did not complete, or has too many rows for a summary without Spark.
+    - `failure`: the traceback of an error of the lab.
     """
 
     seed: int
@@ -69,7 +72,7 @@ class SeedRun:
 
     @cached_property
     def state(self) -> SeedState:
-        """What became of it."""
+        """Outcome of the seed."""
         results = self.results
         if self.failure is not None:
             return SeedState.FAILED
@@ -85,7 +88,7 @@ class SeedRun:
 
     @property
     def why(self) -> str:
-        """Why it did not pass, in a line."""
+        """One line on the reason for which the seed did not pass."""
         if self.failure is not None:
             return self.failure.strip().rpartition("\n")[2]
         if self.results is None:
@@ -100,7 +103,7 @@ class SeedRun:
 
 @dataclass(frozen=True, kw_only=True)
 class Chosen:
-    """The run whose report is written, and why that one."""
+    """The run whose report is written, and the reason for this choice."""
 
     run: SeedRun
     because: str
@@ -108,7 +111,7 @@ class Chosen:
 
 @dataclass(frozen=True, kw_only=True)
 class SeedRuns:
-    """All seeds that were asked for, in that order. `interrupted`: a Ctrl-C ended the work."""
+    """All requested seeds, in order. `interrupted`: a Ctrl-C ended the command early."""
 
     experiment: str
     runtime: str
@@ -116,18 +119,18 @@ class SeedRuns:
     interrupted: bool = False
 
     def of(self, state: SeedState) -> tuple[SeedRun, ...]:
-        """Return the seeds of which something became, in order."""
+        """Return the seeds with this outcome, in order."""
         return tuple(run for run in self.runs if run.state is state)
 
     @property
     def finished(self) -> tuple[SeedRun, ...]:
-        """Those with a verdict."""
+        """Seeds with a verdict."""
         verdicts = frozenset(_OF_VERDICT.values())
         return tuple(run for run in self.runs if run.state in verdicts)
 
     @property
     def exit_code(self) -> int:
-        """The exit code of all: what ended the work early first, then the worst verdict."""
+        """The exit code of the command: interruption, else failure, else the worst verdict."""
         if self.interrupted or self.of(SeedState.INTERRUPTED):
             return EXIT_INTERRUPTED
         if self.of(SeedState.FAILED):
@@ -137,7 +140,7 @@ class SeedRuns:
         return EXIT_UNKNOWN if self.of(SeedState.UNKNOWN) else EXIT_PASS
 
     def check_counts(self) -> Mapping[str, Mapping[CheckOutcome, int]]:
-        """Return of each check in how many of the finished seeds it had which outcome."""
+        """Return the number of finished seeds with each outcome of each check."""
         counts: dict[str, dict[CheckOutcome, int]] = {}
         for run in self.finished:
             for check in () if run.results is None else run.results.checks:
@@ -146,11 +149,14 @@ class SeedRuns:
         return counts
 
     def figures(self, summaries: Sequence[RunSummary]) -> Comparison:
-        """Return every figure of the closing summary over `summaries`, in one column."""
+        """Return every figure of the closing summary over `summaries`, as one column."""
         return compare_runs(summaries, names=[self.experiment] * len(summaries), in_full=True)
 
     def chosen(self, summaries: Mapping[int, RunSummary]) -> Chosen | None:
-        """Return the run to look at; None: no seed is finished. `summaries` are by seed."""
+        """Return the run whose report is most useful; None if no seed is finished.
+
+        That is the first violated seed, else the median run. `summaries` are by seed.
+        """
         violated = self.of(SeedState.VIOLATED)
         if violated:
             return Chosen(run=violated[0], because="the first seed with a violation")
@@ -170,7 +176,7 @@ class SeedRuns:
         return Chosen(run=run, because=f"its length, {duration_text(value_us)}, is the median")
 
     def _in_the_middle(self, values_us: Mapping[int, int | None]) -> tuple[SeedRun, int] | None:
-        """Return the finished run whose value is the median, and that; `values_us` by seed."""
+        """Return the finished run with the median value, and this value; `values_us` by seed."""
         known = {
             run.seed: value_us
             for run in self.finished
@@ -182,7 +188,7 @@ class SeedRuns:
         return next((run, median_us) for run in self.finished if known.get(run.seed) == median_us)
 
     def document(self) -> dict[str, object]:
-        """Return everything as `--json` prints it."""
+        """Return the document that `--json` prints."""
         known = [run.summary for run in self.finished if run.summary is not None]
         figures = self.figures(known).rows if known else ()
         return {
@@ -211,7 +217,7 @@ class SeedRuns:
         }
 
     def junit(self) -> bytes:
-        """Return a suite for each seed, which is green if and only if the seed passed."""
+        """Return JUnit XML with one suite per seed, which succeeds only if the seed passed."""
         return document([self._suite(run) for run in self.runs])
 
     def _suite(self, run: SeedRun) -> Suite:
@@ -224,7 +230,7 @@ class SeedRuns:
 
 
 def _longest_us(summary: RunSummary, measure: str) -> int | None:
-    """Return the longest of a measure over all faults of a run."""
+    """Return the longest value of a measure over all faults of a run."""
     found = [fault.distribution(measure) for fault in summary.faults]
     return max((each.maximum for each in found if each and each.maximum is not None), default=None)
 

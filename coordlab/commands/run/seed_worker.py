@@ -1,6 +1,6 @@
-"""What a worker does with one seed: play it into its directory, and sum its trace up.
+"""The work for one seed in a worker process: play it into its directory, and summarize its trace.
 
-Data flow: (SeedJob, seed) -> run directory and PlayedSeed, as bytes -> the process that asked.
+Data flow: (SeedJob, seed) -> run directory, and a PlayedSeed as bytes for the main process.
 """
 
 import traceback
@@ -19,7 +19,7 @@ from results_schema.results import RunOutcome
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeedJob:
-    """What is played with every seed. The directories lie in `runs`, `group` begins their names."""
+    """An experiment to play with every seed. `runs`: folder; `group`: beginning of their names."""
 
     playable: Playable
     runs: Path
@@ -27,15 +27,15 @@ class SeedJob:
     digits: int
 
     def name_of(self, seed: int) -> str:
-        """Return the name of a seed's directory: names sort as seeds do."""
+        """Return the name of a seed's directory; names sort like seeds."""
         return seed_run_name(self.group, seed, self.digits)
 
 
 class PlayedSeed(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker sends back.
+    """The answer of a worker.
 
-    Shape: `directory` is None if none could be made; `summary` is for `decode_summary`, None of a
-    run that broke off or has too many rows; `failure` says what failed in the lab, None: nothing.
+    `directory`: None if none could be made. `summary`: input of `decode_summary`; None if the run
+    did not complete or has too many rows. `failure`: traceback of an error of the lab, or None.
     """
 
     seed: int
@@ -45,13 +45,13 @@ class PlayedSeed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def play_seed(job: SeedJob, items: Items) -> bytes:
-    """Play the one seed in `items`. Raises: nothing that the run raises."""
+    """Play the one seed in `items`; an exception of the run becomes the answer's `failure`."""
     (item,) = items
     return msgspec.msgpack.encode(_played(job, number_of(item)))
 
 
 def decode_seed(answer: bytes) -> PlayedSeed:
-    """Return what `play_seed` returned."""
+    """Decode the result of `play_seed`."""
     return msgspec.msgpack.decode(answer, type=PlayedSeed)
 
 

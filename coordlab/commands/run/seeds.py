@@ -1,7 +1,8 @@
-"""`run --seeds`: one experiment with several seeds, in virtual time, in processes beside this one.
+"""`run --seeds`: plays one experiment with several seeds in virtual time, in worker processes.
 
-Wiring only. Data flow: SeedJob -> WorkerProcesses -> PlayedSeed of each -> SeedRuns -> terminal,
-JSON or JUnit; then Spark makes the tables of all runs, a report of one and a page that compares.
+Wiring only. Data flow: SeedJob -> WorkerProcesses -> a PlayedSeed for each seed -> SeedRuns ->
+terminal, JSON or JUnit. Then Spark makes the tables of all runs, the report of one run, and a page
+that compares all.
 """
 
 import os
@@ -36,14 +37,14 @@ from pipeline.summary.figures import RunSummary
 from pipeline.summary.summary_file import decode_summary
 
 _POLL_S = 0.2
-"""How long workers are waited for before the bar and Ctrl-C get their turn."""
+"""Longest wait for workers between two updates of the bar, which also handle Ctrl-C."""
 _MAX_LINES = 40
-"""Of more seeds, where no bar can be shown, only those that did not pass have a line."""
+"""Without a bar, each seed has a line; with more seeds than this only those that did not pass."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeedsOptions:
-    """What becomes of the runs. `workers` None: one a processor; `master` is Spark's."""
+    """Options of `run --seeds`. `workers`: None: one per processor; `master`: Spark's."""
 
     seeds: tuple[int, ...]
     workers: int | None
@@ -56,12 +57,12 @@ class SeedsOptions:
 
 
 def run_seeds(options: SeedsOptions, playable: Playable, console: Console) -> int:
-    """Play every seed, tell what they came to, and return the exit code.
+    """Play every seed, print the results, and return the exit code.
 
     Raises: NotARun if no directory can be made; JunitNotWritable.
     """
     folder = options.runs / playable.experiment.name
-    try:  # before any worker meets it: it is the user's mistake, not a failure of each seed
+    try:  # here and not in the workers: this is one mistake of the user, not a failure per seed
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise NotARun(f"no run directory can be made in {options.runs}: {error}") from error
@@ -121,7 +122,7 @@ def _play(
     runs: dict[int, SeedRun],
     job: SeedJob,
 ) -> bool:
-    """Fill `runs`; return whether it was interrupted, so that seeds are left.
+    """Fill `runs`; return True if an interruption left seeds unplayed.
 
     After a Ctrl-C no seed is begun, and those that are played heal their clusters and end.
     """
@@ -250,7 +251,7 @@ def _directories(runs: Sequence[SeedRun]) -> dict[int, PastRun]:
 def _write_pages(
     found: SeedRuns, summaries: dict[int, RunSummary], page: Path, console: Console
 ) -> None:
-    """Write the report of the run to look at, then the page that compares all."""
+    """Write the report of the chosen run, then the page that compares all."""
     chosen = found.chosen(summaries)
     try:
         if chosen is not None and chosen.run.past is not None:

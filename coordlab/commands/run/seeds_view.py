@@ -1,4 +1,4 @@
-"""What several seeds came to, on a terminal: verdicts, checks, and each figure with its range."""
+"""Output of `run --seeds` on a terminal: verdicts, checks, and each figure with its range."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,8 +18,8 @@ from pipeline.summary.comparison_cells import Cell, range_text
 from pipeline.summary.story import GROUP_HEADINGS, counted
 from results_schema.results import CheckOutcome
 
-_MAX_TOLD = 20
-"""Most seeds without a pass that are listed one by one."""
+_MAX_LISTED = 20
+"""Most seeds of one outcome that have lines of their own."""
 _GAP = 2
 _NAME_WIDTH = 22
 """Least width of the names of figures beside their ranges; a longer one takes two lines."""
@@ -37,7 +37,8 @@ _STYLES = {
     SeedState.INTERRUPTED: "bold yellow",
     SeedState.NOT_PLAYED: "bold yellow",
 }
-_TOLD = (SeedState.FAILED, SeedState.VIOLATED, SeedState.UNKNOWN)
+_EXPLAINED = (SeedState.FAILED, SeedState.VIOLATED, SeedState.UNKNOWN)
+"""Outcomes whose seeds are printed with reason and command."""
 _CHECK_COLUMNS = {
     "passed": CheckOutcome.PASS,
     "not tested": CheckOutcome.NOTHING_SEEN,
@@ -56,11 +57,11 @@ class _Line:
 
 
 def print_seed_runs(console: Console, found: SeedRuns) -> None:
-    """Print how many seeds came to what, those that did not pass with commands, and the checks."""
+    """Print the numbers of seeds by outcome, the seeds that did not pass, and the checks."""
     console.print()
     _print_verdicts(console, found)
-    for state in _TOLD:
-        _print_told(console, state, found.of(state))
+    for state in _EXPLAINED:
+        _print_explained(console, state, found.of(state))
     counts = found.check_counts()
     if not counts:
         return
@@ -77,34 +78,34 @@ def print_seed_runs(console: Console, found: SeedRuns) -> None:
 
 def _print_verdicts(console: Console, found: SeedRuns) -> None:
     total = counted(len(found.runs), "seed")
-    worst = next(state for state in (*_TOLD, *SeedState) if found.of(state))
+    worst = next(state for state in (*_EXPLAINED, *SeedState) if found.of(state))
     word = "PASS" if worst is SeedState.PASSED else worst.value.upper()
-    said = ", ".join(
+    numbers = ", ".join(
         f"{len(found.of(state))} {state.value}" for state in SeedState if found.of(state)
     )
     line = Text.assemble(
         ("INTERRUPTED" if found.interrupted else word, _STYLES[worst]),
-        f"  {found.experiment} on {found.runtime}, {total}: {said}",
+        f"  {found.experiment} on {found.runtime}, {total}: {numbers}",
     )
     console.print(line, highlight=False, soft_wrap=True)
     for state in SeedState:
         runs = found.of(state)
-        if runs and state not in _TOLD:
+        if runs and state not in _EXPLAINED:
             print_lines(console, [f"{state.value}: {seeds_text(run.seed for run in runs)}"])
     felt = [run for run in found.of(SeedState.PASSED) if caveats_of(run.summary)]
     if felt:
         example = f"in seed {felt[0].seed} {'; '.join(caveats_of(felt[0].summary))}"
-        said = f"{len(felt)} of the passed seeds felt something all the same: {example}"
-        print_lines(console, [f"  {said}: no promise forbids it here"])
+        caveat = f"{len(felt)} of the passed seeds have caveats: {example}"
+        print_lines(console, [f"  {caveat}; no promise forbids this here"])
 
 
-def _print_told(console: Console, state: SeedState, runs: Sequence[SeedRun]) -> None:
-    for run in runs[:_MAX_TOLD]:
+def _print_explained(console: Console, state: SeedState, runs: Sequence[SeedRun]) -> None:
+    for run in runs[:_MAX_LISTED]:
         why = f": {run.why}" if run.why else ""
         print_lines(console, [f"seed {run.seed} {state.value}{why}"], style=_STYLES[state])
-        # On one line: a broken command can be neither clicked nor copied.
+        # On one line, so that the command can be copied.
         console.print(Text(f"  again: {to_paste(run.replay)}"), soft_wrap=True, highlight=False)
-    more = runs[_MAX_TOLD:]
+    more = runs[_MAX_LISTED:]
     if more:
         print_lines(console, [f"{state.value} too: {seeds_text(run.seed for run in more)}"])
 
@@ -112,8 +113,8 @@ def _print_told(console: Console, state: SeedState, runs: Sequence[SeedRun]) -> 
 def print_seed_figures(console: Console, figures: Comparison, seeds: int) -> None:
     """Print every figure of the closing summary as median and range over the seeds."""
     console.print()
-    said = f"median over {counted(seeds, 'seed')} (smallest to largest)"
-    print_lines(console, [said], style="bold")
+    heading = f"median over {counted(seeds, 'seed')} (smallest to largest)"
+    print_lines(console, [heading], style="bold")
     for fault in (*figures.faults, None):
         rows = [row for row in figures.rows if row.fault == fault]
         if fault is not None and rows:
@@ -126,7 +127,7 @@ def print_seed_figures(console: Console, figures: Comparison, seeds: int) -> Non
 
 
 def _same_gap_lines(figures: Comparison, fault: str) -> Iterator[str]:
-    """Yield the gaps that an earlier fault's figures show already: alike to the microsecond."""
+    """Yield a line for each longest gap that is the same gap as that of an earlier fault."""
     longest = [row for row in figures.rows if row.group == "gap" and row.statistic == "max"]
     for mine in (row for row in longest if row.fault == fault):
         alike = (row.fault for row in longest if row.name == mine.name and row.cells == mine.cells)
@@ -159,7 +160,7 @@ def _table(statistics: Sequence[str], lines: Sequence[_Line]) -> Table:
 def _statistics(
     console: Console, rows: Sequence[ComparisonRow], seeds: int
 ) -> tuple[Statistic, ...]:
-    """Return as many columns as fit: a range is read on one line, a name may take two."""
+    """Return as many statistics as fit into the width; a name may take two lines, a range not."""
     there = {row.statistic for row in rows}
     for wanted in _CHOICES["sum" in there]:
         statistics = tuple(each for each in wanted if each in there)

@@ -1,8 +1,9 @@
-"""What a section of the report is made of: paragraphs, tables of text, and charts on one time axis.
+"""The parts of a section: paragraphs, text tables, and charts.
 
-A chart is a Vega-Lite specification (Altair builds it); `page` compiles it to Vega and embeds its
-data, `assets/report.js` draws it when it comes near the screen. Colours are CSS custom properties
-and fills may be patterns (`url(#hatch-1)`), so that one picture serves light, dark and print.
+A chart is a Vega-Lite specification, built with Altair. `page` compiles it to Vega and embeds its
+data; `assets/report.js` draws the chart when the reader scrolls near it. Colours are CSS custom
+properties and fills may be patterns (`url(#hatch-1)`), so that one chart works in the light theme,
+in the dark theme and in print.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,14 +14,14 @@ import altair as alt
 
 FROM_S = "from_s"
 TO_S = "to_s"
-"""The two parameters by which the page moves every chart on its time axis: seconds."""
+"""Vega parameters for the visible part of the time axis, in seconds; the page sets them."""
 
 SERIES = tuple(f"var(--c{index})" for index in range(1, 9))
-"""Plain fills, told apart by lightness as well: black and white printers exist."""
+"""Plain fills; they also differ in lightness, for black-and-white printers."""
 HATCHES = tuple(f"url(#hatch-{index})" for index in range(1, 9))
 """The same colours with a pattern over each."""
 SOFT_HATCHES = tuple(f"url(#soft-{index})" for index in range(1, 9))
-"""The same, half way to the paper: text on them reads (`soft` makes plain fills so)."""
+"""HATCHES mixed half with the paper's colour, so that text on them is legible."""
 INK, MUTED, LINE, PAPER = "var(--ink)", "var(--muted)", "var(--line)", "var(--paper)"
 GOOD, BAD, WARN, ACCENT = "var(--good)", "var(--bad)", "var(--warn)", "var(--accent)"
 BAD_HATCH, FAULT_HATCH = "url(#hatch-bad)", "url(#hatch-fault)"
@@ -37,14 +38,14 @@ class TextTable:
     rows: tuple[tuple[Cell, ...], ...]
     caption: str = ""
     numeric: tuple[str, ...] = ()
-    folded: str | None = None  # a summary line: the table is folded away under it
+    folded: str | None = None  # a summary line under which the table is folded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pick:
-    """A choice above a chart: sets parameter `param` to one of `options`, at first the first.
+    """A choice above a chart: it sets `param` to one of `options`, by default the first.
 
-    Charts of one section with the same choice follow one another.
+    Charts of one section with the same `param` change together.
     """
 
     param: str
@@ -56,11 +57,13 @@ class Pick:
 class Chart:
     """One picture.
 
-    Shape: `spec` refers to its data by `alt.NamedData(name)` for the names in `data`; `id` is
-    unique in the page and becomes the element's id. `on_time_axis`: it has the parameters FROM_S
-    and TO_S (`time_params`) and its x is `time_x`. `about` says in a sentence what is seen: it
-    stands above the picture and is read aloud for it; `more`, folded under it, how to read it.
-    `table` says the same in text.
+    - `id`: unique in the page; becomes the element's id.
+    - `about`: one sentence on the contents, above the picture; screen readers read it.
+    - `more`: explanation of how to read the picture, folded under it.
+    - `spec`: refers to its data by `alt.NamedData(name)`, with the names in `data`.
+    - `on_time_axis`: the chart has the parameters FROM_S and TO_S (`time_params`), and its x is
+      `time_x`.
+    - `table`: the contents as text.
     """
 
     id: str
@@ -76,14 +79,14 @@ class Chart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paragraph:
-    """Text. `html` is trusted markup: what came from a run is escaped in it (markupsafe)."""
+    """Text. `html` is trusted markup, in which texts from a run are escaped (markupsafe)."""
 
     html: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beside:
-    """Parts side by side where there is room for them, under one another on a phone."""
+    """Parts side by side if the screen is wide enough, one below the other on a phone."""
 
     parts: tuple[Paragraph | TextTable | Chart, ...]
 
@@ -93,7 +96,7 @@ Part = Paragraph | TextTable | Chart | Beside
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """One part of the page under a heading; `lead` says in a sentence what it answers."""
+    """One part of the page under a heading; `lead`: one sentence on the question it answers."""
 
     id: str
     title: str
@@ -102,10 +105,10 @@ class Section:
 
 
 def soft(fill: str) -> str:
-    """Return a fill of SERIES or HATCHES, or a colour, half way to the paper; it is opaque.
+    """Return a fill of SERIES or HATCHES, or a colour, mixed half with the paper's colour.
 
-    An opacity of one half would look the same on paper only: not over the band of a fault, and not
-    in a legend. Other patterns, paper and nothing stay what they are.
+    The result is opaque. A fill with an opacity of one half would look different over the band of a
+    fault and in the legend. Other patterns, the paper's colour and "transparent" are not changed.
     """
     if fill in HATCHES:
         return SOFT_HATCHES[HATCHES.index(fill)]
@@ -120,12 +123,12 @@ def time_params() -> tuple[alt.Parameter, alt.Parameter]:
 
 
 def time_x(field_name: str, *, title: str | None = None) -> alt.X:
-    """Return x on the shared time axis: seconds of the run's clock."""
-    domain = [alt.ExprRef(FROM_S), alt.ExprRef(TO_S)]  # never from data: there may be none
+    """Return the x encoding on the shared time axis: seconds of the run's clock."""
+    domain = [alt.ExprRef(FROM_S), alt.ExprRef(TO_S)]  # not from the data, which may be empty
     scale = alt.Scale(domain=domain, nice=False, zero=False)
     return alt.X(field_name, type="quantitative", scale=scale, title=title)
 
 
 def axis_seconds(time_us: int | None) -> float | None:
-    """Return a moment as charts have it: seconds, to the microsecond."""
+    """Return a time in seconds, the unit of charts."""
     return None if time_us is None else time_us / 1_000_000

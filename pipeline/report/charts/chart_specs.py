@@ -1,8 +1,8 @@
-"""Charts as the page embeds them: Vega-Lite compiled to Vega, its look, its data in columns.
+"""Vega specifications and data of charts, as the page embeds them.
 
-Vega-Lite stays in Python: the page carries only Vega, and a specification without data. What every
-chart of the report has in common (fonts, colours, the width of the labels beside a lane, so that
-all time axes lie under one another) is said once, here; a chart may say otherwise.
+Python compiles Vega-Lite to Vega, so the page needs only Vega. This module also has the default
+configuration of all charts: fonts, colours, and one width for the labels beside a lane, so that all
+time axes are aligned. A chart may override it.
 """
 
 import json
@@ -16,14 +16,14 @@ from pipeline.report.charts.chart import INK, LINE, MUTED, SERIES, Chart
 Spec = dict[str, Any]  # Any: Vega's JSON
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', sans-serif"
-"""What the page is written in, too: no font is fetched."""
+"""Fonts of the system, as in the page's style: the page loads no font."""
 LABELS_WIDE, LABELS_NARROW, NARROW_BELOW = 188, 92, 560
-"""Pixels beside a lane for its labels: on a screen, on a phone, and where the one becomes the
-other. One width for all lanes, so that a moment stands at the same place in each."""
+"""Pixels for the labels beside a lane on a screen and on a phone, and the page width below which
+the second applies. All lanes have one width, so that a moment has the same position in each."""
 
 
 def _for_width(wide: int, narrow: int) -> Spec:
-    """Return an expression that is asked again when the picture's width changes."""
+    """Return an expression that Vega evaluates again when the picture's width changes."""
     return {"expr": f"width >= 0 && containerSize()[0] < {NARROW_BELOW} ? {narrow} : {wide}"}
 
 
@@ -78,13 +78,15 @@ _LANE_CONFIG: Spec = {
 }
 
 _VALIDATE = False
-"""Whether charts are held against Vega-Lite's schema, which takes half the time of a report. It
-says where a chart is wrong; the compiler only says that it is: tests switch it on.
+"""True: charts are validated against Vega-Lite's schema; tests set it.
+
+The error then names the wrong place, whereas the compiler's error names none. Validation takes half
+the time of a report, so it is off by default.
 """
 
 
 def payload(chart: Chart) -> Spec:
-    """Return what `report.js` needs to draw a chart: Vega, and data in columns."""
+    """Return the inputs of `report.js` for a chart: its Vega specification, and data in columns."""
     return {
         "spec": compiled(chart),
         "data": {name: _in_columns(rows) for name, rows in chart.data.items()},
@@ -94,7 +96,7 @@ def payload(chart: Chart) -> Spec:
 def compiled(chart: Chart) -> Spec:
     """Return a chart's Vega specification, without its data.
 
-    Raises: ValueError if the chart is wrong, naming it.
+    Raises: ValueError with the chart's id if the chart is wrong.
     """
     spec = chart.spec.to_dict(validate=_VALIDATE)
     ours = _merged(_CONFIG, _LANE_CONFIG) if chart.on_time_axis else _CONFIG
@@ -111,19 +113,19 @@ def compiled(chart: Chart) -> Spec:
 
 
 def embedded(value: object) -> str:
-    """Return JSON that may stand inside a script element of an HTML page."""
+    """Return JSON that is safe inside a script element of an HTML page."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
 def _in_columns(rows: Sequence[Mapping[str, Any]]) -> Spec:
-    """Return rows as one list of names and one list of values a row: names are said once."""
+    """Return rows as one list of names and a list of values per row, so that names appear once."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     return {"columns": names, "rows": [[row.get(name) for name in names] for row in rows]}
 
 
 def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> Spec:
-    """Return two nested mappings as one; where both say something, `above` is right."""
+    """Return two nested mappings merged; values of `above` replace those of `below`."""
     merged: Spec = dict(below)
     for key, value in above.items():
         known = merged.get(key)

@@ -1,7 +1,7 @@
-"""The measures of one fault as strips: which rows of which table, and what became of the others.
+"""The measures of one fault as strips: one dot for each subject (partition, member, group).
 
-Data: `broker_phases`, `client_phases` and `availability` for the dots, the run's summary for the
-figures, so that page and terminal say the same numbers.
+Data: `broker_phases`, `client_phases` and `availability` for the dots; the run's summary for the
+figures, so that page and terminal print the same numbers.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,9 +17,10 @@ _PHASES = frozenset(
     {"detect", "publish", "load wait", "load", "notice", "rediscover", "accept", "join", "sync"}
     | {"commit gap", "processing gap", "no coordinator"}
 )
-"""What has a strip. Other measures explain these: they stand in the tables of figures."""
+"""Measures with a strip; other measures are only in the tables of figures."""
 _BEGINS = {"rediscover": "unknown_us", "accept": "named_us"}
-"""Without this moment a member did not need the phase; with it, the phase did not end."""
+"""Column with the beginning of a phase. A member without a value for the phase did not need it if
+this column is empty; otherwise the phase did not end."""
 _SUBJECTS = {"broker": ("partition", "partition"), "client": ("consumer", "member")}
 
 
@@ -33,7 +34,7 @@ class FaultRows:
     gap: Sequence[Row]
 
     def of(self, measure: Measure) -> Sequence[Row]:
-        """Return the rows that a measure is over."""
+        """Return the rows with the values of a measure."""
         if measure.chain == "gap":
             return [row for row in self.gap if row["subject_kind"] == measure.subject_kind]
         return self.broker if measure.chain == "broker" else self.client
@@ -52,7 +53,10 @@ class FaultRows:
 
 
 def _needless(fault: FaultSummary, chain: Chain) -> frozenset[str]:
-    """Return phases that are shown even if nobody needed them: that no member joined is news."""
+    """Return the phases that have a strip even without values.
+
+    If partitions moved, it is a result that no member had to join again.
+    """
     shown = chain == "client" and bool(fault.partitions_moved) and bool(fault.members)
     return frozenset({"join", "sync"}) if shown else frozenset()
 
@@ -102,24 +106,24 @@ def _strip(measure: Measure, rows: Sequence[Row], figures: Distribution | None) 
 
 
 def _note(measure: Measure, rows: Sequence[Row], subject: str) -> str:
-    """Say what became of the subjects that have no value."""
+    """Return a note on the subjects without a value."""
     without = [row for row in rows if row[measure.column] is None]
     if not without:
         return ""
-    everybody = len(without) == len(rows)
+    all_lack_it = len(without) == len(rows)
     if measure.chain == "client":
         begins = _BEGINS.get(measure.name)
         unended = [row for row in without if begins is not None and row[begins] is not None]
         needless = len(without) - len(unended)
-        said = []
+        notes = []
         if needless:
-            said.append(
+            notes.append(
                 f"no {subject} had to"
-                if everybody and not unended
+                if all_lack_it and not unended
                 else f"{needless:,} did not have to"
             )
         if unended:
-            said.append(f"{len(unended):,} did not get there")
-        return ", ".join(said)
-    number = counted(len(without), subject) if everybody else f"{len(without):,}"
+            notes.append(f"{len(unended):,} did not get there")
+        return ", ".join(notes)
+    number = counted(len(without), subject) if all_lack_it else f"{len(without):,}"
     return f"{number} never again" if measure.chain == "gap" else f"{number} not in this run"

@@ -1,8 +1,9 @@
-"""Vega's own JavaScript, which every report carries: bundled once, then taken from a file.
+"""Vega's JavaScript, which every report contains: bundled once, then read from a cache.
 
-Bundling takes seconds and gives the same text every time, so the text is kept in the user's cache
-folder under the versions that made it. The file is written in one step; where the folder cannot be
-used, or holds what is not ours, the text is bundled anew and nothing is said.
+Bundling takes seconds, and its result depends only on the versions of the packages. So the text is
+cached in the user's cache folder, in a file named after these versions. The file is written under a
+temporary name and renamed. If the folder is not usable, or the file is not this user's or is
+damaged, the text is bundled again; this is no error.
 """
 
 import hashlib
@@ -14,22 +15,22 @@ from pathlib import Path
 import vl_convert as vlc
 
 _SNIPPET = "window.vegaEmbed=vegaEmbed;"
-"""All that the page needs of it. It is a module: its names are its own."""
+"""The only export that the page needs. The bundle is a module, so its other names stay private."""
 
 
 @lru_cache(maxsize=1)
 def vega_javascript() -> str:
-    """Return a module that defines `window.vegaEmbed`, ready to stand inside a script element."""
+    """Return a module that defines `window.vegaEmbed`, safe inside a script element."""
     path = _cache_file()
-    found = _read(path)
-    if found is None:
-        found = vlc.javascript_bundle(_SNIPPET).replace("</script", "<\\/script")
-        _write(path, found)
-    return found
+    text = _read(path)
+    if text is None:
+        text = vlc.javascript_bundle(_SNIPPET).replace("</script", "<\\/script")
+        _write(path, text)
+    return text
 
 
 def _cache_file() -> Path | None:
-    """Return where the text is kept, None on a system without a home."""
+    """Return the path of the cached text; None on a system without a home folder."""
     try:
         root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     except RuntimeError:
@@ -43,7 +44,7 @@ def _cache_file() -> Path | None:
 
 
 def _read(path: Path | None) -> str | None:
-    """Return the text kept in `path` if it is this user's, and whole: its digest heads it."""
+    """Return the text in `path` if the file is this user's and matches the digest in line 1."""
     if path is None:
         return None
     try:

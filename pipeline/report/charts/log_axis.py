@@ -1,4 +1,4 @@
-"""An axis of time in steps of ten that begins at 0, so that 20 us stand beside 8 s."""
+"""LogAxis: a logarithmic axis of time that begins at 0, for values such as 20 us and 8 s."""
 
 import math
 from collections.abc import Iterable
@@ -11,14 +11,14 @@ _MAX_US = 10**12
 
 @dataclass(frozen=True, slots=True)
 class LogAxis:
-    """A time axis in steps of ten that begins at 0: linear below `unit_us`, logarithmic above."""
+    """A time axis that begins at 0: linear below `unit_us`, logarithmic above."""
 
     unit_us: int
     end_us: int
 
     @classmethod
     def of(cls, values: Iterable[int], *, bound_us: int) -> "LogAxis":
-        """Return the axis that shows some values, and the clocks' error."""
+        """Return an axis for these values; `bound_us`, the clock error, is on it, too."""
         positive = [value for value in values if value > 0]
         longest = max([*positive, bound_us, 1_000])
         shortest = min(positive, default=longest)
@@ -35,11 +35,11 @@ class LogAxis:
         return found
 
     def place(self, value_us: int) -> float:
-        """Return where a value stands, as a part of the axis."""
+        """Return the position of a value, as a fraction of the axis."""
         return math.log1p(max(0, value_us) / self.unit_us) / math.log1p(self.end_us / self.unit_us)
 
     def value(self, place: float) -> float:
-        """Return the value that stands at a place."""
+        """Return the value at a position."""
         return self.unit_us * math.expm1(place * math.log1p(self.end_us / self.unit_us))
 
     def x(self, field: str) -> alt.X:

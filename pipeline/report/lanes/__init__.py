@@ -1,14 +1,15 @@
-"""The lanes of the report: what happened when, one picture a subject, all on one time axis.
+"""The lanes of the report: pictures of one subject each, all on one time axis.
 
-Each lane is a module with `<name>_lane(run) -> Chart | None`; None: there is nothing to show. The
-two sections that the lanes form are in `pipeline.report.build`.
+Each lane is a module with a function `<name>_lane(run)`, which returns a Chart, or None without
+data. `pipeline.report.build` puts the lanes into two sections.
 
-Reading order: `spans` (intervals as rows and steps), `labels` (what they and tooltips say), `marks`
-(what all lanes look like), `broker_fills`, `interval_lane` (a lane as a table of columns), then any
-lane: `faults`, `lives` (of members that an operation replaces), `availability`, `coordinators`,
-`groups`, `rebalances`, `ownership` (its rows: `ownership_rows`); `messages` (its rows and words:
-`message_rows`, `message_words`), which has lines between nodes instead of intervals.
+Reading order: `spans` (intervals as rows and steps), `labels` (texts of labels and tooltips),
+`marks` (bars, labels and fault bands of all lanes), `broker_fills` (colours), `interval_lane` (a
+lane as a table of columns); then the lanes: `faults`, `lives` (of members that an operation
+replaces), `availability`, `coordinators`, `groups`, `rebalances`, `ownership` (with
+`ownership_rows`); `messages` (with `message_rows` and `message_words`), which has lines between
+nodes instead of intervals.
 
-What is many is bounded before it is drawn: a lane of more rows than a person reads shows how many
-there are of each kind over time, and the rows that are picked.
+A lane with more rows than fit on a screen instead shows the number of intervals of each kind over
+time, and beneath it the rows that the reader picks.
 """

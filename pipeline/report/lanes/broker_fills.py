@@ -1,8 +1,8 @@
 """One colour for each broker, the same in every lane that shows coordinators.
 
-What a coordinator assigned has its colour, too: the look of it, plain, hatched or pale, tells the
-generations of one coordinator apart. Orange is left to rebalances and faults, green to Stable, red
-to what must not be.
+An assignment has the colour of its coordinator; its variant (plain, hatched or pale) distinguishes
+the generations of one coordinator. Orange is reserved for rebalances and faults, green for the
+state Stable, red for two owners or coordinators at once.
 """
 
 from collections.abc import Sequence
@@ -12,9 +12,9 @@ from pipeline.report.report_input import ReportInput
 from pipeline.summary.outcomes import in_number_order
 
 _COLOURS = (0, 6, 3, 7, 2)
-"""Places in SERIES, neighbours of different lightness: blue, pink, purple, grey, teal."""
-LOOKS = 3
-"""Looks of one colour: as many generations of one coordinator are told apart."""
+"""Indexes in SERIES (blue, pink, purple, grey, teal); neighbours differ in lightness."""
+VARIANTS = 3
+"""Number of variants of one colour, and so of generations that a reader can distinguish."""
 _TABLES = (
     ("coordinator_tenures", "broker"),
     ("group_states", "broker"),
@@ -35,12 +35,12 @@ def coordinator_brokers(run: ReportInput) -> Sequence[str]:
 
 
 def broker_fills(run: ReportInput) -> dict[str, str]:
-    """Return the fill of each broker that was a coordinator; with many they repeat hatched."""
+    """Return the fill of each broker that was a coordinator; from the sixth on, hatched or pale."""
     return {broker: broker_fill(at) for at, broker in enumerate(coordinator_brokers(run))}
 
 
-def broker_fill(at: int, look: int = 0) -> str:
-    """Return a look of the colour of the `at`-th broker: plain, hatched, pale, and again."""
+def broker_fill(at: int, variant: int = 0) -> str:
+    """Return a variant of the colour of the `at`-th broker: plain, hatched, pale, in turn."""
     colour = _COLOURS[at % len(_COLOURS)]
-    turn = (look + at // len(_COLOURS)) % LOOKS
+    turn = (variant + at // len(_COLOURS)) % VARIANTS
     return (SERIES[colour], HATCHES[colour], soft(SERIES[colour]))[turn]

@@ -1,4 +1,4 @@
-"""The coordinator lanes: which broker was in office on each offsets partition that has groups."""
+"""The coordinator lanes: the active coordinator of each offsets partition that stores groups."""
 
 from collections.abc import Mapping, Sequence
 
@@ -16,10 +16,10 @@ from pipeline.summary.figures import duration_text
 from pipeline.summary.outcomes import in_number_order
 
 MAX_PARTITIONS = 50
-"""Offsets partitions shown, those that moved first: as many as Kafka's default has."""
+"""Offsets partitions in the lane, those that moved most; Kafka's default number of partitions."""
 MAX_TENURES = 600
 _LOADING = "a load of the new coordinator"
-_DATA = ("tenures", "stalled", "nobody", "loads", "twice")
+_DATA = ("tenures", "stalled", "vacant", "loads", "twice")
 
 
 def _epoch(row: Row) -> str | int:
@@ -32,9 +32,9 @@ LANE = IntervalLane(
     title="Coordinators",
     about="Which broker was the coordinator, on each offsets partition that has groups.",
     more="A bar is a tenure: one broker in one leader epoch, from loaded to unloaded or dead. "
-    "Dashed: nobody was in office; the load of the next one ends it (a bar of its own, as you zoom "
-    "in). A hatched lower edge: paused or cut off, yet still in office. Striped: two were in "
-    "office at once.",
+    "Dashed: no active coordinator, until the next one has loaded (the load is a bar of its own, "
+    "as you zoom in). A hatched lower edge: paused or cut off, yet still the coordinator. Striped: "
+    "two coordinators at once.",
     source="coordinator_tenures",
     folded="The coordinators as text",
     columns=(
@@ -52,7 +52,7 @@ LANE = IntervalLane(
         Column("end_reason", key="x", tip="ended by"),
         Column(
             lambda row: duration_text(row["overlap_us"]) if row["overlap_us"] else None,
-            "with another in office",
+            "with another coordinator",
         ),
     ),
 )
@@ -98,13 +98,13 @@ def coordinators_lane(run: ReportInput) -> Chart | None:
 
 def _layers(y: alt.Y, fills: Mapping[str, str]) -> list[alt.Chart]:
     tenures, loads = LANE.marks("tenures", y), Marks("loads", y, _LOAD)
-    nobody, stalled, twice = (
+    vacant, stalled, twice = (
         Marks(name, y, (Tip("l", tip), *FROM_TO))
-        for name, tip in (("nobody", "partition"), ("stalled", "broker"), ("twice", "at once"))
+        for name, tip in (("vacant", "partition"), ("stalled", "broker"), ("twice", "at once"))
     )
     return [
-        nobody.bars("transparent", stroke=BAD, strokeDash=[3, 3]),
-        *nobody.labels(fill=BAD),
+        vacant.bars("transparent", stroke=BAD, strokeDash=[3, 3]),
+        *vacant.labels(fill=BAD),
         tenures.bars(kind_fill("w", fills)),
         stalled.bars(FAULT_HATCH, height=5, yOffset=7),
         loads.bars(soft(WARN), height=12),
@@ -125,7 +125,7 @@ def _groups(run: ReportInput) -> dict[str, list[str]]:
 
 
 def _most_moved_first(tenures: Sequence[Row]) -> list[str]:
-    """Return the partitions: those with two in office first, then those with most tenures."""
+    """Return the partitions, those with two coordinators first, then those with most tenures."""
     counts: dict[str, tuple[int, int]] = {}
     for each in tenures:
         overlap_us, number = counts.get(each["partition"], (0, 0))
@@ -137,7 +137,7 @@ def _most_moved_first(tenures: Sequence[Row]) -> list[str]:
 def _partition(
     run: ReportInput, partition: str, tenures: Sequence[Row], data: dict[str, list[Datum]]
 ) -> list[str]:
-    """Add what happened on one partition to `data`, and return the names of its rows."""
+    """Add the bars of one partition to `data`, and return the names of its rows."""
     spans = [(each["start_us"], each["end_us"]) for each in tenures]
     taken = slots(spans)
     loads = {
@@ -147,23 +147,23 @@ def _partition(
     }
     rows: dict[tuple[str, int | None], str] = {}
     for each, slot in zip(tenures, taken, strict=True):
-        office = each["broker"], each["leader_epoch"]
-        row = rows[office] = row_name(partition, slot)
-        data["tenures"].append(_tenure(each, row, loads.get(office)))
+        serving_epoch = each["broker"], each["leader_epoch"]
+        row = rows[serving_epoch] = row_name(partition, slot)
+        data["tenures"].append(_tenure(each, row, loads.get(serving_epoch)))
         data["stalled"] += [
             span(start, end, r=row, l=f"{each['broker']} {text}")
             for start, end, text in _stalls(each)
         ]
     for start, end in free(spans, tenures[0]["start_us"], run.end_us):
-        text = f"nobody in office for {duration_text(end - start)}"
-        data["nobody"].append(span(start, end, r=row_name(partition), l=text, s="nobody"))
-    for office, load in loads.items():
+        text = f"no coordinator for {duration_text(end - start)}"
+        data["vacant"].append(span(start, end, r=row_name(partition), l=text, s="none"))
+    for serving_epoch, load in loads.items():
         if load["load_started_us"] is not None and load["active_us"] is not None:
-            data["loads"].append(_load(load, rows.get(office, row_name(partition))))
+            data["loads"].append(_load(load, rows.get(serving_epoch, row_name(partition))))
     names = [row_name(partition, slot) for slot in range(max(taken) + 1)]
     overlaps = [row for row in run.tables.rows("tenure_overlaps") if row["partition"] == partition]
     free_rows = slots([(each["from_us"], each["to_us"]) for each in overlaps])
-    twice = [row_name(partition, len(names) + slot, "two in office") for slot in free_rows]
+    twice = [row_name(partition, len(names) + slot, "two coordinators") for slot in free_rows]
     data["twice"] += [_overlap(each, row) for each, row in zip(overlaps, twice, strict=True)]
     return [*names, *sorted(set(twice))]
 
@@ -180,7 +180,7 @@ def _tenure(each: Row, row: str, load: Row | None) -> Datum:
 
 
 def _stalls(each: Row) -> list[tuple[int, int, str]]:
-    """Return when a tenure's broker was stopped or cut off: from, to, and in words."""
+    """Return the times in which a tenure's broker was paused or cut off: begin, end, and a text."""
     return [
         (each[f"{how}_from_us"], each[f"{how}_to_us"], f"{text} {duration_text(each[f'{how}_us'])}")
         for how, text in (("paused", "paused"), ("cut", "cut off"))

@@ -1,8 +1,7 @@
-"""A lane of intervals: bars on rows, or of too many to read how many hold at once.
+"""IntervalLane: a lane of bars on rows, or, with too many bars, of their number over time.
 
-Every lane but the message diagrams is an `IntervalLane`: a table of columns says what of a row
-stands in the chart's data, in its tooltip and in the text beneath. The lane's module adds what its
-bars look like.
+Every lane but the message diagrams is an IntervalLane. Its columns define the chart's data, its
+tooltip and the text table beneath. The lane's own module adds the marks.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +15,7 @@ from pipeline.report.columns import Column, data_of, text_table
 from pipeline.report.lanes.labels import FROM_TO, Tip, tooltip_of
 from pipeline.report.lanes.marks import (
     Datum,
-    Looks,
+    MarkProperties,
     Marks,
     kind_fill,
     picked,
@@ -35,10 +34,10 @@ AREA_PX = 150
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntervalLane:
-    """What is told of the rows of one table, wherever their lane is drawn.
+    """A lane of the intervals in one table.
 
-    Shape: `source` is the table's name, `folded` the line under which its rows stand as text;
-    `about` and `more` are those of the chart unless it says otherwise.
+    `source`: name of the Parquet table. `folded`: the line under which its rows are folded as text.
+    `about`, `more`: default texts of the chart, see Chart.
     """
 
     id: str
@@ -52,16 +51,16 @@ class IntervalLane:
     def marks(
         self, name: str, y: alt.Y, where: str | None = None, tail: Sequence[Tip] = FROM_TO
     ) -> Marks:
-        """Return what draws the data `name`; its tooltip has the lane's columns, then `tail`."""
+        """Return Marks for the data `name`; the tooltip has the lane's columns, then `tail`."""
         tips = [Tip(column.key, column.tip) for column in self.columns if column.tip]
         return Marks(name, y, (*tips, *tail), where)
 
-    def datum(self, row: Any, start_us: int, end_us: int, **said: Any) -> Datum:  # noqa: ANN401 - a cell
-        """Return the data of one bar: its ends, the lane's columns, and what else is said."""
-        return span(start_us, end_us, **data_of(self.columns, row), **said)
+    def datum(self, row: Any, start_us: int, end_us: int, **more: Any) -> Datum:  # noqa: ANN401 - a cell
+        """Return the data of one bar: its ends, the lane's columns, and `more` cells."""
+        return span(start_us, end_us, **data_of(self.columns, row), **more)
 
     def text(self, rows: Sequence[Any]) -> TextTable:
-        """Return rows as the table of text beneath the lane."""
+        """Return rows as the text table beneath the lane."""
         return text_table(
             self.columns, rows, limit=MAX_TABLE_ROWS, source=self.source, folded=self.folded
         )
@@ -74,9 +73,9 @@ class IntervalLane:
         height: int | alt.Step,
         **changes: Any,  # noqa: ANN401 - arguments of time_lane
     ) -> Chart:
-        """Return the lane; `changes` are said of this chart only."""
-        said = {"lane_id": self.id, "title": self.title, "about": self.about, "more": self.more}
-        return time_lane(run, layers=layers, data=data, height=height, **said | changes)
+        """Return the lane as a chart; `changes` replace arguments of `time_lane`."""
+        texts = {"lane_id": self.id, "title": self.title, "about": self.about, "more": self.more}
+        return time_lane(run, layers=layers, data=data, height=height, **texts | changes)
 
     def draw_counts(
         self,
@@ -89,10 +88,10 @@ class IntervalLane:
         height: int = AREA_PX,
         **changes: Any,  # noqa: ANN401 - arguments of time_lane
     ) -> Chart:
-        """Return the lane as stacked areas: one for each of `fills`, the first below.
+        """Return the lane as stacked areas, one for each kind in `fills`, the first at the bottom.
 
-        `what` a kind is stands in the tooltip, `unit` of a count before the legend, which is left
-        out without it. With a pick only the kind that is picked is shown.
+        `what`: name of a kind in the tooltip. `unit`: title of the legend; None: no legend. If
+        `changes` has `picks`, only the picked kind is shown.
         """
         where = picked(changes["picks"][0].param, "k") if "picks" in changes else None
         layers = [_step_areas(what, fills, unit, where)]
@@ -104,8 +103,13 @@ def _step_areas(
 ) -> alt.Chart:
     fill = kind_fill("k", fills, title=unit)
     axis = alt.Axis(title=None, grid=True, tickMinStep=1, format=",d", tickCount=4)
-    look: Looks = {"interpolate": "step-after", "clip": True, "stroke": INK, "strokeWidth": 0.7}
-    areas = rows_of("counts", where).mark_area(**look, tooltip=tooltip_of([Tip("k", what)]))
+    properties: MarkProperties = {
+        "interpolate": "step-after",
+        "clip": True,
+        "stroke": INK,
+        "strokeWidth": 0.7,
+    }
+    areas = rows_of("counts", where).mark_area(**properties, tooltip=tooltip_of([Tip("k", what)]))
     drawn: alt.Chart = areas.encode(
         x=time_of("a:Q"),
         y=alt.Y("n:Q", stack="zero", axis=axis),
@@ -118,7 +122,7 @@ def _step_areas(
 def count_intervals(
     run: ReportInput, intervals: Mapping[str, Iterable[tuple[int, int]]]
 ) -> list[Datum]:
-    """Return how many intervals of each kind hold at any time of the run, as rows of areas."""
+    """Return the number of simultaneous intervals of each kind over the run, as data of areas."""
     steps = [concurrent(each, from_us=0, to_us=run.end_us) for each in intervals.values()]
     return area_rows(join_steps(*steps), list(intervals))
 
@@ -134,9 +138,9 @@ def area_rows(steps: Steps, kinds: Sequence[str]) -> list[Datum]:
 
 
 def pick_of_groups(rows: Sequence[Row], limit: int, param: str, source: str) -> tuple[Pick, str]:
-    """Return a pick of a group, those with most rows first, and what is said of the others.
+    """Return a Pick of groups, those with most rows first, and a sentence on the groups left out.
 
-    `limit`: so many rows may be in the page; groups beyond them are left to the table `source`.
+    `limit`: largest number of rows in the page; groups beyond it are only in the table `source`.
     """
     numbers: dict[str, int] = {}
     for row in rows:
@@ -151,17 +155,17 @@ def pick_of_groups(rows: Sequence[Row], limit: int, param: str, source: str) -> 
 
 
 def pickable(what: str, number: int, total: int, table: str) -> str:
-    """Return what is said of things that are too many to be picked; nothing if all can be."""
+    """Return the sentence on subjects that cannot be picked; "" if all can."""
     if number == total:
         return ""
     return f" {number:,} of {total:,} {what} can be picked; all of them are in tables/{table}."
 
 
 def end_of(run: ReportInput, end_us: int | None) -> int:
-    """Return when an interval ends: the run's end if nothing ended it."""
+    """Return the end of an interval; the run's end if `end_us` is None."""
     return run.end_us if end_us is None else end_us
 
 
 def group_and_broker(row: Row) -> str:
-    """Return the name of the row of a group on one of its coordinators."""
+    """Return the name of a lane's row: a group on one of its coordinators."""
     return f"{row['group']} \u00b7 {row['broker']}"

@@ -1,4 +1,4 @@
-"""What labels and tooltips of a lane say, and what labels leave out because all rows have it."""
+"""Texts of a lane's labels and tooltips, and prefixes that its labels leave out."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -7,14 +7,15 @@ from dataclasses import dataclass
 import altair as alt
 
 ROLE = "consumer-"
-"""What the name of every member begins with in the trace."""
+"""Beginning of every member's node name in the trace."""
 
 
 def common_prefix(members: Iterable[str]) -> str:
-    """Return what the labels of members leave out: `consumer-orders-` of `…readers-0`, `…-1`.
+    """Return the prefix that the labels of members leave out.
 
-    The role goes, and of the words that all names share, all but the last one. Empty if some name
-    is no member's, or has nothing but the role and a number.
+    It is the role, and the words that all names share, except the last of these:
+    `consumer-orders-` for `consumer-orders-readers-0` and `consumer-orders-readers-1`. Empty if
+    some name is not a member's, or consists of role and number only.
     """
     names = sorted(set(members))
     if not names or not all(name.startswith(ROLE) for name in names):
@@ -31,21 +32,21 @@ def common_prefix(members: Iterable[str]) -> str:
 
 
 def group_prefix(groups: Iterable[str]) -> str:
-    """Return what labels `group · broker` leave out: the group, if there is only one."""
-    found = set(groups)
-    return f"{found.pop()} \u00b7 " if len(found) == 1 else ""
+    """Return the prefix that labels `group · broker` leave out: the only group, or ""."""
+    names = set(groups)
+    return f"{names.pop()} \u00b7 " if len(names) == 1 else ""
 
 
 def prefix_note(prefix: str) -> str:
-    """Return how a reader is told that members' names stand without `prefix`."""
+    """Return the sentence on a prefix that the names of members lack; "" without a prefix."""
     return f" Members are named without {prefix} in front." if prefix else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Tip:
-    """One line of a tooltip: the cell `field` under `title`.
+    """One line of a tooltip: the cell `field` after `title`.
 
-    `unit` stands behind the value; `decimals` None: it is text, or a number printed as it is.
+    `unit` follows the value. `decimals`: number of decimals; None: the value is printed unchanged.
     """
 
     field: str
@@ -55,18 +56,18 @@ class Tip:
 
 
 def moment_tip(field: str, title: str, decimals: int = 3) -> Tip:
-    """Return the line of a moment: seconds of the run's clock."""
+    """Return the line for a point in time, in seconds of the run's clock."""
     return Tip(field, title, "s", decimals)
 
 
 FROM_TO = (moment_tip("a", "from"), moment_tip("b", "to"), Tip("d", "for"))
-"""The lines that every bar ends with; `d` is its length in words."""
+"""The last lines of every bar's tooltip; `d` is the bar's length as text."""
 
 
 def tooltip_of(tips: Sequence[Tip]) -> alt.ExprRef:
-    """Return a tooltip as a Vega expression over a row; a cell that is empty has no line.
+    """Return a tooltip as a Vega expression over a row; an empty cell has no line.
 
-    Vega-Lite's own tooltips would print `null` for it.
+    (Vega-Lite's own tooltips print `null` for an empty cell.)
     """
     return alt.ExprRef(f"merge({', '.join(_line(each) for each in tips)})")
 

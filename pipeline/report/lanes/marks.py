@@ -1,9 +1,8 @@
-"""What all lanes look like: rows, bars, labels inside them, the bands of the faults behind.
+"""Marks that all lanes share: rows, bars, labels inside bars, and bands of faults behind them.
 
-A lane is one layered chart. Its rows are names; in its data `r` is the row, `a` and `b` are start
-and end in seconds. A bar says what it is inside itself as far as it is visible and wide enough, and
-all of it when it is pointed at. Fills come with a pattern every other time, so that neighbours
-differ without colours.
+A lane is one layered chart. In its data, `r` is the name of the row, `a` and `b` are start and end
+in seconds. The label of a bar is inside the bar's visible part, shortened to its width; the tooltip
+has the full text. Every other fill has a pattern, so that neighbours differ without colours, too.
 """
 
 import json
@@ -35,30 +34,33 @@ from pipeline.report.report_input import ReportInput
 from pipeline.summary.figures import duration_text
 
 Datum = dict[str, Cell]
-Look = str | float | bool | Sequence[int] | None
-Looks = dict[str, Any]
-"""Properties of a mark, as Altair takes them. Any: each has a type of its own."""
+MarkProperty = str | float | bool | Sequence[int] | None
+MarkProperties = dict[str, Any]
+"""Properties of a mark for Altair. Any: their types differ."""
 
 FAULT_BANDS = "faults"
-"""The name of the data that every lane has: the spans of the faults."""
+"""Name of the data that every lane has: the spans of the faults."""
 MAX_FAULTS = 200
 _BANDS_AT_ONCE = 6
-"""From more faults than these on, their bands and edges are fainter."""
+"""With more faults than this, their bands and edges become fainter."""
 ROW_PX = 22
 NARROW = f"containerSize()[0] < {NARROW_BELOW}"
-"""A Vega expression: whether this is a phone."""
+"""A Vega expression, true on a phone."""
 _LEGEND_COLUMNS = 6
 _LEGEND_SYMBOL_PX, _LEGEND_LETTER_PX = 36, 7
 _CHARACTER_PX = 6.3
 _PADDING = {"left": 0, "top": 0, "right": 14, "bottom": 0}
-"""Room for the half of the last moment's label that stands beyond the axis."""
+"""Space on the right for the half of the axis's last label that is beyond the axis."""
 _ELLIPSIS = "\\u2026"
 _BELOW, _BELOW_ESCAPED = "\u200b", "\\u200b"
-"""Stands in the name of a row that belongs to the one above, before its own label."""
+"""Separates the name of the row above from a row's own label, if the row belongs to that one."""
 
 
 def row_name(name: str, slot: int = 0, label: str = "") -> str:
-    """Return the name of a row; from `slot` 1 on it belongs to the row above, and has `label`."""
+    """Return the name of a row; with `slot` above 0, of a row that belongs to the one above it.
+
+    `label`: the label of such a row.
+    """
     return name + _BELOW * slot + label
 
 
@@ -83,7 +85,7 @@ def time_lane(
     params = [alt.param(name=pick.param, value=pick.options[0]) for pick in picks]
     bands = fault_bands(run)
     faint = min(1.0, _BANDS_AT_ONCE / max(1, len(bands)))  # many lie over each other
-    spec = alt.layer(  # at once: each method of a layered chart copies all of its layers
+    spec = alt.layer(  # all arguments here: each method of a layered chart copies its layers
         *_fault_bands(bands, faint),
         *layers,
         *_fault_edges(faint),
@@ -106,9 +108,9 @@ def time_lane(
 
 
 def fault_bands(run: ReportInput) -> list[Datum]:
-    """Return the span of each fault from its injection until it was healed, the first of many.
+    """Return the span of each fault from injection to healing, of the first MAX_FAULTS faults.
 
-    Shape: an accident has the field `x`.
+    An accident has the field `x`.
     """
     known = [fault for fault in run.facts.faults if fault.injected_at_us is not None]
     bands = []
@@ -144,17 +146,22 @@ def _bands(where: str | None, *, fill: str, opacity: float) -> alt.Chart:
 
 
 def _fault_edges(faint: float) -> tuple[alt.Chart, ...]:
-    """Return when each fault was injected and healed: over the bars, which cover its band."""
+    """Return lines at each fault's injection and healing, drawn over the bars, which hide bands."""
     source = alt.Chart(alt.NamedData(FAULT_BANDS))
-    look: Looks = {"clip": True, "color": INK, "strokeWidth": 1, "opacity": faint**0.5}
+    properties: MarkProperties = {
+        "clip": True,
+        "color": INK,
+        "strokeWidth": 1,
+        "opacity": faint**0.5,
+    }
     return (
-        source.mark_rule(strokeDash=[2, 2], **look).encode(x=time_of("a:Q")),
-        source.mark_rule(strokeDash=[1, 4], **look).encode(x=time_of("b:Q")),
+        source.mark_rule(strokeDash=[2, 2], **properties).encode(x=time_of("a:Q")),
+        source.mark_rule(strokeDash=[1, 4], **properties).encode(x=time_of("b:Q")),
     )
 
 
 def time_of(field_name: str) -> alt.X:
-    """Return x of a lane: the shared time axis, above the lane, in seconds."""
+    """Return the x encoding of a lane: the shared time axis, above the lane, in seconds."""
     axis = alt.Axis(
         orient="top",
         grid=True,
@@ -168,10 +175,9 @@ def time_of(field_name: str) -> alt.X:
 def rows_y(
     rows: Sequence[str] | None = None, *, order: str = "o", label_offset: int = 0, without: str = ""
 ) -> alt.Y:
-    """Return the rows of a lane: `rows` downwards, or those of the data by field `order`.
+    """Return the y encoding of a lane: `rows` from top to bottom; None: sorted by field `order`.
 
-    Names that begin with `without` are printed without it.
-    Units: `label_offset` in pixels from the middle of a row.
+    `without`: prefix that labels leave out. `label_offset`: pixels from the middle of a row.
     """
     axis = alt.Axis(title=None, labelExpr=_row_label(without), labelOffset=label_offset, grid=False)
     if rows is None:
@@ -180,15 +186,15 @@ def rows_y(
 
 
 def named_without(name: str, prefix: str) -> str:
-    """Return the Vega expression `name`, a text, without `prefix` where it begins with it."""
+    """Return the Vega expression `name`, a text, with `prefix` removed from its beginning."""
     if not prefix:
         return name
-    said = json.dumps(prefix)
-    return f"(indexof({name}, {said}) == 0 ? slice({name}, {len(prefix)}) : {name})"
+    quoted = json.dumps(prefix)
+    return f"(indexof({name}, {quoted}) == 0 ? slice({name}, {len(prefix)}) : {name})"
 
 
 def _row_label(without: str) -> str:
-    """Return the label of a row: too long a name loses its middle, for names differ at the end."""
+    """Return the label of a row; a long name loses its middle, because names differ at the end."""
     name = named_without("datum.label", without)
     short = (
         f"{NARROW} ? '{_ELLIPSIS}' + slice(datum.label, -10) : "
@@ -203,9 +209,9 @@ def _row_label(without: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """Draws the data `name` of a lane; `tips` are the lines of the tooltip of all that is drawn.
+    """Makes charts of the data `name` of a lane, with a tooltip of the lines `tips`.
 
-    `where` is a Vega expression over a row: for which of them.
+    `where`: Vega expression over a row; only rows for which it is true are drawn.
     """
 
     name: str
@@ -213,23 +219,20 @@ class Marks:
     tips: Sequence[Tip]
     where: str | None = None
 
-    def bars(self, fill: str | alt.Fill = PAPER, **mark: Look) -> alt.Chart:
-        """Return bars from `a` to `b`, never thinner than their outline.
-
-        `fill` is one fill for all, or an encoding.
-        """
-        look = self._look(stroke=INK, strokeWidth=0.7, cornerRadius=1.5) | mark
+    def bars(self, fill: str | alt.Fill = PAPER, **mark: MarkProperty) -> alt.Chart:
+        """Return bars from `a` to `b`; `fill`: one fill for all, or an encoding."""
+        properties = self._properties(stroke=INK, strokeWidth=0.7, cornerRadius=1.5) | mark
         if isinstance(fill, str):
-            look["fill"] = fill
+            properties["fill"] = fill
         encoded = {} if isinstance(fill, str) else {"fill": fill}
-        chart = rows_of(self.name, self.where).mark_bar(**look)
+        chart = rows_of(self.name, self.where).mark_bar(**properties)
         drawn: alt.Chart = chart.encode(x=time_of("a:Q"), x2="b:Q", y=self.y, **encoded)
         return drawn
 
-    def moments(self, **mark: Look) -> alt.Chart:
+    def moments(self, **mark: MarkProperty) -> alt.Chart:
         """Return a mark at `a` of each row."""
-        look = self._look(filled=True, fill=INK, size=60, opacity=1) | mark
-        chart = rows_of(self.name, self.where).mark_point(**look)
+        properties = self._properties(filled=True, fill=INK, size=60, opacity=1) | mark
+        chart = rows_of(self.name, self.where).mark_point(**properties)
         drawn: alt.Chart = chart.encode(x=time_of("a:Q"), y=self.y)
         return drawn
 
@@ -241,13 +244,13 @@ class Marks:
         end: str = "datum.b",
         long: str = "datum.l",
         short: str = "datum.s",
-        **mark: Look,
+        **mark: MarkProperty,
     ) -> tuple[alt.Chart, ...]:
-        """Return what stands inside the bars: `long`, or `short` if room is short.
+        """Return the labels inside the bars, from the beginning of each bar's visible part.
 
-        It begins where the visible part of the bar does. `keep_end`: what has no room loses its
-        beginning instead of its end. `reserve`: pixels of the bar that stay free; `end`: where it
-        ends. These are Vega expressions over a row.
+        The text is `long` if it fits, else `short`, shortened if needed: at its end, or at its
+        beginning if `keep_end`. `reserve`: pixels of the bar that stay free. `end`: end of the bar.
+        `reserve`, `end`, `long` and `short` are Vega expressions over a row.
         """
         fits = f"length({long}) * {_CHARACTER_PX} <= datum._w"
         fits_short = f"length({short}) * {_CHARACTER_PX} <= datum._w"
@@ -262,12 +265,14 @@ class Marks:
             .transform_filter(f"datum._w > {4 * _CHARACTER_PX}")
             .transform_calculate(_t=f"{fits} ? {long} : {fits_short} ? {short} : {cut}")
         )
-        return _text(shown, "_x", self.y, self._look(align="left", dx=4) | mark)
+        return _text(shown, "_x", self.y, self._properties(align="left", dx=4) | mark)
 
-    def end_labels(self, *, room: str = "datum._w / 2", **mark: Look) -> tuple[alt.Chart, ...]:
-        """Return what stands at the visible end of bars: `l`, or `s` where room is short.
+    def end_labels(
+        self, *, room: str = "datum._w / 2", **mark: MarkProperty
+    ) -> tuple[alt.Chart, ...]:
+        """Return labels at the visible end of bars: `l` if it fits, else `s` if that fits.
 
-        `room`: how many pixels of a bar it may take, a Vega expression.
+        `room`: pixels for the label, a Vega expression.
         """
         shown = (
             _visible(rows_of(self.name, self.where), "0", "datum.b")
@@ -277,14 +282,14 @@ class Marks:
             )
             .transform_filter("datum._t != ''")
         )
-        return _text(shown, "_e", self.y, self._look(align="right", dx=-4) | mark)
+        return _text(shown, "_e", self.y, self._properties(align="right", dx=-4) | mark)
 
-    def _look(self, **mark: Look) -> Looks:
+    def _properties(self, **mark: MarkProperty) -> MarkProperties:
         return {"tooltip": tooltip_of(self.tips), "clip": True, **mark}
 
 
 def picked(param: str, field_name: str) -> str:
-    """Return the condition that a row is of what a pick says."""
+    """Return the Vega condition that a field of a row has the picked value."""
     return f"datum.{field_name} == {param}"
 
 
@@ -295,31 +300,43 @@ def rows_of(name: str, where: str | None) -> alt.Chart:
 
 
 def _visible(chart: alt.Chart, reserve: str, end: str) -> alt.Chart:
-    """Return the bars that are in sight: `_x` and `_e` where, `_w` how many pixels for a label."""
-    there: alt.Chart = (
+    """Return the visible bars: `_x` and `_e` are their visible ends, `_w` pixels for a label."""
+    visible_bars: alt.Chart = (
         chart.transform_filter(f"{end} > {FROM_S} && datum.a < {TO_S}")
         .transform_calculate(_x=f"max(datum.a, {FROM_S})", _e=f"min({end}, {TO_S})")
         .transform_calculate(
             _w=f"(datum._e - datum._x) / ({TO_S} - {FROM_S}) * width - 8 - ({reserve})"
         )
     )
-    return there
+    return visible_bars
 
 
-def _text(chart: alt.Chart, at: str, y: alt.Y, mark: Looks) -> tuple[alt.Chart, ...]:
-    """Return text twice: on a rim of the paper's colour, so that it reads on every pattern."""
-    look: Looks = {"baseline": "middle", "clip": True, "fontSize": 11, "fill": INK, **mark}
-    rim: Looks = {**look, "stroke": PAPER, "strokeWidth": 3, "strokeJoin": "round", "fill": PAPER}
+def _text(chart: alt.Chart, at: str, y: alt.Y, mark: MarkProperties) -> tuple[alt.Chart, ...]:
+    """Return the text twice: the first has a rim in the paper's colour, legible on patterns."""
+    properties: MarkProperties = {
+        "baseline": "middle",
+        "clip": True,
+        "fontSize": 11,
+        "fill": INK,
+        **mark,
+    }
+    rim: MarkProperties = {
+        **properties,
+        "stroke": PAPER,
+        "strokeWidth": 3,
+        "strokeJoin": "round",
+        "fill": PAPER,
+    }
     encoded = {"x": time_of(f"{at}:Q"), "y": y, "text": alt.Text("_t:N")}
-    return chart.mark_text(**rim).encode(**encoded), chart.mark_text(**look).encode(**encoded)
+    return chart.mark_text(**rim).encode(**encoded), chart.mark_text(**properties).encode(**encoded)
 
 
 def kind_fill(
     field_name: str, fills: Mapping[str, str] | Mapping[int, str], title: str | None = None
 ) -> alt.Fill:
-    """Return fills by name or number, with a legend; `title` is what the named things are.
+    """Return fills by name or number, with a legend under `title`.
 
-    They are softened: labels stand on them.
+    The fills are softened, because labels are drawn on them.
     """
     return alt.Fill(
         f"{field_name}:N",
@@ -335,20 +352,20 @@ def kind_fill(
 
 
 def legend_columns(names: Iterable[str | int]) -> alt.ExprRef:
-    """Return how many names of a legend stand side by side: as many as the picture is wide for."""
+    """Return the number of columns of a legend: as many as fit into the picture's width."""
     widest_px = _LEGEND_SYMBOL_PX + _LEGEND_LETTER_PX * max(len(str(name)) for name in names)
-    # Of the container: `width` shrinks between the passes of a layout, and the legend, a row higher
-    # then, would stand out of the picture.
+    # The container's size, not `width`: `width` shrinks between the passes of a layout. The legend
+    # would then get one row more, and be partly outside of the picture.
     room = f"containerSize()[0] - ({NARROW} ? {LABELS_NARROW} : {LABELS_WIDE})"
     columns = f"floor((width >= 0 ? {room} : 0) / {widest_px})"
     return alt.ExprRef(f"max(1, min({_LEGEND_COLUMNS}, {columns}))")
 
 
-def span(start_us: int, end_us: int, **said: Cell) -> Datum:
-    """Return a bar's datum: its ends in seconds, its length in words, and what is said of it."""
+def span(start_us: int, end_us: int, **more: Cell) -> Datum:
+    """Return a bar's datum: its ends in seconds, its length as text, and `more` cells."""
     return {
         "a": axis_seconds(start_us),
         "b": axis_seconds(end_us),
         "d": duration_text(end_us - start_us),
-        **said,
+        **more,
     }

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from markupsafe import Markup
 
-from pipeline.report.rendering import said
+from pipeline.report.rendering import render_line
 from pipeline.report.report_input import ReportInput, Row
 from results_schema.journal import JournalEntry
 
@@ -49,7 +49,7 @@ def request_words(row: Row) -> str:
 def jumps(run: ReportInput, fault: JournalEntry, *, lane: str) -> Markup:
     """Return a sentence of links that zoom to the turns of a fault; nothing if none is known."""
     turns = list(_turns(run, fault))
-    return said("words", "jumps", turns, lane) if turns else Markup("")
+    return render_line("words", "jumps", turns, lane) if turns else Markup("")
 
 
 def _turns(run: ReportInput, fault: JournalEntry) -> Iterator[tuple[str, int, int | None]]:

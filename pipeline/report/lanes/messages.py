@@ -1,4 +1,4 @@
-"""The message diagrams: who said what to whom around each fault, as lines between nodes in time."""
+"""The message diagrams: requests and answers around each fault, as lines between nodes in time."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -29,7 +29,7 @@ from pipeline.report.lanes.labels import (
 from pipeline.report.lanes.marks import (
     NARROW,
     Datum,
-    Looks,
+    MarkProperties,
     Marks,
     legend_columns,
     rows_of,
@@ -64,12 +64,12 @@ MAX_LANDMARKS = 6
 MAX_TABLE_ROWS = 100
 ROW_PX = 54
 _SYMBOL_PX = 28
-"""The length of a line in the legend: its dashes can be told apart."""
+"""Length of a line in the legend: long enough to show its dashes."""
 _LINE_AT = 0.3
-"""Where in its row a node's line lies: texts stand above it, what was repeated below."""
+"""Position of a node's line in its row, from 0 at the top: texts are above, repeats below."""
 _LINE_PX = round((_LINE_AT - 0.5) * ROW_PX)
 _REPEATS_PX = tuple(_LINE_PX + 9 + 10 * row for row in range(REPEAT_ROWS))
-"""The same, and where the bars below it lie: pixels from the middle of the row."""
+"""Positions of the line and of the bars below it, in pixels from the middle of the row."""
 
 _COLOURS = {
     MEMBERSHIP: SERIES[5],
@@ -78,15 +78,15 @@ _COLOURS = {
     HEARTBEAT: SERIES[7],
     CLUSTER: SERIES[3],
 }
-_WAITS: Mapping[str, Looks] = {
+_WAITS: Mapping[str, MarkProperties] = {
     SERVED: {"strokeWidth": 5, "opacity": 0.55},
     HELD: {"strokeWidth": 3, "strokeDash": [1, 3]},
     UNANSWERED: {"strokeWidth": 2, "strokeDash": [4, 3], "color": BAD},
 }
-"""The looks of what lies on one node's line."""
+"""Mark properties of the waits on one node's line."""
 _DASHES = {MEMBERSHIP: [1, 0], FINDING: [6, 2], OFFSETS: [1, 0], HEARTBEAT: [2, 3], CLUSTER: [8, 4]}
 _ABOUT = (
-    "A request leads from who asked to who was asked, its answer back: zoom in until they slant."
+    "A request leads from its sender to its receiver, its answer back: zoom in until they slant."
 )
 _MORE = (
     "Each node has a line; time runs to the right, as in all lanes. Thick on a server's line: the "
@@ -100,11 +100,13 @@ _MORE = (
 _STUB_SIZE = 700  # square pixels, as Vega has it: a stub is 13 pixels long
 _STUB_DOWN, _STUB_UP = "M0,0L0,1M-0.35,1L0.35,1", "M0,0L0,-1M-0.35,-1L0.35,-1"
 _MANY_LEGS = 100
-"""From more lines than these on, they are faint until zoomed in, so that texts and bars read."""
+"""With more lines than this, they are faint until the reader zooms in: texts must stay legible."""
 _CROWD = 8
 _CROWD_ZOOM = 200.0
-"""A text that more nodes than this many have waits for so many pixels a second: they would be all
-that is seen of the whole run."""
+"""A text on more than _CROWD nodes appears only from _CROWD_ZOOM pixels per second on.
+
+Otherwise such texts would cover the whole run.
+"""
 _TIPS = (
     Tip("api", "request"),
     Tip("fr", "from"),
@@ -248,14 +250,21 @@ def _layers(drawn: Diagram, prefix: str) -> list[alt.Chart]:
     ]
 
 
-def _lines(drawn: Diagram, families: Sequence[str], look: Looks) -> Iterator[alt.Chart]:
-    """Yield what lies on the nodes' lines, and the ways between them; `look` is what all encode."""
+def _lines(
+    drawn: Diagram, families: Sequence[str], encoding: MarkProperties
+) -> Iterator[alt.Chart]:
+    """Yield the waits on the nodes' lines, and the lines of messages between them.
+
+    `encoding`: the encoding that all of them share.
+    """
     in_sight = f"datum.b >= {FROM_S} && datum.a <= {TO_S}"
     tooltip = tooltip_of(_TIPS)
     for leg, mark in _WAITS.items():
         source = rows_of("waits", in_sight).transform_filter(f"datum.leg == '{leg}'")
-        own = look if "color" not in mark else {name: look[name] for name in ("x", "y")}
-        yield source.mark_rule(clip=True, tooltip=tooltip, **mark).encode(x2="b:Q", **own)
+        own_encoding = (
+            encoding if "color" not in mark else {name: encoding[name] for name in ("x", "y")}
+        )
+        yield source.mark_rule(clip=True, tooltip=tooltip, **mark).encode(x2="b:Q", **own_encoding)
     dashes = [_DASHES[family] for family in families]
     yield (
         rows_of("legs", in_sight)
@@ -264,13 +273,13 @@ def _lines(drawn: Diagram, families: Sequence[str], look: Looks) -> Iterator[alt
             x2="b:Q",
             y2=alt.Y2("q:N", bandPosition=_LINE_AT),
             strokeDash=alt.StrokeDash("f:N", scale=alt.Scale(domain=families, range=dashes)),
-            **look,
+            **encoding,
         )
     )
 
 
 def _opacity(legs: Sequence[Datum]) -> float | alt.ExprRef:
-    """Return how strong the lines are: faint while most of very many are in sight."""
+    """Return the opacity of the lines: low while most of more than _MANY_LEGS lines are visible."""
     if len(legs) <= _MANY_LEGS:
         return 1.0
     moments = [float(leg["a"] or 0) for leg in legs]
@@ -279,20 +288,32 @@ def _opacity(legs: Sequence[Datum]) -> float | alt.ExprRef:
 
 
 def _repeats(y: alt.Y) -> list[alt.Chart]:
-    """Return the spans of exchanges that follow each other, under the line of who asked.
+    """Return the spans of repeated exchanges, under the sender's line.
 
-    A tick at the first and one at the last: a whole bar would look like one long request.
+    A span has a tick at its first and at its last exchange, because a plain bar would look like
+    one long request.
     """
     fill, stroke = alt.Fill("cl:N", scale=None), alt.Stroke("cl:N", scale=None)
     layers = []
     for row, offset in enumerate(_REPEATS_PX):
         where = f"datum.y == {row}"
-        look: Looks = {"height": 9, "yOffset": offset, "fillOpacity": 0.08, "stroke": None}
+        properties: MarkProperties = {
+            "height": 9,
+            "yOffset": offset,
+            "fillOpacity": 0.08,
+            "stroke": None,
+        }
         source, repeats = rows_of("repeats", where), Marks("repeats", y, _TIPS, where)
         first = Marks("repeats", y, _TIPS, f"{where} && !datum.h")
-        tick: Looks = {"clip": True, "thickness": 2.5, "size": 9, "yOffset": offset, "opacity": 1}
+        tick: MarkProperties = {
+            "clip": True,
+            "thickness": 2.5,
+            "size": 9,
+            "yOffset": offset,
+            "opacity": 1,
+        }
         layers += [
-            repeats.bars(fill, **look),
+            repeats.bars(fill, **properties),
             source.mark_rule(clip=True, strokeWidth=1.5, strokeDash=[1, 4], yOffset=offset).encode(
                 x=time_of("a:Q"), x2="b:Q", y=y, stroke=stroke
             ),
@@ -313,7 +334,7 @@ def _words(y: alt.Y, x: alt.X) -> list[alt.Chart]:
         f"datum.a >= {FROM_S} && datum.a <= {TO_S} && {needed} * ({TO_S} - {FROM_S}) <= width"
     )
     at_edge = f"{here} + length(datum.t) * {CHARACTER_PX} > width && {here} > width / 2"
-    look: Looks = {
+    properties: MarkProperties = {
         "align": alt.ExprRef(f"{at_edge} ? 'right' : 'left'"),
         "dx": alt.ExprRef(f"{at_edge} ? -3 : 3"),
         "dy": -5,
@@ -324,9 +345,9 @@ def _words(y: alt.Y, x: alt.X) -> list[alt.Chart]:
     }
     encoded = {"x": x, "y": y, "text": alt.Text("t:N")}
     return [
-        shown.mark_text(**look, stroke=PAPER, fill=PAPER, strokeWidth=3).encode(**encoded),
-        shown.transform_filter("!datum.k").mark_text(**look, fill=INK).encode(**encoded),
-        shown.transform_filter("datum.k").mark_text(**look, fill=BAD).encode(**encoded),
+        shown.mark_text(**properties, stroke=PAPER, fill=PAPER, strokeWidth=3).encode(**encoded),
+        shown.transform_filter("!datum.k").mark_text(**properties, fill=INK).encode(**encoded),
+        shown.transform_filter("datum.k").mark_text(**properties, fill=BAD).encode(**encoded),
     ]
 
 

@@ -189,15 +189,15 @@ def kinds_of(run: ReportInput, owned: Sequence[Owned]) -> dict[str, dict[str, st
     """
     brokers = {broker: at for at, broker in enumerate(coordinator_brokers(run))}
     kinds: dict[str, dict[str, str]] = {}
-    looks: dict[tuple[str, str | None], int] = {}
+    variants: dict[tuple[str, str | None], int] = {}
     intervals = [row for each in owned for row in each.intervals]
     for row in sorted(intervals, key=lambda row: row["from_us"]):
         known = kinds.setdefault(row["group"], {})
         if kind(row) not in known:
             by = row["group"], row["coordinator"]
-            look = looks[by] = looks.get(by, -1) + 1
+            variant = variants[by] = variants.get(by, -1) + 1
             at = brokers.get(row["coordinator"])
-            known[kind(row)] = soft(LINE if at is None else broker_fill(at, look))
+            known[kind(row)] = soft(LINE if at is None else broker_fill(at, variant))
     return kinds
 
 

@@ -1,6 +1,6 @@
-"""Intervals of time, made ready to be drawn: side by side where they overlap, or counted.
+"""Intervals of time as rows of a lane, or as counts over time.
 
-Times are integer microseconds on the run's clock; no end (None) means the run's.
+Units: microseconds of the run's clock; an end None is the run's end.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 MAX_STEPS = 1_200
-"""Points of one stepped line: more than a screen has pixels, few enough to zoom fluidly."""
+"""Points of one stepped line: more than a screen has pixels, few enough for fluid zooming."""
 
 
 Row = TypeVar("Row", bound=Mapping[str, Any])  # Any: a table's row
@@ -23,15 +23,15 @@ class Steps:
 
     @property
     def highest(self) -> tuple[int, ...]:
-        """The highest that each count comes to; empty without any time."""
+        """The maximum of each count; empty without any time."""
         return tuple(max(values) for values in zip(*self.counts, strict=True))
 
 
 def slots(intervals: Sequence[tuple[int, int]]) -> list[int]:
-    """Return for each interval the first row, from 0, in which nothing else is meanwhile.
+    """Return the row of each interval, from 0, so that intervals of one row do not overlap.
 
-    Shape: an interval is a start and an end; ends that touch do not overlap. In the order of
-    `intervals`, which need not be sorted.
+    Each interval gets the first free row. The result is in the order of `intervals`, which need not
+    be sorted. An interval is a start and an end; intervals that only touch do not overlap.
     """
     chosen = [0] * len(intervals)
     free_from: list[int] = []
@@ -47,12 +47,12 @@ def slots(intervals: Sequence[tuple[int, int]]) -> list[int]:
 
 
 def longest_first(rows: Sequence[Row], limit: int) -> list[Row]:
-    """Return the `limit` rows of greatest `length_us`: what is too short to see is left out."""
+    """Return the `limit` rows of greatest `length_us`; the shortest ones are hard to see anyway."""
     return sorted(rows, key=lambda row: -(row["length_us"] or 0))[:limit]
 
 
 def free(intervals: Iterable[tuple[int, int]], from_us: int, to_us: int) -> list[tuple[int, int]]:
-    """Return the stretches between `from_us` and `to_us` that no interval covers."""
+    """Return the parts of [from_us, to_us) that no interval covers."""
     stretches, covered_until = [], from_us
     for start, end in sorted(intervals):
         if min(start, to_us) > covered_until:
@@ -64,7 +64,7 @@ def free(intervals: Iterable[tuple[int, int]], from_us: int, to_us: int) -> list
 
 
 def concurrent(intervals: Iterable[tuple[int, int]], *, from_us: int, to_us: int) -> Steps:
-    """Return how many of the intervals hold, from `from_us` to `to_us`, as one count."""
+    """Return the number of simultaneous intervals over [from_us, to_us], as one count."""
     changes: dict[int, int] = {from_us: 0}
     for start, end in intervals:
         first, last = max(start, from_us), min(end, to_us)
@@ -105,10 +105,10 @@ def join_steps(*series: Steps) -> Steps:
 
 
 def thinned(steps: Steps, limit: int = MAX_STEPS) -> Steps:
-    """Return at most about `limit` of the steps, with every extreme of every count kept in sight.
+    """Return about `limit` of the steps, including the extremes of each count.
 
-    Where there are more, the time is cut into equal parts; of each part stay its first and last
-    step, and the lowest and highest of each count.
+    If there are more, the time is cut into equal parts. Each part keeps its first and last step,
+    and the steps with the lowest and the highest value of each count.
     """
     if len(steps.times_us) <= limit:
         return steps

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pipeline.report.charts.chart import Paragraph, Part, Section, TextTable
 from pipeline.report.charts.fault_strips import FaultRows, rows_of_faults
 from pipeline.report.columns import Column, number, text_table
-from pipeline.report.rendering import said
+from pipeline.report.rendering import render_line
 from pipeline.report.report_input import ReportInput, Row
 from pipeline.summary.figures import FaultSummary, duration_text
 from pipeline.summary.outcomes import CommitErrors, in_number_order, listed
@@ -77,15 +77,15 @@ def _radius(
 
 
 def _fault(rows: FaultRows, radius: Radius, errors: Sequence[CommitErrors]) -> Iterator[Part]:
-    yield Paragraph(html=said("words", "fault_heading", rows.fault))
-    yield Paragraph(html=said("blast_radius", "concerned", radius))
+    yield Paragraph(html=render_line("words", "fault_heading", rows.fault))
+    yield Paragraph(html=render_line("blast_radius", "concerned", radius))
     if rows.client:
         yield _groups_table(rows)
     moved = {row["partition"]: row for row in rows.broker}
     if radius.partitions or moved:
         yield _partitions_table(rows, moved, radius.partitions)
     if radius.errors:
-        yield Paragraph(html=said("words", "items", [radius.errors]))
+        yield Paragraph(html=render_line("words", "items", [radius.errors]))
     if errors:
         yield text_table(
             (

@@ -1,9 +1,9 @@
-"""The section `checks`: what each check promises, what it judged, and what it concluded."""
+"""The section `checks`: promise, judged cases and outcome of each check."""
 
 from dataclasses import dataclass
 
 from pipeline.report.charts.chart import Paragraph, Section
-from pipeline.report.rendering import said
+from pipeline.report.rendering import render_line
 from pipeline.report.report_input import ReportInput
 from pipeline.report.sentences.answers import check_name
 from pipeline.summary.story import check_figures
@@ -15,7 +15,7 @@ _TONES = {
     CheckOutcome.INCONCLUSIVE: "warn",
     CheckOutcome.NOTHING_SEEN: "plain",
 }
-"""The tone of an outcome."""
+"""Tone of each outcome: its colour on the page."""
 _ORDER = (
     CheckOutcome.VIOLATED,
     CheckOutcome.INCONCLUSIVE,
@@ -30,7 +30,7 @@ _LEAD = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckFacts:
-    """One check: its name in words, what it promises (None: not known), what it judged."""
+    """One check: its name in words, its promise (None: unknown), figures on its judged cases."""
 
     check: CheckReport
     name: str
@@ -40,7 +40,7 @@ class CheckFacts:
 
 
 def check_facts(run: ReportInput, check: CheckReport) -> CheckFacts:
-    """Return what is told of a check."""
+    """Return the facts about a check."""
     return CheckFacts(
         check=check,
         name=check_name(check),
@@ -51,7 +51,7 @@ def check_facts(run: ReportInput, check: CheckReport) -> CheckFacts:
 
 
 def checks_section(run: ReportInput) -> Section | None:
-    """Return one entry for each check, the broken first; None: the run has none."""
+    """Return one entry for each check, violated ones first; None if the run has no checks."""
     if not run.facts.checks:
         return None
     checks = sorted(run.facts.checks, key=lambda check: _ORDER.index(check.outcome))
@@ -59,5 +59,5 @@ def checks_section(run: ReportInput) -> Section | None:
     lead = _LEAD
     if run.facts.status == "failed":
         lead = "coordlab itself failed: what the checkers saw until then proves nothing."
-    html = said("promises", "checks", entries)
+    html = render_line("promises", "checks", entries)
     return Section(id="checks", title="Promises", lead=lead, parts=(Paragraph(html=html),))

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pipeline.report.charts.chart import Paragraph, Part, Section
 from pipeline.report.columns import Column, number, text_table
 from pipeline.report.facts import SettingFact
-from pipeline.report.rendering import said
+from pipeline.report.rendering import render_line
 from pipeline.report.report_input import ReportInput
 from pipeline.summary.story import counted
 
@@ -46,7 +46,7 @@ def _parts(
     if kafkas:
         yield text_table(_COLUMNS, kafkas, caption="Other than Kafka's defaults")
     else:
-        yield Paragraph(html=said("words", "plain", "Every Kafka setting has its default"))
+        yield Paragraph(html=render_line("words", "plain", "Every Kafka setting has its default"))
     if labs:
         experiment = "The experiment: its size, its load, and what of the lab was set"
         yield text_table(_COLUMNS, labs, caption=experiment)

@@ -1,4 +1,4 @@
-"""All faults of a run at a glance: how the longest of each figure is distributed over them."""
+"""All faults of a run in one table and picture: distributions of each fault's longest figures."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -10,14 +10,15 @@ from pipeline.summary.figures import FaultSummary
 from pipeline.summary.story import moment_text
 
 MEASURES = ("detect", "notice", "no coordinator", "commit gap")
-"""What is compared over faults: the two chains' first phases, and what was felt."""
+"""Measures that are compared over faults: the chains' first phases, and two times without service.
+"""
 _MIN_FOR_CHART = 4
 MAX_FAULTS = 500
-"""So many faults are listed, the first ones: the tables have them all."""
+"""Faults in the list, the first ones; the tables have all."""
 
 
 def overview(faults: Sequence[FaultSummary]) -> Iterator[Part]:
-    """Yield a table of all faults, above it a picture if they are more than a few."""
+    """Yield a table of all faults, after a picture if there are at least _MIN_FOR_CHART."""
     table = _table(faults)
     strips = [strip for name in MEASURES if (strip := _strip(name, faults)).values]
     if len(faults) < _MIN_FOR_CHART or not strips:

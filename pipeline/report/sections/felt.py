@@ -1,11 +1,11 @@
-"""The section `felt`: what the run cost its groups, in all, by group and by partition."""
+"""The section `felt`: waits, gaps and lags of the groups, in all, by group and by partition."""
 
 from functools import partial
 from operator import itemgetter
 
 from pipeline.report.charts.chart import Cell, Paragraph, Part, Section, TextTable
 from pipeline.report.columns import Column, named, number, text_table
-from pipeline.report.rendering import moment_link, said
+from pipeline.report.rendering import moment_link, render_line
 from pipeline.report.report_input import ReportInput, Row
 from pipeline.summary.deploys import deploy_text, deploys_of
 from pipeline.summary.felt import FELT_MEASURES, Felt, FeltMeasure
@@ -22,7 +22,7 @@ from pipeline.summary.story import (
 
 MAX_GROUPS = 40
 MAX_PARTITIONS = 300
-"""So many partitions are listed, those without an owner or waiting for longest."""
+"""Partitions in the list: those with the longest times without an owner and waits."""
 _HEADINGS = ("partitions", "p50", "p90", "max", "sum")
 _LEAD = (
     "From the steady state to the end. A record waits when its producer was told that it is stored "
@@ -31,19 +31,19 @@ _LEAD = (
 
 
 def felt_section(run: ReportInput) -> Section | None:
-    """Return what was felt; None: the run had no group."""
+    """Return the section; None if the run had no group."""
     felt = run.summary.felt
     if felt is None:
         return None
     groups = list(felt.groups.items())[:MAX_GROUPS]
     parts: list[Part] = [
-        Paragraph(html=said("words", "items", [felt_text(*group) for group in groups])),
+        Paragraph(html=render_line("words", "items", [felt_text(*group) for group in groups])),
         *_deploys(run),
         _in_all(felt),
     ]
     if felt.disturbed:
         footnotes = disturbance_texts(run.summary)
-        parts += [Paragraph(html=said("words", "plain", each)) for each in footnotes]
+        parts += [Paragraph(html=render_line("words", "plain", each)) for each in footnotes]
     partitions = sorted(run.tables.rows("felt_partitions"), key=_worst_first)
     if partitions:
         parts.append(_by_partition(partitions))
@@ -51,16 +51,16 @@ def felt_section(run: ReportInput) -> Section | None:
 
 
 def _deploys(run: ReportInput) -> list[Part]:
-    """Return what each rollout of the run cost."""
+    """Return a paragraph on the costs of the run's rollouts; [] without one."""
     texts = [deploy_text(cost) for cost in deploys_of(run.facts.faults, run.summary.felt)]
-    return [Paragraph(html=said("words", "items", texts))] if texts else []
+    return [Paragraph(html=render_line("words", "items", texts))] if texts else []
 
 
 def _in_all(felt: Felt) -> Part:
     """Return the figures over all partitions of all groups."""
     rows = felt_rows(felt.in_all)
     if not rows:
-        return Paragraph(html=said("words", "plain", as_title(NOTHING_FELT)))
+        return Paragraph(html=render_line("words", "plain", as_title(NOTHING_FELT)))
     cells = [number(partial(_of_heading, name), name) for name in _HEADINGS]
     columns = (Column(itemgetter(0), "figure"), *cells)
     mark = MARK if felt.disturbed else ""

@@ -1,4 +1,4 @@
-"""The first screen: the verdict, what happened in a few sentences, and four figures."""
+"""The first screen: the verdict, four figures, and short answers to six questions."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from pipeline.report.facts import RunFacts
-from pipeline.report.rendering import said
+from pipeline.report.rendering import render_line
 from pipeline.report.report_input import ReportInput
 from pipeline.report.sections.headline_figures import Figure, Tone, four_figures
 from pipeline.report.sentences.answers import broke_a_promise, for_how_long, for_whom, what_broke
@@ -21,9 +21,12 @@ from results_schema.results import Verdict
 class Headline:
     """The first screen.
 
-    Shape: `verdict` is a word or two, `kicker` stands above the title; `answers` are a question and
-    the paragraphs that answer it; `notices` say what is wrong with the run itself, `more_reasons`
-    why it proves nothing, beyond the first few; `facts` are names and values.
+    - `verdict`: one or two words; `tone`: its colour.
+    - `kicker`: small line above the title, the run's id.
+    - `answers`: questions, each with the paragraphs of its answer.
+    - `notices`: sentences on problems of the run itself.
+    - `more_reasons`: further reasons for which the verdict is unknown, folded.
+    - `facts`: names and values.
     """
 
     verdict: str
@@ -39,7 +42,7 @@ class Headline:
 
 
 MAX_REASONS = 3
-"""So many reasons for an unknown verdict are told at once; the others are folded."""
+"""Reasons for an unknown verdict in the notice; the others are folded."""
 _OVERRIDE = "--var"
 """The option of the command line that sets a value other than the experiment's."""
 _OF_VERDICT: dict[Verdict, tuple[str, Tone]] = {
@@ -59,7 +62,7 @@ def headline(run: ReportInput) -> Headline:
     """Return the first screen of a run's report."""
     facts = run.facts
     verdict, tone = verdict_of(facts)
-    trusted = facts.status != "failed"  # a node that died of our bug measures nothing
+    trusted = facts.status != "failed"  # after a failure of the tool, times say nothing of Kafka
     answers = (
         ("What broke?", what_broke(run)),
         ("For whom?", for_whom(run)),
@@ -83,7 +86,7 @@ def headline(run: ReportInput) -> Headline:
 
 
 def _expected(run: ReportInput) -> Markup:
-    """Say what the experiment's author expected, and whether it was run as it is written."""
+    """Return the author's expectation, the measured figures, and a note on overridden values."""
     facts = run.facts
     if not facts.expect:
         return Markup("")
@@ -93,14 +96,14 @@ def _expected(run: ReportInput) -> Markup:
         if each.unit in {"s", "ms"} and each.label != "of the run's clock"
     ]
     overridden = _OVERRIDE in facts.manifest.replay
-    return said("answers", "expected", facts.expect, measured, overridden)
+    return render_line("answers", "expected", facts.expect, measured, overridden)
 
 
 def verdict_of(facts: RunFacts) -> tuple[str, Tone]:
-    """Return the verdict in a word, and its tone.
+    """Return the verdict in one or two words, and its tone.
 
-    A violation is proven whatever became of the run, unless the tool itself failed: then nothing
-    that it says is about Kafka.
+    An interrupted or killed run may still have proven a violation. If the tool itself failed, even
+    a violation says nothing about Kafka, so the status is shown instead.
     """
     if facts.status in _OF_STATUS and (
         facts.verdict is not Verdict.VIOLATED or facts.status == "failed"
@@ -112,13 +115,13 @@ def verdict_of(facts: RunFacts) -> tuple[str, Tone]:
 
 
 def _unknown_reasons(run: ReportInput) -> tuple[str, ...]:
-    """Return why a run that came to its end proves nothing."""
+    """Return the reasons for which a completed run has the verdict unknown."""
     unknown = run.facts.status == "completed" and run.facts.verdict is Verdict.UNKNOWN
     return tuple(run.facts.results_or_empty.reasons) if unknown else ()
 
 
 def _notices(run: ReportInput) -> Iterator[str]:
-    """Say what is wrong with the run itself or missing of it, and what was felt despite a PASS."""
+    """Yield sentences on problems of the run, on missing data, and on the caveats of a PASS."""
     facts, summary = run.facts, run.summary
     reasons = facts.results_or_empty.reasons
     end = moment_text(run.end_us)
@@ -129,8 +132,8 @@ def _notices(run: ReportInput) -> Iterator[str]:
         case "interrupted":
             because = "; ".join(reason for reason in reasons if reason != facts.status)
             proves = "" if facts.verdict is Verdict.VIOLATED else " and proves nothing"
-            told = f"This run was interrupted{proves}: its trace ends at {end} of the run's clock"
-            yield f"{told}, {because}." if because else f"{told}."
+            notice = f"This run was interrupted{proves}: its trace ends at {end} of the run's clock"
+            yield f"{notice}, {because}." if because else f"{notice}."
         case "killed":
             yield f"The process of this run ended without results: its trace ends at {end}."
         case "running":

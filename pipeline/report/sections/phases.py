@@ -22,7 +22,7 @@ from pipeline.report.charts.fault_strips import CHAINS, FaultRows, rows_of_fault
 from pipeline.report.charts.log_axis import LogAxis
 from pipeline.report.charts.strips import Strip, axis_over, strip_chart, strip_rows
 from pipeline.report.columns import Column, number, text_table
-from pipeline.report.rendering import said
+from pipeline.report.rendering import render_line
 from pipeline.report.report_input import ReportInput, Settings
 from pipeline.report.sections.fault_overview import overview
 from pipeline.report.sentences.chain_words import (
@@ -75,7 +75,7 @@ def phases_section(run: ReportInput) -> Section | None:
     if len(faults) > 1:
         parts += overview(run.summary.faults)
     if any(found.disturbed for each in run.summary.faults for _, found in each.measures):
-        parts += [Paragraph(html=said("words", "plain", each)) for each in footnotes]
+        parts += [Paragraph(html=render_line("words", "plain", each)) for each in footnotes]
     if len(faults) <= MAX_IN_FULL:
         axis = axis_over(strip for rows in faults for strip in _all_strips(rows))
         for rows in faults:
@@ -97,13 +97,13 @@ def _all_strips(rows: FaultRows) -> list[Strip]:
 def _fault_parts(rows: FaultRows, axis: LogAxis, settings: Settings) -> Iterator[Part]:
     """Yield everything about one fault: words, the order of phases, both chains, the gaps."""
     fault = rows.fault
-    yield Paragraph(html=said("words", "fault_heading", fault))
+    yield Paragraph(html=render_line("words", "fault_heading", fault))
     chains = (
         broker_sentence(fault, rows.broker, settings),
         client_sentence(rows.client) if rows.client else None,
         gap_sentence(fault, rows.gap),
     )
-    yield Paragraph(html=said("chains", "told", *chains))
+    yield Paragraph(html=render_line("chains", "told", *chains))
     data = order_rows(rows)
     if data:
         yield Chart(
@@ -123,7 +123,7 @@ def _fault_parts(rows: FaultRows, axis: LogAxis, settings: Settings) -> Iterator
         yield gap
     lines = [noticed_text(fault), *leaving_texts(fault), kept_text(fault)]
     if any(lines):
-        yield Paragraph(html=said("words", "items", lines))
+        yield Paragraph(html=render_line("words", "items", lines))
 
 
 def _chain_chart(rows: FaultRows, chain: Chain, axis: LogAxis) -> Chart | None:

@@ -9,14 +9,14 @@ from collections.abc import Iterator, Sequence
 from pipeline.report.charts.chart import SERIES, Chart, Paragraph, Part, Section, TextTable
 from pipeline.report.charts.strips import Strip, axis_over, distribution_of, strip_chart, strip_rows
 from pipeline.report.columns import Column, number, text_table
-from pipeline.report.rendering import REBALANCES, moment_link, said
+from pipeline.report.rendering import REBALANCES, moment_link, render_line
 from pipeline.report.report_input import ReportInput, Row
 from pipeline.summary.figures import FaultSummary, duration_text
 from pipeline.summary.outcomes import listed
 from pipeline.summary.story import (
+    coordinator_with_epoch,
     kept_text,
     moment_text,
-    office_name,
     rebalances_statement,
 )
 
@@ -41,12 +41,12 @@ def rebalances_section(run: ReportInput) -> Section | None:
     after = [row for row in rows if row["fault"] is not None]
     parts: list[Part] = []
     if run.summary.faults and not after:
-        parts.append(Paragraph(html=said("rebalances", "no_rebalance")))
+        parts.append(Paragraph(html=render_line("rebalances", "no_rebalance")))
     elif after:
         grouped = len(after) > MAX_ONE_BY_ONE
         shown = [fault for fault in run.summary.faults if fault.rebalances or fault.members]
         lines = [(fault, list(_lines(fault, grouped=grouped))) for fault in shown[:MAX_FAULTS]]
-        parts.append(Paragraph(html=said("rebalances", "after_faults", lines)))
+        parts.append(Paragraph(html=render_line("rebalances", "after_faults", lines)))
     chart = _chart(after)
     if chart is not None:
         parts.append(chart)
@@ -142,7 +142,7 @@ _COLUMNS = (
     Column(lambda row: row["fault"] or "start of the group", "after"),
     Column("group", "group"),
     Column(_reason, "reason"),
-    Column(lambda row: office_name(row["broker"], row["leader_epoch"]), "coordinator"),
+    Column(lambda row: coordinator_with_epoch(row["broker"], row["leader_epoch"]), "coordinator"),
     Column(_generations, "generation"),
     Column(_removed, "removed"),
     Column(lambda row: listed(row["added"]) or None, "added"),

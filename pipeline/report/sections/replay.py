@@ -1,24 +1,24 @@
-"""The section `replay`: the command, the seed, and all that a run was made of."""
+"""The section `replay`: command, seed, versions and experiment file with which to repeat a run."""
 
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from pipeline.report.charts.chart import Cell, Paragraph, Part, Section, TextTable
 from pipeline.report.facts import RunFacts
-from pipeline.report.rendering import as_it_is
+from pipeline.report.rendering import render_block
 from pipeline.report.report_input import ReportInput
 
-_ELSEWHERE = {
+_OTHER_RUNTIMES = {
     "virtual": ("ray", "with real processes, on Ray"),
     "local": ("virtual", "in virtual time"),
     "ray": ("virtual", "in virtual time"),
 }
-"""By runtime: another one that says more, and what a run is there."""
+"""For each runtime another one for which a command is shown, with its description."""
 _NO_DIGEST = "none was computed"
 
 
 def replay_section(run: ReportInput) -> Section:
-    """Return how to run the same again."""
+    """Return the section."""
     return Section(
         id="replay",
         title="Run it again",
@@ -42,19 +42,19 @@ def _promise(runtime: str) -> str:
 
 def _parts(facts: RunFacts) -> Iterator[Part]:
     manifest = facts.manifest
-    yield Paragraph(html=as_it_is("replay", "command", manifest.replay))
-    elsewhere = _ELSEWHERE.get(manifest.runtime)
-    here = f"--runtime {manifest.runtime}"
-    if elsewhere is not None and here in manifest.replay:
-        other, where = elsewhere
-        command = manifest.replay.replace(here, f"--runtime {other}")
-        yield Paragraph(html=as_it_is("replay", "elsewhere", where, command))
+    yield Paragraph(html=render_block("replay", "command", manifest.replay))
+    other_runtime = _OTHER_RUNTIMES.get(manifest.runtime)
+    own_option = f"--runtime {manifest.runtime}"
+    if other_runtime is not None and own_option in manifest.replay:
+        name, description = other_runtime
+        command = manifest.replay.replace(own_option, f"--runtime {name}")
+        yield Paragraph(html=render_block("replay", "elsewhere", description, command))
     yield TextTable(headings=("what", "value"), rows=tuple(_made_of(facts)))
     if facts.experiment_yaml:
-        yield Paragraph(html=as_it_is("replay", "file", manifest, facts.experiment_yaml))
+        yield Paragraph(html=render_block("replay", "file", manifest, facts.experiment_yaml))
     if facts.links:
         safe = [each for each in facts.links if urlsplit(each[1]).scheme in {"http", "https"}]
-        yield Paragraph(html=as_it_is("replay", "links", safe))
+        yield Paragraph(html=render_block("replay", "links", safe))
 
 
 def _made_of(facts: RunFacts) -> Iterator[tuple[Cell, ...]]:

@@ -1,11 +1,11 @@
-"""The section `two-at-once`: two coordinators of one group, two owners of a partition, and why."""
+"""The section `two-at-once`: times with two coordinators of a group or owners of a partition."""
 
 from collections.abc import Iterator, Sequence
 
 from pipeline.report.charts.chart import Paragraph, Part, Section, TextTable
 from pipeline.report.columns import Column, number, text_table
 from pipeline.report.lanes.labels import common_prefix, prefix_note
-from pipeline.report.rendering import OWNERSHIP, moment_link, said, span_together
+from pipeline.report.rendering import OWNERSHIP, moment_link, render_line, span_together
 from pipeline.report.report_input import ReportInput, Row, Settings
 from pipeline.report.sentences.owner_story import (
     Episode,
@@ -19,10 +19,10 @@ from pipeline.summary.figures import duration_text
 from pipeline.summary.outcomes import in_number_order
 from pipeline.summary.story import coordinators_statement, counted, moment_text
 
-MAX_TOLD = 6
-"""So many pairs of coordinators, and of sets of owners, are told; the tables have them all."""
+MAX_EPISODES = 6
+"""Pairs of coordinators, and pairs of sets of owners, in the section; the tables have all."""
 MAX_PARTITIONS = 200
-"""So many partitions of one pair of sets are listed."""
+"""Partitions in the list of one pair of sets of owners."""
 _LEAD = (
     "Kafka does not promise one coordinator or one owner at every moment: it fences what is "
     "written, by leader epoch and generation. This section says when there were two, and "
@@ -35,29 +35,34 @@ _CAPTION = (
 
 
 def two_at_once_section(run: ReportInput) -> Section | None:
-    """Return the stories of all that was there twice; None: nothing was."""
-    found = episodes(run.tables.rows("ownership_overlaps"))
-    told = [each for each in found if each.longest_us >= run.summary.clock_error_us]
+    """Return the section; None if nothing had two owners or coordinators at once."""
+    measured = episodes(run.tables.rows("ownership_overlaps"))
+    # Shorter than the clock error, an overlap may be due to the clocks alone.
+    certain = [each for each in measured if each.longest_us >= run.summary.clock_error_us]
     coordinators = run.summary.coordinators
-    both = [("two owners", told), ("two coordinators", coordinators)]
-    title = " and ".join(name for name, there in both if there)
+    subjects = [("two owners", certain), ("two coordinators", coordinators)]
+    title = " and ".join(name for name, cases in subjects if cases)
     if not title:
         return None
-    parts = [*_owner_parts(run, told), *_coordinator_parts(run)]
+    parts = [*_owner_parts(run, certain), *_coordinator_parts(run)]
     return Section(
         id="two-at-once", title=f"{title} at once".capitalize(), lead=_LEAD, parts=tuple(parts)
     )
 
 
-def _owner_parts(run: ReportInput, told: Sequence[Episode]) -> Iterator[Part]:
+def _owner_parts(run: ReportInput, certain: Sequence[Episode]) -> Iterator[Part]:
     tables = _tables(run)
-    for episode in told[:MAX_TOLD]:
+    for episode in certain[:MAX_EPISODES]:
         at_once = bool(served_at_once(episode, tables))
-        yield Paragraph(html=said("two_at_once", "owners", episode))
-        yield Paragraph(html=said("two_at_once", "why", episode, steps(episode, tables), at_once))
+        yield Paragraph(html=render_line("two_at_once", "owners", episode))
+        yield Paragraph(
+            html=render_line("two_at_once", "why", episode, steps(episode, tables), at_once)
+        )
         yield _partitions(episode, tables)
-    if (more := len(told) - MAX_TOLD) > 0:
-        yield Paragraph(html=said("two_at_once", "more", more, "owners", "ownership_overlaps"))
+    if (more := len(certain) - MAX_EPISODES) > 0:
+        yield Paragraph(
+            html=render_line("two_at_once", "more", more, "owners", "ownership_overlaps")
+        )
 
 
 def _tables(run: ReportInput) -> OverlapTables:
@@ -111,8 +116,10 @@ def _owned_text(row: Row, tables: OverlapTables, side: str) -> str | None:
 
 
 def _coordinator_parts(run: ReportInput) -> Iterator[Part]:
-    for both in run.summary.coordinators[:MAX_TOLD]:
-        told = coordinators_statement(both)
-        yield Paragraph(html=said("two_at_once", "coordinators", told, both))
-    if (more := len(run.summary.coordinators) - MAX_TOLD) > 0:
-        yield Paragraph(html=said("two_at_once", "more", more, "coordinators", "tenure_overlaps"))
+    for both in run.summary.coordinators[:MAX_EPISODES]:
+        statement = coordinators_statement(both)
+        yield Paragraph(html=render_line("two_at_once", "coordinators", statement, both))
+    if (more := len(run.summary.coordinators) - MAX_EPISODES) > 0:
+        yield Paragraph(
+            html=render_line("two_at_once", "more", more, "coordinators", "tenure_overlaps")
+        )

@@ -1,11 +1,11 @@
-"""The section `violations`: the evidence of each violated promise as a story with links."""
+"""The section `violations`: the findings of each violated promise, with linked trace rows."""
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pipeline.report.charts.chart import Paragraph, Part, Section
-from pipeline.report.rendering import said
+from pipeline.report.rendering import render_line
 from pipeline.report.report_input import ReportInput
 from pipeline.report.sections.checks import check_facts
 from protocol.trace import TraceRow
@@ -13,9 +13,9 @@ from results_schema.evidence_text import describe_event
 from results_schema.results import CheckReport, Finding
 
 MAX_STEPS = 12
-"""So many steps of a story are shown at once; the rest is folded."""
+"""Rows of evidence shown at once per finding; the others are folded."""
 MAX_OPEN = 2
-"""So many findings of a check are told openly; the others are folded, a line each."""
+"""Findings of a check that are unfolded; of the others only the summary line is visible."""
 _GUARDS = "cluster.guards"
 _OFFSETS_TOPIC = "__consumer_offsets"
 _MEMBER_ID = re.compile(r"((\S+-[0-9a-f]{8})(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
@@ -26,7 +26,7 @@ _LANES = {
     "lane-ownership": ("partitions_", "records_", "position_"),
     "lane-availability": ("offsets_", "commit_"),
 }
-"""Where the kinds of rows of the trace are seen, by how their names begin; else coordinators."""
+"""Lane of a trace row by the beginning of its kind's name; any other kind: the coordinators'."""
 _LEAD = (
     "Each finding is proven by the rows of the trace below it; those above them led to it. A "
     "moment leads to its place in the lanes."
@@ -35,7 +35,10 @@ _LEAD = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceRow:
-    """A row of the trace. `pieces` are its text: plain text, a member id, what is shown of that."""
+    """A row of the trace as text.
+
+    `pieces`: triples of plain text, a member id that follows it, and the short form of that id.
+    """
 
     time_us: int
     node: str
@@ -45,7 +48,7 @@ class EvidenceRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindingFacts:
-    """One finding with the rows that led to it and those that prove it, `shown` of them at once."""
+    """One finding with the rows that led to it, and the rows that prove it, `shown` unfolded."""
 
     finding: Finding
     opened: bool
@@ -55,12 +58,12 @@ class FindingFacts:
 
 
 def violations_section(run: ReportInput) -> Section | None:
-    """Return every finding with its story; None: no promise was violated."""
+    """Return every finding with its rows; None if no promise was violated."""
     broken = [check for check in run.facts.checks if check.findings_total]
     if not broken:
         return None
     parts: list[Part] = [
-        Paragraph(html=said("promises", "guard", fact.name))
+        Paragraph(html=render_line("promises", "guard", fact.name))
         for fact in run.facts.settings
         if fact.section == _GUARDS and fact.differs
     ]
@@ -70,7 +73,7 @@ def violations_section(run: ReportInput) -> Section | None:
 
 
 def _check(run: ReportInput, check: CheckReport) -> Iterator[Part]:
-    yield Paragraph(html=said("promises", "violated", check_facts(run, check)))
+    yield Paragraph(html=render_line("promises", "violated", check_facts(run, check)))
     for place, finding in enumerate(check.findings):
         facts = FindingFacts(
             finding=finding,
@@ -78,24 +81,21 @@ def _check(run: ReportInput, check: CheckReport) -> Iterator[Part]:
             led_to=tuple(_row(step) for step in finding.led_to),
             proof=tuple(_row(step) for step in finding.evidence),
         )
-        yield Paragraph(html=said("promises", "finding", facts))
+        yield Paragraph(html=render_line("promises", "finding", facts))
     hidden = check.findings_total - len(check.findings)
     if hidden > 0:
-        yield Paragraph(html=said("promises", "hidden", hidden))
+        yield Paragraph(html=render_line("promises", "hidden", hidden))
 
 
 def _row(step: TraceRow) -> EvidenceRow:
-    parts = [
-        *_MEMBER_ID.split(describe_event(step)),
-        "",
-        "",
-    ]  # text, id, kept part of it, text, ...
+    # `split` returns text, id, short id, text, ...; the padding completes the last triple.
+    parts = [*_MEMBER_ID.split(describe_event(step)), "", ""]
     pieces = tuple(zip(parts[0::3], parts[1::3], parts[2::3], strict=True))
     return EvidenceRow(time_us=step.time_us, node=step.node, lane=lane_of(step), pieces=pieces)
 
 
 def lane_of(step: TraceRow) -> str:
-    """Return the lane in which a row of the trace is seen."""
+    """Return the lane that shows a row of the trace."""
     for lane, beginnings in _LANES.items():
         if step.kind.startswith(beginnings):
             return lane

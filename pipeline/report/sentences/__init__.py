@@ -1,6 +1,6 @@
-"""Facts that the page says in sentences: each function fills a struct, a template says it.
+"""Facts for the page's sentences: each function fills a struct, and renders a macro with it.
 
-The words are in the folder `templates` of the report.
+The words themselves are in the folder `templates` of the report.
 
 Reading order: `fault_sentences`, `reading_words`, `answers`, `causes` (the first screen),
 `chain_words`, `owner_story`.

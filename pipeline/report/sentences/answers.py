@@ -1,7 +1,7 @@
-"""The first screen's answers: for whom, for how long, and whether a promise broke.
+"""Answers of the first screen: what broke, for whom, for how long, and was a promise broken.
 
-Each function gathers the facts, `templates/answers.j2` says them. `what_broke` is in `faults.j2`;
-`causes` answers why.
+Each function collects the facts for a macro in `templates/answers.j2` (`what_broke`: in
+`faults.j2`). The module `causes` answers why.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from pipeline.report.facts import RunFacts
-from pipeline.report.rendering import said
+from pipeline.report.rendering import render_line
 from pipeline.report.report_input import ReportInput
 from pipeline.report.sentences.fault_sentences import is_client
 from pipeline.summary.figures import Worst, find_worst, longest_coordinators, longest_owners
@@ -19,9 +19,9 @@ from results_schema.journal import FaultOutcome
 from results_schema.results import CheckOutcome, CheckReport
 
 MAX_FAULTS = 3
-"""So many faults are told one by one; the fault lane has them all."""
+"""Faults that the answer names; the fault lane has all."""
 MAX_NODES = 4
-"""So many nodes are named one by one."""
+"""Nodes that the answer names."""
 _GUARDS = "cluster.guards"
 _NOT_SET, _OFF = "not set", "false"
 _WITHOUT_RESULTS = {
@@ -32,17 +32,21 @@ _WITHOUT_RESULTS = {
 
 
 def what_broke(run: ReportInput) -> Markup:
-    """Say what was injected, into whom, when, and when it was undone."""
-    return said("faults", "what_broke", run.facts.faults, MAX_FAULTS, run)
+    """Answer which faults hit which nodes, with the times of injection and healing."""
+    return render_line("faults", "what_broke", run.facts.faults, MAX_FAULTS, run)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Concerned:
-    """Whom the faults concerned.
+    """The groups, members and partitions that faults concerned.
 
-    Shape: `members` counts those of each affected group, most first; `groups` and `data` are the
-    groups and the partitions of data in the blast radius. `who` led, or with `owned` owned, these;
-    `also`: beside what is said of groups. `auto_offset_reset` None: some member commits.
+    - `hit`: some fault hit a node.
+    - `members`: number of members of each affected group, largest first.
+    - `groups_in_all`, `members_in_all`: numbers in the run.
+    - `groups`, `data`: groups and data partitions in the blast radius.
+    - `who`: the hit nodes; they owned the partitions `data` if `owned`, otherwise led them.
+    - `also`: a sentence on groups precedes the one on partitions.
+    - `auto_offset_reset`: its value, if no member commits; None: some member commits.
     """
 
     hit: bool
@@ -58,7 +62,7 @@ class Concerned:
 
 
 def for_whom(run: ReportInput) -> Markup:
-    """Say which groups, members and partitions the faults concerned."""
+    """Answer which groups, members and partitions the faults concerned."""
     hits = [fault for fault in run.facts.faults if fault.outcome is FaultOutcome.HIT]
     partitions = {partition for fault in hits for partition in fault.blast_radius.partitions}
     groups = in_number_order({group for fault in hits for group in fault.blast_radius.groups})
@@ -80,13 +84,13 @@ def for_whom(run: ReportInput) -> Markup:
         else "The nodes that were hit",
         owned=owned,
         also=bool(members or groups) and not owned,
-        auto_offset_reset=reset if hits and nobody_commits(run.facts) else None,
+        auto_offset_reset=reset if hits and no_member_commits(run.facts) else None,
     )
-    return said("answers", "for_whom", concerned)
+    return render_line("answers", "for_whom", concerned)
 
 
 def _members(run: ReportInput) -> dict[str, int]:
-    """Count the members of each affected group, most first."""
+    """Return the number of members of each affected group, largest first."""
     found: dict[str, set[str]] = {}
     for row in run.tables.rows("client_phases"):
         found.setdefault(row["group"], set()).add(row["consumer"])
@@ -96,11 +100,16 @@ def _members(run: ReportInput) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Durations:
-    """How long members and partitions went without service, and what was there twice.
+    """The longest times without service, and with two owners or two coordinators.
 
-    None: there was no such time. `group`: who had no coordinator; `hit_itself`: the member with the
-    longest commit gap, if a fault hit it.
-    Units: microseconds; `one_owner_us` is the time of two coordinators without two owners.
+    A field is None if there was no such time. Units: microseconds.
+
+    - `owners`, `both`: the longest times with two owners, with two coordinators.
+    - `one_owner_us`: time with two coordinators before there were two owners.
+    - `commits`, `service`, `reading`: the worst commit gap, time without a coordinator, and
+      processing gap.
+    - `hit_itself`: the member with the longest commit gap, if a fault hit this member.
+    - `group`: the group without a coordinator.
     """
 
     hit: bool
@@ -116,12 +125,12 @@ class Durations:
 
     @property
     def something(self) -> bool:
-        """Whether there is anything to say."""
+        """True if any of the times exists."""
         return any((self.owners, self.both, self.commits, self.service, self.reading))
 
 
 def for_how_long(run: ReportInput) -> Markup:
-    """Say how long members and partitions went without service, and what was there twice."""
+    """Answer how long subjects had no service, and how long two owners or coordinators."""
     summary = run.summary
     owners, both = longest_owners(summary), longest_coordinators(summary)
     commits, service = find_worst(summary, "commit gap"), find_worst(summary, "no coordinator")
@@ -139,23 +148,23 @@ def for_how_long(run: ReportInput) -> Markup:
         group=groups[0] if len(groups) == 1 else "A group",
         reading=find_worst(summary, "processing gap"),
     )
-    return said("answers", "for_how_long", durations, run)
+    return render_line("answers", "for_how_long", durations, run)
 
 
 def _one_owner_us(owners: Owners | None, both: Coordinators | None) -> int | None:
-    """Return how long two coordinators had not led to two owners yet; None: they did not."""
+    """Return the time from two coordinators to two owners; None if these did not cause those."""
     if owners is None or both is None:
         return None
     if owners.from_us <= both.from_us or owners.group not in both.groups:
         return None
-    offices = {(each.broker, each.leader_epoch) for each in (both.older, both.newer)}
-    if {owners.first_coordinator, owners.second_coordinator} != offices:
+    serving_epochs = {(each.broker, each.leader_epoch) for each in (both.older, both.newer)}
+    if {owners.first_coordinator, owners.second_coordinator} != serving_epochs:
         return None
     return owners.from_us - both.from_us
 
 
 def _hit_itself(found: Worst, run: ReportInput) -> str | None:
-    """Return the member with the longest gap, if a fault hit it; None: it is another."""
+    """Return the member with the longest gap if a fault hit this member, otherwise None."""
     hit = {node for fault in run.facts.faults for node in fault.hit_nodes}
     for row in run.tables.rows("availability"):
         of_member = row["subject_kind"] == "member" and row["fault"] == found.fault.fault
@@ -166,9 +175,13 @@ def _hit_itself(found: Worst, run: ReportInput) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promises:
-    """What the checks concluded, and what of it is not Kafka's own behaviour.
+    """Outcomes of the checks, and settings that Kafka does not have.
 
-    `unknown` says why a run without results proves nothing.
+    - `broken`: violated checks, with `findings` in all; `passed`: number of passed ones.
+    - `idle`: names of checks that judged no case.
+    - `unknown`: reason for which a run without results proves nothing.
+    - `guards`: guards that were switched off.
+    - `two_at_once`: there were two owners or two coordinators.
     """
 
     broken: tuple[CheckReport, ...]
@@ -177,31 +190,31 @@ class Promises:
     idle: tuple[str, ...]
     unknown: str | None
     guards: tuple[str, ...]
-    nobody_commits: bool
+    no_member_commits: bool
     two_at_once: bool
 
 
 def broke_a_promise(run: ReportInput) -> Markup:
-    """Say what the checks concluded, and what of it is not Kafka's own behaviour."""
+    """Answer whether a promise was broken, and whether the run switched off a guard."""
     facts = run.facts
 
-    def those(outcome: CheckOutcome) -> tuple[CheckReport, ...]:
+    def with_outcome(outcome: CheckOutcome) -> tuple[CheckReport, ...]:
         return tuple(check for check in facts.checks if check.outcome is outcome)
 
-    broken = those(CheckOutcome.VIOLATED)
+    broken = with_outcome(CheckOutcome.VIOLATED)
     guards = [each.name for each in facts.settings if each.section == _GUARDS and each.differs]
     both, owners = longest_coordinators(run.summary), longest_owners(run.summary)
     promises = Promises(
         broken=broken,
         findings=sum(check.findings_total for check in broken),
-        passed=len(those(CheckOutcome.PASS)),
-        idle=tuple(check_name(check) for check in those(CheckOutcome.NOTHING_SEEN)),
+        passed=len(with_outcome(CheckOutcome.PASS)),
+        idle=tuple(check_name(check) for check in with_outcome(CheckOutcome.NOTHING_SEEN)),
         unknown=_WITHOUT_RESULTS.get(facts.status),
         guards=() if facts.status == "failed" else tuple(guards),
-        nobody_commits=nobody_commits(facts),
+        no_member_commits=no_member_commits(facts),
         two_at_once=owners is not None or both is not None,
     )
-    return said("answers", "broke_a_promise", promises, facts)
+    return render_line("answers", "broke_a_promise", promises, facts)
 
 
 def check_name(check: CheckReport) -> str:
@@ -209,13 +222,15 @@ def check_name(check: CheckReport) -> str:
     return check.check.replace("_", " ")
 
 
-def nobody_commits(facts: RunFacts) -> bool:
-    """Whether no member of any group was told to commit, by hand or by itself."""
+def no_member_commits(facts: RunFacts) -> bool:
+    """Return True if no group's settings let its members commit, themselves or automatically."""
     if facts.results_or_empty.commits_acknowledged:
         return False
-    by_hand = list(_of_groups(facts, "commit_interval_ms"))
-    by_itself = list(_of_groups(facts, "enable.auto.commit"))
-    return bool(by_hand) and all(value in {_NOT_SET, _OFF} for value in (*by_hand, *by_itself))
+    by_application = list(_of_groups(facts, "commit_interval_ms"))
+    automatic = list(_of_groups(facts, "enable.auto.commit"))
+    return bool(by_application) and all(
+        value in {_NOT_SET, _OFF} for value in (*by_application, *automatic)
+    )
 
 
 def _of_groups(facts: RunFacts, name: str) -> Iterator[str]:

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from pipeline.report.rendering import said
+from pipeline.report.rendering import render_line
 from pipeline.report.report_input import ReportInput, Row, Settings
-from pipeline.report.sentences.answers import nobody_commits
+from pipeline.report.sentences.answers import no_member_commits
 from pipeline.report.sentences.reading_words import why_not_consumed
 from pipeline.summary.figures import (
     Distribution,
@@ -99,7 +99,7 @@ class Causes:
     failover: Failover | None
     no_successor: NoSuccessor | None
     both: Coordinators | None
-    nobody_commits: bool
+    no_member_commits: bool
     owners: Owners | None
     removed_because: tuple[str, ...]
     not_consumed: Markup | None
@@ -114,7 +114,7 @@ class Causes:
 def why(run: ReportInput) -> Markup:
     """Say what took the time, a paragraph for each cause; nothing if there is no fault."""
     fault = _explained_fault(run)
-    return Markup("") if fault is None else said("causes", "why", _causes(run, fault), run)
+    return Markup("") if fault is None else render_line("causes", "why", _causes(run, fault), run)
 
 
 def _causes(run: ReportInput, fault: FaultSummary) -> Causes:
@@ -131,7 +131,7 @@ def _causes(run: ReportInput, fault: FaultSummary) -> Causes:
         failover=failover,
         no_successor=_no_successor(run, fault) if failover is None else None,
         both=longest_coordinators(run.summary),
-        nobody_commits=nobody_commits(run.facts),
+        no_member_commits=no_member_commits(run.facts),
         owners=owners,
         removed_because=() if owners is None else _removed_because(run, owners),
         not_consumed=why_not_consumed(run),
@@ -158,9 +158,9 @@ def _explained_fault(run: ReportInput) -> FaultSummary | None:
 def _removed_because(run: ReportInput, owners: Owners) -> tuple[str, ...]:
     """Return why the second coordinator removed the first owners; empty: it did not."""
     for rebalances in (each for fault in run.summary.faults for each in fault.rebalances):
-        office = (rebalances.broker, rebalances.leader_epoch)
+        serving_epoch = (rebalances.broker, rebalances.leader_epoch)
         gone = set(rebalances.removed) & set(owners.first_consumers)
-        if office == owners.second_coordinator and gone and rebalances.removed_because:
+        if serving_epoch == owners.second_coordinator and gone and rebalances.removed_because:
             return rebalances.removed_because
     return ()
 
@@ -218,10 +218,10 @@ def _rebalances(run: ReportInput) -> Iterator[tuple[str, Rebalances, str | None]
 
 def _by_coordinator(rebalances: Sequence[Rebalances]) -> Iterator[BegunBy]:
     """Sum rebalances up by who began them."""
-    offices: dict[tuple[str, int | None], list[Rebalances]] = {}
+    serving_epochs: dict[tuple[str, int | None], list[Rebalances]] = {}
     for each in rebalances:
-        offices.setdefault((each.broker, each.leader_epoch), []).append(each)
-    for (broker, epoch), begun in offices.items():
+        serving_epochs.setdefault((each.broker, each.leader_epoch), []).append(each)
+    for (broker, epoch), begun in serving_epochs.items():
         yield BegunBy(
             broker=broker,
             leader_epoch=epoch,

@@ -1,9 +1,9 @@
-"""Each chain of phases of a fault as a sentence: what took the time, and which setting decides it.
+"""A sentence for each chain of a fault: the longest phases, and the settings that decide them.
 
-The sentence is about one subject, the median one: half of them got there sooner. Phases of
-one subject follow one another, so they may be compared with its whole; those of different
-subjects, or of the two chains, may not. Pure functions over rows of `broker_phases`,
-`client_phases` and `availability`.
+The sentence is about the median subject (partition or member): half of the subjects were faster.
+The phases of one subject follow one another, so each is a share of the subject's whole time. Phases
+of different subjects, or of different chains, cannot be compared in this way. Pure functions over
+rows of `broker_phases`, `client_phases` and `availability`.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from pipeline.report.charts.chart import TextTable
-from pipeline.report.rendering import said
+from pipeline.report.rendering import render_line
 from pipeline.report.report_input import Row, Settings
 from pipeline.summary.figures import Distribution, FaultSummary
 
@@ -22,15 +22,15 @@ BROKER_STEPS = (
     ("load wait", "applied_us", "load_started_us"),
     ("load", "load_started_us", "active_us"),
 )
-"""Each phase of the broker chain with the moments of `broker_phases` that bound it."""
+"""Phases of the broker chain, with the columns of `broker_phases` for begin and end."""
 CLIENT_STEPS = (
     ("notice", "fault_us", "unknown_us"),
     ("rediscover", "unknown_us", "named_us"),
     ("accept", "named_us", "accepted_us"),
 )
-"""The same of the client chain: join and sync, where they were needed, lie within these."""
+"""Phases of the client chain; join and sync, if needed, are within these."""
 _NEARLY_ALL = 0.8
-"""A phase that took this part of the whole is named alone."""
+"""A phase with at least this share of the whole time is named alone."""
 _SILENT = frozenset(
     {
         "crash",
@@ -45,14 +45,14 @@ _SILENT = frozenset(
         "machine_cut",
     }
 )
-"""Kinds of fault that nobody announces: the controller has to notice a silence."""
+"""Kinds of faults of which the controller gets no message: it must notice a silence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """How one subject came through a chain: its phases, in order, each from one moment to the next.
+    """The phases of one subject, in order: name, begin and end of each.
 
-    Units: microseconds on the run's clock. Only phases whose both ends are known are in it.
+    Units: microseconds of the run's clock. Only phases with known ends are included.
     """
 
     row: Row
@@ -60,12 +60,12 @@ class Path:
 
     @property
     def whole_us(self) -> int:
-        """From the fault to the end of the last phase."""
+        """Time from the fault to the end of the last phase."""
         return self.steps[-1][2] - self.steps[0][1]
 
     @property
     def longest(self) -> list[tuple[str, int]]:
-        """The longest phase with its length, and the second if the first is not nearly all."""
+        """The longest phase with its length, and the second one unless the first is nearly all."""
         by_length = sorted(((name, to - begin) for name, begin, to in self.steps), key=_longest)
         (_, first_us), (_, second_us), *_ = by_length
         alone = first_us >= _NEARLY_ALL * self.whole_us or not second_us
@@ -79,7 +79,7 @@ def _longest(step: tuple[str, int]) -> int:
 def paths(
     rows: Sequence[Row], steps: Sequence[tuple[str, str, str]], *, subject: str
 ) -> list[Path]:
-    """Return the subjects that came through a whole chain, the fastest first."""
+    """Return the paths of the subjects that completed the chain, the fastest first."""
     last = steps[-1][2]
     found = []
     for row in sorted(rows, key=lambda row: (row[last] or 0, str(row[subject]))):
@@ -90,18 +90,21 @@ def paths(
 
 
 def middle_path(found: Sequence[Path]) -> Path:
-    """Return the one in the middle (nearest rank): a non-empty sequence."""
+    """Return the median path (nearest rank) of a non-empty sequence."""
     return found[(len(found) - 1) // 2]
 
 
 def with_groups(broker_rows: Sequence[Row]) -> Sequence[Row]:
-    """Return the offsets partitions in which a group lives, all of them if there is none."""
+    """Return the offsets partitions that store a group; all, if none does."""
     return [row for row in broker_rows if row["groups"]] or broker_rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerChain:
-    """The way of the median partition through a fault; `late` had no coordinator at the end."""
+    """The broker chain of a fault: the median partition's path.
+
+    `rows`: number of partitions; `late`: those without a coordinator at the end of the run.
+    """
 
     fault: FaultSummary
     rows: int
@@ -111,7 +114,7 @@ class BrokerChain:
 
 
 def broker_sentence(fault: FaultSummary, broker_rows: Sequence[Row], settings: Settings) -> Markup:
-    """Tell what the time until a new coordinator was active went into."""
+    """Return the sentence on the time until a new coordinator was active."""
     rows = with_groups(broker_rows)
     found = paths(rows, BROKER_STEPS, subject="partition")
     names = ("broker.session.timeout.ms", "broker.heartbeat.interval.ms")
@@ -123,14 +126,15 @@ def broker_sentence(fault: FaultSummary, broker_rows: Sequence[Row], settings: S
         late=len(rows) - len(found),
         silence_settings=tuple(f"{name} = {value}" for name, value in values if value is not None),
     )
-    return said("chains", "broker_chain", chain)
+    return render_line("chains", "broker_chain", chain)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientChain:
-    """The way of the median member: of all `members`, `stayed` never gave their coordinator up.
+    """The client chain of a fault: the median member's path, and numbers of members.
 
-    `served` came to the new one, `late` did not; `joined` had to join the group again.
+    Of all `members`, `stayed` never marked their coordinator unknown. Of the others, `served` were
+    served by the new coordinator, `late` were not before the end. `joined` had to join again.
     """
 
     members: int
@@ -142,23 +146,23 @@ class ClientChain:
 
 
 def client_sentence(client_rows: Sequence[Row]) -> Markup:
-    """Tell what the time until a member was served again went into."""
-    looked = [row for row in client_rows if row["unknown_us"] is not None]
-    found = paths(looked, CLIENT_STEPS, subject="consumer")
+    """Return the sentence on the time until a member was served again."""
+    lost_coordinator = [row for row in client_rows if row["unknown_us"] is not None]
+    found = paths(lost_coordinator, CLIENT_STEPS, subject="consumer")
     chain = ClientChain(
         members=len(client_rows),
-        stayed=len(client_rows) - len(looked),
+        stayed=len(client_rows) - len(lost_coordinator),
         joined=sum(row["join_us"] is not None for row in client_rows),
         path=middle_path(found) if found else None,
         served=len(found),
-        late=len(looked) - len(found),
+        late=len(lost_coordinator) - len(found),
     )
-    return said("chains", "client_chain", chain)
+    return render_line("chains", "client_chain", chain)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gaps:
-    """What a fault was to those who use the groups; `never` names who did not come back."""
+    """Times without service after a fault; `never`: subjects without service until the end."""
 
     commit: Distribution | None
     processing: Distribution | None
@@ -167,9 +171,9 @@ class Gaps:
 
 
 def gap_sentence(fault: FaultSummary, rows: Sequence[Row]) -> Markup | None:
-    """Tell what a fault was to those who use the groups; None: nothing was measured.
+    """Return the sentence on times without service after a fault; None: nothing was measured.
 
-    Shape: `rows` are the fault's rows of `availability`.
+    `rows`: the fault's rows of `availability`.
     """
     commit, processing, service = (
         fault.distribution(name) for name in ("commit gap", "processing gap", "no coordinator")
@@ -182,7 +186,7 @@ def gap_sentence(fault: FaultSummary, rows: Sequence[Row]) -> Markup | None:
         never=tuple(row["subject"] for row in rows if row["gap_us"] is None),
     )
     something = any((gaps.commit, gaps.processing, gaps.service, gaps.never))
-    return said("chains", "gaps", gaps) if something else None
+    return render_line("chains", "gaps", gaps) if something else None
 
 
 _BROKER = (
@@ -217,7 +221,7 @@ _GAPS = (
     ("commit gap", "a member's acknowledged commit", "its next one: the longest around the fault"),
     (
         "processing gap",
-        "a batch of a partition processed by anybody in the group",
+        "a batch of a partition processed by any member of the group",
         "work on its next one begins: the longest around the fault",
     ),
     (
@@ -229,7 +233,7 @@ _GAPS = (
 
 
 def definitions() -> TextTable:
-    """Return what each measure of the section is, folded away."""
+    """Return the folded table with the definition of each measure."""
     chains = (("broker", _BROKER), ("client", _CLIENT), ("without service", _GAPS))
     return TextTable(
         headings=("chain", "phase", "from", "to"),

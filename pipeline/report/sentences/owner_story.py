@@ -1,9 +1,10 @@
-"""Why partitions of a group had two owners at once, as steps in time order, each with its moment.
+"""The causes of two owners at once, as steps in time order, each with its moment.
 
 Pure functions over rows of `ownership_overlaps`, `ownership`, `rebalances`, `tenure_overlaps`,
-`faults`, `client_phases` and `messages`. An episode is what the summary counts as one: two sets of
-members, each assigned by one coordinator in one leader epoch. `messages` is bounded: an answer that
-is not in it is not told, the moment at which partitions were lost stands elsewhere.
+`faults`, `client_phases` and `messages`. An episode is a time in which two sets of members owned
+the same partitions; each set was assigned by one coordinator in one leader epoch. The summary
+counts episodes, too. The table `messages` is bounded: if it lacks an answer, the step of that
+answer is left out.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,24 +12,26 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from pipeline.report.rendering import COORDINATORS, FAULTS, OWNERSHIP, said
+from pipeline.report.rendering import COORDINATORS, FAULTS, OWNERSHIP, render_line
 from pipeline.report.report_input import Row, Settings
 from pipeline.summary.outcomes import in_number_order
 from protocol.causes import RemovalCause
 
-Office = tuple[str | None, int | None]
-"""A coordinator and the epoch in which it serves."""
+CoordinatorEpoch = tuple[str | None, int | None]
+"""A broker, and the leader epoch in which it is the coordinator."""
 _GROUPS = "lane-groups"
 _SUM_US = 50_000
-"""So close a sum of moments has to come to count as the cause: timers wake a little late."""
+"""Largest distance of a removal from load + session timeout that still counts as the session's
+end: timers fire a little late."""
 _UNKNOWN = "UNKNOWN_MEMBER_ID"
-_SAID_SO = frozenset({"NOT_COORDINATOR"})
-"""What an old coordinator answers once it knows that it is none; other causes are no answer."""
+_NOT_COORDINATOR = frozenset({"NOT_COORDINATOR"})
+"""Answers of an old coordinator that knows of its replacement. Other values of `noticed_by` are
+reasons without an answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing that led to two owners, or ended it; `lane` is where it is seen."""
+    """One step towards two owners, or to their end; `lane`: the lane that shows it."""
 
     time_us: int
     text: Markup
@@ -37,7 +40,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverlapTables:
-    """The rows of one run that a story needs."""
+    """The rows of one run from which the steps are derived."""
 
     ownership: Mapping[tuple[str, str], Sequence[Row]]  # by group and partition
     rebalances: Sequence[Row]
@@ -57,33 +60,33 @@ class Episode:
 
     group: str
     fault: str | None
-    first: Office
-    second: Office
+    first: CoordinatorEpoch
+    second: CoordinatorEpoch
     rows: tuple[Row, ...]
 
     @property
     def partitions(self) -> int:
-        """How many partitions had two owners."""
+        """Number of partitions with two owners."""
         return len({row["partition"] for row in self.rows})
 
     @property
     def records(self) -> int:
-        """How many records both owners processed in the time of two owners."""
+        """Number of records that both owners processed while there were two."""
         return sum(row["records_both"] for row in self.rows)
 
     @property
     def from_us(self) -> int:
-        """When the first partition came to have two owners."""
+        """Time at which the first partition got its second owner."""
         return min(int(row["from_us"]) for row in self.rows)
 
     @property
     def longest_us(self) -> int:
-        """The longest time for which one partition had two owners."""
+        """Longest time with two owners of any partition."""
         return max(int(row["length_us"]) for row in self.rows)
 
     @property
     def to_us(self) -> int | None:
-        """When the last partition had one owner again; None: not before the run's end."""
+        """Time from which no partition had two owners; None: not before the run's end."""
         ends = [row["to_us"] for row in self.rows]
         return None if None in ends else max(ends)
 
@@ -97,34 +100,36 @@ class Episode:
 
 
 def episodes(overlaps: Sequence[Row]) -> list[Episode]:
-    """Sort overlaps into episodes, the earliest first."""
-    found: dict[tuple[str, str | None, Office, Office], list[Row]] = {}
+    """Group overlaps into episodes, the earliest first."""
+    rows_by_episode: dict[
+        tuple[str, str | None, CoordinatorEpoch, CoordinatorEpoch], list[Row]
+    ] = {}
     for row in overlaps:
         first = (row["first_coordinator"], row["first_epoch"])
         second = (row["second_coordinator"], row["second_epoch"])
-        found.setdefault((row["group"], row["fault"], first, second), []).append(row)
-    told = [
+        rows_by_episode.setdefault((row["group"], row["fault"], first, second), []).append(row)
+    unsorted = [
         Episode(group=group, fault=fault, first=first, second=second, rows=tuple(rows))
-        for (group, fault, first, second), rows in found.items()
+        for (group, fault, first, second), rows in rows_by_episode.items()
     ]
-    return sorted(told, key=lambda episode: (episode.from_us, episode.group))
+    return sorted(unsorted, key=lambda episode: (episode.from_us, episode.group))
 
 
 def steps(episode: Episode, tables: OverlapTables) -> list[Step]:
-    """Return what led to an episode and what ended it, in time order."""
-    told = [
+    """Return the steps that led to an episode and ended it, in time order."""
+    unsorted = [
         *_fault_steps(episode, tables),
-        *_office_steps(episode, tables),
+        *_coordinator_steps(episode, tables),
         *_stopped_steps(episode, tables),
         *_rebalance_steps(episode, tables),
         *_lost_steps(episode, tables),
         *_end_steps(episode, tables),
     ]
-    return sorted(told, key=lambda step: step.time_us)
+    return sorted(unsorted, key=lambda step: step.time_us)
 
 
 def _step(time_us: int, lane: str, macro: str, *facts: object) -> Step:
-    return Step(time_us, said("two_at_once", macro, *facts), lane)
+    return Step(time_us, render_line("two_at_once", macro, *facts), lane)
 
 
 def _fault_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
@@ -138,7 +143,7 @@ def _fault_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
 
 
 def served_at_once(episode: Episode, tables: OverlapTables) -> list[Row]:
-    """Return when both coordinators were in office at once: rows of `tenure_overlaps`."""
+    """Return the rows of `tenure_overlaps` in which both coordinators served the group."""
     return [
         row
         for row in tables.tenures
@@ -148,15 +153,15 @@ def served_at_once(episode: Episode, tables: OverlapTables) -> list[Row]:
     ]
 
 
-def _office_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
-    """Tell how two coordinators came to serve the group, if it was two that assigned."""
+def _coordinator_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
+    """Yield the beginning and the end of each time in which two coordinators served the group."""
     for row in served_at_once(episode, tables):
-        yield _step(row["from_us"], COORDINATORS, "took_office", row, episode.group)
-        yield _step(row["to_us"], COORDINATORS, "left_office", row)
+        yield _step(row["from_us"], COORDINATORS, "began_to_serve", row, episode.group)
+        yield _step(row["to_us"], COORDINATORS, "stopped_serving", row)
 
 
 def _stopped_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
-    """Tell which of the first owners were stopped while they owned."""
+    """Yield a step on the first owners that were paused while they owned partitions."""
     owned = [each for row in episode.rows for each in owned_by(row, tables, "first")]
     stopped = [row for row in owned if row["paused_us"]]
     if stopped:
@@ -166,7 +171,7 @@ def _stopped_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
 
 
 def _rebalance_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
-    """Tell the rebalance that gave the partitions to the second owners."""
+    """Yield the beginning and the assignment of the rebalance with the second owners."""
     for row in tables.rebalances:
         if (row["broker"], row["leader_epoch"]) != episode.second or row["group"] != episode.group:
             continue
@@ -180,10 +185,13 @@ def _rebalance_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
 
 
 def _loaded_us(row: Row, timeout: str, tables: OverlapTables) -> int | None:
-    """Return when the coordinator's load began the sessions, if their end proves it."""
-    office = (row["broker"], row["leader_epoch"])
+    """Return the time of the coordinator's load, if the members' sessions counted from it.
+
+    That is so if load + session timeout is the time of the rebalance's end.
+    """
+    serving_epoch = (row["broker"], row["leader_epoch"])
     for tenure in tables.tenures:
-        same = (tenure["newer_broker"], tenure["newer_epoch"]) == office
+        same = (tenure["newer_broker"], tenure["newer_epoch"]) == serving_epoch
         if not (timeout.isdigit() and same and row["group"] in tenure["groups"]):
             continue
         loaded_us: int = tenure["from_us"]
@@ -193,9 +201,10 @@ def _loaded_us(row: Row, timeout: str, tables: OverlapTables) -> int | None:
 
 
 def _lost_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
-    """Tell how the first owners learnt of it; nothing of an episode without fault or end.
+    """Yield steps on the answers by which the first owners learned that they lost partitions.
 
-    The first answer that took partitions away is told; the last one is the end of the story.
+    Only the first answer that made a member lose its partitions has a step here; the last one is in
+    `_end_steps`. An episode without a fault or without an end has no such steps.
     """
     if episode.to_us is None or episode.fault is None:
         return
@@ -206,7 +215,7 @@ def _lost_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
         if row["fault"] == episode.fault
         and row["group"] == episode.group
         and row["consumer"] in episode.members("first")
-        and row["noticed_by"] in _SAID_SO
+        and row["noticed_by"] in _NOT_COORDINATOR
         and row["unknown_us"] is not None
         and episode.from_us <= row["unknown_us"] <= episode.to_us
     ]
@@ -223,7 +232,7 @@ def _lost_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
 
 
 def _unknown_members(episode: Episode, tables: OverlapTables) -> list[Row]:
-    """Return the answers by which the new coordinator said that it knows no such member."""
+    """Return the new coordinator's UNKNOWN_MEMBER_ID answers to the first owners."""
     if episode.to_us is None or episode.fault is None:
         return []
     return [
@@ -239,7 +248,7 @@ def _unknown_members(episode: Episode, tables: OverlapTables) -> list[Row]:
 
 
 def _end_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
-    """Tell how it ended: what became of the owners that gave way first."""
+    """Yield a step for each way in which owners lost the last partition with two owners."""
     end_us = episode.to_us
     if end_us is None:
         return
@@ -256,7 +265,7 @@ def _end_steps(episode: Episode, tables: OverlapTables) -> Iterator[Step]:
 
 
 def owned_by(overlap: Row, tables: OverlapTables, side: str) -> list[Row]:
-    """Return the interval of `ownership` that one side of an overlap is."""
+    """Return the rows of `ownership` for one side of an overlap."""
     return [
         row
         for row in tables.ownership.get((overlap["group"], overlap["partition"]), ())

@@ -1,8 +1,8 @@
-"""Why partitions of data were not consumed for a while: what became of their leader.
+"""The cause of a long processing gap: what happened to the partition's leader or follower.
 
-A record is fetched once it is below the high watermark, which waits for every replica in the ISR.
-So a broker that stands still, or is cut off, holds up the partitions that it leads and, until the
-controller takes it out of their ISR, those that it follows.
+A record can be fetched once it is below the high watermark, which waits for every replica in the
+ISR. So a broker that is paused or cut off blocks the partitions that it leads. It also blocks those
+that it follows, until the controller removes it from their ISR.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from pipeline.report.rendering import said
+from pipeline.report.rendering import render_line
 from pipeline.report.report_input import ReportInput, Row
 from pipeline.report.sentences.fault_sentences import is_client
 from pipeline.summary.figures import find_worst
@@ -18,18 +18,20 @@ from pipeline.summary.outcomes import in_number_order
 from results_schema.journal import JournalEntry
 
 _LONG_US = 1_000_000
-"""From here on a gap is explained: it is longer than any usual pause between batches."""
+"""Shortest gap that is explained: longer than any usual pause between batches."""
 _SOON_US = 1_000_000
-"""What follows a moment within this time is taken to follow from it."""
+"""Longest time between a cause and its effect."""
 _HELD_UP = frozenset({"cut", "crash", "node_loss", "power_loss", "pause"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Led:
-    """Partitions that the broker led. `kind` is the fault's.
+    """Blocked partitions that the broker led.
 
-    `resumed_us`: when a paused broker went on, if clients waited for that; `fenced_us`: when the
-    controller fenced it before. `new_owners` fetched from a new leader, given them at `given_us`.
+    - `kind`: kind of the fault.
+    - `resumed_us`: end of the fault, if the partitions were consumed only after it.
+    - `fenced_us`: time at which the controller fenced the broker, if before `resumed_us`.
+    - `new_owners`: members that got the partitions just before the gap ended, from `given_us` on.
     """
 
     broker: str
@@ -45,7 +47,7 @@ class Led:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Followed:
-    """Partitions that had the broker in their ISR, until it was fenced and they were read again."""
+    """Blocked partitions that the broker followed; they were consumed again once it was fenced."""
 
     broker: str
     partitions: int
@@ -55,7 +57,7 @@ class Followed:
 
 
 def why_not_consumed(run: ReportInput) -> Markup | None:
-    """Say what held up the partitions that were not consumed for long; None: nothing known."""
+    """Return the sentences on the cause of the longest processing gap; None: unknown, or short."""
     found = find_worst(run.summary, "processing gap")
     if found is None or found.longest_us < _LONG_US:
         return None
@@ -71,10 +73,10 @@ def why_not_consumed(run: ReportInput) -> Markup | None:
     ]
     led = [row for row in rows if row["subject"] in fault.blast_radius.partitions]
     others = [row for row in rows if row["subject"] not in fault.blast_radius.partitions]
-    told = [said("not_consumed", "led", _led(led, fault, run))] if led else []
+    sentences = [render_line("not_consumed", "led", _led(led, fault, run))] if led else []
     if (followed := _followed(others, fault, run)) is not None:
-        told.append(said("not_consumed", "followed", followed))
-    return Markup(" ").join(told) if told else None
+        sentences.append(render_line("not_consumed", "followed", followed))
+    return Markup(" ").join(sentences) if sentences else None
 
 
 def _brokers(fault: JournalEntry) -> list[str]:
@@ -83,7 +85,7 @@ def _brokers(fault: JournalEntry) -> list[str]:
 
 
 def _led(rows: Sequence[Row], fault: JournalEntry, run: ReportInput) -> Led:
-    """Return what the members of partitions waited for that the broker led."""
+    """Return the facts about blocked partitions that the broker led."""
     resumed_us = fault.healed_at_us
     waited = resumed_us is not None and all(row["after_us"] >= resumed_us for row in rows)
     fenced_us = min(_decided(fault, run), default=None)
@@ -103,7 +105,7 @@ def _led(rows: Sequence[Row], fault: JournalEntry, run: ReportInput) -> Led:
 
 
 def _decided(fault: JournalEntry, run: ReportInput) -> list[int]:
-    """Return when the controller gave partitions of offsets to others because of a fault."""
+    """Return the times at which the controller elected new leaders of offsets partitions."""
     return [
         row["decided_us"]
         for row in run.tables.rows("broker_phases")
@@ -112,7 +114,10 @@ def _decided(fault: JournalEntry, run: ReportInput) -> list[int]:
 
 
 def _new_owners(rows: Sequence[Row], run: ReportInput) -> tuple[tuple[str, ...], int | None]:
-    """Return who was given each of the partitions just before its gap ended, and when first."""
+    """Return the members that got the partitions just before the gaps ended, and the first time.
+
+    Empty if some partition got no new owner then.
+    """
     found: list[Row] = []
     owned = run.tables.rows("ownership")
     for row in rows:
@@ -130,7 +135,10 @@ def _new_owners(rows: Sequence[Row], run: ReportInput) -> tuple[tuple[str, ...],
 
 
 def _followed(rows: Sequence[Row], fault: JournalEntry, run: ReportInput) -> Followed | None:
-    """Return what partitions waited for that other brokers led; None: not for the fencing."""
+    """Return the facts about blocked partitions of other leaders.
+
+    None unless each was consumed again within _SOON_US after the broker was fenced.
+    """
     decided = _decided(fault, run)
     if not rows or not decided:
         return None

@@ -1,8 +1,10 @@
-"""Groups on ZooKeeper beside groups with a coordinator, on the page that compares runs.
+"""Groups on ZooKeeper compared with groups that have a coordinator, on the comparison page.
 
-What each group felt, what each change of its members cost, and who computed which plan from which
-view. Reads the tables of the runs. Reading order: `sides` (a group of a run, and the changes that
-it met), `costs` (what one change cost), `measured` (the same of Kafka 1.1.1, and the law of its
-reads), `felt_strips`, `growth_chart` and `plan_lanes` (pictures), `answers` (what the coordinator
-changed, and what it did not), `section`.
+The section shows, from the tables of the runs: the waits and gaps of each group, the cost of each
+change of its members, and the plan that each member computed from its view.
+
+Reading order: `sides` (one group of one run, and its changes), `costs` (cost of one change),
+`measured` (the same measured on Kafka 1.1.1, and the growth of its reads), `felt_strips`,
+`growth_chart` and `plan_lanes` (pictures), `answers` (differences between the designs),
+`section`.
 """

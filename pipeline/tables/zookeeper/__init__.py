@@ -1,4 +1,4 @@
-"""The tables of ZooKeeper and of the consumers on it; and the offsets that any group set back.
+"""The tables of ZooKeeper and of the consumers on it; and the rewound offsets of all groups.
 
 Reading order: `sessions`, `watches`, `attempts`, `operations`, `offset_rewinds`.
 """

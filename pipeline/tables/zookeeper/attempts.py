@@ -1,4 +1,4 @@
-"""The table `zookeeper_attempts`: who computed which plan from which view, and what came of it."""
+"""The table `zookeeper_attempts`: each attempt of a consumer, with its view, plan and outcome."""
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -24,24 +24,26 @@ _STEPS = (
 
 
 def zookeeper_attempts(events: DataFrame) -> DataFrame:
-    """Follow each attempt of a consumer on ZooKeeper to own its share.
+    """Return the attempts of consumers on ZooKeeper to own their shares.
 
     Input grain: one row per event. Output grain: one row per run, consumer, incarnation and attempt
     of a rebalance.
     Columns: `run`, `group`, `consumer` (its node), `incarnation`, `member` (its consumer id),
-    `attempt`: its number in its rebalance, from 0; in microseconds on the run's clock `started_us`,
-    `view_us`: it had read all and computed, `ended_us`; `view`: consumer ids that it had read,
-    `plan`: partitions that it computed for itself; `given_up`: partitions that it ceased to read in
-    the attempt; `conflicts`: partitions of its plan that had an owner, `disputed`: these, sorted;
-    `outcome`: `done`, `no broker` (it found none, and reads nothing), `conflict`, `exception` or
-    `shut down`; `exception`: what ended it; `gave_up`: where ConsumerRebalanceFailedException went
-    if this was the last attempt: `starting` (thrown to the program), `running` or `new session`.
-    Nulls: `view_us`, `view`, `plan` if it did not come so far; `ended_us`, `outcome` if it never
+    `attempt`: number of the attempt in its rebalance, from 0; `started_us`, `view_us` (the consumer
+    had read its view and computed its plan), `ended_us`: microseconds of the run's clock; `view`:
+    consumer ids that the attempt read; `plan`: partitions that it computed for its consumer;
+    `given_up`: number of partitions that it released; `conflicts`: number of partitions of its plan
+    that had another owner; `disputed`: their names, sorted; `outcome`: `done`, `no broker` (there
+    was none, so the consumer reads nothing), `conflict`, `exception` or `shut down`; `exception`:
+    the exception that ended it; `gave_up`: if it was the last attempt of a failed rebalance, the
+    place where ConsumerRebalanceFailedException was thrown: `starting` (to the program), `running`
+    or `new session`.
+    Nulls: `view_us`, `view`, `plan` if the attempt ended before; `ended_us`, `outcome` if it never
     ended; `exception`, `gave_up` if there was none.
     """
     numbered = _numbered(events)
     started = numbered.where(_is(TraceKind.ZOOKEEPER_ATTEMPT_STARTED)).select(
-        *_ATTEMPT, "group", "member", "said.attempt", F.col("time_us").alias("started_us")
+        *_ATTEMPT, "group", "member", "decoded.attempt", F.col("time_us").alias("started_us")
     )
     return (
         started.join(_steps(numbered), list(_ATTEMPT), "left")
@@ -69,14 +71,17 @@ def zookeeper_attempts(events: DataFrame) -> DataFrame:
 
 
 def _numbered(events: DataFrame) -> DataFrame:
-    """Rows of consumers, with the number of the attempt that each belongs to, or follows."""
+    """Return the rows of consumers, each with the number of the last attempt that began.
+
+    `is_within`: True for a row before or at the attempt's end.
+    """
     until_here = Window.partitionBy(*_LIFE).orderBy("seq")
     starts = F.when(_is(TraceKind.ZOOKEEPER_ATTEMPT_STARTED), True)
-    # Its own end belongs to the attempt.
+    # The row of an attempt's end belongs to the attempt, so ends are counted before the row.
     ends = F.when(_is(TraceKind.ZOOKEEPER_ATTEMPT_ENDED), True)
     so_far = until_here.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     before = until_here.rowsBetween(Window.unboundedPreceding, -1)
-    said = detail(
+    decoded = detail(
         "attempt",
         "members",
         "partitions",
@@ -99,25 +104,25 @@ def _numbered(events: DataFrame) -> DataFrame:
         .withColumn("number", F.count(starts).over(so_far))
         .withColumn("is_within", F.col("number") > F.count(ends).over(before))
         .where(F.col("number") > 0)
-        .withColumn("said", said)
+        .withColumn("decoded", decoded)
     )
 
 
 def _steps(numbered: DataFrame) -> DataFrame:
-    """One row per attempt in which anything happened."""
+    """Return one row per attempt that has any row after its beginning."""
     sees, ends = _is(TraceKind.ZOOKEEPER_VIEW), _is(TraceKind.ZOOKEEPER_ATTEMPT_ENDED)
     conflicts = _is(TraceKind.ZOOKEEPER_CLAIM_CONFLICT)
     gives_up = F.col("kind").isin([kind.value for kind in _GIVEN_UP])
     within = numbered.where(F.col("is_within") & ~_is(TraceKind.ZOOKEEPER_GAVE_UP))
     summed = within.groupBy(*_ATTEMPT).agg(
         F.min(F.when(sees, F.col("time_us"))).alias("view_us"),
-        F.min_by("said.members", F.when(sees, F.col("seq"))).alias("view"),
-        F.min_by("said.partitions", F.when(sees, F.col("seq"))).alias("plan"),
-        F.sum(F.when(gives_up, F.size("said.partitions"))).alias("given_up"),
+        F.min_by("decoded.members", F.when(sees, F.col("seq"))).alias("view"),
+        F.min_by("decoded.partitions", F.when(sees, F.col("seq"))).alias("plan"),
+        F.sum(F.when(gives_up, F.size("decoded.partitions"))).alias("given_up"),
         F.count_if(conflicts).alias("conflicts"),
         F.sort_array(F.collect_list(F.when(conflicts, F.col("partition")))).alias("disputed"),
         F.min(F.when(ends, F.col("time_us"))).alias("ended_us"),
-        F.max(F.when(ends, F.col("said.done"))).alias("done"),
+        F.max(F.when(ends, F.col("decoded.done"))).alias("done"),
         F.max(F.when(ends, F.col("cause_text"))).alias("exception"),
     )
     sees_none = F.col("view_us").isNull()
@@ -133,11 +138,11 @@ def _steps(numbered: DataFrame) -> DataFrame:
 
 
 def _gave_up(numbered: DataFrame) -> DataFrame:
-    """One row per attempt behind which a rebalance was given up."""
+    """Return one row per attempt that was the last of a failed rebalance."""
     return (
         numbered.where(_is(TraceKind.ZOOKEEPER_GAVE_UP))
         .groupBy(*_ATTEMPT)
-        .agg(F.min_by("said.during", "seq").alias("gave_up"))
+        .agg(F.min_by("decoded.during", "seq").alias("gave_up"))
     )
 
 

@@ -13,14 +13,15 @@ _OFFSET_PATH = r"^/consumers/([^/]+)/offsets/([^/]+)/([0-9]+)$"
 def offset_rewinds(
     events: DataFrame, zookeeper_txns: DataFrame, member_names: DataFrame
 ) -> DataFrame:
-    """List the commits below the one before, in the order in which the store took them.
+    """Return the commits whose offset is below the one before, in the order of their store.
 
-    The stores are compared each with itself: a group on ZooKeeper may commit to both.
+    Each store is compared with itself only, because a group on ZooKeeper may commit to both.
     Input grain: one row per event; one row per transaction of ZooKeeper; one row per member id.
     Output grain: one row per run, group, partition, store and commit that is below the one before.
-    Columns: `run`, `group`, `partition`; `store`: `kafka` or `zookeeper`; `at_us`: it counted,
-    microseconds on the run's clock; `consumer`: the node that committed; `offset_before`,
-    `offset_after`; `records` between both, which a new owner would read again.
+    Columns: `run`, `group`, `partition`; `store`: `kafka` or `zookeeper`; `at_us`: time at which
+    the store took the commit, microseconds of the run's clock; `consumer`: the node that committed;
+    `offset_before`, `offset_after`; `records`: number of records between the two offsets, which a
+    new owner would read again.
     Nulls: `consumer` if the commit names no member: an administrator's, or one of a group on
     ZooKeeper to Kafka.
     """
@@ -44,7 +45,7 @@ def offset_rewinds(
 
 
 def _in_kafka(events: DataFrame, member_names: DataFrame) -> DataFrame:
-    """One row per committed offset that a coordinator stored."""
+    """Return one row per committed offset that a coordinator stored."""
     return (
         of_kind(events, TraceKind.COMMIT_STORED)
         .where(
@@ -67,7 +68,7 @@ def _in_kafka(events: DataFrame, member_names: DataFrame) -> DataFrame:
 
 
 def _in_zookeeper(events: DataFrame, txns: DataFrame) -> DataFrame:
-    """One row per offset that a transaction of ZooKeeper stored, in the order of zxids."""
+    """Return one row per offset that a transaction of ZooKeeper stored, in the order of zxids."""
     group, topic, index = (F.regexp_extract("path", _OFFSET_PATH, part) for part in (1, 2, 3))
     clients = (
         of_kind(events, TraceKind.ZOOKEEPER_CLIENT_STATE)

@@ -1,4 +1,4 @@
-"""The table `zookeeper_operations`: how many requests each client sent to ZooKeeper, and when."""
+"""The table `zookeeper_operations`: numbers of requests from each client to ZooKeeper over time."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -15,13 +15,14 @@ _EFFECTS = {"read": READS, "write": WRITES, "session": OF_SESSIONS}
 
 
 def zookeeper_operations(all_events: DataFrame, zookeeper_consumers: DataFrame) -> DataFrame:
-    """Count the requests of ZooKeeper's clients in tenths of a second.
+    """Return the numbers of requests of ZooKeeper's clients per tenth of a second.
 
     Input grain: one row per event, messages included; one row per consumer. Output grain: one row
     per run, client, incarnation, API and tenth of a second in which it sent such a request.
     Columns: `run`, `group`, `consumer` (the client's node), `incarnation`, `api`, `effect`: `read`,
-    `write` or `session` (of the session itself: connecting, closing, pings, watches left again);
-    `from_us`: beginning of the tenth of a second, microseconds on the run's clock; `requests`.
+    `write` or `session` (requests for the session itself: connect, close, ping, set watches again);
+    `from_us`: beginning of the tenth of a second, microseconds of the run's clock; `requests`:
+    number of requests in it.
     Nulls: `group` if the client never began to rebalance.
     """
     effect = F.coalesce(

@@ -1,4 +1,4 @@
-"""The table `zookeeper_sessions`: each session, when it was over, when its client knew."""
+"""The table `zookeeper_sessions`: beginning and end of each session, at servers and its client."""
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
@@ -11,21 +11,22 @@ from protocol.trace_schema import ZooKeeperClientDetail, ZooKeeperSessionDetail
 def zookeeper_sessions(
     events: DataFrame, zookeeper_txns: DataFrame, zookeeper_consumers: DataFrame
 ) -> DataFrame:
-    """Follow each session of the ensemble from its opening to its end.
+    """Return the sessions of the ensemble, from opening to end.
 
     Input grain: one row per event; one row per transaction; one row per consumer. Output grain: one
-    row per run and session that the ensemble has opened.
+    row per run and session that the ensemble opened.
     Columns: `run`, `session` as ZooKeeper prints it; `group`, `consumer` (its node), `incarnation`
-    of its client; `opened_us`: the first server applied the opening; `connected_us`: the client
-    heard of it; `connections`, `servers`: how often the client was connected, and to which servers;
-    `disconnections`: how often it noticed the loss of a connection; `silent_us`: the leader let the
-    session expire; `ended_us`: the first server applied the end, its ephemeral znodes vanish;
-    `end`: `expired` or `closed`; `learned_us`: the client heard of the expiry; all in microseconds
-    on the run's clock. `created`, `deleted`: znodes that the session has created and deleted, and
-    `deleted_of_others`: of these, ephemeral znodes of another session.
-    Nulls: `consumer`, `incarnation`, `connected_us` if the client never heard that it was open;
-    `group` if its client never began to rebalance; `silent_us`, `ended_us`, `end`, `learned_us` if
-    that never came.
+    of its client; `opened_us`: the first server applied the opening; `connected_us`: the client got
+    the answer to it; `connections`, `servers`: number of the client's connections, and their
+    servers; `disconnections`: number of losses of a connection that the client noticed;
+    `silent_us`: the leader expired the session; `ended_us`: the first server applied its end, which
+    deletes its ephemeral znodes; `end`: `expired` or `closed`; `learned_us`: the client learned of
+    the expiry; all times in microseconds of the run's clock. `created`, `deleted`: numbers of
+    znodes that the session created and deleted; `deleted_of_others`: number of deleted znodes that
+    were ephemeral znodes of another session.
+    Nulls: `consumer`, `incarnation`, `connected_us` if the client never got the answer; `group` if
+    the client never began to rebalance; `silent_us`, `ended_us`, `end`, `learned_us` if there was
+    no such event.
     """
     opened = zookeeper_txns.where(F.col("op") == "createSession").select(
         "run", "session", F.col("applied_us").alias("opened_us")
@@ -69,13 +70,13 @@ def zookeeper_sessions(
 
 
 def _clients(events: DataFrame) -> DataFrame:
-    """One row per session that a client has heard of: what it heard of it, and when."""
-    state = F.col("said.state")
+    """Return one row per session that a client knew, with the client's view of it."""
+    state = F.col("decoded.state")
     connected = state == "SyncConnected"
     return (
         of_kind(events, TraceKind.ZOOKEEPER_CLIENT_STATE)
-        .withColumn("said", detail("session", "state", of=ZooKeeperClientDetail))
-        .groupBy("run", F.col("said.session").alias("session"))
+        .withColumn("decoded", detail("session", "state", of=ZooKeeperClientDetail))
+        .groupBy("run", F.col("decoded.session").alias("session"))
         .agg(
             F.min("node").alias("consumer"),
             F.min("incarnation").alias("incarnation"),
@@ -89,19 +90,19 @@ def _clients(events: DataFrame) -> DataFrame:
 
 
 def _expirations(events: DataFrame) -> DataFrame:
-    """One row per session that a leader let expire."""
-    said = detail("session", of=ZooKeeperSessionDetail)
+    """Return one row per session that a leader expired."""
+    decoded = detail("session", of=ZooKeeperSessionDetail)
     return (
         of_kind(events, TraceKind.ZOOKEEPER_SESSION_EXPIRED)
-        .withColumn("said", said)
-        .groupBy("run", F.col("said.session").alias("session"))
+        .withColumn("decoded", decoded)
+        .groupBy("run", F.col("decoded.session").alias("session"))
         .agg(F.min("time_us").alias("silent_us"))
     )
 
 
 def _writes(txns: DataFrame) -> DataFrame:
-    """One row per session that created or deleted a znode."""
-    # Before a delete of a path there is always its creation: deletes of nothing are refused.
+    """Return one row per session that created or deleted a znode."""
+    # Each delete of a path has a creation before it: a delete of a missing znode is refused.
     of_path = Window.partitionBy("run", "path").orderBy("zxid")
     of_another = F.col("before.ephemeral") & (F.col("before.session") != F.col("session"))
     deletes = F.col("op") == "delete"

@@ -1,4 +1,4 @@
-"""The table `zookeeper_watches`: each notification of a consumer, and what it did about it."""
+"""The table `zookeeper_watches`: each event of a watch, and the consumer's next attempt."""
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
@@ -11,17 +11,17 @@ from protocol.trace_schema import ZooKeeperWatchDetail
 def zookeeper_watches(
     events: DataFrame, zookeeper_txns: DataFrame, zookeeper_consumers: DataFrame
 ) -> DataFrame:
-    """List the watches that fired, server by server.
+    """Return the events of watches that servers sent to clients.
 
     Input grain: one row per event; one row per transaction; one row per consumer. Output grain: one
     row per run and event that a server sent to a client.
     Columns: `run`, `server`, `incarnation` of the server, `group`, `consumer` (the client's node),
-    `type` as ZooKeeper names it, `path` that was watched, `zxid` up to which the server had applied
-    the ensemble's transactions; in microseconds on the run's clock: `changed_us`: the first server
-    applied that transaction, `fired_us`: this server sent the event, `attempt_us`: the consumer's
-    next attempt of a rebalance began; `lag_us` from `changed_us` to `fired_us`.
-    Nulls: `group` if the client never began to rebalance; `changed_us`, `lag_us` if the trace does
-    not hold the transaction; `attempt_us` if no attempt followed.
+    `type` as ZooKeeper names it, `path` that was watched, `zxid`: last transaction that the server
+    had applied; in microseconds of the run's clock `changed_us`: the first server applied that
+    transaction, `fired_us`: this server sent the event, `attempt_us`: the consumer's next attempt
+    began; `lag_us`: time from `changed_us` to `fired_us`.
+    Nulls: `group` if the client never began to rebalance; `changed_us`, `lag_us` if the trace lacks
+    the transaction; `attempt_us` if no attempt followed.
     """
     return (
         _with_attempts(events)
@@ -45,7 +45,7 @@ def zookeeper_watches(
 
 
 def _with_attempts(events: DataFrame) -> DataFrame:
-    """One row per notification, with the beginning of its consumer's next attempt."""
+    """Return one row per event, with the beginning of its consumer's next attempt."""
     fires = F.col("kind") == TraceKind.ZOOKEEPER_WATCH_FIRED.value
     begins = F.when(~fires, F.col("time_us"))
     from_here = Window.partitionBy("run", "consumer").orderBy("time_us")

@@ -155,7 +155,7 @@ def test_doctor_in_a_container_with_little_memory_says_so(fake: Fake, tmp_path: 
         fake.write(tmp_path / name, text)
     check = look("memory", fake.machine())
     assert not check.ok
-    assert check.found == "2.0 GiB available, which is what a control group leaves to this process"
+    assert check.found == "2.0 GiB available, the rest of this process's control group"
     assert "--memory 4g" in check.advice
     assert "virtual" in check.without
 
@@ -205,9 +205,9 @@ def test_doctor_without_a_readable_proc_says_that_it_cannot_tell(
 ) -> None:
     """Hidden processes are not no processes; unknown memory is no missing memory."""
     machine = fake.machine(proc=tmp_path / "nowhere")
-    assert look("other-ray", machine).found == "not told here: /proc cannot be read"
+    assert look("other-ray", machine).found == "not known: /proc cannot be read"
     memory = look("memory", machine)
-    assert (memory.ok, memory.found) == (True, "not told here")
+    assert (memory.ok, memory.found) == (True, "not known")
 
 
 @pytest.mark.parametrize(("mode", "told"), [(None, True), ("token", False)])

@@ -22,7 +22,7 @@ from pipeline.summary.outcomes import (
     CommitErrors,
     Coordinators,
     GroupProcessing,
-    Office,
+    OverlappingTenure,
     Owners,
     Rebalances,
     listed,
@@ -138,10 +138,10 @@ def coordinators() -> Coordinators:
     return Coordinators(
         groups=("orders-readers",),
         partition="__consumer_offsets-2",
-        older=Office(
+        older=OverlappingTenure(
             broker="broker-2", leader_epoch=0, heartbeats=144, commits=0, commits_in_all=264
         ),
-        newer=Office(
+        newer=OverlappingTenure(
             broker="broker-0", leader_epoch=1, heartbeats=18, commits=1, commits_in_all=604
         ),
         from_us=19_080_000,

@@ -12,7 +12,7 @@ from pipeline.report.facts import RunFacts, SettingFact
 from pipeline.report.report_input import ReportInput
 from pipeline.report.sections.headline import Headline, headline, verdict_of
 from pipeline.summary.disturbances import Disturbance
-from pipeline.summary.outcomes import Coordinators, Office, Owners, Rebalances
+from pipeline.summary.outcomes import Coordinators, OverlappingTenure, Owners, Rebalances
 from results_schema.journal import FaultOutcome, LinkEnds
 from results_schema.results import CheckOutcome, CheckReport, Finding, Verdict
 from tests.support.builders.report_inputs import journal_entry, report_input, run_facts, run_summary
@@ -141,10 +141,12 @@ def page_explains_two_coordinators() -> str:
     both = Coordinators(
         groups=(GROUP,),
         partition="__consumer_offsets-2",
-        older=Office(
+        older=OverlappingTenure(
             broker="broker-2", leader_epoch=0, heartbeats=144, commits=0, commits_in_all=9
         ),
-        newer=Office(broker="broker-0", leader_epoch=1, heartbeats=1, commits=2, commits_in_all=2),
+        newer=OverlappingTenure(
+            broker="broker-0", leader_epoch=1, heartbeats=1, commits=2, commits_in_all=2
+        ),
         from_us=19 * S,
         to_us=91 * S,
         older_end="unloaded",

@@ -104,7 +104,7 @@ def test_orderly_shutdown_blames_no_session_timeout() -> None:
     """The broker asked the controller itself: nobody had to notice anything."""
     fault = fault_summary(kind="controlled_shutdown")
     text = _plain(broker_sentence(fault, [broker_phase(60 * MS, 30 * MS, 0, 6 * MS)], SETTINGS))
-    assert "as broker-2 itself asked (detect), and 30 ms until broker-0 had learnt" in text
+    assert "as broker-2 itself asked (detect), and 30 ms until broker-0 had learned" in text
     assert "session.timeout" not in text
 
 
@@ -152,7 +152,7 @@ def test_members_that_stayed_or_never_arrived_are_counted() -> None:
         client_phase("c-2", None, None, None),
     ]
     text = _plain(client_sentence(rows))
-    assert "1 member did not get there before the run ended." in text
+    assert "1 member was not served again before the run ended." in text
     assert "1 member never marked the coordinator unknown." in text
     nobody = _plain(client_sentence([client_phase("c-0"), client_phase("c-1")]))
     assert nobody == "None of 2 members had to look for a coordinator."
@@ -163,9 +163,10 @@ def test_gap_sentence_names_who_never_came_back() -> None:
     rows = {"availability": [gap("member", "c-0", 8 * S), gap("member", "c-1", None)]}
     text = _plain(gap_sentence(fault_summary(rows, members=2), rows["availability"]) or "")
     assert "the worst for 8.00 s" in text
-    assert "c-1 never came back before the run ended" in text
+    assert "c-1 had no service again before the run ended" in text
     alone = _plain(gap_sentence(fault_summary({}, members=2), [gap("member", "c-1", None)]) or "")
-    assert alone == "c-1 never came back before the run ended.", "a name has no capital of its own"
+    # A sentence that begins with a node's name keeps the name in lower case.
+    assert alone == "c-1 had no service again before the run ended."
 
 
 def test_table_beneath_a_picture_has_the_terminals_figures() -> None:

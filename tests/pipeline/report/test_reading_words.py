@@ -5,7 +5,7 @@ from typing import Any
 
 from pipeline.report.facts import SettingFact
 from pipeline.report.sections.headline import headline
-from pipeline.report.sentences.answers import for_whom, nobody_commits
+from pipeline.report.sentences.answers import for_whom, no_member_commits
 from pipeline.report.sentences.chain_words import definitions
 from pipeline.report.sentences.reading_words import why_not_consumed
 from pipeline.summary.figures import MEASURES
@@ -23,7 +23,7 @@ def _settings(interval: str, auto: str) -> tuple[SettingFact, ...]:
     )
 
 
-def test_run_in_which_nobody_commits_says_so_with_the_settings() -> None:
+def test_run_in_which_no_member_commits_says_so_with_the_settings() -> None:
     """`0 commits acknowledged` would read as commits that were refused."""
     facts = run_facts(settings=_settings("not set", "false"), faults=(journal_entry(),))
     said = for_whom(report_input(facts))
@@ -34,9 +34,9 @@ def test_run_in_which_nobody_commits_says_so_with_the_settings() -> None:
 def test_run_in_which_somebody_may_commit_does_not_say_that_nobody_does() -> None:
     """Commits that all failed are the finding, not a setting."""
     for settings in (_settings("5000", "false"), _settings("not set", "true"), ()):
-        assert not nobody_commits(run_facts(settings=settings))
+        assert not no_member_commits(run_facts(settings=settings))
     never = _settings("not set", "false")
-    assert not nobody_commits(run_facts(settings=never, commits_acknowledged=1))
+    assert not no_member_commits(run_facts(settings=never, commits_acknowledged=1))
 
 
 def _why(ownership: list[Row], **fault: Any) -> str | None:  # noqa: ANN401 - any field
@@ -69,7 +69,7 @@ def test_partition_of_a_cut_off_leader_waits_until_somebody_reads_the_new_leader
     told = _why([OWNED])
     assert told is not None
     assert "orders-2 (up to 54.00 s) was led by broker-2: their owners still reached it" in told
-    assert "until c-6, given them at 64.000 s, fetched from the new leader." in told
+    assert "until c-6, which got them at 64.000 s, fetched from the new leader." in told
 
 
 def test_partition_of_another_leader_waits_until_the_broker_leaves_the_isr() -> None:
@@ -84,8 +84,8 @@ def test_cut_off_leader_without_new_owners_is_given_no_end() -> None:
     """What ended the gap is told only where the tables show it."""
     told = _why([OWNED | {"from_us": 30 * S}])
     assert told is not None
-    assert "the high watermark stood still." in told
-    assert "given them" not in told
+    assert "the high watermark did not advance." in told
+    assert "which got them" not in told
 
 
 PAUSED = {"fault": "pause", "links": None, "in_force_until_us": 30 * S}
@@ -96,9 +96,9 @@ def test_clients_of_a_paused_leader_wait_until_it_goes_on() -> None:
     told = _why([OWNED], **PAUSED, healed_at_us=64 * S)
     assert told is not None
     assert (
-        "orders-2 (up to 54.00 s) was led by broker-2: producers and members had asked it, and "
-        "waited for its answers until it went on at 64.000 s; that the controller had fenced it at "
-        "17.790 s they could not know."
+        "orders-2 (up to 54.00 s) was led by broker-2: producers and members had sent it requests, "
+        "and waited for its answers until it resumed at 64.000 s; they could not know that the "
+        "controller had fenced it at 17.790 s."
     ) in told
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from pipeline.report.charts.chart import Paragraph, Section, TextTable
 from pipeline.report.facts import SettingFact
 from pipeline.report.sections.two_at_once import two_at_once_section
-from pipeline.summary.outcomes import Coordinators, Office
+from pipeline.summary.outcomes import Coordinators, OverlappingTenure
 from tests.support.builders.report_inputs import report_input, run_facts, run_summary
 from tests.support.builders.report_rows import (
     GROUP,
@@ -161,7 +161,7 @@ def test_reader_learns_why_step_by_step_in_time_order() -> None:
     text = words(found)
     assert (
         "Two coordinators assigned them: broker-2 in leader epoch 0 and broker-0 in leader epoch 1 "
-        "were" in text
+        "served" in text
     )
     steps = [line for line in text.splitlines() if re.match(r"\d+\.\d{3} s ", line)]
     assert [line.split(" ")[0] for line in steps] == [
@@ -274,10 +274,10 @@ def test_two_coordinators_without_two_owners_are_told_as_in_the_terminal() -> No
     both = Coordinators(
         groups=(GROUP,),
         partition=OFFSETS,
-        older=Office(
+        older=OverlappingTenure(
             broker="broker-2", leader_epoch=0, heartbeats=144, commits=0, commits_in_all=264
         ),
-        newer=Office(
+        newer=OverlappingTenure(
             broker="broker-0", leader_epoch=1, heartbeats=18, commits=1, commits_in_all=604
         ),
         from_us=19 * S,

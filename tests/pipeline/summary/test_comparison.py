@@ -79,15 +79,15 @@ def test_in_full_there_is_every_figure_and_a_zero_beside_others_counts() -> None
 def test_range_says_its_unit_once_if_both_ends_have_it() -> None:
     """As short as it can be: two of them stand side by side in 80 columns."""
 
-    def said(*values: int) -> str:
+    def render_line(*values: int) -> str:
         cell = cell_of(values, "us", 0)
         assert cell is not None
         return range_text(cell, "us")
 
-    assert said(7 * S, 8 * S, 9 * S) == "8.00 s (7.00 to 9.00 s)"
-    assert said(0, 20 * MS, 2 * S) == "20 ms (0 to 2.00 s)"
-    assert said(850, 20 * MS, 2 * S) == "20 ms (850 us to 2.00 s)"
-    assert said(8 * S, 8 * S) == "8.00 s"
+    assert render_line(7 * S, 8 * S, 9 * S) == "8.00 s (7.00 to 9.00 s)"
+    assert render_line(0, 20 * MS, 2 * S) == "20 ms (0 to 2.00 s)"
+    assert render_line(850, 20 * MS, 2 * S) == "20 ms (850 us to 2.00 s)"
+    assert render_line(8 * S, 8 * S) == "8.00 s"
 
 
 def test_faults_are_lined_up_by_kind_and_order() -> None:

@@ -7,7 +7,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.summary.figures import FaultSummary, RunSummary
-from pipeline.summary.outcomes import CommitErrors, Coordinators, GroupProcessing, Office, Owners
+from pipeline.summary.outcomes import (
+    CommitErrors,
+    Coordinators,
+    GroupProcessing,
+    OverlappingTenure,
+    Owners,
+)
 from pipeline.summary.summary_file import (
     TABLES_VERSION,
     drop_summary,
@@ -27,12 +33,14 @@ def _everything() -> tuple[FaultSummary, dict[str, object]]:
         noticed_by=(("NOT_COORDINATOR", 3), ("a request timed out", 1)),
         left_after=((1, 2),),
     )
-    office = Office(broker="broker-0", leader_epoch=1, heartbeats=2, commits=3, commits_in_all=4)
+    tenure = OverlappingTenure(
+        broker="broker-0", leader_epoch=1, heartbeats=2, commits=3, commits_in_all=4
+    )
     coordinators = Coordinators(
         groups=("readers",),
         partition="__consumer_offsets-0",
-        older=office,
-        newer=office,
+        older=tenure,
+        newer=tenure,
         from_us=1,
         to_us=2,
         older_end="unloaded",

@@ -135,7 +135,7 @@ def test_file_that_is_there_is_not_overwritten_without_force(
     (here / "mine.yaml").write_text("my work")
 
     assert run_cli(["init", "mine"]) == EXIT_BAD_ARGUMENTS
-    assert "mine.yaml is there already" in " ".join(capsys.readouterr().err.split())
+    assert "mine.yaml exists already" in " ".join(capsys.readouterr().err.split())
     assert (here / "mine.yaml").read_text() == "my work"
 
     assert run_cli(["init", "mine", "--force"]) == EXIT_PASS

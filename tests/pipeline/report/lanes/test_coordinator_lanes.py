@@ -120,7 +120,7 @@ def test_coordinator_lane_of_a_crash_shows_nobody_in_office_and_the_load() -> No
         (OFFSETS_2, "broker-2 · leader epoch 0", 0.08, 11.25, 264, "killed"),
         (OFFSETS_2, "broker-0 · leader epoch 1 · loaded in 5 ms", 19.08, 60.0, 0, "run end"),
     ]
-    assert cells(chart, "nobody", "a", "b", "d") == [(11.25, 19.08, "7.83 s")]
+    assert cells(chart, "vacant", "a", "b", "d") == [(11.25, 19.08, "7.83 s")]
     assert cells(chart, "loads", "r", "a", "b", "n") == [(OFFSETS_2, 19.075, 19.08, 265)]
     assert cells(chart, "loads", "g") == [("1.2 ms",)]
     assert cells(chart, "twice", "r") == []
@@ -148,7 +148,7 @@ def test_coordinator_lane_of_two_in_office_has_a_row_each_and_one_that_says_so()
     assert row not in {older, newer}
     assert (a, b) == (19.0, 40.0)
     assert text == "broker-2 (leader epoch 0) and broker-0 (leader epoch 1) for 21.00 s"
-    assert cells(chart, "nobody", "a") == []
+    assert cells(chart, "vacant", "a") == []
 
 
 def test_coordinator_lane_of_many_partitions_shows_those_that_moved() -> None:
