@@ -125,14 +125,20 @@ def _without_coordinator(trace: Trace, failover: Failover, tenures: list[TableRo
     return _Gap(before_us=failover.fault_us, after_us=failover.fault_us)
 
 
+_COMMIT_APIS = frozenset({"OffsetCommit", "AddOffsetsToTxn", "TxnOffsetCommit"})
+"""A request of these, a failed commit or an unknown coordinator shows a pending commit."""
+
+
 def _commit_gaps(trace: Trace) -> dict[tuple[str, str], list[_Gap]]:
     """Return the gaps between the acknowledged commits of each consumer of each group."""
     commits: dict[tuple[str, str], dict[int, str | None]] = {}
     for row in trace.of(TraceKind.OFFSETS_COMMITTED):
         commits.setdefault((str(row.group), row.node), {})[row.time_us] = row.peer
     vain: dict[tuple[str, str], list[int]] = {}
-    for row in trace.rows:
-        if _asks_for_commit(row):
+    for row in trace.of(
+        TraceKind.REQUEST_SENT, TraceKind.COMMIT_FAILED, TraceKind.COORDINATOR_UNKNOWN
+    ):
+        if row.kind != TraceKind.REQUEST_SENT or row.api in _COMMIT_APIS:
             vain.setdefault((str(row.group), row.node), []).append(row.time_us)
     found = {}
     for member, acknowledged in commits.items():
@@ -147,13 +153,6 @@ def _commit_gaps(trace: Trace) -> dict[tuple[str, str], list[_Gap]]:
     return found
 
 
-def _asks_for_commit(row: TraceRow) -> bool:
-    """Return whether a row shows a pending commit: requested, failed, or coordinator unknown."""
-    if row.kind == TraceKind.REQUEST_SENT:
-        return row.api in ("OffsetCommit", "AddOffsetsToTxn", "TxnOffsetCommit")
-    return row.kind in (TraceKind.COMMIT_FAILED, TraceKind.COORDINATOR_UNKNOWN)
-
-
 def _processing_gaps(trace: Trace) -> dict[tuple[str, str], list[_Gap]]:
     """Return the gaps between the batches that each group worked on, of each partition.
 
@@ -162,14 +161,16 @@ def _processing_gaps(trace: Trace) -> dict[tuple[str, str], list[_Gap]]:
     batches: dict[tuple[str, str], list[TraceRow]] = {}
     for row in trace.of(TraceKind.RECORDS_CONSUMED):
         batches.setdefault((str(row.group), str(row.partition)), []).append(row)
+    produced: dict[str, list[TraceRow]] = {}
+    for row in trace.of(TraceKind.RECORDS_PRODUCED):
+        produced.setdefault(str(row.partition), []).append(row)
     found = {}
     for (group, partition), rows in batches.items():
         reached = max(int(detail_of(row)["last"]) for row in rows)
         unread = [
             row.time_us
-            for row in trace.of(TraceKind.RECORDS_PRODUCED)
-            if row.partition == partition
-            and (row.offset or 0) + int(detail_of(row)["count"]) - 1 > reached
+            for row in produced.get(partition, ())
+            if (row.offset or 0) + int(detail_of(row)["count"]) - 1 > reached
         ]
         begun: dict[int, int] = {}
         for row in rows:

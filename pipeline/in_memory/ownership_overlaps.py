@@ -2,7 +2,13 @@
 
 from pipeline.in_memory.faults import faults_of
 from pipeline.in_memory.ownership import ownership_of
-from pipeline.in_memory.trace import TableRow, Trace, detail_of, last_fault_before
+from pipeline.in_memory.trace import (
+    TableRow,
+    Trace,
+    detail_of,
+    last_fault_before,
+    once_per_trace,
+)
 from protocol.trace import TraceKind
 
 _WHO = {
@@ -14,16 +20,23 @@ _WHO = {
 }
 
 
+@once_per_trace
 def ownership_overlaps_of(trace: Trace) -> list[TableRow]:
     """Return each pair of intervals in which two members owned one partition at once."""
     faults = faults_of(trace)
     healings = sorted(f["healed_us"] for f in faults if f["healed_us"] is not None)
     owners = sorted(ownership_of(trace), key=lambda each: (each["from_us"], each["consumer"]))
+    later: dict[tuple[str, str], list[TableRow]] = {}
+    for row in reversed(owners):
+        later.setdefault((row["group"], row["partition"]), []).append(row)
     found = []
-    for place, first in enumerate(owners):
-        for second in owners[place + 1 :]:
-            same = all(first[name] == second[name] for name in ("group", "partition"))
-            if not same or first["consumer"] == second["consumer"]:
+    for first in owners:
+        same_partition = later[first["group"], first["partition"]]
+        same_partition.pop()  # `first` itself
+        for second in reversed(same_partition):
+            if first["to_us"] is not None and second["from_us"] >= first["to_us"]:
+                break  # no later one overlaps either
+            if first["consumer"] == second["consumer"]:
                 continue
             ends = [each["to_us"] for each in (first, second) if each["to_us"] is not None]
             from_us, until_us = second["from_us"], min(ends, default=trace.end_us)

@@ -1,10 +1,13 @@
 """The table `processing` in plain Python: record by record."""
 
+from itertools import permutations
+
 from pipeline.in_memory.ownership import ownership_of
-from pipeline.in_memory.trace import TableRow, Trace, detail_of
+from pipeline.in_memory.trace import TableRow, Trace, detail_of, once_per_trace
 from protocol.trace import TraceKind, TraceRow
 
 
+@once_per_trace
 def processing_of(trace: Trace) -> list[TableRow]:
     """Return what each member processed of each partition."""
     found: dict[tuple[str, str, str], TableRow] = {}
@@ -43,14 +46,12 @@ def begun_us(row: TraceRow) -> int:
 def _shared(trace: Trace) -> dict[tuple[str, str, str], set[int]]:
     """Return the offsets that a member and another owner of the partition both processed."""
     found: dict[tuple[str, str, str], set[int]] = {}
-    owners = ownership_of(trace)
-    for one in owners:
-        for other in owners:
-            place = (one["group"], one["partition"])
-            if (
-                place != (other["group"], other["partition"])
-                or one["consumer"] == other["consumer"]
-            ):
+    owners: dict[tuple[str, str], list[TableRow]] = {}
+    for row in ownership_of(trace):
+        owners.setdefault((row["group"], row["partition"]), []).append(row)
+    for place, of_partition in owners.items():
+        for one, other in permutations(of_partition, 2):
+            if one["consumer"] == other["consumer"]:
                 continue
             from_us = max(one["from_us"], other["from_us"])
             ends = (one["to_us"], other["to_us"])
