@@ -82,13 +82,15 @@ class Outcome(Enum):
 class Rollout:
     """One rollout over `old` members, the first of them first, with `spare` places free.
 
-    `lost` and `joined` are the run's own: who is not expected back, and who is there beyond the
-    members that the experiment began with.
+    `extra` are the group's places beyond the members that the experiment names; an earlier rollout
+    may have left a member in one of them. `lost` and `joined` are the run's own: members that are
+    not expected back, and members that are up in extra places.
     """
 
     orders: Orders
     old: list[NodeName]
     spare: list[NodeName]
+    extra: frozenset[NodeName]
     lost: dict[NodeName, None]
     joined: dict[NodeName, None]
     outcome: Outcome = Outcome.UNDER_WAY
@@ -247,7 +249,7 @@ class Rollout:
     async def _bring_up(self, node: NodeName, runtime: Runtime, status: ClusterStatus) -> None:
         await start_or_restart(node, runtime, status)
         self.lost.pop(node, None)
-        if node in self.spare:
+        if node in self.extra:
             self.joined[node] = None
 
     async def _stop(self, runtime: Runtime, status: ClusterStatus, now_us: int) -> None:

@@ -207,6 +207,7 @@ class RolloutFault(_Gradual):
             ),
             old=up[::-1],
             spare=spare,
+            extra=frozenset(place for place in aim.nodes if _index_of(place) >= total),
             lost=tools.lost,
             joined=tools.joined,
         )
@@ -225,7 +226,7 @@ class RolloutFault(_Gradual):
                 else:
                     await bring_back(node, tools.runtime, kill_at_us=tools.kill_at_us)
                 tools.lost.pop(node, None)
-                if node in rollout.spare:
+                if node in rollout.extra:
                     tools.joined[node] = None
         if rollout.outcome is Outcome.COMPLETED:
             return None
@@ -286,6 +287,11 @@ def _group_of(fault: FaultDefinition, experiment: Experiment) -> GroupDefinition
     """Return the target's group; None if there is none such, which the target's check says."""
     split = split_target(fault.target or "")
     return None if split is None else experiment.groups.get(split[1])
+
+
+def _index_of(place: NodeName) -> int:
+    """Return the index of a member's place in its group."""
+    return int(place.rpartition("-")[2])
 
 
 def _is_awaited(place: NodeName, index: int, group: GroupDefinition, situation: Situation) -> bool:

@@ -107,7 +107,12 @@ def drive(work: Rollout | Scaling, cluster: Cluster, *, until_us: int | None = N
         coroutine.send(None)
 
 
-def rollout(*, spare: Sequence[NodeName] = (), **changes: Any) -> Rollout:  # noqa: ANN401
+def rollout(
+    *,
+    old: Sequence[NodeName] = PLACES[3::-1],
+    spare: Sequence[NodeName] = (),
+    **changes: Any,  # noqa: ANN401
+) -> Rollout:
     """A rollout over four members, one after the other, each back after 5 s."""
     orders = Orders(
         max_unavailable=1,
@@ -124,8 +129,9 @@ def rollout(*, spare: Sequence[NodeName] = (), **changes: Any) -> Rollout:  # no
     )
     return Rollout(
         orders=msgspec_replace(orders, changes),
-        old=list(PLACES[3::-1]),
+        old=list(old),
         spare=list(spare),
+        extra=frozenset(PLACES[4:]),
         lost={},
         joined={},
     )
@@ -167,6 +173,18 @@ def test_with_surge_a_successor_is_there_before_its_predecessor_goes() -> None:
     assert len([node for node, state in cluster.states.items() if state is NodeState.UP]) == 4
     assert list(deploy.joined) == [PLACES[4]]
     assert len(deploy.lost) == 1, "the last one's place is taken by nobody"
+
+
+def test_member_replaced_in_an_extra_place_stays_expected_there() -> None:
+    """An earlier rollout with surge left it there; the run waited for its end in vain."""
+    cluster = of_four()
+    cluster.states |= {PLACES[0]: NodeState.DOWN, PLACES[4]: NodeState.UP}
+    deploy = rollout(old=list(PLACES[4:0:-1]))
+    deploy.joined[PLACES[4]] = None
+    drive(deploy, cluster)
+    assert deploy.outcome is Outcome.COMPLETED
+    assert list(deploy.joined) == [PLACES[4]]
+    assert deploy.lost == {}
 
 
 def test_member_that_does_not_stop_is_killed_after_its_grace_period() -> None:
