@@ -1,12 +1,17 @@
-"""Nodes and what joins them: hosts, links, controller, brokers, clients, and three runtimes.
+"""The nodes of a cluster, the links between them, and the three runtimes that run them.
 
-Reading order: `host` (the only thing a node may touch, and its connections), `links` (what faults
-make of frames), the nodes `controller`, `broker` and `client`, `zookeeper` (the ensemble of an
-older world); `spec`, `machines` (which nodes share one), `node_factory`, `runtime` (what an
-experiment sees) and `lives` (which act on a node is legal when). Three runtimes: `virtual` (one
-process, a clock that jumps), `local` (one process, real time) and `ray` (real processes), these two
-on `realtime`, where brokers may listen for Kafka clients too (`wire`). Beside them `storage` (a
-broker's disk as files), `trace` (files of events), `metrics`, `fan_out` (work that is shared out to
-workers), `worker_processes` (workers on this machine), `disk_errors` (what a file system refuses),
-`checkout` (where our packages are) and `compiled` (the finder of compiled modules).
+Reading order:
+- `host`: the Host, which is all that a node may use, and its connections;
+- `links`: the effects of faults on messages;
+- the nodes: `controller`, `broker`, `client`, `zookeeper` (ensemble of the older design);
+- the description of a cluster: `spec`, `machines` (nodes that share a machine), `node_factory`;
+- `runtime`: the interface of an experiment to its cluster; `lives`: legal changes of a node's
+  state (start, kill, pause, ...);
+- the runtimes: `virtual` (one process, simulated time), `local` (one process, real time), `ray`
+  (many processes, real time); `realtime` has the common part of the last two, `wire` the
+  listeners for Kafka clients there;
+- for all of them: `storage` (a broker's disk as files), `trace` (files of trace rows), `metrics`,
+  `fan_out` (distributes work to workers), `worker_processes` (workers on this machine),
+  `disk_errors` (errors of the file system), `checkout` (location of the packages), `compiled`
+  (imports of compiled modules).
 """

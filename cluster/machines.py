@@ -1,7 +1,7 @@
-"""The machines of a cluster: which nodes share one, computed in one place for every runtime.
+"""MachineLayout: the nodes of each machine of a cluster, computed in one way for every runtime.
 
-Nodes on one machine die, stand still and are cut off together. Data flow: names of the nodes in
-placing order, and what the experiment asks for -> `MachineLayout`.
+Nodes on one machine die, pause and are cut off together. Data flow: names of the nodes in placing
+order, and the experiment's own placement -> MachineLayout.
 """
 
 from collections.abc import Sequence
@@ -12,12 +12,12 @@ from protocol.ids import NodeName
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineLayout:
-    """Which node is on which machine. Machine i is `machines[i]`; each node is on exactly one."""
+    """The nodes of each machine: machine i has `machines[i]`; each node is on exactly one."""
 
     machines: tuple[tuple[NodeName, ...], ...]
 
     def index_of(self, node: NodeName) -> int | None:
-        """Return the number of a node's machine, None for a node that is on none of them."""
+        """Return the number of a node's machine; None if the node is on no machine."""
         for index, nodes in enumerate(self.machines):
             if node in nodes:
                 return index
@@ -27,15 +27,15 @@ class MachineLayout:
 def spread_nodes(
     nodes: Sequence[NodeName], machines: int, placed: Sequence[Sequence[NodeName]] = ()
 ) -> MachineLayout:
-    """Put each node on a machine: the placed ones as asked, the others in turn.
+    """Distribute nodes over machines: `placed[i]` go to machine i, all others in turn.
 
-    Shape: `nodes` are in placing order, brokers first, so that no two brokers share a machine
-    while another has none. `placed[i]` are nodes that machine i has in any case. Brokers, servers
-    and clients go on in one turn: machine 0 of three has broker-0, broker-3, the first client ...
+    `nodes` are in placing order, brokers first, so that no two brokers share a machine while
+    another machine has none. One turn goes through all roles: with three machines and four brokers
+    machine 0 has broker-0 and broker-3, and machine 1 has the first node after the brokers.
     Raises: ValueError if there is no machine.
     """
     if machines < 1:
-        raise ValueError("no machine to put nodes on")
+        raise ValueError(f"expected at least 1 machine, got {machines}")
     chosen: list[list[NodeName]] = [[] for _ in range(machines)]
     for index, names in enumerate(placed):
         chosen[index].extend(names)

@@ -1,7 +1,7 @@
-"""The disk of one incarnation whose process is not its own: nothing writes to it after its end.
+"""LocalDisk: the disk of one incarnation, which refuses every write after the incarnation's end.
 
-`kill -9` takes a process and all that it still wants to write. Here the process goes on, and with
-it tasks of the dead node until each has met its cancellation: what they would write is refused.
+A real `kill -9` ends a process with all its pending writes. In the local runtime the process lives
+on, and tasks of the killed node run until their cancellation reaches them. Their writes must fail.
 """
 
 from pathlib import Path
@@ -38,12 +38,12 @@ class MortalFiles(Files):
         super().ftruncate(file, size)
 
     def fdatasync(self, file: int) -> None:
-        """Wait until the disk has a file."""
+        """Flush a file's data to the disk."""
         self._check()
         super().fdatasync(file)
 
     def replace(self, source: Path, destination: Path) -> None:
-        """Give a file another's name."""
+        """Rename a file, in place of the one at `destination`."""
         self._check()
         super().replace(source, destination)
 
@@ -53,7 +53,7 @@ class MortalFiles(Files):
         super().unlink(path)
 
     def sync_directory(self, directory: Path) -> None:
-        """Wait until the disk has a directory."""
+        """Flush a directory's entries to the disk."""
         self._check()
         super().sync_directory(directory)
 
@@ -64,17 +64,17 @@ class MortalFiles(Files):
 
     def _check(self) -> None:
         if self._has_ended:
-            raise HostDead(f"{self._owner} is over: it writes nothing any more")
+            raise HostDead(f"{self._owner} has ended and must not write")
 
 
 class LocalDisk:
-    """The disk of one incarnation: `storage` is for its node, `close` for whoever ends it."""
+    """The disk of one incarnation: its node uses `storage`, LocalLives calls `close`."""
 
     def __init__(self, directory: Path, owner: str) -> None:
         self._files = MortalFiles(owner)
         self.storage = FileStorage(directory, self._files)
 
     def close(self) -> None:
-        """Close the files, whatever the node still wants. Twice does no harm."""
+        """Close the files, and refuse later calls of the node. May be called twice."""
         self.storage.close()
         self._files.end()

@@ -1,8 +1,8 @@
-"""The lives of the nodes of a local run: who is up, in which incarnation and state.
+"""LocalLives: incarnation and state of each node of a local run.
 
-Starts, kills, pauses, shuts down and restarts nodes in the one `NodeProcess` that hosts them all,
-and keeps what outlives an incarnation: the directory of its disk. The run, its trace and its
-failures are `LocalRuntime`'s.
+It starts, kills, pauses, shuts down and restarts nodes in the one NodeProcess that hosts them all.
+It also owns the directories of their disks, which outlive an incarnation. LocalRuntime owns the
+run, its trace and its failures.
 """
 
 import asyncio
@@ -37,13 +37,16 @@ class LocalLife(NodeLife):
         self.is_up = False
         self.is_paused = False
         self.disk: LocalDisk | None = None
-        """Of the live incarnation; None for a node without logs."""
+        """Disk of the live incarnation; None for a node without logs."""
         self.shutting_down: asyncio.Task[None] | None = None
-        """Waits for the end of a controlled shutdown."""
+        """The task that waits for the end of a controlled shutdown."""
 
     @property
     def live_state(self) -> NodeState | None:
-        """UP, STOPPING or PAUSED, which hides STOPPING; None while no incarnation lives."""
+        """UP, STOPPING or PAUSED; None while no incarnation lives.
+
+        A node that was paused during a shutdown is PAUSED.
+        """
         if not self.is_up:
             return None
         if self.is_paused:
@@ -51,11 +54,11 @@ class LocalLife(NodeLife):
         return NodeState.UP if self.shutting_down is None else NodeState.STOPPING
 
     def hit(self) -> HitNode:
-        """Return what a fault on the live node hits: no process of its own."""
+        """Return the live incarnation as a HitNode, without a process of its own."""
         return HitNode(node=self.name, incarnation=self.incarnations - 1, pid=None)
 
-    def is_gone(self) -> None:
-        """Take that the incarnation has ended."""
+    def end_incarnation(self) -> None:
+        """Release the disk and the shutdown task of an incarnation that has ended."""
         self.is_up = False
         self.is_paused = False
         if self.disk is not None:
@@ -67,11 +70,11 @@ class LocalLife(NodeLife):
 
 
 class LocalLives(NodeLives[LocalLife]):
-    """Every node of one run. Acts on different nodes may run side by side.
+    """The lives of all nodes of one run. Calls for different nodes may run concurrently.
 
-    `trace` writes an event of the run itself, `on_failure` gets a line for each failure of the
-    tool, `on_moved` is called when nodes came up or went. Acts on a node raise UnknownNode if there
-    is none of that name, or not in the state that the act needs.
+    `trace` writes an event of the run itself; `on_failure` gets a line for each failure of the
+    tool; `on_moved` is called after nodes have started or ended. Each method that acts on a node
+    raises UnknownNode if the node does not exist, or is in a wrong state.
     """
 
     def __init__(
@@ -92,7 +95,7 @@ class LocalLives(NodeLives[LocalLife]):
         self._process: NodeProcess | None = None
 
     def names_up(self) -> tuple[NodeName, ...]:
-        """Return the nodes that live, paused ones too."""
+        """Return the running nodes, including paused ones."""
         return tuple(name for name, life in self._lives.items() if life.is_up)
 
     def start_all(self, process: NodeProcess) -> None:
@@ -127,14 +130,14 @@ class LocalLives(NodeLives[LocalLife]):
         return self._crash(node)
 
     async def power_loss(self, node: NodeName) -> HitNode:
-        """End the node, and cut its logs back to what was flushed."""
+        """End the node, and remove from its logs what was not flushed."""
         hit = self._crash(node, cause=KillCause.POWER_LOSS)
         if has_disk(self._life(node).spec):
             cut_to_flush_marks(self._disk_of(node))
         return hit
 
     async def shut_down(self, node: NodeName) -> HitNode:
-        """Ask the node to stop as SIGTERM does, and return at once."""
+        """Ask the node to stop, as SIGTERM does, and return at once."""
         life = self._begin(node, LifeAct.SHUT_DOWN)
         life.shutting_down = asyncio.create_task(
             self._await_shut_down(life), name=f"shut down {node}"
@@ -142,14 +145,14 @@ class LocalLives(NodeLives[LocalLife]):
         return life.hit()
 
     async def pause(self, node: NodeName) -> HitNode:
-        """Hold the node as SIGSTOP does, also one that shuts down."""
+        """Pause the node, as SIGSTOP does, even during a shutdown."""
         life = self._begin(node, LifeAct.PAUSE)
         self._hosting().pause_node(node)
         life.is_paused = True
         return life.hit()
 
     async def resume(self, node: NodeName) -> None:
-        """Let a paused node go on: first its due timers fire, then what waited is delivered."""
+        """Let a paused node continue: first its due timers fire, then it gets queued messages."""
         life = self._begin(node, LifeAct.RESUME)
         life.is_paused = False
         self._hosting().resume_node(node)
@@ -165,23 +168,24 @@ class LocalLives(NodeLives[LocalLife]):
         return machine_processes.disk_of(self._directory_of_run, node)
 
     def _crash(self, node: NodeName, *, cause: KillCause | None = None) -> HitNode:
-        # The row comes first: whatever others see of the death is behind it in the trace.
+        # `_begin` traces NODE_KILLED. It comes first, so that in the trace every effect of the
+        # death on other nodes is behind this row.
         life = self._begin(node, LifeAct.KILL, cause=cause)
         hit = life.hit()
         self._hosting().crash_node(node)
-        life.is_gone()
+        life.end_incarnation()
         self._on_moved()
         return hit
 
     async def _await_shut_down(self, life: LocalLife) -> None:
-        """Wait until a node that was asked to stop has. A kill meanwhile cancels this."""
+        """Wait until a node has stopped. A kill in the meantime cancels this task."""
         try:
             await self._hosting().shut_down_node(life.name)
-        except Exception as error:  # nobody awaits this task: whatever it meets is reported here
+        except Exception as error:  # no caller awaits this task, so the error is reported here
             self._on_failure(f"{life.name} could not be shut down: {error!r}")
             return
-        life.shutting_down = None  # this very task: nobody need cancel it
-        life.is_gone()
+        life.shutting_down = None  # this task itself: `end_incarnation` must not cancel it
+        life.end_incarnation()
         self._on_moved()
 
     def _bring_up(self, life: LocalLife) -> None:
@@ -205,14 +209,14 @@ class LocalLives(NodeLives[LocalLife]):
                 ),
             )
         except Exception as error:
-            life.is_gone()
+            life.end_incarnation()
             raise ClusterStartError(f"{life.name} could not be started: {error!r}") from error
         life.is_up = True
 
-    def _forget_all(self) -> None:
-        """Take that no node is left."""
+    def _end_all_incarnations(self) -> None:
+        """Release what the nodes held, after all of them have ended."""
         for life in self._lives.values():
-            life.is_gone()
+            life.end_incarnation()
 
     def _set_rules(self, rules: tuple[LinkRule, ...]) -> None:
         self._hosting().set_link_rules(rules)

@@ -1,7 +1,7 @@
-"""LocalRuntime: the cluster in this process, in real time.
+"""LocalRuntime: a cluster in this process, in real time.
 
-Owns the one NodeProcess and what watches it. The acts on nodes are `LocalLives`'; what every run in
-real time has is `RealtimeRuntime`'s.
+Owns the NodeProcess of all nodes, and the task that watches it for failures. LocalLives starts and
+ends nodes; RealtimeRuntime has what all runtimes in real time share.
 """
 
 import asyncio
@@ -37,10 +37,10 @@ _PROCESS_ID = "local#0"
 
 
 class LocalRuntime(LocalLives, RealtimeRuntime):
-    """A cluster in this process. One object is one run.
+    """A cluster in this process, for one run.
 
-    Nodes talk to each other within the loop; clients from outside find them at a port of the
-    loopback address, which the listeners file names. The rest is `RealtimeRuntime`'s.
+    Messages between nodes stay within the loop. Clients from outside connect to a port of the
+    loopback address, which the listeners file contains.
     """
 
     name = "local"
@@ -84,7 +84,7 @@ class LocalRuntime(LocalLives, RealtimeRuntime):
 
     @property
     def disk_trouble(self) -> str | None:
-        """Return the first write that a disk refused to a node, in words; None if there is none."""
+        """Sentence on the first write that a node's disk refused; None if there is none."""
         return self._disk_trouble
 
     # -- lives -----------------------------------------------------------------------------------
@@ -92,14 +92,14 @@ class LocalRuntime(LocalLives, RealtimeRuntime):
     async def start(self, *, apart: bool = False) -> None:
         """Start every node in order.
 
-        Raises: ClusterStartError; whatever was started is stopped.
+        Raises: ClusterStartError; the started nodes are stopped.
         """
         try:
             process = NodeProcess(_PROCESS_ID, self._settings)
             self._watcher = asyncio.create_task(self._watch(process), name=_PROCESS_ID)
             self._address = await process.listen(LOOPBACK)
-            # What the imports made lives as long as the run: collections need not look at it, each
-            # of which would hold up every node.
+            # Objects of the imports live as long as the run. `freeze` excludes them from garbage
+            # collections, which become shorter: each one delays every node.
             gc.collect()
             gc.freeze()
             self.start_all(process)
@@ -110,21 +110,21 @@ class LocalRuntime(LocalLives, RealtimeRuntime):
             raise ClusterStartError(f"the cluster could not be started: {error!r}") from error
 
     async def status(self) -> ClusterStatus:
-        """Look at the cluster."""
+        """Return the cluster's present state."""
         status = self._status()
         if self._process is not None:
             merge_status(self._process.status(), into=status)
         return status
 
     def bootstrap_servers(self) -> tuple[str, ...]:
-        """Return "host:port" of the listener of each broker that is up."""
+        """Return "host:port" of each running broker's listener."""
         if self._process is None:
             return ()
         addresses = (self._process.listener_address(name) for name in self.names_up())
         return tuple(address_text(each) for each in addresses if each is not None)
 
     async def set_link_rules(self, rules: Sequence[LinkRule]) -> None:
-        """Replace all link rules, at once and for every node that is started later."""
+        """Replace all link rules at once, also for nodes that start later."""
         self._set_rules(tuple(rules))
 
     async def reset_links(
@@ -133,7 +133,7 @@ class LocalRuntime(LocalLives, RealtimeRuntime):
         destinations: Sequence[NodeName],
         purposes: Sequence[str] = (),
     ) -> int:
-        """End all connections between the two sets of nodes; return how many there were."""
+        """Close the connections between the two sets of nodes; return their number."""
         reset = LinkReset(
             sources=tuple(sources), destinations=tuple(destinations), purposes=tuple(purposes)
         )
@@ -147,7 +147,7 @@ class LocalRuntime(LocalLives, RealtimeRuntime):
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """Ask or order something as the client admin-0; see Runtime."""
+        """Run `question` as the client admin-0; see Runtime."""
         if self._admin is None:
             self._admin = self._hosting().start_node(
                 ADMIN_NODE, Incarnation(0), AdminNode, storage=MemoryStorage(), role="admin"
@@ -157,23 +157,23 @@ class LocalRuntime(LocalLives, RealtimeRuntime):
     # -- the end ---------------------------------------------------------------------------------
 
     async def _end_nodes(self) -> dict[str, str]:
-        """End every node, the last started first, and remove the disks."""
+        """End every node in the reverse order of their starts, and remove the disks."""
         try:
             remove_listeners(self._run_dir)
         except OSError as error:
-            self._failures.append(f"clients are still told where the nodes listen: {error}")
+            self._failures.append(f"the listeners file could not be removed: {error}")
         if self._watcher is not None:
             self._watcher.cancel()
             self._watcher = None
         if self._process is not None:
             await self._process.stop()
-        self._forget_all()
+        self._end_all_incarnations()
         gc.unfreeze()
         machine_processes.remove_disks(self._run_dir)
         return {}
 
     async def _watch(self, process: NodeProcess) -> None:
-        """Take what fails in the process, until the run ends."""
+        """Record the failures of the process until the run ends."""
         known = 0
         while True:
             news = await process.next_failures(known)
@@ -183,7 +183,7 @@ class LocalRuntime(LocalLives, RealtimeRuntime):
                 self._failed(failure.text)
 
     def _publish(self) -> None:
-        """Say to clients from outside where the nodes are."""
+        """Write the addresses of the nodes into the listeners file, for clients from outside."""
         if self._address is None:
             return
         names = (*self.names_up(), ADMIN_NODE)
@@ -198,4 +198,4 @@ class LocalRuntime(LocalLives, RealtimeRuntime):
         try:
             write_listeners(self._run_dir, listeners)
         except OSError as error:
-            self._failed(f"clients are not told where the nodes listen: {error}")
+            self._failed(f"the listeners file could not be written: {error}")

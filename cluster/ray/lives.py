@@ -140,7 +140,7 @@ class RayLives(NodeLives[RayLife]):
         process = life.live_process()
         hit = life.hit()
         is_stopping = life.shutting_down is not None
-        self._is_gone(life)
+        self._end_incarnation(life)
         try:
             if life.has_own_process:
                 process.is_expected_to_end = True
@@ -210,7 +210,7 @@ class RayLives(NodeLives[RayLife]):
         lives = [life for name in nodes if (life := self._lives[name]).process is not None]
         for life in lives:
             self._begin(life.name, LifeAct.KILL, cause=KillCause.MACHINE_LOST)
-            self._is_gone(life)
+            self._end_incarnation(life)
         for life in lives:
             if isinstance(life.spec, ControllerSpec | ZooKeeperSpec):
                 return f"{life.name} was on it, whose disk held the only copy of what it knew"
@@ -241,13 +241,13 @@ class RayLives(NodeLives[RayLife]):
             raise UnknownNode(f"{ADMIN_NODE}'s process is not running")
         return process
 
-    def _forget_all(self) -> None:
-        """Take that no process is left."""
+    def _end_all_incarnations(self) -> None:
+        """Release what the nodes held, after all processes have ended."""
         for life in self._lives.values():
-            self._is_gone(life)
+            self._end_incarnation(life)
 
     def _cancel_shutdowns(self) -> None:
-        """Wait for no controlled shutdown any more: everything is ended now."""
+        """Cancel the waits for controlled shutdowns, because all nodes are ended now."""
         if self._moving is not None:
             self._moving.cancel()
         for life in self._lives.values():
@@ -265,7 +265,7 @@ class RayLives(NodeLives[RayLife]):
             if life.has_own_process:
                 await self._fleet.end(process)
             life.shutting_down = None  # this very task: nobody need cancel it
-            self._is_gone(life)
+            self._end_incarnation(life)
             await self._push_directory()
         except ActorGone:
             return  # its process died: the watcher says so if nobody killed it
@@ -337,7 +337,7 @@ class RayLives(NodeLives[RayLife]):
             None,
         )
 
-    def _is_gone(self, life: RayLife) -> None:
+    def _end_incarnation(self, life: RayLife) -> None:
         life.process = None
         life.is_paused = False
         if life.shutting_down is not None:

@@ -195,7 +195,7 @@ class RayRuntime(RayLives, RealtimeRuntime):
         """End every process, clients first, and fetch what other machines hold of the run."""
         self._cancel_shutdowns()
         await self._fleet.stop_processes()
-        self._forget_all()
+        self._end_all_incarnations()
         return await self._fleet.collect()
 
     def _disconnect(self) -> None:

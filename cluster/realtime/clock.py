@@ -1,8 +1,9 @@
-"""The run's clock on Ray: one time line for every process of every machine.
+"""The run's clock in real time: one time line for all processes of all machines.
 
-Run time counts microseconds from the run's origin. It is read from the machine's monotonic clock,
-so it never jumps; a machine's offset against the driver is measured once, before nodes start. With
-a `time_scale` of k, run time passes k times faster than real time and every sleep shrinks alike.
+Run time is the number of microseconds since the run's origin. It is computed from the machine's
+monotonic clock, so it never jumps. The offset between a machine's monotonic clock and the driver's
+is measured once, before nodes start. With a `time_scale` of k, run time passes k times as fast as
+real time, and every sleep is k times shorter.
 """
 
 import math
@@ -12,17 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 OFFSET_ROUNDS = 9
-"""Round trips by which a machine's offset is measured; the shortest counts."""
+"""Number of round trips for measuring a machine's offset; the shortest one counts."""
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunClock:
-    """Run time as seen by one machine; small and immutable, so that it travels to node processes.
+    """The run's clock on one machine; an immutable value, which is sent to node processes.
 
-    Units: `origin_ns` is this machine's monotonic clock at run time 0; `wall_origin_us` is the
-    driver's wall clock then, microseconds since the epoch. `time_scale` is at least 1.
+    `origin_ns`: the machine's monotonic clock at run time 0. `wall_origin_us`: the driver's wall
+    clock at that moment, in microseconds since the epoch. `time_scale`: at least 1.
     """
 
     origin_ns: int
@@ -51,11 +52,11 @@ class RunClock:
         return int(elapsed_ns * self.time_scale) // 1000
 
     def wall_us(self) -> int:
-        """Return the run's wall clock: it began at the driver's and passes as run time does."""
+        """Return the run's wall clock: the driver's at the run's origin, plus run time."""
         return self.wall_origin_us + self.now_us()
 
     def real_seconds(self, delay_us: int) -> float:
-        """Return how long `delay_us` of run time really takes, as asyncio wants it."""
+        """Return the real duration of `delay_us` of run time, in seconds for asyncio."""
         return max(delay_us, 0) / self.time_scale / 1e6
 
     def on_machine(self, offset_ns: int) -> "RunClock":
@@ -69,7 +70,7 @@ class RunClock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClockReading:
-    """A look at a machine's clock. Two machines with one `boot_id` share the clock itself."""
+    """A reading of a machine's clock. Processes with one `boot_id` read the same clock."""
 
     monotonic_ns: int
     boot_id: str
@@ -77,14 +78,14 @@ class ClockReading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClockOffset:
-    """How far a machine's monotonic clock is ahead of the driver's: `offset_ns` +- `bound_ns`."""
+    """Difference of a machine's monotonic clock to the driver's: `offset_ns` +- `bound_ns`."""
 
     offset_ns: int
     bound_ns: int
 
 
 def read_clock() -> ClockReading:
-    """Return this machine's clock. `boot_id` is empty where the system has none."""
+    """Return a reading of this machine's clock. `boot_id`: "" if the system has none."""
     boot_id = _BOOT_ID.read_text(encoding="ascii").strip() if _BOOT_ID.exists() else ""
     return ClockReading(monotonic_ns=time.monotonic_ns(), boot_id=boot_id)
 
@@ -94,8 +95,8 @@ async def measure_offset(
 ) -> ClockOffset:
     """Return a machine's offset, from the shortest of `rounds` round trips.
 
-    The remote reading lies somewhere within the round trip, hence the bound of half of it. The
-    driver's own machine is recognised by its boot id: there the offset is 0, exactly.
+    The remote clock is read at some moment within the round trip, so half of its length bounds the
+    error. The driver's own machine is recognised by its boot id, and has an offset of exactly 0.
     """
     local_boot_id = read_clock().boot_id
     best = ClockOffset(offset_ns=0, bound_ns=1 << 62)

@@ -1,13 +1,13 @@
-"""What fails of the tool itself in a process of nodes."""
+"""NodeFailure: a failure of the tool itself in a process of nodes."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFailure:
-    """One failure. `text` is a line for people.
+    """One failure. `text`: a line for the results and the terminal.
 
-    `disk_trouble` is the write that a disk refused, in words; None: something else failed.
+    `disk_trouble`: sentence on the write that a disk refused; None: another kind of failure.
     """
 
     text: str

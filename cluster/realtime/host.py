@@ -1,9 +1,8 @@
 """RealHost: the Host of a node in real time, on a node process's asyncio loop.
 
-It has the run's clock, timers, the trace file and the log; `BaseHost` has everything that is the
-same in virtual time. What carries frames to other nodes is the process's business (`process`). What
-dies in here is reported, never swallowed. A host can be paused, alone or before its whole process
-is stopped (SIGSTOP).
+It has the run's clock, timers, the trace file and the log; BaseHost has everything that is equal in
+virtual time, and NodeProcess carries the frames. An exception in a node's task or callback is
+reported as a failure. A host can be paused alone, or before its whole process is stopped (SIGSTOP).
 """
 
 import asyncio
@@ -30,7 +29,7 @@ Ts = TypeVarTuple("Ts")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSettings:
-    """What every host of a run shares. `machine_dir` holds traces, logs and disks."""
+    """Settings that all hosts of a run share. `machine_dir`: folder of traces, logs and disks."""
 
     run_id: str
     seed: int
@@ -42,21 +41,20 @@ class RunSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostCallbacks:
-    """What a host asks of its process.
-
-    `send_frame` never calls back at once. `traced` is called when there is something to flush.
-    `failed` gets a line for people, the node's name and the exception, and the exception itself.
-    """
+    """Functions of the process that a host calls."""
 
     send_frame: Callable[[Frame], None]
+    """Sends a frame; it never calls the host back before it returns."""
     traced: Callable[["RealHost"], None]
+    """Called after each traced row, which must be flushed later."""
     failed: Callable[[str, BaseException], None]
+    """Called with a line (node's name and exception) and the exception of a failed task."""
     serving: Callable[["RealHost"], None]
     """Called when the node begins to serve."""
 
 
 class _HostTimer:
-    """A pending call of RealHost.after; if it comes due during a pause it waits for its end."""
+    """A pending call of RealHost.after; one that comes due during a pause waits for its end."""
 
     __slots__ = ("_args", "_fn", "_handle", "_host")
 
@@ -70,7 +68,7 @@ class _HostTimer:
         self._handle: asyncio.Handle | None = host.schedule(delay_us, self._due)
 
     def cancel(self) -> None:
-        """Forget the call, also one that is due and waits."""
+        """Cancel the call, even if it is due and waits for the end of a pause."""
         self._fn = None
         if self._handle is not None:
             self._handle.cancel()
@@ -135,7 +133,7 @@ class RealHost(BaseHost):
         self._callbacks.serving(self)
 
     def now_us(self) -> int:
-        """Return run time; a real node's clock does not drift."""
+        """Return the run's time; in real time a node's clock has no drift of its own."""
         return self._clock.now_us()
 
     def wall_us(self) -> int:
@@ -143,19 +141,19 @@ class RealHost(BaseHost):
         return self._clock.wall_us()
 
     def after(self, delay_us: int, fn: Callable[[*Ts], None], *args: *Ts) -> Timer:
-        """Call `fn(*args)` after `delay_us`, unless cancelled or the incarnation is over."""
+        """Call `fn(*args)` after `delay_us`, unless it is cancelled or the incarnation ends."""
         if not self.alive:
             raise self._dead()
         return _HostTimer(self, fn, args, delay_us)
 
     def schedule(self, delay_us: int, fn: Callable[[], None]) -> asyncio.Handle:
-        """Have the loop call `fn` after `delay_us`, whether the host is paused or not."""
+        """Call `fn` after `delay_us`, even while the host is paused."""
         if delay_us <= 0:
             return self._loop.call_soon(fn)
         return self._loop.call_later(self._clock.real_seconds(delay_us), fn)
 
     def trace(self, event: TraceEvent) -> None:
-        """Stamp `event` and put it into the trace file, which is flushed in this loop turn."""
+        """Stamp `event` and write it to the trace file, which is flushed in this loop turn."""
         if not self.alive:
             raise self._dead()
         now_us = self._clock.now_us()
@@ -169,20 +167,20 @@ class RealHost(BaseHost):
         os.write(self._log_file, f"{self._clock.now_us() / 1e6:12.6f} {message}\n".encode())
 
     def flush(self) -> None:
-        """Hand the rows traced so far to the page cache. Raises: OSError."""
+        """Write the rows traced so far to the page cache. Raises: OSError."""
         self._trace.flush()
 
     def pause(self) -> None:
-        """Hold timers and frames from now on, and flush the trace; twice does no harm.
+        """Hold timers and frames from now on, and flush the trace. May be called twice.
 
-        Task steps that the loop has ready still run, as if the stop came a moment later; whatever
-        they wait for next is held. Raises: OSError.
+        Steps of tasks that the loop has scheduled already still run, as if the pause came a moment
+        later. Timers and frames that they wait for next are held. Raises: OSError.
         """
         super().pause()
         self.flush()
 
     def run_callback(self, fn: Callable[[*Ts], None], *args: *Ts) -> None:
-        """Call `fn(*args)` on behalf of the node: what it raises is the node's failure."""
+        """Call `fn(*args)` for the node; an exception of it is a failure of the node."""
         if not self.alive:
             return
         try:
@@ -206,7 +204,10 @@ class RealHost(BaseHost):
         self.log(f"{what} died:\n{story}")
 
     def _free_resources(self) -> None:
-        """Cancel the tasks, to be collected: their `finally` blocks meet HostDead at once."""
+        """Cancel the tasks, and close the files.
+
+        The tasks' `finally` blocks run later; a call of the host in one raises HostDead.
+        """
         for task in list(self._tasks):
             task.cancel()
         self._trace.close()

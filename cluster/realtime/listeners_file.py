@@ -1,9 +1,9 @@
-"""Where the nodes of a run on Ray listen, in a file that its owner alone can read.
+"""The listeners file: addresses of a run's nodes, in a file that only its owner can read.
 
-The run's driver writes it whenever a node comes up or goes, and removes it when the run stops. It
-holds the token by which the nodes know whom to let in: whoever can read it may talk to the cluster
-as any client may (`outside_client`). A run whose driver was killed leaves the file, and nobody
-listens any more.
+The run's driver writes the file after each start or end of a node, and removes it at the end of
+the run. The file contains the token that nodes demand of a connecting process. So any process that
+can read it can use the cluster as a client (`outside_client`). If the driver is killed, the file
+stays, with addresses at which no process listens.
 """
 
 import os
@@ -17,15 +17,15 @@ from cluster.realtime.tcp import LINK_VERSION, ProcessAddress
 from protocol.ids import NodeName
 
 FILE_NAME = "listeners.json"
-"""In the run's directory."""
+"""Name of the file in the run's directory."""
 _OWNER_ONLY = 0o600
 
 
 class Listeners(msgspec.Struct, frozen=True, kw_only=True):
-    """What a client from outside needs to talk to a run's nodes.
+    """Everything that a client from outside needs to connect to a run's nodes.
 
-    Shape: `directory` names every node that is up; `clock` is that of the driver's machine;
-    `trace_messages` says whether the run's nodes trace theirs.
+    `directory`: address of every running node. `clock`: the run's clock on the driver's machine.
+    `trace_messages`: True if the run's nodes trace their messages; the client does the same.
     """
 
     link_version: int = LINK_VERSION
@@ -38,14 +38,16 @@ class Listeners(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NoListeners(Exception):
-    """A run directory that says of no node where it listens."""
+    """A run directory has no readable listeners file."""
 
 
 def write_listeners(run_dir: Path, listeners: Listeners) -> None:
-    """Write the file in one step: a reader meets the old content or the new. Raises: OSError."""
+    """Write the file atomically: a reader gets the old or the new content. Raises: OSError."""
     path = run_dir / FILE_NAME
     unfinished = path.with_name(f".{FILE_NAME}.unfinished")
-    unfinished.unlink(missing_ok=True)  # of a writer that was killed; it may be open to others
+    # A killed writer may have left this file. O_EXCL below needs a new one, which no other user
+    # can have opened.
+    unfinished.unlink(missing_ok=True)
     file = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _OWNER_ONLY)
     with os.fdopen(file, "wb") as stream:
         stream.write(msgspec.json.format(msgspec.json.encode(listeners), indent=2) + b"\n")
@@ -53,7 +55,7 @@ def write_listeners(run_dir: Path, listeners: Listeners) -> None:
 
 
 def read_listeners(run_dir: Path) -> Listeners:
-    """Return what the file says. Raises: NoListeners if there is none, or not one to be read."""
+    """Return the file's content. Raises: NoListeners if it is missing or not readable."""
     path = run_dir / FILE_NAME
     try:
         return msgspec.json.decode(path.read_bytes(), type=Listeners)
@@ -64,5 +66,5 @@ def read_listeners(run_dir: Path) -> Listeners:
 
 
 def remove_listeners(run_dir: Path) -> None:
-    """Remove the file; that there is none does no harm. Raises: OSError."""
+    """Remove the file if there is one. Raises: OSError."""
     (run_dir / FILE_NAME).unlink(missing_ok=True)

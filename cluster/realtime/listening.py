@@ -1,4 +1,4 @@
-"""Where each broker of a run listens for Kafka clients: from the cluster's spec to a binding."""
+"""Addresses at which brokers listen for Kafka clients: a ListenerBinding from the ClusterSpec."""
 
 import base64
 import hashlib
@@ -19,9 +19,9 @@ def listener_binding(
     default_host: str,
     port: int | None = None,
 ) -> ListenerBinding | None:
-    """Return the binding of one incarnation of a node, None if it does not listen.
+    """Return the binding of one incarnation of a node; None if the node has no such listener.
 
-    `port` is that of an earlier incarnation, None if there was none.
+    `port`: the port of the node's earlier incarnation; None if there was none.
     """
     listener = cluster.listener
     if listener is None or not isinstance(spec, BrokerSpec):
@@ -40,6 +40,6 @@ def listener_binding(
 
 
 def cluster_id(run_id: str) -> str:
-    """Return the cluster id that Metadata names: 22 characters, as Kafka makes of a UUID."""
+    """Return the cluster id in Metadata responses: 22 characters, like Kafka's encoded UUIDs."""
     digest = hashlib.sha256(run_id.encode()).digest()[:CLUSTER_ID_BYTES]
     return base64.urlsafe_b64encode(digest).decode().rstrip("=")

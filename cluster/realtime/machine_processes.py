@@ -1,7 +1,7 @@
-"""What an agent does on its machine: signals to real processes, and the files that they left.
+"""Operations on one machine: signals to processes, and the files that they have left.
 
-Pure operating system, testable without Ray. A process is named by its pid and its start time, so
-that a number that the system gave to somebody else meanwhile is never hit.
+A process is identified by its pid and its start time, because the system may give the pid of an
+ended process to another one. The module does not need Ray.
 """
 
 import asyncio
@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 READ_CHUNK_BYTES = 4 * 1024 * 1024
-"""Files travel from other machines in pieces of this size."""
+"""Size of the pieces in which files are fetched from other machines."""
 COLLECTED = ("trace", "logs")
-"""The folders below a machine's directory that a run collects."""
+"""Folders in a machine's directory that a run collects."""
 _POLL_S = 0.002
 _PR_SET_PDEATHSIG = 1
 """Source: linux/prctl.h."""
@@ -25,22 +25,22 @@ _PR_SET_PDEATHSIG = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessRef:
-    """A process of this boot. `start_ticks` is its start time in the kernel's clock ticks."""
+    """A process since the last boot. `start_ticks`: start time in the kernel's clock ticks."""
 
     pid: int
     start_ticks: int
 
 
 class ProcessStillAlive(Exception):
-    """A process that was killed did not go away."""
+    """A process still exists although it was sent SIGKILL."""
 
 
 class ProcessNotStopped(Exception):
-    """A process goes on although it was sent SIGSTOP."""
+    """A process still runs although it was sent SIGSTOP."""
 
 
 def start_ticks(pid: int) -> int | None:
-    """Return when process `pid` started, None if it is gone or only waits to be reaped.
+    """Return the start time of process `pid`; None if it is gone or a zombie.
 
     Source: proc(5), fields 3 (state) and 22 (starttime) of /proc/<pid>/stat.
     """
@@ -49,12 +49,12 @@ def start_ticks(pid: int) -> int | None:
 
 
 def _state_and_start(pid: int) -> tuple[str, int]:
-    """Return a process's state letter, X if there is none, and its start time."""
+    """Return a process's state letter (X if there is no process) and its start time."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
     except (FileNotFoundError, ProcessLookupError):
         return "X", 0
-    # The name in field 2 may hold spaces and brackets: count from its end.
+    # The name in field 2 may contain spaces and brackets, so fields are counted after its end.
     fields = stat.rpartition(")")[2].split()
     return fields[0], int(fields[19])
 
@@ -66,7 +66,7 @@ def own_process() -> ProcessRef:
 
 
 def is_alive(process: ProcessRef) -> bool:
-    """Return whether the very same process is still there."""
+    """Return True if the process still exists, with its start time."""
     return start_ticks(process.pid) == process.start_ticks
 
 
@@ -78,7 +78,7 @@ def send_signal(process: ProcessRef, signal_number: signal.Signals) -> None:
 
 
 async def wait_gone(processes: Sequence[ProcessRef], timeout_s: float) -> tuple[ProcessRef, ...]:
-    """Wait until all are gone, `timeout_s` at most; return who is still there."""
+    """Wait until all are gone, for `timeout_s` at most; return those that still exist."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_s
     while True:
@@ -95,11 +95,11 @@ async def kill(process: ProcessRef, timeout_s: float) -> None:
     """
     send_signal(process, signal.SIGKILL)
     if await wait_gone([process], timeout_s):
-        raise ProcessStillAlive(f"process {process.pid} is there {timeout_s} s after SIGKILL")
+        raise ProcessStillAlive(f"process {process.pid} exists {timeout_s} s after SIGKILL")
 
 
 async def stop(process: ProcessRef, timeout_s: float) -> None:
-    """SIGSTOP a process and wait until it stands still.
+    """SIGSTOP a process and wait until it is stopped.
 
     Raises: ProcessLookupError if it is gone; ProcessNotStopped.
     """
@@ -113,7 +113,7 @@ async def stop(process: ProcessRef, timeout_s: float) -> None:
 
 
 def is_stopped(process: ProcessRef) -> bool:
-    """Return whether a process was stopped by a signal. Raises: ProcessLookupError."""
+    """Return True if a process is stopped by a signal. Raises: ProcessLookupError."""
     state, ticks = _state_and_start(process.pid)
     if state in "ZX" or ticks != process.start_ticks:
         raise ProcessLookupError(f"process {process.pid} is gone")
@@ -121,9 +121,9 @@ def is_stopped(process: ProcessRef) -> bool:
 
 
 def die_with_parent() -> None:
-    """Have the kernel kill this process as soon as its parent has ended, even while it is stopped.
+    """Make the kernel kill this process when its parent ends, even if this process is stopped.
 
-    Only Linux can; elsewhere nothing happens. Raises: OSError.
+    Only on Linux; on other systems the function does nothing. Raises: OSError.
     Source: prctl(2), PR_SET_PDEATHSIG.
     """
     if not sys.platform.startswith("linux"):
@@ -155,12 +155,12 @@ def read_piece(machine_dir: Path, relative_path: str, offset: int) -> bytes:
 
 
 def disk_of(machine_dir: Path, node: str) -> Path:
-    """Return the directory that is the disk of `node`."""
+    """Return the directory for the disk of `node`."""
     return machine_dir / "disks" / node
 
 
 def remove_disk(machine_dir: Path, node: str) -> None:
-    """Delete the disk of a node that is down; nothing happens if it has none. Raises: OSError."""
+    """Delete the disk of a dead node, if it has one. Raises: OSError."""
     disk = disk_of(machine_dir, node)
     if disk.exists():
         shutil.rmtree(disk)
@@ -172,5 +172,5 @@ def remove_disks(machine_dir: Path) -> None:
 
 
 def remove_machine_dir(machine_dir: Path) -> None:
-    """Delete all that a finished run left on a machine that is not the driver's."""
+    """Delete a finished run's directory on a machine that does not share the driver's files."""
     shutil.rmtree(machine_dir, ignore_errors=True)

@@ -1,9 +1,9 @@
-"""A client from outside: asks a cluster that is running on Ray, from any process of its machine.
+"""A client from outside: an administrator in another process on a machine of a running cluster.
 
-It needs nothing of Ray. The run's `listeners_file` says where the nodes are, with which token and
-by which clock; the outside client is then a node like any client, and writes a trace of its own
-beside theirs, so that the run's trace tells who came and what was changed. It follows the file:
-nodes that are started again meanwhile are found where they are then.
+It does not need Ray. It reads addresses, token and clock from the run's listeners file. Then it is
+a node like any client, and writes its own trace file in the run's directory, so that the run's
+trace contains its requests. It reads the file again every FOLLOW_S seconds, and so finds nodes that
+were restarted in the meantime.
 """
 
 import asyncio
@@ -26,20 +26,20 @@ from protocol.ids import Incarnation, NodeName
 T = TypeVar("T")
 
 FOLLOW_S = 0.1
-"""How often the file is looked at."""
+"""Interval in which the listeners file is read again, in seconds."""
 ROLE = "admin"
 
 
 class NotReachable(Exception):
-    """A cluster that cannot be asked, or not any more; says why."""
+    """A cluster cannot be asked; the message has the reason."""
 
 
 def ask_as_guest(run_dir: Path, question: Callable[[Host], Awaitable[T]]) -> T:
-    """Join the run in `run_dir` as a client, ask, leave, and return the answer.
+    """Join the run in `run_dir` as a client, run `question`, leave, and return the result.
 
-    Effects: a file in the run's `trace` and `logs`; whatever the question changes.
-    Raises: NotReachable if nobody listens there, or the run stops meanwhile; SimulationError if
-    something of ours died; what the question raises.
+    Effects: a file in the run's `trace` and `logs`, and the changes that `question` makes.
+    Raises: NotReachable if no node listens, or the run stops before the answer; SimulationError if
+    a task of the client's process dies; the exceptions of `question`.
     """
     try:
         listeners = read_listeners(run_dir)
@@ -47,8 +47,8 @@ def ask_as_guest(run_dir: Path, question: Callable[[Host], Awaitable[T]]) -> T:
         raise NotReachable(str(error)) from error
     if listeners.link_version != LINK_VERSION:
         raise NotReachable(
-            f"its nodes speak version {listeners.link_version} of the links, this is "
-            f"{LINK_VERSION}: ask with the coordlab that runs it"
+            f"expected nodes with link version {LINK_VERSION}, got version "
+            f"{listeners.link_version}: use the coordlab that runs the cluster"
         )
     return asyncio.run(_ask(run_dir, listeners, question))
 
@@ -70,19 +70,22 @@ async def _ask(run_dir: Path, listeners: Listeners, question: Callable[[Host], A
         node = process.start_node(
             name, Incarnation(0), AdminNode, storage=MemoryStorage(), role=ROLE
         )
-        return await _first(
+        return await _await_answer(
             asyncio.ensure_future(question(node.host)),
-            asyncio.ensure_future(_follow(run_dir, process)),
-            asyncio.ensure_future(_fail(process)),
+            asyncio.ensure_future(_follow_listeners(run_dir, process)),
+            asyncio.ensure_future(_raise_failures(process)),
         )
     finally:
         await process.stop()
 
 
-async def _first(
+async def _await_answer(
     asked: "asyncio.Future[T]", lost: "asyncio.Future[None]", failed: "asyncio.Future[None]"
 ) -> T:
-    """Wait for the answer, or for the first thing that makes it impossible, and end the rest."""
+    """Return the result of `asked`; raise the exception of `lost` or `failed` if it comes first.
+
+    All three are cancelled at the end.
+    """
     try:
         await asyncio.wait((asked, lost, failed), return_when=asyncio.FIRST_COMPLETED)
         for impossible in (lost, failed):
@@ -96,8 +99,8 @@ async def _first(
         await asyncio.gather(asked, lost, failed, return_exceptions=True)
 
 
-async def _follow(run_dir: Path, process: NodeProcess) -> None:
-    """Tell the process where the nodes are, as often as that changes. Raises: NotReachable."""
+async def _follow_listeners(run_dir: Path, process: NodeProcess) -> None:
+    """Keep the addresses of the nodes up to date. Raises: NotReachable if the run stops."""
     while True:
         await asyncio.sleep(FOLLOW_S)
         try:
@@ -106,18 +109,19 @@ async def _follow(run_dir: Path, process: NodeProcess) -> None:
             raise NotReachable("the run stopped before there was an answer") from error
 
 
-async def _fail(process: NodeProcess) -> None:
-    """Raise SimulationError as soon as something of ours fails in the process."""
+async def _raise_failures(process: NodeProcess) -> None:
+    """Wait for the first failure of the client's process, and raise it as SimulationError."""
     raise SimulationError("; ".join(each.text for each in await process.next_failures(0)))
 
 
 def _own_address(listeners: Listeners) -> str:
-    """Return the address of this machine by which the run's machines reach it."""
-    somebody = next(iter(listeners.directory.values()), None)
-    if somebody is None:
+    """Return the address of this machine at which the run's machines reach it."""
+    any_node = next(iter(listeners.directory.values()), None)
+    if any_node is None:
         raise NotReachable("none of its nodes is up")
-    # Nothing is sent: the system only says by which of its addresses it would.
+    # `connect` of a datagram socket sends nothing. It only makes the system choose the address
+    # from which it would send.
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as route:
-        route.connect((somebody.host, somebody.port))
+        route.connect((any_node.host, any_node.port))
         address: str = route.getsockname()[0]
     return address

@@ -1,9 +1,9 @@
-"""NodeProcess: one operating-system process that hosts one or more nodes, testable without Ray.
+"""NodeProcess: one operating-system process that hosts one or more nodes.
 
-It gives each incarnation a RealHost, carries frames between its own nodes within the loop and to
-other processes over TCP, and keeps the files: traces, logs, disks. Where other nodes live comes
-from the control plane, as a directory; who is not in it refuses connections, as a machine does
-where nobody listens. It knows nothing of Ray, faults or experiments.
+It gives each incarnation a RealHost. Frames between its own nodes stay within the loop; frames to
+other processes go over TCP. The control plane provides the directory: the process of each running
+node. A connection to a node that is not in the directory is refused, like a connection to a port at
+which no process listens. The class does not need Ray, and knows no faults and no experiments.
 """
 
 import asyncio
@@ -45,29 +45,30 @@ from protocol.records.metadata import BrokerEndpoint
 from protocol.trace import TraceEvent, TraceKind
 
 MAX_FAILURES_KEPT = 1_000
-"""A node that fails in a loop must not fill the memory with what it says about it."""
+"""Failures kept per process, because a node that fails in a loop could fill the memory."""
 
 
 class HostedNode(Protocol):
-    """What a process needs of a node; `cluster.node_factory.Node` has it."""
+    """The methods of a node that a process calls; `cluster.node_factory.Node` has them."""
 
     def start(self) -> None:
-        """Begin to serve and to call others; returns at once."""
+        """Begin to serve, and to send requests; returns at once."""
 
     def shut_down(self, on_done: Callable[[], None]) -> None:
-        """Begin to stop as on SIGTERM; `on_done` is called when nothing is left to do."""
+        """Begin to stop, as on SIGTERM; call `on_done` once the node has finished."""
 
     def report(self, status: ClusterStatus) -> None:
-        """Write what this node knows of the cluster into `status`."""
+        """Write the node's part of the cluster's state into `status`."""
 
 
 NodeT = TypeVar("NodeT", bound=HostedNode)
 
 
 class NodeProcess:
-    """The nodes of this process and what joins them to the rest. Lives on one asyncio loop.
+    """The nodes of this process, and their links to other processes, on one asyncio loop.
 
-    A guest is no process of the run: the others learn of its nodes when it calls them.
+    A guest is a process that does not belong to the run. No directory contains its nodes; the
+    run's processes learn their address when the guest connects.
     """
 
     def __init__(self, process_id: str, settings: RunSettings, *, is_guest: bool = False) -> None:
@@ -79,17 +80,17 @@ class NodeProcess:
         self._hosts: dict[NodeName, RealHost] = {}
         self._nodes: dict[NodeName, HostedNode] = {}
         self._shutting_down: dict[NodeName, asyncio.Future[bool]] = {}
-        """Nodes that were asked to stop: whether they did so in an orderly way."""
+        """Nodes that were asked to stop; the result is True if they stop in an orderly way."""
         self._directory: dict[NodeName, ProcessAddress] = {}
         self._homes: dict[NodeName, str] = {}
-        """The process of each node that was ever in the directory: where it is, or was last."""
+        """The present or last process of each node that was ever in the directory."""
         self._guests: dict[NodeName, ProcessAddress] = {}
-        """Nodes of guests that have called: where they listen."""
+        """Addresses of the nodes of connected guests."""
         self._rules: tuple[LinkRule, ...] = ()
         self._listeners: dict[NodeName, WireListener] = {}
         """Listeners for Kafka clients, of the brokers that have one."""
         self._reserved: dict[NodeName, socket.socket] = {}
-        """Bound sockets that keep the ports of brokers that are down."""
+        """Bound sockets that reserve the ports of dead brokers."""
         self._unflushed: dict[RealHost, None] = {}
         self._failed = asyncio.Event()
         self._transport = Transport(
@@ -107,27 +108,27 @@ class NodeProcess:
         )
 
     async def listen(self, host: str) -> ProcessAddress:
-        """Listen on a free port of `host`; return where. Raises: OSError."""
+        """Listen on a free port of `host`; return the address. Raises: OSError."""
         return await self._transport.listen(host)
 
     def set_directory(self, directory: Mapping[NodeName, ProcessAddress]) -> None:
-        """Take where every live node is to be found; it replaces what was known.
+        """Replace the addresses of all running nodes.
 
-        A node that moved to another process has left the old one for good: links with that are
-        ended first, so that nothing of the old incarnation arrives after it met the new one.
+        If a node has moved, its old process is gone. Links to that process are closed first, so
+        that no frame of the old incarnation arrives after a frame of the new one.
         """
-        left = {
+        gone_processes = {
             home: None
             for name, home in self._homes.items()
             if name in directory and directory[name].process_id != home
         }
-        for process_id in left:
+        for process_id in gone_processes:
             self._transport.drop(process_id)
         self._homes.update((name, address.process_id) for name, address in directory.items())
         self._directory = dict(directory)
 
     def set_link_rules(self, rules: Sequence[LinkRule]) -> None:
-        """Replace the link rules, for the nodes that are here and those that come."""
+        """Replace the link rules, for present and later nodes of this process."""
         self._rules = tuple(rules)
         for host in self._hosts.values():
             host.set_link_rules(self._rules)
@@ -135,7 +136,10 @@ class NodeProcess:
             listener.set_rules(self._rules)
 
     def reset_client_ends(self, reset: LinkReset) -> tuple[ConnectionName, ...]:
-        """End the connections of own clients, and of Kafka clients; return their names."""
+        """Close the client ends of connections in this process; return the connections' names.
+
+        Clients are nodes of this process, and Kafka clients of its brokers.
+        """
         names = reset_client_ends(tuple(self._hosts.values()), reset)
         for listener in self._listeners.values():
             names += listener.reset(reset)
@@ -147,7 +151,10 @@ class NodeProcess:
         names: Collection[ConnectionName],
         silent_clients: Sequence[NodeName],
     ) -> int:
-        """End the connections of own servers; return how many silent clients had."""
+        """Close the server ends of connections in this process.
+
+        Returns: the number of connections of silent clients among them.
+        """
         hosts = tuple(self._hosts.values())
         return reset_server_ends(hosts, reset, names=names, silent_clients=silent_clients)
 
@@ -161,10 +168,10 @@ class NodeProcess:
         role: str,
         binding: ListenerBinding | None = None,
     ) -> NodeT:
-        """Build and start a node; return it. With `binding` it listens for Kafka clients.
+        """Build and start a node, and return it. With `binding` it listens for Kafka clients.
 
-        Raises: SimulationError if it is alive here already; OSError if the listener's address is
-            taken; what `build` or its start raises.
+        Raises: SimulationError if the node runs here already; OSError if the listener's address is
+            in use; exceptions of `build` and of the node's start.
         """
         if name in self._hosts:
             raise SimulationError(f"{name} is alive in {self.process_id}")
@@ -204,7 +211,7 @@ class NodeProcess:
     def crash_node(self, name: NodeName) -> None:
         """End one node as a kill of its process would: its peers see their connections reset.
 
-        Raises: SimulationError if it is not alive here.
+        Raises: SimulationError if the node does not run here.
         """
         host = self._host(name)
         sent, unread = host.kernel_frames()
@@ -212,28 +219,30 @@ class NodeProcess:
         for frame in sent:
             self._send_frame(frame)
         for frame in unread:
-            # Connections that nobody accepted: a dead process's kernel resets those too.
+            # Unread frames include requests to open a connection. The kernel of a dead process
+            # resets connections that the process had not accepted yet, too.
             self._undeliverable(frame)
 
     def pause_node(self, name: NodeName) -> None:
-        """Stop one node as SIGSTOP does: its connections stay open and silent.
+        """Pause one node, as SIGSTOP does: its connections stay open and silent.
 
-        Raises: SimulationError if it is not alive here; OSError if its trace cannot be written.
+        Raises: SimulationError if the node does not run here; OSError if its trace cannot be
+            written.
         """
         self._host(name).pause()
 
     def resume_node(self, name: NodeName) -> None:
-        """Let a paused node go on; nothing happens to one that is not paused.
+        """Let a paused node continue; do nothing if it is not paused.
 
-        Raises: SimulationError if it is not alive here.
+        Raises: SimulationError if the node does not run here.
         """
         self._host(name).resume()
 
     async def shut_down_node(self, name: NodeName) -> bool:
-        """Ask a node to stop as on SIGTERM, and wait until it has.
+        """Ask a node to stop, as on SIGTERM, and wait until it has ended.
 
-        Returns: whether it ended so; False if it was killed before it was done.
-        Raises: SimulationError if it is not alive here, or asked already.
+        Returns: True if it stopped in an orderly way; False if it was killed before.
+        Raises: SimulationError if the node does not run here, or is stopping already.
         """
         host = self._host(name)
         if name in self._shutting_down:
@@ -241,7 +250,8 @@ class NodeProcess:
         ended: asyncio.Future[bool] = self._loop.create_future()
         self._shutting_down[name] = ended
 
-        # Later, because the node is in the middle of saying that it is done.
+        # One loop turn later: the node calls `on_done` from its own code, which must return before
+        # the node is removed.
         def on_done() -> None:
             self._loop.call_soon(self._shut_down, host)
 
@@ -249,7 +259,7 @@ class NodeProcess:
         return await ended
 
     def status(self) -> ClusterStatus:
-        """Return what this process's nodes know of the cluster; a paused one does not answer."""
+        """Return the state that this process's nodes know; a paused node is left out."""
         status = ClusterStatus()
         for name, node in self._nodes.items():
             if not self._hosts[name].is_paused:
@@ -262,19 +272,19 @@ class NodeProcess:
         return status
 
     def listener_address(self, name: NodeName) -> BrokerEndpoint | None:
-        """Return where Kafka clients reach an own broker, None if it does not listen for them."""
+        """Return the address of a broker's listener for Kafka clients; None if it has none."""
         listener = self._listeners.get(name)
         return None if listener is None else listener.end_point
 
     async def next_failures(self, known: int) -> list[NodeFailure]:
-        """Return the failures behind the first `known`; waits until there is one."""
+        """Wait until there are more than `known` failures; return the new ones."""
         while len(self.failures) <= known:
             self._failed.clear()
             await self._failed.wait()
         return self.failures[known:]
 
     async def stop(self) -> None:
-        """End every node in an orderly way, the last started first, and leave the network."""
+        """End every node in an orderly way, in the reverse order of starts, and close all links."""
         for host in reversed(list(self._hosts.values())):
             host.trace(TraceEvent(kind=TraceKind.NODE_STOPPED))
             self._remove(host, is_orderly=True)
@@ -290,7 +300,7 @@ class NodeProcess:
         return host
 
     def _shut_down(self, host: RealHost) -> None:
-        """Take that a node has stopped: its peers see their connections closed."""
+        """Remove a node that has stopped; its peers see their connections closed."""
         if not host.alive:
             return
         host.trace(TraceEvent(kind=TraceKind.NODE_STOPPED))
@@ -323,12 +333,14 @@ class NodeProcess:
         return listener
 
     def _close_listener(self, name: NodeName) -> None:
-        """End the listener of a node that is gone, and keep its port for the next incarnation."""
+        """Stop the listener of an ended node, and reserve its port for the next incarnation."""
         listener = self._listeners.pop(name, None)
         if listener is None:
             return
         listener.stop()
-        with suppress(OSError):  # without the reservation the next incarnation binds it itself
+        # If the reservation fails, the next incarnation binds the port itself, and fails with a
+        # clear error if another program has taken it.
+        with suppress(OSError):
             self._reserved[name] = bind(listener.bound_host, listener.port)
 
     def _serving(self, host: RealHost) -> None:
@@ -343,7 +355,7 @@ class NodeProcess:
         return self._directory.get(name) or self._guests.get(name)
 
     def _send_frame(self, frame: Frame) -> None:
-        """Carry a frame of an own node; frames of one source and destination stay in order."""
+        """Send a frame of a node of this process; frames of one pair of nodes stay in order."""
         if frame.destination in self._hosts:
             self._loop.call_soon(self._deliver, frame)
             return
@@ -366,10 +378,10 @@ class NodeProcess:
             host.receive(frame)
 
     def _undeliverable(self, frame: Frame) -> None:
-        """Answer for a node that is not there as its machine's kernel does.
+        """Answer for a node that does not run here, as the kernel of its machine would.
 
-        Connections end when their process dies, but its peers may hear of that late (a cut) and go
-        on using them.
+        A connection ends with its process. During a cut its peers learn this late, and until then
+        they send frames on it.
         """
         match frame:
             case OpenFrame():
@@ -410,11 +422,11 @@ class NodeProcess:
             self._transport.send(address, frame)
 
     def _guest_called(self, address: ProcessAddress, nodes: tuple[NodeName, ...]) -> None:
-        """Take where the nodes of a guest are; nobody takes the name of one of the run's."""
+        """Remember the address of a guest's nodes. A name in the directory takes precedence."""
         self._guests.update(dict.fromkeys(nodes, address))
 
     def _process_lost(self, process_id: str, nodes: tuple[NodeName, ...]) -> None:
-        """Tell every node that a process is gone, and with it all connections to its nodes."""
+        """Inform every node that a process is gone, with all connections to its nodes."""
         for name in [n for n, at in self._guests.items() if at.process_id == process_id]:
             del self._guests[name]
         for host in list(self._hosts.values()):
@@ -422,7 +434,7 @@ class NodeProcess:
                 host.peer_lost(name)
 
     def _refused(self, caller: str, reason: str) -> None:
-        """Log and trace, on the process's first node, that a caller was turned away."""
+        """Log and trace a refused link, at the process's first node."""
         for host in self._hosts.values():
             host.log(f"refused the link from {caller}: {reason}")
             host.trace(
@@ -438,7 +450,11 @@ class NodeProcess:
         self._unflushed[host] = None
 
     def _flush_traces(self) -> None:
-        """Write what was traced; also called before bytes leave, so that causes are on disk."""
+        """Write the traced rows.
+
+        Also called before frames leave the process: the rows of their causes must be on the disk,
+        in case the process is killed then.
+        """
         unflushed, self._unflushed = self._unflushed, {}
         for host in unflushed:
             try:

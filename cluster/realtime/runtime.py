@@ -1,8 +1,8 @@
-"""RealtimeRuntime: what a run in real time has, whatever its nodes live in.
+"""RealtimeRuntime: the common part of the runtimes in real time.
 
-Owns the run's clock, its own trace, the tool's failures and the merging of all traces at the end.
-Nodes, processes and machines are each runtime's own (`cluster.local`, `cluster.ray`). What a fault,
-a plan or a verdict is, it does not know.
+Owns the run's clock, the driver's trace, the tool's failures, and the merging of all traces at the
+end. `cluster.local` and `cluster.ray` own nodes, processes and machines. The class knows no faults,
+plans and verdicts.
 """
 
 import asyncio
@@ -23,10 +23,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceReport:
-    """What became of the trace files.
+    """The result of collecting the trace files.
 
-    Shape: `torn_bytes` has an entry for each file that a kill cut short; `lost` names the machines
-    whose files could not be fetched, with the reason.
+    `torn_bytes`: length of an incomplete last frame, for each file whose process was killed.
+    `lost`: machines whose files could not be fetched, with the reason.
     """
 
     rows: int
@@ -36,10 +36,10 @@ class TraceReport:
 
 
 class RealtimeRuntime(Runtime):
-    """A cluster in real time. One object is one run.
+    """A cluster in real time, for one run.
 
-    `run_dir` gets `trace/`, `logs/` and, while the run lasts, `disks/`. `time_scale` makes run time
-    pass faster than real time. Rows go to the observers at the end, merged.
+    `run_dir`: folder that gets `trace/`, `logs/` and, during the run, `disks/`. `time_scale`: see
+    `clock`. `observers` get the merged rows at the end.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class RealtimeRuntime(Runtime):
 
     @property
     def losses(self) -> tuple[str, ...]:
-        """Return what of the trace is missing: torn frames, and machines that were lost."""
+        """Sentences on missing parts of the trace: torn frames, and lost machines."""
         report = self.trace_report
         if report is None:
             return ()
@@ -76,15 +76,15 @@ class RealtimeRuntime(Runtime):
         return (*torn, *(f"{machine}: {why}" for machine, why in report.lost.items()))
 
     def now_us(self) -> int:
-        """Return the run's clock: microseconds since this object was made."""
+        """Return the microseconds since this object was made, by the run's clock."""
         return self._clock.now_us()
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         """Run `main` to its end and return its result.
 
-        When a node's task dies, or a process without having been killed, `main` is cancelled and
-        its cleanup runs before this raises; that happens once in a run.
-        Raises: what `main` raises; NodeTaskFailed; KeyboardInterrupt after a Ctrl-C.
+        If a node's task dies, or a process dies without having been killed by the run, `main` is
+        cancelled, and its cleanup runs before this raises. This happens at most once in a run.
+        Raises: exceptions of `main`; NodeTaskFailed; KeyboardInterrupt after a Ctrl-C.
         """
         if self._runner is None:
             self._runner = asyncio.Runner()
@@ -96,11 +96,11 @@ class RealtimeRuntime(Runtime):
                 self._runner = None
 
     async def sleep(self, delay_us: int) -> None:
-        """Wait on the run's clock."""
+        """Wait for `delay_us` of the run's clock."""
         await asyncio.sleep(self._clock.real_seconds(delay_us))
 
     def trace(self, event: TraceEvent) -> None:
-        """Write an event of the run itself, to the page cache at once."""
+        """Write an event of the run itself, and flush it to the page cache."""
         if self._is_stopped:
             return
         now_us = self._clock.now_us()
@@ -123,10 +123,10 @@ class RealtimeRuntime(Runtime):
         return tuple(self._failures)
 
     async def stop(self) -> None:
-        """Stop every node, clients first, collect the traces and hand them to the observers.
+        """Stop every node, clients first, collect the traces, and give them to the observers.
 
-        May be called twice, after errors, and again after a Ctrl-C that cut it short. What cannot
-        be stopped or collected is in `failures` and `trace_report`.
+        May be called twice, after errors, and again after a Ctrl-C that interrupted it. Nodes that
+        cannot be stopped are in `failures`, traces that cannot be collected in `trace_report`.
         """
         if self._is_stopped:
             return
@@ -139,14 +139,14 @@ class RealtimeRuntime(Runtime):
 
     @abstractmethod
     async def _end_nodes(self) -> dict[str, str]:
-        """End every node, clients first, and collect what they wrote.
+        """End every node, clients first, and collect their files.
 
-        May be called again after a Ctrl-C that cut it short.
-        Returns: the machines that are lost with their files, and why.
+        May be called again after a Ctrl-C that interrupted it.
+        Returns: the lost machines, whose files are lost, too, with the reasons.
         """
 
     def _disconnect(self) -> None:
-        """Leave what the nodes lived in, after the run's own trace is closed."""
+        """Disconnect from the platform of the nodes, after the driver's trace is closed."""
 
     # -- failures and the end --------------------------------------------------------------------
 
@@ -164,14 +164,14 @@ class RealtimeRuntime(Runtime):
             self._main = None
 
     def _failed(self, failure: str) -> None:
-        """Take a failure of the tool: the first one ends the experiment, but no cleanup."""
+        """Record a failure of the tool; the first one ends the experiment, but not its cleanup."""
         self._failures.append(failure)
         if not self._is_broken and not self._is_ending and self._main is not None:
             self._is_broken = True
             self._main.cancel()
 
     def _hand_over(self) -> None:
-        """Give the merged rows to the observers, in order, once."""
+        """Give the merged rows to the observers, in order."""
         paths = sorted((self._run_dir / "trace").glob("*.frames"))
         readers = [FrameReader(path) for path in paths]
         rows = 0
@@ -189,7 +189,7 @@ class RealtimeRuntime(Runtime):
         )
 
     def _take_traced_failure(self, row: TraceRow) -> None:
-        """Take a node's failure that only its trace tells: its process ended a moment later."""
+        """Record a node's failure that only its trace contains, because its process died then."""
         what = f"{row.node}: {row.cause} died with "
         if any(failure.startswith(what) for failure in self._failures):
             return
@@ -198,7 +198,7 @@ class RealtimeRuntime(Runtime):
 
 
 def merge_status(part: ClusterStatus, *, into: ClusterStatus) -> None:
-    """Add what the nodes of one process know of the cluster."""
+    """Add the state that the nodes of one process know to `into`."""
     into.controller = part.controller or into.controller
     into.brokers_fenced.update(part.brokers_fenced)
     into.partitions.update(part.partitions)

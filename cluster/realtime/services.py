@@ -1,7 +1,7 @@
-"""What commands one node process and one machine, as plain classes that know nothing of Ray.
+"""NodeService controls one node process, AgentService one machine (signals, clock, files).
 
-NodeService wraps one NodeProcess; AgentService acts on one machine (signals, clocks, files). Ray's
-actors are made of them (`cluster.ray.actors`).
+Both are plain classes without Ray, so that tests can use them directly; `cluster.ray.actors` makes
+Ray's actors of them.
 """
 
 import gc
@@ -38,7 +38,7 @@ HostedNodeBuilder = Callable[[Host], HostedNode]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListeningProcess:
-    """A node process that is up: which process it is and where it listens."""
+    """A running node process, and the address at which it listens."""
 
     process: ProcessRef
     address: ProcessAddress
@@ -46,7 +46,7 @@ class ListeningProcess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlState:
-    """What the control plane wants every process to have; the newest `version` replaces all."""
+    """Addresses and link rules for every process; the newest `version` replaces older ones."""
 
     version: int
     directory: Mapping[NodeName, ProcessAddress]
@@ -69,19 +69,20 @@ class NodeService:
         """Open the process's port. Raises: OSError."""
         self._process = NodeProcess(self._process_id, self._settings)
         address = await self._process.listen(self._bind_address)
-        # What Ray and the imports made lives as long as the process: collections need not look
-        # at it, each of which would hold up the nodes for tens of milliseconds.
+        # Objects of Ray and of the imports live as long as the process. `freeze` excludes them
+        # from garbage collections, each of which would delay the nodes by tens of milliseconds.
         gc.collect()
         gc.freeze()
         return ListeningProcess(process=machine_processes.own_process(), address=address)
 
     async def control(self, state: ControlState) -> None:
-        """Take the control plane's state, unless a newer one came first: calls may overtake."""
+        """Apply the control plane's state, unless a newer one came first: calls may overtake."""
         if state.version <= self._control_version:
             return
         self._control_version = state.version
         process = self._alive()
-        # The rules first: what the directory says about lost peers is then behind a cut already.
+        # The rules come first. `set_directory` closes connections to lost peers, and these
+        # messages must already be subject to a cut.
         process.set_link_rules(state.rules)
         process.set_directory(state.directory)
 
@@ -95,9 +96,9 @@ class NodeService:
         has_disk: bool,
         binding: ListenerBinding | None = None,
     ) -> BrokerEndpoint | None:
-        """Start a node; with a disk it finds what its earlier incarnations left there.
+        """Start a node; a node with a disk gets the files of its earlier incarnations.
 
-        Returns: where Kafka clients reach it, if `binding` says that they can.
+        Returns: the address of its listener for Kafka clients; None without a `binding`.
         """
         directory = machine_processes.disk_of(self._settings.machine_dir, name)
         storage = FileStorage(directory) if has_disk else MemoryStorage()
@@ -106,11 +107,15 @@ class NodeService:
         return process.listener_address(name)
 
     async def crash_node(self, name: NodeName) -> None:
-        """End one node of several."""
+        """End one of several nodes, as a kill of its process would."""
         self._alive().crash_node(name)
 
     async def pause_node(self, name: NodeName, order: int) -> None:
-        """Hold one node; `order` tells a call that was overtaken by the one that undid it."""
+        """Pause one node.
+
+        Calls may overtake each other. `order` grows with each pause and resume, so that a pause is
+        ignored if its resume came first.
+        """
         if order > self._last_pause_order:
             self._last_pause_order = order
             self._alive().pause_node(name)
@@ -118,9 +123,10 @@ class NodeService:
     async def resume_node(
         self, name: NodeName, order: int, state: ControlState, resets: tuple[LinkReset, ...]
     ) -> None:
-        """Let one node go on, with the newest state of the control plane.
+        """Resume one node, after applying the newest state and the resets that it missed.
 
-        `resets` came while the process was stopped: nothing was opened or accepted in it since.
+        `resets` were ordered while the process was stopped, so all of its connections are older
+        than they are.
         """
         await self.control(state)
         process = self._alive()
@@ -132,11 +138,11 @@ class NodeService:
             self._alive().resume_node(name)
 
     async def shut_down_node(self, name: NodeName) -> bool:
-        """Ask one node to stop; returns when it has, whether in an orderly way."""
+        """Ask one node to stop, and wait for it; return True if it stopped in an orderly way."""
         return await self._alive().shut_down_node(name)
 
     async def reset_client_ends(self, reset: LinkReset) -> tuple[ConnectionName, ...]:
-        """End the connections of its clients; return their names."""
+        """Close the client ends of the reset's connections in this process; return their names."""
         return self._alive().reset_client_ends(reset)
 
     async def reset_server_ends(
@@ -145,15 +151,18 @@ class NodeService:
         names: tuple[ConnectionName, ...],
         silent_clients: tuple[NodeName, ...],
     ) -> int:
-        """End the connections of its servers; return how many silent clients had."""
+        """Close the server ends of the connections `names`, and those of silent clients.
+
+        A silent client's process cannot close its own ends. Returns: the number of its connections.
+        """
         return self._alive().reset_server_ends(reset, set(names), silent_clients)
 
     async def status(self) -> ClusterStatus:
-        """Return what the process's nodes know."""
+        """Return the part of the cluster's state that the process's nodes know."""
         return self._alive().status()
 
     async def next_failures(self, known: int) -> list[NodeFailure]:
-        """Return the failures behind the first `known`; waits until there is one."""
+        """Wait until there are more than `known` failures; return the new ones."""
         return await self._alive().next_failures(known)
 
     async def ask_as_admin(
@@ -163,7 +172,7 @@ class NodeService:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """Ask the cluster something as client `name`, which is started if it is not there."""
+        """Run `question` as the client `name`, which is started if needed."""
         process = self._alive()
         if self._admin is None:
             self._admin = process.start_node(
@@ -177,7 +186,7 @@ class NodeService:
 
     def _alive(self) -> NodeProcess:
         if self._process is None:
-            raise RuntimeError(f"{self._process_id} was not told to listen")
+            raise RuntimeError(f"expected listen() before any other call of {self._process_id}")
         return self._process
 
 
@@ -190,9 +199,10 @@ class AgentService:
         self._shares_files = False
 
     async def prepare(self, run_dir: str, marker: str) -> str:
-        """Return the directory for this machine's files: the run's own where it can be seen.
+        """Return the directory for this machine's files.
 
-        `marker` is a file that the driver has just written into `run_dir`.
+        `marker` is a file that the driver has just written into `run_dir`. If it is visible here,
+        the machines share the file system, and `run_dir` itself is used; otherwise a new directory.
         """
         self._shares_files = (Path(run_dir) / marker).exists()
         if self._shares_files:
@@ -203,10 +213,10 @@ class AgentService:
         return str(self._machine_dir)
 
     async def beat(self) -> None:
-        """Answer: the machine is there."""
+        """Return at once: the answer shows that the machine is alive."""
 
     async def read_clock(self) -> ClockReading:
-        """Return the machine's clock."""
+        """Return a reading of the machine's clock."""
         return read_clock()
 
     async def kill(self, process: ProcessRef, timeout_s: float) -> None:
@@ -214,7 +224,7 @@ class AgentService:
         await machine_processes.kill(process, timeout_s)
 
     async def stop(self, process: ProcessRef, timeout_s: float) -> None:
-        """SIGSTOP a process and wait until it stands still."""
+        """SIGSTOP a process and wait until it is stopped."""
         await machine_processes.stop(process, timeout_s)
 
     async def send_signal(self, process: ProcessRef, signal_number: int) -> None:
@@ -224,19 +234,19 @@ class AgentService:
     async def wait_gone(
         self, processes: list[ProcessRef], timeout_s: float
     ) -> tuple[ProcessRef, ...]:
-        """Wait until processes are gone; return who is still there."""
+        """Wait until processes are gone; return those that still exist."""
         return await machine_processes.wait_gone(processes, timeout_s)
 
     async def cut_disk(self, node: str) -> None:
-        """Cut the logs of a node that is down back to what was flushed."""
+        """Remove from the logs of a dead node what was not flushed."""
         cut_to_flush_marks(machine_processes.disk_of(self._machine_dir, node))
 
     async def remove_disk(self, node: str) -> None:
-        """Delete the disk of a node that is down."""
+        """Delete the disk of a dead node."""
         machine_processes.remove_disk(self._machine_dir, node)
 
     async def files_to_fetch(self) -> tuple[tuple[str, int], ...]:
-        """Return the files that the driver cannot see: relative path, size in bytes."""
+        """Return the files that the driver must fetch: relative path, size in bytes."""
         return () if self._shares_files else machine_processes.collected_files(self._machine_dir)
 
     async def read_piece(self, relative_path: str, offset: int) -> bytes:
@@ -244,7 +254,7 @@ class AgentService:
         return machine_processes.read_piece(self._machine_dir, relative_path, offset)
 
     async def clean_up(self) -> None:
-        """Delete the disks, and everything on a machine that is not the driver's."""
+        """Delete the disks; on a machine without the driver's files, the whole directory."""
         if self._shares_files:
             machine_processes.remove_disks(self._machine_dir)
         else:

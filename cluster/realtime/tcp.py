@@ -1,14 +1,15 @@
 """TCP links between node processes: length-prefixed MessagePack frames, never pickle.
 
-Two processes share one link in each direction: whoever has something to send dials. So there is
-no tie to break when both dial at once, each direction is one stream, and frames from one node to
-another stay in order. All connections between the processes' nodes run over it. The pair is one
-thing: when either link ends, the other is ended too and the peer process counts as lost.
-
-A link begins with a Hello that carries the run's secret token. A listener refuses whoever has
-another token, is meant for another process, sends a frame over the limit or bytes that are no
-frame; it reports that and goes on serving others. What arrives is handed on one loop turn later:
-after a pause (SIGSTOP), timers that are due fire before the messages that waited in the socket.
+1. Two processes have one link in each direction. A process dials when it first sends a frame to the
+   other, and sends only on the link that it dialed. So both may dial at once without a conflict,
+   and frames from one node to another stay in order. The links carry all connections between the
+   nodes of the two processes.
+2. If either link of the pair ends, the other is closed, and the peer process counts as lost.
+3. A link begins with a Hello, which contains the run's secret token. A listener refuses a caller
+   with a wrong token or for another process, and one that sends a frame over the limit or invalid
+   bytes. It reports the refusal and serves the others.
+4. Received frames are delivered one loop turn later. So after a pause (SIGSTOP) timers that are due
+   fire before the frames that waited in the socket.
 """
 
 import asyncio
@@ -25,13 +26,13 @@ from protocol.ids import Incarnation, NodeName
 
 LINK_VERSION = 2
 MAX_HELLO_BYTES = 64 * 1024
-"""Whoever has not shown the token cannot make a listener hold more than this."""
+"""Bytes that a listener buffers for a caller that has not shown the token."""
 HELLO_TIMEOUT_S = 10.0
-"""A caller that says nothing is cut off after this."""
+"""Time after which a caller without a Hello is disconnected."""
 DRAIN_TIMEOUT_S = 0.25
-"""How long a dead process's last words are waited for when its other link has ended already."""
+"""Wait for the last frames of a dead process, after the link to it has ended."""
 MAX_UNSENT_BYTES = 256 * 1024 * 1024
-"""More than this waiting for a peer that does not read ends the link."""
+"""Unsent bytes at which a link is closed, because the peer does not read."""
 
 _HEADER = struct.Struct(">I")
 _PLACEHOLDER = bytes(_HEADER.size)
@@ -40,8 +41,8 @@ _PLACEHOLDER = bytes(_HEADER.size)
 class Hello(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag="hello"):
     """The first message on a link.
 
-    `nodes` are the sender's at that moment. `listens_at` is where a guest (host and port) wants its
-    answers; None from a process of the run, which everybody finds in the directory.
+    `nodes`: the sender's nodes at that moment. `listens_at`: host and port at which a guest gets
+    its answers; None from a process of the run, whose address is in the directory.
     """
 
     version: int
@@ -54,7 +55,7 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag="hel
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessAddress:
-    """Where a process listens. `process_id` is unique in a run: a restart is another process."""
+    """Address of a process. `process_id` is unique in a run; a restarted process has a new one."""
 
     process_id: str
     host: str
@@ -62,17 +63,18 @@ class ProcessAddress:
 
 
 def _no_guest(_address: ProcessAddress, _nodes: tuple[NodeName, ...]) -> None:
-    """Take no notice of a guest."""
+    """Ignore a guest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransportEvents:
-    """What a Transport tells its process.
+    """Functions that a Transport calls.
 
-    `on_frame` gets each frame, in order per sender. `on_peer_lost` gets the process that is gone
-    and all its nodes that may have a connection. `on_refused` gets who called (`host:port`) and
-    why it was refused. `before_write` is called before bytes leave, so that their cause can be on
-    disk first. `on_guest` gets where a guest listens, and its nodes, before its first frame.
+    - `on_frame`: for each frame, in order per sender.
+    - `on_peer_lost`: with the lost process and all of its nodes that may have a connection.
+    - `on_refused`: with the address of a refused caller (`host:port`) and the reason.
+    - `before_write`: before bytes are written, so that the rows of their causes can be flushed.
+    - `on_guest`: with a guest's address and nodes, before its first frame.
     """
 
     on_frame: Callable[[Frame], None]
@@ -86,8 +88,8 @@ class TransportEvents:
 class _Peer:
     """The pair of links with one process; either may be missing.
 
-    `nodes` are those that it said it has and those that were sent something: the control plane may
-    have forgotten them by the time when the process turns out to be gone.
+    `nodes`: nodes of the process's Hello, and nodes to which frames were sent. They are kept here
+    because the directory may lack them by the time when the process is found to be gone.
     """
 
     process_id: str
@@ -99,9 +101,9 @@ class _Peer:
 
 @dataclass(slots=True, kw_only=True)
 class Transport:
-    """All TCP links of one node process. Lives on one asyncio loop.
+    """All TCP links of one node process, on one asyncio loop.
 
-    `is_guest`: no directory names it, so that it must tell whom it calls where it listens.
+    `is_guest`: the process is in no directory, so its Hello contains its address.
     """
 
     process_id: str
@@ -128,10 +130,10 @@ class Transport:
         return ProcessAddress(process_id=self.process_id, host=host, port=port)
 
     def send(self, address: ProcessAddress, frame: Frame) -> None:
-        """Send `frame` to the process at `address`, dialing if there is no link.
+        """Send `frame` to the process at `address`; dial if there is no link.
 
-        What cannot be sent is lost, and the peer reported as lost. Never calls back at once.
-        Raises: SimulationError if the frame is over the limit.
+        If it cannot be sent, the frame is lost, and the peer is reported as lost. No function of
+        `events` is called before this returns. Raises: SimulationError if the frame is too long.
         """
         if self._closed:
             return
@@ -146,7 +148,7 @@ class Transport:
         peer.outgoing.send(frame)
 
     def drop(self, process_id: str) -> None:
-        """End the links with a process that is known to be gone; it is reported as lost."""
+        """Close the links with a process that is gone, and report it as lost."""
         peer = self._peers.pop(process_id, None)
         if peer is None:
             return
@@ -159,7 +161,7 @@ class Transport:
         self.events.on_peer_lost(process_id, tuple(peer.nodes))
 
     async def close(self) -> None:
-        """Stop listening and end every link; nothing is reported any more."""
+        """Stop listening and close every link, without any report."""
         self._closed = True
         if self._server is not None:
             self._server.close()
@@ -176,26 +178,27 @@ class Transport:
         await asyncio.sleep(0)
 
     def outgoing_lost(self, link: "_OutgoingLink") -> None:
-        """Take the end of a link that this process dialed, or a dial that failed."""
+        """Handle the end of a link that this process dialed, or a failed dial."""
         peer = self._peers.get(link.address.process_id)
         if self._closed or peer is None or peer.outgoing is not link:
             return
         if peer.incoming is None:
             self.drop(peer.process_id)
         elif peer.draining is None:
-            # The peer's last answers may still be unread in the other link: they were sent before
-            # it died, and one TCP connection would have delivered them before its end.
+            # The other link may still have unread frames, which the peer sent before it died. A
+            # single TCP connection would deliver them before its end, so they are awaited here.
             loop = asyncio.get_running_loop()
             peer.draining = loop.call_later(DRAIN_TIMEOUT_S, self.drop, peer.process_id)
 
     def incoming_opened(self, link: "_IncomingLink", hello: Hello) -> None:
-        """Take a caller that has shown the token."""
+        """Accept a caller that has shown the token."""
         self._callers.pop(link, None)
         peer = self._peers.get(hello.process_id)
         if peer is not None and peer.incoming is not None:
-            # It dials again, so it has seen the old pair end before this process did.
+            # 1. The peer dials again, so it has seen the end of the old pair before this process.
             self.drop(hello.process_id)
-            # Whoever was told of the loss may have sent something there already.
+            # 2. A node that `drop` informed may have sent a frame to the peer at once, and so have
+            #    begun a new pair.
             peer = self._peers.get(hello.process_id)
         if peer is None:
             peer = self._peers[hello.process_id] = _Peer(process_id=hello.process_id)
@@ -208,18 +211,18 @@ class Transport:
             self.events.on_guest(address, names)
 
     def incoming_lost(self, link: "_IncomingLink", process_id: str | None) -> None:
-        """Take the end of a link that the peer dialed."""
+        """Handle the end of a link that the peer dialed."""
         self._callers.pop(link, None)
         peer = None if process_id is None else self._peers.get(process_id)
         if not self._closed and peer is not None and peer.incoming is link:
             self.drop(peer.process_id)
 
     def calling(self, link: "_IncomingLink") -> None:
-        """Take note of a caller that has not said Hello yet."""
+        """Remember a caller that has not sent its Hello yet."""
         self._callers[link] = None
 
     def hello(self, target_process_id: str) -> Hello:
-        """Return what this process says first."""
+        """Return this process's Hello."""
         return Hello(
             version=LINK_VERSION,
             token=self.token,
@@ -230,7 +233,7 @@ class Transport:
         )
 
     def refusal(self, hello: Hello) -> str | None:
-        """Return why a caller is refused, None if it is welcome."""
+        """Return the reason for refusing a caller; None if it is accepted."""
         if hello.version != LINK_VERSION:
             return f"link version {hello.version} instead of {LINK_VERSION}"
         if not hmac.compare_digest(hello.token.encode(), self.token.encode()):
@@ -241,9 +244,9 @@ class Transport:
 
 
 class _OutgoingLink(asyncio.Protocol):
-    """A link that this process dialed. Writes are gathered: one per loop turn.
+    """A link that this process dialed. All frames of one loop turn are written together.
 
-    asyncio sets TCP_NODELAY, so that a written frame is not held back for more.
+    asyncio sets TCP_NODELAY, so the kernel does not hold frames back.
     """
 
     def __init__(self, owner: Transport, address: ProcessAddress) -> None:
@@ -259,7 +262,7 @@ class _OutgoingLink(asyncio.Protocol):
         self._dial_task = self._loop.create_task(self._dial(), name=f"dial {address.process_id}")
 
     def send(self, frame: Frame) -> None:
-        """Write `frame` in this loop turn, or when the link is up."""
+        """Write `frame` in this loop turn, or once the link is open."""
         if self._ended:
             return
         self._append(frame)
@@ -271,7 +274,7 @@ class _OutgoingLink(asyncio.Protocol):
             self._loop.call_soon(self._owner.outgoing_lost, self)
 
     def abort(self) -> None:
-        """End the link now; what is unsent is lost."""
+        """Close the link now; unsent frames are lost."""
         self._ended = True
         self._buffer.clear()
         self._dial_task.cancel()
@@ -279,7 +282,7 @@ class _OutgoingLink(asyncio.Protocol):
             self._transport.abort()
 
     def close(self) -> None:
-        """End the link when what was written has left."""
+        """Close the link after all frames have been sent."""
         if self._transport is None:
             self.abort()
         else:
@@ -288,7 +291,7 @@ class _OutgoingLink(asyncio.Protocol):
             self._transport.close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take asyncio's transport: Hello and what was sent since leave now."""
+        """Store asyncio's transport, and write the Hello and the frames so far."""
         if not isinstance(transport, asyncio.Transport):
             raise SimulationError(f"asyncio gave {type(transport).__name__} for a TCP link")
         self._transport = transport
@@ -298,10 +301,10 @@ class _OutgoingLink(asyncio.Protocol):
             self._flush()
 
     def data_received(self, data: bytes) -> None:
-        """Ignore what came: the peer sends on the link that it dialed itself."""
+        """Ignore the bytes: the peer sends on the link that it dialed itself."""
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Take the end of the link, by EOF or reset."""
+        """Report the end of the link, by EOF or reset."""
         self._ended = True
         self._owner.outgoing_lost(self)
 
@@ -339,7 +342,7 @@ class _OutgoingLink(asyncio.Protocol):
 
 
 class _IncomingLink(asyncio.Protocol):
-    """A link that another process dialed; nothing is ever written to it."""
+    """A link that another process dialed; this process never writes to it."""
 
     def __init__(self, owner: Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._owner = owner
@@ -354,7 +357,7 @@ class _IncomingLink(asyncio.Protocol):
         self._hello_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take asyncio's transport; the caller must say Hello soon."""
+        """Store asyncio's transport, and start the timer for the caller's Hello."""
         if not isinstance(transport, asyncio.Transport):
             raise SimulationError(f"asyncio gave {type(transport).__name__} for a TCP link")
         self._transport = transport
@@ -362,7 +365,7 @@ class _IncomingLink(asyncio.Protocol):
         self._hello_timer = self._loop.call_later(HELLO_TIMEOUT_S, self._refuse, "no Hello")
 
     def data_received(self, data: bytes) -> None:
-        """Cut what came into frames; they are handed on in the next loop turn."""
+        """Cut the bytes into frames, which are delivered in the next loop turn."""
         if self._ended:
             return
         buffer = self._buffer
@@ -384,15 +387,15 @@ class _IncomingLink(asyncio.Protocol):
         del buffer[:start]
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Take the end of the link: what came before it is handed on first."""
+        """Report the end of the link, after delivering the frames before it."""
         if self._hello_timer is not None:
             self._hello_timer.cancel()
-        self._hand_on()
+        self._deliver_inbox()
         self._ended = True
         self._owner.incoming_lost(self, self._process_id)
 
     def abort(self) -> None:
-        """End the link now; what was received and not handed on is lost."""
+        """Close the link now; received frames that are not delivered yet are lost."""
         self._ended = True
         self._inbox.clear()
         self._buffer.clear()
@@ -402,7 +405,7 @@ class _IncomingLink(asyncio.Protocol):
             self._transport.abort()
 
     def _take(self, payload: bytes) -> bool:
-        """Take one message; return whether the link goes on."""
+        """Process one message; return False if the link was closed because of it."""
         try:
             if self._process_id is not None:
                 frame = self._decoder.decode(payload)
@@ -412,7 +415,7 @@ class _IncomingLink(asyncio.Protocol):
             self._refuse(f"bytes that are no frame: {error}")
             return False
         if not self._inbox:
-            self._loop.call_soon(self._hand_on)
+            self._loop.call_soon(self._deliver_inbox)
         self._inbox.append(frame)
         return True
 
@@ -428,16 +431,16 @@ class _IncomingLink(asyncio.Protocol):
         return True
 
     def _refuse(self, reason: str) -> None:
-        """Report the caller and end its link; a peer that had been welcome is lost by that."""
+        """Report the caller and close its link; a peer that was accepted before is lost by that."""
         if self._ended:
             return
         address = self._transport.get_extra_info("peername") if self._transport else None
         caller = f"{address[0]}:{address[1]}" if address else "unknown"
-        self._hand_on()
+        self._deliver_inbox()
         self.abort()
         self._owner.events.on_refused(caller, reason)
 
-    def _hand_on(self) -> None:
+    def _deliver_inbox(self) -> None:
         inbox, self._inbox = self._inbox, []
         for frame in inbox:
             if self._ended:

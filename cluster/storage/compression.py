@@ -1,10 +1,10 @@
-"""The codecs of record batches, in the formats that Kafka's clients write and read.
+"""Codecs for record batches, in the formats of Kafka's clients.
 
-gzip is the standard library's; snappy, lz4 and zstd are pyarrow's, as far as it was built with
-them. It is imported only for those, and before a run begins. snappy is cut into the blocks of
-snappy-java, which Java's clients write; a bare block, which others write, is read too.
+gzip comes from the standard library, snappy, lz4 and zstd from pyarrow, if its build has them.
+pyarrow is imported only for these codecs, and before a run begins. Java's clients write snappy as
+the blocks of snappy-java, others as one bare block. This module writes the former, and reads both.
 Source: Kafka `GzipCompression`, `SnappyCompression`, `Lz4Compression`, `ZstdCompression`.
-DEVIATION: what decompresses to more than MAX_PAYLOAD_BYTES is refused.
+DEVIATION: a payload that decompresses to more than MAX_PAYLOAD_BYTES is refused.
 """
 
 import struct
@@ -16,12 +16,13 @@ from protocol.compression import CompressionType
 from protocol.errors import SimulationError
 
 MAX_PAYLOAD_BYTES = 1 << 28
-"""What a batch may decompress to. A few kilobytes of zeros could fill the memory otherwise."""
+"""Largest decompressed size of a batch. Without it, a few compressed kilobytes could fill the
+memory."""
 _GZIP_WINDOW = 31
-"""zlib's word for a gzip header and trailer around it; the header has no time in it."""
+"""zlib's `wbits` value for gzip's header and trailer; zlib writes no time into the header."""
 _GZIP_LEVEL = 6
 _LEVELS = {CompressionType.ZSTD: 3, CompressionType.LZ4: 9}
-"""Kafka's default levels of the codecs that have any."""
+"""Kafka's default levels, for the codecs that have levels."""
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 """The header of snappy-java's stream: magic, version, oldest compatible version."""
@@ -30,10 +31,13 @@ _XERIAL_BLOCK_BYTES = 32 * 1024
 
 
 class PayloadCodecs:
-    """Compresses and decompresses payloads. See `protocol.compression.Codecs`."""
+    """Compresses and decompresses payloads; implements `protocol.compression.Codecs`."""
 
     def compress(self, compression: int, payload: bytes) -> bytes:
-        """Return `payload` compressed with a codec. Raises: SimulationError: not supported."""
+        """Return `payload` compressed with a codec.
+
+        Raises: SimulationError if the codec is not supported.
+        """
         if compression == CompressionType.GZIP:
             packer = zlib.compressobj(_GZIP_LEVEL, zlib.DEFLATED, _GZIP_WINDOW)
             return packer.compress(payload) + packer.flush()
@@ -43,10 +47,10 @@ class PayloadCodecs:
         return compressed
 
     def decompress(self, compression: int, payload: bytes) -> bytes:
-        """Return what was compressed.
+        """Return the decompressed payload.
 
-        Raises: ValueError for bytes that are no such thing, or too much; SimulationError: not
-        supported.
+        Raises: ValueError if `payload` is invalid or decompresses to too many bytes;
+        SimulationError if the codec is not supported.
         """
         try:
             if compression == CompressionType.GZIP:
@@ -69,12 +73,12 @@ CODECS = PayloadCodecs()
 
 
 def supported_codecs() -> tuple[CompressionType, ...]:
-    """Return the codecs that there are libraries for here. Imports pyarrow."""
+    """Return the codecs whose libraries are installed. Imports pyarrow."""
     return tuple(each for each in CompressionType if is_supported(each))
 
 
 def is_supported(compression: int) -> bool:
-    """Return whether there is a library for a codec here. Imports pyarrow for its codecs."""
+    """Return True if the library of a codec is installed. Imports pyarrow for its codecs."""
     if compression in (CompressionType.NONE, CompressionType.GZIP):
         return True
     try:
@@ -85,23 +89,23 @@ def is_supported(compression: int) -> bool:
 
 
 def require_codec(compression: int) -> None:
-    """See that a codec can be used, and what it needs is imported.
+    """Check that a codec is supported, and import its library.
 
-    Raises: SimulationError, naming those that can.
+    Raises: SimulationError with the supported codecs.
     """
     if not is_supported(compression):
         names = ", ".join(f"{each.value} ({each.name.lower()})" for each in supported_codecs())
         raise SimulationError(
-            f"offsets.topic.compression.codec {compression}: there is no library for it here; "
-            f"supported are {names}"
+            f"offsets.topic.compression.codec: expected one of {names}, got {compression}, whose "
+            "library is not installed"
         )
 
 
 @lru_cache
 def _codec(compression: int) -> Any:  # noqa: ANN401 - a pyarrow.Codec, which has no types
-    """Return pyarrow's codec. Raises: SimulationError if it has none."""
+    """Return pyarrow's codec. Raises: SimulationError if pyarrow or the codec is missing."""
     try:
-        import pyarrow  # noqa: PLC0415 - a large import, for those who ask for these codecs
+        import pyarrow  # noqa: PLC0415 - a large import, needed for these codecs only
     except ImportError as error:
         raise SimulationError(f"codec {compression} needs pyarrow") from error
     known = CompressionType(compression)
@@ -114,7 +118,7 @@ def _codec(compression: int) -> Any:  # noqa: ANN401 - a pyarrow.Codec, which ha
 
 
 def _decompress_gzip(payload: bytes) -> bytes:
-    """Return the content of all members of a gzip file, one behind the other."""
+    """Return the concatenated contents of all members of a gzip file."""
     plain: list[bytes] = []
     rest = payload
     bytes_left = MAX_PAYLOAD_BYTES + 1
@@ -179,8 +183,11 @@ def _decompress_snappy_block(block: bytes, max_bytes: int) -> bytes:
 
 
 def _decompress_stream(compression: int, payload: bytes) -> bytes:
-    """Return the content of lz4 or zstd frames, which need not say how long it is."""
-    _codec(compression)  # refuses what is not supported
+    """Return the content of lz4 or zstd frames.
+
+    A frame need not contain the length of its content, so the content is read as a stream.
+    """
+    _codec(compression)  # raises SimulationError if the codec is not supported
     import pyarrow  # noqa: PLC0415 - see _codec
 
     if not payload:

@@ -1,12 +1,11 @@
-"""Listener of a broker for Kafka clients: the wire protocol over TCP, PLAINTEXT.
+"""A broker's listener for Kafka clients: Kafka's wire protocol over TCP, PLAINTEXT.
 
-A Kafka client is a node without a Host: it has a name, connections, and the gates of its
-links. Here its bytes become the frames that every node sends, and the broker's frames become bytes.
-The room knows `protocol`, hosts and links; it must not know brokers.
+In the lab a Kafka client is a node without a Host: it has a name and connections, and link rules
+apply to it. This package turns its bytes into the frames that all nodes exchange, and the broker's
+frames into bytes. It may import `protocol`, hosts and links, but no code of brokers.
 
-Reading order: `codec` (messages by version from `protocol.wire`'s tables), `headers` (what precedes
-a message), `exchange` (one request: from bytes to an envelope, from an answer to bytes),
-`connection` (one TCP connection: frames, and one request at a time), `limits` (counts and idleness
-of connections), `client_links` (link rules at a client's end), `listener` (all of it, for one
-incarnation of a broker).
+Reading order: `codec` (messages by version, from `protocol.wire`'s tables), `headers` (request
+headers), `exchange` (one request, and its answer), `connection` (one TCP connection), `limits`
+(numbers and idle times of connections), `client_links` (link rules at a client's end), `listener`
+(all of these, for one incarnation of a broker).
 """

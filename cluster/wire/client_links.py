@@ -1,7 +1,7 @@
-"""Link rules at the end of Kafka clients, which have no Host that would carry them out.
+"""Link rules at the end of Kafka clients, which have no Host that applies them.
 
-A client's requests leave through a gate of its own, as those of a node do, and what the broker
-sends it arrives through the same gate. The broker's end of the link is its Host's.
+Each client has a LinkGate, like a node. The frames of its requests leave through the gate, and the
+broker's frames arrive through it. The broker's Host applies the rules at the other end of the link.
 """
 
 import random
@@ -17,7 +17,7 @@ from protocol.ids import Incarnation, NodeName
 
 
 class _ClientConnections:
-    """What a gate asks of the endpoint behind it."""
+    """The facts about a client's connections that a LinkGate needs."""
 
     def purpose_of(self, end: ConnectionEnd) -> str | None:
         """Return the purpose of every connection of a Kafka client."""
@@ -26,12 +26,12 @@ class _ClientConnections:
     def close_frames_of_lost_peer(
         self, peer: NodeName, incarnation: Incarnation | None = None
     ) -> tuple[CloseFrame, ...]:
-        """Return nothing: the death of a broker ends its TCP connections."""
+        """Return no frames: when a broker dies, the kernel closes its TCP connections."""
         return ()
 
 
 class ClientLinks:
-    """The gates of the clients of one listener; there are none while no rule is in force."""
+    """The gates of one listener's clients; a client has a gate only while rules are in force."""
 
     def __init__(
         self,
@@ -49,13 +49,13 @@ class ClientLinks:
         self._gates: dict[NodeName, LinkGate] = {}
 
     def set_rules(self, rules: Sequence[LinkRule]) -> None:
-        """Replace all rules, for clients that are here and those that come."""
+        """Replace all rules, for present and later clients."""
         self._rules = tuple(rules)
         for gate in self._gates.values():
             gate.set_rules(self._rules)
 
     def send(self, client: NodeName, frame: Frame) -> None:
-        """Carry a frame of a client to the broker."""
+        """Send a frame of a client to the broker."""
         gate = self._gate(client)
         if gate is None:
             self._to_broker(frame)
@@ -63,7 +63,7 @@ class ClientLinks:
             gate.send(frame)
 
     def receive(self, client: NodeName, frame: Frame) -> None:
-        """Carry a frame of the broker to a client."""
+        """Deliver a frame of the broker to a client."""
         gate = self._gate(client)
         if gate is None:
             self._to_client(frame)
@@ -71,7 +71,7 @@ class ClientLinks:
             gate.receive(frame)
 
     def reset(self, client: NodeName, closes: Sequence[CloseFrame]) -> None:
-        """Forget what waits on connections that end."""
+        """Drop the frames that wait in the gate for connections that are closed."""
         gate = self._gates.get(client)
         if gate is not None:
             gate.reset(closes)
@@ -99,4 +99,4 @@ class ClientLinks:
 
 
 def _never_lost(frame: ResponseFrame) -> None:
-    """Do nothing: responses are lost where they are sent, at the broker's end."""
+    """Do nothing: rules that lose responses apply at the broker's end."""

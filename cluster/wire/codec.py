@@ -1,8 +1,8 @@
-"""Messages as bytes, in one version of an API, by `protocol.wire`'s tables of fields.
+"""Encodes and decodes messages in one version of an API, by the tables of `protocol.wire`.
 
-For each message and version functions are composed once, one for each field, which read or write
-in order. Numbers are big-endian; strings have an int16 length, arrays and bytes an int32 length,
-and -1 stands for null. No version here is flexible (KIP-482): there are no tagged fields.
+For each message and version, a reader and a writer are composed once, from one function per field.
+Numbers are big-endian; strings have an int16 length, arrays and bytes an int32 length; a length of
+-1 means null. None of the versions is flexible (KIP-482), so there are no tagged fields.
 Source: Kafka's protocol guide, "Protocol Primitive Types".
 """
 
@@ -29,11 +29,11 @@ STRING_BYTES_MAX = 32_767
 
 
 class MalformedRequest(Exception):
-    """Bytes that are no message of their API and version; the text says what was expected."""
+    """Bytes that are no message of their API and version; the message has the expectation."""
 
 
 class Cursor:
-    """Bytes that are being read, and how far."""
+    """Bytes, and the position up to which they have been read."""
 
     __slots__ = ("data", "position")
 
@@ -153,7 +153,7 @@ def _write_bytes(out: bytearray, value: bytes | None) -> None:
 
 
 def _write_batches(out: bytearray, batches: tuple[RecordBatch, ...]) -> None:
-    # No batch is a length of 0, not null: librdkafka takes -1 for an invalid length.
+    # Without a batch the length is 0, not -1 (null): librdkafka rejects -1 as invalid.
     _write_bytes(out, b"".join([encode_batch(batch, CODECS) for batch in batches]))
 
 
@@ -168,7 +168,7 @@ def _array_reader(read_item: Reader, *, nullable: bool) -> Reader:
                 return None
             raise MalformedRequest(f"expected a list before {cursor.position}, got null")
         if count > len(cursor.data) - cursor.position:
-            # Each item takes a byte at least: a count of billions must not be believed.
+            # Each item takes a byte at least. A larger count is invalid, and could fill the memory.
             raise MalformedRequest(f"expected {count} items at {cursor.position}, got fewer bytes")
         return [read_item(cursor) for _ in range(count)]
 
@@ -206,7 +206,7 @@ def _scalar_reader(field: WireField) -> Reader:
 
 
 def _plain_reader(field: WireField, version: int) -> Reader:
-    """Return a reader that gives plain data: dicts and lists."""
+    """Return a reader of plain data: dicts and lists."""
     if field.kind is Kind.STRUCT:
         item = _dict_reader(field.fields, version)
     else:
@@ -220,9 +220,9 @@ def _dict_reader(fields: tuple[WireField, ...], version: int) -> Reader:
 
 
 def _typed_reader(field: WireField, version: int, annotation: object) -> Reader:
-    """Return a reader that gives what the annotated field of a message holds."""
+    """Return a reader of values of a message's annotated field."""
     if field.kind is not Kind.STRUCT:
-        # An item of a list is not null, whatever the list may be.
+        # A list may be null, but none of its items.
         item = _scalar_reader(_item_of(field) if field.is_array else field)
     else:
         item = _struct_reader(_struct_in(annotation), field.fields, version)
@@ -264,7 +264,7 @@ def _struct_reader(
 
 
 def _struct_in(annotation: object) -> type[msgspec.Struct]:
-    """Return the Struct that an annotation such as `tuple[X, ...] | None` names."""
+    """Return the Struct in an annotation such as `tuple[X, ...] | None`."""
     if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
         return annotation
     for option in typing.get_args(annotation):

@@ -1,8 +1,8 @@
-"""One TCP connection of a Kafka client: bytes are cut into requests, one of which is served.
+"""One TCP connection of a Kafka client: cuts the bytes into requests, and serves one at a time.
 
-While a request is served, what follows it waits here, as on a muted channel of Kafka's: answers
-leave in the order of the requests. After the client's end of stream the requests that came before
-it are still served. Source: Kafka `SocketServer.Processor`, `NetworkReceive`.
+While a request is served, later bytes wait here, as on a muted channel in Kafka, so answers leave
+in the order of the requests. After the client has closed its side, the requests before that are
+still served. Source: Kafka `SocketServer.Processor`, `NetworkReceive`.
 """
 
 import asyncio
@@ -16,33 +16,33 @@ from protocol.ids import NodeName
 
 SIZE_BYTES = 4
 UNREAD_BYTES_MAX = 1_048_576
-"""So much may wait behind the request that is served; then the socket is not read."""
+"""Bytes that may wait behind the served request; with more, the socket is no longer read."""
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
 class ConnectionOwner(Protocol):
-    """What a connection asks of its listener."""
+    """The methods of the listener that a connection calls."""
 
     request_max_bytes: int
 
     def opened(self, connection: "WireConnection") -> None:
-        """Take a new connection."""
+        """Called for a new connection."""
 
     def received(self, connection: "WireConnection") -> None:
-        """Take that bytes came."""
+        """Called when bytes have arrived."""
 
     def request(self, connection: "WireConnection", payload: bytes) -> None:
-        """Take the bytes of one request: set `exchange`, or end the connection."""
+        """Called with the bytes of one request: sets `exchange`, or closes the connection."""
 
     def refuse(self, connection: "WireConnection", reason: str) -> None:
-        """End a connection for what came on it."""
+        """Closes a connection because of its bytes, and reports the reason."""
 
     def closed(self, connection: "WireConnection") -> None:
-        """Take that a connection has ended; called once."""
+        """Called once, when a connection has ended."""
 
 
 class WireConnection(asyncio.Protocol):
-    """A connection. `number` is unique in the run for its client's name."""
+    """A connection. `number` is unique in the run among the connections of its client."""
 
     def __init__(
         self, owner: ConnectionOwner, number: int, loop: asyncio.AbstractEventLoop
@@ -51,7 +51,7 @@ class WireConnection(asyncio.Protocol):
         self.client: NodeName | None = None
         """Node name of the client; None before its first request."""
         self.exchange: Exchange | None = None
-        """The request that is served."""
+        """The request that is being served; None while there is none."""
         self.address = ("", 0)
         self.is_closed = False
         self._owner = owner
@@ -70,10 +70,14 @@ class WireConnection(asyncio.Protocol):
         """The client's address, as `host:port`."""
         return f"{self.address[0]}:{self.address[1]}"
 
-    # -- what the loop calls ---------------------------------------------------------------------
+    # -- called by the loop ----------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin; whatever is written must have left before the next request is served."""
+        """Set up the transport.
+
+        The write buffer's limit is 0, so that `pause_writing` holds back the next request until all
+        bytes of an answer have been sent.
+        """
         self._transport = cast(asyncio.Transport, transport)  # of a stream socket
         self._transport.set_write_buffer_limits(high=0)
         peer = self._transport.get_extra_info("peername") or ("", 0)
@@ -81,47 +85,48 @@ class WireConnection(asyncio.Protocol):
         self._owner.opened(self)
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes; the request in them is served one turn of the loop later.
+        """Buffer the bytes; a request in them is served one turn of the loop later.
 
-        After a pause of the process (SIGSTOP) due timers then fire before what waited in sockets.
+        So after a pause of the process (SIGSTOP) due timers fire before requests that waited in
+        the socket.
         """
         self._unread += data
         self._owner.received(self)
         if self._is_reading and len(self._unread) > UNREAD_BYTES_MAX and self.exchange is not None:
-            self._read_on(False)
+            self._set_reading(False)
         self._schedule()
 
     def eof_received(self) -> bool:
-        """Serve what came before the end, then close."""
+        """Serve the requests before the end of the stream, then close."""
         self._is_at_end = True
         self._schedule()
         return True
 
     def pause_writing(self) -> None:
-        """Take that the client does not read fast enough."""
+        """Hold the next request: the client does not read its answers fast enough."""
         self._is_sending = True
 
     def resume_writing(self) -> None:
-        """Take that all bytes have left."""
+        """Serve the next request: all bytes have been sent."""
         self._is_sending = False
         self._schedule()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Take that the connection has ended, whoever ended it."""
+        """Report the end of the connection, unless `end` has done so."""
         if not self.is_closed:
             self.is_closed = True
             self._owner.closed(self)
 
-    # -- what the listener calls -----------------------------------------------------------------
+    # -- called by the listener ------------------------------------------------------------------
 
     def hold(self, *, held: bool) -> None:
-        """Do not serve this connection, or serve it now."""
+        """Stop serving this connection, or serve it again."""
         self._is_held = held
-        self._read_on(not held)
+        self._set_reading(not held)
         self._schedule()
 
     def answer(self, frame: bytes | None) -> None:
-        """Send the answer to the request that is served, None for no answer; go on."""
+        """Send the answer to the served request (None: no answer), and serve the next one."""
         self.exchange = None
         if frame is not None and self._transport is not None and not self.is_closed:
             self._transport.write(frame)
@@ -129,7 +134,7 @@ class WireConnection(asyncio.Protocol):
             self._schedule()
 
     def end(self, *, reset: bool = False) -> None:
-        """End the connection without another byte; with `reset` the client sees a reset."""
+        """Close the connection without sending unsent bytes; with `reset`, by a TCP reset."""
         if self.is_closed or self._transport is None:
             return
         self.is_closed = True
@@ -148,7 +153,7 @@ class WireConnection(asyncio.Protocol):
             self._loop.call_soon(self._serve_next)
 
     def _serve_next(self) -> None:
-        """Serve the next request, if it is whole and nothing stands before it."""
+        """Serve the next request, if it is complete and no other is being served or sent."""
         self._is_scheduled = False
         if self.is_closed or self._is_held or self.exchange is not None or self._is_sending:
             return
@@ -163,13 +168,13 @@ class WireConnection(asyncio.Protocol):
                 payload = bytes(memoryview(unread)[SIZE_BYTES:end])
                 del unread[:end]
                 self._is_first = False
-                self._read_on(len(unread) <= UNREAD_BYTES_MAX)
+                self._set_reading(len(unread) <= UNREAD_BYTES_MAX)
                 self._owner.request(self, payload)
                 return
         if self._is_at_end:
             self.end()
         else:
-            self._read_on(True)
+            self._set_reading(True)
 
     def _illegal_size(self, first_bytes: bytes, size: int) -> str:
         foreign = foreign_protocol(first_bytes) if self._is_first else None
@@ -178,7 +183,7 @@ class WireConnection(asyncio.Protocol):
             f"(socket.request.max.bytes), got a size of {size}"
         )
 
-    def _read_on(self, wanted: bool) -> None:
+    def _set_reading(self, wanted: bool) -> None:
         if wanted == self._is_reading or self._transport is None or self._transport.is_closing():
             return
         self._is_reading = wanted

@@ -1,7 +1,7 @@
-"""One request of a Kafka client: from its bytes to the broker, and from the answer to bytes.
+"""Exchange: one request of a Kafka client as a RequestEnvelope, and its answer as bytes.
 
-Owns what depends on the version beyond the fields: what an old version leaves unsaid, and where its
-answer has an error. Must not know connections.
+Handles the differences between versions that are not in the tables of fields: defaults of old
+versions, and the place of the error in their answers. Must not know connections.
 """
 
 from dataclasses import dataclass, field
@@ -39,19 +39,19 @@ from protocol.wire.listener_versions import OFFERED, OLDEST_ANSWERED_PRODUCE
 LISTENER_NAME = "PLAINTEXT"
 """Name of the listener, as in Kafka's default of `listeners`."""
 METADATA_SAYS_AUTO_CREATION_SINCE = 4
-"""Older versions of Metadata allow automatic topic creation always."""
+"""First version of Metadata with allow_auto_topic_creation; in older ones it is always allowed."""
 OFFSET_FETCH_HAS_ERROR_SINCE = 2
 
 
 class UnsupportedRequest(Exception):
-    """A request for an API or version that the broker does not offer; the text names it."""
+    """A request for an API or version that the broker does not offer; the message names both."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Exchange:
-    """A request that the broker gets, and what is needed for the bytes of its answer.
+    """A request for the broker, and the data for encoding its answer.
 
-    `refused_batches` are the outcomes of partitions whose batches the broker does not get.
+    `refused_batches`: outcomes of partitions with invalid batches, which the broker does not get.
     """
 
     header: RequestHeader
@@ -62,11 +62,11 @@ class Exchange:
 
     @property
     def expects_answer(self) -> bool:
-        """Whether the client waits for an answer: not for that of a Produce with acks=0."""
+        """True if the client waits for an answer; False for a Produce with acks=0."""
         return not (isinstance(self.body, ProduceRequest) and self.body.acks == ACKS_NONE)
 
     def envelope(self, client_host: str) -> RequestEnvelope:
-        """Return the request as a node of the lab would send it."""
+        """Return the request as the envelope that a node of the lab would send."""
         return RequestEnvelope(
             api_key=self.api,
             api_version=self.header.api_version,
@@ -94,11 +94,11 @@ class Exchange:
         return bytes(out)
 
     def is_refused(self, response: AnyResponse) -> bool:
-        """Return whether an answer has an error, also of a batch that the broker did not get."""
+        """Return True if an answer has an error, or a batch was refused here."""
         return bool(self.refused_batches) or error_of(response) != ErrorCode.NONE.name
 
     def with_refused_batches(self, response: ProduceResponse) -> ProduceResponse:
-        """Return the broker's answer with the outcomes of what it did not get."""
+        """Return the broker's answer with the outcomes of the refused batches."""
         if not self.refused_batches:
             return response
         outcomes = {name: list(each) for name, each in self.refused_batches.items()}
@@ -112,7 +112,11 @@ class Exchange:
         )
 
     def _with_aborted_transactions(self, response: FetchResponse) -> FetchResponse:
-        """Return an answer that names the aborted transactions to whoever skips them: none."""
+        """Return the answer with an empty list of aborted transactions for a read_committed Fetch.
+
+        It is empty because no transaction writes to topics of clients. A consumer that reads
+        uncommitted records gets null instead.
+        """
         if not isinstance(self.body, FetchRequest) or self.body.isolation_level != READ_COMMITTED:
             return response
         return msgspec.structs.replace(
@@ -130,9 +134,9 @@ class Exchange:
         )
 
     def _with_error_in_partitions(self, response: OffsetFetchResponse) -> OffsetFetchResponse:
-        """Return an answer whose group's error stands in each partition, in v0 and v1.
+        """Return the answer with the group's error copied into each partition, for v0 and v1.
 
-        There the answer has no error of the whole (KAFKA-19246).
+        Answers of these versions have no field for the group's error (KAFKA-19246).
         """
         if self.answer_version >= OFFSET_FETCH_HAS_ERROR_SINCE:
             return response
@@ -153,9 +157,9 @@ class Exchange:
 
 
 def read_exchange(payload: bytes) -> Exchange:
-    """Return the exchange that the bytes of a request begin.
+    """Return the exchange for the bytes of a request.
 
-    Raises: UnsupportedRequest, MalformedRequest: Kafka closes the connection.
+    Raises: UnsupportedRequest, MalformedRequest; in both cases Kafka closes the connection.
     """
     cursor = Cursor(payload)
     header = read_header(cursor)
@@ -166,7 +170,7 @@ def read_exchange(payload: bytes) -> Exchange:
         raise UnsupportedRequest(_unknown_api(header))
     if not offered.oldest <= version <= offered.newest:
         if api is Api.API_VERSIONS:
-            # The broker sees the version and answers in the layout of v0.
+            # KIP-511: the broker gets the unknown version, and its answer is encoded as v0.
             return Exchange(header=header, api=api, answer_version=0, body=ApiVersionsRequest())
         raise UnsupportedRequest(
             f"expected {api.label} v{offered.oldest} to v{offered.newest}, got v{version}"
@@ -192,7 +196,7 @@ def _unknown_api(header: RequestHeader) -> str:
 
 
 def _whole_metadata_request(request: MetadataRequest, version: int) -> MetadataRequest:
-    """Return a Metadata request that says what its version means."""
+    """Return a Metadata request with the defaults of its version made explicit."""
     topics = None if version == 0 and not request.topics else request.topics
     allows = version < METADATA_SAYS_AUTO_CREATION_SINCE or request.allow_auto_topic_creation
     return MetadataRequest(topics=topics, allow_auto_topic_creation=allows)
@@ -201,9 +205,9 @@ def _whole_metadata_request(request: MetadataRequest, version: int) -> MetadataR
 def _with_batches(
     request: ProduceRequest, version: int, refused: dict[str, list[PartitionProduceResponse]]
 ) -> ProduceRequest:
-    """Return a Produce request with the batches that its bytes are.
+    """Return a Produce request with decoded batches.
 
-    What is no single valid batch goes into `refused`, and the broker gets the others.
+    A partition whose bytes are not one valid batch is added to `refused`, and left out.
     Source: Kafka KafkaApis.handleProduceRequest, ProduceRequest.validateRecords.
     """
     topics = []

@@ -1,8 +1,8 @@
-"""Request headers: what precedes every message, read for any API and any version.
+"""Request headers, which precede every message; readable for any API and version.
 
-A request that nobody can answer must be read so far, too: ApiVersions in an unknown version is
-answered with its correlation id (KIP-511). The answer's header is the correlation id alone, for
-ApiVersions in every version. Bytes that are no request at all are named by what sends such bytes.
+The header must be readable even if the rest of the request is not: the answer to an ApiVersions
+request of an unknown version needs its correlation id (KIP-511). The header of an answer is the
+correlation id alone. `foreign_protocol` recognises bytes of other protocols.
 Source: Kafka `RequestHeader.json`, `ResponseHeader.json`.
 """
 
@@ -16,7 +16,7 @@ _API_BY_KEY = {api.value: api for api in Api}
 _FIXED = struct.Struct(">hhi")
 
 SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
-"""Keys of APIs that a client sends which is told to authenticate with SASL."""
+"""Keys of the first APIs of a client that is configured for SASL."""
 _TLS_HANDSHAKE = b"\x16\x03"
 """A TLS record of type handshake, of any version of the protocol."""
 _HTTP = (b"GET ", b"POST", b"HEAD", b"PUT ", b"OPTI")
@@ -32,14 +32,14 @@ class RequestHeader(NamedTuple):
 
     @property
     def api(self) -> Api | None:
-        """The API, None if the lab has none with this key."""
+        """The API; None if the lab has no API with this key."""
         return _API_BY_KEY.get(self.api_key)
 
 
 def read_header(cursor: Cursor) -> RequestHeader:
     """Return the header at the cursor. Raises: MalformedRequest.
 
-    In flexible versions tagged fields follow it, which are not read.
+    The tagged fields of flexible versions are not read.
     """
     api_key, api_version, correlation_id = _FIXED.unpack(cursor.take(_FIXED.size))
     if api_key < 0 or api_version < 0:
@@ -53,7 +53,7 @@ def read_header(cursor: Cursor) -> RequestHeader:
 
 
 def foreign_protocol(first_bytes: bytes) -> str | None:
-    """Return which other protocol the first four bytes of a connection are, None if unknown."""
+    """Return a sentence on the protocol of a connection's first four bytes; None if unknown."""
     if first_bytes.startswith(_TLS_HANDSHAKE):
         return "a TLS handshake: the listener is PLAINTEXT (security.protocol=PLAINTEXT)"
     if first_bytes in _HTTP:

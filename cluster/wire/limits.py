@@ -11,10 +11,10 @@ from protocol.config import BrokerConfig
 
 
 class ConnectionLimits:
-    """Counts connections, makes some wait, and finds the idle ones.
+    """Counts connections, holds those above max.connections, and finds idle ones.
 
-    DEVIATION: with max.connections reached Kafka accepts no connection, and the system's backlog
-    keeps those that come; here they are accepted and not served, which a client cannot tell apart.
+    DEVIATION: at max.connections, Kafka accepts no further connection, and the system's backlog
+    holds new ones. Here they are accepted but not served; a client sees no difference.
     """
 
     def __init__(self, config: BrokerConfig) -> None:
@@ -22,14 +22,14 @@ class ConnectionLimits:
         self._per_address_max = config.max_connections_per_ip
         self._idle_max_us = config.connections_max_idle_ms * 1_000
         self._last_bytes_us: OrderedDict[WireConnection, int] = OrderedDict()
-        """Connections that are served, the longest idle first."""
+        """Served connections with the time of their last bytes, the longest idle one first."""
         self._waiting: deque[WireConnection] = deque()
         self._by_address: dict[str, int] = {}
 
     def admit(self, connection: WireConnection, now_us: int) -> str | None:
-        """Count a new connection, and let it wait if there are too many.
+        """Count a new connection, and hold it if max.connections are served already.
 
-        Returns: why it must be closed, None if it may stay.
+        Returns: the reason for closing it; None if it may stay.
         """
         address = connection.address[0]
         if self._by_address.get(address, 0) >= self._per_address_max:
@@ -46,13 +46,13 @@ class ConnectionLimits:
         return None
 
     def touch(self, connection: WireConnection, now_us: int) -> None:
-        """Take that bytes came on a connection."""
+        """Record that bytes have arrived on a connection."""
         if connection in self._last_bytes_us:
             self._last_bytes_us[connection] = now_us
             self._last_bytes_us.move_to_end(connection)
 
     def forget(self, connection: WireConnection, now_us: int) -> None:
-        """Take that a connection has ended: the next one that waits has its place."""
+        """Remove a connection that has ended, and serve the next held one instead."""
         address = connection.address[0]
         self._by_address[address] -= 1
         if not self._by_address[address]:
@@ -65,13 +65,13 @@ class ConnectionLimits:
             admitted.hold(held=False)
 
     def idle(self, now_us: int) -> Iterator[WireConnection]:
-        """Yield the connections without a byte for connections.max.idle.ms."""
+        """Yield the connections without bytes for connections.max.idle.ms."""
         for connection, last_us in list(self._last_bytes_us.items()):
             if now_us - last_us < self._idle_max_us:
                 return
             yield connection
 
     def next_check_us(self, now_us: int) -> int:
-        """Return how long no connection can become idle."""
+        """Return the shortest time after which a connection can be idle for too long."""
         oldest_us = next(iter(self._last_bytes_us.values()), now_us)
         return max(1, oldest_us + self._idle_max_us - now_us)

@@ -1,8 +1,9 @@
-"""The listener of one broker incarnation: its socket, its connections, and the frames of both.
+"""WireListener: socket and connections of one broker incarnation, for Kafka clients.
 
-Requests of Kafka clients reach the broker's Host as frames of nodes named `client:<client id>`;
-what the Host sends such a node comes back here. A crash ends all connections at once; a paused
-broker's stay open and silent, for its Host keeps the frames. Must not know brokers.
+The broker's Host gets requests of Kafka clients as frames from nodes named `client:<client id>`.
+Frames of the Host to such a node come back here, and become bytes. A crash of the broker closes all
+connections at once. While it is paused, they stay open and silent, because its Host holds the
+frames. This module must not know brokers.
 """
 
 import asyncio
@@ -34,22 +35,23 @@ from protocol.records.metadata import BrokerEndpoint
 from protocol.trace import TraceEvent, TraceKind
 
 CLIENT_PREFIX = "client:"
-"""Begins the node name of every Kafka client, and of no node of the lab."""
+"""Beginning of the node name of every Kafka client, and of no other node."""
 NAME_MAX = 100
-"""Characters of a client id that are used for the node name."""
+"""Number of characters of a client id in the node name."""
 WILDCARDS = ("0.0.0.0", "::", "")
-"""Addresses that mean every address of the machine."""
+"""Addresses that stand for all addresses of the machine."""
 BACKLOG = 50
 """socket.listen.backlog.size"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerBinding:
-    """Where a broker listens for Kafka clients, as whom, and with which limits.
+    """Address, cluster id and limits of a broker's listener for Kafka clients.
 
-    Shape: `port` 0 is a free one. `advertised_host` None: the address, or the machine's name.
-    `first_number` begins the numbers of the connections, so that no two brokers or incarnations
-    share one.
+    - `port`: 0: a free port.
+    - `advertised_host`: host that clients are given; None: `host`, or the machine's name.
+    - `first_number`: number of the first connection; the numbers of different brokers and
+      incarnations do not overlap.
     """
 
     host: str
@@ -61,7 +63,7 @@ class ListenerBinding:
 
 
 class ListeningHost(Protocol):
-    """What a listener needs of its broker's Host."""
+    """The part of a broker's Host that a listener uses."""
 
     name: NodeName
     alive: bool
@@ -70,13 +72,13 @@ class ListeningHost(Protocol):
         """Return the run's time."""
 
     def after(self, delay_us: int, fn: Callable[[], None]) -> Timer:
-        """Call `fn` after `delay_us` of a broker that is not paused."""
+        """Call `fn` after `delay_us`; during a pause of the broker, at its end."""
 
     def schedule(self, delay_us: int, fn: Callable[[], None]) -> asyncio.Handle:
-        """Call `fn` after `delay_us`, paused or not."""
+        """Call `fn` after `delay_us`, even while the broker is paused."""
 
     def receive(self, frame: Frame) -> None:
-        """Take a frame from the network."""
+        """Receive a frame from the network."""
 
     def trace(self, event: TraceEvent) -> None:
         """Write a row."""
@@ -85,21 +87,21 @@ class ListeningHost(Protocol):
         """Write a line to the broker's log."""
 
     def callback_failed(self, error: Exception, what: str) -> None:
-        """Take that `what` died for the living broker."""
+        """Report that `what` raised `error`, as a failure of the broker."""
 
 
 def is_kafka_client(node: NodeName) -> bool:
-    """Return whether a node is a Kafka client."""
+    """Return True if a node is a Kafka client."""
     return node.startswith(CLIENT_PREFIX)
 
 
 def client_node(client_id: str) -> NodeName:
-    """Return the node name of the clients with a client id: one node for all of them."""
+    """Return the node name for a client id; all clients with this id are one node."""
     return NodeName(CLIENT_PREFIX + client_id[:NAME_MAX])
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Return a socket that is bound and does not listen yet. Raises: OSError naming the address."""
+    """Return a bound socket that does not listen yet. Raises: OSError with the address."""
     try:
         family, kind, _, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -120,24 +122,24 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def advertised_host(host: str) -> str:
-    """Return the host that clients are told: the machine's name if every address is bound.
+    """Return the host that clients are given: the machine's name if `host` is a wildcard.
 
-    Source: Kafka advertised.listeners, which default to the canonical host name.
+    Source: Kafka's advertised.listeners, whose default is the canonical host name.
     """
     return socket.gethostname() if host in WILDCARDS else host
 
 
 def address_text(end_point: BrokerEndpoint) -> str:
-    """Return "host:port" as clients take it."""
+    """Return "host:port" in the format of bootstrap.servers."""
     host = f"[{end_point.host}]" if ":" in end_point.host else end_point.host
     return f"{host}:{end_point.port}"
 
 
 class WireListener:
-    """The listener of one broker incarnation. It accepts nobody before `start`.
+    """The listener of one broker incarnation. It accepts connections from `start` on.
 
-    `flush` is called before an answer leaves, so that its causes are on the disk. `rng_for` gives
-    the random stream of a link rule at a client.
+    `flush` is called before an answer is sent, so that the trace rows of its causes are on the
+    disk. `rng_for` returns the random stream of a link rule at a client.
     """
 
     def __init__(
@@ -159,7 +161,7 @@ class WireListener:
         )
         self.request_max_bytes = binding.config.socket_request_max_bytes
         self.refusals: dict[str, int] = {}
-        """How often a connection was ended for each reason."""
+        """Number of connections that were closed, by reason."""
         self._host: ListeningHost | None = None
         self._cluster_id = binding.cluster_id
         self._sock = sock
@@ -172,14 +174,14 @@ class WireListener:
         self._rules: tuple[LinkRule, ...] = ()
         self._connections: dict[WireConnection, None] = {}
         self._named: dict[ConnectionName, WireConnection] = {}
-        """Connections of which the broker knows, by client and number."""
+        """Connections that are open at the broker, by client and number."""
         self._server: asyncio.Server | None = None
         self._is_stopped = False
 
-    # -- its life --------------------------------------------------------------------------------
+    # -- start and stop --------------------------------------------------------------------------
 
     def attach(self, host: ListeningHost) -> None:
-        """Belong to the Host of a broker's incarnation."""
+        """Connect the listener to the Host of the broker's incarnation."""
         self._host = host
         self._links = ClientLinks(
             after=host.schedule,
@@ -190,13 +192,13 @@ class WireListener:
         self._links.set_rules(self._rules)
 
     def start(self) -> None:
-        """Listen from now on."""
+        """Begin to listen."""
         task = self._loop.create_task(self._listen(), name="kafka-listener")
         task.add_done_callback(self._listening)
         self._check_idle()
 
     def stop(self) -> None:
-        """End every connection and stop to listen, as the end of the process does."""
+        """Stop listening and close every connection, as the end of a process does."""
         self._is_stopped = True
         if self._server is not None:
             self._server.close()
@@ -205,7 +207,7 @@ class WireListener:
             connection.end()
 
     def connection_counts(self) -> dict[NodeName, int]:
-        """Return how many connections each client has."""
+        """Return the number of connections of each client."""
         counts: dict[NodeName, int] = {}
         for client, _ in self._named:
             counts[client] = counts.get(client, 0) + 1
@@ -214,7 +216,7 @@ class WireListener:
     # -- frames of the broker --------------------------------------------------------------------
 
     def take(self, frame: Frame) -> None:
-        """Take a frame that the broker sends to a client."""
+        """Deliver a frame of the broker to its client."""
         if self._links is not None and not self._is_stopped:
             self._links.receive(frame.destination, frame)
 
@@ -225,9 +227,9 @@ class WireListener:
             self._links.set_rules(self._rules)
 
     def reset(self, reset: LinkReset) -> tuple[ConnectionName, ...]:
-        """End the clients' ends of connections by a reset; return their names.
+        """Reset the clients' ends of connections; return their names.
 
-        The broker's end is its Host's to end.
+        The broker's Host closes the other ends.
         """
         host = self._host
         if host is None or (reset.purposes and KAFKA_CLIENT not in reset.purposes):
@@ -249,7 +251,7 @@ class WireListener:
                 connection = self._named.pop((frame.destination, frame.connection_id), None)
                 if connection is not None:
                     connection.end(reset=True)
-            case _:  # accepted, or the broker's process is gone: `stop` ends the connections
+            case _:  # an accepted connection needs no byte; a dead process's end with `stop`
                 pass
 
     def _answer(self, frame: ResponseFrame) -> None:
@@ -263,14 +265,15 @@ class WireListener:
             self._flush()
             connection.answer(answer)
         elif exchange.is_refused(response):
-            # The client learns of the failure by the end of the connection.
-            self.refuse(connection, "a Produce with acks=0 failed, and has no answer that says so")
+            # As in Kafka, closing the connection is the only way to report the failure.
+            self.refuse(connection, "a Produce with acks=0 failed, and it has no answer")
         else:
             connection.answer(None)
 
     def _to_broker(self, frame: Frame) -> None:
         if isinstance(frame, CloseFrame):
-            # One turn later: the broker may be in the middle of the answer that ends it.
+            # One turn later: this may be called from within the broker's own call of `take`, whose
+            # answer made the connection close.
             self._loop.call_soon(self._give_to_broker, frame)
         else:
             self._give_to_broker(frame)
@@ -279,10 +282,10 @@ class WireListener:
         if self._host is not None and self._host.alive:
             self._host.receive(frame)
 
-    # -- what connections call -------------------------------------------------------------------
+    # -- called by connections -------------------------------------------------------------------
 
     def opened(self, connection: WireConnection) -> None:
-        """Take a new connection, or close one too many."""
+        """Accept a new connection; close it if there are too many from its address."""
         host = self._host
         if host is None or self._is_stopped:
             connection.end()
@@ -295,19 +298,20 @@ class WireListener:
         self._connections[connection] = None
 
     def received(self, connection: WireConnection) -> None:
-        """Take that bytes came on a connection."""
+        """Record that bytes have arrived on a connection."""
         if self._host is not None:
             self._limits.touch(connection, self._host.now_us())
 
     def request(self, connection: WireConnection, payload: bytes) -> None:
-        """Give the broker a request, or end the connection."""
+        """Send a request to the broker; close the connection if the bytes are no valid request."""
         try:
             exchange = read_exchange(payload)
         except (UnsupportedRequest, MalformedRequest) as error:
             self.refuse(connection, str(error))
             return
         except Exception as error:
-            # Bytes of one client must never end the run of all others, whatever is wrong here.
+            # A bug in reading requests must not end the run: bytes of one client would then stop
+            # all others.
             self.refuse(connection, f"the request could not be read: {error!r}")
             return
         host = self._host
@@ -330,12 +334,12 @@ class WireListener:
         )
 
     def refuse(self, connection: WireConnection, reason: str) -> None:
-        """End a connection for what came on it."""
+        """Report the reason, and close a connection because of its bytes."""
         self._report(connection, reason)
         connection.end()
 
     def closed(self, connection: WireConnection) -> None:
-        """Take that a connection has ended."""
+        """Remove a connection that has ended, and inform the broker."""
         if self._connections.pop(connection, 0) == 0:
             return
         host = self._host
@@ -351,7 +355,7 @@ class WireListener:
     # -- inside ----------------------------------------------------------------------------------
 
     def _introduce(self, connection: WireConnection, client_id: str, destination: NodeName) -> None:
-        """Open the connection at the broker, under the name of its client."""
+        """Open the connection at the broker, under its client's node name."""
         client = connection.client = client_node(client_id)
         self._named[client, connection.number] = connection
         if self._links is not None:
@@ -410,7 +414,7 @@ class WireListener:
             self._host.callback_failed(error, task.get_name())
 
     def _check_idle(self) -> None:
-        """End the connections that are idle for too long, and look again when one may be."""
+        """Close the connections that are idle for too long, and schedule the next check."""
         host = self._host
         if host is None or self._is_stopped or not host.alive:
             return

@@ -21,7 +21,7 @@ def test_an_ended_incarnation_writes_nothing_more(tmp_path: Path) -> None:
     log.append(batch("a", base_offset=0))
     disk.close()
     disk.close()
-    with pytest.raises(HostDead, match="broker-0-0 is over"):
+    with pytest.raises(HostDead, match="broker-0-0 has ended"):
         log.append(batch("b", base_offset=1))
     with pytest.raises(HostDead):
         disk.storage.write_checkpoint("replication-offset-checkpoint", b"0")
