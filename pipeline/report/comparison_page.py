@@ -134,7 +134,12 @@ def _figures_section(comparison: Comparison, runtimes: Iterable[str]) -> Section
         if rows:
             parts.append(_table(fault, rows, comparison))
     notes = comparison_notes(comparison, runtimes)
-    lead = " ".join([f"{_DIFFERS}marks what differs in effect.", *map(sentence, notes)])
+    lead = " ".join(
+        [
+            f"{_DIFFERS}marks what differs in effect. A column is a whole run with all its groups.",
+            *map(sentence, notes),
+        ]
+    )
     return Section(id="figures", title="Side by side", lead=lead, parts=tuple(parts))
 
 

@@ -1,6 +1,6 @@
 """Names for the columns of a comparison: what tells the runs apart, as short as can be."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from pipeline.report.facts import RunFacts, SettingFact
 from pipeline.summary.comparison import MAX_COLUMNS
@@ -68,10 +68,23 @@ def _settings_by_run(runs: Sequence[RunFacts]) -> list[list[str]]:
     for experiment in dict.fromkeys(run.manifest.experiment for run in runs):
         places = [place for place, run in enumerate(runs) if run.manifest.experiment == experiment]
         differing = settings_that_differ([runs[place] for place in places])
-        shown = differing[:_MAX_SETTINGS]
-        names = [name for _, name, _ in shown]
-        for section, name, values in shown:
-            called = f"{section}.{name}" if names.count(name) > 1 else name
+        for called, values in list(_shortest(differing))[:_MAX_SETTINGS]:
             for place, value in zip(places, values, strict=True):
                 named[place].append(f"{called} {'not set' if value is None else value}")
     return named
+
+
+def _shortest(
+    differing: Sequence[tuple[str, str, tuple[str | None, ...]]],
+) -> Iterator[tuple[str, tuple[str | None, ...]]]:
+    """Yield settings under the shortest names that tell them apart.
+
+    Settings of one name that have the same values in all runs are one: `members 3`, and not
+    `groups.old.members 3, groups.new.members 3`.
+    """
+    by_name: dict[str, dict[tuple[str | None, ...], str]] = {}
+    for section, name, values in differing:
+        by_name.setdefault(name, {}).setdefault(values, section)
+    for name, sections in by_name.items():
+        for values, section in sections.items():
+            yield (f"{section}.{name}" if len(sections) > 1 else name), values

@@ -1,7 +1,8 @@
 """What the coordinator changed, and what it did not: figures of both designs side by side.
 
 A figure is listed as changed if the two designs are apart by a factor of two or more. No figure is
-left out because of what it says; one that is 0 in both says nothing, and is.
+left out because of what it says; one that is 0 in both says nothing, and is. Groups of several
+sizes differ by their size, so the figures are those of the largest one that both designs have.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -44,17 +45,41 @@ class ComparedFigure:
         low, high = sorted(self.values)
         return high >= FACTOR * low
 
+    @property
+    def factor_text(self) -> str:
+        """The second value as a multiple or a fraction of the first, empty if one of them is 0."""
+        old, new = self.values
+        if not old or not new:
+            return ""
+        sign, factor = (
+            ("\N{MULTIPLICATION SIGN}", new / old)
+            if new >= old
+            else ("\N{DIVISION SIGN}", old / new)
+        )
+        return f"{sign} {factor:.0f}" if factor >= 10 else f"{sign} {factor:.1f}"
+
     def _text(self, value: float) -> str:
         return length_text(round(value)) if self.is_time else f"{value:,.0f}"
 
 
-def answers(sides: Sequence[GroupSide], costs: Sequence[Cost]) -> tuple[ComparedFigure, ...]:
-    """Return the figures that are not 0 in both designs; of several groups the median.
+def compared_size(sides: Sequence[GroupSide]) -> int | None:
+    """Return the size of the groups whose figures are compared, None if the designs share none."""
+    sizes = [{side.members for side in of_design(sides, design)} for design in _DESIGNS]
+    return max(set.intersection(*sizes), default=None)
 
-    A figure that one design has no group for is left out.
+
+def answers(sides: Sequence[GroupSide], costs: Sequence[Cost]) -> tuple[ComparedFigure, ...]:
+    """Return the figures that are not 0 in both designs, of the groups of `compared_size`.
+
+    Without such groups they are the figures of all groups. Of several groups or changes each is the
+    median. A figure that one design has no group for is left out.
     """
     if not all(of_design(sides, design) for design in _DESIGNS):
         return ()
+    size = compared_size(sides)
+    if size is not None:
+        sides = [side for side in sides if side.members == size]
+        costs = [cost for cost in costs if cost.side.members == size]
     found = (*_of_changes(costs), *_of_groups(sides))
     return tuple(answer for answer in found if any(answer.values))
 
@@ -77,6 +102,13 @@ def _of_changes(costs: Sequence[Cost]) -> Iterator[ComparedFigure]:
         is_time=True,
     )
     yield from _figure(
+        costs,
+        "join",
+        "partition-seconds without an owner in a join",
+        lambda cost: cost.unowned_us,
+        is_time=True,
+    )
+    yield from _figure(
         [cost for cost in costs if cost.settled_us is not None],
         "join",
         "time from a join until the group was stable",
@@ -88,6 +120,13 @@ def _of_changes(costs: Sequence[Cost]) -> Iterator[ComparedFigure]:
         "death",
         "longest time of a partition without an owner after a death",
         lambda cost: cost.longest_unowned_us,
+        is_time=True,
+    )
+    yield from _figure(
+        costs,
+        "death",
+        "partition-seconds without an owner after a death",
+        lambda cost: cost.unowned_us,
         is_time=True,
     )
 

@@ -54,10 +54,11 @@ def growth_chart(costs: Sequence[Cost]) -> Chart | None:
     return Chart(
         id="designs-growth",
         title="What a change costs as the group grows",
-        about="Both axes are logarithmic: on ZooKeeper the reads of a change grow with the square "
-        "of the members, with a coordinator the requests grow with the members. Dots: these runs. "
-        "Rings: Kafka 1.1.1, measured with one broker, one topic, 64 partitions. Lines: the law of "
-        "the reads without a conflict, for one broker and for these runs.",
+        about="Both axes are logarithmic. Dots: these runs. Rings, joined by lines: measured on "
+        "Kafka 1.1.1 with one broker, one topic, 64 partitions. Dashed: the reads if no claim "
+        "meets another owner, C(C + T + 3B + 9) + P for C members, T topics, B brokers and P "
+        "partitions (without a member that dies): in large groups the square decides. With a "
+        "coordinator the requests grow as the members do.",
         spec=_spec("growth", rows),
         data={"growth": rows},
         picks=(
@@ -138,7 +139,7 @@ def _spec(data: str, rows: Sequence[Row]) -> alt.TopLevelMixin:
     )
     y = alt.Y(
         "count:Q",
-        title=None,
+        title="requests, or notifications, of one change",
         scale=alt.Scale(type="log", domain=[0.8, highest * 1.5], nice=False),
         axis=alt.Axis(values=[1, 10, 100, 1_000, 10_000, 100_000], format=",d", grid=True),
     )
@@ -151,6 +152,7 @@ def _spec(data: str, rows: Sequence[Row]) -> alt.TopLevelMixin:
             direction="horizontal",
             columns=alt.ExprRef(f"width < {_WIDE} ? 2 : 4"),
             symbolType="circle",
+            symbolOpacity=1,
             labelLimit=0,
         ),
     )

@@ -115,15 +115,20 @@ _ABOUT = {
     "the moment at which it computed, with the number of members that it saw and a ring if the "
     "attempt failed; discs of one colour saw the same members. A cross: it gave up.",
     "coordinator": "The same change on the same axis. A disc is an assignment, with the number of "
-    "members that got one in its generation; discs of one colour are of one generation.",
+    "members that got one in its generation; discs of one colour are of one generation. A member "
+    "learns of a rebalance at its next heartbeat and gives up its partitions then. Those that "
+    "learn of it first wait for the last.",
 }
 
 
 def _options(pairs: Sequence[CostPair]) -> list[str]:
-    """Return a name for each pair: its change, and its group where one change is not enough."""
+    """Return a name for each pair: its change, and what tells it from others of the kind."""
     labels = [old.change.label for old, _ in pairs]
     if len(set(labels)) == len(labels):
         return labels
+    sized = [f"{old.change.label}, in a group of {old.side.members}" for old, _ in pairs]
+    if len(set(sized)) == len(sized):
+        return sized
     names = [f"{old.change.label}: {old.side.title}" for old, _ in pairs]
     if len(set(names)) == len(names):
         return names
@@ -349,10 +354,10 @@ def _spec(data: str, lanes: int, ends: Mapping[str, float]) -> alt.TopLevelMixin
             .mark_rect(opacity=0.75, stroke=PAPER, strokeWidth=0.5)
             .encode(x=x, x2="to:Q", y=top, y2=bottom, fill=fill, tooltip=says),
             only("disc")
-            .mark_circle(size=170, opacity=1, strokeWidth=2)
+            .mark_circle(size=220, opacity=1, strokeWidth=2)
             .encode(x=x, y=y, fill=fill, stroke=alt.Stroke("ring:N", scale=None), tooltip=says),
             only("disc")
-            .mark_text(fill=PAPER, fontSize=10, fontWeight="bold", baseline="middle", dy=0.5)
+            .mark_text(fill=PAPER, fontSize=9, fontWeight="bold", baseline="middle", dy=0.5)
             .encode(x=x, y=y, text="text:N"),
             only("cross")
             .mark_point(shape="cross", angle=45, filled=True, fill=BAD, size=110, opacity=1)

@@ -7,21 +7,20 @@ from pipeline.report.charts.chart import Cell, Part, Section, TextTable
 from pipeline.report.columns import Column, number, text_table
 from pipeline.report.facts import RunFacts
 from pipeline.report.report_input import ReportInput, RunTables
-from pipeline.report.two_designs.answers import FACTOR, ComparedFigure, answers
+from pipeline.report.two_designs.answers import FACTOR, ComparedFigure, answers, compared_size
 from pipeline.report.two_designs.costs import Cost, costs_of
 from pipeline.report.two_designs.felt_strips import felt_chart
 from pipeline.report.two_designs.growth_chart import growth_chart
 from pipeline.report.two_designs.plan_lanes import pairs_of, plan_charts
-from pipeline.report.two_designs.sides import Design, sides_of
+from pipeline.report.two_designs.sides import sides_of
 from pipeline.summary.figures import length_text
 
 _TITLE = "ZooKeeper beside a coordinator"
 _LEAD = (
-    "What each partition went through first; then figures of both designs: those that are apart by "
-    f"a factor of {FACTOR} or more are what the coordinator changed. A figure of several groups or "
-    "changes is their median."
+    "What each partition went through, from the steady state to the end of the run; then the "
+    "figures of both designs. What the coordinator changed differs by a factor of "
+    f"{FACTOR} or more, for the better or for the worse."
 )
-_DESIGNS: dict[Design, str] = {"zookeeper": "ZooKeeper", "coordinator": "coordinator"}
 
 
 def two_designs_sections(
@@ -35,7 +34,7 @@ def two_designs_sections(
     return [
         section
         for section in (
-            _felt(felt_chart(sides), answers(sides, costs)),
+            _felt(felt_chart(sides), answers(sides, costs), compared_size(sides)),
             _changes(costs),
             _plans(plan_charts(pairs_of(costs))),
         )
@@ -52,15 +51,16 @@ def designs_section(run: ReportInput) -> Section | None:
     return Section(id="designs", title=_TITLE, lead=_LEAD, parts=parts)
 
 
-def _felt(chart: Part | None, found: Sequence[ComparedFigure]) -> Section | None:
+def _felt(chart: Part | None, found: Sequence[ComparedFigure], size: int | None) -> Section | None:
     parts: list[Part] = [] if chart is None else [chart]
     changed = [each for each in found if each.is_changed]
     alike = [each for each in found if not each.is_changed]
+    of_size = "" if size is None else f", in a group of {size}"
     parts += [
         _answers_table(caption, answers)
         for caption, answers in (
-            ("What the coordinator changed", changed),
-            ("What it did not change", alike),
+            (f"What the coordinator changed{of_size}", changed),
+            (f"What it did not change{of_size} (less than a factor of {FACTOR})", alike),
         )
         if answers
     ]
@@ -80,6 +80,7 @@ def _answers_table(caption: str, found: Sequence[ComparedFigure]) -> TextTable:
             Column(lambda answer: answer.name, "figure"),
             number(partial(_answer, 0), "ZooKeeper"),
             number(partial(_answer, 1), "coordinator"),
+            number(lambda answer: answer.factor_text, "factor"),
         ),
         found,
         caption=caption,
@@ -99,11 +100,9 @@ def _changes(costs: Sequence[Cost]) -> Section | None:
         text_table(
             (
                 Column(lambda cost: cost.change.label, "change"),
-                Column(lambda cost: cost.side.title, "group"),
-                Column(lambda cost: _DESIGNS[cost.side.design], "members agree by"),
-                number(lambda cost: cost.change.members, "members"),
+                Column(lambda cost: cost.side.heading, "group"),
                 number(lambda cost: _time(cost.settled_us), "until stable"),
-                number(lambda cost: _time(cost.unowned_us), "unowned"),
+                number(lambda cost: _time(cost.unowned_us), "partition-s unowned"),
                 number(lambda cost: cost.counts.notifications, "notifications"),
                 number(lambda cost: cost.counts.reads, "reads"),
                 number(lambda cost: cost.counts.writes, "writes"),
@@ -114,15 +113,18 @@ def _changes(costs: Sequence[Cost]) -> Section | None:
                 number(lambda cost: cost.counts.gave_up, "gave up"),
             ),
             sorted(costs, key=lambda cost: (cost.change.label, cost.change.at_us)),
-            caption="Each change, until the next one; unowned: partition-seconds until stable",
+            caption="Each change, until the next one",
         )
     )
     return Section(
         id="design-costs",
         title="What a change of the members costs",
         lead="Notifications, reads and writes are ZooKeeper's; requests to the coordinator are "
-        "without heartbeats and commits, which come anyway. Failed: attempts in which a claim "
-        "conflicted or an exception came; rebalances that led to no stable generation.",
+        "without heartbeats and commits, which come anyway. Partition-seconds unowned: summed over "
+        "the partitions until the group is stable. Views: different sets of members from which an "
+        "assignment was computed. Failed: attempts in which the claim of a partition met another "
+        "owner or an exception came; rebalances that led to no stable generation. Gave up: members "
+        "that had no try left (rebalance.max.retries).",
         parts=tuple(parts),
     )
 

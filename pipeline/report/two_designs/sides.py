@@ -60,6 +60,11 @@ class GroupSide:
         return f"{self.title} {self.design_name}"
 
     @cached_property
+    def members(self) -> int:
+        """How many members the group has once all have joined."""
+        return _size(self._definition)
+
+    @cached_property
     def end_us(self) -> int:
         """End of the run."""
         return max([1, *(row["end_us"] or 0 for row in self.tables.rows("runs"))])

@@ -49,21 +49,25 @@ def test_runs_that_are_alike_are_named_by_seed_and_then_by_start() -> None:
     )
 
 
-def test_settings_of_one_name_are_told_apart_by_their_sections() -> None:
-    """`members 3, members 3` would not say of which group."""
+def test_settings_of_one_name_are_told_apart_by_their_sections_if_they_differ() -> None:
+    """`members 3, members 5` would not say of which group; `members 3` of both is one fact."""
 
-    def of_two_groups(name: str, members: str) -> RunFacts:
+    def of_two_groups(name: str, old: str, new: str) -> RunFacts:
         return run_facts(
             run=name,
             settings=tuple(
                 SettingFact(section=f"groups.{group}", name="members", value=members)
-                for group in ("old", "new")
+                for group, members in (("old", old), ("new", new))
             ),
         )
 
-    assert column_names([of_two_groups("x/1", "3"), of_two_groups("x/2", "7")]) == (
-        "groups.old.members 3, groups.new.members 3",
-        "groups.old.members 7, groups.new.members 7",
+    assert column_names([of_two_groups("x/1", "3", "5"), of_two_groups("x/2", "7", "9")]) == (
+        "groups.old.members 3, groups.new.members 5",
+        "groups.old.members 7, groups.new.members 9",
+    )
+    assert column_names([of_two_groups("x/1", "3", "3"), of_two_groups("x/2", "7", "7")]) == (
+        "members 3",
+        "members 7",
     )
 
 

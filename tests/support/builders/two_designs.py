@@ -26,13 +26,21 @@ TABLES = (
 )
 
 
-def two_design_facts(**changes: Any) -> RunFacts:  # noqa: ANN401 - any field of the structs in it
-    """Return the facts of a run in which a third member joins both groups of two."""
-    group = {"members": 2, "topics": ["t"], "late_members": [{"at": "5s", "members": 1}]}
+def two_design_facts(
+    *,
+    old: int = 3,
+    new: int = 3,
+    **changes: Any,  # noqa: ANN401 - any field of the structs in it
+) -> RunFacts:
+    """Return the facts of a run in which the last member joins groups of `old` and `new`."""
+    group = {"topics": ["t"], "late_members": [{"at": "5s", "members": 1}]}
     config = {
         "cluster": {"brokers": 1},
         "topics": {"t": {"partitions": 6}},
-        "groups": {"old": group | {"coordination": "zookeeper"}, "new": group},
+        "groups": {
+            "old": group | {"members": old - 1, "coordination": "zookeeper"},
+            "new": group | {"members": new - 1},
+        },
     }
     return run_facts(config=config, **changes)
 

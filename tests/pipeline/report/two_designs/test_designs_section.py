@@ -37,12 +37,12 @@ def test_what_was_felt_stands_first_and_then_both_answers() -> None:
     assert isinstance(felt, Chart)
     assert isinstance(changed, TextTable)
     assert isinstance(alike, TextTable)
-    assert changed.caption == "What the coordinator changed"
-    assert ("requests that a join caused", "72", "9") in changed.rows
-    assert ("plans computed in a join", "3", "1") in changed.rows
-    assert alike.caption == "What it did not change"
-    assert ("partitions given up in a join", "1", "1") in alike.rows
-    assert ("records processed by two owners", "3", "3") in alike.rows
+    assert changed.caption == "What the coordinator changed, in a group of 3"
+    assert ("requests that a join caused", "72", "9", "÷ 8.0") in changed.rows
+    assert ("plans computed in a join", "3", "1", "÷ 3.0") in changed.rows
+    assert alike.caption == "What it did not change, in a group of 3 (less than a factor of 2)"
+    assert ("partitions given up in a join", "1", "1", "× 1.0") in alike.rows
+    assert ("records processed by two owners", "3", "3", "× 1.0") in alike.rows
 
 
 def test_figure_that_is_nothing_in_both_designs_is_left_out() -> None:
@@ -52,6 +52,18 @@ def test_figure_that_is_nothing_in_both_designs_is_left_out() -> None:
     assert ComparedFigure(name="a", values=(0, 1)).is_changed
     assert not ComparedFigure(name="a", values=(3, 2)).is_changed
     assert ComparedFigure(name="a", values=(4, 2)).is_changed
+
+
+def test_figures_are_of_the_largest_size_that_both_designs_have() -> None:
+    """A median over groups of several sizes would hide that the costs grow with them."""
+    sizes = ((3, 3), (5, 5), (9, 7))
+    runs = [
+        (two_design_facts(run=f"run-{old}", old=old, new=new), two_design_tables())
+        for old, new in sizes
+    ]
+    felt = two_designs_sections(runs, [f"run-{old}" for old, _ in sizes])[0]
+    captions = [part.caption for part in felt.parts if isinstance(part, TextTable)]
+    assert captions[0] == "What the coordinator changed, in a group of 5"
 
 
 def test_growth_has_runs_measured_points_and_the_law() -> None:
