@@ -52,12 +52,16 @@ def detail_of_row(row: TraceRow) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", ["herd_effect", "zookeeper_restart", "zookeeper_zombie"])
-def test_experiment_passes_what_is_promised_and_plays_the_same_again(name: str) -> None:
-    """What the old design never promised is shown, not judged; the same seed is the same run."""
-    run = played(name)
+def test_experiment_passes_what_is_promised(name: str) -> None:
+    """What the old design never promised is shown, not judged."""
+    assert played(name).results.verdict == "pass"
 
-    assert run.results.verdict == "pass"
-    assert play_virtual(load_experiment(name).experiment, seed=3).digest == run.digest
+
+def test_same_seed_is_the_same_run() -> None:
+    """The shortest of them is played again; `test_determinism` compares runs of three processes."""
+    name = "zookeeper_zombie"
+    again = play_virtual(load_experiment(name).experiment, seed=3)
+    assert again.digest == played(name).digest
 
 
 def test_zombie_processes_what_another_owns_and_its_offsets_go_back() -> None:

@@ -207,6 +207,8 @@ DRAWN = {
     "crashes_pauses_and_slow_links": 0,
     "moves_resets_and_deleted_offsets": 2,
     "three_groups_through_cuts_pauses_and_shutdowns": 3,
+    "split_view_on_zookeeper": 1,
+    "zombie_on_zookeeper": 1,
 }
 """Drawn schedules and the seeds of their runs: many faults and settings between them."""
 WITH_MESSAGES = "moves_resets_and_deleted_offsets"
