@@ -52,13 +52,15 @@ def replace_static_member(
 ) -> None:
     """Give the member a new id, fence the old id, and park the request.
 
-    The request is answered once the new id is stored (Stable), or by the join phase (else).
+    In a Stable group, the request is answered once the log has the new id; in a rebalance, when the
+    join phase ends.
 
     Raises: UnknownServerError in Empty and Dead, where Kafka throws too.
     """
     old_leader_id = group.leader_id  # read before the renaming, which changes a leader's id too
     member = _rename(turn, group, group_instance_id, old_member_id, new_member_id)
-    # The first session timer still has the old member's timeout (BEHAVIOUR 0.1).
+    # As in Kafka, the session restarts before the member gets the request's timeout. So its first
+    # session still has the old process's timeout (BEHAVIOUR 0.1).
     restart_session(turn, group, member, Api.JOIN_GROUP)
     old_rebalance_timeout_ms = member.rebalance_timeout_ms
     old_session_timeout_ms = member.session_timeout_ms
@@ -101,7 +103,7 @@ def replace_static_member(
             # The leader may be computing an assignment for the old id.
             prepare_rebalance(turn, group, reason)
         case GroupState.PREPARING_REBALANCE:
-            pass
+            pass  # the join phase that is under way answers the request
         case GroupState.EMPTY | GroupState.DEAD:
             raise UnknownServerError(
                 f"group {group.group_id} is {group.state.value}, yet has static member "
@@ -118,8 +120,8 @@ def static_member_stored(turn: Turn, append: StaticMemberAppend, error: ErrorCod
     if member.awaiting_join is not parked:
         return  # answered meanwhile: by a rebalance, a removal, or the next replacement
     # The member is still in the group, since its removal would have answered the JoinGroup.
-    skips = parked.api_version >= SKIP_ASSIGNMENT_VERSION
-    is_leader = skips and group.is_leader(append.new_member_id)
+    can_skip_assignment = parked.api_version >= SKIP_ASSIGNMENT_VERSION
+    is_leader = can_skip_assignment and group.is_leader(append.new_member_id)
     if is_leader and group.state is GroupState.DEAD:
         fail_parked_join(turn, group, member, append.new_member_id, ErrorCode.NOT_COORDINATOR)
         return
@@ -130,10 +132,10 @@ def static_member_stored(turn: Turn, append: StaticMemberAppend, error: ErrorCod
     response = join_response(
         group,
         append.new_member_id,
-        # Below v9 an answer cannot tell a leader to skip the assignment. It names the old leader
-        # id instead, so that the new process takes itself for a follower and only fetches its
-        # assignment: the group is Stable and would not store another one.
-        leader_id=group.leader_id if skips else append.old_leader_id,
+        # Below v9 an answer cannot tell a leader to skip the assignment. It contains the old leader
+        # id instead. The new process then behaves as a follower, and only fetches its assignment,
+        # because the group is Stable and would not store another one.
+        leader_id=group.leader_id if can_skip_assignment else append.old_leader_id,
         members=group.current_member_metadata() if is_leader else (),
         skip_assignment=is_leader,
     )

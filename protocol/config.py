@@ -14,11 +14,11 @@ from msgspec import Meta
 from protocol.metadata_version import LATEST_METADATA_VERSION, VERSION_PATTERN
 
 KAFKA_VERSION = "3.9.1"
-"""The version whose behaviour and defaults these are."""
+"""Version of Kafka with this behaviour and these defaults."""
 PositiveMs = Annotated[int, Meta(ge=1)]
 Ms = Annotated[int, Meta(ge=0)]
 LONG_MAX = 9_223_372_036_854_775_807
-"""Java's Long.MAX_VALUE: Kafka's default where something is never to happen."""
+"""Java's Long.MAX_VALUE: Kafka's default for a limit that is never reached."""
 
 
 def kafka_name(field: str) -> str:
@@ -35,15 +35,17 @@ class BrokerConfig(
     """
 
     group_min_session_timeout_ms: PositiveMs = 6_000
-    """The shortest session that a member may ask for: less is answered INVALID_SESSION_TIMEOUT."""
+    """Shortest session timeout of a member; a shorter one is answered with
+    INVALID_SESSION_TIMEOUT."""
     group_max_session_timeout_ms: PositiveMs = 1_800_000
-    """The longest session that a member may ask for: more is answered INVALID_SESSION_TIMEOUT."""
+    """Longest session timeout of a member; a longer one is answered with
+    INVALID_SESSION_TIMEOUT."""
     group_initial_rebalance_delay_ms: Ms = 3_000
-    """How long the first rebalance of an empty group waits for more members."""
+    """Time for which the first rebalance of an empty group waits for further members."""
     group_max_size: Annotated[int, Meta(ge=1)] = 2_147_483_647
-    """The most members that a group may have: more are answered GROUP_MAX_SIZE_REACHED."""
+    """Largest number of members of a group; others are answered with GROUP_MAX_SIZE_REACHED."""
     group_coordinator_new_enable: Literal[False] = False
-    """Which of Kafka's coordinators: false is the Scala one, the only one here so far."""
+    """Kafka's coordinator: false is the Scala one, the only one that is implemented."""
     inter_broker_protocol_version: Annotated[
         str,
         Meta(
@@ -52,17 +54,19 @@ class BrokerConfig(
             examples=["3.9", "2.1-IV0"],
         ),
     ] = LATEST_METADATA_VERSION
-    """As which version of Kafka brokers write groups and offsets; below 2.3 no member is static."""
+    """Version of Kafka in whose format brokers write groups and offsets; below 2.3 no member is
+    static."""
     offset_metadata_max_bytes: Annotated[int, Meta(ge=0)] = 4_096
-    """The longest metadata of a commit: more is answered OFFSET_METADATA_TOO_LARGE."""
+    """Largest metadata of a commit; larger ones are answered with OFFSET_METADATA_TOO_LARGE."""
     offsets_load_buffer_size: Annotated[int, Meta(ge=1)] = 5_242_880
-    """How much of an offsets partition a load reads at once."""
+    """Bytes of an offsets partition that a load reads at once."""
     offsets_retention_minutes: Annotated[int, Meta(ge=1)] = 10_080
-    """How long the offsets of an empty group are kept."""
+    """Time for which the offsets of an empty group are kept."""
     offsets_retention_check_interval_ms: PositiveMs = 600_000
-    """How often expired offsets are looked for."""
+    """Interval of the check for expired offsets."""
     offsets_topic_num_partitions: Annotated[int, Meta(ge=1)] = 50
-    """Partitions of `__consumer_offsets`; a group's is its id's hash modulo this."""
+    """Number of partitions of `__consumer_offsets`; a group's partition is its id's hash modulo
+    it."""
     offsets_topic_replication_factor: Annotated[int, Meta(ge=1)] = 3
     """Replicas of each partition of `__consumer_offsets`."""
     offsets_topic_compression_codec: Annotated[
@@ -73,109 +77,114 @@ class BrokerConfig(
             description="Kafka's id of a codec: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd",
         ),
     ] = 0
-    """What coordinators compress their batches with: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
+    """Codec of the coordinators' batches: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
     offsets_topic_segment_bytes: Annotated[int, Meta(ge=1)] = 104_857_600
-    """Bytes of a segment of `__consumer_offsets`; the cleaner leaves the last one alone."""
+    """Size of a segment of `__consumer_offsets`; the cleaner does not clean the last segment."""
     offsets_commit_timeout_ms: PositiveMs = 5_000
-    """How long a commit, or a group's assignment, waits for its replicas before it fails."""
+    """Time after which a commit, or a group's assignment, fails if the replicas have not copied
+    it."""
     transaction_state_log_num_partitions: Annotated[int, Meta(ge=1)] = 50
-    """Partitions of `__transaction_state`; a transactional id's is its hash modulo this."""
+    """Number of partitions of `__transaction_state`; an id's partition is its hash modulo it."""
     transaction_state_log_replication_factor: Annotated[int, Meta(ge=1)] = 3
     """Replicas of each partition of `__transaction_state`."""
     transaction_state_log_min_isr: Annotated[int, Meta(ge=1)] = 2
     """min.insync.replicas of `__transaction_state`."""
     transaction_max_timeout_ms: PositiveMs = 900_000
-    """The longest transaction.timeout.ms that a producer may ask for."""
+    """Longest transaction.timeout.ms of a producer."""
     transaction_abort_timed_out_transaction_cleanup_interval_ms: PositiveMs = 10_000
-    """How often transactions are looked for that take longer than transaction.timeout.ms."""
+    """Interval of the check for transactions that exceed transaction.timeout.ms."""
     transactional_id_expiration_ms: PositiveMs = 604_800_000
-    """A transactional id that is not used for so long is forgotten."""
+    """Time after which an unused transactional id is removed."""
     transaction_remove_expired_transaction_cleanup_interval_ms: PositiveMs = 3_600_000
-    """How often such ids are looked for."""
+    """Interval of the check for unused transactional ids."""
     min_insync_replicas: Annotated[int, Meta(ge=1)] = 1
-    """Without so many in-sync replicas acks=all is refused; a topic may say otherwise."""
+    """In-sync replicas that a write with acks=all needs; a topic may override it."""
     default_replication_factor: Annotated[int, Meta(ge=1)] = 1
-    """Replicas of a topic that is created without saying how many."""
+    """Replication factor of a topic that is created without one."""
     num_partitions: Annotated[int, Meta(ge=1)] = 1
-    """Partitions of a topic that is created without saying how many."""
+    """Number of partitions of a topic that is created without one."""
     auto_create_topics_enable: bool = True
-    """Whether the Metadata request of a Kafka client creates topics that do not exist."""
+    """Lets the Metadata request of a Kafka client create missing topics."""
     socket_request_max_bytes: Annotated[int, Meta(ge=1)] = 104_857_600
-    """The largest request of a Kafka client; a larger one ends its connection."""
+    """Largest request of a Kafka client; a larger one closes its connection."""
     connections_max_idle_ms: PositiveMs = 600_000
-    """A connection of a Kafka client ends after so long without a byte."""
+    """Time without bytes after which a broker closes the connection of a Kafka client."""
     max_connections: Annotated[int, Meta(ge=0)] = 2_147_483_647
-    """The most connections of Kafka clients to a broker; others wait for a free place."""
+    """Largest number of Kafka clients' connections to a broker; further ones wait."""
     max_connections_per_ip: Annotated[int, Meta(ge=0)] = 2_147_483_647
-    """The most connections from one address to a broker; others are closed."""
+    """Largest number of connections from one address to a broker; further ones are closed."""
     unclean_leader_election_enable: bool = False
-    """Whether a replica out of sync may be elected if no other is left: records are lost."""
+    """Lets a replica out of sync be elected if no other is left, with loss of records."""
     auto_leader_rebalance_enable: bool = True
-    """Whether leadership goes back to the preferred leaders by itself."""
+    """Lets the controller move leaderships back to the preferred leaders."""
     leader_imbalance_check_interval_seconds: Annotated[int, Meta(ge=1)] = 300
-    """How often that is looked at."""
+    """Interval of the check for partitions whose preferred leader does not lead."""
     replica_lag_time_max_ms: PositiveMs = 30_000
-    """A follower that has not caught up for so long leaves the in-sync replicas."""
+    """Time without catching up after which a follower is removed from the in-sync replicas."""
     replica_fetch_wait_max_ms: Ms = 500
-    """How long a leader holds a follower's fetch that finds nothing new."""
+    """Longest time for which a leader holds a follower's fetch without new records."""
     replica_fetch_max_bytes: Annotated[int, Meta(ge=1)] = 1_048_576
-    """How much of a partition a follower fetches at once."""
+    """Bytes of a partition that a follower fetches at once."""
     replica_fetch_backoff_ms: Ms = 1_000
-    """How long a follower waits after a fetch that failed."""
+    """Pause of a follower after a failed fetch."""
     replica_socket_timeout_ms: PositiveMs = 30_000
-    """How long a follower waits for its leader's answer."""
+    """Timeout of a follower's request to its leader."""
     replica_high_watermark_checkpoint_interval_ms: PositiveMs = 5_000
-    """How often high watermarks are written to the disk."""
+    """Interval in which high watermarks are written to the disk."""
     broker_heartbeat_interval_ms: PositiveMs = 2_000
-    """How often a broker tells the controller that it lives."""
+    """Interval of a broker's heartbeats to the controller."""
     broker_session_timeout_ms: PositiveMs = 9_000
-    """So long after a broker's last heartbeat the controller fences it and elects others."""
+    """Time after a broker's last heartbeat at which the controller fences it and elects other
+    leaders."""
     controller_quorum_fetch_timeout_ms: PositiveMs = 2_000
-    """How long a broker waits for the answer to its fetch of the metadata log."""
+    """Timeout of a broker's fetch of the metadata log."""
     message_max_bytes: Annotated[int, Meta(ge=1)] = 1_048_588
-    """The largest batch that a log takes; a topic may say otherwise."""
+    """Largest batch that is appended to a log; a topic may override it."""
     log_message_timestamp_type: Literal["CreateTime", "LogAppendTime"] = "CreateTime"
-    """Whose time records have: their producer's or their leader's; a topic may say otherwise."""
+    """Timestamp of records: the producer's or the leader's time; a topic may override it."""
     producer_id_expiration_ms: Annotated[int, Meta(ge=1)] = 86_400_000
-    """A producer that wrote nothing to a partition for so long is forgotten there."""
+    """Time without writes after which a partition removes its state of a producer."""
     producer_id_expiration_check_interval_ms: PositiveMs = 600_000
-    """How often such producers are looked for."""
+    """Interval of the check for producers without writes."""
     log_flush_interval_messages: Annotated[int, Meta(ge=1)] = LONG_MAX
-    """A log is flushed at the end of the append with which so many records are unflushed."""
+    """Number of unflushed records at which an append flushes its log."""
     log_flush_interval_ms: Ms | None = None
-    """A log is flushed when a check finds its last flush so long ago; not set: the next one."""
+    """Time since the last flush after which a check flushes a log; not set:
+    log.flush.scheduler.interval.ms."""
     log_flush_scheduler_interval_ms: PositiveMs = LONG_MAX
-    """How often the logs are checked for that; by default never: the operating system flushes."""
+    """Interval of the checks for unflushed logs; by default never, so the operating system
+    flushes."""
     log_segment_bytes: Annotated[int, Meta(ge=14)] = 1_073_741_824
-    """Bytes of a segment of any other log; a larger batch is not taken."""
+    """Size of a segment of any log but `__consumer_offsets`; a larger batch is refused."""
     log_roll_hours: Annotated[int, Meta(ge=1)] = 168
-    """A segment ends with the first append so long after its first record."""
+    """Time after a segment's first record from which an append begins a new segment."""
     log_roll_ms: PositiveMs | None = None
-    """The same in milliseconds; not set: log.roll.hours."""
+    """Time as log.roll.hours, in milliseconds; not set: log.roll.hours."""
     log_cleaner_enable: bool = True
-    """Whether Kafka's own topics are compacted: of each key only the last record stays."""
+    """Enables the compaction of Kafka's own topics, which keeps only the last record of each
+    key."""
     log_cleaner_backoff_ms: PositiveMs = 15_000
-    """How often the cleaner looks for a log to clean when there was none."""
+    """Pause of the cleaner after it has found no log to clean."""
     log_cleaner_min_cleanable_ratio: Annotated[float, Meta(ge=0, le=1)] = 0.5
-    """A log is cleaned when more than this share of it, without its last segment, is dirty."""
+    """Share of a log, without its last segment, that must be dirty before it is cleaned."""
     log_cleaner_delete_retention_ms: Ms = 86_400_000
-    """How long the cleaner leaves tombstones, and markers of transactions that left nothing."""
+    """Time for which the cleaner keeps tombstones, and markers of transactions without records."""
     log_cleaner_min_compaction_lag_ms: Ms = 0
-    """Records that are younger are not cleaned."""
+    """Age that a record must reach before it is cleaned."""
 
 
 class TopicConfig(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename=kafka_name
 ):
-    """Settings of one topic; what is not set is the broker's."""
+    """Settings of one topic; a setting without a value is the broker's."""
 
     min_insync_replicas: Annotated[int, Meta(ge=1)] | None = None
     """The topic's own min.insync.replicas."""
     unclean_leader_election_enable: bool | None = None
     """The topic's own unclean.leader.election.enable."""
     cleanup_policy: Literal["delete", "compact"] = "delete"
-    """Whether old records are deleted, or all but the last of each key; the lab does neither with
-    data topics."""
+    """Retention of old records: deleted by age, or all but the last of each key. The lab does
+    neither for data topics."""
     max_message_bytes: Annotated[int, Meta(ge=1)] | None = None
     """The topic's own message.max.bytes."""
     message_timestamp_type: Literal["CreateTime", "LogAppendTime"] | None = None
@@ -195,51 +204,52 @@ class ConsumerConfig(
     """
 
     bootstrap_servers: tuple[str, ...] = ()
-    """The brokers that it may ask first, as `broker-0`; none means all of them."""
+    """Brokers for the first request, such as `broker-0`; empty: all brokers."""
     session_timeout_ms: PositiveMs = 45_000
-    """The coordinator drops a member from which it has heard nothing for so long."""
+    """Time without requests of a member after which the coordinator removes the member."""
     heartbeat_interval_ms: PositiveMs = 3_000
-    """How often a member sends a heartbeat: a third of the session at most."""
+    """Interval of a member's heartbeats; at most a third of session.timeout.ms."""
     max_poll_interval_ms: PositiveMs = 300_000
-    """A member whose application polls more seldom leaves; the rebalance timeout as well."""
+    """Longest time between two polls, after which a member leaves; also its rebalance timeout."""
     max_poll_records: Annotated[int, Meta(ge=1)] = 500
-    """The most records that one poll returns."""
+    """Largest number of records that one poll returns."""
     request_timeout_ms: PositiveMs = 30_000
-    """How long a request waits for its answer; then its connection is closed."""
+    """Timeout of a request, after which its connection is closed."""
     default_api_timeout_ms: PositiveMs = 60_000
-    """How long a call of the application, such as commitSync, tries at most."""
+    """Longest duration of an application's call, such as commitSync, with all retries."""
     retry_backoff_ms: PositiveMs = 100
-    """How long the first repetition of a failed request waits; it doubles each time."""
+    """Pause before the first retry of a failed request; it doubles with each retry."""
     retry_backoff_max_ms: PositiveMs = 1_000
-    """The longest that a repetition waits."""
+    """Longest pause before a retry."""
     reconnect_backoff_ms: PositiveMs = 50
-    """How long it waits to connect again after a failure; it doubles each time."""
+    """Pause before reconnecting after a failure; it doubles with each failure."""
     reconnect_backoff_max_ms: PositiveMs = 1_000
-    """The longest that it waits to connect again."""
+    """Longest pause before reconnecting."""
     socket_connection_setup_timeout_ms: PositiveMs = 10_000
-    """How long opening a connection may take; it doubles with each failure."""
+    """Timeout for opening a connection; it doubles with each failure."""
     socket_connection_setup_timeout_max_ms: PositiveMs = 30_000
-    """The longest that opening a connection may take."""
+    """Longest timeout for opening a connection."""
     metadata_max_age_ms: PositiveMs = 300_000
-    """How old what it knows of topics and leaders may grow."""
+    """Age at which the client's metadata of topics and leaders is fetched again."""
     enable_auto_commit: bool = True
-    """Whether the client commits what was polled; beside `commit_interval_ms`, say false."""
+    """Lets the client commit polled records automatically; must be false with
+    `commit_interval_ms`."""
     auto_commit_interval_ms: PositiveMs = 5_000
-    """How often it does."""
+    """Interval of automatic commits."""
     auto_offset_reset: Literal["latest", "earliest", "none"] = "latest"
-    """Where it begins without a committed offset; `none` makes that an error."""
+    """Position of a consumer without a committed offset; `none` makes that an error."""
     group_instance_id: str | None = None
-    """Makes members static; `{index}` in it becomes each member's index."""
+    """Makes members static; `{index}` is replaced by each member's index."""
     partition_assignment_strategy: tuple[Literal["range"], ...] = ("range",)
-    """The assignors that it offers, the preferred one first: range alone, so far."""
+    """Assignors that a member supports, the preferred one first; only range is implemented."""
     # DEVIATION: Kafka's default is [RangeAssignor, CooperativeStickyAssignor]. With both, members
     # vote for range and rebalance eagerly, as here: the second only prepares a rolling upgrade.
     fetch_max_wait_ms: Ms = 500
-    """How long a broker holds a fetch that finds less than fetch.min.bytes."""
+    """Longest time for which a broker holds a fetch with less than fetch.min.bytes."""
     fetch_min_bytes: Annotated[int, Meta(ge=1)] = 1
-    """How much a fetch waits for."""
+    """Bytes for which a broker holds a fetch, up to fetch.max.wait.ms."""
     max_partition_fetch_bytes: Annotated[int, Meta(ge=1)] = 1_048_576
-    """How much of a partition is fetched at once."""
+    """Bytes of a partition that are fetched at once."""
 
 
 class ProducerConfig(
@@ -248,90 +258,93 @@ class ProducerConfig(
     """Settings of a producer."""
 
     bootstrap_servers: tuple[str, ...] = ()
-    """The brokers that it may ask first, as `broker-0`; none means all of them."""
+    """Brokers for the first request, such as `broker-0`; empty: all brokers."""
     acks: Literal["all", "1", "0"] = "all"
-    """Who has a record before it is acknowledged: all in-sync replicas, the leader, nobody."""
-    # DEVIATION: Kafka's default is true. Of experiments the duplicates are part, and of recorded
-    # digests, in which a producer has no id.
+    """Replicas that have a record before it is acknowledged: all in sync, the leader, or none."""
+    # DEVIATION: Kafka's default is true. Experiments shall show duplicates, and in the runs of the
+    # recorded digests producers have no id.
     enable_idempotence: bool = False
-    """Whether brokers recognise a batch that is sent again; with acks=all only."""
+    """Lets brokers recognise a batch that is sent again; requires acks=all."""
     linger_ms: Ms = 0
-    """How long records are gathered into a batch; 0: what waits while others are in flight is."""
+    """Time for which records are collected into a batch; 0: only while an earlier batch is in
+    flight."""
     request_timeout_ms: PositiveMs = 30_000
-    """How long a request waits for its answer; then its connection is closed."""
+    """Timeout of a request, after which its connection is closed."""
     delivery_timeout_ms: PositiveMs = 120_000
-    """How long a record is tried: at least linger.ms + request.timeout.ms."""
+    """Time after which a record fails, with all retries; at least linger.ms +
+    request.timeout.ms."""
     retry_backoff_ms: PositiveMs = 100
-    """How long the first repetition of a failed request waits; it doubles each time."""
+    """Pause before the first retry of a failed request; it doubles with each retry."""
     retry_backoff_max_ms: PositiveMs = 1_000
-    """The longest that a repetition waits."""
+    """Longest pause before a retry."""
     reconnect_backoff_ms: PositiveMs = 50
-    """How long it waits to connect again after a failure; it doubles each time."""
+    """Pause before reconnecting after a failure; it doubles with each failure."""
     reconnect_backoff_max_ms: PositiveMs = 1_000
-    """The longest that it waits to connect again."""
+    """Longest pause before reconnecting."""
     socket_connection_setup_timeout_ms: PositiveMs = 10_000
-    """How long opening a connection may take."""
+    """Timeout for opening a connection."""
     metadata_max_age_ms: PositiveMs = 300_000
-    """How old what it knows of topics and leaders may grow."""
+    """Age at which the client's metadata of topics and leaders is fetched again."""
 
 
 class ZooKeeperConsumerConfig(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename=kafka_name
 ):
-    """Settings of the high-level consumer of Kafka 0.8.2 to 1.1, which lived on ZooKeeper.
+    """Settings of the high-level consumer of Kafka 0.8.2 to 1.1, which used ZooKeeper.
 
     Source: Kafka 1.1 `kafka.consumer.ConsumerConfig`; section 12 of the rules.
     """
 
     consumer_id: str | None = None
-    """Makes the consumer's id `[group]_[this]`; `{index}` in it becomes each member's index."""
+    """Second part of the consumer's id `[group]_[consumer.id]`; `{index}` is replaced by a member's
+    index."""
     zookeeper_session_timeout_ms: PositiveMs = 6_000
-    """Session timeout that it asks for; servers clamp it to 2 to 20 ticks."""
+    """Session timeout that the client requests; servers limit it to 2 to 20 ticks."""
     zookeeper_sync_time_ms: PositiveMs = 2_000
-    """How far a follower may be behind; its only use is as the default of rebalance.backoff.ms."""
+    """Lag of a ZooKeeper follower; used only as the default of rebalance.backoff.ms."""
     rebalance_backoff_ms: PositiveMs | None = None
-    """How long it sleeps after an attempt that failed; not set: zookeeper.sync.time.ms."""
+    """Pause after a failed attempt of a rebalance; not set: zookeeper.sync.time.ms."""
     rebalance_max_retries: Annotated[int, Meta(ge=1)] = 4
     """Attempts before a rebalance fails with ConsumerRebalanceFailedException."""
     partition_assignment_strategy: Literal["range", "roundrobin"] = "range"
-    """How each consumer computes the assignment, for itself alone."""
+    """Algorithm by which each consumer computes its own share."""
     auto_commit_enable: bool = True
-    """Whether consumed offsets are committed: periodically, in every rebalance, at shutdown."""
+    """Commits consumed offsets: periodically, in every rebalance, and at shutdown."""
     auto_commit_interval_ms: PositiveMs = 60_000
     """Interval of automatic commits."""
     auto_offset_reset: Literal["largest", "smallest"] = "largest"
-    """Where it begins without a stored offset, or with one out of range."""
+    """Position of a consumer without a stored offset, or with one out of range."""
     offsets_storage: Literal["zookeeper", "kafka"] = "zookeeper"
-    """Where offsets are stored."""
+    """Store of the committed offsets."""
     dual_commit_enabled: bool | None = None
-    """Whether offsets are stored in both; not set: if offsets.storage is kafka."""
+    """Stores offsets in Kafka and in ZooKeeper; not set: true if offsets.storage is kafka."""
     offsets_channel_backoff_ms: PositiveMs = 1_000
-    """How long it waits before it asks the offset manager again."""
+    """Pause before a retry of a request to the offset manager."""
     offsets_channel_socket_timeout_ms: PositiveMs = 10_000
-    """How long the offset manager may take to answer."""
+    """Timeout of a request to the offset manager."""
     offsets_commit_max_retries: Annotated[int, Meta(ge=0)] = 5
-    """Repetitions of a periodic commit to Kafka that failed."""
+    """Retries of a failed periodic commit to Kafka."""
     fetch_message_max_bytes: Annotated[int, Meta(ge=1)] = 1_048_576
-    """Most bytes of one partition that a fetch asks for."""
+    """Bytes of a partition that are fetched at once."""
     fetch_min_bytes: Annotated[int, Meta(ge=1)] = 1
-    """Bytes that a broker waits for."""
+    """Bytes for which a broker holds a fetch, up to fetch.wait.max.ms."""
     fetch_wait_max_ms: Ms = 100
-    """How long a broker waits for them."""
+    """Longest time for which a broker holds a fetch with less than fetch.min.bytes."""
     queued_max_message_chunks: Annotated[int, Meta(ge=1)] = 2
-    """Chunks that wait for a stream; then fetchers wait too."""
+    """Chunks of records that may wait for a stream; with more, the fetchers wait."""
     refresh_leader_backoff_ms: PositiveMs = 200
-    """How long it waits before it looks for leaders again."""
+    """Pause before the next search for leaders."""
     socket_timeout_ms: PositiveMs = 30_000
-    """How long a broker may take to answer a fetch."""
+    """Timeout of a fetch."""
 
     @property
     def backoff_ms(self) -> int:
-        """What it sleeps after an attempt that failed."""
+        """Pause after a failed attempt of a rebalance."""
         return self.rebalance_backoff_ms or self.zookeeper_sync_time_ms
 
     @property
     def commits_to_both(self) -> bool:
-        """Whether offsets are stored in Kafka and in ZooKeeper (ZK-64)."""
+        """True if offsets are stored in Kafka and in ZooKeeper (ZK-64)."""
         is_kafka = self.offsets_storage == "kafka"
         return is_kafka and self.dual_commit_enabled is not False
 
@@ -345,11 +358,11 @@ class ZooKeeperConfig(
     """
 
     tick_time: PositiveMs = 2_000
-    """A tick, in milliseconds: sessions end at whole ticks."""
+    """Length of a tick, in milliseconds; sessions end at whole ticks."""
     init_limit: Annotated[int, Meta(ge=1)] = 10
-    """Ticks that a follower may take to begin to follow."""
+    """Ticks in which a follower must be up to date."""
     sync_limit: Annotated[int, Meta(ge=1)] = 5
-    """Ticks that a follower and its leader may hear nothing of each other."""
+    """Longest silence between a follower and its leader, in ticks."""
     min_session_timeout: PositiveMs | None = None
     """Shortest session timeout in milliseconds; not set: 2 ticks."""
     max_session_timeout: PositiveMs | None = None
@@ -363,42 +376,43 @@ class ZooKeeperConfig(
 
 
 class JavaSwitches(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Single things that Kafka's Java coordinator does otherwise than the Scala one; all off.
+    """Single differences of Kafka's Java coordinator from the Scala one; all are off by default.
 
-    With all of them off the coordinator is the Scala one (group.coordinator.new.enable false).
+    With all of them off, the coordinator is the Scala one (group.coordinator.new.enable=false).
     """
 
     failed_load_refuses: bool = False
-    """On: a partition whose load failed, or ended because its leader was replaced, is answered
-    NOT_COORDINATOR until a newer leader epoch loads it. Off: it is served without what was not
-    read, and offsets that nobody read are answered with -1."""
+    """On: if a load failed, or ended because the leader was replaced, requests for the partition
+    are answered with NOT_COORDINATOR until a newer leader epoch loads it. Off: the partition is
+    served without the records that were not read; offsets in these are answered with -1."""
     append_errors: bool = False
-    """On: a commit or a SyncGroup whose append fails is answered as by the Java coordinator:
-    COORDINATOR_NOT_AVAILABLE after offsets.commit.timeout.ms, UNKNOWN_SERVER_ERROR for what is too
-    large. Off: REQUEST_TIMED_OUT and INVALID_COMMIT_OFFSET_SIZE to a commit,
-    REBALANCE_IN_PROGRESS to a SyncGroup that timed out."""
+    """On: a commit or a SyncGroup whose append fails is answered with COORDINATOR_NOT_AVAILABLE
+    (after offsets.commit.timeout.ms) or with UNKNOWN_SERVER_ERROR (a record that is too large).
+    Off: a commit is answered with REQUEST_TIMED_OUT or INVALID_COMMIT_OFFSET_SIZE, a SyncGroup that
+    timed out with REBALANCE_IN_PROGRESS."""
     heartbeats_wait_for_writes: bool = False
-    """On: a heartbeat is answered when all is committed that its partition of `__consumer_offsets`
-    had in the log when it came; COORDINATOR_NOT_AVAILABLE after offsets.commit.timeout.ms,
-    NOT_COORDINATOR if the leadership is lost meanwhile. The session is kept alive at once, and an
-    error is told at once. Off: it is answered from memory, also by a leader that is cut off."""
+    """On: the answer to a heartbeat waits until the high watermark has reached the end that the log
+    of its `__consumer_offsets` partition had when the heartbeat came. It is
+    COORDINATOR_NOT_AVAILABLE after offsets.commit.timeout.ms, and NOT_COORDINATOR if the leadership
+    is lost before. The session is restarted at once; other errors are answered at once. Off: a
+    heartbeat is answered from memory, even by a leader that is cut off."""
     commits_apply_on_append: bool = False
-    """On: a commit is appended also below min.insync.replicas, and counts as soon as the high
-    watermark passes it, even if that is after its timeout (COORDINATOR_NOT_AVAILABLE; other errors
-    as with `append_errors`); a fetch of stable offsets reads what was written last and waits until
-    it is committed, or is answered NOT_COORDINATOR after offsets.commit.timeout.ms; other fetches
-    read what is committed. Off: a commit that timed out is forgotten until the next load, and a
-    fetch of stable offsets is answered UNSTABLE_OFFSET_COMMIT while one is on its way."""
+    """On: a commit is appended even below min.insync.replicas, and counts once the high watermark
+    has passed it, even after its timeout (answered with COORDINATOR_NOT_AVAILABLE; other errors as
+    with `append_errors`). A fetch of stable offsets reads the last written offset, and its answer
+    waits until that is committed (NOT_COORDINATOR after offsets.commit.timeout.ms); other fetches
+    read committed offsets. Off: a commit that timed out is ignored until the next load, and a fetch
+    of stable offsets is answered with UNSTABLE_OFFSET_COMMIT while a commit is being written."""
 
 
 class Guards(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Switches, on by default, so that an experiment can show what each guard prevents."""
+    """Guards of Kafka, all on; an experiment switches one off to show what the guard prevents."""
 
     leader_epoch_guard: bool = True
     """Off: loads and unloads of `__consumer_offsets` are not checked against the known epoch."""
     high_watermark_gate: bool = True
-    """Off: an append is acknowledged when the local log has it."""
+    """Off: an append is acknowledged once the leader's own log has it."""
     generation_check: bool = True
     """Off: a commit or heartbeat of any generation of a known member is accepted."""
     min_insync_check: bool = True
-    """Off: acks=all is taken, and the high watermark advances, below min.insync.replicas."""
+    """Off: acks=all is accepted, and the high watermark advances, below min.insync.replicas."""

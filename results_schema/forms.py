@@ -1,7 +1,7 @@
-"""Forms of the files that outlive the version that wrote them, and the refusal of other forms.
+"""Format numbers of the files that later versions must read, and the refusal of unknown formats.
 
-A form's number goes up when an older version could no longer read the file, or a newer one no
-longer the old file. A file without a number is of form 1.
+A format's number increases when an older version can no longer read new files, or a newer version
+old files. A file without a number has format 1.
 """
 
 import msgspec
@@ -10,20 +10,20 @@ READ_FORMS: dict[str, tuple[int, ...]] = {
     "run": (1,),
     "exploration": (1,),
 }
-"""What can be read: of each kind of manifest, the forms, the newest last."""
+"""Readable formats of each kind of manifest, the newest last."""
 
 
 class _Stamp(msgspec.Struct, kw_only=True):
-    """The part of a manifest that every form has."""
+    """The part of a manifest that every format has."""
 
     format: int = 1
     versions: dict[str, str] = {}
 
 
 def refusal(content: bytes, kind: str) -> str | None:
-    """Return why a manifest of `kind` cannot be read by this version; None if it can.
+    """Return the reason for which this version cannot read a manifest of `kind`; None if it can.
 
-    Shape: a file that is no manifest at all is not refused here: its decoder says what is wrong.
+    A file that is no manifest is not refused here: decoding it raises a better error.
     """
     try:
         stamp = msgspec.json.decode(content, type=_Stamp)

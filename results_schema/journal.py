@@ -1,6 +1,6 @@
-"""journal.json: what was injected, when, what it hit, and when it was undone.
+"""journal.json: each fault of a run, with its outcome, its nodes, and its times.
 
-Times are of the run's clock, in microseconds, as in the trace.
+Units: microseconds of the run's clock, as in the trace.
 """
 
 from enum import StrEnum
@@ -11,23 +11,23 @@ from results_schema.manifest import PlannedFault
 
 
 class FaultOutcome(StrEnum):
-    """What became of a planned fault."""
+    """The outcome of a planned fault."""
 
-    PLANNED = "planned"  # its time did not come
+    PLANNED = "planned"  # not injected yet, or the run ended first
     HIT = "hit"
-    MISSED = "missed"  # its target was nobody when it fired, or nothing could be done to it
-    FAILED = "failed"  # the tool could not do it
+    MISSED = "missed"  # at its time no node fitted the target, or the fault could not affect it
+    FAILED = "failed"  # the tool failed to inject the fault
 
 
 class LinkEnds(msgspec.Struct, frozen=True, kw_only=True, rename={"from_": "from"}):
-    """The two ends of the links that were hit, by node names. A node has no link to itself."""
+    """The two ends of the affected links, by node names. A node has no link to itself."""
 
     from_: tuple[str, ...]
     to: tuple[str, ...]
 
 
 class LeaderMove(msgspec.Struct, frozen=True, kw_only=True):
-    """A leadership that was moved, by broker ids."""
+    """A moved leadership, with the old and the new leader's broker ids."""
 
     partition: str
     from_broker: int
@@ -37,9 +37,9 @@ class LeaderMove(msgspec.Struct, frozen=True, kw_only=True):
 class BlastRadius(msgspec.Struct, frozen=True, kw_only=True):
     """The groups and partitions that a fault concerns.
 
-    Of a broker: every group that it coordinates, every partition that it leads. Of a member: its
-    group, and the partitions that it owns. Of a moved leadership: the partition, and the groups
-    that live in it.
+    - Fault of a broker: the groups that it coordinates, and the partitions that it leads.
+    - Fault of a member: its group, and the partitions that it owns.
+    - Moved leadership: the partition, and the groups whose offsets it stores.
     """
 
     groups: tuple[str, ...] = ()
@@ -47,14 +47,15 @@ class BlastRadius(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JournalEntry(msgspec.Struct, kw_only=True):
-    """One fault of the plan and what became of it.
+    """One fault of the plan, and its outcome.
 
-    Units: `planned_at_us` is the planned time on the run's clock, steady state included, and None
-    before that was reached. `in_force_from_us` to `in_force_until_us` is the time in which every
-    node concerned had it in force: from when the injection had returned until the undoing began.
-    `healed_at_us` None: still in force, never injected, or momentary.
-    Shape: `node` is the first of `nodes`, the nodes hit; of links, the `from` end's. A fault that
-    missed has none of what was hit.
+    - `planned_at_us`: planned time, counted from the run's start; None before the steady state,
+      from which the plan's times count.
+    - `in_force_from_us`, `in_force_until_us`: time in which all affected nodes had the fault, from
+      the return of the injection to the beginning of the healing.
+    - `healed_at_us`: None if the fault is in force, was not injected, or is momentary.
+    - `nodes`: the affected nodes; for a fault of links, those of the `from` end. `node`: the first.
+    - A fault that missed has no nodes, links and moves.
     """
 
     fault_id: str
@@ -77,13 +78,13 @@ class JournalEntry(msgspec.Struct, kw_only=True):
     in_force_from_us: int | None = None
     in_force_until_us: int | None = None
     healed_at_us: int | None = None
-    healed_by: str | None = None  # "plan", "order", or "end" when everything was healed
-    note: str | None = None  # what was remarkable about the undoing
-    error: str | None = None  # why it missed or failed
+    healed_by: str | None = None  # "plan"; "order" of a user; "end": all faults were healed
+    note: str | None = None  # remark on the healing
+    error: str | None = None  # reason for which the fault missed or failed
 
     @classmethod
     def of(cls, planned: PlannedFault, *, momentary: bool = False) -> "JournalEntry":
-        """Return the entry of a fault of which nothing is known but the plan."""
+        """Return the entry of a fault that is not injected yet."""
         return cls(
             fault_id=planned.fault_id,
             fault=planned.fault,
@@ -94,48 +95,48 @@ class JournalEntry(msgspec.Struct, kw_only=True):
 
     @property
     def is_by_accident(self) -> bool:
-        """Whether no plan says so: a machine of the Ray cluster was lost, or disturbed."""
+        """True if the fault was not planned: a machine of the Ray cluster was lost or disturbed."""
         return self.fault in {"machine_lost", "machine_disturbed"}
 
     @property
     def injected_at_us(self) -> int | None:
-        """When it was injected; None if it hit nothing."""
+        """Time of the injection; None if the fault did not hit."""
         return self.fired_at_us if self.outcome is FaultOutcome.HIT else None
 
     @property
     def hit_nodes(self) -> tuple[str, ...]:
-        """The nodes hit; of links, the `from` end's."""
+        """The affected nodes; for a fault of links, those of the `from` end."""
         return self.nodes or (() if self.node is None else (self.node,))
 
     @property
     def from_nodes(self) -> tuple[str, ...]:
-        """The `from` end of the links that were hit."""
+        """The nodes of the affected links' `from` end."""
         return () if self.links is None else self.links.from_
 
     @property
     def to_nodes(self) -> tuple[str, ...]:
-        """The `to` end of the links that were hit."""
+        """The nodes of the affected links' `to` end."""
         return () if self.links is None else self.links.to
 
     @property
     def is_one_way(self) -> bool:
-        """Whether of links only what the `from` end sends is hit."""
+        """True if a fault of links affects only messages from the `from` end."""
         return self.resolved.get("direction") == "one_way"
 
     @property
     def in_force(self) -> bool:
-        """Whether it was injected and not undone."""
+        """True if the fault was injected and is not healed."""
         lasts = not self.momentary and self.healed_at_us is None
         return lasts and self.outcome is FaultOutcome.HIT
 
     @property
     def perhaps_in_force(self) -> bool:
-        """Whether an injection was begun and nobody knows how far it came: an error, a Ctrl-C."""
+        """True if an error or a Ctrl-C interrupted the injection: it may be in force."""
         begun = self.node is not None and not self.momentary and self.healed_at_us is None
         return begun and self.outcome in {FaultOutcome.PLANNED, FaultOutcome.FAILED}
 
     def forget_aim(self) -> None:
-        """Forget who was aimed at: nobody was hit."""
+        """Remove nodes, links and moves, because the fault hit none of them."""
         self.node = None
         self.nodes = ()
         self.links = None
@@ -146,7 +147,7 @@ class JournalEntry(msgspec.Struct, kw_only=True):
 
     @property
     def hit(self) -> str:
-        """Who was hit, for people: nodes, both ends of links, or what moved where."""
+        """The affected nodes, both ends of links, or the moves, as text."""
         if self.moves:
             return self.moves_text("{0.partition}: {0.from_broker} to {0.to_broker}")
         if self.links is not None:
@@ -155,7 +156,10 @@ class JournalEntry(msgspec.Struct, kw_only=True):
         return nodes_shown(self.hit_nodes)
 
     def moves_text(self, form: str) -> str:
-        """Return the first few of `moves` and the number of the others; `form` is of one move."""
+        """Return the first `moves` as text, with the number of the others.
+
+        `form`: a format string for one move.
+        """
         shown = [form.format(move) for move in self.moves[:_MOVES_SHOWN]]
         more = len(self.moves) - len(shown)
         return ", ".join(shown) + (f" and {more} more" if more else "")
@@ -166,7 +170,7 @@ _NODES_SHOWN = 4
 
 
 def nodes_shown(nodes: tuple[str, ...]) -> str:
-    """Name nodes for people: all of a few, the first few of many."""
+    """Return the names of nodes as text: all of up to four, else three and the others' number."""
     if len(nodes) <= _NODES_SHOWN:
         return ", ".join(nodes) or "nobody"
     return f"{', '.join(nodes[: _NODES_SHOWN - 1])} and {len(nodes) - _NODES_SHOWN + 1} more"
@@ -184,6 +188,6 @@ class _JournalFile(msgspec.Struct, kw_only=True):
 def decode_journal(content: bytes) -> tuple[JournalEntry, ...]:
     """Return the entries of a journal file.
 
-    Raises: msgspec.DecodeError if it is none.
+    Raises: msgspec.DecodeError if `content` is no journal.
     """
     return msgspec.json.decode(content, type=_JournalFile).faults

@@ -1,4 +1,4 @@
-"""manifest.json: what a run was made of, so that it can be read, compared and run again."""
+"""manifest.json: the inputs of a run, with which it can be read, compared and repeated."""
 
 from enum import StrEnum
 from typing import Any
@@ -11,7 +11,7 @@ MANIFEST_FORMAT = READ_FORMS["run"][-1]
 
 
 class RunStatus(StrEnum):
-    """Where a run is. `running` in a directory whose process is gone means: it was killed."""
+    """Status of a run. If the manifest has RUNNING and the process is gone, the run was killed."""
 
     RUNNING = "running"
     COMPLETED = "completed"
@@ -22,9 +22,9 @@ class RunStatus(StrEnum):
 class PlannedFault(msgspec.Struct, frozen=True, kw_only=True, rename={"from_": "from"}):
     """One fault of a plan.
 
-    Units: `at_us` counts from the steady state, `duration_us` from the injection; None lasts until
-    the healing at the end.
-    Shape: `target` is "" for a fault of links, which has its ends in `from` and `to` instead.
+    `at_us`: time after the steady state. `duration_us`: time from the injection to the healing;
+    None: until the end of the run, when all faults are healed. `target`: "" for a fault of links,
+    which has `from` and `to`.
     """
 
     fault_id: str
@@ -38,7 +38,7 @@ class PlannedFault(msgspec.Struct, frozen=True, kw_only=True, rename={"from_": "
 
     @property
     def aimed_at(self) -> str:
-        """The target as people read it: `broker(0)`, `broker(0) <-> controller, brokers`."""
+        """The target as text: `broker(0)`, or `broker(0) <-> controller, brokers`."""
         if not self.from_:
             return self.target
         arrow = "->" if self.args.get("direction") == "one_way" else "<->"
@@ -51,18 +51,19 @@ Plan = tuple[PlannedFault, ...]
 class Manifest(msgspec.Struct, kw_only=True):
     """The manifest of one run.
 
-    Units: `started_at`, `ended_at` are ISO 8601 in UTC; `clock_error_us` bounds how far the clocks
-    of the run's nodes are apart; the run's clock is `time_scale` times faster than a real one.
-    Shape: `config` is the experiment as its file would say it;
-    `digest` is the trace's, None where none was computed; `losses` says what of the trace is
-    missing.
+    - `started_at`, `ended_at`: ISO 8601 in UTC.
+    - `config`: the experiment as plain data, with the keys of its file.
+    - `time_scale`: the run's clock is this many times as fast as real time.
+    - `clock_error_us`: largest difference between the clocks of two nodes.
+    - `digest`: the trace's digest; None if none was computed.
+    - `losses`: sentences on missing parts of the trace.
     """
 
     format: int = MANIFEST_FORMAT
     run: str
     experiment: str
     experiment_file: str | None = None
-    config: dict[str, Any]  # the experiment's own structs say what it holds
+    config: dict[str, Any]  # its keys are the fields of chaos.experiment.structs.Experiment
     plan: Plan
     seed: int
     runtime: str

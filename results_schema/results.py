@@ -1,7 +1,7 @@
-"""results.json: what a run proved, by verdict, outcome, exit code, checks and findings.
+"""results.json: verdict, outcome, exit code, checks and findings of a run.
 
-A verdict is about the cluster; an outcome is about the run. A tool that failed, or a run that was
-interrupted, proves nothing: neither may pass for a finding about Kafka.
+A verdict is about the cluster, an outcome about the run. A failure of the tool, or an interruption,
+is an outcome, never a verdict: it proves nothing about Kafka.
 """
 
 from enum import StrEnum
@@ -13,7 +13,7 @@ from results_schema.journal import JournalEntry
 
 
 class Verdict(StrEnum):
-    """What the run says about the cluster."""
+    """The result of the run for the cluster."""
 
     PASS = "pass"
     VIOLATED = "violated"
@@ -43,28 +43,30 @@ _EXIT_OF_VERDICT = {
 
 
 OLD_EPOCH_ATTEMPTS = "attempts_by_an_older_epoch_after_a_newer_one_was_elected"
-"""What the check `fencing` counts in `seen`; readers say it also where it is 0."""
+"""Key in `seen` of the check `fencing`; readers print this count even if it is 0."""
 
 
 class CheckOutcome(StrEnum):
-    """What one checker has to say. Only VIOLATED is a finding about Kafka's promises."""
+    """The outcome of one check. Only VIOLATED is a finding about Kafka's promises."""
 
     PASS = "pass"
     VIOLATED = "violated"
-    INCONCLUSIVE = "inconclusive"  # something that it needs did not happen; the note says what
-    NOTHING_SEEN = "nothing_seen"  # not put to the test: nothing came that could have broken it
+    INCONCLUSIVE = "inconclusive"  # an event that the check needs is missing; the note names it
+    NOTHING_SEEN = "nothing_seen"  # the run had no case that could have been a violation
 
     @property
     def words(self) -> str:
-        """The outcome for people."""
+        """The outcome as reports print it."""
         return "not tested" if self is CheckOutcome.NOTHING_SEEN else self.value
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """A broken promise, with the rows that prove it, in time order, and as a story.
+    """A broken promise.
 
-    Shape: `led_to` are rows of the time before and around it that tell why it could happen (faults,
-    elections, fencing, loads, requests that the controller never answered), in time order.
+    - `summary`: one sentence; `time_us`: time of the last row of evidence.
+    - `evidence`: the rows that prove the violation, in time order; `story`: a line for each.
+    - `led_to`: rows from the time before and around it that explain how it became possible (faults,
+      elections, fencing, loads, requests that the controller never answered), in time order.
     """
 
     check: str
@@ -78,12 +80,14 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CheckReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What one checker found, and how much it saw.
+    """The report of one check.
 
-    Shape: `seen` counts what it judged, by its name. `measured` has figures that are no verdict
-    (how long two members owned one partition, how often a record was processed again); its names
-    end with their unit, those without one are counts. `excused` counts the cases in which the
-    promise did not hold, as it may, by the excuse; `note` says which cases.
+    - `findings`: the first findings; `findings_total`: the number of all.
+    - `seen`: numbers of judged cases, by their kind.
+    - `measured`: figures without influence on the outcome, such as times with two owners of a
+      partition; a name ends with its unit, without one it is a count.
+    - `excused`: numbers of permitted cases in which the promise did not hold, by excuse; `note`
+      describes them.
     """
 
     check: str
@@ -97,13 +101,14 @@ class CheckReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Results(msgspec.Struct, frozen=True, kw_only=True):
-    """results.json: the verdict, why, and what each check saw.
+    """The content of results.json. Units: microseconds of the run's clock.
 
-    Units: times are microseconds of the run's clock. `reasons` say why a verdict is unknown or the
-    tool failed; `steady_at_us` is None if the steady state was never reached. The run's clock was
-    `time_scale` times faster than a real one: what hardware takes looks as much longer.
-    `exit_code` is the run's own, by outcome and verdict: 130 of one that a closed pipe interrupted,
-    though the command whose output it was ends with 141.
+    - `reasons`: reasons for an unknown verdict or a failure of the tool.
+    - `exit_code`: by outcome and verdict. If a closed pipe interrupted the run it is 130, although
+      the command itself then exits with 141.
+    - `faults`: the journal. `steady_at_us`: None if the steady state was never reached.
+    - `time_scale`: the run's clock was this many times as fast as real time; work of the hardware
+      seems to take longer by this factor.
     """
 
     outcome: RunOutcome

@@ -1,10 +1,10 @@
-"""A cluster that stays: a run with an open end, which others break, heal and end from outside.
+"""Standing clusters: runs without a planned end, controlled by commands of other processes.
 
-Reading order: `definition` (an experiment from a file, from flags, or from both), `ports` (whether
-its listeners can be opened), `messages` (requests and answers), `control` (the sockets between a
-cluster and those who ask it), `registry` (which clusters are up, by name), `mailbox` (from the
-sockets' threads to the run's loop), `claim` (a cluster's own end of the three), `ordered_faults`
-(from an order to a fault of a plan), `guests` (groups that clients from outside join), `facts`
-(what a query of the cluster shows), `run` (the run itself), `stand` (a run into its directory).
-Nothing here knows the command line.
+Reading order: `definition` (an experiment from a file, from flags, or from both), `ports` (checks
+that its listeners can be opened), `messages` (requests and answers of commands), `control` (sockets
+between a cluster and commands), `registry` (running clusters by name), `mailbox` (passes requests
+from the sockets' threads to the run's loop), `claim` (a cluster's registration, socket and mailbox
+together), `ordered_faults` (makes faults of orders), `guests` (groups with clients from outside),
+`facts` (results of a status query), `run` (the run itself), `stand` (plays a run into its
+directory). No module here knows the command line.
 """

@@ -1,25 +1,25 @@
-"""Which groups clients from outside have joined, as the trace shows it.
+"""GuestGroups: the groups that clients from outside have joined, according to the trace.
 
-A coordinator writes a row for each member that it takes in; each consumer of the lab writes rows
-under its member id. A member id that no consumer of the lab ever had is a client's from outside.
+A coordinator traces each member that it adds, and each consumer of the lab traces rows with its own
+member id. So a member id without rows of a consumer of the lab belongs to a client from outside.
 """
 
 from protocol.trace import TraceKind, TraceRow
 
 
 class GuestGroups:
-    """Takes in all rows of a trace, then knows the groups.
+    """Collects member ids from all rows of a trace.
 
-    A consumer of the lab that dies before it learns its member id counts as a guest: its group is
-    then judged less strictly, and nobody is accused.
+    A consumer of the lab that dies before it knows its member id counts as a client from outside.
+    Its group is then judged less strictly, so this error can cause no false finding.
     """
 
     def __init__(self) -> None:
-        self._added: dict[str, dict[str, None]] = {}  # group -> ids that a coordinator took in
+        self._added: dict[str, dict[str, None]] = {}  # group -> ids that a coordinator added
         self._of_the_lab: dict[str, None] = {}  # ids of the lab's consumers
 
     def observe(self, row: TraceRow) -> None:
-        """Take in a row."""
+        """Observe the next row of the trace."""
         if row.member is None:
             return
         if row.kind == TraceKind.MEMBER_ADDED and row.group is not None:
@@ -28,7 +28,7 @@ class GuestGroups:
             self._of_the_lab[row.member] = None
 
     def groups(self) -> tuple[str, ...]:
-        """Return the groups that have, or had, a member that is no consumer of the lab."""
+        """Return the groups that had a member from outside at any time."""
         return tuple(
             sorted(
                 group

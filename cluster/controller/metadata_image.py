@@ -1,6 +1,6 @@
 """The metadata image: the state that results from replaying `__cluster_metadata-0`.
 
-The controller has an image at the log's end, each broker one that may be behind. Only `replay`
+The controller's image is as of the log's end; the image of each broker may be older. Only `replay`
 changes an image. Source: Kafka `MetadataImage`, `ClusterControlManager.replay`,
 `ReplicationControlManager.replay`.
 """
@@ -200,7 +200,10 @@ class MetadataImage:
     def _replay_partition(self, record: PartitionRecord) -> TopicPartition:
         partitions = self.topics.get(record.topic)
         if partitions is None or record.partition_id != len(partitions):
-            raise SimulationError(f"{record} does not follow what is known of its topic")
+            raise SimulationError(
+                f"expected the next partition of an existing topic, got {record}; the topic has "
+                f"{partitions}"
+            )
         partitions.append(
             PartitionRegistration(
                 replicas=tuple(map(BrokerId, record.replicas)),
@@ -236,7 +239,7 @@ _NO_CONFIG = TopicConfig()
 
 
 def topic_config_records(topic: str, config: TopicConfig) -> list[ConfigRecord]:
-    """Return the records that give `topic` those settings of `config` that are set."""
+    """Return the records of a topic's own settings: those of `config` that are not the default."""
     return [
         ConfigRecord(resource_name=topic, name=name, value=config_text(value))
         for name, value in _settings(config).items()

@@ -1,7 +1,8 @@
-"""Kafka's message schemas of the APIs that only a Kafka client uses in old versions.
+"""Kafka's message schemas of further APIs, in all versions that the listener offers Kafka clients.
 
-Nodes of the lab send each of these APIs in one version; the listener for Kafka's wire protocol
-reads and writes the versions below. See `message_schemas` for the APIs of groups.
+Nodes of the lab use a single version of each of these APIs. `message_schemas` has the APIs of
+groups, of which nodes use several versions. In a field's definition, a number is the first version
+with the field, and `absent` the value in older versions (see `fields`).
 Source: Kafka 3.9 `clients/src/main/resources/common/message/*.json`.
 """
 
@@ -22,7 +23,7 @@ from protocol.wire.fields import (
 )
 
 NO_AUTHORIZED_OPERATIONS = -2_147_483_648
-"""Answer where nobody asked for them."""
+"""Kafka's value for authorized operations that the request did not ask for."""
 
 _NAME = str_field("name")
 _PARTITION_INDEX = int32_field("partition_index")
@@ -41,7 +42,7 @@ API_VERSIONS = ApiSchema(
     ),
 )
 
-# -- data --
+# -- producing and fetching records --
 
 PRODUCE = ApiSchema(
     request_fields=(
@@ -238,7 +239,7 @@ METADATA = ApiSchema(
     ),
 )
 
-# -- an administrator's --
+# -- administration --
 
 CREATE_TOPICS = ApiSchema(
     request_fields=(

@@ -1,9 +1,9 @@
 """ProducerIdentity: the id, epoch and sequence numbers of an idempotent producer.
 
-Knows no network: who asks for the id, and what is sent, is the node's business. A batch gets its
-number once, when it is first sent, and keeps it however often it is repeated, so that a leader
-recognises it. After a batch was given up nobody knows whether it stands in the log: the producer
-raises its epoch and numbers the batches behind it from 0 (KIP-360).
+The class does no I/O: the producer's node requests the id and sends the batches. A batch gets its
+sequence number when it is first sent, and keeps it in every retry, so that the leader recognises
+duplicates. If the producer gives up a batch, the log may have it or not. The producer then raises
+its epoch, and numbers later batches from 0 (KIP-360).
 Source: Kafka `TransactionManager`, `TxnPartitionMap`.
 """
 
@@ -12,12 +12,12 @@ from typing import NamedTuple
 from protocol.ids import NO_PRODUCER_ID, TopicPartition
 
 _SEQUENCES = 1 << 31
-"""Sequence numbers begin at 0 again behind this one."""
+"""Number of sequence numbers; the next one after the last is 0."""
 _EPOCH_MAX = (1 << 15) - 1
 
 
 class BatchIdentity(NamedTuple):
-    """What identifies a batch of a partition to its leader."""
+    """The numbers by which a partition's leader recognises a batch."""
 
     producer_id: int
     producer_epoch: int
@@ -31,12 +31,12 @@ class ProducerIdentity:
 
     def __init__(self) -> None:
         self.producer_id: int = NO_PRODUCER_ID
-        """-1 until a broker has given one, and when the epochs of one are used up."""
+        """-1 until a broker has assigned an id, and after the last epoch of an id."""
         self._epoch = 0
         self._next: dict[TopicPartition, BatchIdentity] = {}
 
     def begin(self, producer_id: int, producer_epoch: int) -> None:
-        """Take what a broker has given; every partition is numbered from 0."""
+        """Set the id and epoch that a broker has assigned; each partition is numbered from 0."""
         self.producer_id = producer_id
         self._epoch = producer_epoch
         self._next.clear()
@@ -44,8 +44,8 @@ class ProducerIdentity:
     def identify(self, partition: TopicPartition, record_count: int) -> BatchIdentity:
         """Return the identity of the next new batch of a partition.
 
-        One batch of a partition is in flight at a time, so that all earlier ones are answered: a
-        partition may go over to a new epoch here.
+        A partition has at most one batch in flight, so all earlier batches are answered by now, and
+        the partition can change to a new epoch here.
         """
         identity = self._next.get(partition)
         if identity is None or identity.producer_epoch != self._epoch:
@@ -55,7 +55,7 @@ class ProducerIdentity:
         return identity
 
     def raise_epoch(self) -> None:
-        """Number new batches from 0 in the next epoch; without one, ask for another id."""
+        """Number new batches from 0 in the next epoch; after the last epoch, discard the id."""
         if self._epoch == _EPOCH_MAX:
             self.producer_id = NO_PRODUCER_ID
         else:
