@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
+NICENESS = 5
+"""Niceness of the processes of `-n` that run no tests on Ray."""
+
 # With the thresholds of Python, a tenth of a run in virtual time is the search for cycles among its
 # rows, nearly all of which live as long as the test.
 gc.set_threshold(50_000, 20, 20)
@@ -52,7 +55,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep in one process of `-n` what shares a Ray, a Spark or the fixtures of a module.
 
     A test that says its group itself shares none of them. What takes long comes first, the chain of
-    the tests on Ray before all: with a short one at the end no process waits for another.
+    the tests on Ray before all: with a short one at the end no process waits for another. The
+    standard space comes last: its workers use both cores when the other processes have finished.
     """
     slow_modules = {item.path for item in items if item.get_closest_marker("slow")}
     for item in items:
@@ -60,10 +64,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             continue
         shared = next((name for name in ("ray", "spark") if item.get_closest_marker(name)), None)
         item.add_marker(pytest.mark.xdist_group(shared or item.path.name))
-    ranks = {"ray": 0, "standard space": 1, "spark": 2}
+    ranks = {"ray": 0, "spark": 1, "standard space": 4}
     items.sort(
-        key=lambda item: ranks.get(_group_of(item), 3 if item.path in slow_modules else 4),
+        key=lambda item: ranks.get(_group_of(item), 2 if item.path in slow_modules else 3),
     )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Leave the processor to the tests on Ray, which live by the clock, where `-n` runs others too.
+
+    The tests on Ray come first in their process: it may become nicer after them.
+    """
+    in_several_processes = hasattr(item.config, "workerinput")
+    if in_several_processes and _group_of(item) != "ray" and os.nice(0) < NICENESS:
+        os.nice(NICENESS - os.nice(0))
 
 
 def _group_of(item: pytest.Item) -> str:
