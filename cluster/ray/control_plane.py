@@ -1,8 +1,9 @@
-"""The control plane: what every live node process is told and asked, whatever the faults do.
+"""ControlPlane: the driver's calls to all live node processes, which no fault disturbs.
 
-It pushes one state (where every node lives, the link rules) of which the newest replaces all, asks
-for status, and has connections reset. Whoever is stopped (SIGSTOP) is not waited for: it gets the
-newest state, and the resets that it missed, before its nodes go on.
+It sends one state (addresses of all nodes, link rules), whose newest version replaces older ones;
+it queries the status, and resets connections. It does not wait for a process that is stopped
+(SIGSTOP). Such a process gets the newest state, and the resets that it missed, before its nodes
+continue.
 """
 
 import asyncio
@@ -27,17 +28,17 @@ STATUS_TIMEOUT_S = 2.0
 
 @dataclass(slots=True)
 class MachineLine:
-    """The line to a machine. `silence` is done while the machine does not answer."""
+    """The state of the contact with a machine. `silence` is done while it does not answer."""
 
     silence: asyncio.Future[None] = field(default_factory=asyncio.Future)
 
     @property
     def is_silent(self) -> bool:
-        """Whether the machine does not answer: no call to it is waited for."""
+        """True while the machine does not answer; no call to it is awaited then."""
         return self.silence.done()
 
     def set_silent(self, *, silent: bool) -> None:
-        """Note that the machine has stopped answering, or answers again."""
+        """Record that the machine has stopped answering, or answers again."""
         if silent and not self.silence.done():
             self.silence.set_result(None)
         elif not silent and self.silence.done():
@@ -57,9 +58,9 @@ class MachineLine:
 
 @dataclass(slots=True, kw_only=True)
 class FleetProcess:
-    """A node process that listens. `is_up` False means gone, or given up.
+    """A node process that listens. `is_up`: False if it is gone, or was given up.
 
-    `stopped` is done while the process was sent SIGSTOP and is not continued: nobody waits for it.
+    `stopped` is done from SIGSTOP to SIGCONT; no call to the process is awaited then.
     """
 
     process_id: str
@@ -77,12 +78,12 @@ class FleetProcess:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether it was sent SIGSTOP and is not continued."""
+        """True from SIGSTOP to SIGCONT."""
         return self.stopped.done()
 
 
 class ControlPlane:
-    """Calls to every live process of `processes`, a list that its owner goes on filling.
+    """Calls to all live processes in `processes`, a list to which its owner adds processes later.
 
     `on_failure` gets a line for each failure of the tool itself.
     """
@@ -91,26 +92,26 @@ class ControlPlane:
         self, processes: Sequence[FleetProcess], *, on_failure: Callable[[str], None]
     ) -> None:
         self.state = ControlState(version=0, directory={}, rules=())
-        """What every process has or will have."""
+        """The newest state; stopped processes get it when they continue."""
         self._processes = processes
         self._on_failure = on_failure
 
     async def set_directory(self, directory: Mapping[NodeName, ProcessAddress]) -> None:
-        """Tell every live process where every live node is; stopped ones when they go on."""
+        """Send the addresses of all live nodes to every process."""
         await self._push(replace(self.state, directory=dict(directory)))
 
     async def set_rules(self, rules: tuple[LinkRule, ...]) -> None:
-        """Tell every live process the link rules; stopped ones when they go on."""
+        """Send the link rules to every process."""
         await self._push(replace(self.state, rules=rules))
 
     async def catch_up(self, processes: Iterable[FleetProcess]) -> None:
-        """Give the newest state to processes whose machine answers again."""
+        """Send the newest state to processes whose machine answers again."""
         await side_by_side(self._control_process(each, self.state) for each in processes)
 
     async def reset_links(self, reset: LinkReset) -> int:
-        """End connections at both ends; return how many there were.
+        """Close connections at both ends; return their number.
 
-        Processes that are stopped end theirs when they go on.
+        Stopped processes close their ends when they continue.
         """
         live = [process for process in self._processes if process.is_up]
         ended = await side_by_side(self._reset_client_ends(p, reset) for p in live)
@@ -146,7 +147,7 @@ class ControlPlane:
             return 0
 
     async def status(self) -> list[ClusterStatus]:
-        """Ask every process; one that is stopped or does not answer in time is missing."""
+        """Query every process; a stopped one, or one without a timely answer, is left out."""
         return await side_by_side(self._status_of(p) for p in self._processes if p.is_up)
 
     async def _push(self, state: ControlState) -> None:
@@ -159,7 +160,7 @@ class ControlPlane:
         try:
             await _unless_stopped(process, process.handle.control(state, CALL_TIMEOUT_S))
         except ActorGone:
-            process.is_up = False  # its watcher says whether that was expected
+            process.is_up = False  # the task that watches the process reports unexpected ends
         except TimeoutError:
             self._on_failure(f"{process.process_id} did not take the control plane's state in time")
 
@@ -172,7 +173,7 @@ class ControlPlane:
 
 
 async def _unless_stopped(process: FleetProcess, call: Coroutine[Any, Any, T]) -> T | None:
-    """Wait for a call to a process; None as soon as it, or its machine, will not answer."""
+    """Wait for a call to a process; return None once the process or its machine cannot answer."""
     if process.is_stopped or process.line.is_silent:
         call.close()
         return None
@@ -187,9 +188,9 @@ async def _unless_stopped(process: FleetProcess, call: Coroutine[Any, Any, T]) -
 
 
 async def side_by_side(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Run coroutines side by side and return their results; the first error ends the others.
+    """Run coroutines concurrently and return their results; the first error cancels the others.
 
-    Raises: that error itself (a TaskGroup would wrap it in a group).
+    Raises: that error itself. (A TaskGroup is not used, because it wraps errors in a group.)
     """
     tasks = [asyncio.ensure_future(coroutine) for coroutine in coroutines]
     try:

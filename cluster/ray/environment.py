@@ -1,8 +1,8 @@
-"""What Ray reads from the environment when it is first imported: `actors` imports this first.
+"""Environment variables that Ray reads when it is first imported; `actors` imports this before.
 
-Only what is unset is set, so that the user's own settings win. Where somebody imported Ray earlier
-nothing is set: it would reach the processes that Ray starts and not Ray in this one, and the two
-would disagree about the token.
+Only unset variables are set, so that the user's settings have precedence. If Ray is imported
+already, none is set: they would then reach the processes that Ray starts, but not Ray in this
+process, and the two would disagree about the token.
 """
 
 import os
@@ -17,11 +17,13 @@ TOKEN_FILE = Path.home() / ".ray" / "auth_token"
 def prepare_environment() -> None:
     """Set Ray's environment variables.
 
-    A local Ray leaves a token file in the home folder, and a later `ray start --head` on that
-    machine demands the token, while whoever joins it does not show it by default.
-    Ray prints a paragraph for each process that dies, which is what this program does to them, and
-    advice about a default that it will change some day. It starts a worker for each processor
-    before anybody asks for one, none of which may become a node.
+    - RAY_AUTH_MODE: a local Ray leaves a token file in the home folder. A later `ray start --head`
+      on the machine demands the token, but by default a joining process does not send it.
+    - RAY_DEDUP_LOGS_SKIP_REGEX: Ray prints a paragraph for each process that dies, and this
+      program kills processes on purpose.
+    - RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO: avoids a warning about a default that Ray will change.
+    - RAY_prestart_worker_first_driver: Ray would start a worker for each processor in advance,
+      and no node can run in such a worker.
     """
     if "ray" in sys.modules:
         return

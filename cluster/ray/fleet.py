@@ -442,11 +442,11 @@ class Fleet:
     async def _hear(self, ray_node_id: str, state: MachineState) -> None:
         """Ask the agent of a machine every second, for as long as the run lasts."""
         loop = asyncio.get_running_loop()
-        self._contacts.hear(ray_node_id, loop.time())
+        self._contacts.record_answer(ray_node_id, loop.time())
         while True:
             with suppress(ActorGone, TimeoutError):
                 await state.agent.beat(self._silence.silent_after_s)
-                change = self._contacts.hear(ray_node_id, loop.time())
+                change = self._contacts.record_answer(ray_node_id, loop.time())
                 if change is not None:
                     await self._take_change(change)
             await asyncio.sleep(BEAT_S)
@@ -461,7 +461,7 @@ class Fleet:
             if now_s - looked_s > self._silence.silent_after_s:
                 self._contacts.excuse_driver(now_s)
             looked_s = now_s
-            for change in self._contacts.look(now_s):
+            for change in self._contacts.find_changes(now_s):
                 await self._take_change(change)
 
     async def _take_change(self, change: MachineChange) -> None:

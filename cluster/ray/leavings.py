@@ -1,7 +1,7 @@
-"""Session folders of Rays that this lab started: removed at the end, or at a later start.
+"""Removal of the session folders of Rays that this lab started.
 
-Ray itself keeps each session's folder, with its logs, for ever. A folder is removed at the end of
-its Ray; what a killed process left is removed when the next one starts.
+Ray itself never removes a session's folder with its logs. The lab removes it at the end of its Ray;
+if the process was killed, the next start removes it.
 """
 
 import os
@@ -10,18 +10,18 @@ import socket
 from pathlib import Path
 
 OWNER_FILE = ".coordlab-owner"
-"""Stands in a folder that this lab made: host and process of its owner."""
+"""File with host and pid of the owner, in each folder that the lab made."""
 
 
 def mark_as_owned(folder: Path) -> None:
-    """Write who owns a temporary folder."""
+    """Write the owner's file of a temporary folder."""
     (folder / OWNER_FILE).write_text(f"{socket.gethostname()} {os.getpid()}\n", encoding="utf-8")
 
 
 def remove_abandoned(parent: Path, pattern: str) -> None:
-    """Remove the folders in `parent` whose owner was a process of this machine that is gone.
+    """Remove the folders in `parent` whose owner was a process of this machine and has ended.
 
-    A folder without an owner's file is somebody else's, or is being made: it stays.
+    A folder without an owner's file stays: another program made it, or it is being made now.
     """
     for folder in sorted(parent.glob(pattern)):
         if not folder.is_symlink() and _is_abandoned(folder / OWNER_FILE):
@@ -42,7 +42,7 @@ def _is_abandoned(owner_file: Path) -> bool:
 
 
 def remove_session(folder: Path) -> None:
-    """Remove the folder of a session that has ended, and the link that names it the latest."""
+    """Remove the folder of an ended session, and the link `session_latest` to it."""
     shutil.rmtree(folder, ignore_errors=True)
     latest = folder.parent / "session_latest"
     if latest.is_symlink() and not latest.exists():

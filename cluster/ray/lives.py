@@ -1,7 +1,7 @@
-"""The lives of the nodes of a run on Ray: who is up, where, in which incarnation and state.
+"""RayLives: incarnation, state and process of each node of a run on Ray.
 
-Starts, kills, pauses, shuts down and restarts nodes, and keeps the directory of where each lives.
-Processes and machines are the `Fleet`'s; the run, its trace and its failures are `RayRuntime`'s.
+It starts, kills, pauses, shuts down and restarts nodes, and owns the directory of their addresses.
+Fleet owns processes and machines; RayRuntime owns the run, its trace and its failures.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ ADMIN_PROCESS = "clients-0"
 
 
 class RayLife(NodeLife):
-    """A node with the process that hosts it: None while it is not up."""
+    """A node with its process; `process` is None while the node is not up."""
 
     def __init__(self, spec: NodeSpec, plan: ProcessPlan) -> None:
         super().__init__(spec.name, spec)
@@ -44,13 +44,16 @@ class RayLife(NodeLife):
         self.process: FleetProcess | None = None
         self.is_paused = False
         self.end_point: BrokerEndpoint | None = None
-        """Where Kafka clients reach this incarnation, or reached the last one."""
+        """Address of the listener for Kafka clients of the present or last incarnation."""
         self.shutting_down: asyncio.Task[None] | None = None
-        """Waits for the end of a controlled shutdown."""
+        """The task that waits for the end of a controlled shutdown."""
 
     @property
     def live_state(self) -> NodeState | None:
-        """UP, STOPPING or PAUSED, which hides STOPPING; None while no incarnation lives."""
+        """UP, STOPPING or PAUSED; None while no incarnation lives.
+
+        A node that was paused during a shutdown is PAUSED.
+        """
         if self.process is None:
             return None
         if self.is_paused:
@@ -65,11 +68,11 @@ class RayLife(NodeLife):
 
     @property
     def has_own_process(self) -> bool:
-        """Whether its process hosts nobody else."""
+        """True if the node's process hosts no other node."""
         return self.plan.name == self.name
 
     def hit(self) -> HitNode:
-        """Return what a fault on the live node hits."""
+        """Return the live incarnation as a HitNode, with the pid if the process is its own."""
         own = self.process if self.has_own_process else None
         return HitNode(
             node=self.name,
@@ -79,11 +82,11 @@ class RayLife(NodeLife):
 
 
 class RayLives(NodeLives[RayLife]):
-    """Every node of one run. Acts on different nodes may run side by side.
+    """The lives of all nodes of one run. Calls for different nodes may run concurrently.
 
-    `trace` writes an event of the run itself, `on_failure` gets a line for each failure of the
-    tool. Acts on a node raise UnknownNode if there is none of that name, or not in the state that
-    the act needs.
+    `trace` writes an event of the run itself; `on_failure` gets a line for each failure of the
+    tool. Each method that acts on a node raises UnknownNode if the node does not exist, or is in a
+    wrong state.
     """
 
     def __init__(
@@ -102,7 +105,7 @@ class RayLives(NodeLives[RayLife]):
         self._fleet = fleet
         self._on_failure = on_failure
         self._moving: asyncio.Task[None] | None = None
-        """Starts the nodes of a lost machine elsewhere."""
+        """The task that starts the nodes of a lost machine on other machines."""
 
     async def start_all(self) -> None:
         """Start every node that starts with the cluster: all processes first, then the nodes.

@@ -1,22 +1,22 @@
-"""Machines that answer, are silent, or are lost: decided from the moments at which each was heard.
+"""MachineWatch: decides from the times of their answers whether machines are silent or lost.
 
-The fleet asks each machine's agent every second and enters the answers; time is an argument, so
-that tests need neither machines nor sleep. Units: seconds of any steady clock.
+The fleet queries each machine's agent every second, and reports the answers. Time is an argument,
+so that tests need neither machines nor sleeping. Units: seconds of a monotonic clock.
 """
 
 from dataclasses import dataclass
 from enum import Enum
 
 BEAT_S = 1.0
-"""Interval at which each machine's agent is asked."""
+"""Interval of the queries to each machine's agent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SilenceLimits:
-    """Silences after which a machine is taken for silent, and for lost.
+    """Times without an answer after which a machine counts as silent, and as lost.
 
-    The processes of a silent machine are not waited for; what ran on a lost one starts elsewhere.
-    The settings `run.machine_silent_after` and `run.machine_lost_after` of an experiment.
+    No call to a silent machine is awaited; the nodes of a lost one start on other machines. An
+    experiment sets them by `run.machine_silent_after` and `run.machine_lost_after`.
     """
 
     silent_after_s: float = 3.0
@@ -24,7 +24,7 @@ class SilenceLimits:
 
 
 class Contact(Enum):
-    """What a machine is taken for."""
+    """State of the contact with a machine."""
 
     HEARD = "heard"
     SILENT = "silent"
@@ -33,7 +33,7 @@ class Contact(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineChange:
-    """A machine that is taken for something else. `since_s` is when it was last heard before."""
+    """A change of a machine's state. `since_s`: time of its last answer before the change."""
 
     machine: str
     state: Contact
@@ -41,7 +41,7 @@ class MachineChange:
 
 
 class MachineWatch:
-    """What each machine is taken for. One that is lost stays so, whatever is heard of it."""
+    """The state of each machine. A lost machine stays lost, even if it answers again."""
 
     def __init__(self, limits: SilenceLimits) -> None:
         self._limits = limits
@@ -49,11 +49,11 @@ class MachineWatch:
         self._states: dict[str, Contact] = {}
 
     def state_of(self, machine: str) -> Contact:
-        """Return what a machine is taken for."""
+        """Return the state of a machine."""
         return self._states.get(machine, Contact.HEARD)
 
-    def hear(self, machine: str, now_s: float) -> MachineChange | None:
-        """Take in an answer; return the end of a silence."""
+    def record_answer(self, machine: str, now_s: float) -> MachineChange | None:
+        """Record an answer; return the change if it ends a silence."""
         since_s = self._heard_s.get(machine, now_s)
         state = self.state_of(machine)
         if state is Contact.LOST:
@@ -65,13 +65,13 @@ class MachineWatch:
         return MachineChange(machine=machine, state=Contact.HEARD, since_s=since_s)
 
     def excuse_driver(self, now_s: float) -> None:
-        """Count a time in which the driver itself stood still as if all had been heard."""
+        """Treat all machines as if they had just answered, after a stall of the driver itself."""
         for machine in self._heard_s:
             if self.state_of(machine) is not Contact.LOST:
                 self._heard_s[machine] = now_s
 
-    def look(self, now_s: float) -> list[MachineChange]:
-        """Return the machines that are silent, or lost, since the last look."""
+    def find_changes(self, now_s: float) -> list[MachineChange]:
+        """Return the machines that have become silent or lost since the last call."""
         changes = []
         for machine, heard_s in self._heard_s.items():
             silent_s = now_s - heard_s

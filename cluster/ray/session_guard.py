@@ -1,14 +1,15 @@
-"""Ends what is left of a local Ray whose driver was killed: Ray's own agents outlive their raylet.
+"""SessionGuard: kills the remaining processes of a local Ray whose driver was killed.
 
-The guard is a process of its own, in a session of its own, that runs this file as a script: it
-imports nothing but the standard library. It reads from a pipe that the driver holds open.
+Ray's own agents outlive their raylet. So the driver starts a guard: a separate process, in its own
+session, which runs this file as a script with the standard library only. The guard reads from a
+pipe that the driver keeps open.
 
-1. The driver ends its Ray and closes the guard: a byte arrives, and the guard only exits.
-2. The driver is killed: the pipe ends without a byte. The raylet and the workers end by
-   themselves; the guard kills each process that Ray started for that raylet and that has a file of
+1. If the driver ends its Ray, it sends a byte, and the guard exits.
+2. If the driver is killed, the pipe ends without a byte. The raylet and the workers end by
+   themselves. The guard kills each process that Ray started for that raylet and that has a file of
    the session open, and removes the session's folder.
 
-Only Linux has /proc; elsewhere the guard finds no process, and the folder stays for the next start.
+The guard finds processes by /proc, so only on Linux; elsewhere the next start removes the folder.
 """
 
 import os
@@ -39,7 +40,7 @@ class SessionGuard:
         )
 
     def close(self) -> None:
-        """End the guard; the session has ended, or is left to others."""
+        """End the guard: the session has ended in order, or other processes use it."""
         try:
             self._process.communicate(_CLOSED)
         except BrokenPipeError:

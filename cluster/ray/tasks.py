@@ -1,8 +1,8 @@
-"""Work fanned out over Ray: one process a worker, on this machine or over a cluster.
+"""RayWorkers: distributes work to worker processes on Ray, on this machine or on a cluster.
 
-Workers are actors rather than anonymous tasks: so it is known which process did what, and the same
-work can be given to another one, which is what a check of determinism needs. Ray restarts and
-retries nothing; a worker that dies is told, and a new one is started in its place.
+Workers are actors and not anonymous tasks, so the caller knows the process of each result, and can
+give the same work to another process, as a check of determinism needs. Ray restarts and retries
+nothing. The death of a worker is reported, and a new one is started instead.
 """
 
 import time
@@ -20,19 +20,20 @@ import ray
 from ray.exceptions import RayError, RayTaskError
 
 PATIENCE_S = 600.0
-"""A worker that has not answered for so long is ended: it is as good as dead."""
+"""Time after which a worker without an answer is killed."""
 START_S = 60.0
-"""A worker that is not up after so long has no place on a busy cluster: not waited for."""
+"""Time after which a starting worker no longer counts as `coming`: the cluster has no free
+processor for it."""
 MAX_DEATHS_IN_A_ROW = 4
-"""For each worker: so many deaths without any work done in between, and no worker can be had."""
+"""Deaths per worker, without any finished work in between, after which RayWorkers gives up."""
 
 
 def no_check() -> None:
-    """Let every process be a worker."""
+    """Accept every process as a worker."""
 
 
 class _Worker:
-    """What runs in a worker's process; it never outlives its raylet."""
+    """The actor in a worker's process; the process ends with its raylet."""
 
     def __init__(self, work: Work, check: Callable[[], None]) -> None:
         die_with_parent()
@@ -40,19 +41,19 @@ class _Worker:
         self._check = check
 
     def name(self) -> str:
-        """Say who it is; the first answer of a worker that is up. Raises: what `check` raises."""
+        """Return the worker's name; its first answer. Raises: exceptions of `check`."""
         self._check()
         return own_name(ray.util.get_node_ip_address())
 
     def do(self, items: Items) -> tuple[bytes, float]:
-        """Do some work."""
+        """Do the work for `items`; return the result and the time that it took."""
         return do_timed(self._work, items)
 
 
-class _Hired:
-    """One actor and the call that it was given last. Ray's handles are untyped: `Any` stays here.
+class _StartedWorker:
+    """One actor and its last call. Ray's handles are untyped, so `Any` stays in this class.
 
-    `name` is None until it is up; `call` is None while it is idle.
+    `name`: None until the worker is up. `call`: None while the worker is idle.
     """
 
     def __init__(self, actor: Any, call: Any, *, since: float) -> None:  # noqa: ANN401
@@ -64,11 +65,11 @@ class _Hired:
 
 
 class RayWorkers:
-    """Workers on the Ray at `address`; `size` None takes as many as it has processors.
+    """Workers on the Ray at `address`; `size` None: one per processor of the cluster.
 
-    `work` is sent to each worker: it must be picklable, and made of our own packages, which every
-    worker has. `check` raises in a process that cannot be a worker. A worker that waits for a place
-    on a busy cluster is simply not idle yet.
+    `work` is sent to each worker, so it must be picklable, and use only packages that every worker
+    has. `check` raises in a process that cannot be a worker. On a busy cluster a worker may wait
+    for a free processor; until then it is not idle.
     """
 
     def __init__(
@@ -86,7 +87,7 @@ class RayWorkers:
         self._wanted = size
         self._clock = clock
         self._connected_here = False
-        self._workers: list[_Hired] = []
+        self._workers: list[_StartedWorker] = []
         self._deaths_in_a_row = 0
 
     def __enter__(self) -> "RayWorkers":
@@ -98,7 +99,7 @@ class RayWorkers:
         try:
             if self._wanted is None:
                 self._wanted = max(1, int(ray.cluster_resources().get("CPU", 1)))
-            self._workers = [self._hire() for _ in range(self._wanted)]
+            self._workers = [self._start_worker() for _ in range(self._wanted)]
         except BaseException:
             self.__exit__()
             raise
@@ -115,11 +116,11 @@ class RayWorkers:
 
     @property
     def size(self) -> int:
-        """How many workers there are to be."""
+        """Intended number of workers."""
         return self._wanted or 1
 
     def idle(self) -> tuple[WorkerName, ...]:
-        """Return those that wait for work."""
+        """Return the workers without work."""
         return tuple(
             worker.name
             for worker in self._workers
@@ -127,7 +128,7 @@ class RayWorkers:
         )
 
     def coming(self) -> int:
-        """Return how many are being started, for not too long."""
+        """Return the number of workers that have been starting for less than START_S."""
         return sum(
             worker.name is None and self._clock() - worker.since < START_S
             for worker in self._workers
@@ -135,18 +136,18 @@ class RayWorkers:
 
     def give(self, worker: WorkerName, items: Items) -> None:
         """Give work to an idle worker."""
-        hired = next(each for each in self._workers if each.name == worker)
-        hired.items = items
-        hired.since = self._clock()
-        hired.call = hired.actor.do.remote(items)
+        started = next(each for each in self._workers if each.name == worker)
+        started.items = items
+        started.since = self._clock()
+        started.call = started.actor.do.remote(items)
 
     def wait(self, timeout_s: float) -> list[Finished | Died]:
-        """Return what happened, after `timeout_s` nothing. Raises: WorkersFailed."""
+        """Return the events so far; wait for one, `timeout_s` at most. Raises: WorkersFailed."""
         calls = [worker.call for worker in self._workers if worker.call is not None]
         if not calls:
             return []
         done, _ = ray.wait(calls, num_returns=1, timeout=timeout_s)
-        if done:  # and whatever else is there already
+        if done:  # collect all other finished calls, too
             done, _ = ray.wait(calls, num_returns=len(calls), timeout=0)
         events: list[Finished | Died] = []
         for place, worker in enumerate(self._workers):
@@ -164,8 +165,8 @@ class RayWorkers:
                 events.append(event)
         return events
 
-    def _answer(self, worker: _Hired) -> Finished | Died | None:
-        """Take the answer to its last call; None: it is up."""
+    def _answer(self, worker: _StartedWorker) -> Finished | Died | None:
+        """Process the answer to a worker's last call; None if the answer shows that it is up."""
         try:
             answer = ray.get(worker.call)
         except RayError as error:
@@ -178,30 +179,31 @@ class RayWorkers:
         content, busy_s = answer
         return Finished(worker=worker.name, items=worker.items, answer=content, busy_s=busy_s)
 
-    def _died(self, worker: _Hired, why: str) -> Died:
+    def _died(self, worker: _StartedWorker, why: str) -> Died:
         return Died(worker=worker.name or WorkerName("never up"), items=worker.items, why=why)
 
-    def _replace(self, worker: _Hired, death: Died) -> _Hired:
-        """Start another in the place of a dead worker. Raises: WorkersFailed if that is in vain."""
+    def _replace(self, worker: _StartedWorker, death: Died) -> _StartedWorker:
+        """Start a worker instead of a dead one. Raises: WorkersFailed after too many deaths."""
         self._deaths_in_a_row += 1
         if self._deaths_in_a_row > MAX_DEATHS_IN_A_ROW * self.size:
             raise WorkersFailed(
                 f"{self._deaths_in_a_row} workers died one after another; the last: {death.why}"
             )
         ray.kill(worker.actor, no_restart=True)
-        return self._hire()
+        return self._start_worker()
 
-    def _hire(self) -> _Hired:
+    def _start_worker(self) -> _StartedWorker:
         options: dict[str, Any] = {"max_restarts": 0, "max_task_retries": 0}
-        # A processor each on a cluster, where others may be at work; here they share what there is.
+        # On a cluster each worker reserves a processor, because other programs may run there. On
+        # this machine the workers share the processors.
         options["num_cpus"] = 0 if self._address == LOCAL else 1
         actor = ray.remote(_Worker).options(scheduling_strategy="SPREAD", **options)
         handle = actor.remote(self._work, self._check)
-        return _Hired(handle, handle.name.remote(), since=self._clock())
+        return _StartedWorker(handle, handle.name.remote(), since=self._clock())
 
 
 def _first_line(error: RayError) -> str:
-    """Return what an error says first; Ray's go on for pages."""
+    """Return the first line of an error, because Ray's errors have many lines."""
     if isinstance(error, RayTaskError):
         return repr(error.cause)
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]

@@ -9,7 +9,7 @@ from protocol.ids import TopicPartition
 
 
 class DelayedAppend:
-    """One append that waits. `required_offset` is the offset that follows its batch."""
+    """One waiting append. `required_offset`: the offset after its batch."""
 
     __slots__ = ("is_done", "on_completed", "partition", "required_offset")
 
@@ -23,7 +23,7 @@ class DelayedAppend:
 
 
 class DelayedAppends:
-    """The appends of all partitions that wait, each partition's in the order of its log."""
+    """The waiting appends of all partitions, for each partition in the order of its log."""
 
     def __init__(self) -> None:
         self._waiting: dict[TopicPartition, deque[DelayedAppend]] = {}
@@ -34,7 +34,8 @@ class DelayedAppends:
         """Wait until `partition` acknowledges everything below `required_offset`."""
         delayed = DelayedAppend(partition, required_offset, on_completed)
         waiting = self._waiting.setdefault(partition.topic_partition, deque())
-        # A producer's duplicate waits for its first append, which others may have followed.
+        # A retried batch waits for its first append, behind which other batches may already be in
+        # the log. So it is inserted by its offset, not at the end.
         place = len(waiting)
         while place and waiting[place - 1].required_offset > required_offset:
             place -= 1
@@ -42,7 +43,7 @@ class DelayedAppends:
         return delayed
 
     def check(self, partition: Partition) -> None:
-        """Complete what the high watermark has passed, or everything if leadership was lost."""
+        """Complete the appends that the high watermark has passed; all, if leadership was lost."""
         waiting = self._waiting.get(partition.topic_partition)
         while waiting:
             delayed = waiting[0]
@@ -54,7 +55,7 @@ class DelayedAppends:
             delayed.on_completed(error)
 
     def check_invariants(self) -> None:
-        """Nobody waits for what has come, or cannot come, or was given up.
+        """Check that no append waits that is done, or whose outcome is known.
 
         Raises: InvariantViolation.
         """
@@ -74,7 +75,7 @@ class DelayedAppends:
                     )
 
     def expire(self, delayed: DelayedAppend) -> None:
-        """Give up on one append: its time is over, but its record stays in the log."""
+        """Fail an append after its timeout; its records stay in the log."""
         if not delayed.is_done:
             delayed.is_done = True
             self._waiting[delayed.partition.topic_partition].remove(delayed)

@@ -1,7 +1,7 @@
-"""Reads what a Fetch asks for. Source: Kafka `ReplicaManager.readFromLog`.
+"""FetchReader: reads the records for a Fetch. Source: Kafka `ReplicaManager.readFromLog`.
 
-The busiest code of a broker: followers ask for every partition that they follow after every append.
-What is quiet is not looked at again (`quiet_fetches`).
+This is the busiest code of a broker, because after every append followers request all partitions
+that they follow. Partitions without news are not read again (`quiet_fetches`).
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -21,20 +21,21 @@ from protocol.messages.log import (
 )
 
 PartitionKey = tuple[str, int]
-"""Topic and partition index: equal to a TopicPartition, cheaper to make."""
+"""Topic and partition index; equal to a TopicPartition, but cheaper to create."""
 
 
 class FetchRead(NamedTuple):
-    """An answer to a Fetch, and whether it is worth sending before max_wait_ms is over."""
+    """An answer to a Fetch. `is_complete`: it is sent at once, not after max_wait_ms."""
 
     response: FetchResponse
     is_complete: bool
 
 
 class FetchReader:
-    """Reads Fetches. `on_fetched` learns what a follower's progress led to.
+    """Reads the partitions of Fetch requests.
 
-    `absence` says why there is no replica of a partition here.
+    `on_fetched` gets the effects of a follower's progress: a new high watermark, or an ISR
+    proposal. `absence` returns the error for a partition without a replica on this broker.
     """
 
     def __init__(
@@ -54,11 +55,11 @@ class FetchReader:
     ) -> FetchRead:
         """Read every partition of `request`, up to its limits.
 
-        `previous` is what a parked Fetch read when it came: a follower's progress was counted
-        then, and what has not changed since is not read again. Complete: `min_bytes` are there, a
-        partition has an error or a diverging epoch, or nothing is asked for.
+        `previous`: the first answer of a parked Fetch; unchanged partitions are not read again.
+        The result is complete if it has `min_bytes`, if a partition has an error or a diverging
+        epoch, or if the request has no topics.
         """
-        # A parked Fetch was counted as its follower's progress when it came.
+        # A parked Fetch was counted as its follower's progress at its first read.
         counted_at_us = now_us if previous is None else None
         size_in_bytes = 0
         is_complete = not request.topics
@@ -123,19 +124,20 @@ class FetchReader:
         self, topic: FetchTopic, request: FetchRequest, *, is_new: bool
     ) -> QuietTopic | None:
         if request.replica_id < 0:
-            return None  # a consumer has few partitions, and lacks something of most
+            return None  # a consumer requests few partitions, most of which have new records
         return self._quiet.topic(topic, request.replica_id, request.replica_epoch, is_new=is_new)
 
 
 def _is_still_empty(
     partition: Partition, position: FetchPartition, before: PartitionData, request: FetchRequest
 ) -> bool:
-    """Return whether `before`, which has no records, is what a read would give now too."""
+    """Return True if `before` has no records, and a new read would return the same."""
     log = partition.log
     return (
         not before.records
         and before.leader_epoch == partition.leader_epoch
         and before.high_watermark == log.high_watermark
-        # A consumer reads to the high watermark, which is what it was; a follower to the log end.
+        # A consumer reads up to the high watermark, which is unchanged; a follower up to the log
+        # end.
         and (request.replica_id < 0 or log.log_end_offset == position.fetch_offset)
     )

@@ -1,10 +1,12 @@
-"""What a follower's last Fetch found in a topic, so that the next reads only what changed since.
+"""QuietFetches: remembers a follower's last Fetch, so that the next reads only changed partitions.
 
-A follower asks for all that it follows after every append, and lacks something of one partition.
-The idea is KIP-227's: a fetch session remembers, per partition, what was asked and answered. Here
-the requests stay whole, and only the leader's work is saved: a partition is quiet while it was
-asked for the same position before, the answer was that there is nothing new, and nothing of it has
-changed since. Whatever changes a partition must say so (`changed`).
+After every append a follower requests all partitions that it follows, although only one of them has
+new records. As in a fetch session (KIP-227), the leader remembers position and answer of each
+partition; unlike there, the requests still contain all partitions. A partition is quiet if
+
+1. the follower's last request had the same position,
+2. the answer was that there are no new records, and
+3. the partition has not changed since. Code that changes a partition must call `changed`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,14 +17,14 @@ from protocol.ids import BrokerEpoch, BrokerId, TopicPartition
 from protocol.messages.log import FetchableTopicResponse, FetchTopic, PartitionData
 
 UNREAD = PartitionData(partition_index=-1)
-"""Stands for the answer of a partition that was not read yet."""
+"""Placeholder for the answer of a partition that was not read yet."""
 
 
 class QuietTopic:
-    """A follower's positions in one topic, and which of them are quiet.
+    """A follower's positions in one topic, with the answers of quiet partitions.
 
-    Shape: `answers` are in the order of `topic.partitions`; `stirred` has the indices of those that
-    must be read, which are all the others than the quiet ones.
+    `answers`: in the order of `topic.partitions`. `stirred`: indices of the partitions that are not
+    quiet, and must be read.
     """
 
     __slots__ = ("_counted", "_index_of", "_shared", "_whole", "answers", "stirred", "topic")
@@ -40,7 +42,7 @@ class QuietTopic:
         self._whole: FetchableTopicResponse | None = None
 
     def ask(self, topic: FetchTopic) -> bool:
-        """Take the positions of the next Fetch; return whether they are of the same partitions."""
+        """Compare the positions of the next Fetch; return False if its partitions differ."""
         if topic is self.topic:
             return True
         before = self.topic.partitions
@@ -62,7 +64,7 @@ class QuietTopic:
     def keep(
         self, index: int, answer: PartitionData, partition: Partition, replica_id: int
     ) -> None:
-        """Take `answer`, that there is nothing new, as true until something changes."""
+        """Make a partition quiet: keep `answer`, which has no new records, until it changes."""
         follower = partition.follower_counted_with(replica_id, self._shared)
         if follower is not None:
             self.answers[index] = answer
@@ -71,13 +73,13 @@ class QuietTopic:
             self._whole = None
 
     def changed(self, partition_index: int) -> None:
-        """Read a partition again with the next Fetch."""
+        """Make a changed partition be read by the next Fetch."""
         index = self._index_of.get(partition_index)
         if index is not None:
             self.stir(index)
 
     def stir(self, index: int) -> None:
-        """Read the partition at `index` again with the next Fetch."""
+        """Make the partition at `index` be read by the next Fetch."""
         follower = self._counted[index]
         if follower is not None:
             follower.count_alone()
@@ -86,13 +88,13 @@ class QuietTopic:
             self._whole = None
 
     def forget(self) -> None:
-        """End the counting."""
+        """Stop counting Fetches for the quiet partitions together."""
         for follower in self._counted:
             if follower is not None:
                 follower.count_alone()
 
     def whole_answer(self) -> FetchableTopicResponse:
-        """Return the answer while all partitions are quiet: the same object while it is true."""
+        """Return the answer if all partitions are quiet; the same object until one changes."""
         if self._whole is None:
             self._whole = FetchableTopicResponse(
                 topic=self.topic.topic, partitions=tuple(self.answers)
@@ -103,21 +105,22 @@ class QuietTopic:
 class QuietFetches:
     """The QuietTopics of all followers of a broker, by topic and follower.
 
-    `eligible` has the epochs that brokers are registered under: a Fetch of an earlier incarnation
-    is never quiet.
+    `eligible`: the registered epoch of each broker. A Fetch of an earlier incarnation is never
+    quiet.
     """
 
     def __init__(self, eligible: Mapping[BrokerId, BrokerEpoch]) -> None:
         self._eligible = eligible
         self._topics: dict[str, dict[int, tuple[int, QuietTopic]]] = {}
-        """The epoch of the follower stands beside what it asked."""
+        """By topic and follower: the follower's broker epoch, and its last Fetch."""
 
     def topic(
         self, topic: FetchTopic, replica_id: int, replica_epoch: int, *, is_new: bool
     ) -> QuietTopic | None:
-        """Return what is known of a follower's `topic`, None if it must be read as a whole.
+        """Return the QuietTopic of a follower's `topic`; None if all partitions must be read.
 
-        A Fetch that was parked is not new: it is not counted, and does not say what is asked.
+        A parked Fetch that is read again is not new: it does not count as progress, and does not
+        replace the remembered positions.
         """
         followers = self._topics.get(topic.topic)
         if followers is None:
@@ -142,7 +145,7 @@ class QuietFetches:
         return quiet
 
     def changed(self, partition: TopicPartition) -> None:
-        """Read `partition` for every follower's next Fetch."""
+        """Make every follower's next Fetch read `partition`."""
         for quiet in self._of(partition.topic):
             quiet.changed(partition.partition)
 

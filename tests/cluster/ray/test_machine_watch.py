@@ -5,8 +5,8 @@ from cluster.ray.machine_watch import Contact, MachineChange, MachineWatch, Sile
 
 def watch() -> MachineWatch:
     made = MachineWatch(SilenceLimits(silent_after_s=3.0, lost_after_s=20.0))
-    made.hear("a", 0.0)
-    made.hear("b", 0.0)
+    made.record_answer("a", 0.0)
+    made.record_answer("b", 0.0)
     return made
 
 
@@ -14,33 +14,41 @@ def test_machine_that_answers_is_never_news() -> None:
     """A beat that comes late by less than the bound is none either."""
     machines = watch()
 
-    assert machines.look(2.9) == []
-    assert machines.hear("a", 2.9) is None
+    assert machines.find_changes(2.9) == []
+    assert machines.record_answer("a", 2.9) is None
     assert machines.state_of("a") is Contact.HEARD
 
 
 def test_silence_is_told_once_and_its_end_with_when_it_began() -> None:
     """A cut of 12 s is a disturbance, no loss."""
     machines = watch()
-    machines.hear("b", 10.0)
+    machines.record_answer("b", 10.0)
 
-    assert machines.look(10.0) == [MachineChange(machine="a", state=Contact.SILENT, since_s=0.0)]
-    assert machines.look(11.0) == []
-    back = machines.hear("a", 12.0)
+    assert machines.find_changes(10.0) == [
+        MachineChange(machine="a", state=Contact.SILENT, since_s=0.0)
+    ]
+    assert machines.find_changes(11.0) == []
+    back = machines.record_answer("a", 12.0)
     assert back == MachineChange(machine="a", state=Contact.HEARD, since_s=0.0)
-    assert machines.look(13.0) == [MachineChange(machine="b", state=Contact.SILENT, since_s=10.0)]
+    assert machines.find_changes(13.0) == [
+        MachineChange(machine="b", state=Contact.SILENT, since_s=10.0)
+    ]
 
 
 def test_machine_that_is_silent_for_too_long_is_lost_for_good() -> None:
     """What ran on it has started elsewhere: it may not come back."""
     machines = watch()
-    machines.look(5.0)
-    machines.hear("b", 19.0)
+    machines.find_changes(5.0)
+    machines.record_answer("b", 19.0)
 
-    assert machines.look(20.0) == [MachineChange(machine="a", state=Contact.LOST, since_s=0.0)]
-    assert machines.hear("a", 21.0) is None
+    assert machines.find_changes(20.0) == [
+        MachineChange(machine="a", state=Contact.LOST, since_s=0.0)
+    ]
+    assert machines.record_answer("a", 21.0) is None
     assert machines.state_of("a") is Contact.LOST
-    assert machines.look(22.5) == [MachineChange(machine="b", state=Contact.SILENT, since_s=19.0)]
+    assert machines.find_changes(22.5) == [
+        MachineChange(machine="b", state=Contact.SILENT, since_s=19.0)
+    ]
 
 
 def test_driver_that_stood_still_accuses_no_machine() -> None:
@@ -49,5 +57,5 @@ def test_driver_that_stood_still_accuses_no_machine() -> None:
 
     machines.excuse_driver(60.0)
 
-    assert machines.look(60.0) == []
-    assert [change.machine for change in machines.look(63.0)] == ["a", "b"]
+    assert machines.find_changes(60.0) == []
+    assert [change.machine for change in machines.find_changes(63.0)] == ["a", "b"]
