@@ -44,6 +44,8 @@ _WHOSE = {
 _SUBJECTS = {measure.name: measure.subject_kind or "" for measure in MEASURES}
 MAX_RUNS_LISTED = 300
 MAX_SETTINGS = 200
+_MAX_NAMED = 2
+"""So many experiments stand in the title by name."""
 _DIFFERS = "\N{BLACK DIAMOND} "
 
 Runs = Sequence[tuple[RunFacts, RunSummary]]
@@ -83,7 +85,9 @@ def comparison_html(runs: Runs, output: Path) -> str:
     return render(
         Page(
             title=f"{', '.join(experiments[:3])}: {len(runs)} runs compared - coordlab",
-            headline=_headline(facts, comparison, deploy_answers(costs)),
+            headline=_headline(
+                facts, comparison, deploy_answers(costs, _differing(runs, comparison))
+            ),
             sections=[section for section in sections if section is not None],
         )
     )
@@ -93,7 +97,11 @@ def _headline(
     facts: Sequence[RunFacts], comparison: Comparison, answers: tuple[tuple[str, Markup], ...]
 ) -> Headline:
     experiments = list(dict.fromkeys(run.manifest.experiment for run in facts))
-    title = experiments[0] if len(experiments) == 1 else f"{len(experiments)} experiments"
+    title = (
+        " and ".join(experiments)
+        if len(experiments) <= _MAX_NAMED
+        else f"{len(experiments)} experiments"
+    )
     violated = sum(run.verdict is Verdict.VIOLATED for run in facts)
     return Headline(
         verdict=f"{len(facts)} RUNS",
@@ -194,12 +202,23 @@ def _heading(title: str) -> str:
     return title if title not in {"figure", "per"} else f"{title} (run)"
 
 
+def _first_runs(runs: Runs, comparison: Comparison) -> list[RunFacts]:
+    """Return the first run of each column."""
+    by_run = {summary.run: run for run, summary in runs}
+    return [by_run[column.runs[0]] for column in comparison.columns]
+
+
+def _differing(
+    runs: Runs, comparison: Comparison
+) -> tuple[tuple[str, str, tuple[str | None, ...]], ...]:
+    """Return the settings in which the first runs of the columns differ."""
+    return settings_that_differ(_first_runs(runs, comparison))
+
+
 def _settings_section(comparison: Comparison, runs: Runs) -> Section | None:
     """Return the settings in which columns differ: the first run speaks for its column."""
-    by_run = {summary.run: run for run, summary in runs}
-    chosen = [by_run[column.runs[0]] for column in comparison.columns]
-    manifests = [run.manifest for run in chosen]
-    differing = settings_that_differ(chosen)
+    manifests = [run.manifest for run in _first_runs(runs, comparison)]
+    differing = _differing(runs, comparison)
     others = [
         ("", "runtime", tuple(each.runtime for each in manifests)),
         ("", "time_scale", tuple(f"{each.time_scale:g}" for each in manifests)),

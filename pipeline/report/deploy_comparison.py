@@ -19,12 +19,14 @@ from pipeline.summary.deploys import (
     DeployCost,
     better_texts,
     deploys_of,
+    reason_text,
     typical_cost,
 )
 from pipeline.summary.figures import RunSummary, length_text
 
 Costs = Mapping[str, DeployCost]
 """What a deploy cost, by the title of a column."""
+MAX_DIFFERENCES = 3
 _Row = tuple[str, Mapping[str, str | None]]
 _LEAD = (
     "Each run replaced the members of a group. Felt from the steady state to the end of the run; "
@@ -44,13 +46,40 @@ def deploy_costs(runs: Sequence[tuple[RunFacts, RunSummary]], comparison: Compar
     return found if len(found) > 1 else {}
 
 
-def deploy_answers(costs: Costs) -> tuple[tuple[str, Markup], ...]:
-    """Return the answer of the first screen: of two deploys the better one, and by how much."""
+def deploy_answers(
+    costs: Costs, settings: Sequence[tuple[str, str, tuple[str | None, ...]]]
+) -> tuple[tuple[str, Markup], ...]:
+    """Return the answers of the first screen: of two deploys the better one, by how much, and why.
+
+    Shape: `settings` are those in which the two columns differ, as `settings_that_differ` has them.
+    """
     if len(costs) != 2:
         return ()
     (first, one), (second, other) = costs.items()
-    texts = better_texts(first, one, second, other)
-    return (("Which deploy costs less?", render_line("words", "items", texts)),)
+    answers = (
+        ("What differs?", _differences((first, second), settings)),
+        ("Which deploy costs less?", better_texts(first, one, second, other)),
+        ("Why?", (reason_text(first, one), reason_text(second, other))),
+    )
+    return tuple(
+        (question, render_line("words", "items", texts)) for question, texts in answers if texts
+    )
+
+
+def _differences(
+    titles: tuple[str, str], settings: Sequence[tuple[str, str, tuple[str | None, ...]]]
+) -> tuple[str, ...]:
+    """Return a sentence for each of a few settings that differ; many stand in their own section."""
+    if len(settings) > MAX_DIFFERENCES:
+        return (f"{len(settings)} settings, listed below",)
+    found = []
+    for section, name, values in settings:
+        values_by_title = [
+            f"{'not set' if value is None else value} in {title}"
+            for title, value in zip(titles, values, strict=True)
+        ]
+        found.append(f"The setting {section}.{name}: {', '.join(values_by_title)}")
+    return tuple(found)
 
 
 def deploy_section(costs: Costs) -> Section | None:

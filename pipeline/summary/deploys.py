@@ -27,7 +27,8 @@ class DeployCost:
     Units: microseconds. `replaced` counts members whose successor became ready; `length_us` is the
     time from the beginning until the last successor was ready, None if no member was replaced.
     `unowned_us` and `waited_us` are sums over partitions, `longest_us` and `longest_wait_us` the
-    values of the worst partition. `others` are the kinds of the run's other faults.
+    values of the worst partition. `moved` of the group's `partitions` had more than one owner.
+    `others` are the kinds of the run's other faults.
     """
 
     group: str
@@ -40,6 +41,8 @@ class DeployCost:
     waited_us: int
     longest_wait_us: int
     repeated: int
+    moved: int = 0
+    partitions: int = 0
     others: tuple[str, ...] = ()
 
 
@@ -81,6 +84,8 @@ def _cost(entry: JournalEntry, group: str, felt: FeltGroup, others: tuple[str, .
         waited_us=_total(felt, WAITED),
         longest_wait_us=_longest(felt, WAITED),
         repeated=_total(felt, REPEATED),
+        moved=felt.moved,
+        partitions=felt.partitions,
         others=others,
     )
 
@@ -196,6 +201,7 @@ def typical_cost(costs: Sequence[DeployCost]) -> DeployCost:
         waited_us=median(WAITED_IN_ALL.value_of),
         longest_wait_us=median(WAITED_AT_WORST.value_of),
         repeated=median(PROCESSED_AGAIN.value_of),
+        moved=median(lambda cost: cost.moved),
     )
 
 
@@ -225,13 +231,32 @@ def _comparison(
     measure: CostMeasure, first: str, one: DeployCost, second: str, other: DeployCost
 ) -> str:
     low, high = measure.value_of(one), measure.value_of(other)
-    better, less, more = first, measure.text(one), measure.text(other)
+    better, least, most = first, one, other
     if high < low:
-        low, high, better, less, more = high, low, second, more, less
+        low, high, better, least, most = high, low, second, other, one
+    less, more = measure.text(least), measure.text(most)
     if high <= low * _CLOSE:
         return f"{measure.name}: no difference, {less}"
     factor = ""
     if low:
         times = high / low
         factor = f" ({times:.{0 if times >= _ROUND_TIMES else 1}f} times less)"
-    return f"{measure.name}: {better} is better, {less} against {more}{factor}"
+    each, others_each = measure.text_per_member(least), measure.text_per_member(most)
+    per_member = ""
+    if each is not None and others_each is not None:
+        per_member = f"; for each replaced member {each} against {others_each}"
+    return f"{measure.name}: {better} is better, {less} against {more}{factor}{per_member}"
+
+
+def reason_text(title: str, cost: DeployCost) -> str:
+    """Return what the partitions of a deploy waited for: rebalances, or their own successors."""
+    if not cost.rebalances:
+        return (
+            f"In {title} there was no rebalance, and no partition got another owner: each "
+            "partition of a replaced member waited until the member's successor was ready"
+        )
+    return (
+        f"In {title} {counted(cost.rebalances, 'rebalance')} gave {cost.moved} of "
+        f"{counted(cost.partitions, 'partition')} to other members: a partition waited only while "
+        "a rebalance went on"
+    )

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.report.comparison_page import comparison_html
-from pipeline.report.facts import RunFacts
+from pipeline.report.facts import RunFacts, SettingFact
 from pipeline.summary.felt import Felt, FeltGroup, Spread
 from pipeline.summary.figures import RunSummary
 from results_schema.journal import BlastRadius, FaultOutcome, JournalEntry
@@ -52,9 +52,27 @@ def test_first_screen_says_which_deploy_costs_less_and_by_how_much(tmp_path: Pat
     text = text_of(comparison_html(runs, tmp_path / "page.html"))
     answer = text[text.index(QUESTION) :]
     assert "dynamic is better, 40.00 s against 400.00 s (10 times less)" in answer
-    assert "Rebalances: static is better, 0 against 8." in answer
+    assert "for each replaced member 10.00 s against 100.00 s." in answer
+    assert (
+        "Rebalances: static is better, 0 against 8; for each replaced member 0.00 against 2.00."
+        in answer
+    )
+    assert "In dynamic 8 rebalances gave 8 of 8 partitions to other members" in answer
+    assert "In static there was no rebalance, and no partition got another owner" in answer
     assert answer.index("times less") < answer.index("What the deploy cost")
     assert "records waited, all partitions, for each replaced member 10.00 s 100.00 s" in text
+
+
+def test_first_screen_names_the_settings_in_which_the_deploys_differ(tmp_path: Path) -> None:
+    """A reader who gets the page by mail knows no experiment file."""
+    runs = []
+    for name, value in (("dynamic", None), ("static", "member-{index}")):
+        facts, summary = deploy(name, 40 * S, 0)
+        setting = SettingFact(section="groups.readers", name="id", value=value or "not set")
+        runs.append((replace(facts, settings=(setting,)), summary))
+    text = text_of(comparison_html(runs, tmp_path / "page.html"))
+    assert "dynamic and static 2 RUNS" in text
+    assert "The setting groups.readers.id: not set in dynamic, member-{index} in static." in text
 
 
 def test_page_without_two_deploys_asks_nothing_about_them(tmp_path: Path) -> None:

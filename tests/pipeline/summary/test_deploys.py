@@ -7,6 +7,7 @@ from pipeline.summary.deploys import (
     better_texts,
     deploy_text,
     deploys_of,
+    reason_text,
     typical_cost,
 )
 from pipeline.summary.felt import Felt, FeltGroup, Spread
@@ -112,9 +113,24 @@ def of_costs(**changes: Any) -> DeployCost:  # noqa: ANN401 - a test's own words
 def test_better_deploy_is_named_with_how_much_it_costs_less() -> None:
     static = of_costs(rebalances=0, waited_us=8_000 * S, longest_wait_us=36 * S)
     assert better_texts("a", of_costs(), "b", static) == (
-        "records waited, all partitions: a is better, 800.00 s against 8000.00 s (10 times less)",
+        "records waited, all partitions: a is better, 800.00 s against 8000.00 s (10 times less); "
+        "for each replaced member 20.00 s against 200.00 s",
         "records waited, worst partition: a is better, 6.00 s against 36.00 s (6.0 times less)",
-        "rebalances: b is better, 0 against 20",
+        "rebalances: b is better, 0 against 20; for each replaced member 0.00 against 0.50",
+    )
+
+
+def test_reason_says_what_partitions_waited_for() -> None:
+    """Figures alone do not say why the deploy without rebalances makes records wait longer."""
+    moving = of_costs(moved=180, partitions=200)
+    assert reason_text("a", moving) == (
+        "In a 20 rebalances gave 180 of 200 partitions to other members: a partition waited only "
+        "while a rebalance went on"
+    )
+    static = of_costs(rebalances=0, partitions=200)
+    assert reason_text("b", static) == (
+        "In b there was no rebalance, and no partition got another owner: each partition of a "
+        "replaced member waited until the member's successor was ready"
     )
 
 
@@ -129,7 +145,8 @@ def test_without_records_that_wait_the_time_without_an_owner_decides() -> None:
     one = of_costs(waited_us=0, longest_wait_us=0)
     other = of_costs(waited_us=0, longest_wait_us=0, unowned_us=60 * S)
     assert better_texts("a", one, "b", other)[0] == (
-        "no owner, all partitions: b is better, 60.00 s against 600.00 s (10 times less)"
+        "no owner, all partitions: b is better, 60.00 s against 600.00 s (10 times less); "
+        "for each replaced member 1.50 s against 15.00 s"
     )
 
 
