@@ -85,6 +85,7 @@ def test_what_compiled_modules_define_can_be_pickled_for_ray() -> None:
     assert done.stdout.strip() in (CompiledState.COMPILED.name, CompiledState.STALE.name)
 
 
+@pytest.mark.slow
 def test_a_class_outside_the_library_inherits_from_none_inside() -> None:
     """Mypyc's classes refuse interpreted subclasses, and only when one is made."""
     hot = {ROOT / source for source in hot_sources()}

@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from chaos.experiment.structs import ClusterDefinition
 from tests.architecture.test_layers import ROOT, tracked_files
@@ -91,6 +92,7 @@ def test_path_of_a_file_exists() -> None:
     assert missing == []
 
 
+@pytest.mark.slow
 def test_name_in_a_docstring_exists() -> None:
     """A module, or what the code of some module names; names of Kafka's are in camel case."""
     known = {part for name in modules() for part in name.split(".")} | set(keyword.kwlist)

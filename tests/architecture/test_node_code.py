@@ -11,6 +11,7 @@ from tests.support.node_code import node_files, unordered
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.slow
 def test_node_code_never_depends_on_addresses_hashes_or_the_order_of_sets() -> None:
     """In another process all three are others."""
     sources = {path.relative_to(ROOT).as_posix(): path.read_text() for path in node_files(ROOT)}

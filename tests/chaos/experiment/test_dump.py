@@ -23,6 +23,7 @@ from tests.support.random_worlds.random_experiments import experiments
 STAMP = ReplayStamp(seed=7, code="0f", python="3.11", result="violated", digest="1234")
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(experiments(), st.text(max_size=60))
 def test_text_of_any_experiment_is_read_back_as_the_equal_experiment(

@@ -229,6 +229,7 @@ def places(value: object) -> Iterator[tuple[Any, Any]]:
             yield from places(value[key])
 
 
+@pytest.mark.slow
 def test_schema_and_validate_agree_on_random_mutations(loads: Loads) -> None:
     """What `validate` takes the schema takes, and what has not the shape it refuses.
 

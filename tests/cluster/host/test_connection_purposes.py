@@ -1,5 +1,7 @@
 """The purposes of connections: the registry names those that nodes really use."""
 
+import pytest
+
 from cluster.host.connection_purposes import FORWARDING, KAFKA_CLIENT, PURPOSES
 from protocol.trace import TraceKind
 from tests.support.builders.experiments import experiment
@@ -12,6 +14,7 @@ async def session_of_a_client(lab: EnsembleRun) -> None:
     await lab.zk_client().write("/consumers/g", "")
 
 
+@pytest.mark.slow
 def test_every_purpose_that_nodes_use_is_in_the_registry_and_none_besides() -> None:
     """A fault for a purpose that nobody uses would hit nothing."""
     groups = {

@@ -1,5 +1,6 @@
 """A load of a compacted log gives the groups that a load of the whole log gives."""
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -162,6 +163,7 @@ def _names() -> list[TopicPartition]:
     return [TopicPartition("t", partition) for partition in range(3)]
 
 
+@pytest.mark.slow
 @settings(
     max_examples=100,
     deadline=None,

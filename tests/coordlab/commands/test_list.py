@@ -52,6 +52,7 @@ def test_pass_above_two_owners_is_marked(
     assert listed["caveats"] == ([clause] if marked else [])
 
 
+@pytest.mark.slow
 def test_runs_of_several_seeds_are_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -54,6 +54,7 @@ def digests() -> list[str]:
     return [sha256(msgspec.json.encode(draw(standard(), seed))).hexdigest() for seed in range(20)]
 
 
+@pytest.mark.slow
 def test_draw_is_the_same_in_another_process() -> None:
     """Under another hash seed: a seed means one experiment, everywhere and for ever."""
     said = subprocess.run(
@@ -67,6 +68,7 @@ def test_draw_is_the_same_in_another_process() -> None:
     assert json.loads(said) == digests()
 
 
+@pytest.mark.slow
 def test_every_draw_can_be_run() -> None:
     """As if it had been read from a file; each is called by its seed."""
     for seed, experiment in enumerate(drawn()):

@@ -70,6 +70,7 @@ def test_broker_is_lost_only_where_every_partition_has_a_replica_to_spare(
     assert any("broker" in roles(losses) for losses in all_losses(of)) is may
 
 
+@pytest.mark.slow
 def test_space_says_how_many_of_its_seeds_lose_nodes() -> None:
     """None by default: a finding that needs a smaller cluster should be asked for."""
     space = packaged_space("standard")

@@ -198,6 +198,7 @@ def test_block_waits_for_the_one_before_the_last_only() -> None:
     assert guidance.is_ready(third)
 
 
+@pytest.mark.slow
 def test_mutation_reaches_a_rare_situation_sooner_than_drawing(space: Space) -> None:
     """Five faults at once: a plan in which four meet is one change away from it."""
     count = 600

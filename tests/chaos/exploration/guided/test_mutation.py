@@ -9,6 +9,7 @@ from functools import cache
 from hashlib import sha256
 
 import msgspec
+import pytest
 
 from chaos.experiment.rules.all_rules import errors
 from chaos.exploration.draw.draw import draw
@@ -47,6 +48,7 @@ def digests() -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_lineage_means_the_same_in_another_process() -> None:
     """A worker grows what the search gave it by its seeds alone."""
     said = subprocess.run(
@@ -65,6 +67,7 @@ def test_seed_alone_is_what_it_draws() -> None:
     assert (grown.experiment, grown.network_seed) == (draw(standard(), PARENT), PARENT)
 
 
+@pytest.mark.slow
 def test_every_mutant_can_be_run_and_is_called_by_its_own_seed() -> None:
     for seed, genome in zip(MUTANTS, mutants(), strict=True):
         experiment = experiment_of(standard(), genome, seed)

@@ -161,6 +161,7 @@ def test_members_go_on_processing_while_the_coordinator_is_unknown(kill: Story) 
     assert any(row.time_us > kill.hit_at_us + 10 * SECOND for row in consumed)
 
 
+@pytest.mark.slow
 def test_crash_of_the_leading_member_causes_one_rebalance(member_crash: Story) -> None:
     """BEHAVIOUR 3.6: its session ends, it is removed; the others learn of it by heartbeat."""
     generations = member_crash.since_hit("generation_started")

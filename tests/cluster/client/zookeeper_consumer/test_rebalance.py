@@ -108,6 +108,7 @@ def test_newcomer_of_a_small_group_conflicts_and_pays_a_back_off(seed: int) -> N
     assert {row.node for row in conflicts} == {member_name(1)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_failed_attempt_adds_what_the_law_says(seed: int) -> None:
     """A failed attempt adds C + T + 2B + 6 + a reads + 1 per conflict (section 13).
@@ -143,6 +144,7 @@ def test_failed_attempt_adds_what_the_law_says(seed: int) -> None:
     assert requests["Create"] >= 1 + 64 + share * len(failed)
 
 
+@pytest.mark.slow
 def test_dead_member_is_noticed_by_all_others_with_one_notification_each() -> None:
     """Nothing happens for 4 to 8 s; then all others get one notification, in one step (ZK-91)."""
 
@@ -330,6 +332,7 @@ def test_shutdown_commits_and_lets_all_ephemerals_vanish_in_one_step() -> None:
     assert len(closing) == 1
 
 
+@pytest.mark.slow
 def test_member_that_vanishes_between_two_reads_fails_the_attempt_of_another() -> None:
     """R6 not a snapshot: NoNode exception, one back-off (ZK-72).
 

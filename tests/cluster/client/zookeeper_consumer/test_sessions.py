@@ -34,6 +34,7 @@ def processed_between(lab: GroupLab, node: str, from_us: int, until_us: int) -> 
     return [row for row in lab.processed(from_us, node) if row.time_us < until_us]
 
 
+@pytest.mark.slow
 def test_member_without_zookeeper_goes_on_processing_what_another_owns() -> None:
     """A consumer without ZooKeeper goes on fetching and processing (ZK-58).
 
@@ -97,6 +98,7 @@ def test_returning_member_drops_what_it_has_consumed_and_registers_again() -> No
     assert states == ["Disconnected", "Expired", "SyncConnected"]
 
 
+@pytest.mark.slow
 def test_commit_of_the_old_session_sets_the_position_back_in_the_new_one() -> None:
     """A commit begun before or during the cut is carried out in the new session (ZK-66).
 
@@ -116,6 +118,7 @@ def test_commit_of_the_old_session_sets_the_position_back_in_the_new_one() -> No
     assert rewinds > 0
 
 
+@pytest.mark.slow
 def test_release_that_goes_on_in_the_next_session_deletes_owners_of_the_living() -> None:
     """A `delete` of R5 removes another's claim (ZK-74)."""
 
@@ -226,6 +229,7 @@ def test_rebalance_commits_nothing_without_auto_commit() -> None:
     assert lab.of(TraceKind.ZOOKEEPER_OFFSET_COMMITTED) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lag_us", [0, 2 * SECOND // 5])
 def test_follower_that_lags_parts_the_views_for_as_long_as_it_lags(lag_us: int) -> None:
     """A computes with C members, B with C + 1: overlapping and missing claims (ZK-71).
@@ -257,6 +261,7 @@ def test_follower_that_lags_parts_the_views_for_as_long_as_it_lags(lag_us: int) 
     assert (max(parted_us) >= lag_us) if lag_us else (max(parted_us) < 2 * SECOND // 5)
 
 
+@pytest.mark.slow
 def test_member_that_gave_up_owns_nothing_until_an_unrelated_event() -> None:
     """When a release takes longer than 4 back-offs, others give up (ZK-94).
 
