@@ -1,7 +1,10 @@
-"""The experiment of a standing cluster: from a file, from flags, or from a file and flags.
+"""The experiment of a standing cluster, one that `coordlab up` keeps running until it is ended.
 
-Flags are entered into the document before it is checked, so that the rules and their words are
-those of experiment files. Data flow: file or nothing -> document -> flags -> `--var` -> Experiment.
+It comes from an experiment file, from flags of the command line, or from both:
+1. The document is read from the file; without a file it is made with defaults.
+2. The flags are written into it, as if they stood in the file.
+3. The overrides (`--var`) replace values, as in `coordlab run`.
+4. The whole is checked. A mistake in a flag so gets the same message as one in a file.
 """
 
 from collections.abc import Sequence
@@ -27,16 +30,18 @@ DEFAULT_MEMBERS = 3
 DEFAULT_RECORDS_PER_SECOND = 100.0
 _MOST_REPLICAS = 3
 COMMAND_LINE = "command line"
-"""What problems name in the place of a file, of what stands in none."""
+"""What a problem names instead of a file, if its text comes from no file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flags:
-    """What the command line says of a cluster.
+    """The flags that define a cluster.
 
-    Shape: `brokers` None: the file's, or the default. Each of `topics` is
-    `NAME[:PARTITIONS[:REPLICATION]]`, of `groups` `NAME:TOPIC[,TOPIC][:MEMBERS]`, of `producers`
-    `TOPIC[:RECORDS_PER_SECOND]`.
+    - `brokers`: number of brokers; None takes the file's, or the default.
+    - `topics`: each `NAME[:PARTITIONS[:REPLICATION]]`.
+    - `groups`: each `NAME:TOPIC[,TOPIC][:MEMBERS]`.
+    - `producers`: each `TOPIC[:RECORDS_PER_SECOND]`.
+    - `overrides`: each `KEY=VALUE`, of a key of the experiment file (`--var`).
     """
 
     brokers: int | None = None
@@ -48,7 +53,11 @@ class Flags:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandingDefinition:
-    """An experiment that can stand, where it came from, and what is unwise in it."""
+    """The experiment of a standing cluster.
+
+    - `path`: the file that it comes from, None without one.
+    - `warnings`: settings that are allowed and probably not meant.
+    """
 
     experiment: Experiment
     path: Path | None
@@ -58,15 +67,17 @@ class StandingDefinition:
 def define(
     file: str | None, flags: Flags, *, name: str | None = None, plays: bool = False
 ) -> StandingDefinition:
-    """Return the experiment of `file`, or of none, changed by `flags`, under `name`.
+    """Return the experiment of `file`, or one with defaults, changed by `flags`.
 
-    Without `plays` the file's plan is left out.
+    name: replaces the name of the experiment.
+    plays: whether the faults of the file are played (`--play`); they are left out otherwise, so
+        that the cluster is broken by `inject` alone.
     Raises: ExperimentError with everything that is wrong.
     """
     try:
         return _define(file, flags, name=name, plays=plays)
     except ExperimentError as error:
-        # The loader knows one thing without a line in a file: a `--var`.
+        # The loader names an override "--var". Here it is one flag of several.
         raise ExperimentError(map(_of_command_line, error.problems)) from error
 
 
@@ -89,6 +100,7 @@ def _define(file: str | None, flags: Flags, *, name: str | None, plays: bool) ->
     found = placed(errors(experiment), root, shown_as)
     if found:
         raise ExperimentError(found)
+    # "No faults" is a warning for a run. A standing cluster gets its faults from `inject`.
     unwise = (each for each in warnings(experiment) if each.path != "faults")
     return StandingDefinition(
         experiment=experiment, path=path, warnings=tuple(placed(unwise, root, shown_as))
@@ -96,7 +108,11 @@ def _define(file: str | None, flags: Flags, *, name: str | None, plays: bool) ->
 
 
 def _blank(flags: Flags) -> Item:
-    """Return the document of a cluster without a file; its topics of Kafka's own fit it."""
+    """Return the document of a cluster without a file.
+
+    With one or two brokers, the internal topics have as many replicas: Kafka's default of three
+    could not be created.
+    """
     brokers = ClusterDefinition().brokers if flags.brokers is None else flags.brokers
     cluster: dict[str, object] = {"brokers": brokers}
     if 1 <= brokers < _MOST_REPLICAS:
@@ -119,7 +135,7 @@ def _blank(flags: Flags) -> Item:
 
 
 def _enter(root: Item, flags: Flags) -> list[Problem]:
-    """Enter the flags into a document; return what is wrong with them."""
+    """Write the flags into a document; return what is wrong with them."""
     problems: list[Problem] = []
     if flags.brokers is not None:
         _put(_mapping(root, "cluster"), "brokers", flags.brokers)
@@ -133,7 +149,9 @@ def _enter(root: Item, flags: Flags) -> list[Problem]:
         if not parts[0] or numbers is None or len(numbers) > 2:
             problems.append(_wrong("--topic", text, "`NAME[:PARTITIONS[:REPLICATION]]`"))
             continue
-        _put_topic(topics, parts[0], *(numbers or (DEFAULT_PARTITIONS,)), replicas=replicas)
+        partitions = numbers[0] if numbers else DEFAULT_PARTITIONS
+        factor = numbers[1] if len(numbers) > 1 else replicas
+        _put_topic(topics, parts[0], partitions, factor)
     for text in flags.groups:
         parts = text.split(":")
         numbers = _numbers(parts[2:])
@@ -145,37 +163,34 @@ def _enter(root: Item, flags: Flags) -> list[Problem]:
         group = {"members": (numbers or (DEFAULT_MEMBERS,))[0], "topics": names}
         _put(_mapping(root, "groups"), parts[0], group)
     for text in flags.producers:
-        topic, _, rate = text.partition(":")
-        records = _rate(rate) if rate or ":" in text else DEFAULT_RECORDS_PER_SECOND
+        topic, colon, rate = text.partition(":")
+        # `orders:` is a mistake, and not the default rate: its rate is empty.
+        records = _rate(rate) if colon else DEFAULT_RECORDS_PER_SECOND
         if not topic or records is None:
             problems.append(_wrong("--producer", text, "`TOPIC[:RECORDS_PER_SECOND]`"))
             continue
         _put_missing(topics, [topic], replicas)
-        producers = root.child("producers")
-        if not isinstance(producers.value, list):
-            producers = Item(value=[])
-            _put_item(root, "producers", producers)
-        if isinstance(producers.value, list):
-            producers.value.append(item_of({"topic": topic, "records_per_second": records}))
+        producers = root.child("producers").value
+        if not isinstance(producers, list):
+            producers = []
+            _put_item(root, "producers", Item(value=producers))
+        producers.append(item_of({"topic": topic, "records_per_second": records}))
     return problems
 
 
 def _put_missing(topics: Item, names: Sequence[str], replicas: int) -> None:
-    """Enter the topics that a flag names and nothing defines."""
+    """Define the topics of a group or producer that neither the file nor a flag defines."""
     for name in names:
         if isinstance(topics.value, dict) and name not in topics.value:
-            _put_topic(topics, name, DEFAULT_PARTITIONS, replicas=replicas)
+            _put_topic(topics, name, DEFAULT_PARTITIONS, replicas)
 
 
-def _put_topic(
-    topics: Item, name: str, partitions: int, factor: int | None = None, *, replicas: int
-) -> None:
-    topic = {"partitions": partitions, "replication.factor": replicas if factor is None else factor}
-    _put(topics, name, topic)
+def _put_topic(topics: Item, name: str, partitions: int, factor: int) -> None:
+    _put(topics, name, {"partitions": partitions, "replication.factor": factor})
 
 
 def _mapping(root: Item, key: str) -> Item:
-    """Return the mapping of `key`, which is made if nothing stands there."""
+    """Return the mapping under `key`; an empty one is put there if the key has no value."""
     if isinstance(root.value, dict) and (key not in root.value or root.value[key].value is None):
         _put(root, key, {})
     return root.child(key)
@@ -186,14 +201,15 @@ def _put(item: Item, key: str, value: object) -> None:
 
 
 def _put_item(item: Item, key: str, value: Item) -> None:
+    # What is no mapping is left as it is: the check of the whole document reports it.
     if isinstance(item.value, dict):
         item.value[key] = value
         item.key_lines[key] = None
 
 
 def _numbers(words: Sequence[str]) -> tuple[int, ...] | None:
-    """Return whole numbers, None if one is none."""
-    if not all(word.isascii() and word.isdecimal() and len(word) <= 9 for word in words):
+    """Return the words as whole numbers, None if a word is not a number below a billion."""
+    if not all(word.isascii() and word.isdecimal() and len(word) < 10 for word in words):
         return None
     return tuple(map(int, words))
 

@@ -1,6 +1,6 @@
-"""SeedRuns: the results of several seeds of one experiment, and their summary.
+"""SeedRuns: the results of several seeds of one experiment, and what they give together.
 
-The module neither prints nor plays anything.
+Other modules run the seeds and print the output; what it says is computed here.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ from results_schema.results import (
 
 
 class SeedState(StrEnum):
-    """Outcome of a seed, in the order of the output."""
+    """Outcome of a seed. The output of `run --seeds` lists them in this order."""
 
     FAILED = "failed"  # the lab itself failed: never a verdict about Kafka
     VIOLATED = "violated"
@@ -38,18 +38,13 @@ class SeedState(StrEnum):
     NOT_PLAYED = "not played"
 
 
-_OF_VERDICT = {
+_STATE_BY_VERDICT = {
     Verdict.PASS: SeedState.PASSED,
     Verdict.VIOLATED: SeedState.VIOLATED,
     Verdict.UNKNOWN: SeedState.UNKNOWN,
 }
-_MEDIANS: tuple[tuple[str, str], ...] = (
-    ("detect", "detect"),
-    ("commit gap", "commit gap"),
-    ("processing gap", "processing gap"),
-)
-"""Measures by which the median run is chosen, with their names; the first one with values counts.
-"""
+_CHOOSING_MEASURES = ("detect", "commit gap", "processing gap")
+"""Measures by which the median run is chosen; the first one that any run has counts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +54,8 @@ class SeedRun:
     - `replay`: the command that plays the seed again; a seed that was not played has only this.
     - `past`: the run directory; None if none was made.
     - `results`: None if the run wrote none.
-    - `summary`: None if the run did not complete, or has too many rows for a summary without Spark.
+    - `summary`: None if the run did not complete, or if its trace is so large that only Spark
+      computes its figures (`coordlab analyze`).
     - `failure`: the traceback of an error of the lab.
     """
 
@@ -84,7 +80,7 @@ class SeedRun:
             case RunOutcome.INTERRUPTED:
                 return SeedState.INTERRUPTED
             case RunOutcome.COMPLETED:
-                return _OF_VERDICT[results.verdict]
+                return _STATE_BY_VERDICT[results.verdict]
 
     @property
     def why(self) -> str:
@@ -98,7 +94,8 @@ class SeedRun:
             more = sum(check.findings_total for check in self.results.checks) - 1
             first = f"{findings[0].check}: {findings[0].summary}" if findings else "no finding kept"
             return f"{first} (and {more:,} more)" if more > 0 else first
-        return "; ".join(why for why in self.results.reasons if why != self.state.value)
+        # A run that was interrupted has its own state among the reasons, which says nothing new.
+        return "; ".join(reason for reason in self.results.reasons if reason != self.state.value)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +122,7 @@ class SeedRuns:
     @property
     def finished(self) -> tuple[SeedRun, ...]:
         """Seeds with a verdict."""
-        verdicts = frozenset(_OF_VERDICT.values())
+        verdicts = frozenset(_STATE_BY_VERDICT.values())
         return tuple(run for run in self.runs if run.state in verdicts)
 
     @property
@@ -149,7 +146,7 @@ class SeedRuns:
         return counts
 
     def figures(self, summaries: Sequence[RunSummary]) -> Comparison:
-        """Return every figure of the closing summary over `summaries`, as one column."""
+        """Return every figure that a run prints at its end, over all `summaries`."""
         return compare_runs(summaries, names=[self.experiment] * len(summaries), in_full=True)
 
     def chosen(self, summaries: Mapping[int, RunSummary]) -> Chosen | None:
@@ -160,23 +157,28 @@ class SeedRuns:
         violated = self.of(SeedState.VIOLATED)
         if violated:
             return Chosen(run=violated[0], because="the first seed with a violation")
-        for measure, name in _MEDIANS:
+        for measure in _CHOOSING_MEASURES:
             longest = {seed: _longest_us(summary, measure) for seed, summary in summaries.items()}
             found = self._in_the_middle(longest)
             if found is not None:
                 run, value_us = found
+                longest_text = duration_text(value_us)
                 return Chosen(
-                    run=run, because=f"its longest {name}, {duration_text(value_us)}, is the median"
+                    run=run, because=f"its longest {measure}, {longest_text}, is the median"
                 )
-        lengths = {run.seed: run.results.ended_at_us for run in self.finished if run.results}
-        found = self._in_the_middle(lengths)
+        # A run begins at 0 on its clock, so the end is the length.
+        lengths_us = {run.seed: run.results.ended_at_us for run in self.finished if run.results}
+        found = self._in_the_middle(lengths_us)
         if found is None:
             return None
         run, value_us = found
         return Chosen(run=run, because=f"its length, {duration_text(value_us)}, is the median")
 
     def _in_the_middle(self, values_us: Mapping[int, int | None]) -> tuple[SeedRun, int] | None:
-        """Return the finished run with the median value, and this value; `values_us` by seed."""
+        """Return the finished run with the median value, and this value; `values_us` by seed.
+
+        Of an even number of values the median is the lower one in the middle, which a run has.
+        """
         known = {
             run.seed: value_us
             for run in self.finished
@@ -209,6 +211,7 @@ class SeedRuns:
                     "run_directory": None if run.past is None else str(run.past.path),
                     "manifest": None if run.past is None else run.past.manifest,
                     "results": run.results,
+                    # Caveats say what a verdict "pass" does not cover.
                     "caveats": caveats_of(run.summary) if run.state is SeedState.PASSED else (),
                     "failure": run.failure,
                 }
