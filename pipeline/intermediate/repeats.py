@@ -1,4 +1,8 @@
-"""Steps: batches that members processed, and records that a group processed more than once."""
+"""Intermediate results: the batches that members processed, and the records that a group repeated.
+
+A record is *repeated* if members of one group processed it more than once. Tables of the pipeline
+are computed from these DataFrames, which are not stored.
+"""
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -15,7 +19,7 @@ def batches(events: DataFrame) -> DataFrame:
     Output grain: one row per run, group, partition and batch processed by any member. Columns:
     `run`, `group`, `partition`, `consumer` (node), `first`, `last` (offsets), `records`,
     `begun_us`, `at_us` (work on the batch began and ended, microseconds on the run's clock),
-    `incarnation`, `seq`. Nulls: none.
+    `incarnation` and `seq` of the event (they order events of one node at one moment). Nulls: none.
     """
     last = F.coalesce("span.last", "offset")
     return (
@@ -48,8 +52,12 @@ def repeated_records(events: DataFrame) -> DataFrame:
     `offset`, `consumer`, `at_us` (microseconds on the run's clock), `nth` (1: the first time).
     Nulls: none.
     """
-    # Only batches that share offsets with others are split into records, so that a run without
-    # repeated records costs one window.
+    # A run has millions of records and repeats few. So:
+    # 1. Sort the batches of a partition by offset. An *island* is a sequence of batches in
+    #    which each later one begins at or below the highest offset so far: only there can a record
+    #    be repeated.
+    # 2. Keep the islands of two batches or more.
+    # 3. Split those batches into records, and count each record.
     by_offset = Window.partitionBy(*_PARTITION).orderBy("first", "last", "at_us", "consumer", "seq")
     reached = F.max("last").over(by_offset.rowsBetween(Window.unboundedPreceding, -1))
     so_far = by_offset.rowsBetween(Window.unboundedPreceding, Window.currentRow)
@@ -75,7 +83,8 @@ def repeated_records(events: DataFrame) -> DataFrame:
 def processed_by_both(ownership: DataFrame, runs: DataFrame, repeats: DataFrame) -> DataFrame:
     """Pair overlapping intervals of two owners of a partition, with the offsets both processed.
 
-    Input grain: `ownership`; `runs`; `repeated_records`. Output grain: one row per pair of
+    Input grain: one row per interval of ownership (table `ownership`), per run (table `runs`), and
+    per processing of a repeated record (`repeated_records`). Output grain: one row per pair of
     overlapping intervals and offset that both members processed during the overlap; a pair without
     such an offset has one row.
     Columns: `run`, `group`, `partition`, `from_us`, `to_us` (bounds of the overlap), `ends_us`
@@ -84,10 +93,12 @@ def processed_by_both(ownership: DataFrame, runs: DataFrame, repeats: DataFrame)
     run ended; `offset` if they processed none in common.
     """
     ends = F.broadcast(runs.select("run", F.col("end_us").alias("run_end_us")))
-    spans = ownership.join(ends, "run").select(
+    # Every interval, as the first of a pair; renamed, the same rows are the second.
+    intervals = ownership.join(ends, "run").select(
         *_PARTITION,
         "run_end_us",
         F.struct(
+            # `from_us` is the name of the overlap's beginning in the output.
             F.col("from_us").alias("at_us"),
             "consumer",
             "incarnation",
@@ -99,15 +110,16 @@ def processed_by_both(ownership: DataFrame, runs: DataFrame, repeats: DataFrame)
             "leader_epoch",
         ).alias("first"),
     )
-    second = spans.drop("run_end_us").withColumnRenamed("first", "second")
+    second = intervals.drop("run_end_us").withColumnRenamed("first", "second")
     in_order = F.struct("first.at_us", "first.consumer") < F.struct(
         "second.at_us", "second.consumer"
     )
     pairs = (
-        spans.join(second, list(_PARTITION))
+        intervals.join(second, list(_PARTITION))
         .where(in_order & (F.col("first.consumer") != F.col("second.consumer")))
         .withColumn("from_us", F.col("second.at_us"))
         .withColumn("ends_us", F.least("first.until_us", "second.until_us"))
+        # `least` leaves nulls out: null only if both members still own the partition.
         .withColumn("to_us", F.least("first.to_us", "second.to_us"))
         .where(F.col("from_us") < F.col("ends_us"))
         .drop("run_end_us")
@@ -115,29 +127,40 @@ def processed_by_both(ownership: DataFrame, runs: DataFrame, repeats: DataFrame)
     key = [*_PARTITION, "from_us", "ends_us"]
     both = (
         _processed(pairs, repeats, "first")
-        .join(_processed(pairs, repeats, "second"), [*key, "one", "other", "offset"])
-        .select(*key, "one", "other", "offset")
+        .join(
+            _processed(pairs, repeats, "second"),
+            [*key, "first_consumer", "second_consumer", "offset"],
+        )
+        .select(*key, "first_consumer", "second_consumer", "offset")
     )
     return (
-        pairs.withColumns({"one": F.col("first.consumer"), "other": F.col("second.consumer")})
-        .join(both, [*key, "one", "other"], "left")
+        pairs.withColumns(
+            {
+                "first_consumer": F.col("first.consumer"),
+                "second_consumer": F.col("second.consumer"),
+            }
+        )
+        .join(both, [*key, "first_consumer", "second_consumer"], "left")
         .select(*key, "to_us", "first", "second", "offset")
     )
 
 
 def _processed(pairs: DataFrame, repeats: DataFrame, side: str) -> DataFrame:
-    """One row per pair and offset that the member of `side` processed during the overlap."""
+    """List the offsets that one member of each pair processed during the overlap.
+
+    side: which member, `first` or `second`. Output grain: one row per pair and offset.
+    """
     meanwhile = (F.col("at_us") >= F.col("from_us")) & (F.col("at_us") <= F.col("ends_us"))
     sides = pairs.select(
         *_PARTITION,
         "from_us",
         "ends_us",
-        F.col("first.consumer").alias("one"),
-        F.col("second.consumer").alias("other"),
-    ).withColumn("consumer", F.col("one" if side == "first" else "other"))
+        F.col("first.consumer").alias("first_consumer"),
+        F.col("second.consumer").alias("second_consumer"),
+    ).withColumn("consumer", F.col(f"{side}_consumer"))
     return (
         repeats.join(F.broadcast(sides), [*_PARTITION, "consumer"])
         .where(meanwhile)
-        .select(*_PARTITION, "from_us", "ends_us", "one", "other", "offset")
+        .select(*_PARTITION, "from_us", "ends_us", "first_consumer", "second_consumer", "offset")
         .distinct()
     )

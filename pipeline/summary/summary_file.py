@@ -32,7 +32,7 @@ class _MadeFrom:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Stamped:
-    """The part of the file that is not the summary; its other keys are RunSummary's."""
+    """The one key of the file that is not a field of RunSummary."""
 
     made_from: _MadeFrom
 
@@ -43,7 +43,10 @@ def summary_path(directory: Path) -> Path:
 
 
 def write_summary(summary: RunSummary) -> None:
-    """Write a summary into its run's directory, in one step, when its tables are complete."""
+    """Write a summary into its run's directory, in one step.
+
+    The tables must be complete: a summary in the file means that they are.
+    """
     path = summary_path(summary.directory)
     path.parent.mkdir(exist_ok=True)
     made_from = _MadeFrom(
@@ -78,7 +81,10 @@ def encode_summary(summary: RunSummary) -> bytes:
 
 
 def decode_summary(content: bytes) -> RunSummary:
-    """Return the summary that `encode_summary` wrote. Raises: msgspec.MsgspecError."""
+    """Return the summary that `encode_summary` or `write_summary` wrote.
+
+    Raises: msgspec.MsgspecError.
+    """
     return msgspec.json.decode(content, type=RunSummary, dec_hook=_decode)
 
 
@@ -111,7 +117,7 @@ def _event_files(directory: Path) -> dict[str, int | None]:
 
 
 def _rows(path: Path) -> int | None:
-    # Imported here, because `list` reads summaries only and should not wait for pyarrow.
+    # Imported here, because `coordlab list` only reads summaries and should not wait for pyarrow.
     import pyarrow as pa  # noqa: PLC0415
     import pyarrow.parquet as pq  # noqa: PLC0415
 

@@ -1,7 +1,10 @@
-"""The sections that compare groups on ZooKeeper with groups that have a coordinator."""
+"""The sections that compare groups on ZooKeeper with groups that have a coordinator.
+
+A *side* is one group of one run. What its partitions *felt* is how long they were without an owner,
+without processing, or with two owners.
+"""
 
 from collections.abc import Sequence
-from functools import partial
 
 from pipeline.report.charts.chart import Cell, Part, Section, TextTable
 from pipeline.report.columns import Column, number, text_table
@@ -57,12 +60,12 @@ def _felt(chart: Part | None, found: Sequence[ComparedFigure], size: int | None)
     alike = [each for each in found if not each.is_changed]
     of_size = "" if size is None else f", in a group of {size}"
     parts += [
-        _answers_table(caption, answers)
-        for caption, answers in (
+        _answers_table(caption, figures)
+        for caption, figures in (
             (f"What the coordinator changed{of_size}", changed),
             (f"What it did not change{of_size} (less than a factor of {FACTOR})", alike),
         )
-        if answers
+        if figures
     ]
     if not parts:
         return None
@@ -78,17 +81,13 @@ def _answers_table(caption: str, found: Sequence[ComparedFigure]) -> TextTable:
     return text_table(
         (
             Column(lambda answer: answer.name, "figure"),
-            number(partial(_answer, 0), "ZooKeeper"),
-            number(partial(_answer, 1), "coordinator"),
+            number(lambda answer: answer.texts[0], "ZooKeeper"),
+            number(lambda answer: answer.texts[1], "coordinator"),
             number(lambda answer: answer.factor_text, "factor"),
         ),
         found,
         caption=caption,
     )
-
-
-def _answer(place: int, answer: ComparedFigure) -> Cell:
-    return answer.texts[place]
 
 
 def _changes(costs: Sequence[Cost]) -> Section | None:
@@ -123,8 +122,8 @@ def _changes(costs: Sequence[Cost]) -> Section | None:
         "without heartbeats and commits, which come anyway. Partition-seconds unowned: summed over "
         "the partitions until the group is stable. Views: different sets of members from which an "
         "assignment was computed. Failed: attempts in which the claim of a partition met another "
-        "owner or an exception came; rebalances that led to no stable generation. Gave up: members "
-        "that had no try left (rebalance.max.retries).",
+        "owner (a conflict) or an exception came; rebalances that led to no stable generation. "
+        "Gave up: members that had no try left (rebalance.max.retries).",
         parts=tuple(parts),
     )
 

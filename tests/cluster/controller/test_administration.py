@@ -1,4 +1,7 @@
-"""What an administrator asks for: elections, other orders of replicas. ReplicationControlTest."""
+"""ElectLeaders and AlterPartitionReassignments, as the controller answers an administrator.
+
+Source: Kafka's ReplicationControlManagerTest.
+"""
 
 import pytest
 
@@ -26,7 +29,7 @@ def elect(lab: ControllerLab, name: TopicPartition) -> ErrorCode:
 
 
 def test_election_makes_the_first_replica_lead_in_a_new_epoch() -> None:
-    """The ISR stays: both replicas have everything."""
+    """The ISR stays as it is: the former leader is a follower that has every record."""
     lab = running_lab()
     lab.reassign(P0, (2, 0, 1))
     assert elect(lab, P0) is ErrorCode.NONE
@@ -37,8 +40,8 @@ def test_election_makes_the_first_replica_lead_in_a_new_epoch() -> None:
     assert event.detail == {"isr": [0, 1, 2], "reason": "preferred leader requested"}
 
 
-def test_election_of_who_leads_already_is_not_needed_and_changes_nothing() -> None:
-    """Asked twice, the second is a success for clients: the leader is the one they wanted."""
+def test_election_of_the_present_leader_is_not_needed_and_changes_nothing() -> None:
+    """Clients take ELECTION_NOT_NEEDED as success: the leader is the one that they wanted."""
     lab = running_lab()
     before = lab.records()
     assert elect(lab, P0) is ErrorCode.ELECTION_NOT_NEEDED
@@ -46,8 +49,8 @@ def test_election_of_who_leads_already_is_not_needed_and_changes_nothing() -> No
 
 
 @pytest.mark.parametrize("name", [UNKNOWN, TopicPartition("no such topic", 0)])
-def test_election_of_an_unknown_partition_names_it(name: TopicPartition) -> None:
-    """Nothing else in the request fails with it."""
+def test_election_of_an_unknown_partition_fails_alone(name: TopicPartition) -> None:
+    """The other partition of the request gets its election."""
     lab = running_lab()
     lab.reassign(P0, (1, 0, 2))
     response = lab.elect_leaders(name, P0)
@@ -56,7 +59,7 @@ def test_election_of_an_unknown_partition_names_it(name: TopicPartition) -> None
 
 
 def test_election_of_a_replica_outside_the_isr_is_refused() -> None:
-    """It would lose what the ISR acknowledged."""
+    """It would lose the records that only the ISR has."""
     lab = running_lab()
     lab.reassign(P0, (2, 0, 1))
     lab.alter_partition(P0, (0, 1), by=0)
@@ -66,7 +69,10 @@ def test_election_of_a_replica_outside_the_isr_is_refused() -> None:
 
 
 def test_election_of_every_partition_leaves_out_those_that_need_none() -> None:
-    """Kafka's answer to null: otherwise it would name each partition of the cluster."""
+    """A request with null for its partitions means every partition of the cluster.
+
+    The response names those with an election or an error, and not all the others.
+    """
     lab = running_lab()
     lab.reassign(P0, (1, 0, 2))
     (result,) = lab.elect_leaders().replica_election_results
@@ -79,9 +85,11 @@ def test_election_of_every_partition_leaves_out_those_that_need_none() -> None:
 def test_unclean_election_is_refused_as_a_whole() -> None:
     """DEVIATION: an administrator cannot ask for data loss here."""
     lab = running_lab()
-    response = lab.elect_leaders(P0, election_type=1)
+    unclean, no_such_type = 1, 7
+    response = lab.elect_leaders(P0, election_type=unclean)
     assert response.error_code is ErrorCode.UNSUPPORTED_VERSION
-    assert lab.elect_leaders(P0, election_type=7).error_code is ErrorCode.INVALID_REQUEST
+    response = lab.elect_leaders(P0, election_type=no_such_type)
+    assert response.error_code is ErrorCode.INVALID_REQUEST
 
 
 def test_reassignment_to_another_order_is_in_force_at_once_and_moves_no_leader() -> None:
@@ -97,7 +105,7 @@ def test_reassignment_to_another_order_is_in_force_at_once_and_moves_no_leader()
 
 
 def test_reassignment_to_the_order_in_force_writes_nothing() -> None:
-    """Asked again after a lost answer, it is a success."""
+    """An administrator whose response was lost asks again: NONE."""
     lab = running_lab()
     before = lab.records()
     assert lab.reassign(P0, (0, 1, 2)).error_code is ErrorCode.NONE
@@ -110,14 +118,15 @@ def test_reassignment_to_the_order_in_force_writes_nothing() -> None:
         ((), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         ((0, 1, 1), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         ((0, 1, 9), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        # DEVIATION: this controller changes the order of replicas, and moves none.
         ((0, 1), ErrorCode.UNSUPPORTED_VERSION),
+        # null cancels a reassignment that is under way, and none is.
         (None, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS),
     ],
 )
 def test_reassignment_that_is_refused_changes_nothing(
     replicas: tuple[int, ...] | None, error: ErrorCode
 ) -> None:
-    """Also to fewer replicas, which this controller does not move."""
     lab = running_lab()
     before = lab.records()
     answer = lab.reassign(P0, replicas)
@@ -128,7 +137,7 @@ def test_reassignment_that_is_refused_changes_nothing(
 
 
 def test_reassigned_order_survives_a_restart_of_the_controller() -> None:
-    """It is a record of the metadata log like any other."""
+    """The order is a record of the metadata log."""
     lab = running_lab()
     lab.reassign(P0, (1, 2, 0))
     assert ControllerLab(cluster_of(topic()), lab.storage).partition(P0).replicas == (1, 2, 0)

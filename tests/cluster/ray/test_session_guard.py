@@ -1,4 +1,8 @@
-"""What a killed driver leaves of its Ray is ended; other processes are not."""
+"""SessionGuard ends the processes that a killed driver leaves of its Ray, and no others.
+
+The guard is a process of its own. It reads from a pipe whose other end the driver holds: if the
+driver is killed, the pipe ends without the byte that an orderly end writes.
+"""
 
 import os
 import subprocess
@@ -31,7 +35,10 @@ def holder(file: Path, **environment: str) -> "subprocess.Popen[str]":
 
 @pytest.fixture
 def session(tmp_path: Path) -> Path:
-    """Return a session's folder with a log in it."""
+    """Return a session's folder with a log in it.
+
+    Beside it is the folder of another session, whose name begins with the same characters.
+    """
     folder = tmp_path / "session_1"
     folder.mkdir()
     (folder / "agent.log").touch()
@@ -42,7 +49,10 @@ def session(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def agent(session: Path) -> Iterator["subprocess.Popen[str]"]:
-    """Yield a process as a raylet starts it."""
+    """Yield a process as a raylet starts it: with a file of the session open.
+
+    RAY_RAYLET_PID is what tells such a process from a user's; its value does not matter.
+    """
     process = holder(session / "agent.log", RAY_RAYLET_PID="1")
     yield process
     process.kill()
@@ -66,13 +76,11 @@ def test_processes_of_a_session_are_those_that_its_raylet_started(
     session: Path, agent: "subprocess.Popen[str]", others: list["subprocess.Popen[str]"]
 ) -> None:
     assert processes_of(session) == [agent.pid]
-    assert others[0].pid not in processes_of(session)
 
 
 def test_killed_driver_leaves_no_agent_and_no_folder(
     session: Path, agent: "subprocess.Popen[str]", others: list["subprocess.Popen[str]"]
 ) -> None:
-    """The pipe of a killed driver ends without a byte."""
     code = (
         "import os, sys; from pathlib import Path;"
         "from cluster.ray.session_guard import SessionGuard;"
@@ -85,6 +93,7 @@ def test_killed_driver_leaves_no_agent_and_no_folder(
     assert killed.returncode == -9, killed.stderr
     assert agent.wait(30) == -9
     assert [process.poll() for process in others] == [None, None]
+    # The guard removes the folder last. Its parent is dead, so it may stay a zombie for a while.
     guard = Path("/proc") / killed.stdout.strip()
     while guard.exists() and "State:\tZ" not in (guard / "status").read_text():
         os.sched_yield()

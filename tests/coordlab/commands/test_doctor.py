@@ -1,4 +1,4 @@
-"""The doctor says what is missing, how to get it here, and what works without."""
+"""`coordlab doctor`: what is missing, how to install it on this system, what works without it."""
 
 import io
 from pathlib import Path
@@ -19,12 +19,13 @@ from coordlab.commands.doctor.machine import ThisMachine
 ROOT = Path(__file__).resolve().parents[3]
 GIB = 1024**3
 DEBIAN = {"ID": "debian", "VERSION_ID": "12"}
-UBUNTU = {"ID": "pop", "ID_LIKE": "ubuntu debian"}
+POP_OS = {"ID": "pop", "ID_LIKE": "ubuntu debian"}
+"""A system that is like Debian and has another name."""
 ROCKY = {"ID": "rocky", "ID_LIKE": "rhel"}
 
 
 class Fake:
-    """A machine in a folder: /proc, control groups and home are what a test writes there."""
+    """A machine whose /proc, control groups and home are folders that a test fills."""
 
     def __init__(self, folder: Path) -> None:
         self.proc, self.cgroup, self.home = folder / "proc", folder / "cgroup", folder / "home"
@@ -70,7 +71,7 @@ def look(name: str, machine: ThisMachine) -> HealthCheck:
 
 
 def test_every_check_of_this_machine_answers() -> None:
-    """A doctor that crashes is no doctor."""
+    """Whatever this machine is, each check finds something, and a failed one gives advice."""
     for check in examine(ThisMachine()):
         assert check.found, check.name
         assert check.ok or check.advice, check.name
@@ -79,6 +80,7 @@ def test_every_check_of_this_machine_answers() -> None:
 def test_required_distributions_are_those_of_the_project() -> None:
     """A dependency that is added must be looked for."""
     text = (ROOT / "pyproject.toml").read_text()
+    # The list of strings is also a list in YAML.
     listed = yaml.safe_load(text.split("dependencies = ")[1].split("\n]")[0] + "\n]")
     names = {requirement.split(">")[0] for requirement in listed}
     assert set(REQUIRED_DISTRIBUTIONS) == names
@@ -88,7 +90,7 @@ def test_required_distributions_are_those_of_the_project() -> None:
     ("system", "release", "hint"),
     [
         ("Linux", DEBIAN, "apt-get install openjdk-17-jre-headless"),
-        ("Linux", UBUNTU, "apt-get install openjdk-17-jre-headless"),
+        ("Linux", POP_OS, "apt-get install openjdk-17-jre-headless"),
         ("Linux", ROCKY, "dnf install java-17-openjdk-headless"),
         ("Darwin", {}, "brew install openjdk@17"),
     ],
@@ -96,7 +98,7 @@ def test_required_distributions_are_those_of_the_project() -> None:
 def test_doctor_without_java_says_what_to_install_here_and_what_works_without(
     fake: Fake, system: str, release: dict[str, str], hint: str
 ) -> None:
-    """A first user without Java can still run, and must learn that."""
+    """Without Java everything but the analysis works."""
     check = look("java", fake.machine(system=system, os_release=lambda: release))
     assert not check.ok
     assert check.advice.splitlines()[-1].startswith(f"Here: `{hint}")
@@ -104,7 +106,7 @@ def test_doctor_without_java_says_what_to_install_here_and_what_works_without(
 
 
 def test_doctor_without_java_on_an_unknown_system_lists_the_others(fake: Fake) -> None:
-    """No hint for this one: those for all stand there."""
+    """A system that the doctor does not know gets the advice for every system."""
 
     def no_release() -> dict[str, str]:
         raise OSError
@@ -121,6 +123,7 @@ def test_doctor_names_missing_packages_and_the_command_that_installs_them(fake: 
     assert (check.ok, check.advice) == (False, "missing: ray, altair; run `make setup`")
 
 
+# Limits are (soft, hard), -1 for none; None where the system has no such limit.
 @pytest.mark.parametrize(
     ("limits", "ok", "advice"),
     [
@@ -142,7 +145,11 @@ def test_doctor_with_a_low_limit_of_open_files_names_the_command(
 
 
 def test_doctor_in_a_container_with_little_memory_says_so(fake: Fake, tmp_path: Path) -> None:
-    """The machine's own memory, which /proc/meminfo tells, is not the container's."""
+    """/proc/meminfo has the machine's memory, and the control group what the container may use.
+
+    Available is the limit (3 GiB) less what is in use (2 GiB), but for the pages of files that the
+    kernel gives back at once (1 GiB).
+    """
     files = {
         "proc/self/cgroup": "4:memory:/other\n0::/app\n",
         "cgroup/app/memory.max": "max\n",
@@ -161,7 +168,7 @@ def test_doctor_in_a_container_with_little_memory_says_so(fake: Fake, tmp_path: 
 
 
 def test_doctor_on_a_machine_with_enough_memory_is_content(fake: Fake) -> None:
-    """A control group without a limit, and one that grants more than there is, say nothing."""
+    """A control group that allows more memory than the machine has limits nothing."""
     fake.write(fake.proc / "self" / "cgroup", "0::/\n")
     fake.write(fake.cgroup / "memory.max", f"{64 * GIB}\n")
     fake.write(fake.cgroup / "memory.current", "0\n")
@@ -176,7 +183,7 @@ def test_doctor_on_a_machine_with_enough_memory_is_content(fake: Fake) -> None:
 def test_doctor_counts_the_cores_that_a_container_is_granted(
     fake: Fake, text: str, cores: str
 ) -> None:
-    """With one core the phases of a run on Ray are the machine's, not Kafka's."""
+    """With one core a run on Ray measures how long processes wait for it, and not Kafka."""
     fake.write(fake.proc / "self" / "cgroup", "0::/\n")
     fake.write(fake.cgroup / "cpu.max", text)
     check = look("cores", fake.machine())
@@ -186,7 +193,7 @@ def test_doctor_counts_the_cores_that_a_container_is_granted(
 
 
 def test_doctor_names_another_ray_with_its_address(fake: Fake) -> None:
-    """It is never joined, but takes the cores from a run: whose is it?"""
+    """A run never joins another Ray by itself, but shares the cores with it."""
     options = ("--gcs_server_port=6379", "--node-ip-address=192.0.2.7", "--log_dir=/tmp/ray")
     fake.process(41, "gcs_server", "/ray/gcs_server", *options)
     fake.process(42, "gcs_server", "gcs_server", "--gcs_server_port=0", "--node-ip-address=::1")
@@ -203,31 +210,32 @@ def test_doctor_names_another_ray_with_its_address(fake: Fake) -> None:
 def test_doctor_without_a_readable_proc_says_that_it_cannot_tell(
     fake: Fake, tmp_path: Path
 ) -> None:
-    """Hidden processes are not no processes; unknown memory is no missing memory."""
+    """What cannot be read is reported as not known, and not as missing."""
     machine = fake.machine(proc=tmp_path / "nowhere")
     assert look("other-ray", machine).found == "not known: /proc cannot be read"
     memory = look("memory", machine)
     assert (memory.ok, memory.found) == (True, "not known")
 
 
-@pytest.mark.parametrize(("mode", "told"), [(None, True), ("token", False)])
+@pytest.mark.parametrize(("mode", "has_advice"), [(None, True), ("token", False)])
 def test_doctor_tells_of_a_token_that_a_ray_head_will_demand(
-    fake: Fake, mode: str | None, told: bool
+    fake: Fake, mode: str | None, has_advice: bool
 ) -> None:
-    """A local Ray left it; a head that is started later on this machine asks for it."""
+    """A local Ray leaves a token in the home; a head that is started later demands it."""
     fake.write(fake.home / ".ray" / "auth_token", "secret")
     environ = {"PATH": ""} | ({} if mode is None else {"RAY_AUTH_MODE": mode})
 
     check = look("ray-token", fake.machine(environ=environ))
 
     assert check.ok
-    assert ("RAY_AUTH_MODE=disabled" in check.advice) is told
+    assert ("RAY_AUTH_MODE=disabled" in check.advice) is has_advice
     assert "secret" not in f"{check}"
-    assert look("ray-token", fake.machine(home=fake.proc)).found == "none"
+    home_without_token = fake.proc
+    assert look("ray-token", fake.machine(home=home_without_token)).found == "none"
 
 
 def test_doctor_in_a_folder_that_cannot_be_written_says_so(fake: Fake, tmp_path: Path) -> None:
-    """A run would fail before it starts."""
+    """A run writes its results there."""
     check = look("disk", fake.machine(folder=tmp_path / "gone"))
     assert not check.ok
     assert "cannot be written" in check.found
@@ -235,7 +243,7 @@ def test_doctor_in_a_folder_that_cannot_be_written_says_so(fake: Fake, tmp_path:
 
 
 def test_doctor_without_a_loopback_says_what_needs_none(fake: Fake) -> None:
-    """Sandboxes forbid sockets; virtual time needs none."""
+    """A sandbox may forbid sockets; a run in virtual time needs none."""
     check = look("ports", fake.machine(loopback=lambda: "Operation not permitted"))
     assert (check.ok, check.found) == (False, "Operation not permitted")
     assert "virtual" in check.without
@@ -245,14 +253,14 @@ def test_doctor_without_a_loopback_says_what_needs_none(fake: Fake) -> None:
     ("system", "ok"), [("Linux", True), ("Darwin", True), ("Windows", False), ("", False)]
 )
 def test_doctor_knows_the_systems_that_coordlab_runs_on(fake: Fake, system: str, ok: bool) -> None:
-    """On Windows there is a way: say which."""
+    """The advice on Windows is the Windows Subsystem for Linux."""
     check = look("system", fake.machine(system=system))
     assert check.ok is ok
     assert ("Windows Subsystem for Linux" in check.advice) is not ok
 
 
-def test_checks_print_what_is_missing_with_its_way_out_and_notes_last(fake: Fake) -> None:
-    """In 60 columns too, and without colour."""
+def test_output_has_advice_below_what_is_missing_and_notes_last(fake: Fake) -> None:
+    """It fits into 60 columns, and has no colours if it is not shown on a terminal."""
     fake.write(fake.home / ".ray" / "auth_token", "")
     shown = Console(file=io.StringIO(), width=60)
     print_examination(shown, examine(fake.machine()))
@@ -265,6 +273,6 @@ def test_checks_print_what_is_missing_with_its_way_out_and_notes_last(fake: Fake
     assert "\x1b" not in text
 
 
-def test_every_check_has_one_name_for_only() -> None:
-    """`--only open-files` shows `open files`."""
+def test_option_only_takes_the_name_of_each_check_with_hyphens() -> None:
+    """`--only open-files` runs the check `open files`."""
     assert [check.name.replace(" ", "-") for check in examine(ThisMachine())] == list(CHECKS)

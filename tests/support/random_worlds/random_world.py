@@ -1,7 +1,7 @@
-"""The stage of a random trace: its clock, its nodes with their lives, and the rows they write.
+"""A small simulator that writes random traces: a clock, nodes that start and end, and their rows.
 
-What a node does later is put into the world's calendar. It does it when its time has come: not if
-the node died meanwhile, and later if it stands still.
+A node's future actions are in a calendar, and are executed as the clock reaches them. An action is
+dropped if its node has died meanwhile, and put off while its node is paused.
 """
 
 import heapq
@@ -14,13 +14,13 @@ from protocol.trace import MESSAGE_KINDS, TraceEvent, TraceKind, TraceRow, stamp
 from tests.support.builders.rows import Columns
 
 DRIVER = "driver"
-_PATIENCE_US = 150_000
-"""How often a node that stands still is asked again."""
+_RETRY_US = 150_000
+"""By how much an action of a paused node is put off, again and again until the node is resumed."""
 
 
 @dataclass(slots=True)
 class Life:
-    """A node's process: which incarnation it is, and whether it lives and moves."""
+    """A node's process: its incarnation, and whether it is alive and whether it is paused."""
 
     name: str
     incarnation: int = 0
@@ -38,9 +38,9 @@ class World:
     rows: list[TraceRow] = field(default_factory=list)
     lives: dict[str, Life] = field(default_factory=dict)
     skew_us: dict[str, int] = field(default_factory=dict)
-    """How far each node's clock is ahead of the run's: no two machines agree wholly."""
+    """How far each node's clock is ahead of the run's: clocks of machines never agree exactly."""
     grain_us: int = 1
-    """How finely the clocks tell moments apart: coarse ones make ties between nodes."""
+    """Resolution of the clocks. A coarse one gives rows of several nodes the same time."""
     _calendar: list[tuple[int, int, Callable[[], None]]] = field(default_factory=list)
     _planned: int = 0
     _written: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class World:
         )
 
     def stage(self, stage: str) -> None:
-        """The run enters a stage."""
+        """Write that the run enters a stage (`starting`, `steady`, ...)."""
         self.add(DRIVER, TraceKind.RUN_STAGE, detail={"stage": stage})
 
     def chance(self, probability: float) -> bool:
@@ -83,31 +83,34 @@ class World:
         return self.rng.random() < probability
 
     def delay_us(self, longest_us: int) -> int:
-        """Return a short delay: often none or a microsecond, at most `longest_us`."""
+        """Return a random delay: nothing, one microsecond, up to 3 ms, or up to `longest_us`."""
         return self.rng.choice((0, 1, self.rng.randint(2, 3_000), self.rng.randint(0, longest_us)))
 
     def later(self, delay_us: int, act: Callable[[], None]) -> None:
-        """Do something after a delay, whoever lives then."""
+        """Execute an action after a delay, whichever nodes are alive then."""
         self._planned += 1
         heapq.heappush(self._calendar, (self.now_us + delay_us, self._planned, act))
 
     def node_later(self, node: str, delay_us: int, act: Callable[[], None]) -> None:
-        """Let a node do something after a delay, in this life of it, and while it moves."""
+        """Let a node execute an action after a delay.
+
+        The action is dropped if the node's incarnation has ended, and put off while it is paused.
+        """
         life = self.lives[node]
         incarnation = life.incarnation
 
-        def try_it() -> None:
+        def act_if_alive() -> None:
             if not life.alive or life.incarnation != incarnation:
                 return
             if life.paused:
-                self.later(_PATIENCE_US, try_it)
+                self.later(_RETRY_US, act_if_alive)
             else:
                 act()
 
-        self.later(delay_us, try_it)
+        self.later(delay_us, act_if_alive)
 
     def advance(self, step_us: int) -> None:
-        """Move the clock by `step_us`, doing on the way what is in the calendar."""
+        """Move the clock by `step_us`, and execute the actions that are due on the way."""
         until_us = self.now_us + step_us
         while self._calendar and self._calendar[0][0] <= until_us:
             due_us, _, act = heapq.heappop(self._calendar)
@@ -116,7 +119,7 @@ class World:
         self.now_us = until_us
 
     def moving(self, names: tuple[str, ...]) -> list[str]:
-        """Return those of `names` that live and do not stand still."""
+        """Return those of `names` that are alive and not paused."""
         return [name for name in names if self.lives[name].alive and not self.lives[name].paused]
 
     def start(self, node: str, role: str) -> None:
@@ -130,21 +133,21 @@ class World:
         self.add(node, TraceKind.NODE_STARTED, detail={"role": role})
 
     def kill(self, node: str) -> None:
-        """Kill a node's process, also one that stands still."""
+        """Kill a node's process, also a paused one."""
         self.lives[node].alive = self.lives[node].paused = False
         self.add(DRIVER, TraceKind.NODE_KILLED, peer=node)
 
     def stop(self, node: str) -> None:
-        """Stop a node in order."""
+        """Stop a node as SIGTERM does: it writes a last row."""
         self.add(node, TraceKind.NODE_STOPPED)
         self.lives[node].alive = False
 
     def pause(self, node: str) -> None:
-        """Let a node stand still."""
+        """Pause a node, as SIGSTOP does."""
         self.lives[node].paused = True
         self.add(DRIVER, TraceKind.NODE_PAUSED, peer=node)
 
     def resume(self, node: str) -> None:
-        """Let a node go on."""
+        """Resume a paused node."""
         self.lives[node].paused = False
         self.add(DRIVER, TraceKind.NODE_RESUMED, peer=node)
