@@ -1,4 +1,4 @@
-"""The ensemble and its consumers as the rows of a run tell them, for the coverage marks."""
+"""State of the ZooKeeper ensemble and of its consumers, from a run's rows, for coverage marks."""
 
 from collections.abc import Callable
 
@@ -8,14 +8,20 @@ from protocol.trace import TraceKind, TraceRow
 
 
 class SeenZooKeeper:
-    """What has been seen of one run so far.
+    """The state after the rows so far; `updates` has what to call with each further row.
 
-    Shape: keys are nodes. Attributes, to read only: `connected` (the last SyncConnected), `expired`
-    (the last Expired), `views`, `ended` (the last end of an attempt), `members` (consumer id of the
-    present life), `dead_members` (consumer ids of lives that were killed), `positions` (node and
-    partition -> committed offset that it begins at), `applied_us` (zxid -> when a server was the
-    first to apply it), `led_epoch` (newest epoch with a leader, None before), `states` (server ->
-    whether it serves).
+    A mark reads these attributes, most of which have a node as key:
+    - `connected`, `expired`: row of the last SyncConnected, and of the last Expired;
+    - `views`: row of the last view, the members that an attempt computed from;
+    - `ended`: row of the last end of an attempt;
+    - `members`: consumer id of the present incarnation;
+    - `dead_members`: consumer ids (the keys) whose process was killed, oldest first;
+    - `positions`: by node and partition, the committed offset at which the member began;
+    - `applied_us`: by zxid, when the first server applied the transaction;
+    - `led_epoch`: newest epoch in which there was a leader, None before the first;
+    - `states`: by server, whether it serves (it follows or leads).
+
+    A consumer's rows of an earlier incarnation are dropped when it starts anew.
     """
 
     def __init__(self) -> None:
@@ -30,24 +36,24 @@ class SeenZooKeeper:
         self.led_epoch: int | None = None
         self.states: dict[str, bool] = {}
         self.updates: dict[str, Callable[[TraceRow], None]] = {
-            TraceKind.ZOOKEEPER_CLIENT_STATE: self._client_state,
-            TraceKind.ZOOKEEPER_VIEW: self._viewed,
-            TraceKind.ZOOKEEPER_ATTEMPT_STARTED: self._began,
-            TraceKind.ZOOKEEPER_ATTEMPT_ENDED: self._ended,
-            TraceKind.ZOOKEEPER_TXN_APPLIED: self._applied,
-            TraceKind.ZOOKEEPER_STATE: self._server_state,
-            TraceKind.POSITION_RESET: self._position,
-            TraceKind.NODE_KILLED: self._killed,
-            TraceKind.NODE_STARTED: self._started,
+            TraceKind.ZOOKEEPER_CLIENT_STATE: self._update_client,
+            TraceKind.ZOOKEEPER_VIEW: self._update_view,
+            TraceKind.ZOOKEEPER_ATTEMPT_STARTED: self._update_member,
+            TraceKind.ZOOKEEPER_ATTEMPT_ENDED: self._update_end,
+            TraceKind.ZOOKEEPER_TXN_APPLIED: self._update_applied,
+            TraceKind.ZOOKEEPER_STATE: self._update_server,
+            TraceKind.POSITION_RESET: self._update_position,
+            TraceKind.NODE_KILLED: self._remove_killed,
+            TraceKind.NODE_STARTED: self._forget_earlier_life,
         }
-        """What takes in a row, by its kind."""
+        """The method to call with a row, by the row's kind."""
 
     def session_of(self, node: str) -> str | None:
         """Return the session with which a consumer was connected last, in its present life."""
         connected = self.connected.get(node)
         return None if connected is None else str(detail_of(connected)["session"])
 
-    def _client_state(self, row: TraceRow) -> None:
+    def _update_client(self, row: TraceRow) -> None:
         match detail_of(row)["state"]:
             case "SyncConnected":
                 self.connected[row.node] = row
@@ -56,35 +62,35 @@ class SeenZooKeeper:
             case _:
                 pass
 
-    def _viewed(self, row: TraceRow) -> None:
+    def _update_view(self, row: TraceRow) -> None:
         self.views[row.node] = row
 
-    def _began(self, row: TraceRow) -> None:
+    def _update_member(self, row: TraceRow) -> None:
         self.members[row.node] = row.member or ""
 
-    def _ended(self, row: TraceRow) -> None:
+    def _update_end(self, row: TraceRow) -> None:
         self.ended[row.node] = row
 
-    def _applied(self, row: TraceRow) -> None:
+    def _update_applied(self, row: TraceRow) -> None:
         self.applied_us.setdefault(row.offset or 0, row.time_us)
 
-    def _server_state(self, row: TraceRow) -> None:
+    def _update_server(self, row: TraceRow) -> None:
         state = detail_of(row)["state"]
         self.states[row.node] = state != "LOOKING"
         if state == "LEADING":
             self.led_epoch = max(self.led_epoch or 0, row.leader_epoch or 0)
 
-    def _position(self, row: TraceRow) -> None:
+    def _update_position(self, row: TraceRow) -> None:
         if row.cause == PositionCause.COMMITTED:
             self.positions[row.node, row.partition or ""] = row.offset or 0
 
-    def _killed(self, row: TraceRow) -> None:
+    def _remove_killed(self, row: TraceRow) -> None:
         node = row.peer or ""
         if node in self.members:
             self.dead_members[self.members.pop(node)] = None
         if node in self.states:
             self.states[node] = False
 
-    def _started(self, row: TraceRow) -> None:
+    def _forget_earlier_life(self, row: TraceRow) -> None:
         for known in (self.connected, self.expired, self.views, self.ended):
             known.pop(row.node, None)
