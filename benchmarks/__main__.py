@@ -31,7 +31,7 @@ PARTS = (
     "wire",
 )
 LONG_PARTS = ("large_groups", "thousand_runs")
-"""Only if they are asked for."""
+"""Parts that run only when they are named."""
 MARKER = "measurements: "
 HELP = f"default: every part but {', '.join(LONG_PARTS)}"
 HEAD = """# Benchmarks

@@ -1,9 +1,9 @@
-"""`make cluster`: coordlab on three machines made of namespaces, some of which go away.
+"""`make cluster`: coordlab on three machines made of namespaces, some of which are killed.
 
-Each case has a bound on its time and states what it expects; the table at the end states what came.
-A case that kills a machine is followed by new machines. The machines are taken down whatever
-happens. Data flow: scripts/machines -> Ray on each machine -> `coordlab` on machine 1 -> exit codes
-and results.json -> table, and with `--record` a section of docs/SOAK.md.
+Each case has a time limit and states the expected result; the table at the end has the actual one.
+A case that kills a machine is followed by new machines. The machines are removed in any case. Data
+flow: scripts/machines -> Ray on each machine -> `coordlab` on machine 1 -> exit codes and
+results.json -> table, and with `--record` a section of docs/SOAK.md.
 """
 
 import json
@@ -44,23 +44,23 @@ COUNT = 3
 START_S = 180.0
 CASE_S = 400.0
 GONE_S = 60.0
-"""Node processes of a run that is over are gone within this time."""
+"""Time within which the node processes of an ended run must have ended."""
 FEW = ("--var", "run.steady_state_timeout=120s")
 
 
 class CaseFailed(Exception):
-    """A case did not come as expected; says how."""
+    """A case without its expected result; the message describes it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One thing that is tried. `play` returns what came, or raises CaseFailed."""
+    """One case. `play` returns its result, or raises CaseFailed."""
 
     name: str
     expects: str
     play: Callable[[], str]
     kills: bool = False
-    """True for a case after which a machine is gone."""
+    """True for a case that kills a machine."""
 
 
 def on(machine: int, *command: str) -> list[str]:
@@ -70,7 +70,7 @@ def on(machine: int, *command: str) -> list[str]:
 
 
 def machines(*words: str) -> None:
-    """Call scripts/machines. Raises: CaseFailed with what it says."""
+    """Call scripts/machines. Raises: CaseFailed with its output."""
     done = subprocess.run([MACHINES, *words], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise CaseFailed(done.stderr.strip() or f"scripts/machines {words[0]} failed")
@@ -98,7 +98,7 @@ def start_ray(machine: int) -> None:
 
 @contextmanager
 def three_machines() -> Iterator[None]:
-    """Have machines with Ray on them; they are gone afterwards, also after Ctrl-C."""
+    """Provide machines with Ray; they are removed afterwards, also after Ctrl-C."""
     os.environ.setdefault("SHARED", shared_folder())
     machines("up", str(COUNT))
     try:
@@ -130,8 +130,8 @@ def await_process(number: int, pattern: str) -> None:
         time.sleep(0.2)
 
 
-def check_nothing_stays(*numbers: int) -> None:
-    """Check that node processes and agents of a run are gone. Raises: CaseFailed."""
+def check_all_ended(*numbers: int) -> None:
+    """Check that node processes and agents of a run have ended. Raises: CaseFailed."""
     deadline_s = time.monotonic() + GONE_S
     while left := [each for each in numbers if has_process(each, NODE_PROCESS)]:
         if time.monotonic() > deadline_s:
@@ -140,7 +140,7 @@ def check_nothing_stays(*numbers: int) -> None:
 
 
 class Started:
-    """A `coordlab` command on machine 1, whose lines can be waited for."""
+    """A `coordlab` command on machine 1, whose output lines can be awaited."""
 
     def __init__(self, *words: str) -> None:
         self._process = subprocess.Popen(
@@ -202,12 +202,12 @@ def outcome_of(command: Started, experiment: str, *codes: int) -> str:
     if code not in codes or read.returncode != 0:
         raise CaseFailed(f"exit code {code}: {' '.join(command.lines[-4:])}")
     results = json.loads(read.stdout)
-    check_nothing_stays(1, 2, 3)
+    check_all_ended(1, 2, 3)
     return "; ".join((f"exit code {code}, {results['verdict']}", *results["reasons"][:1]))
 
 
 def run_alone() -> str:
-    """Run coordinator_crash with nothing else happening."""
+    """Run coordinator_crash without any accident."""
     return outcome_of(start_run("coordinator_crash"), "coordinator_crash", 0)
 
 
@@ -272,7 +272,7 @@ def kill_driver() -> str:
     command.wait_for("in force")
     command.kill()
     began_s = time.monotonic()
-    check_nothing_stays(1, 2, 3)
+    check_all_ended(1, 2, 3)
     return f"no process is left after {time.monotonic() - began_s:.0f} s"
 
 
@@ -370,7 +370,7 @@ CASES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Played:
-    """A case that was played, and what came."""
+    """A played case with its result."""
 
     case: Case
     came: str
@@ -381,7 +381,7 @@ class Played:
 
 
 def play_case(case: Case) -> Played:
-    """Play a case; what fails is a result, too."""
+    """Play a case; a failure is a result, too."""
     began_s, stamp = time.monotonic(), f"{commit()}, {machine()}"
     try:
         came, passed = case.play(), True

@@ -1,8 +1,8 @@
-"""What `make fast` brings: explored runs a minute, compiled against interpreted, interleaved.
+"""The gain of `make fast`: explored runs a minute, compiled against interpreted, interleaved.
 
 Each code has a process of its own that plays the same seeds of explorations/reference.yaml in turn.
-With another checkout (`players`) the compiled code is set beside that, too. Without a compiler
-there is no figure.
+With another checkout (`players`) its compiled code is compared, too. Without a compiler there is no
+figure.
 """
 
 import statistics

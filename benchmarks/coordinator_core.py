@@ -1,8 +1,8 @@
-"""The coordinator's core alone: requests a second, loads, and what its state weighs.
+"""The coordinator's core alone: requests a second, loads, and the memory of its state.
 
-No network, no loop, no log: requests are made beforehand and handed to `handle`; what a Result asks
-for is carried out by the least that can (timers in a dict, appends acknowledged at once). The
-baseline of requests is a handler that does nothing, called the same way; that of a load is msgpack
+No network, no loop, no log: requests are built beforehand and passed to `handle`. A Result is
+carried out with as little code as possible (timers in a dict, appends acknowledged at once).
+Baselines: of requests a handler that does nothing, called in the same way; of a load msgpack
 decoding of the same batches, keys and values into lists. Time is CPU time; runs are interleaved.
 """
 
@@ -41,7 +41,7 @@ from tests.support.builders.requests import (
 MEMBERS = 1_000
 ROUNDS = 5
 HEARTBEATS = 20
-"""Of each member, in one round."""
+"""Requests of each member in one round."""
 COMMITS = 5
 SMALL, LARGE = 250, 2_000
 """Sizes of the groups whose join phases are compared."""
@@ -57,7 +57,7 @@ _NOTHING = Result()
 
 
 class Core:
-    """A coordinator that owns one partition, and the least of a broker around it."""
+    """A coordinator that owns one partition, with as little of a broker as possible."""
 
     def __init__(self, *, loads: tuple[RecordBatch, ...] | None = None) -> None:
         uuids = count()
@@ -78,7 +78,7 @@ class Core:
         self.carry_out(self.coordinator.finish_load(0, NOW_US))
 
     def send(self, requests: list[RequestEnvelope], handle: Handle | None = None) -> list[Result]:
-        """Hand over every request; return what each asked for."""
+        """Pass every request to the coordinator; return the Results."""
         handle = self.coordinator.handle if handle is None else handle
         results = []
         for request in requests:
@@ -88,7 +88,7 @@ class Core:
         return results
 
     def carry_out(self, result: Result) -> None:
-        """Do what a Result asks for."""
+        """Carry out a Result."""
         for timer in result.timers:
             if isinstance(timer, SetTimer):
                 self.timers[timer.key] = timer.delay_us
@@ -125,7 +125,7 @@ def joining(member: str) -> RequestEnvelope:
 
 
 def syncing(ids: list[str], generation: int) -> list[RequestEnvelope]:
-    """Return the SyncGroups of one generation; the first brings everybody's assignment."""
+    """Return the SyncGroups of one generation; the first has all assignments."""
     assignments = {member: b"\0\1\0\0\0\1\0\2t0\0\0\0\1\0\0\0\0\xff\xff\xff\xff" for member in ids}
     return [
         _request(sync_group(member, generation, assignments if member == ids[0] else None))
@@ -145,7 +145,7 @@ def _join_answer(result: Result) -> JoinGroupResponse:
 
 
 def do_nothing(request_id: RequestId, request: RequestEnvelope, now_us: int) -> Result:
-    """Take a request as the coordinator does, and ask for nothing."""
+    """Take a request as the coordinator does, and return an empty Result."""
     return _NOTHING
 
 
@@ -220,7 +220,7 @@ def requests_per_second() -> list[Measurement]:
 
 
 def _check(core: Core, ids: list[str], generation: int) -> None:
-    """Raise if the group is not where the measured requests should have brought it."""
+    """Raise if the group is not in the state that follows from the measured requests."""
     (group,) = core.coordinator.groups()
     found = (group.state.value, group.generation, len(group.members))
     if found != ("Stable", generation, len(ids)):
@@ -228,7 +228,7 @@ def _check(core: Core, ids: list[str], generation: int) -> None:
 
 
 def join_phases() -> Measurement:
-    """Measure what a member costs in the join phase of a large group and in that of a small one."""
+    """Measure the cost of a member in the join phase of a large group and of a small one."""
     costs: dict[int, list[float]] = {SMALL: [], LARGE: []}
     for _ in range(ROUNDS):
         for size, kept in costs.items():
@@ -259,7 +259,7 @@ def join_phases() -> Measurement:
 
 
 def commit_records(number: int, *, groups: int, partitions: int) -> list[Record]:
-    """Return so many commits, of each group in turn."""
+    """Return `count` commits, of each group in turn."""
     return [
         Record(
             encode_offset_commit_key(
@@ -317,7 +317,7 @@ def load() -> Measurement:
 
 
 def _decode_everything(batches: tuple[RecordBatch, ...]) -> None:
-    """Decode every batch, and what stands behind the version in each key and value."""
+    """Decode every batch, and the body behind the version in each key and value."""
     decode = msgspec.msgpack.Decoder().decode
     for batch in batches:
         for key, value, _ in decode(batch.records):
@@ -329,7 +329,7 @@ def _decode_everything(batches: tuple[RecordBatch, ...]) -> None:
 
 
 def weight(make: Callable[[], object]) -> int:
-    """Return the bytes that what `make` returns keeps alive."""
+    """Return the bytes that the result of `make` keeps alive."""
     gc.collect()
     tracemalloc.start()
     kept = make()
@@ -341,7 +341,7 @@ def weight(make: Callable[[], object]) -> int:
 
 
 def memory() -> list[Measurement]:
-    """Measure what an offset, a group and a member weigh, beside their records in the log."""
+    """Measure the memory of an offset, a group and a member, beside their records in the log."""
     many, few = 50_000, 1_000
 
     def offsets(number: int) -> tuple[int, int]:

@@ -1,12 +1,14 @@
-"""What explored runs needed, against the recorded distribution: waste is a regression.
+"""The effort of explored runs, against the recorded distribution: growth is a regression.
 
 Seeds 0 to 99 of explorations/standard.yaml are played; each count (rebalances, truncations ...,
-requests by API) is added up and set beside the recorded sum. The same seeds are the same plans, so
-the runs are compared one by one: a count has grown if it is more than GROWN times the recorded one
-and the mean difference lies more than SURE standard errors above zero.
+requests by API) is summed and compared with the recorded sum. Equal seeds are equal plans, so the
+runs are compared one by one. A count has grown if both hold:
+
+1. It is more than GROWN times the recorded one.
+2. The mean difference is more than SURE standard errors above zero.
 
 `python -m benchmarks.effort --record` writes a new record, after a change that is meant to change
-what runs need, or that changes the space.
+the effort of runs, or the space.
 """
 
 import argparse
@@ -48,12 +50,12 @@ class Change:
 
     @property
     def has_grown(self) -> bool:
-        """Whether it is a regression."""
+        """Return True for a regression."""
         return self.now > GROWN * self.recorded and self.errors > SURE
 
 
 def counts_of(runs: Sequence[PlayedRun]) -> dict[str, list[int]]:
-    """Return what each run needed, by what is counted."""
+    """Return the counts of each run, by name."""
     names = sorted({name for run in runs for name in (*run.effort, *_requests(run))})
     return {
         name: [({**run.effort, **_requests(run)}).get(name, 0) for run in runs] for name in names
@@ -63,7 +65,7 @@ def counts_of(runs: Sequence[PlayedRun]) -> dict[str, list[int]]:
 def compare(
     now: Mapping[str, Sequence[int]], recorded: Mapping[str, Sequence[int]]
 ) -> list[Change]:
-    """Return how each count changed, those that grew most surely first."""
+    """Return the change of each count, the most significant growth first."""
     return sorted(
         (
             _change(name, now.get(name, [0] * SEEDS), recorded.get(name, [0] * SEEDS))

@@ -1,8 +1,8 @@
-"""How many schedules a minute one core plays, and what a second core adds.
+"""Schedules a minute on one core, and the gain of a second core.
 
 The schedules are those of explorations/reference.yaml, drawn and played with every checker on and
-the trace off, exactly as `coordlab explore` does it. Each must have done what the file's `minimum`
-says. Work per event is set beside the least that can run events at all, a bare heapq loop.
+the trace off, exactly as `coordlab explore` does it. Each must have done the file's `minimum`. Work
+per event is compared with a bare heapq loop, the least that can run events at all.
 """
 
 import cProfile
@@ -22,7 +22,7 @@ from cluster.ray.actors import LOCAL
 from cluster.ray.tasks import RayWorkers
 
 RUNS = 20
-"""Seeds 0 to 19 in every round: few enough for a minute, and their mix is that of hundreds."""
+"""Seeds 0 to 19 in every round: few enough for a minute, and representative of hundreds."""
 ROUNDS = 5
 GOAL_RUNS_PER_MINUTE = 1_000
 FAN_OUT_RUNS = 60
@@ -31,7 +31,7 @@ GOAL_TWO_WORKERS = 1.5
 
 
 def check_minimum(space: Space, played: PlayedRun) -> None:
-    """Raise RuntimeError if the run failed, or did less than the space says that it must."""
+    """Raise RuntimeError if the run failed, or did less than the space's minimum."""
     missing = missing_work(space.minimum, played)
     if played.result is not PlayResult.PASS or missing:
         raise RuntimeError(
@@ -40,7 +40,7 @@ def check_minimum(space: Space, played: PlayedRun) -> None:
 
 
 def played_in(space: Space, seeds: range) -> tuple[float, list[PlayedRun]]:
-    """Return the CPU seconds that drawing and playing `seeds` took, and the runs."""
+    """Return the CPU seconds of drawing and playing `seeds`, and the runs."""
     began = time.process_time()
     runs = [play_seed(space, seed) for seed in seeds]
     took_s = time.process_time() - began
@@ -114,7 +114,7 @@ def _fan_out_s(workers: RayWorkers, names: tuple[WorkerName, ...]) -> float:
 
 
 def two_workers(space: Space) -> Measurement:
-    """Measure two of Ray's workers against one of them, interleaved, by the clock on the wall."""
+    """Measure two of Ray's workers against one of them, interleaved, by wall-clock time."""
     with RayWorkers(LOCAL, partial(play_seeds, space), size=2) as workers:
         while len(workers.idle()) < workers.size:
             workers.wait(1.0)
@@ -140,7 +140,7 @@ def two_workers(space: Space) -> Measurement:
 
 
 def profile_of(space: Space) -> str:
-    """Return where the time of the runs goes."""
+    """Return the profile of the runs."""
     profile = cProfile.Profile()
     profile.enable()
     played_in(space, range(RUNS))

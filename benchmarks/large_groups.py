@@ -1,9 +1,9 @@
-"""How much faster than real time `coordinator_crash` runs, from 12 to 1,000 members.
+"""Speed of `coordinator_crash` compared with real time, from 12 to 1,000 members.
 
-Each run is the command that a user gives, in a process of its own: it starts, plays, traces every
-message, checks, writes the run directory and sums it up. As many partitions as members. CPU seconds
-are the process's; the baseline is real time, 1. The exponent is that of CPU seconds for a virtual
-second between the smallest and the largest group.
+Each run is a user's command, in a process of its own: it starts, plays, traces every message,
+checks, writes the run directory and the summary. There are as many partitions as members. CPU
+seconds are the process's; the baseline is real time, 1. The exponent is that of CPU seconds for a
+virtual second between the smallest and the largest group.
 """
 
 import json
@@ -53,7 +53,7 @@ def run() -> tuple[Measurement, ...]:
 
 
 def play(members: int, *, compiled: bool) -> Played:
-    """Run the experiment with so many members and partitions. Raises: RuntimeError if it fails."""
+    """Run the experiment with this many members and partitions. Raises: RuntimeError."""
     with tempfile.TemporaryDirectory(prefix="coordlab-bench-") as folder:
         before_s = _children_s()
         done = subprocess.run(

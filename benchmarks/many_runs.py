@@ -1,6 +1,6 @@
-"""How long `analyze` takes for many runs, as a ratio to one scan of the same files.
+"""Duration of `analyze` for many runs, as a ratio to one scan of the same files.
 
-The runs are `coordinator_crash`, played once in virtual time and copied under other names. Each
+The runs are copies of `coordinator_crash`, played once in virtual time, under other names. Each
 number of runs has a Spark session of its own: first a scan of all event files with one groupBy,
 cold as a user's first query, then the analysis. `thousand_runs` is the same for 1,000.
 """
@@ -25,12 +25,12 @@ from tests.support.worlds.report_runs import Recipe, make_run
 SIZES = (10, 100)
 GOAL_SIZE, GOAL_RATIO, GOAL_GB = 100, 8.0, 4.0
 LINEAR = 1.1
-"""Up to this factor growth counts as linear: two measurements are never equal."""
+"""Growth up to this factor counts as linear, because two measurements are never equal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Analysed:
-    """One analysis and the scan before it. Units: seconds; gigabytes that the JVM held at most."""
+    """One analysis and the scan before it. Units: seconds; gigabytes of the JVM's peak."""
 
     runs: int
     rows: int
@@ -90,7 +90,7 @@ def _analyse(directories: Sequence[Path]) -> Analysed:
 
 
 def _most_memory_gb(pid: int) -> float:
-    """Return the most memory that a process held so far, 0 where the system does not say."""
+    """Return the peak memory of a process so far; 0 where the system does not report it."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -117,7 +117,7 @@ def _ratio(found: Analysed) -> Measurement:
 
 
 def _growth(few: Analysed, many: Analysed) -> Measurement:
-    """Compare an analysis with as many smaller ones as would make its rows."""
+    """Compare an analysis with as many smaller ones as would have its rows."""
     linear_s = few.analyze_s * many.runs / few.runs
     return Measurement(
         name=f"analyze from {few.runs:,} to {many.runs:,} runs",

@@ -1,4 +1,4 @@
-"""What a benchmark returns and how it is printed: a ratio to a baseline of the same run."""
+"""The result of a benchmark and its printed form: a ratio to a baseline of the same run."""
 
 import platform
 import statistics
@@ -12,7 +12,7 @@ from pathlib import Path
 class Measurement:
     """One figure. `ratio` is value / baseline, both medians of interleaved runs of one process.
 
-    `goal` is in words ("at least 0.6"), and empty where there is none; `met` None likewise.
+    `goal` is in words ("at least 0.6"), and empty if there is none; `met` is then None.
     """
 
     name: str
@@ -58,7 +58,7 @@ def machine() -> str:
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ("docs/SOAK.md", "docs/BENCHMARKS.md", "docs/PLANTED_BUGS.md", "docs/SIGHT.md")
-"""What is written with the figures is no change of what was measured."""
+"""Files written with the figures, which do not change the measured code."""
 
 
 def commit(root: Path = ROOT) -> str:

@@ -1,7 +1,7 @@
-"""Processes that play explored seeds with the code of a checkout, and say what CPU they took.
+"""Processes that play explored seeds with the code of a checkout, and report their CPU time.
 
-With `COORDLAB_BASE=DIR` in the environment, a benchmark sets another checkout (its `.venv` made)
-beside this one.
+With `COORDLAB_BASE=DIR` in the environment, a benchmark compares this checkout with another one,
+whose `.venv` exists.
 """
 
 import json
@@ -32,7 +32,7 @@ for line in sys.stdin:
         play_seed(space, item if isinstance(item, int) else tuple(item))
     print(time.process_time() - began, flush=True)
 """
-"""What a process runs: seeds and lineages for each line that it reads; it prints CPU seconds."""
+"""Program of a process: it plays the seeds and lineages of each line, and prints CPU seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +75,6 @@ def player(checkout: Path, space: str, *, compiled: bool) -> Player:
 
 
 def base_checkout() -> Path | None:
-    """Return the other checkout that was asked for."""
+    """Return the other checkout, if one is named."""
     base = os.environ.get(BASE)
     return None if base is None else Path(base)

@@ -1,4 +1,4 @@
-"""A profile as text: how much of the time is each layer's, and the functions that take the most."""
+"""A profile as text: each layer's share of the time, and the slowest functions."""
 
 import cProfile
 from pathlib import Path
@@ -22,15 +22,15 @@ LAYERS = (
     "partition_log",
     "protocol",
 )
-"""Beginnings of paths; a file belongs to the first that fits."""
+"""Beginnings of paths; a file belongs to the first that matches."""
 OTHERS = "library and builtins"
 
 
 def profile_text(profile: cProfile.Profile, title: str, *, functions: int = 20) -> str:
-    """Return the profile, a line a layer and a line each of the `functions` that took the most."""
+    """Return the profile: a line for each layer and for each of the `functions` slowest."""
     own_by_layer = dict.fromkeys((*LAYERS, OTHERS), 0.0)
     entries = []
-    # Not pstats: it takes all methods that dataclasses generate for one, and keeps the last.
+    # pstats merges all methods that dataclasses generate into one, and keeps the last.
     for entry in profile.getstats():
         code, calls, total, own = entry.code, entry.callcount, entry.totaltime, entry.inlinetime
         if isinstance(code, str):

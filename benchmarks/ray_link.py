@@ -1,8 +1,8 @@
 """The TCP link between node processes on Ray, against one raw actor call per message.
 
-Two actors on one machine, each of them a process. In one a server answers heartbeats; the other
-asks it, over the link as a node does (a Host's connections), and by calling the server's actor
-itself, with the same message. Both ways alternate in one run: one request after the other (round
+Two actors on one machine, each of them a process. In one a server answers heartbeats. The other
+asks it in two ways with the same message: over the link as a node does (a Host's connections), and
+by calling the server's actor. Both ways alternate in one run: one request after the other (round
 trip), and with many requests in flight (requests per second).
 """
 
@@ -61,11 +61,11 @@ class Responder:
         on_done()
 
     def report(self, status: ClusterStatus) -> None:
-        """Know nothing."""
+        """Return an empty status."""
 
 
 class LinkEnd:
-    """The actor: a process with one node, that can also be called itself."""
+    """The actor: a process with one node, which can also be called directly."""
 
     def __init__(self, name: NodeName, run_dir: str) -> None:
         self._name = name
@@ -88,7 +88,7 @@ class LinkEnd:
         return address
 
     async def set_directory(self, directory: dict[NodeName, ProcessAddress]) -> None:
-        """Take where the nodes are."""
+        """Set the addresses of the nodes."""
         self._process.set_directory(directory)
 
     async def answer(self, request: HeartbeatRequest) -> HeartbeatResponse:

@@ -1,4 +1,4 @@
-"""A page of records, one section a part, each of which can be replaced without the others."""
+"""A page of records, one section a part, each of which can be replaced alone."""
 
 import re
 

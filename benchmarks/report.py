@@ -1,9 +1,9 @@
-"""How soon a report can be used, and how long it takes to make one.
+"""Time until a report can be used, and time to write one.
 
 In the browser: the report of a real run with 1,000 members (ten groups of 100, a coordinator
-killed, every message traced), until its first screen stands and answers to the keyboard, until
-every chart is drawn, and for one zoom of all lanes. Its baseline is the same browser with a page
-that holds Vega's JavaScript and nothing else. Then what it weighs, and how long it takes to write.
+killed, every message traced). Measured: until its first screen is drawn and answers to the
+keyboard, until every chart is drawn, and one zoom of all lanes. The baseline is the same browser
+with a page that has only Vega's JavaScript. Then its size, and the time to write it.
 
 On the command line: `analyze` and `report` of `coordinator_crash`, each a process as a user starts
 them, beside a process that starts Spark, counts to ten and ends.
@@ -61,7 +61,7 @@ class Opened:
 
 
 def run() -> tuple[Measurement, ...]:
-    """Measure everything; the runs are made, and thrown away, in a temporary folder.
+    """Measure all figures; the runs are in a temporary folder.
 
     Raises: RuntimeError without a Chromium, or if a command fails.
     """

@@ -1,8 +1,8 @@
-"""What the search costs: runs a minute of the standard space, against another checkout's.
+"""The cost of the search: runs a minute of the standard space, against another checkout's.
 
-Both play the same seeds with one process each, in turn, interpreted, with all that `explore` does
-in a run; each draws them from its own space. Two seeds in five mutate another one, as in `explore`
-(`mutated` of the space); a checkout without mutation plays those seeds as they are drawn. Without
+Both play the same seeds with one process each, in turn, interpreted, with all work that `explore`
+does in a run; each draws them from its own space. Two seeds in five mutate another one, as in
+`explore` (`mutated` of the space); a checkout without mutation plays those seeds as drawn. Without
 another checkout (`players`) there is no figure.
 """
 

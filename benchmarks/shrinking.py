@@ -1,8 +1,7 @@
-"""How much CPU it takes to shrink a long plan whose groups never come back.
+"""CPU time to shrink a long plan whose groups never recover.
 
-The plan is tests/schedules/seventy_four_faults.yaml, played with a planted bug. The baseline is the
-whole plan played once: what every candidate would cost that is no shorter and is waited for in
-full.
+The plan is tests/schedules/seventy_four_faults.yaml, played with a planted bug. The baseline is one
+play of the whole plan: the cost of every candidate that is as long and has the full wait.
 """
 
 import time
@@ -26,7 +25,7 @@ ANYTHING = Signature(check="liveness", claim="")
 
 
 def run() -> tuple[Measurement, ...]:
-    """Shrink the plan, and say when at most FAULTS_GOAL faults were left."""
+    """Shrink the plan, and note when at most FAULTS_GOAL faults were left."""
     experiment = load_experiment(str(SCHEDULE)).experiment
 
     def play_with_bug(candidate: Experiment, seed: int, signature: Signature) -> PlayedRun:

@@ -1,9 +1,9 @@
 """`make soak`: the tests that need real default timeouts or many seeds, and their record.
 
-Each part is one module in tests/soak or two, marked `soak`; what a module says of itself (lines
-that start with "soak: ") goes into docs/SOAK.md as a section, beside the commit. Its record is
-replaced when it is run again; the others stay. A part that was interrupted goes on where it was:
-what it has computed with this very code is kept in `.soak/` (`--fresh` forgets it).
+Each part is one module in tests/soak or two, marked `soak`. A module's printed lines that start
+with "soak: " go into docs/SOAK.md as a section, beside the commit. A part's record is replaced when
+it is run again; the others are kept. An interrupted part continues: results of this very code are
+in `.soak/` (`--fresh` deletes them).
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""How long `analyze` takes for 100 and 1,000 runs: the rest of `many_runs`, long, only by name."""
+"""Duration of `analyze` for 100 and 1,000 runs, as in `many_runs`; slow, so only run by name."""
 
 from benchmarks.many_runs import measure
 from benchmarks.measurement import Measurement

@@ -1,10 +1,10 @@
 """VirtualLoop against a bare heapq loop, on the same workload, interleaved in one process.
 
-The workload is what heartbeats are made of: 100 clients send a request over a link to a server,
-which re-arms their session timer and answers; the client arms a request timeout with each request
-and cancels it with the answer. The baseline is the least that can run it: a heap of tuples, pushed
-to and popped from in place, without classes, methods, cancellation (a flag in a list) or limits.
-An event is a delivery or a timer that fires.
+The workload is that of heartbeats: 100 clients send a request over a link to a server, which
+re-arms their session timer and answers; the client arms a request timeout with each request and
+cancels it with the answer. The baseline is the least code that can run it: a heap of tuples, pushed
+to and popped from in place, without classes, methods, cancellation (a flag in a list) or limits. An
+event is a delivery or a timer that fires.
 """
 
 import random

@@ -1,10 +1,13 @@
-"""Virtual seconds per second of CPU: how much faster than real time a whole cluster runs.
+"""Virtual seconds per second of CPU: the speed of a whole cluster compared with real time.
 
-Three loads on one controller, three brokers and twelve consumers in a stable group: 10 records a
-second, and 10 for each member, with one commit a second per member and the trace off; and the
-`coordinator_crash` experiment's own (100 records a second, a commit every 200 ms per member) with
-every message traced, the rows going to a digest and a list, as a recorded run does. Prints a
-profile of the last, by layer and by function. The baseline is real time, 1.
+Three loads on one controller, three brokers and twelve consumers in a stable group:
+
+1. 10 records a second, with one commit a second per member and the trace off.
+2. 10 records a second for each member, otherwise as 1.
+3. That of the `coordinator_crash` experiment (100 records a second, a commit every 200 ms per
+   member) with every message traced, the rows going to a digest and a list, as a recorded run does.
+
+Prints a profile of the last, by layer and by function. The baseline is real time, 1.
 """
 
 import cProfile
@@ -44,7 +47,7 @@ def speed(
     traced: bool,
     profile: cProfile.Profile | None = None,
 ) -> tuple[float, int]:
-    """Return virtual seconds per CPU second in a stable group, and rows traced meanwhile.
+    """Return virtual seconds per CPU second in a stable group, and the number of traced rows.
 
     Raises: RuntimeError if the group is not stable when measuring begins.
     """
@@ -77,7 +80,7 @@ def speed(
 
 
 def profile_of(spec: ClusterSpec, *, virtual_s: int, traced: bool) -> str:
-    """Return where the time of a run goes: per layer, and the functions that take the most."""
+    """Return the profile of a run: time per layer, and the slowest functions."""
     profile = cProfile.Profile()
     speed(spec, seed=7, virtual_s=virtual_s, traced=traced, profile=profile)
     return profile_text(profile, f"{virtual_s} virtual seconds")

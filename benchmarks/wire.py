@@ -132,7 +132,7 @@ print(json.dumps({"produced": produced, "consumed": consumed, "failed": len(fail
 
 
 def run() -> tuple[Measurement, ...]:
-    """Measure everything; each cluster is started anew and ended."""
+    """Measure all figures; each cluster is started anew and ended."""
     starts = (_first_commit("local", ROUNDS), _first_commit("ray", RAY_ROUNDS))
     return (*starts, _memory(), *_requests(), *_records(), *_idling())
 
@@ -142,7 +142,7 @@ def run() -> tuple[Measurement, ...]:
 
 @contextmanager
 def _up(*arguments: str) -> Iterator[tuple["subprocess.Popen[str]", str, float]]:
-    """Start a cluster; yield its process, its bootstrap servers and when it was started."""
+    """Start a cluster; yield its process, its bootstrap servers and its start time."""
     with tempfile.TemporaryDirectory(prefix="coordlab-bench-") as folder:
         began_s = time.perf_counter()
         process = subprocess.Popen(
@@ -169,7 +169,7 @@ def _up(*arguments: str) -> Iterator[tuple["subprocess.Popen[str]", str, float]]
 
 
 def _drain(process: "subprocess.Popen[str]") -> None:
-    """Keep the pipe of a process from filling."""
+    """Read a process's output, so that its pipe does not fill."""
     subprocess.Popen(["cat"], stdin=process.stdout, stdout=subprocess.DEVNULL)
 
 
@@ -302,13 +302,13 @@ def _produce(batch: bytes, partition: int, correlation_id: int) -> bytes:
 
 
 def _kilobyte_batch() -> bytes:
-    """Return one record of 1 KB as Kafka's batch, made by the lab's own encoder."""
+    """Return one record of 1 KB as Kafka's batch, built by the lab's own encoder."""
     record = Record(key=b"k", value=b"v" * 1_024, timestamp_ms=int(time.time() * 1_000))
     return encode_batch(build_batch((record,)), NO_CODECS)
 
 
 class _Asker:
-    """One connection that asks one request after the other."""
+    """One connection that sends one request after the other."""
 
     def __init__(self, port: int) -> None:
         self._port = port

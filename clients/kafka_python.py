@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file, from anywhere
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file, from any folder
 
 import kafka
 from kafka import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer
@@ -45,7 +45,7 @@ class KafkaPython(Client):
 
 
 def _settings(options: Options) -> dict[str, object]:
-    """Return the client's settings, numbers and truth values as such."""
+    """Return the client's settings; numbers and truth values are converted."""
     settings: dict[str, object] = {}
     for key, text in options.settings.items():
         name = key.replace(".", "_")

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file, from anywhere
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run as a file, from any folder
 
 from confluent_kafka import Consumer as LibraryConsumer
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition, libversion
@@ -21,7 +21,7 @@ from clients.program import (
     main,
 )
 
-NO_OFFSET = KafkaError._NO_OFFSET  # that is its public name
+NO_OFFSET = KafkaError._NO_OFFSET  # the class's public name
 
 
 class Librdkafka(Client):
@@ -120,7 +120,7 @@ class _Writer(Producer):
         while True:
             try:
                 self._producer.produce(self._topic, value, key, on_delivery=on_delivery)
-            except BufferError:  # the library's queue is full: let answers make room
+            except BufferError:  # the library's queue is full: let it process answers
                 self._producer.poll(0.05)
             else:
                 break

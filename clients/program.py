@@ -15,17 +15,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 POLL_S = 0.2
-"""Longest wait for records, and for SIGTERM to be noticed."""
+"""Longest wait for records, and so for the handling of SIGTERM."""
 REPORT_S = 0.5
 """Interval of `records` and `acknowledged` events."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What the command line asks for.
+    """The options of the command line.
 
     Shape: `settings` are the client's own, under the client's own names. `until` and `count` are
-    numbers of records; `rate` is records a second, 0 for as fast as the client takes them.
+    numbers of records; `rate` is records a second, 0 for as fast as the client accepts them.
     """
 
     bootstrap: str
@@ -80,7 +80,7 @@ class Ownership:
         self.reporter.write("assigned", partitions=added, owned=sorted(self.owned))
 
     def revoked(self, partitions: Iterable[int], *, lost: bool = False) -> None:
-        """Take partitions away; `lost` says that another member may own them already."""
+        """Remove partitions; `lost`: another member may own them already."""
         gone = sorted(partitions)
         for partition in gone:
             self.owned.pop(partition, None)
@@ -97,11 +97,11 @@ class Consumer(ABC):
 
     @abstractmethod
     def commit(self) -> None:
-        """Commit the positions, and wait for the answer. Raises: what the library raises."""
+        """Commit the positions, and wait for the answer. Raises: exceptions of the library."""
 
     @abstractmethod
     def close(self) -> None:
-        """Commit no more, and leave the group."""
+        """Leave the group without a commit."""
 
 
 class Producer(ABC):
@@ -279,7 +279,7 @@ def _consume(client: Client, options: Options, reporter: Reporter) -> int:
 
 
 def _commit(consumer: Consumer, reporter: Reporter) -> bool:
-    """Commit; write the outcome and the time that it took; return whether it went well."""
+    """Commit; write the outcome and its duration; return True on success."""
     began_s = time.monotonic()
     try:
         consumer.commit()

@@ -1,8 +1,8 @@
 """`make fast`: compiles the hot modules into one shared library, which `cluster.compiled` loads.
 
-mypyc translates scripts/hot_modules.txt to C, the C compiler makes the library of it, and
-`record.json` says of which sources and for which Python. Everything stays in BUILD, which git
-ignores. The record is written last: a build that was interrupted is no build.
+mypyc translates scripts/hot_modules.txt to C, the C compiler builds the library, and `record.json`
+has the sources and the Python that it belongs to. All files are in BUILD, which git ignores. The
+record is written last, so that an interrupted build does not count.
 """
 
 import json
@@ -35,12 +35,12 @@ def hot_sources() -> tuple[str, ...]:
 
 
 def find_compiler() -> str | None:
-    """Return the C compiler: `CC` of the environment, else what is on the PATH; None without."""
+    """Return the C compiler: `CC` of the environment, else one on the PATH; None without one."""
     return os.environ.get("CC") or next(filter(shutil.which, ("cc", "gcc", "clang")), None)
 
 
 def missing_for_build() -> str | None:
-    """Say what a build lacks and how to get it; None if everything is there."""
+    """Describe the missing parts of a build and how to get them; None if none is missing."""
     if find_compiler() is None:
         return "no C compiler on the PATH (Debian: apt-get install gcc)"
     if not Path(sysconfig.get_path("include"), "Python.h").is_file():
@@ -74,7 +74,7 @@ def build(target: Path = BUILD) -> None:
 def _translate(c_folder: Path, cache: Path) -> list[Path]:
     """Write the C of the hot modules.
 
-    In a process of its own: mypyc ends the process that it cannot go on in.
+    It runs in a process of its own, because mypyc exits on an error.
     """
     code = (
         "import sys\n"
@@ -125,7 +125,7 @@ def _run(command: tuple[str, ...]) -> None:
 
 
 def main() -> None:
-    """Build, and say how long it took."""
+    """Build, and print how long it took."""
     began = time.monotonic()
     print(f"compiling {len(hot_sources())} hot modules (about a minute) ...", flush=True)
     try:

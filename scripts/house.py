@@ -1,7 +1,7 @@
 """Figures of the project's structure: `python -m scripts.house`, before and after a change of it.
 
-Everything is read from the source files of a checkout; nothing of it is imported. `--make-test`
-also runs `make test` there and adds the processor time that the command and its children took.
+All figures are read from the source files of a checkout, without importing them. `--make-test` also
+runs `make test` there and adds the processor time of the command and its children.
 """
 
 import argparse
@@ -22,7 +22,7 @@ PRODUCT = (
     *("pipeline", "coordlab"),
 )
 SHORT = 60
-"""Lines of a module below which it is counted as short."""
+"""Modules with fewer lines count as short."""
 CRASH_PATH = Path(__file__).with_name("crash_path.txt")
 """The calls from the loop over a plan to the act on Ray, one `module:qualified name` a line."""
 _TEXT_METHODS = frozenset(
@@ -39,8 +39,8 @@ class House(msgspec.Struct, frozen=True, kw_only=True):
 
     Units: lines are counted as an editor does; `make_test_cpu_minutes` is user and system time.
     Shape: `largest_folder` counts modules without `__init__`; `repeated_names` are public top-level
-    functions and classes with the modules that define them, if more than one does;
-    `parsed_causes` are places as `file:line`; `crash_path` is empty where the list is missing.
+    functions and classes with the modules that define them, if there is more than one;
+    `parsed_causes` are places as `file:line`; `crash_path` is empty if the list is missing.
     """
 
     largest_folder: tuple[str, int]
@@ -169,10 +169,10 @@ def _public_names(tree: ast.Module) -> Iterator[str]:
 
 
 def _parsed_causes(tree: ast.Module) -> Iterator[int]:
-    """Yield the lines that read a cause as text.
+    """Yield the lines that parse a cause as text.
 
-    That is a method of texts or a pattern applied to it, or a comparison with a literal that has
-    more than one word; an enum's member is none.
+    They apply a text method or a pattern to it, or compare it with a literal of more than one word;
+    an enum's member does not count.
     """
     phrases = {
         target.id

@@ -1,8 +1,8 @@
 """`make pictures`: plays the experiments that the documentation shows, and takes its pictures.
 
-Every picture in docs/pictures is a screenshot of the report of a real run in virtual time, taken by
-a headless Chromium and kept as it came. docs/pictures/README.md, which this writes too, says which
-run each one shows.
+Every picture in docs/pictures is an unedited screenshot of the report of a real run in virtual
+time, taken by a headless Chromium. docs/pictures/README.md, which this writes too, names the run of
+each.
 """
 
 import argparse
@@ -34,7 +34,7 @@ from tests.support.worlds.report_runs import RECIPES, SEED, Recipe, make_run
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "pictures"
 LARGEST_BYTES = 200_000
-"""A picture that weighs more slows down every clone."""
+"""Largest size of a picture, because pictures slow down every clone."""
 DESK = Screen(width=1180, height=780)
 NARROW = Screen(width=920, height=780)
 PHONE = Screen(width=360, height=740, touch=True, scale=2.0)
@@ -60,12 +60,12 @@ RUNS: Mapping[str, Recipe] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picture:
-    """One picture: what of a run's report is seen in it.
+    """One picture: a part of a run's report.
 
-    Shape: `elements` are the first and last id of what is taken, one below the other; None: what
-    the window shows.
+    Shape: `elements` are the first and last id of the part, one below the other; None: the visible
+    part of the window.
     Units: `shown_s` is the span of the time axis, in seconds after the first fault; None: the whole
-    run. `height_px` cuts the picture off; None: it is as high as it is.
+    run. `height_px` limits the picture's height; None: no limit.
     """
 
     name: str
@@ -129,7 +129,7 @@ PICTURES = (
 
 
 def main() -> None:
-    """Make the runs, their reports and the pictures."""
+    """Play the runs, write their reports and take the pictures."""
     parser = argparse.ArgumentParser(prog="python -m scripts.report_pictures", description=__doc__)
     names = [picture.name for picture in PICTURES]
     parser.add_argument("--only", choices=names, action="append", help="default: every picture")
@@ -149,7 +149,7 @@ def main() -> None:
 
 
 def _reports(root: Path, names: set[str]) -> dict[str, tuple[Path, float]]:
-    """Make the reports; each with the time of its run's first fault, in seconds."""
+    """Write the reports; return each with the time of its run's first fault, in seconds."""
     runs = {name: make_run(root, recipe) for name, recipe in RUNS.items() if name in names}
     analyze_runs(Console(stderr=True), list(runs.values()), master=None)
     facts = {name: facts_of(PastRun(run)) for name, run in runs.items()}
@@ -162,7 +162,7 @@ def _reports(root: Path, names: set[str]) -> dict[str, tuple[Path, float]]:
 def _take(browser: Browser, report: Path, fault_s: float, picture: Picture) -> Path:
     """Take one picture of a report whose run has its first fault at `fault_s`.
 
-    Raises: RuntimeError if the page has anything to complain of, or the picture is too large.
+    Raises: RuntimeError if the page logs an error, or the picture is too large.
     """
     path = FOLDER / f"{picture.name}.png"
     with visit(browser, report, screen=picture.screen, scheme=picture.scheme) as seen:
@@ -181,12 +181,12 @@ def _take(browser: Browser, report: Path, fault_s: float, picture: Picture) -> P
 
 
 def _take_part(page: Page, path: Path, elements: tuple[str, str], height_px: int | None) -> None:
-    """Take what lies between two elements, both included, with everything in it drawn.
+    """Take the part between two elements, both included, with everything in it drawn.
 
     Raises: RuntimeError if one of them is not in the page.
     """
     draw_all(page)
-    page.add_style_tag(content=".timebar { position: static }")  # it would lie over the rest
+    page.add_style_tag(content=".timebar { position: static }")  # it would cover the rest
     first, last = (page.locator(f"#{element}").bounding_box() for element in elements)
     if first is None or last is None:
         raise RuntimeError(f"there is no {' or no '.join(elements)} in the page")
@@ -205,7 +205,7 @@ def _take_part(page: Page, path: Path, elements: tuple[str, str], height_px: int
 
 
 def _list_of_pictures() -> str:
-    """Return the page that says of each picture what it shows and how its run is made again."""
+    """Return the page that describes each picture and how to play its run again."""
     lines = [
         "# Pictures",
         "",

@@ -1,6 +1,6 @@
-"""What every test may ask for: one Ray and one Spark a session, a browser a module.
+"""Shared fixtures: one Ray and one Spark a session, a browser a module.
 
-All end when they should, whatever happened. What is slow to import is imported where it is used.
+Each ends at its time, also after failures. Slow imports are made where they are used.
 """
 
 import gc
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from tests.support.worlds.reports import Reports
 
 if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-    # A shell starts what it puts in the background with SIGINT ignored, and children inherit that:
-    # Ctrl-C would then reach none of the runs that the tests interrupt.
+    # A shell starts background commands with SIGINT ignored, which children inherit: Ctrl-C would
+    # then reach none of the runs that the tests interrupt.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
@@ -52,7 +52,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep in one process of `-n` what shares a Ray, a Spark or the fixtures of a module.
+    """Keep tests that share a Ray, a Spark or the fixtures of a module in one process of `-n`.
 
     A test that says its group itself shares none of them. What takes long comes first, the chain of
     the tests on Ray before all: with a short one at the end no process waits for another. The
@@ -88,7 +88,7 @@ def _group_of(item: pytest.Item) -> str:
 
 @pytest.fixture(scope="session", autouse=True)
 def checked_rows() -> Iterator[None]:
-    """Refuse every row of a host in this process that the table of trace kinds does not declare."""
+    """Refuse every undeclared trace row of a host in this process."""
     from cluster.host import base_host
     from cluster.virtual import runtime as virtual_runtime
     from tests.support.checked_stamp import checked_stamp
@@ -101,7 +101,7 @@ def checked_rows() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def local_ray() -> Iterator[None]:
-    """A Ray of the session's own; a RayRuntime made in this process goes on with it."""
+    """Start the session's own Ray; a RayRuntime of this process uses it."""
     from cluster.ray.actors import LOCAL, connect_ray, disconnect_ray
 
     connect_ray(LOCAL)
@@ -113,7 +113,7 @@ def local_ray() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def spark() -> "Iterator[SparkSession]":
-    """Start a local Spark; it ends with its JVM also after failures. CI must have a Java for it."""
+    """Start a local Spark; its JVM ends with it, also after failures. CI must have a Java."""
     from pipeline.engine.java import JavaProblem, find_java
     from pipeline.engine.session import spark_session
 
@@ -126,7 +126,7 @@ def spark() -> "Iterator[SparkSession]":
 
 @pytest.fixture(scope="session")
 def analysis(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> "Analysis":
-    """Analyse all runs whose tables and reports are tested, once: Spark costs more than they."""
+    """Analyse all runs whose tables and reports are tested, once: a start of Spark is slow."""
     from tests.support.worlds.analysed_runs import analyse_together
 
     return analyse_together(spark, tmp_path_factory.mktemp("runs"))
@@ -134,7 +134,7 @@ def analysis(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.fixture(scope="session")
 def reports(analysis: "Analysis") -> "Reports":
-    """Make the reports that are tested, once."""
+    """Write the reports that are tested, once."""
     from tests.support.worlds.reports import make_reports
 
     return make_reports(analysis.played)
@@ -150,7 +150,7 @@ def golden(request: pytest.FixtureRequest) -> "Golden":
 
 @pytest.fixture(scope="module")
 def browser() -> "Iterator[Browser]":
-    """Start a headless Chromium, for one module only: while it is there, asyncio is not free."""
+    """Start a headless Chromium for one module: while it runs, asyncio cannot be used."""
     from tests.support.harness.browser import INSTALL, PROGRAMS, chromium, find_chromium
 
     program = find_chromium()
@@ -161,7 +161,7 @@ def browser() -> "Iterator[Browser]":
 
 
 def _skip_unless_in_ci(reason: str) -> NoReturn:
-    """Skip what needs a program that is not there; in CI that is a failure."""
+    """Skip a test whose program is missing; in CI this is a failure."""
     if os.environ.get("CI") == "true":
         pytest.fail(reason)
     pytest.skip(reason)

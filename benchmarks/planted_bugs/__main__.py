@@ -1,4 +1,4 @@
-"""`python -m benchmarks.planted_bugs [BUG ...]`: hunt, print; record where all were hunted."""
+"""`python -m benchmarks.planted_bugs [BUG ...]`: hunt, print; record if all were hunted."""
 
 import argparse
 import sys

@@ -1,8 +1,7 @@
 """The bugs: each changes one behaviour of the real code, in this process, while it is planted.
 
-What is patched must be there: `patch.object` raises AttributeError where a name is gone. Ray's
-workers are other processes: whoever searches there must plant the bug there too, so `hunt` stays in
-one process.
+A patched name must exist: `patch.object` raises AttributeError otherwise. Ray's workers are other
+processes, in which the bug would have to be planted, too, so `hunt` stays in one process.
 """
 
 from collections.abc import Callable
@@ -54,7 +53,7 @@ def _unload_without_epoch(stack: ExitStack) -> None:
         self: GroupCoordinator, partition: int, leader_epoch: int | None, now_us: int
     ) -> Result | LoadIgnored:
         if leader_epoch is not None:
-            self._accepts_epoch(partition, leader_epoch)  # noted, and not asked
+            self._accepts_epoch(partition, leader_epoch)  # kept, and not compared
         return unload(self, partition, None, now_us)
 
     stack.enter_context(patch.object(GroupCoordinator, "unload", unload_always))

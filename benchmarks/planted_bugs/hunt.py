@@ -1,11 +1,13 @@
-"""The search for one planted bug: seeds in order, until one fails with the bug and not without it.
+"""The search for one planted bug: seeds in order, until one fails only with the bug.
 
-A broken promise is looked for: what a node says of itself is switched off, it cannot be shrunk.
+1. A broken promise is searched for. The nodes' own invariant checks are off, because such a failure
+   cannot be shrunk.
+2. Of the first few failing schedules, the one with the fewest faults before its failure is shrunk
+   with the bug, as a person would choose; it must pass without the bug.
+3. If too many faults are left, another schedule is shrunk.
 
-Then a schedule is shrunk, with the bug, and must pass without it: of the first few the one that
-failed after the fewest faults, as a person would choose who has several; if too much is left of it,
-another one. All in this process, where the bug is. Data flow: (PlantedBug, Space) -> draw -> play
--> Hunted.
+Everything runs in this process, in which the bug is planted. Data flow: (PlantedBug, Space) -> draw
+-> play -> Hunted.
 """
 
 import time
@@ -29,29 +31,34 @@ from chaos.exploration.signature import Signature
 from chaos.exploration.space import Space, base_experiment
 
 SEEDS = 500
-"""Seeds 0 to 499: what a bug may take."""
+"""Seeds 0 to 499: the number within which a bug must be found."""
 SCHEDULES = 6
 FEW_FAULTS = 10
-"""How many schedules are looked for that fail with a bug; one in which few faults had come before
-the violation is enough: what came later is left out at once."""
+"""Number of failing schedules that are collected.
+
+One with few faults before the violation is enough, because later faults are removed at once.
+"""
 TRIES = 3
 FAULTS_MAX = 3
-"""How many schedules are shrunk, until one has so few faults left."""
+"""Number of schedules that are shrunk, until one has few enough faults."""
 SHRINK_CPU_S = 28.0
 TOLD_AT_ONCE = frozenset({Fencing.name, Generations.name, NeedlessRebalance.name})
 NO_LATER_US = 6_000_000
-"""What these checks find is told when it happens: a smaller plan that has not shown it so much
-later than the whole one did is not played to its end. *Ownership* tells later, of when it began.
+"""Checks that report at the time of the violation.
+
+A smaller plan is not played to its end if it has no finding so much later than the whole plan.
+*Ownership* reports later than the violation began.
 """
 ROBUSTNESS_CPU_S = 45.0
 OTHER_SEEDS = 100
 
 
 class ShrunkBug(msgspec.Struct, frozen=True, kw_only=True):
-    """What is left of the schedule that found a bug.
+    """The shrunk schedule that shows a bug.
 
-    Shape: `faults` has one line for each. Units: seconds of CPU, not counting the robustness.
-    `passes_without_bug`: the same plan and seed show nothing in the sound code.
+    Shape: `faults` has one line for each. `passes_without_bug`: the same plan and seed have no
+    finding in the code without the bug.
+    Units: seconds of CPU, without the robustness.
     """
 
     before: Sizes
@@ -66,11 +73,12 @@ class ShrunkBug(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Hunted(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of the search for one bug.
+    """The result of the search for one bug.
 
-    Shape: `seed` is the first that fails, None: none of `seeds_tried`; `checks` and `summary` say
-    how. `shrunk_seed` is the one whose schedule became `shrunk`, the last of so many `tries`.
-    `tainted` counts seeds before it that failed without the bug, too: they prove nothing.
+    Shape: `seed` is the first that fails; None: none of `seeds_tried` does. `checks` and `summary`
+    describe the failure. `shrunk_seed` is the one whose schedule became `shrunk`, the last of
+    `tries` schedules. `tainted` counts seeds before it that also failed without the bug: they prove
+    nothing.
     Units: seconds of CPU until `seed` had failed.
     """
 
@@ -88,9 +96,9 @@ class Hunted(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Caught:
-    """A schedule that fails with the bug and passes without it; the rest as in Hunted.
+    """A schedule that fails only with the bug; other fields as in Hunted.
 
-    `faults_before`: how many had been injected when it first failed.
+    `faults_before`: the number of faults injected before it first failed.
     """
 
     seed: int
@@ -115,7 +123,7 @@ def hunt(
     other_seeds: int = OTHER_SEEDS,
     soundly: Callable[[Experiment, int], PlayedRun] = play,
 ) -> Hunted:
-    """Search the first `seeds` seeds of `space` for `bug`, and shrink what is found.
+    """Search the first `seeds` seeds of `space` for `bug`, and shrink the schedule.
 
     `soundly` plays a schedule without the bug; the shrunk one is tried under `other_seeds` seeds.
     """
@@ -147,7 +155,7 @@ def hunt(
 
 
 def _promising(caught: Iterator[_Caught]) -> Iterator[_Caught]:
-    """Yield of a few schedules those first that failed after the fewest faults."""
+    """Yield of a few schedules first those that failed after the fewest faults."""
     caught = islice(caught, SCHEDULES)
     waiting: list[_Caught] = []
     while True:
@@ -170,7 +178,7 @@ def _catch(
     soundly: Callable[[Experiment, int], PlayedRun],
     began_s: float,
 ) -> Iterator[_Caught]:
-    """Yield, in order, the seeds that fail with the bug and pass without it."""
+    """Yield, in order, the seeds that fail only with the bug."""
     tainted = 0
     for seed in range(seeds):
         experiment = draw(space, seed)
@@ -240,7 +248,7 @@ def shrink_bug(
 
 
 def fault_text(fault: FaultDefinition) -> str:
-    """Return a fault in a few words, as its line in the file says it."""
+    """Return a fault in a few words, as in the file."""
     lasts = "" if fault.duration is None else f" for {fault.duration}"
     whom = fault.target or f"{_ends(fault.from_)} from {_ends(fault.to)}"
     return f"{fault.at}: {fault.fault} {whom}{lasts}"

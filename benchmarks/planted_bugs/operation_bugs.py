@@ -1,4 +1,4 @@
-"""Bugs that only a rollout or a scaling shows: they are in what a consumer does when it closes.
+"""Bugs that only a rollout or a scaling shows: they are in a consumer's close.
 
 No fault of the space `standard` closes a consumer that works: its members are killed, paused or cut
 off, and a consumer that closes there does so because of an error (`ended_by`). Each bug acts on a

@@ -1,4 +1,4 @@
-"""What a planted bug is."""
+"""A planted bug."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 class PlantedBug:
     """One bug.
 
-    Shape: `plant` enters patches on the stack that it is given; `rule` begins with a section of
-    docs/kafka/BEHAVIOUR.md, or with a rule of docs/kafka/ZOOKEEPER_CONSUMER.md. `space` is where it
-    is searched for.
+    Shape: `plant` enters patches on the given stack; `rule` begins with a section of
+    docs/kafka/BEHAVIOUR.md, or with a rule of docs/kafka/ZOOKEEPER_CONSUMER.md. `space` is the
+    searched space.
     """
 
     name: str
@@ -23,7 +23,7 @@ class PlantedBug:
 
     @contextmanager
     def planted(self) -> Iterator[None]:
-        """Have the bug in this process, until the block ends."""
+        """Plant the bug in this process, until the block ends."""
         with ExitStack() as stack:
             self.plant(stack)
             yield

@@ -1,4 +1,4 @@
-"""docs/PLANTED_BUGS.md: what became of each planted bug, as a table."""
+"""docs/PLANTED_BUGS.md: the result of each planted bug, as a table."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -43,7 +43,7 @@ Robustness is under how many other network seeds the shrunk plan fails. Rules ci
 
 
 def is_found(hunted: Hunted) -> bool:
-    """Whether a bug was found and its plan became as small as it should."""
+    """Return True if a bug was found and its plan became small enough."""
     shrunk = hunted.shrunk
     return (
         shrunk is not None
@@ -71,7 +71,7 @@ def page(hunts: Sequence[Hunted]) -> str:
 
 
 def write_page(hunts: Sequence[Hunted]) -> None:
-    """Write the page about BUGS; the section about OPERATION_BUGS stays."""
+    """Write the page about BUGS; the section about OPERATION_BUGS is kept."""
     former = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
     mark = f"## {OPERATIONS}\n"
     kept = former[former.index(mark) :] if mark in former else ""

@@ -1,4 +1,4 @@
-"""The bugs of the ensemble and of the consumer on it, which the space `zookeeper` is searched for.
+"""The bugs of the ensemble and of the consumer on it, for the space `zookeeper`.
 
 Rules are those of docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
@@ -73,8 +73,8 @@ def _server_takes_anyone_up(stack: ExitStack) -> None:
         now_us: int,
         result: ServerResult,
     ) -> None:
-        # Asking the leader alone would hide that the zxids are not compared: its answer comes
-        # behind every transaction that it has committed before.
+        # Asking only the leader would hide that the zxids are not compared: its answer follows
+        # every transaction that it has committed before.
         timeout_ms = self._database.sessions.get(request.session_id)
         if timeout_ms is None:
             connect(self, connection, request_id, request, role, now_us, result)

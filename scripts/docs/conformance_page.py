@@ -1,9 +1,9 @@
-"""The conformance page: which scenario is covered by which test or recording.
+"""The conformance page: the tests and recordings that cover each scenario.
 
 The list of scenarios is tests/conformance/scenarios.toml. A test covers those that its docstring
 names (`GC-010, GC-011`, or `GC-010..012`), a story of a transcript those of the comments at its
-head; a recording covers those under `covers` if the cluster follows it step by step. Reads the
-source of the tests and runs none of them.
+head. A recording covers those under `covers` if the cluster follows it step by step. The source of
+the tests is read, and none is run.
 """
 
 import ast
@@ -55,7 +55,7 @@ class ScenarioList:
 
 
 class _Recording(msgspec.Struct):
-    """What the page needs to know of a transcript."""
+    """The fields of a transcript that the page needs."""
 
     id: str
     covers: tuple[str, ...]
@@ -63,7 +63,7 @@ class _Recording(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A test or a recording, and the file that holds it, from the checkout's root.
+    """A test or a recording, and its file, relative to the checkout's root.
 
     `text` names the scenarios: a docstring, the comments of a story; empty for a recording.
     """
@@ -112,7 +112,7 @@ def statuses(scenarios: ScenarioList) -> dict[str, str]:
 
 
 def conformance_page() -> str:
-    """Every scenario with its status and where it is covered, after the counts."""
+    """Return every scenario with its status and the places that cover it, after the counts."""
     scenarios = read_scenarios()
     status = statuses(scenarios)
     covered = sum(each == "covered" for each in status.values())

@@ -1,4 +1,4 @@
-"""The reference page of the experiment file: every key of its structs, with what it may be."""
+"""The reference page of the experiment file: every key of its structs, with its values."""
 
 from collections.abc import Iterator, Mapping
 from typing import get_origin
@@ -13,11 +13,11 @@ from scripts.docs.markdown import Schema, shown, table, values_text
 _HEADINGS = ("key", "values", "default", "meaning")
 _TOP = "The file"
 _PLACEHOLDERS = {"topics": "<topic>", "groups": "<group>"}
-"""What stands for a name that the file gives."""
+"""Placeholder of a name that the file defines."""
 
 
 def experiment_file_page() -> str:
-    """Every key of an experiment file with its values, default and meaning, section by section."""
+    """Return every key of an experiment file with its values, default and meaning, by section."""
     schema = experiment_schema()
     sections = {Experiment.__name__: schema, **schema["$defs"]}
     parts = [
@@ -68,7 +68,7 @@ def _keys(struct: type[msgspec.Struct], properties: Mapping[str, Schema]) -> str
 
 
 def _values(field: StructField, entry: Schema) -> str:
-    """Return what a key may be; of a section, what it is a section of."""
+    """Return the possible values of a key; of a section, its meaning."""
     if field.struct is None:
         return values_text(entry)
     words: dict[object, str] = {tuple: "list of sections", dict: "section for each name"}

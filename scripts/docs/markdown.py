@@ -1,4 +1,4 @@
-"""Markdown for the generated reference pages: tables, and what a JSON Schema allows in words."""
+"""Markdown for the generated reference pages: tables, and a JSON Schema's values in words."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,7 +7,7 @@ import msgspec
 
 Schema = Mapping[str, Any]  # Any: JSON
 _DURATION = "5s"
-"""An example that every duration has."""
+"""The example of every duration."""
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -18,12 +18,12 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def shown(value: object) -> str:
-    """Return a value as a file would have it."""
+    """Return a value as in a file."""
     return msgspec.json.encode(value).decode().strip('"')
 
 
 def values_text(entry: Schema) -> str:
-    """Return what a schema allows, in words: types, bounds, and words to choose from."""
+    """Return a schema's values in words: types, bounds, and choices."""
     if "$ref" in entry:
         return "a section"
     if "anyOf" in entry:

@@ -1,7 +1,7 @@
-"""Generated reference pages: what the code says of itself, written to docs/generated.
+"""Generated reference pages from the definitions in the code, written to docs/generated.
 
 `python -m scripts.docs.reference` (`make docs`) writes them; a test compares them with the code.
-Nothing here is prose of its own: tables and texts come from the definitions.
+Tables and texts come from the definitions; no prose is added here.
 """
 
 import inspect
@@ -68,7 +68,7 @@ def _makers() -> dict[str, Callable[[], str]]:
 
 
 def errors_page() -> str:
-    """Every error code with what a caller may conclude from it."""
+    """Return every error code with its consequences for a caller."""
     rows = [
         (code.name, str(code.value), _yes(code.retriable), _yes(code.definite))
         for code in sorted(ErrorCode, key=lambda code: code.value)
@@ -81,7 +81,7 @@ def errors_page() -> str:
 
 
 def group_states_page() -> str:
-    """The states of a group and their transitions."""
+    """Return the states of a group and their transitions."""
     edges = [
         f"    {before.value} --> {after.value}"
         for after in GroupState
@@ -102,7 +102,7 @@ def group_states_page() -> str:
 
 
 def wire_versions_page() -> str:
-    """APIs and versions that brokers offer to Kafka clients."""
+    """Return the APIs and versions that brokers offer to Kafka clients."""
     rows = [
         (api.label, str(api.value), f"{offered.oldest} to {offered.newest}")
         for api, offered in OFFERED.items()
@@ -118,7 +118,7 @@ def wire_versions_page() -> str:
 
 
 def settings_page() -> str:
-    """Kafka's settings that an experiment may set, with defaults and bounds, and the guards."""
+    """Return Kafka's settings of an experiment, with defaults and bounds, and the guards."""
     parts = ["# Settings\n\nNames, defaults and bounds are Kafka's.\n"]
     for config in (BrokerConfig, TopicConfig, ConsumerConfig, ProducerConfig):
         schema = msgspec.json.schema(config)["$defs"][config.__name__]
@@ -149,7 +149,7 @@ def settings_page() -> str:
 
 
 def faults_page() -> str:
-    """Faults with their arguments, targets, purposes of connections, and checks."""
+    """Return faults with their arguments, targets, purposes of connections, and checks."""
     faults = [
         (f"`{kind.name}`", kind.doc, "moment" if kind.momentary else "lasts")
         for kind in FAULT_KINDS.values()
@@ -199,7 +199,7 @@ def _arguments(args_type: type[msgspec.Struct]) -> list[tuple[str, str, str, str
 
 
 def command_line_page() -> str:
-    """The help of every command."""
+    """Return the help of every command."""
     parts = ["# Command line\n"]
     root = click.Context(
         app, info_name="python -m coordlab", terminal_width=HELP_WIDTH, color=False
@@ -229,7 +229,7 @@ def _yes(value: bool) -> str:
 
 
 def write(folder: Path = FOLDER) -> None:
-    """Write every page, and remove pages that are no longer made; write the published schema."""
+    """Write every page and the published schema, and remove obsolete pages."""
     (folder.parent / FILE_NAME).write_bytes(encoded_schema())
     folder.mkdir(parents=True, exist_ok=True)
     made = page_names()

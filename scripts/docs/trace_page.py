@@ -20,7 +20,7 @@ from scripts.docs.markdown import Schema, table, values_text
 
 
 def trace_page() -> str:
-    """The columns of a trace row, every kind of row, the fields of details, and the causes."""
+    """Return the columns of a trace row, every kind, the fields of details, and the causes."""
     columns = [(f"`{name}`", kind, COLUMN_MEANINGS[name]) for name, kind in TRACE_COLUMNS]
     parts = [
         f"# Trace\n\n{inspect.getdoc(TraceRow)}\n",

@@ -1,9 +1,10 @@
-"""The page of the rules of the consumer on ZooKeeper: which rule is covered by which test.
+"""The page of the rules of the consumer on ZooKeeper: the tests that cover each rule.
 
 The rules are those of docs/kafka/ZOOKEEPER_CONSUMER.md. A test covers a rule if its docstring, or a
 comment in it, names the rule's id and quotes its text; a story of a transcript does so with the
-comments at its head. Rules that deviate or need no test stand with their reasons in
-tests/conformance/zookeeper_rules.toml. Reads the source of the tests and runs none of them.
+comments at its head. Rules that deviate or need no test are in
+tests/conformance/zookeeper_rules.toml with their reasons. The source of the tests is read, and none
+is run.
 """
 
 import ast
@@ -24,7 +25,7 @@ TESTS = package_root() / "tests"
 RULES = package_root() / "docs" / "kafka" / "ZOOKEEPER_CONSUMER.md"
 REASONS = TESTS / "conformance" / "zookeeper_rules.toml"
 QUOTED_WORDS = 5
-"""Words in a row that a test shares with the rule that it quotes."""
+"""Number of consecutive words that make a quotation."""
 STATUSES = ("covered", "deviates", "no matter for a test", "missing")
 _ID = re.compile(r"\bZK-\d+\b")
 _RULE = re.compile(r"^(?:\* |\| )\*\*(ZK-\d+)\*\* ?(.*)$", re.MULTILINE)
@@ -34,7 +35,7 @@ _SENTENCE_END = re.compile(r"(?<=[.:]) (?=[A-Z(*])")
 
 
 class Reasons(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Why a rule is kept otherwise, or is not the matter of a test, by its id."""
+    """Reasons for a deviation from a rule, or for its lack of a test, by its id."""
 
     deviates: Mapping[str, str]
     no_test: Mapping[str, str]
@@ -58,7 +59,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A test or a story, the file that holds it from the checkout's root, and its prose."""
+    """A test or a story, its file relative to the checkout's root, and its prose."""
 
     name: str
     path: str
@@ -94,7 +95,7 @@ def named() -> Mapping[str, tuple[Place, ...]]:
 
 
 def quotes(text: str, rule: Rule) -> bool:
-    """Return whether a text shares so many words in a row with a rule that it quotes the rule."""
+    """Return True if a text shares enough consecutive words with a rule to quote it."""
     return not _runs_of_words(text).isdisjoint(_runs_of_words(rule.text))
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from results_schema.results import EXIT_PASS
 from tests.support.harness.command_line import CommandLine
-from tests.support.worlds.broken_under_clients import CLUSTER, bootstrap_in, live_through_faults
+from tests.support.worlds.broken_under_clients import CLUSTER, bootstrap_in, survive_faults
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
@@ -19,7 +19,7 @@ def test_clients_lose_nothing_and_store_nothing_twice(
     with command_line.started("up", *CLUSTER) as cluster:
         assert cluster.stdout is not None
         line = next(line for line in cluster.stdout if "bootstrap servers: " in line)
-        live_through_faults(family, bootstrap_in(line), command_line)
+        survive_faults(family, bootstrap_in(line), command_line)
         cluster.send_signal(signal.SIGTERM)
         output, errors = cluster.communicate(timeout=60)
     assert cluster.returncode == EXIT_PASS, output + errors

@@ -1,7 +1,7 @@
-"""docs/ARCHITECTURE.md says where a fault, a check, an API ... is added, and forgets no place.
+"""docs/ARCHITECTURE.md lists every place at which a fault, a check, an API ... is added.
 
-Of each kind one that exists is followed: the files that mention it are those that the page names,
-and those that only use it.
+One existing example of each kind is followed: the files that mention it must be those that the page
+names, and those that only use it.
 """
 
 import re
@@ -30,7 +30,7 @@ SUFFIXES = frozenset({".py", ".txt", ".j2", ".yaml", ".toml", ".md"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
-    """One thing that was added. `users` mention it for purposes of their own."""
+    """One existing addition. `users` are the files that only use it."""
 
     row: str
     pattern: str
@@ -77,7 +77,7 @@ EXAMPLES = (
 
 
 def linked_places(row: str) -> list[str]:
-    """Return what the page's row names, relative to the root; a folder for its door sign."""
+    """Return the files of the page's row, relative to the root; a folder by its door sign."""
     (line,) = [each for each in PAGE.read_text().splitlines() if each.startswith(f"| {row} |")]
     links = re.findall(r"\]\(([^)#]+)\)", line)
     places = [(PAGE.parent / link).resolve().relative_to(ROOT).as_posix() for link in links]
@@ -102,7 +102,7 @@ def files_with(pattern: str, places: tuple[str, ...]) -> list[str]:
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.row)
 def test_page_names_every_place_of_an_addition(example: Example) -> None:
-    """Who follows the page has done all that was done for one that exists."""
+    """The steps of the page are complete for the existing example."""
     places = linked_places(example.row)
     mentioned = files_with(example.pattern, SEARCHED)
 
@@ -117,8 +117,8 @@ def test_page_names_every_place_of_an_addition(example: Example) -> None:
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.row)
-def test_page_names_no_place_in_vain(example: Example) -> None:
-    """Each place, tests included, has something of the one that exists."""
+def test_page_names_no_needless_place(example: Example) -> None:
+    """Each place, tests included, mentions the existing example."""
     empty = [
         place
         for place in linked_places(example.row)

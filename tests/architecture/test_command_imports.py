@@ -1,4 +1,4 @@
-"""What a person waits for before the first line: what `--help`, `--version` and `list` import."""
+"""Imports before the first line of output: of `--help`, `--version` and `list`."""
 
 import subprocess
 import sys
@@ -35,7 +35,7 @@ def imported_by(*arguments: str, folder: Path) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("argument", ["--help", "--version", "list"])
-def test_what_lists_commands_or_runs_imports_nothing_heavy(argument: str, tmp_path: Path) -> None:
+def test_commands_that_list_import_nothing_heavy(argument: str, tmp_path: Path) -> None:
     """Each of HEAVY takes longer than the rest of the command together."""
     modules = imported_by(argument, folder=tmp_path)
     assert [name for name in HEAVY if name in modules] == []
@@ -43,22 +43,22 @@ def test_what_lists_commands_or_runs_imports_nothing_heavy(argument: str, tmp_pa
 
 @pytest.mark.slow
 def test_help_imports_no_command(tmp_path: Path) -> None:
-    """The list of commands comes from a table: to import them all took a second."""
+    """The list of commands is a table: importing them all took a second."""
     modules = imported_by("--help", folder=tmp_path)
     assert [name for name in modules if name.startswith("coordlab.commands")] == []
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_summary_of_a_command_is_the_first_sentence_of_its_help(name: str) -> None:
-    """The table of the list of commands says what the command itself says."""
+    """The table repeats the command's own help."""
     assert list(SUMMARIES) == list(COMMANDS)
     assert SUMMARIES[name] == load_command(name).get_short_help_str(limit=1_000)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["up", "inject", "heal", "status", "down"])
-def test_a_cluster_that_stays_imports_nothing_heavy(command: str, tmp_path: Path) -> None:
-    """Brokers should serve at once; an order should be there when the person expects it."""
+def test_commands_of_a_standing_cluster_import_nothing_heavy(command: str, tmp_path: Path) -> None:
+    """Brokers should serve at once, and orders should be carried out at once."""
     modules = imported_by(command, "--help", folder=tmp_path)
     assert [name for name in HEAVY if name in modules] == []
     if command != "up":

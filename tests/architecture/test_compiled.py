@@ -1,4 +1,4 @@
-"""Compiled and interpreted modules give the same runs; a library of other sources is not loaded."""
+"""Compiled and interpreted modules give equal runs; an outdated library is not loaded."""
 
 import ast
 import json
@@ -35,7 +35,7 @@ def _explored(switch: str) -> dict[str, object]:
 
 @pytest.mark.slow
 def test_compiled_modules_give_the_digests_of_interpreted_ones() -> None:
-    """The same seeds leave the same digests, verdicts, events and marks."""
+    """The same seeds give the same digests, verdicts, events and marks."""
     if not (BUILD / RECORD).is_file():
         if os.environ.get("CI") == "true" and missing_for_build() is None:
             pytest.fail("nothing is compiled: .ci/run runs `make fast` before the tests")
@@ -69,8 +69,8 @@ print(compiled_state().name)
 
 
 @pytest.mark.slow
-def test_what_compiled_modules_define_can_be_pickled_for_ray() -> None:
-    """New types are of their module, and frozen dataclasses are built anew."""
+def test_types_of_compiled_modules_can_be_pickled_for_ray() -> None:
+    """New types belong to their module, and frozen dataclasses are rebuilt."""
     if not (BUILD / RECORD).is_file():
         pytest.skip("`make fast` was not run")
     done = subprocess.run(
@@ -125,7 +125,7 @@ def _finder(folder: Path, **record: object) -> CompiledFinder:
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A folder with one source."""
+    """Return a folder with one source."""
     (tmp_path / SOURCE[0]).mkdir()
     tmp_path.joinpath(*SOURCE).write_text("ANSWER = 42\n", encoding="utf-8")
     return tmp_path
@@ -135,10 +135,10 @@ def test_a_library_of_these_sources_and_this_python_is_used(checkout: Path) -> N
     assert _finder(checkout).decide() is CompiledState.COMPILED
 
 
-def test_a_changed_source_leaves_everything_interpreted_and_says_so(
+def test_a_changed_source_leaves_all_modules_interpreted_with_a_message(
     checkout: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One sentence, once, however many modules are asked for."""
+    """The message appears once, however many modules are imported."""
     finder = _finder(checkout)
     checkout.joinpath(*SOURCE).write_text("ANSWER = 43\n", encoding="utf-8")
     assert finder.find_spec("protocol.hot", None) is None
@@ -147,7 +147,7 @@ def test_a_changed_source_leaves_everything_interpreted_and_says_so(
     assert capsys.readouterr().err.count("make fast` compiles them again") == 1
 
 
-def test_a_new_source_leaves_everything_interpreted(checkout: Path) -> None:
+def test_a_new_source_leaves_all_modules_interpreted(checkout: Path) -> None:
     finder = _finder(checkout)
     (checkout / "protocol" / "new.py").write_text("", encoding="utf-8")
     assert finder.decide() is CompiledState.STALE
@@ -158,7 +158,7 @@ def test_a_library_for_another_python_is_not_loaded(checkout: Path) -> None:
 
 
 def test_a_hot_module_imported_earlier_leaves_the_others_interpreted(checkout: Path) -> None:
-    """Compiled modules reach into objects that interpreted ones lay out in another way."""
+    """Compiled modules access objects whose layout differs in interpreted ones."""
     finder = _finder(checkout, modules={"protocol.ids": "protocol/ids.py"})
     assert "protocol.ids" in sys.modules
     assert finder.decide() is CompiledState.TOO_LATE

@@ -1,4 +1,4 @@
-"""The list of scenarios is whole, and no test claims one that does not exist."""
+"""The list of scenarios is complete, and no test claims one that does not exist."""
 
 import pytest
 
@@ -16,7 +16,7 @@ CLASSIC_JC = {*range(38, 147), *range(150, 171), 173, 175, 186, 187}
 of describing, leaving, deleting and sensors, two of unloading."""
 
 
-def test_list_of_scenarios_is_whole() -> None:
+def test_list_of_scenarios_is_complete() -> None:
     """163, 58, 69, 4 and 134: every number once."""
     expected = [
         *(f"GC-{n:03}" for n in range(1, 164)),
@@ -38,7 +38,7 @@ def test_scenario_has_a_meaning_or_repeats_others_of_the_list() -> None:
 
 
 def test_reason_is_given_for_scenarios_of_the_list_only_once() -> None:
-    """At most two in a hundred may be out of place here."""
+    """At most two in a hundred may be out of scope."""
     scenarios = read_scenarios()
     assert not set(scenarios.deviates) & set(scenarios.not_applicable)
     assert {*scenarios.deviates, *scenarios.not_applicable} <= set(scenarios.ids())
@@ -46,7 +46,7 @@ def test_reason_is_given_for_scenarios_of_the_list_only_once() -> None:
 
 
 def test_no_test_or_recording_names_an_unknown_scenario() -> None:
-    """A slip of the pen would otherwise count for nothing, and nobody would see it."""
+    """A mistyped id would silently count for nothing."""
     known = set(read_scenarios().ids())
     unknown = {each: places for each, places in named().items() if each not in known}
     assert unknown == {}
@@ -65,8 +65,8 @@ def test_ids_are_read_from_a_docstring(text: str, found: list[str]) -> None:
     assert list(ids_in(text)) == found
 
 
-def test_status_of_a_repeated_scenario_follows_what_it_repeats() -> None:
-    """One that a reason stands for does not count as covered, whatever names it."""
+def test_repeated_scenario_has_the_status_of_its_original() -> None:
+    """An excluded one does not count as covered, whatever names it."""
     real = sorted(named())[0]
     scenarios = ScenarioList(
         meaning={"GC-998": "", "GC-999": "", real: ""},
@@ -85,7 +85,7 @@ def test_status_of_a_repeated_scenario_follows_what_it_repeats() -> None:
 
 
 def test_nearly_every_scenario_is_covered() -> None:
-    """The bound that the project has set itself; no family is left out."""
+    """The bound is the project's goal; no family is left out."""
     status = statuses(read_scenarios())
     covered = [scenario for scenario, each in status.items() if each == "covered"]
     assert len(covered) >= 0.97 * len(status)

@@ -1,9 +1,9 @@
-"""Same code, config, plan and seed: the same trace, byte for byte, in whatever process it runs.
+"""Same code, config, plan and seed: the same trace, byte for byte, in any process.
 
 Small clusters, and schedules of tests/schedules, which the search drew. Three processes differ in
-hash seed, heap layout, garbage collection, optimisation, and the order in which they run the
-scenarios. PYTHONHASHSEED=0 alone would be no test: many orders hang on addresses. Planted sources
-of nondeterminism must make the comparison fail.
+hash seed, heap layout, garbage collection, optimisation, and the order of the scenarios.
+PYTHONHASHSEED=0 alone would be no test: many orders depend on addresses. Planted sources of
+nondeterminism must make the comparison fail.
 """
 
 import json
@@ -57,7 +57,7 @@ def digests() -> dict[str, list[str]]:
 
 @pytest.mark.slow
 def test_a_seed_gives_one_trace_in_every_process(digests: dict[str, list[str]]) -> None:
-    """One digest per scenario, whatever the process; and seeds differ from each other."""
+    """A scenario has one digest in all processes, and seeds have different ones."""
     clean = {name: set(seen) for name, seen in digests.items() if not name.startswith("planted")}
     assert clean
     assert {name: len(seen) for name, seen in clean.items()} == dict.fromkeys(clean, 1)
@@ -73,7 +73,7 @@ def test_a_seed_gives_one_trace_in_every_process(digests: dict[str, list[str]]) 
 def test_a_trace_is_the_same_when_every_message_passes_through_the_codec(
     digests: dict[str, list[str]],
 ) -> None:
-    """By reference in virtual time, as bytes on Ray: they must be the same program."""
+    """Virtual time passes references, Ray passes bytes: both must be the same program."""
     pairs = [name for name in digests if name.endswith(" through the codec")]
     assert len(pairs) == 2
     for name in pairs:
@@ -81,10 +81,10 @@ def test_a_trace_is_the_same_when_every_message_passes_through_the_codec(
 
 
 @pytest.mark.slow
-def test_a_drawn_schedule_is_the_same_run_whether_its_messages_are_written_or_not(
+def test_a_drawn_schedule_is_the_same_run_with_and_without_message_tracing(
     digests: dict[str, list[str]],
 ) -> None:
-    """The search plays without them, `replay` writes them: what it shows must be what was found."""
+    """The search plays without it, `replay` with it: the run must be the one that was found."""
     pairs = [name for name in digests if name.endswith(" with messages")]
     assert len(pairs) == 1
     for name in pairs:

@@ -1,4 +1,4 @@
-"""Generated pages say what the code says."""
+"""Generated pages agree with the code."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The project's structure keeps to what a reader needs (`python -m scripts.house` prints it)."""
+"""Limits of the project's structure (`python -m scripts.house` prints the figures)."""
 
 import ast
 from itertools import pairwise

@@ -1,6 +1,6 @@
-"""Whatever code, tests and documents cite about Kafka is in docs/kafka.
+"""Citations about Kafka in code, tests and documents have a target in docs/kafka.
 
-How citations are written: docs/kafka/README.md.
+docs/kafka/README.md describes the form of citations.
 """
 
 import json
@@ -35,7 +35,7 @@ EXAMPLES = {
     "tests/architecture/test_zookeeper_rules_page.py",
     "docs/kafka/README.md",
 }
-"""Files that show how citations are written, and name what does not exist."""
+"""Files that show the form of citations, and name targets that do not exist."""
 
 
 @cache
@@ -49,7 +49,7 @@ def texts() -> dict[str, str]:
 
 
 def sections_of(name: str) -> set[str]:
-    """Return what a file of docs/kafka can be cited by."""
+    """Return the sections of a file of docs/kafka that can be cited."""
     text = (KAFKA / f"{name}.md").read_text(encoding="utf-8")
     headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
     numbers = {match[1] for each in headings if (match := re.match(r"(\d+(?:\.\d+)*)", each))}
@@ -67,7 +67,7 @@ def sections_of(name: str) -> set[str]:
 
 
 def citations(name: str, text: str) -> Iterator[tuple[str, str]]:
-    """Yield each place where a text names a file of docs/kafka: the place and what it cites."""
+    """Yield each place where a text names a file of docs/kafka: the place and the citation."""
     one = CITATION[name]
     link = re.compile(rf"[`\[(\w/.]*\b{name}\.md\)?`?")
     several = re.compile(rf"{name}\]? ({one}(?:(?:, | and |, and | to ){one})*)")
@@ -170,7 +170,7 @@ def test_recording_that_is_named_exists() -> None:
 
 
 def test_graded_scenarios_are_those_of_the_specification() -> None:
-    """10.1 to 10.5.2 hold them all; what repeats another one is in 10.5.1."""
+    """Sections 10.1 to 10.5.2 have them all; repetitions are in 10.5.1."""
     sections = scenarios_of_kafka()
     graded = ("10.1", "10.2", "10.3", "10.4", "10.5.1", "10.5.2")
     own = {each for name in graded if name != "10.5.1" for each in ids_in(sections[name])}
@@ -190,7 +190,7 @@ def test_section_that_the_specification_refers_to_exists() -> None:
 
 
 def test_docstring_names_the_file_of_a_section() -> None:
-    """A number alone, as in `3.5: sessions`, leaves the reader to guess where to look."""
+    """A number alone, as in `3.5: sessions`, does not name the document."""
     bare = re.compile(r'"""\d{1,2}\.\d{1,2}[:,.] |\((?:\d\.\d{1,2}, )+[A-Z]{2}-\d')
     found = [
         f"{file}: {match[0]}" for file, text in texts().items() for match in bare.finditer(text)

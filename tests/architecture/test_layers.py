@@ -1,4 +1,4 @@
-"""Layers, documents and what must never be committed."""
+"""Layers, documents and text that must never be committed."""
 
 import re
 import subprocess
@@ -42,7 +42,7 @@ def test_import_contracts_are_kept() -> None:
 
 @pytest.mark.slow
 def test_code_is_formatted_and_lint_free() -> None:
-    """What ruff finds is mended, not argued about."""
+    """A lint error is mended, not excepted."""
     ruff = Path(sys.executable).parent / "ruff"
     for arguments in (["format", "--check", "."], ["check", "."]):
         result = subprocess.run(
@@ -61,7 +61,7 @@ def test_types_are_strict() -> None:
 
 
 def test_exactly_one_module_imports_ray_for_nodes_and_one_for_fan_out() -> None:
-    """Nodes do not know Ray."""
+    """Nodes must not depend on Ray."""
     importers = [
         path.relative_to(ROOT).as_posix()
         for path in tracked_files(".py")
@@ -78,7 +78,7 @@ def test_our_packages_are_imported_from_here() -> None:
 
 
 def test_documents_link_only_to_files_that_exist() -> None:
-    """Names in documents link to files."""
+    """A broken link misleads."""
     missing = [
         f"{page.relative_to(ROOT)} -> {target}"
         for page in tracked_files(".md")
@@ -89,7 +89,7 @@ def test_documents_link_only_to_files_that_exist() -> None:
 
 
 def test_documents_link_only_to_headings_that_exist() -> None:
-    """GitHub makes an anchor of each heading: lower case, no marks, hyphens for spaces."""
+    """GitHub makes an anchor of each heading: lower case, no punctuation, hyphens for spaces."""
     missing = []
     for page in tracked_files(".md"):
         for target, anchor in re.findall(r"\]\(([^)#:\s]*)#([^)]*)\)", page.read_text()):
@@ -102,7 +102,7 @@ def test_documents_link_only_to_headings_that_exist() -> None:
 
 
 def test_every_deviation_is_listed_in_fidelity() -> None:
-    """Where the code knowingly differs from Kafka, docs/FIDELITY.md says so."""
+    """docs/FIDELITY.md lists each knowing difference from Kafka."""
     fidelity = (ROOT / "docs" / "FIDELITY.md").read_text()
     unlisted = []
     for path in tracked_files(".py"):
@@ -114,7 +114,7 @@ def test_every_deviation_is_listed_in_fidelity() -> None:
     assert unlisted == []
 
 
-def test_fidelity_lists_no_deviation_that_is_gone() -> None:
+def test_fidelity_lists_no_removed_deviation() -> None:
     """A listed difference that the code no longer has would mislead."""
     fidelity = (ROOT / "docs" / "FIDELITY.md").read_text()
     table = fidelity.split("## Deviations", 1)[1].split("\n## ", 1)[0]
@@ -127,7 +127,7 @@ def test_fidelity_lists_no_deviation_that_is_gone() -> None:
 
 
 def test_no_machine_path_or_index_address_is_committed() -> None:
-    """A path of one machine or the address of a package index helps nobody else."""
+    """A path of one machine or the address of a package index helps no other user."""
     found = []
     index_address = re.compile(r"--(extra-)?index-url|\bpypi\.|files\.pythonhosted|/simple/?\b")
     machine_path = re.compile(r"(/root/|/home/[a-z]|/work/)")

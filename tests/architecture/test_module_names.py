@@ -1,4 +1,4 @@
-"""Texts name modules and files that exist, and a door sign names everything in its folder."""
+"""Texts name modules and files that exist, and a door sign lists its folder's modules."""
 
 import ast
 import keyword
@@ -23,13 +23,13 @@ PATH = re.compile(
     r"\.(?:py|md|yaml|toml|json|txt|js|css))\b"
 )
 SHORT = 60
-"""Longer texts are prose, whose words name nothing."""
+"""Longest text that is checked; longer ones are prose."""
 EXAMPLES = {"experiments/NAME.yaml", "experiments/mine.yaml"}
-"""Files that the reader of a text makes."""
+"""Files that a user creates."""
 SETTINGS = {f"cluster.{field.encode_name}" for field in msgspec.structs.fields(ClusterDefinition)}
 """Keys of an experiment file that look like modules."""
 ALIKE = {"coordlab/commands": "one module or one folder each", "pipeline/in_memory": "tables"}
-"""Folders whose door sign names no member: its members are alike."""
+"""Folders whose door sign lists no member, because its members are alike."""
 UNNAMED = {"__init__", "__main__"}
 
 
@@ -47,7 +47,7 @@ def modules() -> dict[str, Path]:
 
 
 def exists(name: str) -> bool:
-    """Return whether a dotted name is a module, or a name at the top level of one."""
+    """Return True if a dotted name is a module, or a name at the top level of one."""
     if name in modules() or ".".join(name.split(".")[:2]) in SETTINGS:
         return True
     module, _, attribute = name.rpartition(".")
@@ -59,7 +59,7 @@ def exists(name: str) -> bool:
 
 
 def door_signs() -> Iterator[tuple[str, str, set[str]]]:
-    """Yield each package of the product: its folder, its docstring, the names of what it holds."""
+    """Yield each package of the product: its folder, its docstring, the names of its members."""
     for path in tracked_files("__init__.py"):
         folder = path.parent.relative_to(ROOT)
         if folder.parts[0] not in PACKAGES:
@@ -82,7 +82,7 @@ def test_dotted_name_of_a_module_exists() -> None:
 
 
 def test_path_of_a_file_exists() -> None:
-    """From the root of the project, or from the folder of the text."""
+    """Paths are relative to the root of the project, or to the folder of the text."""
     missing = [
         f"{path.relative_to(ROOT)}: {name}"
         for path in tracked_files(".py", ".md", ".toml", ".yaml", ".txt")
@@ -94,12 +94,12 @@ def test_path_of_a_file_exists() -> None:
 
 @pytest.mark.slow
 def test_name_in_a_docstring_exists() -> None:
-    """A module, or what the code of some module names; names of Kafka's are in camel case."""
+    """It is a module, or a name in some module; Kafka's names are in camel case."""
     known = {part for name in modules() for part in name.split(".")} | set(keyword.kwlist)
     known |= {path.stem for path in (ROOT / "tests" / "corpus").iterdir()}
     named: dict[str, str] = {}
     for path in tracked_files(".py"):
-        prose = set()  # a walk comes to a statement before its text
+        prose = set()  # a walk reaches a statement before its text
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Expr):
                 prose.add(node.value)
@@ -121,7 +121,7 @@ def test_name_in_a_docstring_exists() -> None:
     assert {name: place for name, place in named.items() if name not in known} == {}
 
 
-def test_door_sign_has_the_reading_order_of_what_is_there() -> None:
+def test_door_sign_has_the_reading_order_of_existing_members() -> None:
     wrong = [
         f"{folder}: no `{name}`"
         for folder, sign, held in door_signs()
@@ -133,7 +133,7 @@ def test_door_sign_has_the_reading_order_of_what_is_there() -> None:
     assert wrong == []
 
 
-def test_door_sign_names_everything_in_its_folder() -> None:
+def test_door_sign_lists_everything_in_its_folder() -> None:
     unnamed = [
         f"{folder}: `{name}` is not named"
         for folder, sign, held in door_signs()

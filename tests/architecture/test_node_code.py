@@ -1,4 +1,4 @@
-"""What node code may not do, beyond what ruff's banned names see (pyproject, TID251)."""
+"""Forbidden constructs of node code that ruff's banned names miss (pyproject, TID251)."""
 
 import subprocess
 import sys
@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.mark.slow
 def test_node_code_never_depends_on_addresses_hashes_or_the_order_of_sets() -> None:
-    """In another process all three are others."""
+    """All three differ in another process."""
     sources = {path.relative_to(ROOT).as_posix(): path.read_text() for path in node_files(ROOT)}
 
     assert len(sources) > 100
@@ -52,8 +52,8 @@ def test_planted_dependence_is_found(source: str, what: str) -> None:
         "x = frozenset(y) | {1}",
     ],
 )
-def test_sets_whose_order_nobody_sees_are_fine(source: str) -> None:
-    """They are the right thing to ask whether something is in."""
+def test_sets_whose_order_has_no_effect_are_allowed(source: str) -> None:
+    """Membership tests are such a use."""
     assert unordered({"planted.py": source}) == []
 
 
@@ -71,7 +71,7 @@ def test_sets_whose_order_nobody_sees_are_fine(source: str) -> None:
 def test_banned_names_are_refused_in_node_code_and_allowed_beside_it(
     folder: str, allowed: bool
 ) -> None:
-    """Also where they are imported under another name."""
+    """An import under another name is refused, too."""
     planted = (
         "import asyncio\nimport time as t\nfrom datetime import datetime\n"
         "from random import choice\nfrom uuid import uuid4\n\n"

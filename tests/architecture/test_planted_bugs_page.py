@@ -1,4 +1,4 @@
-"""What README says of the planted bugs is what their record says."""
+"""README's figures of the planted bugs are those of their record."""
 
 import re
 from pathlib import Path
@@ -12,8 +12,8 @@ _CLAIM = re.compile(r"within (\d+) seeds and shrunk to (\w+) faults at most")
 _WORDS = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6}
 
 
-def test_readme_says_of_planted_bugs_what_was_recorded() -> None:
-    """The most seeds that one of them needed, and the most faults that were left."""
+def test_readme_has_the_recorded_figures_of_planted_bugs() -> None:
+    """They are the largest number of seeds for one bug, and of remaining faults."""
     record = (ROOT / "docs" / "PLANTED_BUGS.md").read_text(encoding="utf-8")
     rows = [(int(seeds), int(faults)) for seeds, faults in _ROW.findall(record)]
     readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())

@@ -1,6 +1,6 @@
 """A scenario of Kafka's coordinators has one home among the tests, which quotes its sentence.
 
-A number is no specification, and what is tested in two files is changed in one of them.
+A number is no specification, and of two tests of one scenario only one would be changed.
 """
 
 import re
@@ -13,13 +13,13 @@ WORDS_AT_LEAST = 3
 
 
 def sentence(scenario: str, scenarios: ScenarioList) -> str:
-    """Return what the list says of a scenario."""
+    """Return the sentence of a scenario in the list."""
     repeated = ", ".join(scenarios.same_as.get(scenario, ()))
     return scenarios.meaning.get(scenario) or f"as {repeated}"
 
 
 def quotes(text: str, scenario: str, meaning: str) -> bool:
-    """Whether a line of `text` quotes the sentence: all of its words, or some in their order."""
+    """Return True if a line of `text` quotes the sentence: all of its words, or some in order."""
     said = re.search(rf"^{scenario}: (.+)$", text, flags=re.MULTILINE)
     if said is None:
         return False
@@ -28,7 +28,7 @@ def quotes(text: str, scenario: str, meaning: str) -> bool:
 
 
 def test_scenario_has_one_home() -> None:
-    """Recordings of a real Kafka are beside it: they are no tests of ours."""
+    """Recordings of a real Kafka may repeat it: they are no tests of ours."""
     homes = {
         scenario: sorted({place.path for place in places if place.text})
         for scenario, places in named().items()

@@ -1,4 +1,4 @@
-"""Schedules that tests depend on are files, so that a change of drawing leaves them as they are."""
+"""Schedules that tests depend on are files, so that a change of drawing does not affect them."""
 
 import ast
 import re
@@ -30,14 +30,14 @@ MAY_DRAW = {
     "tests/cluster/ray/test_ray_tasks.py": "compares workers, whatever they play",
     "tests/soak/test_summaries.py": "compares two readers, whatever they read",
 }
-"""Modules that may draw, with the reason; no other module depends on what a seed draws."""
+"""Modules that may draw, with the reason; no other module depends on a seed's draw."""
 DRAWING = frozenset({"draw", "play_seed", "play_seeds"})
 SEED_OF_A_SPACE = re.compile(r"\bspace,? seeds? \d|\w \(seeds? \d+\)[.:]")
 CITED_FILE = re.compile(r"\bCorpus: `(\w+)`")
 
 
 def draws(path: Path) -> bool:
-    """Return whether a module imports a function that draws schedules."""
+    """Return True if a module imports a function that draws schedules."""
     return any(
         alias.name in DRAWING
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
@@ -55,8 +55,8 @@ def test_only_tests_of_the_search_draw_schedules() -> None:
     assert drawing <= set(MAY_DRAW)
 
 
-def test_no_text_names_a_seed_for_what_it_draws() -> None:
-    """The same seed draws another schedule tomorrow; a file of the corpus stays."""
+def test_no_text_names_a_seed_for_its_schedule() -> None:
+    """The same seed may draw another schedule tomorrow; a file of the corpus is constant."""
     found = [
         f"{path.relative_to(ROOT)}: {match[0]}"
         for path in tracked_files(".py")
@@ -77,7 +77,7 @@ def test_file_of_the_corpus_that_is_named_exists() -> None:
 
 
 @pytest.mark.parametrize("path", SCHEDULES, ids=lambda path: path.stem)
-def test_schedule_says_what_it_holds_and_is_played(path: Path) -> None:
+def test_schedule_has_a_description_and_is_played(path: Path) -> None:
     tests = [each for each in tracked_files(".py") if each.is_relative_to(ROOT / "tests")]
     assert path.read_text(encoding="utf-8").startswith("# ")
     assert load_experiment(str(path)).experiment.name == path.stem

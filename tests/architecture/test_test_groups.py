@@ -3,10 +3,10 @@
 import pytest
 
 
-def test_group_is_known_to_xdist_where_tests_run_side_by_side(
+def test_groups_reach_xdist(
     request: pytest.FixtureRequest,
 ) -> None:
-    """Versions of pytest and xdist that do not fit lose the groups without a word."""
+    """Incompatible versions of pytest and xdist silently lose the groups."""
     if not hasattr(request.config, "workerinput"):
         pytest.skip("not one of several processes: pytest -n 2 --dist loadgroup")
     assert request.node.nodeid.endswith("@test_test_groups.py")

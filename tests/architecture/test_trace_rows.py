@@ -1,4 +1,4 @@
-"""Rows of real runs hold what the table of trace kinds declares, and nothing else."""
+"""Rows of real runs conform to the table of trace kinds."""
 
 import json
 from pathlib import Path
@@ -29,7 +29,7 @@ RUNS = {
     "schedules/moves_resets_and_deleted_offsets": 2,
     "schedules/lost_responses_and_lost_nodes": 1,
 }
-"""Schedules and the seeds of their runs: between them every kind of fault."""
+"""Schedules and the seeds of their runs: together they have every kind of fault."""
 RARE = {
     TraceKind.LOAD_FAILED: "needs a java switch",
     TraceKind.LOG_CLEANED: "needs a run of minutes",
@@ -46,7 +46,7 @@ RARE = {
 
 @pytest.mark.slow
 def test_rows_of_runs_with_every_fault_conform_to_the_table() -> None:
-    """Transactions and static members too; no kind is left out, but for those that are rare."""
+    """Transactions and static members are included; all kinds occur but the rare ones."""
     rows: list[TraceRow] = []
     for name, seed in RUNS.items():
         experiment = load_experiment(str(TESTS / f"{name}.yaml")).experiment
@@ -68,7 +68,7 @@ def test_rows_of_runs_with_every_fault_conform_to_the_table() -> None:
 
 
 async def expiry_of_a_session(lab: EnsembleRun) -> None:
-    """Watch a znode whose owner is cut off until its session is over."""
+    """Watch a znode whose owner is cut off until its session ends."""
     owner, watcher = lab.zk_client(0), lab.zk_client(1)
     await owner.create("/consumers/mine", "", ephemeral=True)
 
@@ -81,7 +81,7 @@ async def expiry_of_a_session(lab: EnsembleRun) -> None:
 
 
 async def owner_that_does_not_let_go(lab: GroupLab) -> None:
-    """Have a newcomer give up because the owner's deletes never arrive."""
+    """Let a newcomer give up because the owner's deletes never arrive."""
     owner, newcomer = lab.names
     await lab.rule(Clog(), [owner], lab.servers, apis=("Delete",))
     await lab.runtime.start_node(newcomer)
@@ -89,7 +89,7 @@ async def owner_that_does_not_let_go(lab: GroupLab) -> None:
 
 
 def deploy_of_a_smaller_group() -> Experiment:
-    """Return a group that loses a member, and whose other one is then replaced."""
+    """Return a group that loses a member, and whose other member is then replaced."""
     group = "members(readers)"
     return quick_experiment(
         faults=[
@@ -100,7 +100,7 @@ def deploy_of_a_smaller_group() -> Experiment:
 
 
 def machines_that_go() -> Experiment:
-    """Return three machines of which each goes once, in its own way."""
+    """Return three machines, each of which ends once, in its own way."""
     lasts = {"duration": "2s"}
     return quick_experiment(
         cluster={"machines": 3},

@@ -13,8 +13,8 @@ from scripts.docs.zookeeper_rules_page import (
 )
 
 
-def test_every_id_of_the_document_is_a_rule_of_its_own() -> None:
-    """A rule that the reader of the document does not find would be asked of nobody."""
+def test_every_id_of_the_document_is_a_separate_rule() -> None:
+    """A rule that the parser misses would be required of no test."""
     ids = set(re.findall(r"\bZK-\d+\b", RULES.read_text(encoding="utf-8")))
     assert ids == set(read_rules())
     assert len(ids) == 85
@@ -30,7 +30,7 @@ def test_every_rule_is_quoted_by_a_test_or_has_a_reason() -> None:
 
 
 def test_reason_is_given_once_and_for_a_rule_that_exists() -> None:
-    """At most one rule in ten may go without a test."""
+    """At most one rule in ten may have no test."""
     reasons = read_reasons()
     given = (*reasons.deviates, *reasons.no_test)
     assert len(given) == len(set(given)) <= len(read_rules()) // 10
@@ -38,7 +38,7 @@ def test_reason_is_given_once_and_for_a_rule_that_exists() -> None:
     assert all((*reasons.deviates.values(), *reasons.no_test.values()))
 
 
-def test_quotation_is_five_words_of_the_rule_in_a_row() -> None:
+def test_quotation_is_five_consecutive_words_of_the_rule() -> None:
     rule = Rule(id="ZK-1", section="", text="A **read** is answered by the server, at once.")
 
     assert quotes("The claim: a read is answered by it (ZK-1)", rule)

@@ -27,7 +27,7 @@ SMALL = (
 
 
 class Played:
-    """One run in virtual time: its rows and its results."""
+    """One run of the experiment in virtual time, with its rows and results."""
 
     def __init__(self, *overrides: str, seed: int = 7) -> None:
         self.experiment = load_experiment("coordinator_crash", overrides).experiment
@@ -64,15 +64,15 @@ def report_of(results: Results, check: str) -> CheckReport:
 
 
 @pytest.mark.slow
-def test_coordinator_crash_with_seed_7_passes_and_tests_all_that_it_can() -> None:
-    """MEASURED_FAILOVER kill: detected after 7 to 9 s, no rebalance, nothing lost."""
+def test_coordinator_crash_with_seed_7_passes_and_judges_every_check_that_applies() -> None:
+    """MEASURED_FAILOVER kill: detected after 7 to 9 s, no rebalance, no loss."""
     played = Played()
 
     results = played.play()
 
     assert (results.verdict, results.exit_code, results.reasons) == (Verdict.PASS, 0, ())
-    # The old leader is dead: nobody appends in an older epoch. It is whole again before healing,
-    # and no administrator orders anything.
+    # Checks without a judgement: the old leader is dead, so no append has an older epoch; all
+    # replicas are in sync before healing; no administrator gives an order.
     assert {
         report.check for report in results.checks if report.outcome is not CheckOutcome.PASS
     } == {"administration", "fencing", "recovery"}
@@ -87,7 +87,7 @@ def test_coordinator_crash_with_seed_7_passes_and_tests_all_that_it_can() -> Non
 
 
 def test_acknowledgement_before_replication_is_found_by_fencing() -> None:
-    """Guard off: the leader acknowledges what only its own log has, and dies at that moment."""
+    """Guard off: the leader acknowledges a record that only its own log has, and dies then."""
     played = Played(*SMALL, "cluster.guards.high_watermark_gate=false", "faults=[]")
     killed: list[str] = []
 
@@ -109,8 +109,8 @@ def test_acknowledgement_before_replication_is_found_by_fencing() -> None:
     assert fencing.findings[0].evidence[-1].kind == TraceKind.BECAME_LEADER
 
 
-def test_death_on_acknowledgement_loses_nothing_behind_the_guard() -> None:
-    """The same moment with the guard on: the high watermark had passed it."""
+def test_death_at_the_acknowledgement_loses_nothing_with_the_guard() -> None:
+    """The same moment with the guard on: the high watermark had passed the record."""
     played = Played(*SMALL, "faults=[]")
     killed: list[str] = []
 
@@ -128,7 +128,7 @@ def test_death_on_acknowledgement_loses_nothing_behind_the_guard() -> None:
     assert report_of(results, "fencing").findings == ()
 
 
-def test_commit_acknowledged_and_forgotten_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_acknowledged_commit_that_is_forgotten_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted bug: the coordinator answers, and keeps the older offset of one partition."""
     remember = GroupOffsets.append_succeeded
 
@@ -148,10 +148,10 @@ def test_commit_acknowledged_and_forgotten_is_found(monkeypatch: pytest.MonkeyPa
     assert "was acknowledged by" in durable.findings[0].summary
 
 
-def test_load_that_finds_nothing_is_found_by_two_checks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted bug: the new coordinator swallows its load (BEHAVIOUR 6.6 f).
+def test_load_without_records_is_found_by_two_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted bug: the new coordinator's load reads nothing (BEHAVIOUR 6.6 f).
 
-    The members are unknown to it and must rejoin, and their offsets are gone.
+    Its members are unknown to it and must rejoin, and their offsets are lost.
     """
 
     def load_nothing(
@@ -169,8 +169,8 @@ def test_load_that_finds_nothing_is_found_by_two_checks(monkeypatch: pytest.Monk
     assert report_of(results, "durable_commits").outcome is CheckOutcome.VIOLATED
 
 
-def test_group_that_nobody_joins_ends_unknown() -> None:
-    """Exit 2, and nothing was broken."""
+def test_group_without_members_ends_unknown() -> None:
+    """Exit 2, and no fault was injected."""
     played = Played(
         "groups.orders-readers.members=0",
         "run.steady_state_timeout=5s",

@@ -1,4 +1,4 @@
-"""What switches of the Java coordinator change in whole runs in virtual time."""
+"""Effects of the Java coordinator's switches on whole runs in virtual time."""
 
 import pytest
 
@@ -15,8 +15,8 @@ SECOND_US = 1_000_000
 def split(faults: list[object] | None = None, **java: bool) -> Experiment:
     """Return the plan of split_brain_ownership, smaller, and a second group that commits.
 
-    Both groups live in the one partition of `__consumer_offsets`. Readers only heartbeat; a third
-    one joins on the other side of the cut.
+    Both groups are in the one partition of `__consumer_offsets`. Readers only send heartbeats; a
+    third one joins on the other side of the cut.
     """
     other_side = {
         "at": "12s",
@@ -56,7 +56,7 @@ def cut_us(played: Played) -> int:
 
 
 def gone_s(played: Played) -> dict[str, float]:
-    """Return when each reader of the old coordinator began to look for another, after the cut."""
+    """Return the time after the cut at which each reader of the old coordinator left it."""
     gone: dict[str, float] = {}
     for row in played.rows:
         if row.kind == TraceKind.COORDINATOR_UNKNOWN and row.group == "readers":
@@ -67,10 +67,11 @@ def gone_s(played: Played) -> dict[str, float]:
 
 
 @pytest.mark.slow
-def test_members_leave_a_coordinator_that_is_cut_off_once_it_has_uncommitted_writes() -> None:
-    """6.4 [J]: their heartbeats wait for another group's commit, and nobody owns a partition twice.
+def test_members_leave_a_cut_coordinator_once_it_has_uncommitted_writes() -> None:
+    """Their heartbeats wait for another group's commit, so no partition has two owners (6.4 [J]).
 
-    From memory they are answered for the whole cut, and every partition has two owners.
+    Without the switch they are answered from memory during the whole cut, and every partition has
+    two owners.
     """
     scala, java = play(split()), play(split(heartbeats_wait_for_writes=True))
     assert (scala.violated, java.violated) == ([], [])
@@ -85,10 +86,10 @@ def test_members_leave_a_coordinator_that_is_cut_off_once_it_has_uncommitted_wri
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", ["crash", "cut", "pause", "leadership_move"])
-def test_no_check_finds_anything_with_every_switch_on(fault: str) -> None:
-    """Commits that count after their timeout are none that were lost, or from another generation.
+def test_no_check_has_a_finding_with_every_switch_on(fault: str) -> None:
+    """A commit that is applied after its timeout is neither lost nor of another generation.
 
-    The cuts and pauses are shorter than what it takes to elect another leader, or longer.
+    The cuts and pauses are shorter or longer than an election.
     """
     base: dict[str, object] = {
         "at": "2s",

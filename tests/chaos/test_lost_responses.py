@@ -1,4 +1,4 @@
-"""Responses that are lost one by one, and nodes that never come back, in one run of a cluster."""
+"""Single lost responses, and nodes that never return, in one run of a cluster."""
 
 from pathlib import Path
 
@@ -10,12 +10,12 @@ from protocol.trace import TraceKind, TraceRow
 
 SCHEDULE = Path(__file__).parents[1] / "schedules" / "lost_responses_and_lost_nodes.yaml"
 LOST_AT_US = 30_000_000
-"""When the last node is lost, after the steady state."""
+"""Time at which the last node is lost, after the steady state."""
 
 
 @pytest.mark.slow
-def test_requests_are_carried_out_once_and_asked_again_and_the_rest_goes_on() -> None:
-    """Three faults lose one response each; the end waits for the smaller cluster only."""
+def test_requests_are_carried_out_once_and_repeated_and_other_requests_pass() -> None:
+    """Three faults lose one response each; the end waits only for the smaller cluster."""
     rows: list[TraceRow] = []
     run = play(load_experiment(str(SCHEDULE)).experiment, 1, observers=(rows.append,))
 

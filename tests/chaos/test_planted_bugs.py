@@ -1,7 +1,7 @@
 """Bugs planted in the real code, run on the virtual cluster: the checkers must find each.
 
-And the same runs without a bug, in which all of them must stay silent. Bugs of the log, of loads
-and of acknowledgements that a crash uncovers are in test_coordinator_crash.
+The same runs without a bug must have no finding. Bugs of the log, of loads and of acknowledgements
+that a crash uncovers are in test_coordinator_crash.
 """
 
 from collections.abc import Mapping
@@ -87,12 +87,12 @@ LATE_ON_THE_OTHER_SIDE: list[object] = [
 ]
 
 
-# -- silent --------------------------------------------------------------------------------------
+# -- without a bug -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("fault", [CRASH, MOVE, PAUSE, PAUSE_MEMBER, CUT], ids=lambda f: f["fault"])
-def test_sound_code_passes_every_check(fault: dict[str, object]) -> None:
-    """Crash, graceful move, pauses of coordinator and member, split network."""
+def test_runs_without_a_bug_pass_every_check(fault: dict[str, object]) -> None:
+    """Faults: crash, graceful move, pauses of coordinator and member, split network."""
     played = play(small(fault))
 
     assert (played.results.reasons, played.violated) == ((), [])
@@ -100,7 +100,7 @@ def test_sound_code_passes_every_check(fault: dict[str, object]) -> None:
 
 
 def test_split_brain_of_ownership_passes_and_is_measured() -> None:
-    """Two sets of owners from a session after the load until after healing."""
+    """Two sets of owners exist from a session after the load until after healing."""
     played = play(
         small(CUT, group=readers(commit_interval_ms=None, late_members=LATE_ON_THE_OTHER_SIDE))
     )
@@ -112,7 +112,7 @@ def test_split_brain_of_ownership_passes_and_is_measured() -> None:
     assert played.report("processing").measured["processed_again_while_two_owned_it"] > 100
 
 
-def test_member_that_wakes_up_passes_and_its_overlap_is_measured() -> None:
+def test_resumed_member_passes_and_its_overlap_is_measured() -> None:
     """A zombie owns its partition until its first heartbeat is answered."""
     played = play(small(PAUSE_MEMBER, group=NO_COMMITS))
 
@@ -124,7 +124,7 @@ def test_member_that_wakes_up_passes_and_its_overlap_is_measured() -> None:
 
 
 def test_commits_on_both_sides_of_a_split_are_found_by_fencing_and_durable_commits() -> None:
-    """Guard off: each side acknowledges what the other will never have."""
+    """Guard off: each side acknowledges records that the other will never have."""
     group = readers(late_members=LATE_ON_THE_OTHER_SIDE)
 
     guarded = play(small(CUT, group=group))
@@ -160,7 +160,7 @@ def test_commits_of_a_lone_replica_are_found_by_durable_commits() -> None:
 
 
 class GenerousAssignor(RangeAssignor):
-    """Planted bug: the first partition goes to everybody."""
+    """Planted bug: the first partition is assigned to every member."""
 
     def assign(
         self, partition_counts: Mapping[str, int], members: tuple[MemberSubscription, ...]
@@ -186,8 +186,8 @@ def test_assignor_that_shares_a_partition_is_found_by_generations_and_ownership(
     assert "nothing was broken" in played.report("ownership").findings[0].summary
 
 
-def test_generation_that_is_not_counted_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted bug: a join phase that completes in the generation that it began in."""
+def test_generation_without_an_increment_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted bug: a join phase that completes in the generation in which it began."""
     begin = Group.init_next_generation
 
     def begin_again(
@@ -211,8 +211,8 @@ def test_generation_that_is_not_counted_is_found(monkeypatch: pytest.MonkeyPatch
     assert "generation 1 began twice" in played.report("generations").findings[0].summary
 
 
-def test_commit_of_a_generation_that_is_over_is_found() -> None:
-    """Guard off: a static member sleeps through a rebalance, and commits as if nothing was."""
+def test_commit_of_an_ended_generation_is_found() -> None:
+    """Guard off: a static member is paused during a rebalance, and then commits as before."""
     group = readers(
         config={"group.instance.id": "reader-{index}", "max.poll.interval.ms": 4_000},
         late_members=[{"at": "4s", "members": 1}],
@@ -231,8 +231,8 @@ def test_commit_of_a_generation_that_is_over_is_found() -> None:
 # -- ownership, needless rebalance, liveness -----------------------------------------------------
 
 
-def test_loaded_members_without_grace_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted bug: the new coordinator gives those it loaded one second instead of a session."""
+def test_loaded_members_without_a_full_session_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted bug: the new coordinator gives loaded members one second instead of a session."""
 
     def restart_soon(turn: Turn, group: Group, member: Member) -> None:
         turn.set_timer(member.heartbeat_key, SessionTimer(group, member.member_id), 1_000)
@@ -250,7 +250,7 @@ def test_loaded_members_without_grace_are_found(monkeypatch: pytest.MonkeyPatch)
 def take_for_an_answer(
     self: Heartbeat, answer: RequestFuture[HeartbeatResponse], sent: Generation
 ) -> None:
-    """Planted bug: an error that says the member is none any more passes for a heartbeat."""
+    """Planted bug: UNKNOWN_MEMBER_ID counts as a successful heartbeat."""
     if answer.error is None and answer.value.error_code is ErrorCode.UNKNOWN_MEMBER_ID:
         self._received()
         return
@@ -260,10 +260,10 @@ def take_for_an_answer(
 _HEARTBEAT_ANSWERED = Heartbeat._answered
 
 
-def test_zombie_that_never_hears_is_found_by_ownership_and_liveness(
+def test_zombie_without_an_error_is_found_by_ownership_and_liveness(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It owns its partition for ever, and its coordinator does not know it."""
+    """It owns its partition for ever, and its coordinator does not have it."""
     monkeypatch.setattr(Heartbeat, "_answered", take_for_an_answer)
 
     played = play(small(PAUSE_MEMBER, group=NO_COMMITS))
@@ -273,10 +273,10 @@ def test_zombie_that_never_hears_is_found_by_ownership_and_liveness(
     assert "whom its coordinator does not know" in played.report("liveness").findings[0].summary
 
 
-def test_member_that_stays_with_a_broker_that_is_no_coordinator_is_found(
+def test_member_that_stays_with_a_former_coordinator_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Planted bug: NOT_COORDINATOR passes for a sign of life (KAFKA-12890's kin)."""
+    """Planted bug: NOT_COORDINATOR counts as a success (similar to KAFKA-12890)."""
     mark_unknown = CoordinatorDiscovery.mark_unknown
 
     def stay(self: CoordinatorDiscovery, cause: str) -> None:
@@ -293,10 +293,10 @@ def test_member_that_stays_with_a_broker_that_is_no_coordinator_is_found(
     assert "its coordinator has it Empty" in played.report("liveness").findings[0].summary
 
 
-def test_members_that_a_new_coordinator_does_not_know_are_found(
+def test_members_that_a_new_coordinator_does_not_have_are_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Planted bug: the load reads nothing (BEHAVIOUR 6.6 f); after a graceful move, too."""
+    """Planted bug: the load reads nothing (BEHAVIOUR 6.6 f); a graceful move shows it, too."""
 
     def load_nothing(
         self: GroupCoordinator, partition: int, batches: tuple[RecordBatch, ...]
@@ -314,12 +314,12 @@ def test_members_that_a_new_coordinator_does_not_know_are_found(
 # -- acknowledgements ----------------------------------------------------------------------------
 
 
-def test_acknowledgement_of_what_its_broker_has_truncated_is_found(
+def test_acknowledgement_of_a_truncated_append_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Planted bug: appends go on waiting when their broker no longer leads, until it leads again.
+    """Planted bug: appends keep waiting when their broker no longer leads, until it leads again.
 
-    By then others have taken their offsets, and the high watermark passes them.
+    By then other records have their offsets, and the high watermark passes them.
     """
     isolated = {**CUT, "duration": "12s"}
     crash = {**CRASH, "at": "17s"}  # of the second leader: the first one is next in order
@@ -356,7 +356,7 @@ def test_acknowledgement_of_what_its_broker_has_truncated_is_found(
 def test_static_member_whose_acknowledged_id_is_not_stored_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Planted bug: what a Stable group stores when it gives a static member its new id is the old.
+    """Planted bug: a Stable group stores the old id when it gives a static member a new one.
 
     The next coordinator loads the old id and fences the member for good.
     """
@@ -390,7 +390,7 @@ def test_static_member_whose_acknowledged_id_is_not_stored_is_found(
     assert play(schedule).violated == ["liveness"]
 
 
-def test_member_that_is_turned_away_for_good_is_found_before_the_steady_state(
+def test_member_that_is_refused_for_good_is_found_before_the_steady_state(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Planted bug: a group without a limit refuses its second member; nothing else is proven."""
@@ -409,7 +409,7 @@ def test_member_that_is_turned_away_for_good_is_found_before_the_steady_state(
 
 
 def test_member_that_is_never_expired_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted bug: a session ends and nobody is removed; a join phase does it later."""
+    """Planted bug: a session ends and no member is removed; a later join phase removes it."""
     dead: dict[str, object] = {
         "at": "2s",
         "fault": "crash",
@@ -433,7 +433,7 @@ def test_member_that_is_never_expired_is_found(monkeypatch: pytest.MonkeyPatch) 
 
 
 class HastyConsumer(ConsumerNode):
-    """Planted bug: the application commits what it was given before it has processed it."""
+    """Planted bug: the application commits its records before it has processed them."""
 
     async def _process(self, records: list[ConsumedRange]) -> None:
         if self._spec.commit_interval_ms is not None:
@@ -448,7 +448,7 @@ def hasty(spec: NodeSpec, cluster: ClusterSpec, host: Host) -> Node:
 
 
 def test_commit_before_processing_is_found_when_the_member_dies_in_between() -> None:
-    """At most once: what it had committed nobody processes again."""
+    """At most once: the committed records are never processed."""
     processed: dict[str, int] = {}
     killed: list[str] = []
 
@@ -493,10 +493,10 @@ def test_records_that_the_client_drops_are_found(monkeypatch: pytest.MonkeyPatch
     assert "were never processed" in played.report("processing").findings[0].summary
 
 
-def test_reset_to_latest_after_the_offsets_were_lost_is_found_as_what_it_is(
+def test_reset_to_latest_after_a_loss_of_offsets_is_found_as_a_reset(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Planted bug: the load forgets offsets; the clients then skip what they had not processed."""
+    """Planted bug: the load forgets offsets; the clients then skip records."""
 
     def load_nothing(
         self: GroupCoordinator, partition: int, batches: tuple[RecordBatch, ...]

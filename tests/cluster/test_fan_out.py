@@ -1,4 +1,4 @@
-"""Work in this process: an item at a time, so that a Ctrl-C need not wait for a whole batch."""
+"""Work in this process, one item at a time, so that a Ctrl-C need not wait for a batch."""
 
 from cluster.fan_out import Finished, Items, ThisProcess, name_of_this_process
 
@@ -8,7 +8,7 @@ def text_of(items: Items) -> bytes:
     return repr(items).encode()
 
 
-def test_this_process_does_what_it_was_given_item_by_item() -> None:
+def test_this_process_works_item_by_item() -> None:
     with ThisProcess(text_of) as workers:
         (me,) = workers.idle()
         assert me == name_of_this_process()

@@ -14,7 +14,7 @@ from cluster.virtual.runtime import VirtualRuntime
 from protocol.ids import NodeName
 from protocol.trace import TraceKind, TraceRow
 from tests.support.harness.fake_cluster import fake_builder
-from tests.support.harness.pretended_fleet import LATE, NODE, LivesLab, spec_with_a_late_consumer
+from tests.support.harness.fake_fleet import LATE, NODE, LivesLab, spec_with_a_late_consumer
 
 Lives = VirtualLives | RayLives
 Act = Callable[[Lives, NodeName], Awaitable[object]]
@@ -70,7 +70,7 @@ async def outcome_of(
 
 
 def in_virtual_time(state: NodeState, act: str) -> Outcome:
-    """Act in virtual time, on a node that stops only when it is told to."""
+    """Act in virtual time, on a node whose shutdown the test ends."""
     rows: list[TraceRow] = []
     runtime = VirtualRuntime(
         spec_with_a_late_consumer(),
@@ -94,12 +94,12 @@ def in_virtual_time(state: NodeState, act: str) -> Outcome:
 
 
 def on_pretended_processes(state: NodeState, act: str, run_dir: Path) -> Outcome:
-    """Act as on Ray, on processes that are only listed."""
+    """Act as on Ray, on fake processes."""
     node = LATE if state is NodeState.NOT_STARTED else NODE
 
     async def story() -> Outcome:
         lab = LivesLab(run_dir, spec_with_a_late_consumer())
-        lab.fleet.trouble["shut_down_node"] = None  # it takes its time
+        lab.fleet.trouble["shut_down_node"] = None  # the shutdown is not finished
         await lab.lives.start_all()
 
         def traced() -> list[str]:
@@ -117,7 +117,7 @@ def on_pretended_processes(state: NodeState, act: str, run_dir: Path) -> Outcome
 def test_every_act_in_every_state_is_the_same_in_both_runtimes(
     tmp_path: Path, state: NodeState, act: str
 ) -> None:
-    """Legal or refused with the same words, the same next state, the same rows of the run."""
+    """Both give the same refusal or the same next state, and the same rows of the run."""
     of_virtual = in_virtual_time(state, act)
     assert on_pretended_processes(state, act, tmp_path) == of_virtual
     table = ACTS[act][0]

@@ -1,4 +1,4 @@
-"""Which nodes share a machine: placed ones as asked, the others in turn."""
+"""Machines of nodes: given places are kept, the other nodes are distributed in turn."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from tests.support.builders.experiments import experiment
 NODES = tuple(map(NodeName, ("broker-0", "broker-1", "broker-2", "controller-100", "a", "b")))
 
 
-def test_nodes_are_spread_in_turn_brokers_first() -> None:
+def test_nodes_are_distributed_in_turn_brokers_first() -> None:
     """No two brokers share a machine while another has none."""
     layout = spread_nodes(NODES, 3)
 
@@ -23,8 +23,8 @@ def test_nodes_are_spread_in_turn_brokers_first() -> None:
     assert layout.index_of(NodeName("stranger")) is None
 
 
-def test_placed_nodes_stay_where_they_are_asked_for() -> None:
-    """The others fill up in turn, as if these were not there."""
+def test_placed_nodes_are_on_their_machine() -> None:
+    """The other nodes are distributed in turn, as if placed ones did not exist."""
     layout = spread_nodes(NODES, 2, [[NodeName("b"), NodeName("broker-2")], []])
 
     assert layout.machines == (("broker-0", "broker-2", "controller-100", "b"), ("broker-1", "a"))
@@ -58,6 +58,6 @@ def test_every_node_of_a_cluster_is_on_one_machine() -> None:
 
 
 def test_file_without_machines_has_no_layout() -> None:
-    """Nothing of it reaches the cluster."""
+    """The cluster then has no machines, either."""
     assert machine_layout(experiment()) is None
     assert to_cluster_spec(experiment()).machines == ()

@@ -1,4 +1,4 @@
-"""Workers that are processes of this machine: they work, they die, they are interrupted."""
+"""Workers as processes of this machine: their work, deaths and interrupts."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 
 def wait_for_interrupt(begun: Path, items: Items) -> bytes:
-    """Make the file `begun`, and answer when a Ctrl-C comes."""
+    """Create the file `begun`, and answer at a Ctrl-C."""
     try:
         begun.touch()
         signal.pause()
@@ -24,7 +24,7 @@ def wait_for_interrupt(begun: Path, items: Items) -> bytes:
     return b"woken by something else"
 
 
-def test_processes_answer_and_are_gone_afterwards() -> None:
+def test_worker_processes_answer_and_end_with_the_work() -> None:
     """Each is another process than this one, and none outlives the work."""
     with WorkerProcesses(work, size=2) as workers:
         for worker, seed in zip(workers.idle(), (1, 2), strict=True):
@@ -41,8 +41,8 @@ def test_processes_answer_and_are_gone_afterwards() -> None:
             os.kill(pid, 0)
 
 
-def test_worker_that_dies_is_told_with_its_work_and_replaced() -> None:
-    """Whoever gave the work has to know which seed it was; the others go on."""
+def test_worker_that_dies_is_reported_with_its_work_and_replaced() -> None:
+    """The caller must know the seed; the other workers continue."""
     with WorkerProcesses(work, size=1) as workers:
         (first,) = workers.idle()
         workers.give(first, (DEADLY,))
@@ -60,12 +60,12 @@ def test_worker_that_dies_is_told_with_its_work_and_replaced() -> None:
     assert finished.worker == second != first
 
 
-def test_interrupt_reaches_the_work_and_leaves_the_worker(tmp_path: Path) -> None:
+def test_interrupt_reaches_the_work_and_spares_the_worker(tmp_path: Path) -> None:
     """A run heals its cluster and answers; its process takes the next work."""
     begun = tmp_path / "begun"
     with WorkerProcesses(partial(wait_for_interrupt, begun), size=1) as workers:
         (worker,) = workers.idle()
-        workers.interrupt()  # an idle one has nothing to interrupt
+        workers.interrupt()  # an idle worker has nothing to interrupt
         workers.give(worker, (1,))
         while not begun.exists():
             assert workers.wait(0.05) == []

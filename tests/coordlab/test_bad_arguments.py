@@ -1,6 +1,6 @@
-"""What the command line refuses: told in words, with nothing left behind.
+"""Refusals of the command line: in words, without leaving files.
 
-In this process; that a process ends so, too: tests/acceptance/test_command_line.py.
+The tests run in this process; tests/acceptance/test_command_line.py starts processes.
 """
 
 from pathlib import Path
@@ -14,7 +14,7 @@ from tests.support.harness.golden import Golden
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder, where the commands run; their terminal is wide."""
+    """Work in an empty folder, on a wide terminal."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
     return tmp_path
@@ -69,7 +69,7 @@ BROKEN_FILES = {
 def test_bad_arguments_exit_254_and_leave_nothing(
     folder: Path, capsys: pytest.CaptureFixture[str], golden: Golden
 ) -> None:
-    """Usage errors of click are 2, which here means UNKNOWN: they must be mapped."""
+    """Click's usage errors are 2, which means UNKNOWN here: they must be mapped."""
     said = []
     for arguments in REFUSED:
         assert run_cli(arguments) == EXIT_BAD_ARGUMENTS, arguments
@@ -79,10 +79,10 @@ def test_bad_arguments_exit_254_and_leave_nothing(
     golden.check("pages/bad_arguments.txt", "\n".join(said))
 
 
-def test_file_that_is_no_experiment_is_told_without_a_traceback(
+def test_file_that_is_no_experiment_is_reported_without_a_traceback(
     folder: Path, capsys: pytest.CaptureFixture[str], golden: Golden
 ) -> None:
-    """The line is what a person needs."""
+    """The message has the line."""
     said = []
     for name, content in BROKEN_FILES.items():
         (folder / "broken.yaml").write_text(content)

@@ -1,4 +1,4 @@
-"""JUnit XML of a run: CI must show red for all but a pass, and say why."""
+"""JUnit XML of a run: CI must show red for all but a pass, with the reason."""
 
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -50,7 +50,7 @@ REQUIRED = {
 
 
 def check_structure(element: ET.Element) -> None:
-    """Hold an element against the common schema: known children in order, known attributes."""
+    """Check an element against the common schema: known children in order, known attributes."""
     order = CHILDREN.get(element.tag, ())
     places = [order.index(child.tag) for child in element]
     assert places == sorted(places), f"children of {element.tag}"
@@ -82,8 +82,8 @@ def case(root: ET.Element, name: str) -> ET.Element:
     return found
 
 
-def test_passed_run_is_green_and_says_how_to_run_it_again() -> None:
-    """One test case a check, one of the run; the properties lead to the evidence."""
+def test_passed_run_is_green_and_has_its_replay_command() -> None:
+    """Each check is one test case, and so is the run; the properties lead to the evidence."""
     root = parsed(results(report("fencing", CheckOutcome.PASS)))
 
     suite = root[0]
@@ -96,8 +96,8 @@ def test_passed_run_is_green_and_says_how_to_run_it_again() -> None:
     assert (properties["seed"], properties["runtime"]) == ("7", "virtual")
 
 
-def test_violated_check_is_a_failure_with_its_story() -> None:
-    """The text is what a person reads first, in the CI's own page."""
+def test_violated_check_is_a_failure_with_its_evidence() -> None:
+    """CI shows the text on its own page."""
     finding = Finding(
         check="fencing",
         summary="offset 3 <is> missing",
@@ -141,8 +141,8 @@ def test_violated_check_is_a_failure_with_its_story() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_run_that_proves_nothing_is_never_green(made: Results, kind: str) -> None:
-    """CI systems take a skipped test for a good one: unknown is an error, with the reason."""
+def test_inconclusive_run_is_never_green(made: Results, kind: str) -> None:
+    """CI systems treat a skipped test as a success: unknown is an error, with the reason."""
     error = case(parsed(made), "run").find("error")
 
     assert error is not None
@@ -151,7 +151,7 @@ def test_run_that_proves_nothing_is_never_green(made: Results, kind: str) -> Non
 
 
 def test_check_that_could_not_judge_is_an_error_and_one_without_a_case_is_skipped() -> None:
-    """Nothing to judge is no fault of the run; not being able to judge makes it unknown."""
+    """Nothing to judge is no fault of the run; a check that cannot judge makes it unknown."""
     inconclusive = report("liveness", CheckOutcome.INCONCLUSIVE, note="no leader came back")
     nothing = report("processing", CheckOutcome.NOTHING_SEEN)
 
@@ -165,7 +165,7 @@ def test_check_that_could_not_judge_is_an_error_and_one_without_a_case_is_skippe
 
 
 def test_failure_before_any_result_is_an_error_of_the_run() -> None:
-    """What stopped it is told, Ctrl-C by its name."""
+    """The text has its cause, Ctrl-C by its name."""
     root = ET.fromstring(junit_of_failure("coordinator_crash", KeyboardInterrupt()))
     check_structure(root)
 
@@ -174,7 +174,7 @@ def test_failure_before_any_result_is_an_error_of_the_run() -> None:
     assert (error.get("type"), error.get("message")) == ("KeyboardInterrupt", "KeyboardInterrupt")
 
 
-def test_file_of_an_experiment_that_cannot_be_run_replaces_an_older_one(
+def test_file_of_an_invalid_experiment_replaces_an_older_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A green file left by yesterday's run must not pass for today's."""
@@ -192,10 +192,10 @@ def test_file_of_an_experiment_that_cannot_be_run_replaces_an_older_one(
     assert "there is no experiment of this name" in capsys.readouterr().err
 
 
-def test_file_that_cannot_be_written_is_told_before_anything_starts(
+def test_unwritable_file_is_reported_before_the_start(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Not after the run: a minute of it would be lost."""
+    """Otherwise a minute's run would be lost."""
     (tmp_path / "file").write_text("")
     runs, junit = tmp_path / "runs", tmp_path / "file" / "junit.xml"
 

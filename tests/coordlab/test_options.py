@@ -15,7 +15,7 @@ class Given:
 
 
 def test_command_gets_the_fields_of_the_dataclass_as_one_and_others_by_name() -> None:
-    """The help stays click's: the command's own docstring."""
+    """The help remains click's, from the command's own docstring."""
     seen: list[tuple[Given, str]] = []
 
     @click.command()
@@ -24,10 +24,10 @@ def test_command_gets_the_fields_of_the_dataclass_as_one_and_others_by_name() ->
     @click.option("--group")
     @as_one(Given, "where")
     def command(where: Given, group: str) -> int:
-        """Say something."""
+        """Do nothing."""
         seen.append((where, group))
         return 0
 
     assert CliRunner().invoke(command, ["--json", "--group", "readers"]).exit_code == 0
     assert seen == [(Given(count=3, json=True), "readers")]
-    assert command.help == "Say something."
+    assert command.help == "Do nothing."

@@ -1,4 +1,4 @@
-"""How the program was called: what is printed to be pasted begins the same way."""
+"""The call of the program: printed commands begin with the same words."""
 
 import subprocess
 import sys
@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def called(
     monkeypatch: pytest.MonkeyPatch, typed: list[str], *, script: str, on_path: str | None = None
 ) -> str:
-    """Return how it was called, by the words that were typed and what they started."""
+    """Return the call for the typed words and the program that they started."""
     monkeypatch.setattr("sys.orig_argv", typed)
     monkeypatch.setattr("sys.argv", [script])
     monkeypatch.setattr("shutil.which", lambda _: on_path)
@@ -39,19 +39,19 @@ def test_module_is_called_by_the_interpreter_that_was_typed(
         (None, "/v/bin/coordlab"),
     ],
 )
-def test_script_is_called_by_its_name_where_the_path_has_it(
+def test_script_is_called_by_its_name_if_the_path_has_it(
     monkeypatch: pytest.MonkeyPatch, on_path: str | None, expected: str
 ) -> None:
     typed = ["/v/bin/python", "/v/bin/coordlab", "run"]
     assert called(monkeypatch, typed, script="/v/bin/coordlab", on_path=on_path) == expected
 
 
-def test_other_callers_get_the_name_of_the_documents(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_callers_get_the_name_in_the_documents(monkeypatch: pytest.MonkeyPatch) -> None:
     assert called(monkeypatch, ["pytest"], script="/v/bin/pytest") == PROGRAM
     assert to_paste("ls") == "ls"
 
 
-def test_help_names_the_call_that_was_typed() -> None:
+def test_help_shows_the_call_that_was_typed() -> None:
     words = [sys.executable, "-m", "coordlab"]
     helped = subprocess.run(
         [*words, "list", "--help"], cwd=ROOT, capture_output=True, text=True, check=True

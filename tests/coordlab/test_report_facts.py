@@ -1,4 +1,4 @@
-"""What the report learns from a run directory, whole, cut short, damaged or of another version."""
+"""Facts of the report from a run directory: whole, truncated, damaged, of another version."""
 
 import json
 from pathlib import Path
@@ -33,7 +33,7 @@ from results_schema.results import (
 )
 from tests.support.builders.experiments import experiment
 from tests.support.builders.rows import Rows
-from tests.support.harness.programs import pid_of_nobody
+from tests.support.harness.programs import pid_of_ended_process
 
 
 def create(root: Path, of: Experiment | None = None) -> RunDirectory:
@@ -71,8 +71,8 @@ def results(run: RunDirectory) -> Results:
     )
 
 
-def test_facts_of_a_violated_run_hold_its_finding_with_the_promise_it_broke(tmp_path: Path) -> None:
-    """Summary, evidence and promise stand in three different files of the run and the code."""
+def test_facts_of_a_violated_run_have_its_finding_with_the_broken_promise(tmp_path: Path) -> None:
+    """Summary, evidence and promise are in three different files of the run and the code."""
     run = create(tmp_path)
     run.write_results(results(run))
     run.finish(RunStatus.COMPLETED)
@@ -96,8 +96,8 @@ def test_facts_of_a_violated_run_hold_its_finding_with_the_promise_it_broke(tmp_
     assert describe_event(found) == "commit stored: group readers"
 
 
-def test_facts_of_a_fault_of_links_name_both_ends_and_who_lives_there(tmp_path: Path) -> None:
-    """The fault lane draws both ends; a fault that missed hit nobody at any time."""
+def test_facts_of_a_fault_of_links_name_both_ends_and_their_nodes(tmp_path: Path) -> None:
+    """The fault lane draws both ends; a fault that missed hit no node at any time."""
     plan = plan_of(experiment(faults=[CUT, CUT]))
     run = create(tmp_path, experiment(faults=[CUT, CUT]))
     journal = Journal(plan, run.write_journal)
@@ -128,9 +128,9 @@ CUT = {"at": "5s", "fault": "cut", "from": "broker(0)", "to": "controller", "dur
 
 
 def test_facts_of_a_killed_run_come_from_manifest_and_journal(tmp_path: Path) -> None:
-    """Nobody wrote results: the plan is known, the verdict is not."""
+    """Without results the plan is known, the verdict is not."""
     run = create(tmp_path)
-    run.manifest.pid = pid_of_nobody()
+    run.manifest.pid = pid_of_ended_process()
     run.write_manifest()
 
     facts = facts_of(open_run(run.path))
@@ -150,10 +150,10 @@ def test_facts_of_a_killed_run_come_from_manifest_and_journal(tmp_path: Path) ->
         (RunStatus.INTERRUPTED, "interrupted"),
     ],
 )
-def test_status_of_a_run_is_what_its_manifest_says(
+def test_status_of_a_run_is_that_of_its_manifest(
     tmp_path: Path, status: RunStatus, said: str
 ) -> None:
-    """A report may be made while the run goes on, too."""
+    """A report may also be made during the run."""
     run = create(tmp_path)
     run.manifest.status = status
     run.write_manifest()
@@ -161,8 +161,8 @@ def test_status_of_a_run_is_what_its_manifest_says(
     assert status_of(open_run(run.path)) == said
 
 
-def test_damaged_journal_and_results_make_facts_poorer_and_are_told(tmp_path: Path) -> None:
-    """A full disk cuts files short; the report of what is left must come all the same."""
+def test_damaged_journal_and_results_are_reported_and_leave_the_other_facts(tmp_path: Path) -> None:
+    """A full disk truncates files; the report shows the rest."""
     run = create(tmp_path)
     (run.path / "journal.json").write_text('{"faults": [')
     (run.path / "results.json").write_text("")
@@ -176,8 +176,8 @@ def test_damaged_journal_and_results_make_facts_poorer_and_are_told(tmp_path: Pa
     ]
 
 
-def test_facts_of_a_manifest_of_an_older_version_know_what_it_said(tmp_path: Path) -> None:
-    """A guard that is gone has no default; what came later is left out; nothing is refused."""
+def test_facts_of_a_manifest_of_an_older_version_are_those_it_has(tmp_path: Path) -> None:
+    """A removed guard has no default; newer fields are left out; nothing is refused."""
     run = create(tmp_path)
     older = json.loads((run.path / "manifest.json").read_text())
     for key in ("time_scale", "losses", "clock_error_us", "git_commit", "versions"):
@@ -197,7 +197,7 @@ def test_facts_of_a_manifest_of_an_older_version_know_what_it_said(tmp_path: Pat
 
 
 def test_settings_that_differ_from_kafkas_are_those_of_the_file() -> None:
-    """What the report shows first: the file's own words, and nothing beside them."""
+    """The report begins with exactly these settings."""
     differing = {
         (each.section, each.name, each.value, each.default)
         for each in settings_of(config_of(experiment()))
@@ -213,7 +213,7 @@ def test_settings_that_differ_from_kafkas_are_those_of_the_file() -> None:
 
 
 def test_settings_have_every_value_of_the_experiment_with_a_path_into_its_file() -> None:
-    """Late members and producers too; questions and faults are told elsewhere."""
+    """Late members and producers are included; questions and faults have other sections."""
     late = {"at": "3s", "members": 1, "config": {"session.timeout.ms": 9_000}}
     readers = {"members": 2, "topics": ["orders"], "late_members": [late]}
     of = experiment(
@@ -233,8 +233,8 @@ def test_settings_have_every_value_of_the_experiment_with_a_path_into_its_file()
     assert not any(section.startswith("faults") for section, _ in settings)
 
 
-def test_settings_of_late_members_are_those_that_their_group_has_not() -> None:
-    """What they inherit was listed beside Kafka's default, as if it were that."""
+def test_settings_of_late_members_are_those_that_differ_from_their_group() -> None:
+    """An inherited value beside Kafka's default would look like a difference."""
     own = {"session.timeout.ms": 9_000}
     readers = {
         "members": 2,
@@ -262,8 +262,8 @@ def test_settings_of_late_members_are_those_that_their_group_has_not() -> None:
     ]
 
 
-def test_settings_of_the_lab_stand_apart_from_kafkas() -> None:
-    """A latency of the virtual network among Kafka's defaults reads as one of Kafka's settings."""
+def test_settings_of_the_lab_are_separate_from_kafkas() -> None:
+    """A latency of the virtual network would look like one of Kafka's settings."""
     sections: dict[str, set[str]] = {}
     for each in settings_of(config_of(experiment())):
         sections.setdefault(each.section, set()).add(each.name)
@@ -280,8 +280,8 @@ def test_settings_of_the_lab_stand_apart_from_kafkas() -> None:
         assert (names <= kafkas) == section.endswith(KAFKA), section
 
 
-def test_settings_of_zookeeper_are_told_only_of_groups_that_live_on_it() -> None:
-    """In any other run they set nothing; such a group has no settings of a coordinator's member."""
+def test_settings_of_zookeeper_are_listed_only_for_groups_on_it() -> None:
+    """They have no effect in other runs; such a group has no settings of a coordinator's member."""
     new = {"members": 2, "topics": ["orders"]}
     old = new | {"coordination": "zookeeper", "zookeeper": {"rebalance.max.retries": 9}}
 
@@ -312,10 +312,10 @@ KAFKAS = (BrokerConfig, TopicConfig, ConsumerConfig, ProducerConfig)
         (None, None),
     ],
 )
-def test_experiment_file_is_told_without_the_folders_of_the_runs_machine(
+def test_experiment_file_is_named_without_the_folders_of_the_runs_machine(
     tmp_path: Path, written: str | None, told: str | None
 ) -> None:
-    """Who reads the report elsewhere has no such folders, and runs it by its name."""
+    """A reader elsewhere has other folders, and runs the experiment by its name."""
     run = create(tmp_path)
     run.manifest.experiment_file = written
     run.write_manifest()
@@ -323,7 +323,7 @@ def test_experiment_file_is_told_without_the_folders_of_the_runs_machine(
     assert facts_of(open_run(run.path)).experiment_file == told
 
 
-def test_coordinator_is_told_with_the_version_of_kafka_that_it_imitates(tmp_path: Path) -> None:
+def test_coordinator_is_named_with_the_version_of_kafka_that_it_imitates(tmp_path: Path) -> None:
     """Defaults changed with 4.0: linger.ms, group.coordinator.new.enable."""
     assert facts_of(open_run(create(tmp_path).path)).coordinator == (
         "the Scala coordinator of Apache Kafka 3.9.1, group.coordinator.new.enable=false"
@@ -349,8 +349,8 @@ LATE_WITH_DEFAULTS_OF_KAFKA: dict[str, Any] = {
     ],
     ids=lambda of: of.name,
 )
-def test_experiment_of_a_report_runs_the_same(of: Experiment, tmp_path: Path) -> None:
-    """Who copies it from a report, overrides included, gets the same experiment."""
+def test_experiment_copied_from_a_report_runs_the_same(of: Experiment, tmp_path: Path) -> None:
+    """Its overrides are included."""
     (tmp_path / "copied.yaml").write_text(experiment_yaml(config_of(of)))
 
     assert load_experiment(str(tmp_path / "copied.yaml")).experiment == of

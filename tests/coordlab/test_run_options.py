@@ -1,4 +1,4 @@
-"""Options of `run` that must be refused, or that stand in what a run leaves behind."""
+"""Options of `run` that are refused, or that the run directory records."""
 
 import shlex
 from pathlib import Path
@@ -21,18 +21,18 @@ from results_schema.results import EXIT_BAD_ARGUMENTS
         (["--time-scale", "101"], "expected a number from 1 to 100, got `101`"),
     ],
 )
-def test_time_scale_that_means_nothing_is_refused(
+def test_invalid_time_scale_is_refused(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Before anything is started: exit 254."""
+    """The refusal precedes the start: exit 254."""
     assert run_cli(["run", "graceful_move", *arguments]) == EXIT_BAD_ARGUMENTS
     assert message in " ".join(capsys.readouterr().err.replace("│", " ").split())
 
 
-def test_runs_folder_that_cannot_be_made_is_refused(
+def test_impossible_runs_folder_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A folder below a file: the user's mistake, not a failure of coordlab."""
+    """A folder below a file is the user's mistake, not a failure of coordlab."""
     (tmp_path / "file").write_text("")
     runs = tmp_path / "file" / "runs"
 
@@ -42,8 +42,8 @@ def test_runs_folder_that_cannot_be_made_is_refused(
     assert f"no run directory can be made in {runs}" in capsys.readouterr().err
 
 
-def test_time_scale_stands_in_the_replay_command_where_it_is_not_one() -> None:
-    """Who runs it again gets the same clock."""
+def test_replay_command_has_the_time_scale_unless_it_is_one() -> None:
+    """A repetition then has the same clock."""
     scaled = run_command_line("x", runtime="ray", seed=1, time_scale=10.0)
     plain = run_command_line("x", runtime="ray", seed=1)
 
@@ -51,8 +51,8 @@ def test_time_scale_stands_in_the_replay_command_where_it_is_not_one() -> None:
     assert "--time-scale" not in plain
 
 
-def test_ray_that_is_joined_stands_in_the_replay_command() -> None:
-    """Who ran it on a cluster runs it there again."""
+def test_replay_command_has_the_address_of_the_joined_ray() -> None:
+    """A repetition then runs on the same cluster."""
     joined = run_command_line("x", runtime="ray", seed=1, ray_address="192.0.2.7:6379")
 
     assert shlex.split(joined)[-2:] == ["--ray-address", "192.0.2.7:6379"]

@@ -1,4 +1,4 @@
-"""SIGTERM ends what Ctrl-C would end, in the same way."""
+"""SIGTERM has the effect of Ctrl-C."""
 
 import asyncio
 import os
@@ -20,7 +20,7 @@ def _signals_as_before() -> Iterator[None]:
 
 @pytest.mark.parametrize("handler", [signal.default_int_handler, signal.SIG_IGN])
 def test_sigterm_cancels_the_main_task_of_a_running_loop(handler: signal.Handlers) -> None:
-    """An exception out of the handler would leave it alive: it went on beside the healing."""
+    """An exception raised in the handler would leave the task running beside the healing."""
     ended: list[str] = []
 
     async def main() -> None:
@@ -40,6 +40,6 @@ def test_sigterm_cancels_the_main_task_of_a_running_loop(handler: signal.Handler
 
 
 def test_sigterm_outside_of_any_loop_is_a_keyboard_interrupt() -> None:
-    """While Spark analyses, say."""
+    """One example is the time in which Spark analyses."""
     with terminate_as_ctrl_c(), pytest.raises(KeyboardInterrupt):
         os.kill(os.getpid(), signal.SIGTERM)

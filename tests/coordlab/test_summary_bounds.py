@@ -1,4 +1,4 @@
-"""The closing summary: it fits the terminal, and a screen or two, however long the run was."""
+"""The closing summary fits the terminal, in a screen or two, however long the run was."""
 
 import io
 
@@ -63,7 +63,7 @@ def violated(count: int) -> CheckReport:
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_summary_of_a_hundred_faults_is_bounded_and_names_what_failed(width: int) -> None:
-    """A rolling restart of a large cluster; the one that the tool could not do is not hidden."""
+    """A rolling restart of a large cluster; the fault that the tool could not inject is shown."""
     faults = [entry(n) for n in range(100)]
     faults[70] = entry(70, FaultOutcome.FAILED)
     made = results(faults=tuple(faults))
@@ -77,8 +77,8 @@ def test_summary_of_a_hundred_faults_is_bounded_and_names_what_failed(width: int
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_phases_fit_the_terminal_and_no_name_is_cut(width: int) -> None:
-    """With one fault in full, with three in a table, with fifty in a bounded one."""
+def test_phases_fit_the_terminal_and_no_name_is_truncated(width: int) -> None:
+    """One fault is shown in full, three in a table, fifty in a bounded one."""
     for count in (1, 3, 50):
         shown = console(width)
         print_phases(shown, summary_of("x/1", *map(crash, range(count))))
@@ -90,15 +90,15 @@ def test_phases_fit_the_terminal_and_no_name_is_cut(width: int) -> None:
 
 
 def test_narrow_terminal_keeps_median_and_longest() -> None:
-    """p90 and samples are what one can do without in 40 columns."""
+    """In 40 columns p90 and sample counts are dropped."""
     gap = [n * MS for n in range(1, 13)]
     shown = console(40)
     print_phases(shown, summary_of("x/1", crash(0, values={"commit gap": gap})))
     assert "commit gap, per member  6 ms  12 ms" in lines_of(shown)
 
 
-def test_first_finding_of_a_check_has_its_story_the_others_a_line() -> None:
-    """Twenty stories of one kind scroll the verdict off the screen."""
+def test_first_finding_of_a_check_has_its_evidence_and_the_others_a_line() -> None:
+    """The evidence of twenty findings would scroll the verdict off the screen."""
     shown = console(80)
     print_checks(shown, (violated(30),))
     lines = lines_of(shown)
@@ -111,8 +111,8 @@ def test_first_finding_of_a_check_has_its_story_the_others_a_line() -> None:
     assert "  their stories: report.html, results.json" in lines
 
 
-def test_single_finding_needs_no_pointer_to_others() -> None:
-    """Its story is there."""
+def test_single_finding_has_no_pointer_to_others() -> None:
+    """Its evidence is shown."""
     shown = console(80)
     print_checks(shown, (violated(1),))
     assert not any("their stories" in line for line in lines_of(shown))
@@ -120,7 +120,7 @@ def test_single_finding_needs_no_pointer_to_others() -> None:
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_checks_fit_the_terminal(width: int) -> None:
-    """As a table, or in lines where the third column would have no room."""
+    """They are a table, or lines where the third column has no room."""
     shown = console(width)
     passed = CheckReport(check="needless_rebalance", outcome=CheckOutcome.PASS, note="x " * 60)
     print_checks(shown, (passed, violated(2)))

@@ -1,4 +1,4 @@
-"""What the tests of the tables look at."""
+"""Fixtures of the tests of the tables."""
 
 import pytest
 

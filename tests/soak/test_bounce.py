@@ -1,7 +1,8 @@
 """The experiment `rolling_bounce` over many seeds beside its measurement on a real cluster.
 
-The measured values are one draw each of what the seeds predict: a median belongs in the middle half
-of the predicted values, the largest of twelve within the first and the last percent.
+Each measured value is one sample of the distribution that the seeds predict: a median must lie in
+the middle half of the predicted values, the largest of twelve between the first and the last
+percent.
 """
 
 from functools import partial
@@ -24,7 +25,7 @@ CALLBACKS = 138
 
 
 def bounce(seed: int) -> RollingBounce:
-    """Play one seed, which passes, and return what its bounces cost."""
+    """Play one seed, which must pass, and return the cost of its bounces."""
     run = play_virtual(
         load_experiment("rolling_bounce").experiment, seed=seed, trace_messages=False
     )
@@ -32,8 +33,8 @@ def bounce(seed: int) -> RollingBounce:
     return rolling_bounce_of(run.rows, GROUP)
 
 
-def test_measured_times_are_what_the_seeds_predict() -> None:
-    """Nothing is left out: each of the six leaves and joins of each seed counts."""
+def test_measured_times_agree_with_the_predicted_ones() -> None:
+    """Each of the six leaves and joins of each seed counts."""
     runs = [
         remembered("bounce", str(seed), RollingBounce, partial(bounce, seed))
         for seed in range(SEEDS)

@@ -1,4 +1,4 @@
-"""Real clients live through FAULTS in a cluster of each real-time runtime; Java's client, too."""
+"""Real clients survive FAULTS in a cluster of each real-time runtime; Java's client, too."""
 
 import signal
 import subprocess
@@ -15,7 +15,7 @@ from tests.support.worlds.broken_under_clients import (
     CLUSTER,
     bootstrap_in,
     java_is_built,
-    live_through_faults,
+    survive_faults,
 )
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(600)]
@@ -31,7 +31,7 @@ def java_program() -> None:
 
 @pytest.mark.parametrize("runtime", ["local", "ray"])
 @pytest.mark.parametrize("family", [*PROGRAMS, "java"])
-def test_clients_lose_nothing_and_store_nothing_twice(
+def test_clients_lose_no_record_and_store_none_twice(
     family: str, runtime: str, tmp_path: Path
 ) -> None:
     command_line = CommandLine(tmp_path)
@@ -39,7 +39,7 @@ def test_clients_lose_nothing_and_store_nothing_twice(
     with command_line.started("up", "--runtime", runtime, *CLUSTER) as cluster:
         assert cluster.stdout is not None
         line = next(line for line in cluster.stdout if "bootstrap servers: " in line)
-        live_through_faults(family, bootstrap_in(line), command_line)
+        survive_faults(family, bootstrap_in(line), command_line)
         cluster.send_signal(signal.SIGTERM)
         output, errors = cluster.communicate(timeout=120)
     assert cluster.returncode == EXIT_PASS, output + errors

@@ -1,7 +1,7 @@
 """Every experiment over many seeds in virtual time.
 
-A seed of an experiment draws when its nodes start, and with it the phase of every timer. All pass,
-a few are played again elsewhere and give the same, and what is done is remembered.
+A seed of an experiment draws the start times of its nodes, and with them the phase of every timer.
+All pass, a few are recomputed in another process with the same result, and results are kept.
 """
 
 import json
@@ -35,11 +35,11 @@ SEEDS = {
     "split_brain_generations": 10,
 }
 DETECT_US = (7_000_000, 9_000_000)
-"""Session minus heartbeat interval, and session: any time between is as likely as any other."""
+"""Session minus heartbeat interval, and session: every time between is equally likely."""
 LIKELY = 0.01
-"""Evenly drawn values have a smaller p once in a hundred times; these seeds never change it."""
+"""Uniform values have a smaller p once in a hundred times; these seeds never change it."""
 RECHECKED = 2
-"""Of each experiment's seeds, so many are computed again in another process."""
+"""Number of each experiment's seeds that are recomputed in another process."""
 DIGEST_OF_SEEDS = """
 import json
 import sys
@@ -51,7 +51,7 @@ print(json.dumps({seed: play(name, int(seed)).digest for seed in sys.argv[2:]}))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExploredSeed:
-    """What is kept of one seed."""
+    """The kept result of one seed."""
 
     verdict: str
     reasons: tuple[str, ...]
@@ -66,7 +66,7 @@ def play(name: str, seed: int) -> VirtualRun:
 
 
 def explore(name: str, seed: int) -> ExploredSeed:
-    """Run one seed and keep what is compared and told."""
+    """Run one seed and keep the values to compare and to print."""
     run = play(name, seed)
     return ExploredSeed(
         verdict=run.results.verdict,
@@ -78,8 +78,8 @@ def explore(name: str, seed: int) -> ExploredSeed:
 
 
 @pytest.mark.parametrize("name", SEEDS)
-def test_every_seed_passes_and_a_few_give_the_same_trace_elsewhere(name: str) -> None:
-    """A verdict that depends on luck, or on the process that computed it, is none."""
+def test_every_seed_passes_and_a_few_give_the_same_trace_in_another_process(name: str) -> None:
+    """A verdict must not depend on luck, nor on the process."""
     seeds = {
         seed: remembered(
             "experiments", f"{name}-{seed}", ExploredSeed, partial(explore, name, seed)
@@ -100,8 +100,8 @@ def test_every_seed_passes_and_a_few_give_the_same_trace_elsewhere(name: str) ->
     say(f"{len(again)} of them computed again in a process with another hash seed: equal")
 
 
-def test_detection_fills_the_window_of_a_heartbeat_evenly() -> None:
-    """Brokers heartbeat every 2 s, and nobody dies in step with that: 7 to 9 s, all as likely."""
+def test_detection_times_are_uniform_over_a_heartbeat_interval() -> None:
+    """Brokers send heartbeats every 2 s, independent of the kill: 7 to 9 s, all equally likely."""
     name = "coordinator_crash"
     detects_us = [
         remembered(

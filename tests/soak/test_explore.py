@@ -1,7 +1,7 @@
 """20,000 drawn schedules of the standard space, in virtual time.
 
-Swarms find what one seed does not: a seed of a space draws everything. All pass, a few are played
-again elsewhere and give the same, and what is done is remembered.
+Every seed draws all choices of the space. All pass, a few are recomputed in another process with
+the same result, and results are kept.
 """
 
 import json
@@ -18,13 +18,13 @@ pytestmark = [pytest.mark.soak, pytest.mark.timeout(3_500)]
 SPACE = "standard"
 DRAWN = 20_000
 TIME_LIMIT = "55m"
-"""After it the search ends, and `make soak PART=explore` once more goes on with it."""
+"""Time after which the search ends; another `make soak PART=explore` continues it."""
 
 
 def test_drawn_schedules_of_the_standard_space_break_no_promise() -> None:
-    """With every guard on: no violation, no mark unreached, what is played twice is equal.
+    """With every guard on: no violation, no mark unreached, rechecked runs are equal.
 
-    The command itself searches, and goes on where an earlier one was stopped.
+    The command itself searches, and continues an interrupted search.
     """
     folder = KEPT / "explore" / code_id()
     begun = folder / SPACE / "latest"
@@ -52,7 +52,7 @@ def test_drawn_schedules_of_the_standard_space_break_no_promise() -> None:
 
 
 def say_exploration(results: dict[str, Any]) -> None:
-    """Print what a search of the standard space found."""
+    """Print the findings of a search of the standard space."""
     runs = ", ".join(f"{number:,} {name}" for name, number in results["runs"].items() if number)
     say(
         f"**explore {SPACE}**: {results['seeds']:,} of {DRAWN:,} seeds: {runs}; "

@@ -1,4 +1,4 @@
-"""Every experiment with Kafka's real default timeouts in one process, five runs each, as on Ray."""
+"""Every experiment with Kafka's default timeouts in one process, five runs each, as on Ray."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,7 +9,7 @@ from chaos.experiment.structs import Experiment
 from cluster.runtime import RowObserver
 from results_schema.results import Results
 from tests.support.worlds.acceptance import play_local
-from tests.support.worlds.told_runs import EXPERIMENTS, hold_against_virtual_time
+from tests.support.worlds.compared_runs import EXPERIMENTS, compare_with_virtual_time
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(1_800)]
 
@@ -21,5 +21,5 @@ def play(
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_five_runs_tell_the_story_that_virtual_time_tells(name: str, tmp_path: Path) -> None:
-    hold_against_virtual_time("local", name, play, tmp_path)
+def test_five_runs_agree_with_virtual_time(name: str, tmp_path: Path) -> None:
+    compare_with_virtual_time("local", name, play, tmp_path)

@@ -1,12 +1,12 @@
 """Planted bugs over many seeds: those of tests/chaos/test_planted_bugs, and those of a search.
 
-And mutants of the coordinator: those of the list, against the tests of the scenario that each
-changes, and a sample of all there can be, against every test of the coordinator.
+Also mutants of the coordinator: those of the list, against the tests of the scenario that each
+changes, and a sample of all possible ones, against every test of the coordinator.
 
-The second kind (benchmarks/planted_bugs) is found by drawing schedules, and then shrunk.
+The bugs of benchmarks/planted_bugs are found by drawing schedules, and then shrunk.
 
-One seed shows that a checker can find a bug; many show how much luck that takes. Sound code must be
-silent in all of them. What is done is remembered.
+One seed shows that a checker can find a bug; many show how much luck that takes. Code without a bug
+must have no finding in all of them. Results are kept.
 """
 
 import inspect
@@ -38,14 +38,14 @@ pytestmark = [pytest.mark.soak, pytest.mark.timeout(3_000)]
 
 SEEDS = 40
 FOUND_AT_LEAST = 0.9
-"""Of the seeds; a bug that shows in fewer is not one that a checker finds, but one that it met."""
+"""Share of seeds that must show a bug; with fewer, the checker finds it only by chance."""
 
 PlantedTest = Callable[..., None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """What came of a planted bug with one seed; `missed` says what was not as expected."""
+    """The result of a planted bug with one seed; `missed` names unexpected results."""
 
     missed: str | None
 
@@ -75,7 +75,7 @@ def attempt(test: PlantedTest, seed: int) -> Tried:
 
 @pytest.mark.parametrize("name", planted_tests())
 def test_planted_bug_is_found_with_nearly_every_seed(name: str) -> None:
-    """What a checker finds must not hang on the order of a few messages."""
+    """A finding must not depend on the order of a few messages."""
     test = planted_tests()[name]
     tried = [
         remembered("mutants", f"{name}-{seed}", Tried, partial(attempt, test, seed))
@@ -98,10 +98,10 @@ def test_planted_bug_is_found_with_nearly_every_seed(name: str) -> None:
     ],
     ids=lambda fault: str(fault["fault"]),
 )
-def test_sound_code_is_silent_with_every_seed(fault: dict[str, object]) -> None:
-    """A checker that cries wolf is worse than none."""
+def test_code_without_a_bug_has_no_finding_with_every_seed(fault: dict[str, object]) -> None:
+    """False findings would make the others worthless."""
     name = f"{fault['fault']}-{fault.get('target', 'links')}".replace("(", "-").replace(")", "")
-    test = partial(planted_bugs.test_sound_code_passes_every_check, fault)
+    test = partial(planted_bugs.test_runs_without_a_bug_pass_every_check, fault)
     tried = [
         remembered("mutants", f"sound-{name}-{seed}", Tried, partial(attempt, test, seed))
         for seed in range(SEEDS)
@@ -115,7 +115,7 @@ MAY_BE_MISSED = 1
 
 
 def hunted(name: str) -> Hunted:
-    """Return what became of the search for one bug in its space."""
+    """Return the result of the search for one bug in its space."""
     return remembered(
         "mutants",
         f"hunted-{name}",
@@ -126,12 +126,12 @@ def hunted(name: str) -> Hunted:
 
 @pytest.mark.parametrize("name", BUGS)
 def test_bug_is_hunted_in_its_space(name: str) -> None:
-    """One test each, so that an interruption loses one at most; the next test judges them all."""
+    """Each bug is one test, so that an interruption loses at most one; the next test judges all."""
     assert hunted(name).seeds_tried > 0
 
 
 def test_search_finds_and_shrinks_nearly_every_planted_bug() -> None:
-    """All but one within 500 seeds, shrunk to three faults in half a minute; see the page."""
+    """The goal: all but one within 500 seeds, shrunk to three faults in half a minute."""
     hunts = [hunted(name) for name in BUGS]
     write_page(hunts)
     found = [each.bug for each in hunts if is_found(each)]
@@ -157,7 +157,7 @@ SAMPLED, SAMPLE_SEED, KILLED_AT_LEAST = 300, 7, 0.85
 def test_nearly_every_drawn_mutant_of_the_coordinator_is_killed(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    """Who lives is told, with the reason if one is known."""
+    """Each surviving mutant is printed, with the reason if one is known."""
     drawn = sample(ROOT / PACKAGE, SAMPLED, SAMPLE_SEED)
     alive = drawn_survivors(tmp_path_factory.mktemp("drawn"), drawn)
     killed = len(drawn) - len(alive)
@@ -171,10 +171,10 @@ def test_nearly_every_drawn_mutant_of_the_coordinator_is_killed(
 
 @pytest.mark.timeout(3_600)
 @pytest.mark.parametrize("package", STAGES)
-def test_no_recorded_mutant_of_a_package_is_newly_alive(package: str) -> None:
-    """What the tests killed before the folders were made, they kill afterwards.
+def test_no_recorded_mutant_of_a_package_survives_newly(package: str) -> None:
+    """A mutant that the tests killed before the move to folders must be killed now.
 
-    A mutant whose line was rewritten is found nowhere any more; it is counted, and said.
+    A mutant whose line was rewritten is no longer found; it is counted and printed.
     """
     fates = newly_alive(package)
     killed_before = sum(each.is_killed for each in read_record() if each.package == package)

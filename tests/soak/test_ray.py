@@ -1,8 +1,8 @@
 """Every experiment with Kafka's real default timeouts on a local Ray, five runs each.
 
-Each is told as milestones and held against five runs of the same file in virtual time; the figures
-of its failover are those of docs/kafka/MEASURED_FAILOVER.md, in the same order, so that both can
-be read side by side. A run that is done is remembered: an interrupted soak goes on where it was.
+Each is summarised as milestones and compared with five runs of the same file in virtual time; the
+figures of its failover are those of docs/kafka/MEASURED_FAILOVER.md, in the same order, so that
+both can be read side by side. Finished runs are kept: an interrupted soak continues.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from chaos.experiment.structs import Experiment
 from cluster.runtime import RowObserver
 from results_schema.results import Results
 from tests.support.worlds.acceptance import play_ray
-from tests.support.worlds.told_runs import EXPERIMENTS, hold_against_virtual_time
+from tests.support.worlds.compared_runs import EXPERIMENTS, compare_with_virtual_time
 
 pytestmark = [
     pytest.mark.soak,
@@ -31,5 +31,5 @@ def play(
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_five_runs_tell_the_story_that_virtual_time_tells(name: str, tmp_path: Path) -> None:
-    hold_against_virtual_time("ray", name, play, tmp_path)
+def test_five_runs_agree_with_virtual_time(name: str, tmp_path: Path) -> None:
+    compare_with_virtual_time("ray", name, play, tmp_path)

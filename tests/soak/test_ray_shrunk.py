@@ -1,7 +1,7 @@
-"""Three plans of the corpus that the search found in virtual time and shrank, on a local Ray.
+"""Three shrunk plans of the corpus, found in virtual time, on a local Ray.
 
-Each shows its split brain on real processes as it stands, five runs each; with its guard on it does
-not. A run that is done is remembered: an interrupted soak goes on where it was.
+Each shows its split brain on real processes unchanged, five runs each; with its guard on it does
+not. Finished runs are kept: an interrupted soak continues.
 """
 
 from dataclasses import dataclass
@@ -31,14 +31,14 @@ SPLIT_BRAINS = (
     "two_coordinators_after_a_cut_from_the_controller",
     "commit_of_a_member_that_slept_through_a_rebalance",
 )
-"""Shrunk plans of tests/corpus that need no luck: they fail under nearly every network seed."""
+"""Shrunk plans of tests/corpus that fail under nearly every network seed."""
 MUST_FAIL = 4
-"""Of RUNS runs on Ray without the guard; with it, none may."""
+"""Minimum of RUNS runs on Ray that fail without the guard; with it, none may."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShrunkRun:
-    """What is kept of one run of a shrunk plan. `violated` are the checks with a finding."""
+    """The kept result of one run of a shrunk plan. `violated` are the checks with a finding."""
 
     outcome: str
     reasons: tuple[str, ...]
@@ -50,7 +50,7 @@ class ShrunkRun:
 def test_a_shrunk_split_brain_shows_on_real_processes_unless_its_guard_is_on(
     name: str, tmp_path: Path
 ) -> None:
-    """The file unchanged: its violation in at least 4 of 5 runs, in none with all guards on."""
+    """The file is unchanged: its violation in at least 4 of 5 runs, in none with all guards on."""
     experiment = load_experiment(str(CORPUS / f"{name}.yaml")).experiment
     check = experiment.expect.split()[0]
     guarded = replace(experiment, cluster=replace(experiment.cluster, guards=Guards()))
@@ -80,7 +80,7 @@ def test_a_shrunk_split_brain_shows_on_real_processes_unless_its_guard_is_on(
 
 
 def run_shrunk(experiment: Experiment, number: int, run_dir: Path) -> ShrunkRun:
-    """Run a shrunk plan on Ray as it stands."""
+    """Run a shrunk plan on Ray unchanged."""
     run_dir.mkdir()
     results = play_ray(experiment, run_dir, seed=number, observers=[])
     findings = results.findings

@@ -1,8 +1,8 @@
 """The mutation score of the search: a sitting for each sample, the record, the page, the goals.
 
-A sitting ends after a while, and `make soak PART=sight` once more goes on with it, as long as the
-code stays the same: better in a checkout of its own. The machinery is tested in
-tests/chaos/exploration/test_sight.py.
+A sitting is one limited stretch of the search. It ends after a while, and another `make soak
+PART=sight` continues, as long as the code is unchanged: better in a checkout of its own. The
+machinery is tested in tests/chaos/exploration/test_sight.py.
 """
 
 import os
@@ -51,8 +51,8 @@ def recorded(name: str, sample: int) -> SightRecord:
 
 
 @pytest.mark.parametrize("sample", NUMBERS)
-def test_search_finds_what_the_unit_tests_kill(sample: int) -> None:
-    """Goals: found of those that tests kill and it reaches, few unreached, soon."""
+def test_search_finds_mutants_that_the_unit_tests_kill(sample: int) -> None:
+    """Goals: enough of those that tests kill and the search reaches, few unreached, soon."""
     os.nice(LOW_PRIORITY)
     name = record_name(sample)
     _, mutants = read_sample(sample_path(sample))

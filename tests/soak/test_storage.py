@@ -12,11 +12,11 @@ pytestmark = [pytest.mark.soak, pytest.mark.timeout(600)]
 
 POINTS = 3_000
 FIRST_SEED = 10_000
-"""CI's 300 points begin at 0."""
+"""First of these points; CI's 300 begin at 0."""
 
 
-def test_crash_points_leave_a_prefix_of_what_was_written(tmp_path: Path) -> None:
-    """3,000 random crash points recover to a prefix and never to something else."""
+def test_crash_points_leave_a_prefix_of_the_writes(tmp_path: Path) -> None:
+    """3,000 random crash points recover a prefix, and never anything else."""
     began = time.monotonic()
     report = check_crash_points(POINTS, FIRST_SEED, tmp_path)
     wall_s = time.monotonic() - began

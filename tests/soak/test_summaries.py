@@ -1,7 +1,7 @@
 """Summary and tables of runs that are read whole, against Spark's, on drawn and real runs.
 
-Both are computed from the same trace by code that shares nothing but the last step, so each proves
-the other. What is compared are whole summaries, field by field, and every row of every table.
+Two readers that share only the last step compute both from one trace, so each checks the other. The
+comparison covers whole summaries, field by field, and every row of every table.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.soak, pytest.mark.spark, pytest.mark.timeout(3_500)]
 
 DRAWN = 50
 AT_ONCE = 10
-"""So many drawn runs are analysed together: their rows are in this process meanwhile."""
+"""Number of drawn runs analysed together: their rows are in this process meanwhile."""
 ON_RAY = (
     "coordinator_crash",
     "graceful_move",
@@ -38,11 +38,11 @@ ON_RAY = (
     "split_brain_ownership",
 )
 CLOCK_ERROR_US = 250
-"""Said of the runs on Ray, so that a summary with a bound is compared, too."""
+"""Clock error assumed for the runs on Ray, so that a summary with a bound is compared, too."""
 
 
-def test_summaries_of_drawn_virtual_runs_are_sparks(spark: SparkSession, tmp_path: Path) -> None:
-    """Schedules of the standard space: whatever the draw makes happen, both count it alike."""
+def test_summaries_of_drawn_virtual_runs_equal_sparks(spark: SparkSession, tmp_path: Path) -> None:
+    """The schedules are drawn from the standard space."""
     space = load_space("standard")
     in_memory: list[RunSummary] = []
     for begin in range(0, DRAWN, AT_ONCE):
@@ -58,8 +58,8 @@ def test_summaries_of_drawn_virtual_runs_are_sparks(spark: SparkSession, tmp_pat
 
 @pytest.mark.ray
 @pytest.mark.usefixtures("local_ray")
-def test_summaries_of_runs_on_ray_are_sparks(spark: SparkSession, tmp_path: Path) -> None:
-    """Real processes: rows of a moment come in any order, answers are late, processes die."""
+def test_summaries_of_runs_on_ray_equal_sparks(spark: SparkSession, tmp_path: Path) -> None:
+    """Real processes: simultaneous rows have any order, answers are late, processes die."""
     traces: dict[str, Sequence[TraceRow]] = {}
     for name in ON_RAY:
         rows: list[TraceRow] = []
@@ -110,7 +110,7 @@ def _tables(run: Path) -> dict[str, list[TableRow]]:
 
 
 def say_summaries(what: str, summaries: Sequence[RunSummary]) -> None:
-    """Say how much was compared."""
+    """Print how much was compared."""
     events = sum(summary.events for summary in summaries)
     faults = sum(len(summary.faults) for summary in summaries)
     rebalances = sum(fault.rebalance_count for each in summaries for fault in each.faults)

@@ -1,9 +1,9 @@
-"""One member of a group on ZooKeeper joins or dies, over many seeds, beside what was measured.
+"""One member of a group on ZooKeeper joins or dies, over many seeds, beside measurements.
 
-The measured values are three draws of what the seeds predict: each lies within what is seen here.
-Where a timeout decides a time (a back-off, a session), the medians differ by a tenth at most; the
-time until all is stable is held to that alone where the timeout is nearly all of it (joins with a
-back-off of 2 s).
+The measured values are three samples of what the seeds predict: each must lie within the predicted
+range. Where a timeout decides a time (a back-off, a session), the medians may differ by a tenth. If
+the timeout is nearly all of the time until stable (joins with a back-off of 2 s), only that rule
+applies.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ TENTH = 0.1
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """What one change of the members cost. Units: `stable_us`, `session_us` from the change on."""
+    """The cost of a change of members. Units: `stable_us`, `session_us` from the change on."""
 
     stable_us: int
     session_us: int = 0
@@ -97,7 +97,7 @@ KILL = {
 }
 """MEASURED_ZOOKEEPER 1 and 2."""
 READS_AROUND = 4
-"""Reads beside those of a round: where it is open which of two members reads a list first."""
+"""Extra reads of a round: it is open which of two members reads a list first."""
 
 
 async def newcomer(lab: GroupLab) -> None:
@@ -130,7 +130,7 @@ def kill(members: int, seed: int) -> Change:
 
 
 def cost_of(lab: GroupLab) -> Change:
-    """Return what happened since the change."""
+    """Return the cost since the change."""
     since_us = lab.joined_us
     owners = [row.time_us for row, _ in lab.writes_of("owners", since_us)]
     expired = lab.of(TraceKind.ZOOKEEPER_SESSION_EXPIRED, after_us=since_us)
@@ -146,16 +146,16 @@ def cost_of(lab: GroupLab) -> Change:
     )
 
 
-def test_views_have_details() -> None:
-    """The harness reads the rows that the figures are made of."""
+def test_views_have_the_details_of_the_figures() -> None:
+    """The harness computes the figures from these rows."""
     lab = GroupLab(2, 2, late_from=1).run(newcomer)
     views = lab.of(TraceKind.ZOOKEEPER_VIEW, after_us=lab.joined_us)
     assert {len(detail_of(view)["members"]) for view in views} == {2}
 
 
 @pytest.mark.parametrize("members", sorted(JOIN))
-def test_measured_joins_are_what_the_seeds_predict(members: int) -> None:
-    """Conflicts come by themselves, and cost the back-off of 2 s (ZK-49, ZK-81)."""
+def test_measured_joins_agree_with_the_predicted_ones(members: int) -> None:
+    """Conflicts occur by chance, and cost the back-off of 2 s (ZK-49, ZK-81)."""
     costs = [
         remembered("zookeeper", f"join-{members}-{seed}", Change, partial(join, members, seed))
         for seed in range(SEEDS)
@@ -165,7 +165,7 @@ def test_measured_joins_are_what_the_seeds_predict(members: int) -> None:
 
 
 @pytest.mark.parametrize("members", sorted(KILL))
-def test_measured_deaths_are_what_the_seeds_predict(members: int) -> None:
+def test_measured_deaths_agree_with_the_predicted_ones(members: int) -> None:
     """The session decides: it ends 4 to 8 s after the death, at a tick of 2 s (ZK-10, ZK-91)."""
     costs = [
         remembered("zookeeper", f"kill-{members}-{seed}", Change, partial(kill, members, seed))

@@ -1,4 +1,4 @@
-"""The stamp of a host that refuses rows which the table of trace kinds does not declare."""
+"""A host's stamp that refuses undeclared trace rows."""
 
 from protocol.errors import SimulationError
 from protocol.trace import TraceEvent, TraceRow, stamp

@@ -1,4 +1,4 @@
-"""How well text can be read on what is behind it: WCAG's contrast ratio, as a browser shows it."""
+"""Legibility of text on its background: WCAG's contrast ratio, as a browser computes it."""
 
 import re
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ Colour = tuple[float, float, float, float]
 """Red, green, blue from 0 to 255, and alpha from 0 to 1."""
 
 READABLE, READABLE_LARGE = 4.5, 3.0
-"""WCAG 2.2's least (AA) for text, and for large text."""
+"""WCAG 2.2's minimum (AA) for text, and for large text."""
 LARGE_PX, LARGE_BOLD_PX, BOLD = 24.0, 18.66, 700
 
 _PAINTS = """(selector) => {
@@ -41,7 +41,7 @@ _PAINTS = """(selector) => {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contrast:
-    """Some words of a page, the contrast ratio (1 to 21) to what is behind them, and its least."""
+    """Words of a page, the contrast ratio (1 to 21) to their background, and its minimum."""
 
     words: str
     ratio: float
@@ -49,10 +49,10 @@ class Contrast:
 
 
 def contrasts(page: Page, selector: str) -> Sequence[Contrast]:
-    """Return the contrast of the visible text that `selector` finds, each look of it once.
+    """Return the contrast of the visible text that `selector` finds, each style once.
 
-    Behind it are the backgrounds of the elements around it; what is drawn under a label within a
-    picture is not looked at.
+    The background is that of the elements around the text; marks under a label within a chart are
+    ignored.
     """
     found = page.evaluate(_PAINTS, selector)
     return [
@@ -81,7 +81,7 @@ def _ratio(text: str, behind: Sequence[str]) -> float:
 
 
 def _parsed(colour: str) -> Colour:
-    """Return what the browser computed: `rgb(1, 2, 3)`, or with an alpha as fourth."""
+    """Return the browser's colour: `rgb(1, 2, 3)`, or with an alpha as fourth number."""
     numbers = [float(number) for number in re.findall(r"[\d.]+", colour)]
     if not colour.startswith("rgb") or len(numbers) not in {3, 4}:
         raise ValueError(f"expected rgb() or rgba(), got {colour}")

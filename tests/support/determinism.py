@@ -1,8 +1,8 @@
 """Runs scenarios in one process and prints their trace digests as JSON: a child of the test.
 
-`python -m tests.support.determinism --heap 5000 --gc off --order reversed` puts junk on the heap
-first, so that objects lie at other addresses than in another process, and runs the scenarios in the
-given order, so that anything that leaks from one run into the next shows.
+`python -m tests.support.determinism --heap 5000 --gc off --order reversed` first fills the heap, so
+that objects have other addresses than in another process. It runs the scenarios in the given order,
+so that state that leaks from one run into the next changes a digest.
 """
 
 import argparse
@@ -37,14 +37,14 @@ from tests.support.random_worlds.fault_mix import SlowToStop, everything
 SECOND_US = 1_000_000
 FAKE_RUN_US = 3 * SECOND_US
 REAL_RUN_US = 16 * SECOND_US
-"""Half of it lets the group become stable, a quarter is the failover: the session is 2 s."""
+"""In half of it the group becomes stable, a quarter is the failover: the session is 2 s."""
 SCHEDULES = Path(__file__).resolve().parents[1] / "schedules"
 JUNK: list[object] = []
-"""What the prelude left on the heap, for as long as the process lives."""
+"""Objects that stay on the heap for as long as the process lives."""
 
 
 class PlantedNode:
-    """A node with a task beside it that lets `source` decide what is traced."""
+    """A node with a task that traces the values of `source`."""
 
     def __init__(self, node: Node, host: Host, source: Callable[[], list[str]]) -> None:
         self._node = node
@@ -72,7 +72,7 @@ class PlantedNode:
 
 
 def set_of_strings() -> list[str]:
-    """Iterate a set of strings: its order hangs on the process's hash seed."""
+    """Iterate a set of strings: its order depends on the process's hash seed."""
     return list({"broker-0", "broker-1", "broker-2", "broker-3"})
 
 
@@ -89,7 +89,7 @@ class _Member:
 
 
 def set_of_objects() -> list[str]:
-    """Iterate a set of objects, as a set of tasks is: its order hangs on the heap's layout."""
+    """Iterate a set of objects, as of tasks: its order depends on the heap's layout."""
     return [member.name for member in {_Member(name) for name in "abcdefgh"}]
 
 
@@ -113,9 +113,9 @@ def digest(
     run_us: int,
     copy_messages: bool = False,
 ) -> str:
-    """Run a cluster with a crash and a restart of a broker half way; return the trace's digest.
+    """Run a cluster whose broker crashes and restarts half way; return the trace's digest.
 
-    The broker is the group's coordinator, the first one where nobody coordinates.
+    The broker is the group's coordinator, or the first one if the group has none.
     """
     observer = TraceDigest()
     runtime = VirtualRuntime(
@@ -165,7 +165,7 @@ def digest_of_faults(seed: int) -> str:
 
 
 def drawn_schedule(name: str) -> Experiment:
-    """Return a schedule of tests/schedules, as the search drew it once."""
+    """Return a schedule of tests/schedules, as the search once drew it."""
     return load_experiment(str(SCHEDULES / f"{name}.yaml")).experiment
 
 
@@ -176,14 +176,14 @@ def digest_of_drawn(name: str, seed: int) -> str:
 
 
 def digest_of_violated() -> str:
-    """Play one that breaks a promise; what was found, in words and numbers, is part of it."""
+    """Play a schedule that breaks a promise; the digest includes the findings."""
     played = play(failing_experiment(), 0)
     found = ", ".join(f"{finding.summary} at {finding.time_us}" for finding in played.findings)
     return f"{played.digest} of {played.rows} rows, {played.result}: {found}"
 
 
 def digest_with_messages(name: str, seed: int) -> str:
-    """Run a drawn schedule with messages in the trace; the digest leaves them out."""
+    """Run a drawn schedule with message tracing; the digest leaves the messages out."""
     experiment = drawn_schedule(name)
     suite = CheckSuite(context_of(experiment, in_virtual_time=True), experiment.checks)
     observer = TraceDigest()
@@ -210,7 +210,7 @@ DRAWN = {
     "split_view_on_zookeeper": 1,
     "zombie_on_zookeeper": 1,
 }
-"""Drawn schedules and the seeds of their runs: many faults and settings between them."""
+"""Drawn schedules and the seeds of their runs: together many faults and settings."""
 WITH_MESSAGES = "moves_resets_and_deleted_offsets"
 SCENARIOS: dict[str, Callable[[], str]] = {
     **{f"fake {seed}": partial(fake, fake_builder(), seed=seed) for seed in range(5)},

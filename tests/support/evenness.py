@@ -1,4 +1,4 @@
-"""How likely values are that should be drawn evenly: Kolmogorov's and Smirnov's test."""
+"""Test of uniformity: Kolmogorov's and Smirnov's."""
 
 import math
 from collections.abc import Sequence
@@ -7,9 +7,9 @@ TERMS = 100
 
 
 def p_of_uniform(values: Sequence[float], low: float, high: float) -> float:
-    """Return how likely evenly drawn values are at least as far from even as these.
+    """Return the probability that uniform values deviate at least as much as these.
 
-    Source: Kolmogorov's limit with Stephens' correction for few values, which is good to a few
+    Source: Kolmogorov's limit with Stephens' correction for few values, which is accurate to a few
     thousandths from ten values on.
     """
     places = sorted((value - low) / (high - low) for value in values)

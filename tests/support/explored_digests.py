@@ -1,7 +1,7 @@
 """Plays explored runs in one process and prints their digests as JSON: a child of the tests.
 
 `python -m tests.support.explored_digests 20` plays the seeds 0 to 19 of the reference space, with
-compiled modules if there are any and COORDLAB_COMPILED is not 0.
+compiled modules if they exist and COORDLAB_COMPILED is not 0.
 """
 
 import json
@@ -16,7 +16,7 @@ from chaos.exploration.space import load_space  # noqa: E402
 
 
 def main() -> None:
-    """Print which code ran, and what each run left: digest, verdict, events, marks."""
+    """Print which code ran, and the digest, verdict, events and marks of each run."""
     space = load_space("reference")
     runs = [play_seed(space, seed) for seed in range(int(sys.argv[1]))]
     left = [[run.digest, run.result, run.events, *run.reasons, *run.marks] for run in runs]

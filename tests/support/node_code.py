@@ -1,8 +1,7 @@
 """Finds in node code what no lint rule sees: hash(), id(), and the order of sets.
 
-Types are not inferred: a name is a set where its module annotates it as one, or assigns it one; an
-attribute, where any of the modules does. What does not tell the order (len, sorted, any, another
-set) is fine.
+Types are not inferred: a name is a set if its module annotates or assigns it as one; an attribute
+is, if any of the modules does. A use without an order (len, sorted, any, another set) is allowed.
 """
 
 import ast
@@ -37,7 +36,7 @@ def node_files(root: Path) -> list[Path]:
 
 
 def unordered(sources: dict[str, str]) -> list[str]:
-    """Return `file:line: what` for each place whose outcome hangs on addresses or hashes."""
+    """Return `file:line: what` for each place whose outcome depends on addresses or hashes."""
     trees = {name: ast.parse(text) for name, text in sources.items()}
     attributes = {name for tree in trees.values() for name in _set_attributes(tree)}
     return [
@@ -89,7 +88,7 @@ def _is_set_type(annotation: ast.expr | None) -> bool:
 
 
 def _makes_set(node: ast.expr | None, names: Iterable[str], attributes: Iterable[str]) -> bool:
-    """Whether an expression is a set, as far as can be told."""
+    """Return True if an expression is known to be a set."""
     match node:
         case ast.Set() | ast.SetComp():
             return True
@@ -124,7 +123,7 @@ class _Finder:
             and node.func.id in _ORDERLESS
             for argument in node.args
         }
-        """Generators whose order nobody sees."""
+        """Generators whose order has no effect."""
 
     def found(self) -> Iterator[tuple[int, str]]:
         for node in ast.walk(self._tree):

@@ -1,8 +1,8 @@
 """Batches that kafka-python has encoded, and the program that recorded them.
 
-Nothing here is the lab's own code but the reading of the file: the batches are an independent
-reading of Kafka's format. To record them anew, run this file with a Python that has kafka-python
-and its codecs (crc32c, lz4, python-snappy, zstandard): it writes the file beside the tests.
+Only the reading of the file uses the lab's own code: the batches are an independent reading of
+Kafka's format. To record them anew, run this file with a Python that has kafka-python and its
+codecs (crc32c, lz4, python-snappy, zstandard): it writes the file beside the tests.
 """
 
 import json
@@ -18,7 +18,7 @@ _Records = list[tuple[bytes | None, bytes | None, int]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedBatch:
-    """What kafka-python was given, and the bytes that it made."""
+    """The input of kafka-python, and the bytes that it encoded."""
 
     name: str
     compression: int

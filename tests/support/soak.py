@@ -1,8 +1,7 @@
-"""What the soak keeps and says: runs that are done are remembered, lines go into docs/SOAK.md.
+"""Kept results and printed lines of the soak; its lines go into docs/SOAK.md.
 
-A part of the soak takes up to an hour. What it has computed stands in `.soak/`, below an id of the
-code that computed it: started again after an interruption, it goes on where it was; with other code
-it begins anew.
+A part of the soak takes up to an hour. Its results are in `.soak/`, below an id of the code that
+computed them: after an interruption it continues; with other code it begins anew.
 """
 
 import hashlib
@@ -33,18 +32,18 @@ CODE = (
     "benchmarks/planted_bugs",
     "constraints.txt",
 )
-"""What decides how a run goes. The pages about it, and who reads its tables, do not."""
+"""Code that decides a run's results; pages about it, and readers of its tables, do not."""
 
 
 def say(line: str) -> None:
     """Print one line of the record."""
-    print(f"\nsoak: {line}", flush=True)  # pytest may have left its own line open
+    print(f"\nsoak: {line}", flush=True)  # pytest may not have ended its own line
 
 
 def remembered(part: str, key: str, kind: type[T], compute: Callable[[], T]) -> T:
-    """Return what this code computed for `key` before, or compute it now and keep it.
+    """Return the result that this code computed for `key` before, or compute it now and keep it.
 
-    Shape: `kind` is what msgspec can write as JSON and read again.
+    Shape: `kind` is a type that msgspec can write as JSON and read again.
     """
     path = _path_of(part, key)
     if path.exists():
@@ -58,7 +57,7 @@ def remembered(part: str, key: str, kind: type[T], compute: Callable[[], T]) -> 
 
 
 def is_remembered(part: str, key: str) -> bool:
-    """Return whether `remembered` has a value for `key` already."""
+    """Return True if `remembered` has a value for `key`."""
     return _path_of(part, key).exists()
 
 
@@ -68,7 +67,7 @@ def _path_of(part: str, key: str) -> Path:
 
 @cache
 def code_id(paths: tuple[str, ...] = CODE) -> str:
-    """Return an id of the code below `paths`: committed files and what was changed.
+    """Return an id of the code below `paths`: committed files and changes.
 
     By default that is the code that runs experiments.
     """
@@ -82,7 +81,7 @@ def code_id(paths: tuple[str, ...] = CODE) -> str:
 def say_failovers(failovers: Sequence[Failover]) -> None:
     """Print the figures of docs/kafka/MEASURED_FAILOVER.md over all members and runs.
 
-    Rows about what did not happen in any run (a fault may move no leadership) are left out.
+    Rows about events that occurred in no run (a fault may move no leadership) are left out.
     """
     _say_runs("controller decides, ms", [f.decided_us for f in failovers])
     _say_runs("decided -> applied by the new coordinator, ms", [f.publish_us for f in failovers])

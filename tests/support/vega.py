@@ -1,4 +1,4 @@
-"""A chart's specification once it is compiled, and the data that the chart brings to it."""
+"""A chart's compiled specification, and its data."""
 
 import warnings
 from typing import Any
@@ -10,10 +10,10 @@ Datum = dict[str, Any]  # Any: a cell of a chart's data
 
 
 def compiled_without_warnings(chart: Chart) -> dict[str, Any]:
-    """Return a chart as Vega, and check what every lane must hold.
+    """Return a chart as Vega, and check the requirements of every lane.
 
-    That Altair and Vega-Lite accept it silently, that all its data is given, and that its axis is
-    the page's.
+    Altair and Vega-Lite must accept it silently, all its data must be included, and its axis must
+    be the page's.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("error")

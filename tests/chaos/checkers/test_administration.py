@@ -85,7 +85,7 @@ def another_fault(rows: Rows, time_s: float) -> None:
 # -- controlled shutdowns --
 
 
-def test_broker_that_leads_nothing_and_is_in_no_isr_may_stop() -> None:
+def test_broker_without_leaderships_and_isrs_may_stop() -> None:
     rows = cluster()
     shut_down(rows, 20)
     elected(rows, 21, "broker-1", [1, 2])
@@ -107,8 +107,8 @@ def test_broker_that_leads_nothing_and_is_in_no_isr_may_stop() -> None:
         ),
     ],
 )
-def test_broker_that_stops_beside_its_work_is_found(leader: str, isr: list[int], what: str) -> None:
-    """Kafka's controller moves leaders away first, and takes the broker out of the ISRs."""
+def test_broker_that_stops_as_a_leader_is_found(leader: str, isr: list[int], what: str) -> None:
+    """Kafka's controller first moves leaders away, and removes the broker from the ISRs."""
     rows = cluster()
     shut_down(rows, 20)
     elected(rows, 21, leader, isr)
@@ -117,7 +117,7 @@ def test_broker_that_stops_beside_its_work_is_found(leader: str, isr: list[int],
 
 
 def test_last_replica_in_sync_may_stop_once_its_partition_has_no_leader() -> None:
-    """The ISR keeps it: without it nobody could ever lead the partition again."""
+    """The ISR keeps it: otherwise no broker could ever lead the partition again."""
     rows = cluster()
     shut_down(rows, 20)
     elected(rows, 21, "", [0])
@@ -126,7 +126,7 @@ def test_last_replica_in_sync_may_stop_once_its_partition_has_no_leader() -> Non
 
 
 @pytest.mark.parametrize("stopped_s", [20.0, 20 + CONTROLLED_SHUTDOWN_TIMEOUT_US / 1_000_000])
-def test_broker_that_asks_nobody_or_asks_in_vain_is_not_judged(stopped_s: float) -> None:
+def test_broker_without_an_answer_of_the_controller_is_not_judged(stopped_s: float) -> None:
     """A broker that is not running yet stops at once; one that waited long enough stops, too."""
     rows = cluster()
     shut_down(rows, 20)
@@ -134,7 +134,7 @@ def test_broker_that_asks_nobody_or_asks_in_vain_is_not_judged(stopped_s: float)
     assert check(rows).outcome is CheckOutcome.NOTHING_SEEN
 
 
-def test_shutdown_that_has_to_be_killed_although_nothing_else_is_broken_is_found() -> None:
+def test_shutdown_that_is_killed_in_a_healthy_cluster_is_found() -> None:
     rows = cluster()
     shut_down(rows, 20)
     rows.add(60, "driver", TraceKind.NODE_KILLED, peer="broker-0")
@@ -161,7 +161,7 @@ def test_consumer_that_is_killed_at_the_end_of_its_grace_period_is_not_judged() 
 # -- elections --
 
 
-def test_leader_that_was_asked_for_leads() -> None:
+def test_requested_leader_that_leads_passes() -> None:
     rows = cluster()
     move(rows, 20)
     elected(rows, 20.1, "broker-1", [0, 1, 2])
@@ -171,7 +171,7 @@ def test_leader_that_was_asked_for_leads() -> None:
     assert report.seen["elections_ordered"] == 1
 
 
-def test_leader_that_was_asked_for_and_never_elected_is_found() -> None:
+def test_requested_leader_that_is_never_elected_is_found() -> None:
     rows = cluster()
     move(rows, 20)
     elected(rows, 20.1, "broker-2", [0, 1, 2])
@@ -188,7 +188,7 @@ def test_run_that_ends_before_its_orders_are_answered_judges_none() -> None:
 
 
 @pytest.mark.parametrize("fault", ["leadership_move", "preferred_leader_election"])
-def test_election_that_is_refused_although_nothing_is_broken_is_found(fault: str) -> None:
+def test_election_that_is_refused_in_a_healthy_cluster_is_found(fault: str) -> None:
     rows = cluster()
     move(rows, 20, fault)
     refused(rows, 20.1, fault)
@@ -214,7 +214,7 @@ def test_election_is_judged_once_the_last_fault_has_settled(
     assert bool(check(rows).findings) is is_found
 
 
-def test_nothing_is_judged_in_real_time() -> None:
+def test_no_order_is_judged_in_real_time() -> None:
     rows = cluster()
     move(rows, 20)
     refused(rows, 20.1)

@@ -1,4 +1,4 @@
-"""The answers checker finds requests that nobody answers although nothing is broken."""
+"""The answers checker finds requests without an answer in a healthy cluster."""
 
 import pytest
 
@@ -63,9 +63,7 @@ def timed_out(
     ("api", "bound_s"),
     [("Heartbeat", 10), ("Fetch", 10), ("OffsetCommit", 10 + 30), ("JoinGroup", 50 + 30)],
 )
-def test_request_that_times_out_although_nothing_is_broken_is_found(
-    api: str, bound_s: float
-) -> None:
+def test_request_that_times_out_in_a_healthy_cluster_is_found(api: str, bound_s: float) -> None:
     """Planted bug: a request that is parked and never answered."""
     late, in_time = after_a_fault(), after_a_fault()
     timed_out(late, 30 + bound_s + 0.1, api)
@@ -76,8 +74,8 @@ def test_request_that_times_out_although_nothing_is_broken_is_found(
     assert check(late, in_virtual_time=False).outcome is CheckOutcome.PASS  # a machine may be slow
 
 
-def test_request_may_time_out_while_something_is_broken() -> None:
-    """Nobody promises an answer then."""
+def test_request_may_time_out_during_a_fault() -> None:
+    """No answer is promised then."""
     rows = after_a_fault()
     rows.fault(60, "broker-1", fault="crash", nodes=["broker-1"])
     timed_out(rows, 200, "Heartbeat")
@@ -99,15 +97,15 @@ def test_request_of_a_broker_is_judged_by_its_purpose(purpose: str, late_s: floa
         assert bool(check(rows).findings) == is_late
 
 
-def test_others_are_not_judged() -> None:
-    """How long they wait is not known here."""
+def test_requests_of_other_clients_are_not_judged() -> None:
+    """Their timeouts are not known here."""
     rows = after_a_fault()
     timed_out(rows, 200, "Fetch", node="producer-0")
 
     assert not check(rows).findings
 
 
-def test_answer_that_says_only_that_the_server_failed_is_found() -> None:
+def test_answer_with_an_unknown_server_error_is_found() -> None:
     """Planted bug: a handler that throws. One finding for each server and API, all are counted."""
     rows = Rows()
     for time_s, error in ((1, "NONE"), (2, "UNKNOWN_SERVER_ERROR"), (3, "UNKNOWN_SERVER_ERROR")):

@@ -1,4 +1,4 @@
-"""The suite: who gets which rows, what it tells while the run goes on, and what it expects."""
+"""The suite of checkers: its rows, its findings during the run, and its expectations."""
 
 import msgspec
 
@@ -41,8 +41,8 @@ def test_eleven_checkers_are_in_every_suite() -> None:
     assert all(checker.promise and checker.kinds for checker in CHECKERS.values())
 
 
-def test_transactions_of_members_are_looked_for_where_their_names_belong() -> None:
-    """A member's name is its transactional id; others need nothing of `__transaction_state`."""
+def test_topic_of_transactions_is_checked_for_transactional_members_only() -> None:
+    """A member's name is its transactional id; other groups need no `__transaction_state`."""
     cluster = {"brokers": 3, "config": {"transaction.state.log.num.partitions": 5}}
     readers = {"members": 3, "topics": ["orders"], "commit_interval_ms": 200}
     transactional = {**readers, "transactional": True}
@@ -56,8 +56,8 @@ def test_transactions_of_members_are_looked_for_where_their_names_belong() -> No
     assert context.groups["readers"].transaction_partitions == ()
 
 
-def test_finding_is_told_when_it_is_made() -> None:
-    """The run may write it into its trace, which comes back to the suite and changes nothing."""
+def test_finding_is_reported_when_it_is_made() -> None:
+    """The run may trace it, and the suite must ignore that row."""
     told: list[Finding] = []
     suite = CheckSuite(context_of(experiment()))
     rows = Rows()
@@ -76,8 +76,8 @@ def test_finding_is_told_when_it_is_made() -> None:
     assert suite.finish()[3].findings == tuple(told)
 
 
-def test_figures_are_there_while_the_run_goes_on_and_in_the_reports() -> None:
-    """The summary has them although they are no verdict."""
+def test_figures_are_available_during_the_run_and_in_the_reports() -> None:
+    """The summary shows them although they are no verdict."""
     suite = CheckSuite(context_of(experiment()))
     two_owners(suite)
 
@@ -90,8 +90,8 @@ def test_figures_are_there_while_the_run_goes_on_and_in_the_reports() -> None:
     assert reports["ownership"].measured == measured["ownership"]
 
 
-def test_report_without_figures_can_still_be_read() -> None:
-    """results.json of an earlier run."""
+def test_report_without_figures_can_be_read() -> None:
+    """An earlier version wrote such a results.json."""
     old = b'{"check":"fencing","outcome":"pass","seen":{"appends_failed":0}}'
 
     assert msgspec.json.decode(old, type=CheckReport).measured == {}
@@ -108,7 +108,7 @@ def expectation_of(of: Experiment) -> tuple[int, int, int, int]:
 
 
 def test_expectations_come_from_the_consumers_settings() -> None:
-    """A coordinator may drop a silent member after the shorter of its two timeouts."""
+    """A coordinator may expire a silent member after the shorter of its two timeouts."""
     group = {
         "members": 2,
         "topics": ["orders"],
@@ -132,7 +132,7 @@ def test_expectations_come_from_the_consumers_settings() -> None:
 
 
 def test_every_consumer_of_the_cluster_is_expected() -> None:
-    """Those that join late included: they count once they were started."""
+    """Late members are included: they count once they were started."""
     made = experiment()
     known = context_of(made).groups["readers"]
 
@@ -140,8 +140,8 @@ def test_every_consumer_of_the_cluster_is_expected() -> None:
     assert known.late == ()
 
 
-def test_only_in_virtual_time_a_cluster_must_start_within_a_bound() -> None:
-    """A machine may be slow; and what cannot be loaded need not come."""
+def test_bound_of_the_start_applies_only_in_virtual_time() -> None:
+    """A machine may be slow; a partition that cannot be loaded need not become ready."""
     of = experiment()
     bound_us = context_of(of, in_virtual_time=True).start_bound_us
 

@@ -28,7 +28,7 @@ def check(rows: Rows, clock_error_us: int = 0) -> CheckReport:
 
 
 def two_commits() -> Rows:
-    """C0 is given t-0 and has 100, then 200 acknowledged by broker 0 in epoch 0."""
+    """C0 is assigned t-0 and commits 100, then 200, acknowledged by broker 0 in epoch 0."""
     rows = Rows()
     rows.leads(0.1, "broker-0", 0, 0)
     rows.assigned(1, C0)
@@ -47,7 +47,7 @@ def deleted(rows: Rows, time_s: float, cause: str = "deleted by an administrator
 
 
 def test_last_acknowledged_commit_returned_passes() -> None:
-    """The ordinary run."""
+    """This is the ordinary run."""
     rows = two_commits()
     rows.leads(4, "broker-1", 1, 2)
     verify(rows, 10, 200)
@@ -59,7 +59,7 @@ def test_last_acknowledged_commit_returned_passes() -> None:
     assert report.seen["fetches_judged"] == 1
 
 
-def test_older_commit_returned_after_a_failover_is_found_with_its_story() -> None:
+def test_older_commit_returned_after_a_failover_is_found_with_its_evidence() -> None:
     """Planted bug: acknowledged before it was replicated; the new coordinator has the old one."""
     rows = two_commits()
     rows.leads(4, "broker-1", 1, 1)
@@ -82,8 +82,8 @@ def test_older_commit_returned_after_a_failover_is_found_with_its_story() -> Non
     )
 
 
-def test_offset_that_nobody_committed_is_found_also_before_the_first_commit() -> None:
-    """Planted bug: a load that drops tombstones brings back what was deleted before the run."""
+def test_offset_without_a_commit_is_found_also_before_the_first_commit() -> None:
+    """Planted bug: a load that drops tombstones restores offsets deleted before the run."""
     rows = Rows()
     rows.leads(0.1, "broker-0", 0, 0)
     rows.assigned(1, C0)
@@ -96,7 +96,7 @@ def test_offset_that_nobody_committed_is_found_also_before_the_first_commit() ->
 
 
 def test_offset_whose_commit_becomes_known_later_passes() -> None:
-    """A coordinator loads above the high watermark what its member is told of later, or never."""
+    """A coordinator loads records above the high watermark, before their member has an answer."""
     rows = Rows()
     rows.leads(0.1, "broker-0", 0, 0)
     rows.assigned(1, C0)
@@ -120,7 +120,7 @@ def test_commit_that_vanished_altogether_is_found() -> None:
 
 @pytest.mark.parametrize("cause", ["deleted by an administrator", "its topic was deleted"])
 def test_offset_that_was_deleted_may_be_missing_or_come_back(cause: str) -> None:
-    """Nobody waits for the tombstone: a load may find the commit and not that."""
+    """A deletion does not wait for its tombstone: a load may find the commit without it."""
     for returned in (-1, 200):
         rows = two_commits()
         deleted(rows, 4, cause)
@@ -143,10 +143,10 @@ def administrator(rows: Rows, time_s: float, offset: int, error: str) -> None:
     )
 
 
-def test_commit_of_an_administrator_is_one_like_any_other() -> None:
-    """What he was told is stored is there, and what was before it is not.
+def test_commit_of_an_administrator_counts_like_any_other() -> None:
+    """Its acknowledged offset must be there, and no older one may be.
 
-    When he sent it is known by the answer to his last one only.
+    Its time is known only from the answer to the last request.
     """
     for returned, outcome in ((50, CheckOutcome.PASS), (200, CheckOutcome.VIOLATED)):
         rows = two_commits()
@@ -157,8 +157,8 @@ def test_commit_of_an_administrator_is_one_like_any_other() -> None:
 
 
 @pytest.mark.parametrize("error", ["TIMED_OUT", "DISCONNECTED", "REQUEST_TIMED_OUT"])
-def test_commit_of_an_administrator_without_an_answer_may_count(error: str) -> None:
-    """It may have been carried out, or not."""
+def test_unanswered_commit_of_an_administrator_may_count(error: str) -> None:
+    """It may have been carried out."""
     for returned in (50, 200):
         rows = two_commits()
         administrator(rows, 4, 50, error)
@@ -166,7 +166,7 @@ def test_commit_of_an_administrator_without_an_answer_may_count(error: str) -> N
         assert check(rows).outcome is CheckOutcome.PASS, returned
 
 
-def test_commit_of_an_administrator_that_was_refused_is_none() -> None:
+def test_refused_commit_of_an_administrator_does_not_count() -> None:
     """A group with members keeps its offsets."""
     rows = two_commits()
     administrator(rows, 4, 50, "UNKNOWN_MEMBER_ID")
@@ -174,8 +174,8 @@ def test_commit_of_an_administrator_that_was_refused_is_none() -> None:
     assert check(rows).outcome is CheckOutcome.VIOLATED
 
 
-def test_offset_that_came_after_the_deletion_is_not_excused_by_it() -> None:
-    """What was acknowledged later must be there; and an older one than the deleted never is."""
+def test_offset_after_the_deletion_is_not_excused_by_it() -> None:
+    """A later acknowledged offset must be there; one older than the deleted never may."""
     rows = two_commits()
     deleted(rows, 4)
     rows.committed(5, C0, 300)
@@ -189,15 +189,15 @@ def test_offset_that_came_after_the_deletion_is_not_excused_by_it() -> None:
     assert check(rows).outcome is CheckOutcome.VIOLATED
 
 
-def test_offset_that_expired_though_its_group_lives_is_found() -> None:
-    """An expiry explains nothing: the cleanup must not touch what a live group committed."""
+def test_expired_offset_of_a_live_group_is_found() -> None:
+    """The cleanup must not remove offsets of a live group, so an expiry is no excuse."""
     rows = two_commits()
     deleted(rows, 4, "expired")
     verify(rows, 10, -1)
     assert check(rows).outcome is CheckOutcome.VIOLATED
 
 
-def test_value_that_nobody_committed_is_found() -> None:
+def test_value_without_a_commit_is_found() -> None:
     """Planted bug: one partition's offset stored under another."""
     rows = two_commits()
     verify(rows, 10, 777)
@@ -208,7 +208,7 @@ def test_value_that_nobody_committed_is_found() -> None:
     assert "nobody is known to have committed" in report.findings[0].summary
 
 
-def test_loss_seen_by_the_next_owner_is_found_without_any_verification() -> None:
+def test_loss_seen_by_the_next_owner_is_found_without_a_verification() -> None:
     """A member that starts from a stale offset reprocesses: its fetch proves the loss."""
     rows = two_commits()
     rows.assigned(5, C1)
@@ -227,7 +227,7 @@ def test_clients_own_rewind_passes() -> None:
 
 
 def test_value_before_a_rewind_returned_is_found() -> None:
-    """And then the larger offset is the stale one."""
+    """The larger offset is then the stale one."""
     rows = two_commits()
     rows.committed(4, C0, 50)
     verify(rows, 10, 200)
@@ -236,8 +236,8 @@ def test_value_before_a_rewind_returned_is_found() -> None:
 
 
 @pytest.mark.parametrize("returned", [200, 300])
-def test_commit_that_timed_out_may_or_may_not_be_returned(returned: int) -> None:
-    """Its record may stand in the log: the client cannot know, nor can the checker."""
+def test_timed_out_commit_may_or_may_not_be_returned(returned: int) -> None:
+    """Its record may be in the log; neither the client nor the checker can know."""
     rows = two_commits()
     rows.commit_failed(9, C0, 300, "REQUEST_TIMED_OUT")
     verify(rows, 10, returned)
@@ -249,10 +249,10 @@ def test_commit_that_timed_out_may_or_may_not_be_returned(returned: int) -> None
 
 
 @pytest.mark.parametrize("error", ["REQUEST_TIMED_OUT", "NOT_COORDINATOR"])
-def test_failure_that_the_broker_answered_is_replaced_by_a_later_acknowledged_commit(
+def test_failed_commit_is_replaced_by_a_later_acknowledged_commit(
     error: str,
 ) -> None:
-    """Its record stands in the log before whatever was begun after the answer, or nowhere."""
+    """Its record precedes any record begun after the failure's answer, or is not in the log."""
     rows = two_commits()
     rows.commit_failed(4, C0, 300, error)
     rows.committed(5, C0, 400)
@@ -262,8 +262,8 @@ def test_failure_that_the_broker_answered_is_replaced_by_a_later_acknowledged_co
 
 
 @pytest.mark.parametrize("error", ["TIMED_OUT", "DISCONNECTED"])
-def test_commit_that_its_client_gave_up_on_may_take_effect_behind_a_newer_one(error: str) -> None:
-    """A paused broker finds it in its socket when it goes on, behind what others sent anew."""
+def test_commit_that_its_client_gave_up_may_take_effect_behind_a_newer_one(error: str) -> None:
+    """A resumed broker reads it from its socket, behind requests that others sent later."""
     rows = two_commits()
     rows.commit_failed(4, C0, 300, error)
     rows.committed(5, C0, 400)
@@ -276,8 +276,8 @@ def test_commit_that_its_client_gave_up_on_may_take_effect_behind_a_newer_one(er
 
 
 @pytest.mark.parametrize("killed_s", [3.99, 4.2])
-def test_commit_that_died_with_its_broker_does_not_excuse(killed_s: float) -> None:
-    """The request ended with the process; the driver may write the kill down a little later."""
+def test_commit_that_died_with_its_broker_is_no_excuse(killed_s: float) -> None:
+    """The request ended with the process; the driver may trace the kill a little later."""
     rows = two_commits()
     for time_s in sorted([killed_s, 4]):
         if time_s == killed_s:
@@ -291,7 +291,7 @@ def test_commit_that_died_with_its_broker_does_not_excuse(killed_s: float) -> No
 
 
 def test_kill_long_before_a_commit_was_given_up_does_not_bound_it() -> None:
-    """The broker that was asked is its next life, and lives."""
+    """The next incarnation of the broker got the request, and lives."""
     rows = two_commits()
     rows.add(1.5, "driver", TraceKind.NODE_KILLED, peer="broker-0")
     rows.commit_failed(4, C0, 300, "DISCONNECTED")
@@ -302,7 +302,7 @@ def test_kill_long_before_a_commit_was_given_up_does_not_bound_it() -> None:
 
 
 def test_value_whose_committer_gives_up_later_is_no_loss() -> None:
-    """The old coordinator is paused: the new one loads what its member still waits for."""
+    """The old coordinator is paused: the new one loads a commit whose member still waits."""
     rows = two_commits()
     rows.leads(8, "broker-1", 1, 3)
     rows.assigned(10, C1)
@@ -313,8 +313,8 @@ def test_value_whose_committer_gives_up_later_is_no_loss() -> None:
     assert check(rows).outcome is CheckOutcome.PASS
 
 
-def test_value_that_nobody_owns_up_to_in_time_is_told_while_the_run_goes_on() -> None:
-    """A request timeout after the fetch nobody can still be waiting."""
+def test_value_without_a_committer_in_time_is_reported_during_the_run() -> None:
+    """A request timeout after the fetch no client can still be waiting."""
     rows = two_commits()
     rows.assigned(10, C1)
     rows.fetched(10.1, C1, 300)
@@ -323,7 +323,7 @@ def test_value_that_nobody_owns_up_to_in_time_is_told_while_the_run_goes_on() ->
         checker.observe(row)
     assert checker.findings_total == 0
 
-    # Not at a message: what is told is traced, and a trace without messages must be the same.
+    # Not at a message: findings are traced, and a run without message tracing must be the same.
     checker.observe(rows.add(40, C1, TraceKind.REQUEST_SENT, api="Heartbeat", group="g"))
     assert checker.findings_total == 0
     checker.observe(rows.add(41, "driver", TraceKind.RUN_STAGE, detail={"stage": "healing"}))
@@ -332,7 +332,7 @@ def test_value_that_nobody_owns_up_to_in_time_is_told_while_the_run_goes_on() ->
 
 
 def split_with_a_commit_on_each_side(*, acknowledged: bool) -> Rows:
-    """C0 stays with broker 0, which is cut off at 4 s; C1 is given t-0 by broker 1."""
+    """C0 stays with broker 0, which is cut off at 4 s; C1 is assigned t-0 by broker 1."""
     rows = two_commits()
     rows.leads(11, "broker-1", 1, 2)
     if acknowledged:
@@ -348,8 +348,8 @@ def split_with_a_commit_on_each_side(*, acknowledged: bool) -> Rows:
     return rows
 
 
-def test_split_network_in_which_the_old_sides_commits_time_out_passes() -> None:
-    """Guards on: the old leader cannot advance its high watermark, so nothing is promised."""
+def test_split_network_whose_old_side_times_out_passes() -> None:
+    """Guards on: the old leader cannot advance its high watermark, so no commit is promised."""
     report = check(split_with_a_commit_on_each_side(acknowledged=False))
 
     assert report.outcome is CheckOutcome.PASS
@@ -357,7 +357,7 @@ def test_split_network_in_which_the_old_sides_commits_time_out_passes() -> None:
 
 
 def test_split_network_in_which_both_sides_acknowledge_is_found() -> None:
-    """`high_watermark_gate` off: the new side begins at what the old one had replicated."""
+    """`high_watermark_gate` off: the new side has only the records that the old one replicated."""
     report = check(split_with_a_commit_on_each_side(acknowledged=True))
 
     assert report.outcome is CheckOutcome.VIOLATED
@@ -375,8 +375,8 @@ def test_definite_failure_does_not_count_as_written() -> None:
     assert check(rows).outcome is CheckOutcome.VIOLATED
 
 
-def test_commit_acknowledged_while_the_fetch_was_under_way_may_be_missing() -> None:
-    """The fetch may have been answered first: its start bounds what it must know."""
+def test_commit_acknowledged_while_the_fetch_was_in_flight_may_be_missing() -> None:
+    """The fetch may have been answered first: it must return only commits before its start."""
     rows = two_commits()
     rows.stage(10, "verifying")
     rows.committed(10.05, C0, 300)
@@ -386,7 +386,7 @@ def test_commit_acknowledged_while_the_fetch_was_under_way_may_be_missing() -> N
 
 
 def test_fetch_request_bounds_the_start_of_a_fetch() -> None:
-    """A member that was assigned long ago fetches again: its request says when."""
+    """A member that was assigned long ago fetches again: its request has the time."""
     rows = Rows()
     rows.assigned(1, C1)
     rows.assigned(1, C0)
@@ -399,7 +399,7 @@ def test_fetch_request_bounds_the_start_of_a_fetch() -> None:
 
 
 def test_two_owners_whose_commits_overlap_may_end_with_either() -> None:
-    """Neither commit certainly came after the other."""
+    """Neither commit certainly followed the other."""
     rows = Rows()
     rows.assigned(1, C0)
     rows.assigned(1, C1)
@@ -411,7 +411,7 @@ def test_two_owners_whose_commits_overlap_may_end_with_either() -> None:
 
 
 def test_next_owners_commit_replaces_the_previous_owners() -> None:
-    """C1 was given the partition after C0's last commit: its commit came later for certain."""
+    """C1 was assigned the partition after C0's last commit: its commit is certainly later."""
     rows = two_commits()
     rows.assigned(4, C1)
     rows.committed(5, C1, 250)
@@ -421,7 +421,7 @@ def test_next_owners_commit_replaces_the_previous_owners() -> None:
 
 
 def test_stale_answer_of_a_replaced_coordinator_is_counted_and_excused() -> None:
-    """A zombie answers from memory until it learns: Kafka allows it (BEHAVIOUR 6.5)."""
+    """A zombie answers from memory until it learns of its successor (BEHAVIOUR 6.5)."""
     rows = two_commits()
     rows.leads(4, "broker-1", 1, 2)
     rows.committed(5, C0, 300, peer="broker-1")
@@ -437,10 +437,10 @@ def test_stale_answer_of_a_replaced_coordinator_is_counted_and_excused() -> None
 @pytest.mark.parametrize(
     ("healed_s", "outcome"), [(59, CheckOutcome.PASS), (50, CheckOutcome.VIOLATED)]
 )
-def test_replaced_coordinator_may_answer_a_verification_for_a_moment_after_the_healing(
+def test_replaced_coordinator_may_answer_a_verification_shortly_after_healing(
     healed_s: float, outcome: CheckOutcome
 ) -> None:
-    """It was paused while another took its place, long ago: it has to learn that first."""
+    """It was paused while another one was elected: it must first learn of that."""
     rows = two_commits()
     rows.leads(4, "broker-1", 1, 2)
     rows.committed(5, C0, 300, peer="broker-1")
@@ -451,12 +451,12 @@ def test_replaced_coordinator_may_answer_a_verification_for_a_moment_after_the_h
 
 
 def aborted(rows: Rows, time_s: float, offset: int) -> None:
-    """C0's transaction with `offset` was aborted, and C0 knows."""
+    """C0's transaction with `offset` was aborted, and C0 knows it."""
     rows.commit_failed(time_s, C0, offset, "TRANSACTION_ABORTED")
 
 
 def test_offset_of_an_aborted_transaction_returned_is_found() -> None:
-    """Planted bug: an abort marker that makes what was pending the group's offset."""
+    """Planted bug: an abort marker that commits the pending offset."""
     rows = two_commits()
     aborted(rows, 4, 300)
     verify(rows, 10, 300)
@@ -467,8 +467,8 @@ def test_offset_of_an_aborted_transaction_returned_is_found() -> None:
     assert "nobody is known to have committed" in report.findings[0].summary
 
 
-def test_aborted_transaction_leaves_what_was_committed_before() -> None:
-    """Nothing of it was ever written."""
+def test_aborted_transaction_leaves_the_earlier_commit() -> None:
+    """The transaction's records were never written."""
     rows = two_commits()
     aborted(rows, 4, 300)
     verify(rows, 10, 200)
@@ -480,9 +480,9 @@ def test_aborted_transaction_leaves_what_was_committed_before() -> None:
 
 
 def test_marker_stored_behind_its_answer_is_the_same_commit() -> None:
-    """The end of a transaction is acknowledged when it is decided; its marker comes later.
+    """The end of a transaction is acknowledged at the decision; its marker comes later.
 
-    Were it another commit, unanswered, it would excuse a fetch that lost the next one.
+    Taken for a second, unanswered commit, it would excuse a fetch that lost the next one.
     """
     rows = two_commits()
     rows.add(
@@ -503,7 +503,7 @@ def test_marker_stored_behind_its_answer_is_the_same_commit() -> None:
 
 
 def test_commit_stored_while_its_member_died_may_be_returned() -> None:
-    """The coordinator stored it, the answer never reached anybody."""
+    """The coordinator stored it, and its answer reached no client."""
     rows = two_commits()
     rows.add(
         4, "broker-0", TraceKind.COMMIT_STORED, group="g", partition="t-0", offset=300, member="m"
@@ -513,8 +513,8 @@ def test_commit_stored_while_its_member_died_may_be_returned() -> None:
     assert check(rows).outcome is CheckOutcome.PASS
 
 
-def test_unknown_value_after_a_member_was_killed_is_not_accused() -> None:
-    """Its last commit may have been on the way; no row can tell."""
+def test_unknown_value_after_the_kill_of_a_member_is_no_violation() -> None:
+    """Its last commit may have been in flight; no row can show it."""
     rows = two_commits()
     rows.add(4, "driver", TraceKind.NODE_KILLED, peer=C0)
     verify(rows, 10, 333)
@@ -525,8 +525,8 @@ def test_unknown_value_after_a_member_was_killed_is_not_accused() -> None:
     assert report.seen["fetches_of_a_value_nobody_is_known_to_have_committed"] == 1
 
 
-def test_run_without_commits_says_that_nothing_was_judged() -> None:
-    """A group that never commits cannot lose a commit: nor is any of its fetches judged."""
+def test_run_without_commits_reports_that_nothing_was_judged() -> None:
+    """A group that never commits cannot lose a commit, so none of its fetches is judged."""
     rows = Rows()
     rows.assigned(1, C0)
     rows.fetched(1.1, C0, -1)
@@ -539,7 +539,7 @@ def test_run_without_commits_says_that_nothing_was_judged() -> None:
     assert report.seen["fetches_with_no_commit_acknowledged_before"] == 1
 
 
-def test_experiment_whose_members_never_commit_says_so() -> None:
+def test_members_that_never_commit_are_named_as_the_reason() -> None:
     """`no commit was acknowledged` alone reads as if the coordinator had refused some."""
     readers = replace(CONTEXT.groups["g"], commits=False)
     report = DurableCommits(CheckContext(groups={"g": readers})).finish()
@@ -548,7 +548,7 @@ def test_experiment_whose_members_never_commit_says_so() -> None:
 
 
 @pytest.mark.parametrize("clock_error_us", [0, 500, 2_000])
-def test_loss_of_the_last_commit_is_found_whatever_the_clocks(clock_error_us: int) -> None:
+def test_loss_of_the_last_commit_is_found_with_any_clocks(clock_error_us: int) -> None:
     """The broker's row of a commit must not pass for a later commit where clocks differ."""
     rows = Rows()
     rows.leads(0.1, "broker-0", 0, 0)
@@ -576,7 +576,7 @@ def test_loss_of_the_last_commit_is_found_whatever_the_clocks(clock_error_us: in
 
 
 def acknowledged(error: str, in_sync: list[int], *, needed: int = 2) -> CheckReport:
-    """Broker 2 answers an append; the controller has taken the others out of the ISR."""
+    """Broker 2 acknowledges an append; the controller has removed the others from the ISR."""
     rows = Rows()
     rows.add(1, "controller-100", TraceKind.ISR_CHANGED, partition=OFFSETS_0, detail={"isr": [2]})
     rows.add(
@@ -594,8 +594,8 @@ def acknowledged(error: str, in_sync: list[int], *, needed: int = 2) -> CheckRep
     return checker.finish()
 
 
-def test_append_acknowledged_by_a_replica_alone_is_found_before_anything_is_lost() -> None:
-    """BEHAVIOUR 6.1: NOT_ENOUGH_REPLICAS; the controller's last word stands in the story."""
+def test_append_acknowledged_by_a_replica_alone_is_found_before_any_loss() -> None:
+    """It needed NOT_ENOUGH_REPLICAS (BEHAVIOUR 6.1); the controller's ISR is in the evidence."""
     report = acknowledged("NONE", [2])
 
     (finding,) = report.findings
@@ -618,5 +618,5 @@ def test_append_acknowledged_by_a_replica_alone_is_found_before_anything_is_lost
 def test_append_with_enough_replicas_or_with_an_error_passes(
     error: str, in_sync: list[int], needed: int
 ) -> None:
-    """Refused, asked for no more, or its leader has two: what the controller says comes later."""
+    """Refused; one replica required; or two in the ISR before the controller's change."""
     assert acknowledged(error, in_sync, needed=needed).findings_total == 0

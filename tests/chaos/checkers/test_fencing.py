@@ -1,4 +1,4 @@
-"""The fencing checker finds planted bugs and stays silent over correct failovers."""
+"""The fencing checker finds planted bugs and reports nothing about correct failovers."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def failover(rows: Rows, log_end: int) -> None:
 
 
 def test_failover_whose_log_holds_every_acknowledged_append_passes() -> None:
-    """The ordinary failover: the new leader was in the ISR."""
+    """In an ordinary failover the new leader was in the ISR."""
     rows = Rows()
     failover(rows, log_end=12)
     rows.appended(10, "broker-1", 1, 12)
@@ -37,7 +37,7 @@ def test_failover_whose_log_holds_every_acknowledged_append_passes() -> None:
     assert report.seen["acknowledged_before_a_later_epoch"] == 2
 
 
-def test_append_that_its_leader_acknowledges_when_it_leads_again_is_of_that_epoch() -> None:
+def test_append_acknowledged_in_a_later_epoch_of_its_leader_belongs_to_that_epoch() -> None:
     """Corpus: `append_that_waited_through_two_elections`."""
     rows = Rows()
     rows.leads(1, "broker-0", 4, 138)
@@ -55,8 +55,8 @@ def test_append_that_its_leader_acknowledges_when_it_leads_again_is_of_that_epoc
     )
 
 
-def test_zombie_that_never_leads_again_may_acknowledge_nothing() -> None:
-    """Only a leader acknowledges: the same append, and no newer epoch of its broker."""
+def test_zombie_that_never_leads_again_must_not_acknowledge() -> None:
+    """The same append, without a newer epoch of its broker: only a leader acknowledges."""
     rows = Rows()
     rows.leads(1, "broker-0", 4, 138)
     rows.leads(2, "broker-1", 5, 189)
@@ -66,7 +66,7 @@ def test_zombie_that_never_leads_again_may_acknowledge_nothing() -> None:
 
 
 def elected(rows: Rows, time_s: float, broker: str, epoch: int) -> None:
-    """The controller makes `broker` the leader; "" for nobody."""
+    """Let the controller elect `broker`; "" for none."""
     rows.add(
         time_s,
         "controller-100",
@@ -77,8 +77,8 @@ def elected(rows: Rows, time_s: float, broker: str, epoch: int) -> None:
     )
 
 
-def test_failover_whose_old_leader_attempts_nothing_says_that_fencing_was_not_tested() -> None:
-    """Its appends ended before the election: the promise is kept, and nobody tried to break it."""
+def test_failover_without_an_attempt_of_the_old_leader_reports_fencing_as_untested() -> None:
+    """Its appends ended before the election: the promise is kept, but was not tested."""
     rows = Rows()
     elected(rows, 0.5, "broker-0", 0)
     failover(rows, log_end=12)
@@ -93,7 +93,7 @@ def test_failover_whose_old_leader_attempts_nothing_says_that_fencing_was_not_te
 
 @pytest.mark.parametrize("begun_s", [8, 11], ids=["waited for its replicas", "begun afterwards"])
 def test_append_of_a_deposed_leader_is_an_attempt(begun_s: float) -> None:
-    """Both must be fenced: one that the election overtook, and one of a leader that knows none."""
+    """Two cases are fenced: an append overtaken by the election, and one of an ignorant leader."""
     rows = Rows()
     failover(rows, log_end=12)
     if begun_s < 9:
@@ -110,8 +110,8 @@ def test_append_of_a_deposed_leader_is_an_attempt(begun_s: float) -> None:
     assert report.note == ""
 
 
-def test_append_of_a_leader_that_was_elected_again_or_not_replaced_is_no_attempt() -> None:
-    """A newer epoch of the same broker, or one without a leader, deposes nobody."""
+def test_append_of_a_leader_that_was_not_replaced_is_no_attempt() -> None:
+    """A newer epoch of the same broker, or one without a leader, replaces no leader."""
     rows = Rows()
     failover(rows, log_end=12)
     elected(rows, 9, "broker-0", 1)
@@ -122,7 +122,7 @@ def test_append_of_a_leader_that_was_elected_again_or_not_replaced_is_no_attempt
 
 
 def test_attempt_within_the_clocks_error_is_not_counted() -> None:
-    """Which came first, the append or the election, nobody can tell."""
+    """The order of append and election is unknown then."""
     rows = Rows()
     failover(rows, log_end=12)
     elected(rows, 9, "broker-1", 1)
@@ -133,7 +133,7 @@ def test_attempt_within_the_clocks_error_is_not_counted() -> None:
 
 
 def truncated(rows: Rows, time_s: float, node: str, epoch: int, to: int, end: int) -> None:
-    """`node` cuts its log from `end` to `to`, as the leader of `epoch` demands."""
+    """Let `node` truncate its log from `end` to `to`, as the leader of `epoch` demands."""
     rows.add(
         time_s,
         node,
@@ -156,7 +156,7 @@ def append_overtaken_by_another_leader(cut_to: int) -> tuple[Rows, int]:
 
 
 def test_append_acknowledged_after_its_own_broker_truncated_it_is_found() -> None:
-    """Dated to the epoch in which it is acknowledged, it stands: others took its offsets."""
+    """By the epoch of its acknowledgement it would pass, but other records have its offsets."""
     rows, waiting = append_overtaken_by_another_leader(cut_to=12)
     rows.appended(10, "broker-1", 1, 12, records=3)
     rows.leads(11, "broker-0", 2, 15)
@@ -178,8 +178,8 @@ def test_append_acknowledged_after_its_own_broker_truncated_it_is_found() -> Non
     assert {(TraceKind.LEADER_ELECTED, 1), (TraceKind.BECAME_LEADER, 1)} <= told
 
 
-def test_truncation_above_an_append_or_one_that_fails_it_breaks_nothing() -> None:
-    """What stands below the cut is kept; what was cut may be answered with an error."""
+def test_truncation_above_an_append_or_of_a_failed_one_passes() -> None:
+    """A record below the cut is kept; a truncated one may be answered with an error."""
     kept, waiting = append_overtaken_by_another_leader(cut_to=14)
     kept.leads(11, "broker-0", 2, 15)
     kept.append_completed(11.1, "broker-0", 0, 12, waiting)
@@ -190,8 +190,8 @@ def test_truncation_above_an_append_or_one_that_fails_it_breaks_nothing() -> Non
     assert check(failed).findings_total == 0
 
 
-def test_offsets_that_are_taken_again_after_a_truncation_may_be_acknowledged() -> None:
-    """The append after the cut is another one, and so is one of the broker's next life."""
+def test_offsets_that_are_used_again_after_a_truncation_may_be_acknowledged() -> None:
+    """An append after the cut is another one, and so is one of the broker's next incarnation."""
     rows, _ = append_overtaken_by_another_leader(cut_to=12)
     rows.leads(11, "broker-0", 2, 12)
     rows.appended(11.5, "broker-0", 2, 12, records=2)
@@ -199,8 +199,8 @@ def test_offsets_that_are_taken_again_after_a_truncation_may_be_acknowledged() -
     assert check(rows).findings_total == 0
 
 
-def test_lost_append_is_told_with_the_truncation_that_lost_it() -> None:
-    """Which replica truncated, by whose epoch, and who was in sync by then."""
+def test_lost_append_is_reported_with_the_truncation_that_lost_it() -> None:
+    """The evidence has the replica, the epoch that it followed, and the ISR at that time."""
     rows = Rows()
     failover(rows, log_end=10)
     rows.add(
@@ -248,7 +248,7 @@ def test_acknowledged_append_missing_from_the_later_log_is_found() -> None:
 
 
 def test_append_acknowledged_by_a_zombie_after_the_later_epoch_began_is_found() -> None:
-    """Planted bug: no high watermark gate, so the old leader goes on acknowledging alone."""
+    """Planted bug: no high watermark gate, so the old leader acknowledges alone."""
     rows = Rows()
     failover(rows, log_end=12)
     rows.appended(10, "broker-1", 1, 12)
@@ -274,7 +274,7 @@ def test_append_begun_after_the_later_epochs_first_acknowledged_one_is_found() -
     assert "begun after epoch 1 had acknowledged its first" in report.findings[0].summary
 
 
-def test_late_append_within_the_clock_error_is_not_accused() -> None:
+def test_late_append_within_the_clock_error_is_no_violation() -> None:
     """Between machines, 1 ms of "after" means nothing when clocks are 5 ms apart."""
     rows = Rows()
     rows.leads(1, "broker-0", 0, 0)
@@ -312,7 +312,7 @@ def test_failed_append_truncated_by_the_later_epoch_passes() -> None:
 
 
 def test_same_leader_again_after_a_restart_passes() -> None:
-    """A restarted broker numbers its appends anew: ids of two lives must not be mixed."""
+    """A restarted broker numbers its appends anew: ids of two incarnations must not be mixed."""
     rows = Rows()
     failover(rows, log_end=12)
     rows.leads(20, "broker-0", 2, 12)
@@ -321,8 +321,8 @@ def test_same_leader_again_after_a_restart_passes() -> None:
     assert check(rows).findings == ()
 
 
-def test_run_without_a_later_epoch_says_that_nothing_was_judged() -> None:
-    """A green check that saw no failover proves nothing, and must not look as if it did."""
+def test_run_without_a_later_epoch_reports_that_nothing_was_judged() -> None:
+    """A check that saw no failover proves nothing, and must not look as if it did."""
     rows = Rows()
     rows.leads(1, "broker-0", 0, 0)
     rows.appended(2, "broker-0", 0, 0)
@@ -333,8 +333,8 @@ def test_run_without_a_later_epoch_says_that_nothing_was_judged() -> None:
     assert report.seen["appends_acknowledged"] == 1
 
 
-def test_data_partitions_are_none_of_its_business() -> None:
-    """A topic written with acks=1 may lose records: its owner chose so."""
+def test_data_partitions_are_not_judged() -> None:
+    """A topic written with acks=1 may lose records by the choice of its owner."""
     rows = Rows()
     rows.add(1, "broker-0", TraceKind.BECAME_LEADER, partition="t-0", leader_epoch=0, offset=5)
     rows.add(2, "broker-1", TraceKind.BECAME_LEADER, partition="t-0", leader_epoch=0, offset=3)
@@ -342,8 +342,8 @@ def test_data_partitions_are_none_of_its_business() -> None:
     assert check(rows).outcome is CheckOutcome.NOTHING_SEEN
 
 
-def test_violation_is_told_once_while_the_run_goes_on_and_whole_at_its_end() -> None:
-    """Nobody should wait for the end to hear of it; how much was lost only the end can tell."""
+def test_violation_is_reported_once_during_the_run_and_completely_at_its_end() -> None:
+    """A user must learn of it early; the number of lost records is known only at the end."""
     told: list[Finding] = []
     checker = Fencing(CheckContext())
     checker.on_finding = told.append
@@ -362,7 +362,7 @@ def test_violation_is_told_once_while_the_run_goes_on_and_whole_at_its_end() -> 
 
 
 def test_unload_of_an_older_epoch_than_the_loaded_one_is_found() -> None:
-    """KAFKA-10614: it takes the groups from the broker that leads them."""
+    """KAFKA-10614: it removes the groups from the broker that leads them."""
     rows = Rows()
     rows.unloaded(1, "broker-0", 1)
     rows.load_completed(2, "broker-0", 2)
@@ -377,7 +377,7 @@ def test_unload_of_an_older_epoch_than_the_loaded_one_is_found() -> None:
 
 
 def test_load_of_an_older_epoch_than_the_unloaded_one_is_found() -> None:
-    """It would serve what somebody else leads."""
+    """The broker would serve a partition that another one leads."""
     rows = Rows()
     rows.load_completed(1, "broker-0", 2)
     rows.unloaded(2, "broker-0", 3)
@@ -388,7 +388,7 @@ def test_load_of_an_older_epoch_than_the_unloaded_one_is_found() -> None:
 
 
 def test_loads_and_unloads_in_the_order_of_epochs_pass() -> None:
-    """The same twice, a second unload, another broker or partition, a deleted one, a new life."""
+    """Cases: repetitions, another broker or partition, a deleted one, a new incarnation."""
     rows = Rows()
     rows.load_completed(1, "broker-0", 2)
     rows.load_completed(1, "broker-1", 1)
@@ -410,7 +410,7 @@ def test_loads_and_unloads_in_the_order_of_epochs_pass() -> None:
 def test_leader_that_the_controller_did_not_elect_is_found(
     elected: str | None, epoch: int, is_found: bool
 ) -> None:
-    """Planted bug: a broker that leads what it was not given. Only where no row is missing."""
+    """Planted bug: a broker that leads without an election. Judged only if no row is missing."""
     rows = Rows()
     rows.add(0.5, "controller-100", TraceKind.BROKER_UNFENCED, peer="broker-1")
     if elected is not None:
@@ -435,7 +435,7 @@ def test_leader_that_the_controller_did_not_elect_is_found(
 
 
 def test_leader_that_was_never_unfenced_is_found() -> None:
-    """Planted bug: a controller that elects whom it has not let in."""
+    """Planted bug: a controller that elects a fenced broker."""
     rows = Rows()
     rows.leads(2, "broker-1", 1, 0)
 

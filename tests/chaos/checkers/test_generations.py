@@ -1,4 +1,4 @@
-"""The generations checker: who commits, numbers that only grow, partitions that nobody shares."""
+"""The generations checker: legal committers, growing numbers, unshared partitions."""
 
 from chaos.checkers.context import CheckContext, GroupExpectation
 from chaos.checkers.generations import Generations
@@ -42,7 +42,7 @@ def commit(
 
 
 def test_commits_of_current_members_pass() -> None:
-    """The ordinary run."""
+    """This is the ordinary run."""
     rows = stable_group()
     commit(rows, 5, M0, 1)
     commit(rows, 5.1, M1, 1)
@@ -55,7 +55,7 @@ def test_commits_of_current_members_pass() -> None:
 
 
 def test_commit_of_an_older_generation_is_found() -> None:
-    """Planted bug: `generation_check` off lets a member that missed a rebalance commit."""
+    """Planted bug: with `generation_check` off a member that missed a rebalance commits."""
     rows = stable_group()
     rows.generation_started(10, "broker-0", 2, (M0, M1))
     commit(rows, 11, M0, 1)
@@ -72,7 +72,7 @@ def test_commit_of_an_older_generation_is_found() -> None:
 
 
 def test_commit_of_a_removed_member_is_found_with_its_removal() -> None:
-    """Planted bug: nobody asks whether the committer is still a member."""
+    """Planted bug: the coordinator does not check that the committer is a member."""
     rows = stable_group()
     rows.member_removed(8, "broker-0", M1)
     rows.generation_started(10, "broker-0", 2, (M0,))
@@ -87,7 +87,7 @@ def test_commit_of_a_removed_member_is_found_with_its_removal() -> None:
 
 
 def test_commit_accepted_before_a_rebalance_and_stored_after_it_passes() -> None:
-    """Its record waits for the high watermark, for up to 5 s: what counts is when it was taken."""
+    """Its record waits for the high watermark for up to 5 s: the time of acceptance counts."""
     rows = stable_group()
     append_id = rows.append_started(9.9, "broker-0", 0, 5)
     rows.member_removed(9.95, "broker-0", M0, "leave")
@@ -98,7 +98,7 @@ def test_commit_accepted_before_a_rebalance_and_stored_after_it_passes() -> None
 
 
 def test_member_of_the_old_generation_that_rejoins_may_still_commit() -> None:
-    """While a rebalance is prepared the generation is the old one."""
+    """While a rebalance is prepared, the old generation is valid."""
     rows = stable_group()
     rows.add(9, "broker-0", TraceKind.REBALANCE_STARTED, group="g", generation=1)
     rows.group_state(9, "broker-0", "Stable", "PreparingRebalance", generation=1)
@@ -108,7 +108,7 @@ def test_member_of_the_old_generation_that_rejoins_may_still_commit() -> None:
 
 
 def pending(rows: Rows, time_s: float, member: str, generation: int) -> None:
-    """The coordinator takes an offset into a transaction."""
+    """Let the coordinator accept an offset into a transaction."""
     rows.add(
         time_s + 0.002,
         "broker-0",
@@ -122,8 +122,8 @@ def pending(rows: Rows, time_s: float, member: str, generation: int) -> None:
     )
 
 
-def test_commit_in_a_transaction_is_judged_when_it_is_taken() -> None:
-    """The group may have gone on by the time its marker comes, and the transaction stands."""
+def test_commit_in_a_transaction_is_judged_at_its_acceptance() -> None:
+    """The generation may be newer when its marker comes, and the transaction stands."""
     rows = stable_group()
     pending(rows, 5, M0, 1)
     rows.member_removed(6, "broker-0", M0)
@@ -157,8 +157,8 @@ def test_commit_in_a_transaction_of_an_older_generation_is_found() -> None:
     assert "in generation 1 while the group was in generation 2" in report.findings[0].summary
 
 
-def test_simple_consumer_may_commit_to_an_empty_group_only() -> None:
-    """An administrator resets offsets of a group that is Empty; to a Stable one he may not."""
+def test_simple_consumer_may_commit_only_to_an_empty_group() -> None:
+    """An administrator may reset offsets of an Empty group, not of a Stable one."""
     rows = stable_group()
     rows.member_removed(8, "broker-0", M0)
     rows.member_removed(8, "broker-0", M1)
@@ -171,7 +171,7 @@ def test_simple_consumer_may_commit_to_an_empty_group_only() -> None:
     assert check(rows).outcome is CheckOutcome.VIOLATED
 
 
-def test_generation_that_goes_back_is_found() -> None:
+def test_generation_that_decreases_is_found() -> None:
     """Planted bug: a counter that is reset when the group becomes Empty."""
     rows = stable_group()
     rows.generation_started(10, "broker-0", 2, (M0, M1))
@@ -184,7 +184,7 @@ def test_generation_that_goes_back_is_found() -> None:
 
 
 def test_generation_that_begins_twice_is_found() -> None:
-    """Planted bug: a join phase that completes without counting up."""
+    """Planted bug: a join phase that completes without an increment."""
     rows = stable_group()
     rows.generation_started(10, "broker-0", 1, (M0, M1))
 
@@ -194,8 +194,8 @@ def test_generation_that_begins_twice_is_found() -> None:
     assert "generation 1 began twice" in report.findings[0].summary
 
 
-def test_group_that_was_deleted_counts_from_the_beginning() -> None:
-    """A new group has nothing to do with the dead one of its name."""
+def test_deleted_group_counts_from_the_beginning() -> None:
+    """A new group of the same name is another group."""
     rows = stable_group()
     rows.group_state(8, "broker-0", "Empty", "Dead", generation=2)
     rows.member_added(9, "broker-0", M0)
@@ -205,8 +205,8 @@ def test_group_that_was_deleted_counts_from_the_beginning() -> None:
     assert check(rows).outcome is CheckOutcome.PASS
 
 
-def test_answer_of_a_group_that_was_deleted_is_told_from_its_namesakes() -> None:
-    """A member that slept hears of a generation 1 that ended before the present one began."""
+def test_answer_of_a_deleted_group_is_distinguished_from_its_namesake() -> None:
+    """A resumed member reads the answer of a generation 1 that precedes the present one."""
     rows = stable_group()
     rows.group_state(8, "broker-0", "Empty", "Dead", generation=2)
     rows.member_added(9, "broker-0", "new")
@@ -217,7 +217,7 @@ def test_answer_of_a_group_that_was_deleted_is_told_from_its_namesakes() -> None
     assert check(rows).outcome is CheckOutcome.PASS
 
 
-def test_two_lineages_of_a_split_brain_may_count_alike() -> None:
+def test_both_sides_of_a_split_brain_may_have_equal_generations() -> None:
     """MEASURED_FAILOVER two-lineages: 14 generations beside 2 of the same group, for 27 s."""
     rows = stable_group()
     for number in range(2, 8):
@@ -237,7 +237,7 @@ def test_two_lineages_of_a_split_brain_may_count_alike() -> None:
     assert report.seen["generations"] == 8
 
 
-def test_partition_given_to_two_members_of_one_generation_is_found() -> None:
+def test_partition_assigned_to_two_members_of_one_generation_is_found() -> None:
     """Planted bug: an assignor that shares a partition."""
     rows = stable_group()
     rows.generation_started(10, "broker-0", 2, (M0, M1))
@@ -256,8 +256,8 @@ def test_partition_given_to_two_members_of_one_generation_is_found() -> None:
     ]
 
 
-def test_generation_that_a_new_coordinator_loaded_is_the_stored_one() -> None:
-    """Planted bug: after a failover the same generation is handed out with another assignment."""
+def test_generation_loaded_by_a_new_coordinator_keeps_its_assignment() -> None:
+    """Planted bug: after a failover the same generation has another assignment."""
     rows = stable_group()
     rows.load_started(17.9, "broker-1", 1)
     rows.group_loaded(18, "broker-1", generation=1, members=(M0, M1))
@@ -266,7 +266,7 @@ def test_generation_that_a_new_coordinator_loaded_is_the_stored_one() -> None:
     assert check(rows).outcome is CheckOutcome.VIOLATED
 
 
-def test_generation_of_a_group_that_was_lost_is_not_the_one_that_counts_alike() -> None:
+def test_generation_of_a_lost_group_differs_from_a_later_one_of_the_same_number() -> None:
     """Corpus: `generation_begun_again_and_never_acknowledged`."""
     for comes, outcome in (("new-id", CheckOutcome.PASS), (M1, CheckOutcome.VIOLATED)):
         rows = stable_group()
@@ -289,8 +289,8 @@ def test_generation_of_a_group_that_was_lost_is_not_the_one_that_counts_alike() 
         assert check(rows).outcome is outcome
 
 
-def test_static_member_that_comes_back_keeps_its_partitions() -> None:
-    """Its id is new, its generation and its partitions are the old ones."""
+def test_restarted_static_member_keeps_its_partitions() -> None:
+    """Its id is new, its generation and its partitions are unchanged."""
     rows = Rows()
     rows.load_started(0.1, "broker-0", 0)
     rows.member_added(1, "broker-0", "old", instance="i-0")
@@ -309,7 +309,7 @@ def test_static_member_that_comes_back_keeps_its_partitions() -> None:
 
 
 def test_commits_at_a_coordinator_that_has_loaded_the_group_are_judged() -> None:
-    """What it loaded is what it goes by; once unloaded it knows nothing."""
+    """They are judged by the loaded state; after an unload by none."""
     rows = Rows()
     rows.load_started(0.1, "broker-0", 0)
     rows.group_loaded(0.2, "broker-0", generation=7, members=(M0,))
@@ -325,6 +325,6 @@ def test_commits_at_a_coordinator_that_has_loaded_the_group_are_judged() -> None
     assert report.seen["offsets_of_unknown_start"] == 1
 
 
-def test_run_without_members_says_that_nothing_was_judged() -> None:
-    """A group that nobody joins breaks no promise."""
+def test_run_without_members_reports_that_nothing_was_judged() -> None:
+    """A group without members breaks no promise."""
     assert check(Rows()).outcome is CheckOutcome.NOTHING_SEEN

@@ -1,8 +1,8 @@
 """Groups that no experiment names: their clients write no rows, and no check accuses them.
 
-A client of Kafka's protocol joins a cluster that stays. What brokers and coordinators write of its
-group is in the trace; what it does itself is not. Here two groups of the lab play a run; then the
-rows that one group's members wrote are taken away, and it is taken out of what the checkers know.
+A Kafka client joins a standing cluster. The trace has the rows of brokers and coordinators about
+its group, but none of the client itself. Here two groups of the lab play a run; then the rows of
+one group's members are removed, and the group is removed from the checkers' context.
 """
 
 import pytest
@@ -55,7 +55,7 @@ FAULTS: dict[str, list[dict[str, object]]] = {
 
 
 def is_of(node: str, row: TraceRow) -> bool:
-    """Return whether a client that is no node of the lab would not have written the row."""
+    """Return True if a client that is no node of the lab would not have written the row."""
     is_of_the_run = row.kind in {TraceKind.NODE_STARTED, TraceKind.NODE_KILLED}
     return row.node.startswith(node) or (is_of_the_run and (row.peer or "").startswith(node))
 
@@ -84,12 +84,12 @@ def guests_in(rows: list[TraceRow]) -> tuple[str, ...]:
 @pytest.mark.parametrize("in_virtual_time", [False, True])
 @pytest.mark.parametrize("unseen", [f"consumer-{OUTSIDE}-", f"consumer-{OUTSIDE}-1"])
 @pytest.mark.parametrize("faults", FAULTS.values(), ids=FAULTS)
-def test_no_check_accuses_a_group_whose_members_are_not_seen(
+def test_no_check_accuses_a_group_whose_members_write_no_rows(
     faults: list[dict[str, object]], unseen: str, in_virtual_time: bool
 ) -> None:
-    """Nor does one break off: the trace of a real client must not be an internal error.
+    """No check raises, either: the trace of a real client must not be an internal error.
 
-    Nor is a group accused that a client from outside has joined beside the lab's own.
+    Nor is a group of the lab accused that a client from outside has joined.
     """
     experiment, all_rows = played(faults)
     assert guests_in(all_rows) == ()
@@ -110,8 +110,8 @@ def test_no_check_accuses_a_group_whose_members_are_not_seen(
     assert liveness.seen["groups"] == 1
 
 
-def test_unseen_members_would_be_accused_as_members_of_the_lab() -> None:
-    """What the context leaves out matters: else records that they processed count as lost."""
+def test_members_without_rows_would_be_accused_as_members_of_the_lab() -> None:
+    """The context must leave the group out: else its processed records would count as lost."""
     experiment, all_rows = played([])
     rows = [row for row in all_rows if not is_of(f"consumer-{OUTSIDE}-1", row)]
     suite = CheckSuite(context_of(experiment))

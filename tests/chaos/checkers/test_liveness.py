@@ -1,4 +1,4 @@
-"""The liveness checker finds groups that never come back, and knows when they need not."""
+"""The liveness checker finds groups that never recover, and excuses those that need not."""
 
 import pytest
 
@@ -62,7 +62,7 @@ def finish(rows: Rows, verifying_s: float) -> Rows:
 
 
 def test_group_that_commits_again_after_healing_passes() -> None:
-    """The ordinary end."""
+    """This is the ordinary end."""
     rows = healed_group()
     rows.committed(40.2, C0, 1)
     rows.committed(40.3, C1, 1)
@@ -74,7 +74,7 @@ def test_group_that_commits_again_after_healing_passes() -> None:
 
 
 def test_member_that_never_commits_again_is_found() -> None:
-    """Planted bug: a client that stays with a dead coordinator (KAFKA-12890's kin)."""
+    """Planted bug: a client that stays with a dead coordinator (similar to KAFKA-12890)."""
     rows = healed_group()
     rows.committed(40.2, C0, 1)
 
@@ -97,7 +97,7 @@ def test_group_stuck_in_a_rebalance_is_found() -> None:
     assert "broker-1" in "\n".join(report.findings[0].story)
 
 
-def test_group_that_came_back_too_late_is_found() -> None:
+def test_group_that_recovered_too_late_is_found() -> None:
     """The bound is part of the promise."""
     rows = healed_group()
     rows.committed(40.2, C0, 1)
@@ -107,7 +107,7 @@ def test_group_that_came_back_too_late_is_found() -> None:
 
 
 def test_group_without_quorum_is_allowed_to_be_down() -> None:
-    """Too few replicas in sync: nobody promised anything, and nothing is proven."""
+    """Too few replicas in sync: nothing is promised, and nothing is proven."""
     rows = healed_group()
     rows.add(41, "controller-100", TraceKind.ISR_CHANGED, partition=OFFSETS_0, detail={"isr": [1]})
 
@@ -117,20 +117,20 @@ def test_group_without_quorum_is_allowed_to_be_down() -> None:
     assert "under min.insync.replicas 2" in report.note
 
 
-def test_group_that_was_watched_too_briefly_proves_nothing() -> None:
+def test_group_that_was_observed_too_briefly_proves_nothing() -> None:
     """An interrupted wait is neither a pass nor a violation."""
     report = check(finish(healed_group(), 45))
 
     assert report.outcome is CheckOutcome.INCONCLUSIVE
 
 
-def test_group_that_does_not_commit_needs_only_be_stable() -> None:
-    """Members without commits are well when the protocol says so."""
+def test_group_that_does_not_commit_only_needs_to_be_stable() -> None:
+    """Members without commits are live by their protocol state."""
     assert check(finish(healed_group(), 41), commits=False).outcome is CheckOutcome.PASS
 
 
 def test_old_coordinator_that_unloads_late_does_not_matter() -> None:
-    """In a move the old broker forgets the group after the new one has it."""
+    """In a move the old broker unloads the group after the new one has loaded it."""
     rows = healed_group()
     rows.load_completed(40.1, "broker-1", 1)
     rows.group_state(40.15, "broker-0", "Stable", "Dead")
@@ -141,7 +141,7 @@ def test_old_coordinator_that_unloads_late_does_not_matter() -> None:
 
 
 @pytest.mark.parametrize("cause", ["already loaded or loading", "stale leader epoch"])
-def test_broker_that_is_elected_again_before_it_heard_of_another_coordinates_as_it_is(
+def test_broker_elected_again_before_it_learned_of_another_coordinates_without_a_load(
     cause: str,
 ) -> None:
     """Corpus: `coordinator_elected_again_before_it_heard_of_another`."""
@@ -164,7 +164,7 @@ def test_broker_that_is_elected_again_before_it_heard_of_another_coordinates_as_
     assert passed is (cause == "already loaded or loading")
 
 
-def test_group_that_its_newest_coordinator_does_not_know_is_found() -> None:
+def test_group_that_its_newest_coordinator_does_not_have_is_found() -> None:
     """Planted bug: the group's records were not loaded; the old broker's state is no excuse."""
     rows = healed_group()
     rows.load_completed(40.1, "broker-2", 2)
@@ -178,7 +178,7 @@ def test_group_that_its_newest_coordinator_does_not_know_is_found() -> None:
 
 
 def test_member_without_partitions_need_not_commit() -> None:
-    """More members than partitions: the idle one has nothing to commit."""
+    """With more members than partitions an idle member has nothing to commit."""
     rows = healed_group()
     rows.assigned(40.1, C1, partitions=0)
     rows.committed(40.2, C0, 1)
@@ -231,8 +231,8 @@ def fence_at_the_next_coordinator(rows: Rows) -> CheckReport:
     return check(finish(rows, 110))
 
 
-def test_static_member_that_is_fenced_although_it_was_stable_with_its_id_is_found() -> None:
-    """Planted bug: the new id of a static member in a Stable group is given and not stored."""
+def test_static_member_fenced_after_it_was_stable_is_found() -> None:
+    """Planted bug: the new id of a static member in a Stable group is answered and not stored."""
     report = fence_at_the_next_coordinator(fenced_after_it_was_stable())
 
     assert report.outcome is CheckOutcome.VIOLATED
@@ -240,7 +240,7 @@ def test_static_member_that_is_fenced_although_it_was_stable_with_its_id_is_foun
 
 
 def test_stored_id_that_is_lost_with_the_last_replica_in_sync_is_excused() -> None:
-    """Nobody promises what only a lost disk held."""
+    """Data on a lost disk alone is not promised."""
     rows = fenced_after_it_was_stable()
     alone: dict[str, object] = {"isr": [2], "reason": "?"}
     rows.add(41, "controller-100", TraceKind.ISR_CHANGED, partition=OFFSETS_0, detail={"isr": [2]})
@@ -269,8 +269,8 @@ def ended(rows: Rows, time_s: float, error: str) -> None:
     )
 
 
-def test_consumer_that_an_error_stops_for_good_is_found_before_the_steady_state_too() -> None:
-    """The run never comes to healing, and is no mere unknown."""
+def test_consumer_stopped_by_an_error_is_found_even_before_the_steady_state() -> None:
+    """The run never reaches healing, and its verdict is more than unknown."""
     rows = Rows()
     ended(rows, 3, "INCONSISTENT_GROUP_PROTOCOL")
 
@@ -284,7 +284,7 @@ def test_consumer_that_an_error_stops_for_good_is_found_before_the_steady_state_
 
 
 def test_group_is_judged_without_a_consumer_that_an_error_has_stopped() -> None:
-    """One death is one finding, not that of its group as well."""
+    """One ended application is one finding, not a second one of its group."""
     rows = healed_group()
     ended(rows, 41, "UNKNOWN_SERVER_ERROR")
     rows.committed(42, C1, 1)
@@ -292,8 +292,8 @@ def test_group_is_judged_without_a_consumer_that_an_error_has_stopped() -> None:
     assert check(finish(rows, 110)).findings_total == 1
 
 
-def test_consumer_that_has_no_offset_and_must_not_reset_is_excused() -> None:
-    """The application asked for the error: it wants to decide itself where to begin."""
+def test_consumer_without_an_offset_and_with_reset_none_is_excused() -> None:
+    """The application chose this error, because it decides itself where to begin."""
     rows = healed_group()
     ended(rows, 41, "NO_OFFSET_FOR_PARTITION")
     rows.committed(42, C1, 1)
@@ -305,8 +305,8 @@ def test_consumer_that_has_no_offset_and_must_not_reset_is_excused() -> None:
     assert f"excused: {C0} stopped: its settings ask for NO_OFFSET_FOR_PARTITION" in report.note
 
 
-def test_consumer_that_is_turned_away_by_a_group_with_room_is_found() -> None:
-    """Two consumers never fill a group of any size."""
+def test_consumer_that_is_refused_by_a_group_with_room_is_found() -> None:
+    """Two consumers never reach any group.max.size."""
     rows = healed_group()
     ended(rows, 41, "GROUP_MAX_SIZE_REACHED")
     rows.committed(42, C1, 1)
@@ -314,8 +314,8 @@ def test_consumer_that_is_turned_away_by_a_group_with_room_is_found() -> None:
     assert check(finish(rows, 110)).findings_total == 1
 
 
-def test_consumer_that_is_asked_to_stop_or_loses_its_generation_is_no_finding() -> None:
-    """It left without an error, or has an answer after which it joins again."""
+def test_consumer_that_is_stopped_or_loses_its_generation_is_no_finding() -> None:
+    """It ended without an error, or its answer makes it join again."""
     rows = healed_group()
     rows.member_state(41, C0, "UNJOINED", before="STABLE", cause="error", error="UNKNOWN_MEMBER_ID")
     rows.member_state(42, C0, "STABLE")
@@ -343,16 +343,16 @@ def short_isr(*, unfenced_s: float) -> CheckReport:
     return check(finish(rows, 200))
 
 
-def test_isr_that_never_becomes_whole_though_its_brokers_live_is_no_excuse() -> None:
-    """Planted bug: a leader that takes nobody back. 120 s are enough for any replica."""
+def test_isr_that_stays_incomplete_although_its_brokers_live_is_no_excuse() -> None:
+    """Planted bug: a leader that never expands its ISR. 120 s are enough for any replica."""
     report = short_isr(unfenced_s=35)
 
     assert report.outcome is CheckOutcome.VIOLATED
     assert report.excused == {}
 
 
-def test_isr_is_an_excuse_while_its_broker_has_not_lived_long_enough() -> None:
-    """A replica has to copy what it lacks before it counts."""
+def test_isr_is_an_excuse_until_its_broker_has_lived_long_enough() -> None:
+    """A replica must copy the missing records before it is in sync."""
     report = short_isr(unfenced_s=90)
 
     assert report.outcome is CheckOutcome.INCONCLUSIVE
@@ -361,7 +361,7 @@ def test_isr_is_an_excuse_while_its_broker_has_not_lived_long_enough() -> None:
 
 
 def test_lost_data_of_transactions_does_not_excuse_a_group_that_is_not_stable() -> None:
-    """A transaction without its end holds up offsets, never a rebalance."""
+    """A transaction without its end blocks offsets, never a rebalance."""
     for state, outcome in (
         ("Stable", CheckOutcome.INCONCLUSIVE),
         ("PreparingRebalance", CheckOutcome.VIOLATED),
@@ -426,15 +426,15 @@ def test_static_member_that_a_replaced_coordinator_fences_is_not_expected(
 
 
 def test_run_that_never_healed_is_inconclusive() -> None:
-    """Liveness is a promise about what follows healing."""
+    """Liveness is a promise about the time after healing."""
     rows = Rows()
     rows.stage(1, "stopping")
 
     assert check(rows).outcome is CheckOutcome.INCONCLUSIVE
 
 
-def test_member_that_was_killed_and_not_started_again_is_not_expected() -> None:
-    """Its group must be well without it."""
+def test_killed_member_that_was_not_restarted_is_not_expected() -> None:
+    """Its group must be live without it."""
     rows = healed_group()
     rows.committed(40.2, C0, 1)
     rows.add(40.5, "driver", TraceKind.NODE_KILLED, peer=C1)
@@ -445,8 +445,8 @@ def test_member_that_was_killed_and_not_started_again_is_not_expected() -> None:
     assert report.seen["members_absent"] == 1
 
 
-def test_member_that_was_started_again_must_come_back() -> None:
-    """Its new life begins with nothing: what the old one had committed does not count."""
+def test_restarted_member_must_become_live() -> None:
+    """Its new incarnation begins anew: commits of the old one do not count."""
     rows = healed_group()
     rows.committed(40.2, C0, 1)
     rows.committed(40.3, C1, 1)
@@ -455,7 +455,7 @@ def test_member_that_was_started_again_must_come_back() -> None:
     rows.add(40.5, C1, TraceKind.NODE_STARTED, incarnation=1, detail={"role": "consumer"})
     rows.group_state(41, "broker-1", "CompletingRebalance", "Stable", generation=2)
 
-    # It was live for a moment between the commits and the rebalance: as far as this goes, it is.
+    # It was live between the commits and the rebalance, and this check sees no more.
     assert check(finish(rows, 100)).outcome is CheckOutcome.PASS
 
     rows = healed_group()
@@ -470,7 +470,7 @@ def test_member_that_was_started_again_must_come_back() -> None:
 
 
 def test_late_member_is_expected_once_it_was_started() -> None:
-    """Until then nobody waits for it."""
+    """It is not expected before."""
     rows = healed_group()
     rows.committed(40.2, C0, 1)
     assert check(finish(rows, 110), late=(C1,)).outcome is CheckOutcome.PASS
@@ -481,8 +481,8 @@ def test_late_member_is_expected_once_it_was_started() -> None:
     assert check(finish(rows, 110), late=(C1,)).outcome is CheckOutcome.VIOLATED
 
 
-def test_group_whose_members_are_all_dead_proves_nothing() -> None:
-    """Nobody is left that could be live."""
+def test_group_without_live_members_proves_nothing() -> None:
+    """No member is left that could be live."""
     rows = healed_group()
     for consumer in (C0, C1):
         rows.add(40.1, "driver", TraceKind.NODE_KILLED, peer=consumer)
@@ -494,7 +494,7 @@ def test_group_whose_members_are_all_dead_proves_nothing() -> None:
 
 
 def test_member_whose_partition_has_no_leader_need_not_commit() -> None:
-    """It has no position in what it owns, and nothing to commit."""
+    """It has no position in its partition, and nothing to commit."""
     rows = healed_group()
     rows.add(30, "controller-100", TraceKind.LEADER_ELECTED, partition="t-0", peer="")
     rows.committed(40.2, C0, 1)
@@ -505,8 +505,8 @@ def test_member_whose_partition_has_no_leader_need_not_commit() -> None:
     assert "t-0 has no leader" in report.note
 
 
-def test_partition_that_could_have_a_leader_and_has_none_is_found() -> None:
-    """Planted bug: a controller that elects nobody when a replica in sync is back."""
+def test_partition_without_a_possible_leader_elected_is_found() -> None:
+    """Planted bug: a controller that elects no leader when a replica in sync returns."""
     rows = healed_group()
     nobody: dict[str, object] = {"isr": [2], "reason": "broker fenced"}
     rows.add(30, "controller-100", TraceKind.BROKER_FENCED, peer="broker-2")
@@ -522,7 +522,7 @@ def test_partition_that_could_have_a_leader_and_has_none_is_found() -> None:
 
 
 def test_partition_whose_last_replica_in_sync_is_stopping_need_have_no_leader() -> None:
-    """It leads no more from its first heartbeat on, and is fenced once it has stopped."""
+    """The stopping broker leads no more from its first heartbeat on, and is fenced at its end."""
     rows = healed_group()
     nobody: dict[str, object] = {"isr": [2], "reason": "controlled shutdown"}
     rows.add(29, "controller-100", TraceKind.BROKER_UNFENCED, peer="broker-2")
@@ -545,10 +545,10 @@ def test_partition_whose_last_replica_in_sync_is_stopping_need_have_no_leader() 
         (TraceKind.ISR_CHANGED, None, [1, 2], "under min.insync.replicas 3"),
     ],
 )
-def test_transactions_need_their_own_topic_to_work(
+def test_transactional_members_need_the_topic_of_transactions(
     kind: TraceKind, leader: str | None, isr: list[int], why: str
 ) -> None:
-    """A member that commits in transactions commits nothing without their coordinator."""
+    """Without a transaction coordinator they commit nothing."""
     rows = healed_group()
     rows.add(41, "controller-100", kind, partition=TRANSACTIONS, peer=leader, detail={"isr": isr})
     finish(rows, 110)
@@ -557,12 +557,12 @@ def test_transactions_need_their_own_topic_to_work(
 
     assert report.outcome is CheckOutcome.INCONCLUSIVE
     assert why in report.note
-    assert check(rows).outcome is CheckOutcome.VIOLATED  # of no concern to other groups
+    assert check(rows).outcome is CheckOutcome.VIOLATED  # of no importance to other groups
 
 
 @pytest.mark.parametrize("lost", [TRANSACTIONS, OFFSETS_0])
 def test_transaction_whose_end_was_lost_may_stay_open_for_ever(lost: str) -> None:
-    """Its coordinator has forgotten it, or the marker is gone: what it covers is never stable."""
+    """Its coordinator has forgotten it, or the marker is lost: its offsets are never stable."""
     rows = Rows()
     rows.add(
         0,
@@ -592,8 +592,8 @@ def test_transaction_whose_end_was_lost_may_stay_open_for_ever(lost: str) -> Non
     assert check(rows).outcome is CheckOutcome.VIOLATED
 
 
-def test_member_that_its_coordinator_has_forgotten_is_found() -> None:
-    """Planted bug: a zombie that takes UNKNOWN_MEMBER_ID for an answer and stays STABLE."""
+def test_member_that_its_coordinator_does_not_have_is_found() -> None:
+    """Planted bug: a zombie that ignores UNKNOWN_MEMBER_ID and stays STABLE."""
     rows = healed_group()
     rows.generation_started(40.5, "broker-1", 2, (f"{C0}-id",))
     rows.group_state(40.6, "broker-1", "CompletingRebalance", "Stable", generation=2)
@@ -617,7 +617,7 @@ def test_member_that_its_coordinator_has_forgotten_is_found() -> None:
     assert f"{C1} is {C1}-id, whom its coordinator does not know" in report.findings[0].summary
 
 
-def test_application_that_is_too_slow_for_its_own_settings_proves_nothing() -> None:
+def test_application_that_exceeds_its_own_max_poll_interval_proves_nothing() -> None:
     """It polls too late, leaves, rejoins, and so on: Kafka promises it nothing."""
     rows = finish(healed_group(), 110)
     expected = GroupExpectation(
@@ -638,7 +638,7 @@ def test_application_that_is_too_slow_for_its_own_settings_proves_nothing() -> N
 
 
 def test_group_that_waits_for_the_session_of_a_dead_member_proves_nothing_yet() -> None:
-    """The new life of a member has another id; the old one's session ends 45 s after its death."""
+    """A restarted member has another id; the old one's session ends 45 s after its death."""
 
     def rejoining(*, verifying_s: float) -> CheckReport:
         rows = Rows()
@@ -672,7 +672,7 @@ def test_group_that_waits_for_the_session_of_a_dead_member_proves_nothing_yet() 
 
 
 def silent_member(*, until_s: float, heard: str = "Heartbeat") -> Rows:
-    """The coordinator heard of a member at 10 s, whose session is 45 s, and then never again."""
+    """The coordinator received a member's last request at 10 s; its session is 45 s."""
     rows = Rows()
     rows.session_restarted(10, "broker-0", "silent", api=heard)
     rows.session_restarted(until_s - 0.1, "broker-0", "other")
@@ -680,8 +680,8 @@ def silent_member(*, until_s: float, heard: str = "Heartbeat") -> Rows:
     return rows
 
 
-def test_member_that_is_not_heard_of_for_its_session_and_not_removed_is_found() -> None:
-    """Planted bug: a session without a timer. 45 s and 5 s for a busy broker."""
+def test_silent_member_that_is_not_removed_after_its_session_is_found() -> None:
+    """Planted bug: a session without a timer. The bound is 45 s, and 5 s for a busy broker."""
     assert check(silent_member(until_s=59.9)).findings_total == 0
 
     (finding,) = check(silent_member(until_s=60.2)).findings
@@ -696,10 +696,10 @@ def test_member_that_is_not_heard_of_for_its_session_and_not_removed_is_found() 
     "why",
     ["removed", "unloaded", "its broker is dead", "its broker stands still", "its disk is slow"],
 )
-def test_session_is_over_with_its_member_or_not_counted_while_its_broker_is_held_up(
+def test_session_counts_only_while_member_and_broker_are_undisturbed(
     why: str,
 ) -> None:
-    """A timer runs where its broker lives, serves the group and gets on."""
+    """A timer runs while its broker lives, serves the group and is not delayed."""
     rows = Rows()
     rows.session_restarted(10, "broker-0", "silent")
     match why:
@@ -720,7 +720,7 @@ def test_session_is_over_with_its_member_or_not_counted_while_its_broker_is_held
 
 
 @pytest.mark.parametrize("heard", ["JoinGroup", "Heartbeat"])
-def test_member_whose_request_is_parked_is_expired_after_its_answer_only(heard: str) -> None:
+def test_member_whose_request_is_parked_is_expired_only_after_its_answer(heard: str) -> None:
     """A JoinGroup waits as long as its join phase, and leaves no row if its member rejoins."""
     rows = Rows()
     rows.group_state(9, "broker-0", "Stable", "PreparingRebalance")
@@ -737,7 +737,7 @@ def test_member_whose_request_is_parked_is_expired_after_its_answer_only(heard: 
 
 
 def pending_offset(rows: Rows, time_s: float, producer_id: int) -> None:
-    """A transaction of a producer covers an offset of group `g`."""
+    """A transaction of a producer has an offset of group `g`."""
     rows.add(
         time_s,
         "broker-1",
@@ -766,8 +766,8 @@ def transaction_state(rows: Rows, time_s: float, producer_id: int, state: str) -
     )
 
 
-def test_group_that_is_not_live_tells_which_transaction_and_which_partition_block_it() -> None:
-    """What is not stable since when, and what of it was carried out: that blocks nothing."""
+def test_finding_of_a_group_names_the_transactions_and_partitions_that_block_it() -> None:
+    """It gives the start of each instability; completed transactions block nothing."""
     rows = healed_group()
     for producer_id, state in ((1, "PrepareCommit"), (2, "CompleteCommit")):
         pending_offset(rows, 20, producer_id)
@@ -802,8 +802,8 @@ def test_group_that_is_not_live_tells_which_transaction_and_which_partition_bloc
     ]
 
 
-def test_story_names_the_request_that_waits() -> None:
-    """Which one, where, and for how long; a Fetch waits half a second and means nothing."""
+def test_finding_names_the_waiting_request() -> None:
+    """It gives request, node and age; a Fetch waits half a second and is not named."""
     rows = healed_group()
     rows.committed(40.2, C0, 1)
     for api, waited_us in (("JoinGroup", 30_000_000), ("Fetch", 400_000)):
@@ -824,10 +824,10 @@ def test_story_names_the_request_that_waits() -> None:
 
 
 @pytest.mark.parametrize(("bound_s", "is_found"), [(30, True), (90, False), (None, False)])
-def test_cluster_that_never_comes_to_its_steady_state_is_found(
+def test_cluster_that_never_reaches_its_steady_state_is_found(
     bound_s: int | None, is_found: bool
 ) -> None:
-    """Planted bug: a group that nobody ever joins. Where time is real, a machine may be slow."""
+    """Planted bug: a group that no member ever joins. In real time a machine may be slow."""
     rows = Rows()
     rows.add(
         60,
@@ -849,7 +849,7 @@ def test_cluster_that_never_comes_to_its_steady_state_is_found(
 
 
 @pytest.mark.parametrize("comes_back", [True, False])
-def test_offsets_that_nobody_can_read_of_a_live_group_are_found(comes_back: bool) -> None:
+def test_unreadable_offsets_of_a_live_group_are_found(comes_back: bool) -> None:
     """Planted bug: a coordinator that never answers an OffsetFetch."""
     rows = healed_group()
     if comes_back:
@@ -877,7 +877,7 @@ def test_offsets_that_nobody_can_read_of_a_live_group_are_found(comes_back: bool
 
 @pytest.mark.parametrize(("api", "is_found"), [("Heartbeat", True), ("OffsetCommit", False)])
 def test_commits_that_do_not_restart_a_session_are_found(api: str, is_found: bool) -> None:
-    """Planted bug: a coordinator that takes commits and counts heartbeats alone."""
+    """Planted bug: a coordinator that accepts commits and counts only heartbeats."""
     rows = healed_group()
     rows.session_restarted(41, "broker-1", f"{C0}-id", api=api)
     rows.session_restarted(41.1, "broker-1", f"{C0}-id")
@@ -901,7 +901,7 @@ def test_commits_that_do_not_restart_a_session_are_found(api: str, is_found: boo
 def test_group_that_has_just_lost_a_dead_member_has_time_to_settle(
     member: str, removed_s: float, is_excused: bool
 ) -> None:
-    """A long session ends late in the bound; one of a member that lives excuses nothing."""
+    """A long session ends late in the bound; the session of a live member is no excuse."""
     rows = healed_group()
     rows.member_removed(removed_s, "broker-1", member, "session expiry")
     rows.committed(96, C0, 1)

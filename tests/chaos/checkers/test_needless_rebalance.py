@@ -71,8 +71,8 @@ def test_rebalance_after_the_load_is_found() -> None:
     ]
 
 
-def test_member_that_never_had_its_assignment_may_ask_again() -> None:
-    """Its SyncGroup was answered by nobody: the log has the assignment, and the member has not."""
+def test_member_without_its_assignment_may_join_again() -> None:
+    """Its SyncGroup was never answered: the log has the assignment, the member has not."""
     for state, outcome in (
         ("STABLE", CheckOutcome.VIOLATED),
         ("COMPLETING_REBALANCE", CheckOutcome.NOTHING_SEEN),
@@ -88,7 +88,7 @@ def test_member_that_never_had_its_assignment_may_ask_again() -> None:
         assert check(rows).outcome is outcome
 
 
-def test_generation_from_nothing_on_the_new_coordinator_is_found() -> None:
+def test_first_generation_on_the_new_coordinator_is_found() -> None:
     """Planted bug: the group record was lost, so the new coordinator begins at generation 1."""
     rows = Rows()
     rows.group_state(4, "broker-0", "CompletingRebalance", "Stable", generation=3)
@@ -100,7 +100,7 @@ def test_generation_from_nothing_on_the_new_coordinator_is_found() -> None:
 
 
 def test_session_expiry_of_a_living_member_is_found() -> None:
-    """Planted bug: the new coordinator starts its session timers with the old one's ends."""
+    """Planted bug: the new coordinator continues the session timers of the old one."""
     rows = stable_group_loses_its_coordinator()
     rows.add(
         18.1,
@@ -118,8 +118,8 @@ def test_session_expiry_of_a_living_member_is_found() -> None:
     assert "session expiry" in "\n".join(report.findings[0].story)
 
 
-def test_rebalance_because_a_member_was_killed_too_passes() -> None:
-    """Not all members survived."""
+def test_rebalance_after_the_kill_of_a_member_passes() -> None:
+    """Not all members survived the fault."""
     rows = stable_group_loses_its_coordinator()
     rows.add(20, "driver", TraceKind.NODE_KILLED, peer=C1)
     rebalance(rows, 66, cause=RebalanceCause.SESSION_EXPIRY)
@@ -128,7 +128,7 @@ def test_rebalance_because_a_member_was_killed_too_passes() -> None:
 
 
 def test_rebalance_because_a_member_left_passes() -> None:
-    """A member that leaves on its own accord is not the failover's doing."""
+    """The failover did not cause it."""
     rows = stable_group_loses_its_coordinator()
     rows.add(
         20, "broker-1", TraceKind.MEMBER_REMOVED, group="g", member="m", cause=RemovalCause.LEAVE
@@ -153,7 +153,7 @@ def test_rebalance_under_a_fault_that_cuts_members_off_is_not_judged() -> None:
 @pytest.mark.parametrize(
     ("heard_s", "outcome"), [(None, CheckOutcome.PASS), (8, CheckOutcome.VIOLATED)]
 )
-def test_id_that_nobody_has_any_more_expires(heard_s: float | None, outcome: CheckOutcome) -> None:
+def test_abandoned_member_id_may_expire(heard_s: float | None, outcome: CheckOutcome) -> None:
     """A member that dies while its JoinGroup waits expires a session later.
 
     The same expiry of an id that still sends requests is found.
@@ -170,7 +170,7 @@ def test_id_that_nobody_has_any_more_expires(heard_s: float | None, outcome: Che
     assert check(rows).outcome is outcome
 
 
-def test_group_that_was_rebalancing_when_the_fault_came_is_not_judged() -> None:
+def test_group_that_was_rebalancing_at_the_fault_is_not_judged() -> None:
     """Only a Stable group can keep its generation."""
     rows = Rows()
     rows.group_state(4, "broker-0", "Stable", "PreparingRebalance")
@@ -181,7 +181,7 @@ def test_group_that_was_rebalancing_when_the_fault_came_is_not_judged() -> None:
 
 
 def test_rebalance_while_the_run_stops_is_not_judged() -> None:
-    """Consumers that are stopped leave."""
+    """Stopped consumers leave."""
     rows = stable_group_loses_its_coordinator()
     rows.stage(40, "stopping")
     rebalance(rows, 40.1)
@@ -204,8 +204,8 @@ def test_rebalance_before_any_fault_is_not_judged() -> None:
     assert report.seen["failovers_of_a_stable_group"] == 1
 
 
-def test_rebalance_of_a_zombie_is_not_the_groups() -> None:
-    """On resume a paused coordinator expires members that left it long ago (BEHAVIOUR 6.6 i)."""
+def test_rebalance_at_a_zombie_does_not_count() -> None:
+    """A resumed coordinator expires members that moved long ago (BEHAVIOUR 6.6 i)."""
     rows = stable_group_loses_its_coordinator()
     rows.load_completed(18, "broker-1", 1)
     rows.add(
@@ -220,8 +220,8 @@ def test_rebalance_of_a_zombie_is_not_the_groups() -> None:
     assert check(rows).outcome is CheckOutcome.PASS
 
 
-def test_rebalance_owed_to_a_member_that_died_before_the_fault_passes() -> None:
-    """The group is Stable until the session of the dead member ends, behind the failover."""
+def test_rebalance_after_the_death_of_a_member_before_the_fault_passes() -> None:
+    """The group is Stable until the session of the dead member ends, after the failover."""
     rows = Rows()
     rows.group_state(4, "broker-0", "CompletingRebalance", "Stable")
     rows.add(6, "driver", TraceKind.NODE_KILLED, peer=C0)
@@ -253,7 +253,7 @@ def attached_to_the_old_coordinator(*, expired_s: float) -> Rows:
 
 
 def test_rebalance_of_members_that_stay_with_a_cut_coordinator_is_explained() -> None:
-    """They live, but not for the new coordinator: a session after its load it drops them."""
+    """They live, but send the new coordinator no request: a session after its load they expire."""
     report = check(attached_to_the_old_coordinator(expired_s=63))
 
     assert report.outcome is CheckOutcome.PASS
@@ -265,8 +265,8 @@ def test_rebalance_of_members_that_stay_with_a_cut_coordinator_is_explained() ->
     assert "broker-1, 63 s: member removed: group g, member m" in report.note
 
 
-def test_expiry_sooner_than_a_session_after_the_load_is_found_in_a_split_too() -> None:
-    """Planted bug: the new coordinator does not give its members a full session of grace."""
+def test_expiry_sooner_than_a_session_after_the_load_is_found_in_a_split() -> None:
+    """Planted bug: the new coordinator does not give its members a full session."""
     report = check(attached_to_the_old_coordinator(expired_s=40))
 
     assert report.outcome is CheckOutcome.VIOLATED
@@ -275,10 +275,10 @@ def test_expiry_sooner_than_a_session_after_the_load_is_found_in_a_split_too() -
 @pytest.mark.parametrize(
     ("expired_s", "outcome"), [(94.9, CheckOutcome.PASS), (95.1, CheckOutcome.VIOLATED)]
 )
-def test_silence_of_a_stable_member_while_nothing_is_broken_is_found(
+def test_silence_of_a_stable_member_in_a_healthy_cluster_is_found(
     expired_s: float, outcome: CheckOutcome
 ) -> None:
-    """Planted bug: a client that never asks anew. It had a session and a request timeout."""
+    """Planted bug: a client that never retries. It had a session and a request timeout."""
     rows = stable_group_loses_its_coordinator()
     rows.member_state(4.1, C0, "STABLE", before="COMPLETING_REBALANCE", member="m")
     rows.load_completed(18, "broker-1", 1)
@@ -300,10 +300,10 @@ def test_silence_of_a_stable_member_while_nothing_is_broken_is_found(
         (15.1, "broker-1", "m", 1, True),
     ],
 )
-def test_expiry_is_right_if_the_broker_got_no_request_of_the_member_for_a_session(
+def test_expiry_is_right_if_no_request_of_the_member_arrived_for_a_session(
     api: str, heard_s: float, broker: str, member: str, life: int, *, is_right: bool
 ) -> None:
-    """Whatever kept them away: a pause of either, a cut, commits before them, a long search."""
+    """Causes: a pause of either side, a cut, commits before the heartbeats, a long lookup."""
     rows = Rows()
     rows.load_completed(1, "broker-1", 0)
     rows.group_state(4, "broker-1", "CompletingRebalance", "Stable")
@@ -320,7 +320,7 @@ def test_expiry_is_right_if_the_broker_got_no_request_of_the_member_for_a_sessio
         assert "broker-1 expired m 44.9 s after its last request" in finding.summary
 
 
-def test_expiry_before_its_time_is_found_without_a_fault_and_at_a_replaced_coordinator() -> None:
+def test_early_expiry_is_found_without_a_fault_and_at_a_replaced_coordinator() -> None:
     """No circumstance ends a session early."""
     rows = Rows()
     rows.load_completed(1, "broker-0", 0)
@@ -342,7 +342,7 @@ def test_expiry_before_its_time_is_found_without_a_fault_and_at_a_replaced_coord
 
 @pytest.mark.parametrize(("lasted_s", "is_right"), [(300, True), (299, False)])
 def test_member_has_the_rebalance_timeout_to_rejoin(lasted_s: int, is_right: bool) -> None:
-    """Planted bug: a rebalance that waits for a session only, as those of JoinGroup 0 do."""
+    """Planted bug: a rebalance that waits only for a session, as for JoinGroup v0."""
     rows = Rows()
     rows.load_completed(1, "broker-0", 0)
     rows.add(20, "broker-0", TraceKind.REBALANCE_STARTED, group="g", generation=1, cause="join")
@@ -360,7 +360,7 @@ def test_member_has_the_rebalance_timeout_to_rejoin(lasted_s: int, is_right: boo
     )
 
 
-def test_member_that_came_after_the_load_has_no_grace_from_it() -> None:
+def test_member_that_joined_after_the_load_gets_no_session_from_it() -> None:
     """A new member has five minutes in its first JoinGroup, which may end soon after a load."""
     rows = Rows()
     rows.group_loaded(2, "broker-0", members=["other"])
@@ -370,7 +370,7 @@ def test_member_that_came_after_the_load_has_no_grace_from_it() -> None:
 
 
 def test_time_of_an_expiry_is_judged_beyond_the_error_of_the_clocks() -> None:
-    """What two readings of a real clock are apart is no part of a session."""
+    """The difference of two readings of a real clock is no part of a session."""
     rows = Rows()
     rows.session_restarted(10, "broker-0", "m")
     rows.member_removed(54.95, "broker-0", "m")
@@ -382,7 +382,7 @@ def test_time_of_an_expiry_is_judged_beyond_the_error_of_the_clocks() -> None:
         assert len(checker.finish().findings) == findings
 
 
-def test_member_that_is_paused_owes_a_rebalance_whatever_breaks_meanwhile() -> None:
+def test_paused_member_explains_a_rebalance_during_other_faults() -> None:
     """A broker crashes while a member is stopped: its session ends all the same."""
     rows = Rows()
     rows.group_state(4, "broker-0", "CompletingRebalance", "Stable")
@@ -399,8 +399,8 @@ def test_member_that_is_paused_owes_a_rebalance_whatever_breaks_meanwhile() -> N
     assert report.seen["rebalances_that_were_needed"] == 1
 
 
-def test_member_at_one_end_of_a_cut_excuses_its_own_group_only() -> None:
-    """The other groups' members are heard as before."""
+def test_member_behind_a_cut_excuses_only_its_own_group() -> None:
+    """The requests of the other groups' members arrive as before."""
     other = replace(CONTEXT.groups["g"], consumers=("consumer-h-0",))
     checker = NeedlessRebalance(CheckContext(groups={**CONTEXT.groups, "h": other}))
     rows = Rows(checker.observe)
@@ -419,8 +419,8 @@ def test_member_at_one_end_of_a_cut_excuses_its_own_group_only() -> None:
     assert checker.finish().outcome is CheckOutcome.VIOLATED
 
 
-def test_graceful_move_that_rebalances_is_found() -> None:
-    """Planted bug: an unload that tells members to rejoin."""
+def test_move_of_the_coordinator_that_rebalances_is_found() -> None:
+    """Planted bug: an unload that answers members with a rejoin."""
     rows = Rows()
     rows.load_completed(1, "broker-0", 0)
     rows.group_state(4, "broker-0", "CompletingRebalance", "Stable")
@@ -432,8 +432,8 @@ def test_graceful_move_that_rebalances_is_found() -> None:
     assert check(rows).outcome is CheckOutcome.VIOLATED
 
 
-def test_member_that_a_zombie_expired_comes_back_as_a_new_one() -> None:
-    """On resume a replaced coordinator expires its members before it learns (BEHAVIOUR 6.6 i)."""
+def test_member_expired_by_a_zombie_may_return_as_a_new_one() -> None:
+    """A resumed, replaced coordinator expires its members first (BEHAVIOUR 6.6 i)."""
     rows = attached_to_the_old_coordinator(expired_s=63)
     del rows.rows[-3:]
     rows.member_removed(24, "broker-0", f"{C0}-1234")
@@ -454,7 +454,7 @@ def test_member_that_a_zombie_expired_comes_back_as_a_new_one() -> None:
     assert f"broker-0, 24 s: member removed: group g, member {C0}-1234" in report.note
 
 
-def test_member_that_a_zombie_told_to_rejoin_does() -> None:
+def test_member_answered_rebalance_in_progress_by_a_zombie_may_rejoin() -> None:
     """Corpus: `zombie_coordinator_tells_its_members_to_rejoin`."""
     rows = attached_to_the_old_coordinator(expired_s=63)
     del rows.rows[-3:]
@@ -474,7 +474,7 @@ def test_member_that_a_zombie_told_to_rejoin_does() -> None:
     assert "broker-0, 24 s: rebalance started" in report.note
 
 
-def test_id_that_another_coordinator_dropped_expires_where_it_is_loaded_again() -> None:
+def test_id_removed_by_another_coordinator_may_expire_where_it_is_loaded_again() -> None:
     """Its consumer has another member id by then, and sends no heartbeat under this one."""
     rows = Rows()
     rows.load_completed(1, "broker-0", 0)
@@ -493,7 +493,7 @@ def test_id_that_another_coordinator_dropped_expires_where_it_is_loaded_again() 
     assert "broker-1, 54 s: member removed" in report.note
 
 
-def test_member_that_the_next_coordinator_loads_again_comes_back_as_a_new_one() -> None:
+def test_removed_member_that_the_next_coordinator_loads_may_return_as_a_new_one() -> None:
     """The removal was never stored, so the next coordinator loads the member."""
     rows = Rows()
     rows.load_completed(1, "broker-0", 0)
@@ -518,8 +518,8 @@ def test_member_that_the_next_coordinator_loads_again_comes_back_as_a_new_one() 
     assert report.outcome is CheckOutcome.NOTHING_SEEN
 
 
-def test_rebalance_that_a_failover_cut_short_is_owed_still() -> None:
-    """The members were told to rejoin, and the next coordinator loads the group as Stable."""
+def test_rebalance_interrupted_by_a_failover_may_begin_again() -> None:
+    """The members are rejoining, and the next coordinator loads the group as Stable."""
     rows = Rows()
     rows.load_completed(1, "broker-0", 0)
     rows.group_state(4, "broker-0", "CompletingRebalance", "Stable")
@@ -540,8 +540,8 @@ def test_rebalance_that_a_failover_cut_short_is_owed_still() -> None:
     assert check(rows).outcome is CheckOutcome.NOTHING_SEEN
 
 
-def test_member_that_a_generation_began_without_comes_back() -> None:
-    """One that was expired while nobody reached it is told so by its own coordinator."""
+def test_member_left_out_of_a_generation_may_return() -> None:
+    """It was expired while it was out of reach, and its own coordinator refuses it."""
     rows = Rows()
     rows.load_completed(1, "broker-1", 0)
     rows.generation_started(2, "broker-1", 2, [f"{C1}-id"])
@@ -557,8 +557,8 @@ def test_member_that_a_generation_began_without_comes_back() -> None:
     assert f"{C0}, 12 s: member state" in report.note
 
 
-def test_member_that_a_generation_began_without_hears_so_from_a_coordinator_before() -> None:
-    """Its group has moved on by the time at which the answer of the earlier coordinator arrives."""
+def test_member_left_out_of_a_generation_may_learn_it_from_an_earlier_coordinator() -> None:
+    """Its group has moved on when the answer of the earlier coordinator arrives."""
     rows = Rows()
     rows.load_completed(1, "broker-1", 0)
     rows.generation_started(2, "broker-1", 2, [f"{C1}-id"])
@@ -580,10 +580,10 @@ def test_member_that_a_generation_began_without_hears_so_from_a_coordinator_befo
     ],
 )
 @pytest.mark.parametrize("error", ["UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION"])
-def test_living_member_that_its_coordinator_refuses_is_found(
+def test_live_member_that_its_coordinator_refuses_is_found(
     error: str, generation: int, *, removed: bool, outcome: CheckOutcome
 ) -> None:
-    """Unless the coordinator had removed it, or the member slept through a rebalance."""
+    """It is excused if the coordinator removed it, or it missed a rebalance."""
     rows = Rows()
     rows.load_completed(1, "broker-1", 0)
     rows.generation_started(3, "broker-1", 1, [f"{C0}-id", f"{C1}-id"])
@@ -598,8 +598,8 @@ def test_living_member_that_its_coordinator_refuses_is_found(
     assert check(rows).outcome is outcome
 
 
-def test_group_whose_member_was_started_and_has_not_joined_yet_is_not_watched() -> None:
-    """It looks for its coordinator, while the others went on."""
+def test_group_with_a_started_member_that_has_not_joined_is_not_judged() -> None:
+    """The member looks for its coordinator while the others process."""
     rows = Rows()
     rows.add(2, C1, TraceKind.NODE_STARTED)
     rows.generation_started(3, "broker-1", 2, [f"{C0}-id"])
@@ -610,8 +610,8 @@ def test_group_whose_member_was_started_and_has_not_joined_yet_is_not_watched() 
     assert check(rows).outcome is CheckOutcome.NOTHING_SEEN
 
 
-def test_member_that_leaves_by_itself_owes_a_rebalance() -> None:
-    """It missed its poll; where its LeaveGroup is lost the coordinator sees only the newcomer."""
+def test_member_that_leaves_by_itself_explains_a_rebalance() -> None:
+    """It missed its poll; if its LeaveGroup is lost, the coordinator sees only the new join."""
     rows = stable_group_loses_its_coordinator()
     rows.member_state(20, C0, "UNJOINED", before="STABLE", cause=MemberStateCause.MISSED_POLL)
     rebalance(rows, 21)
@@ -622,10 +622,10 @@ def test_member_that_leaves_by_itself_owes_a_rebalance() -> None:
 @pytest.mark.parametrize(
     ("generation", "outcome"), [(0, CheckOutcome.PASS), (1, CheckOutcome.VIOLATED)]
 )
-def test_sync_deadline_is_right_for_an_id_that_nobody_has_an_assignment_under(
+def test_sync_deadline_may_expire_an_id_without_an_assignment(
     generation: int, outcome: CheckOutcome
 ) -> None:
-    """Kafka does not put the new id in the place of the old one among those that owe a SyncGroup.
+    """Kafka does not replace the old id by the new one among those that owe a SyncGroup.
 
     The commits of transactions took the time of the rebalance.
     """
@@ -640,11 +640,11 @@ def test_sync_deadline_is_right_for_an_id_that_nobody_has_an_assignment_under(
 
 
 @pytest.mark.parametrize("heard", [True, False])
-def test_member_that_a_broker_dropped_before_it_was_elected_again_comes_back_as_a_new_one(
+def test_member_removed_by_a_broker_before_it_was_elected_again_may_return_as_a_new_one(
     *,
     heard: bool,
 ) -> None:
-    """A coordinator that never heard that it was replaced loads nothing."""
+    """A coordinator that never learned that it was replaced loads nothing."""
     rows = Rows()
     rows.load_completed(1, "broker-0", 0)
     rows.group_loaded(1, "broker-0", members=["member-0-1234", f"{C1}-1234"])
@@ -672,7 +672,7 @@ def test_member_that_a_broker_dropped_before_it_was_elected_again_comes_back_as_
 
 @pytest.mark.parametrize("asked", ["a zombie", "one that had heard", "its coordinator"])
 @pytest.mark.parametrize("api", ["Heartbeat", "OffsetCommit"])
-def test_member_that_a_zombie_does_not_know_comes_back_as_a_new_one(asked: str, api: str) -> None:
+def test_member_unknown_to_a_zombie_may_return_as_a_new_one(asked: str, api: str) -> None:
     """The group's own coordinator still has the member."""
     rows = Rows()
     if asked == "one that had heard":

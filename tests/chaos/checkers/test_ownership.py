@@ -1,4 +1,4 @@
-"""The ownership checker measures overlaps, and finds those that nothing allows."""
+"""The ownership checker measures overlaps, and finds those that nothing excuses."""
 
 from dataclasses import replace
 
@@ -51,7 +51,7 @@ def split_brain(*, assigned_s: float = 52.169, lost_s: float = 83.05) -> Rows:
 
 
 def test_split_brain_is_measured_to_the_millisecond_and_passes() -> None:
-    """31 s of two owners: begun a session after the load, over soon after healing."""
+    """31 s of two owners: from a session after the load until shortly after healing."""
     report = check(split_brain())
 
     assert report.outcome is CheckOutcome.PASS
@@ -69,7 +69,7 @@ def test_split_brain_is_measured_to_the_millisecond_and_passes() -> None:
     )
 
 
-def test_overlap_that_begins_before_a_session_after_the_load_is_found() -> None:
+def test_overlap_that_begins_sooner_than_a_session_after_the_load_is_found() -> None:
     """Planted bug: the new coordinator gives loaded members less than a session."""
     report = check(split_brain(assigned_s=50))
 
@@ -86,8 +86,8 @@ def test_overlap_that_begins_before_a_session_after_the_load_is_found() -> None:
     ]
 
 
-def test_owner_that_does_not_hear_after_healing_is_found() -> None:
-    """Planted bug: a zombie that nobody tells; 10 s are enough to hear of it."""
+def test_owner_that_keeps_its_partition_after_healing_is_found() -> None:
+    """Planted bug: a zombie without an error answer; 10 s are enough to get one."""
     report = check(split_brain(lost_s=95))
 
     assert report.outcome is CheckOutcome.VIOLATED
@@ -95,7 +95,7 @@ def test_owner_that_does_not_hear_after_healing_is_found() -> None:
 
 
 def test_overlap_that_never_ends_is_found_at_the_end() -> None:
-    """And it is measured up to there."""
+    """It is measured up to the end of the run."""
     rows = Rows()
     split(rows)
     rows.assigned(53, LATE, names=["t-0"], generation=2, peer="broker-1")
@@ -121,8 +121,8 @@ def test_overlap_without_any_fault_is_found() -> None:
     assert "nothing was broken" in report.findings[0].summary
 
 
-def test_many_partitions_of_one_pair_make_one_story() -> None:
-    """Twelve findings that say the same would hide the others."""
+def test_overlaps_of_one_pair_of_members_are_one_finding() -> None:
+    """Twelve equal findings would hide the others."""
     rows = Rows()
     rows.assigned(1, C0, partitions=12)
     rows.assigned(1.2, C1, partitions=12)
@@ -135,7 +135,7 @@ def test_many_partitions_of_one_pair_make_one_story() -> None:
 
 
 def test_ordinary_rebalance_has_no_overlap() -> None:
-    """Eager: everybody revokes before anybody is given anything."""
+    """Eager protocol: all members revoke before any is assigned."""
     rows = Rows()
     rows.assigned(1, C0, names=["t-0"])
     rows.given_up(2, C0)
@@ -146,8 +146,8 @@ def test_ordinary_rebalance_has_no_overlap() -> None:
     assert (report.outcome, report.measured) == (CheckOutcome.PASS, {"overlaps": 0})
 
 
-def test_overlap_within_the_clock_error_is_none() -> None:
-    """Between machines the rows of a revocation and of an assignment may change places."""
+def test_overlap_within_the_clock_error_does_not_count() -> None:
+    """Between machines the rows of a revocation and of an assignment may be out of order."""
     rows = Rows()
     rows.assigned(1, C0, names=["t-0"])
     rows.assigned(2.0, C1, names=["t-0"])
@@ -157,8 +157,8 @@ def test_overlap_within_the_clock_error_is_none() -> None:
     assert check(rows, clock_error_us=300).outcome is CheckOutcome.VIOLATED
 
 
-def test_member_that_goes_to_join_with_its_partitions_is_found() -> None:
-    """Planted bug: UNKNOWN_MEMBER_ID takes the member's id and leaves it its partitions."""
+def test_member_that_joins_with_its_partitions_is_found() -> None:
+    """Planted bug: UNKNOWN_MEMBER_ID resets the member's id but not its partitions."""
     rows = Rows()
     rows.assigned(1, C0, names=["t-0"], peer="broker-0")
     rows.member_state(2, C0, "UNJOINED")
@@ -173,7 +173,7 @@ def test_member_that_goes_to_join_with_its_partitions_is_found() -> None:
 
 
 def test_member_that_lost_its_partitions_may_join() -> None:
-    """Before JoinGroup it is told that they are lost, or revokes them itself."""
+    """Before JoinGroup it lost them, or revoked them itself."""
     rows = Rows()
     rows.assigned(1, C0, names=["t-0"], peer="broker-0")
     rows.member_state(2, C0, "UNJOINED")
@@ -184,7 +184,7 @@ def test_member_that_lost_its_partitions_may_join() -> None:
 
 
 def test_dead_member_owns_nothing() -> None:
-    """Its session ends 45 s later; nobody is two owners."""
+    """Its session ends 45 s later; the next owner is the only one."""
     rows = Rows()
     rows.assigned(1, C0, names=["t-0"])
     rows.add(5, "driver", TraceKind.NODE_KILLED, peer=C0)
@@ -196,7 +196,7 @@ def test_dead_member_owns_nothing() -> None:
 
 
 def paused_member(*, expired_s: float, heard_s: float) -> Rows:
-    """C0 is paused from 10 s to 70 s; C1 gets its partition; then C0 hears of it."""
+    """C0 is paused from 10 s to 70 s; C1 gets its partition; then C0 gets an error."""
     rows = Rows()
     rows.load_completed(0.5, "broker-0", 0)
     rows.assigned(1, C0, names=["t-0"], peer="broker-0")
@@ -211,15 +211,15 @@ def paused_member(*, expired_s: float, heard_s: float) -> Rows:
     return rows
 
 
-def test_zombie_may_overlap_until_it_wakes_and_hears_of_it() -> None:
-    """A paused member cannot know; its first heartbeat tells it."""
+def test_zombie_may_overlap_until_its_first_answer_after_the_resume() -> None:
+    """A paused member cannot know; the answer to its first heartbeat has the error."""
     report = check(paused_member(expired_s=53.2, heard_s=70.3))
 
     assert report.outcome is CheckOutcome.PASS
     assert report.measured["longest_overlap_ms"] == 14_100
 
 
-def test_member_expired_long_before_its_session_is_over_is_found() -> None:
+def test_member_expired_long_before_the_end_of_its_session_is_found() -> None:
     """Planted bug: a session timer in the wrong unit."""
     report = check(paused_member(expired_s=20, heard_s=70.3))
 
@@ -228,10 +228,10 @@ def test_member_expired_long_before_its_session_is_over_is_found() -> None:
 
 
 @pytest.mark.parametrize(("expired_s", "allowed"), [(53.2, True), (79, False)])
-def test_member_dropped_in_time_may_be_overtaken_long_after_the_fault(
+def test_member_expired_in_time_may_be_overtaken_long_after_the_fault(
     expired_s: float, allowed: bool
 ) -> None:
-    """While the group has no coordinator, no partition can be given to another member."""
+    """While the group has no coordinator, no partition can be assigned to another member."""
     rows = Rows()
     rows.load_completed(0.5, "broker-0", 0)
     rows.assigned(1, C0, names=["t-0"], peer="broker-0")
@@ -245,10 +245,10 @@ def test_member_dropped_in_time_may_be_overtaken_long_after_the_fault(
 
 
 @pytest.mark.parametrize(("assigned_s", "allowed"), [(29.2, True), (25, False)])
-def test_member_that_a_zombie_assigned_has_its_session_from_the_load_on(
+def test_member_assigned_by_a_zombie_has_its_session_from_the_load_on(
     assigned_s: float, allowed: bool
 ) -> None:
-    """A paused coordinator that resumes answers JoinGroup and SyncGroup, although replaced."""
+    """A resumed coordinator answers JoinGroup and SyncGroup, although it is replaced."""
     rows = Rows()
     rows.fault(24, "broker-2", fault="leadership_move", momentary=True)
     rows.add(26, "broker-1", TraceKind.LOAD_COMPLETED, partition=OFFSETS_0, leader_epoch=6)
@@ -265,10 +265,10 @@ def test_member_that_a_zombie_assigned_has_its_session_from_the_load_on(
     ("unfenced_s", "ghost", "allowed"),
     [(110, False, True), (110, True, True), (70.5, False, False)],
 )
-def test_broker_that_waits_for_its_old_session_is_still_down(
+def test_broker_that_waits_for_its_old_session_counts_as_down(
     unfenced_s: float, ghost: bool, allowed: bool
 ) -> None:
-    """A member that knows this broker alone hears nothing before the broker is unfenced.
+    """A member that knows only this broker gets no answer before the broker is unfenced.
 
     Corpus: `broker_unfenced_for_heartbeats_of_its_old_life`.
     """
@@ -292,13 +292,13 @@ def test_broker_that_waits_for_its_old_session_is_still_down(
     assert (check(rows).outcome is CheckOutcome.PASS) is allowed
 
 
-def test_zombie_that_goes_on_for_ever_is_found() -> None:
-    """Planted bug: UNKNOWN_MEMBER_ID is taken for a retriable error."""
+def test_zombie_that_continues_for_ever_is_found() -> None:
+    """Planted bug: UNKNOWN_MEMBER_ID is treated as retriable."""
     assert check(paused_member(expired_s=53.2, heard_s=110)).outcome is CheckOutcome.VIOLATED
 
 
-def test_overlap_while_another_fault_is_in_force_is_not_judged_by_its_length() -> None:
-    """After the second cut nobody can tell the zombie again."""
+def test_length_of_an_overlap_is_not_judged_during_another_fault() -> None:
+    """After the second cut the zombie gets no answer again."""
     rows = Rows()
     split(rows)
     rows.assigned(53, LATE, names=["t-0"], generation=2, peer="broker-1")
@@ -314,8 +314,8 @@ def test_overlap_while_another_fault_is_in_force_is_not_judged_by_its_length() -
     assert report.measured["longest_overlap_ms"] == 70_000
 
 
-def test_partition_without_a_leader_lets_nobody_hear() -> None:
-    """No coordinator, no UNKNOWN_MEMBER_ID: time counts from the next load on."""
+def test_overlap_is_not_counted_while_the_group_has_no_coordinator() -> None:
+    """Without a coordinator there is no UNKNOWN_MEMBER_ID: time counts from the next load on."""
     rows = Rows()
     split(rows)
     rows.assigned(53, LATE, names=["t-0"], generation=2, peer="broker-1")
@@ -329,8 +329,8 @@ def test_partition_without_a_leader_lets_nobody_hear() -> None:
 
 
 @pytest.mark.parametrize("cause", ["the member", "the coordinator"])
-def test_owner_whose_application_is_too_slow_may_be_overtaken(cause: str) -> None:
-    """max.poll.interval.ms is the application's own promise; no fault is needed."""
+def test_owner_that_exceeds_max_poll_interval_may_be_overtaken(cause: str) -> None:
+    """The limit is the application's own setting; no fault is needed."""
     rows = Rows()
     rows.assigned(1, C0, names=["t-0"])
     if cause == "the member":
@@ -354,12 +354,12 @@ def test_owner_whose_application_is_too_slow_may_be_overtaken(cause: str) -> Non
     assert report.measured["longest_overlap_ms"] == 2_000
 
 
-def test_members_whom_an_administrator_takes_out_may_be_overtaken_at_once() -> None:
-    """They learn it by their next heartbeat; until then they go on, as in Kafka."""
+def test_members_removed_by_an_administrator_may_be_overtaken_at_once() -> None:
+    """They learn it by their next heartbeat; until then they process, as in Kafka."""
     rows = Rows()
     rows.assigned(1, C0, names=["t-0"])
     rows.member_removed(20, "broker-0", f"{C0}-id", "leave")
-    rows.member_removed(20.5, "broker-1", f"{C0}-id", "session expiry")  # a zombie drops it too
+    rows.member_removed(20.5, "broker-1", f"{C0}-id", "session expiry")  # a zombie removes it, too
     rows.assigned(21, C1, names=["t-0"], generation=2, peer="broker-0")
     rows.given_up(23, C0, lost=True)
 
@@ -369,8 +369,8 @@ def test_members_whom_an_administrator_takes_out_may_be_overtaken_at_once() -> N
     assert report.measured["longest_overlap_ms"] == 2_000
 
 
-def test_failover_that_lasts_a_moment_excuses_nothing_later() -> None:
-    """A leadership move at 0 s is no reason for two owners at 60 s."""
+def test_short_failover_excuses_no_later_overlap() -> None:
+    """A leadership move at 0 s does not explain two owners at 60 s."""
     rows = Rows()
     rows.assigned(-5, C0, names=["t-0"])
     rows.fault(0, "broker-0", fault="leadership_move", momentary=True)
@@ -383,8 +383,8 @@ def test_failover_that_lasts_a_moment_excuses_nothing_later() -> None:
     assert "nothing was broken" in report.findings[0].summary
 
 
-def test_figures_can_be_read_while_the_overlap_goes_on() -> None:
-    """The live view shows it before anybody knows how it ends."""
+def test_figures_are_available_during_the_overlap() -> None:
+    """The live view shows it before its end is known."""
     rows = Rows()
     split(rows)
     rows.assigned(53, LATE, names=["t-0"], generation=2, peer="broker-1")
@@ -396,7 +396,7 @@ def test_figures_can_be_read_while_the_overlap_goes_on() -> None:
     assert checker.measured()["longest_overlap_ms"] == 7_000
 
 
-def test_member_that_was_dropped_before_the_load_has_no_session_at_the_new_coordinator() -> None:
+def test_member_removed_before_the_load_has_no_session_at_the_new_coordinator() -> None:
     """The old one had expired it, and stored a generation without it."""
     rows = Rows()
     rows.load_completed(-20, "broker-0", 0)
@@ -415,10 +415,10 @@ def test_member_that_was_dropped_before_the_load_has_no_session_at_the_new_coord
 @pytest.mark.parametrize(
     ("groups", "generation", "allowed"), [(0, 1, True), (1, 3, True), (1, 2, False)]
 )
-def test_overlap_that_the_log_held_already_may_begin_at_the_load(
+def test_overlap_that_the_log_explains_may_begin_at_the_load(
     groups: int, generation: int, allowed: bool
 ) -> None:
-    """A group that was deleted has no members to wait for; one generation is one assignment.
+    """A deleted group has no members to wait for; one generation has one assignment.
 
     Static members that do not rejoin are part of the next generation, too.
     """

@@ -1,4 +1,4 @@
-"""The processing checker counts duplicates and finds records that nobody processed."""
+"""The processing checker counts duplicates and finds records that no member processed."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def check(rows: Rows) -> CheckReport:
 
 
 def group_that_commits() -> Rows:
-    """C0 reads t-0 from the beginning and has 10, then 20 committed."""
+    """C0 reads t-0 from the beginning and commits 10, then 20."""
     rows = Rows()
     rows.assigned(1, C0)
     rows.position_reset(1.1, C0, 0, "earliest")
@@ -40,7 +40,7 @@ def hand_over(rows: Rows, time_s: float, offset: int, cause: str = "committed") 
 
 
 def test_group_that_processes_everything_passes() -> None:
-    """The ordinary run, with a rebalance in the middle."""
+    """The ordinary run has a rebalance in the middle."""
     rows = group_that_commits()
     hand_over(rows, 4, 20)
     rows.consumed(5, C1, 20, 29)
@@ -57,7 +57,7 @@ def test_group_that_processes_everything_passes() -> None:
     assert report.measured["processed_again"] == 0
 
 
-def test_commit_beyond_what_was_processed_is_found_with_the_committer() -> None:
+def test_commit_beyond_the_processed_records_is_found_with_the_committer() -> None:
     """Planted bug: an application that commits before it processes, and dies in between."""
     rows = group_that_commits()
     rows.committed(3.5, C0, 30)
@@ -80,8 +80,8 @@ def test_commit_beyond_what_was_processed_is_found_with_the_committer() -> None:
     ]
 
 
-def test_commit_beyond_the_end_of_what_was_processed_is_found() -> None:
-    """Nobody needs to go on from there: the group has reached it."""
+def test_commit_beyond_the_last_processed_record_is_found() -> None:
+    """The group has reached the offset, although no member continues from there."""
     rows = group_that_commits()
     rows.committed(3.5, C0, 30)
 
@@ -91,8 +91,8 @@ def test_commit_beyond_the_end_of_what_was_processed_is_found() -> None:
     assert "records 20 to 29 were never processed" in report.findings[0].summary
 
 
-def test_fetched_records_that_are_dropped_are_found() -> None:
-    """Planted bug: a fetcher that moves its position past what it never handed out."""
+def test_dropped_records_are_found() -> None:
+    """Planted bug: a fetcher that moves its position past records it never returned."""
     rows = group_that_commits()
     rows.consumed(4, C0, 25, 29)
 
@@ -102,8 +102,8 @@ def test_fetched_records_that_are_dropped_are_found() -> None:
     assert "consumer-g-0 went on at 25 without them" in report.findings[0].summary
 
 
-def test_hole_that_somebody_comes_back_to_is_none() -> None:
-    """At least once, in whatever order: two owners, one of them ahead."""
+def test_gap_that_a_member_processes_later_is_no_violation() -> None:
+    """At least once allows any order: two owners, one of them ahead."""
     rows = group_that_commits()
     rows.assigned(3.9, C1)
     rows.position_reset(4, C1, 30, "committed")
@@ -114,7 +114,7 @@ def test_hole_that_somebody_comes_back_to_is_none() -> None:
 
 
 def test_records_before_the_first_commit_may_be_skipped() -> None:
-    """Nothing was promised yet: a group that starts from the latest, and dies, starts anew."""
+    """A group that starts from the latest offset, and dies, starts anew from there."""
     rows = Rows()
     rows.assigned(1, C0)
     rows.position_reset(1.1, C0, 50, "latest")
@@ -129,7 +129,7 @@ def test_records_before_the_first_commit_may_be_skipped() -> None:
 
 
 def test_reset_to_latest_of_a_group_that_never_commits_is_counted() -> None:
-    """It asked for that: the records are skipped, and the report says so."""
+    """The configuration asks for it: the report has the number of skipped records."""
     rows = Rows()
     rows.assigned(1, C0)
     rows.position_reset(1.1, C0, 50, "latest")
@@ -143,8 +143,8 @@ def test_reset_to_latest_of_a_group_that_never_commits_is_counted() -> None:
     assert report.measured["skipped_by_reset_to_latest"] == 20
 
 
-def test_reset_to_latest_after_a_lost_commit_is_found_as_what_it_is() -> None:
-    """Planted bug: a coordinator that forgets offsets; the client then does what it is told."""
+def test_reset_to_latest_after_a_lost_commit_is_found_as_a_reset() -> None:
+    """Planted bug: a coordinator that forgets offsets; the client then resets as configured."""
     rows = group_that_commits()
     hand_over(rows, 4, 80, "latest")
     rows.consumed(5, C1, 80, 89)
@@ -158,8 +158,8 @@ def test_reset_to_latest_after_a_lost_commit_is_found_as_what_it_is() -> None:
     assert "auto.offset.reset" in summary
 
 
-def test_duplicates_are_counted_by_who_had_processed_the_record() -> None:
-    """The same member after a reset, another one after a crash: no violation."""
+def test_duplicates_are_counted_by_the_member_that_processed_the_record_before() -> None:
+    """The same member after a reset, another one after a crash: neither is a violation."""
     rows = group_that_commits()
     rows.position_reset(4, C0, 15)
     rows.consumed(4.1, C0, 15, 24)
@@ -175,8 +175,8 @@ def test_duplicates_are_counted_by_who_had_processed_the_record() -> None:
     assert report.measured["processed_again_while_two_owned_it"] == 0
 
 
-def test_duplicates_of_a_split_brain_are_told_apart() -> None:
-    """Two owners at the same time: each processes what the other does."""
+def test_duplicates_of_a_split_brain_are_counted_separately() -> None:
+    """Two owners at the same time process the same records."""
     rows = Rows()
     rows.assigned(1, C0)
     rows.position_reset(1.1, C0, 0, "earliest")
@@ -194,8 +194,8 @@ def test_duplicates_of_a_split_brain_are_told_apart() -> None:
     assert report.measured["processed_again_by_another_member"] == 110
 
 
-def test_new_life_of_a_member_is_another_member() -> None:
-    """It knows nothing of what its former life processed."""
+def test_new_incarnation_of_a_member_is_another_member() -> None:
+    """It does not know the records that its former incarnation processed."""
     rows = group_that_commits()
     rows.add(4, "driver", TraceKind.NODE_KILLED, peer=C0)
     rows.add(
@@ -212,8 +212,8 @@ def test_new_life_of_a_member_is_another_member() -> None:
     assert check(rows).measured["processed_again_by_another_member"] == 5
 
 
-def test_commit_of_a_member_that_died_before_it_wrote_its_rows_is_not_accused() -> None:
-    """A kill may take the last rows of a trace with it, and the commit gets through."""
+def test_commit_of_a_member_that_died_before_it_wrote_its_rows_is_no_violation() -> None:
+    """A kill may lose the last rows of a trace although the commit is stored."""
     rows = group_that_commits()
     rows.commit_stored(3.5, "broker-0", f"{C0}-id", 1, 1, offset=30)
     rows.add(3.6, "driver", TraceKind.NODE_KILLED, peer=C0)
@@ -227,8 +227,8 @@ def test_commit_of_a_member_that_died_before_it_wrote_its_rows_is_not_accused() 
     assert report.measured["skipped_by_a_member_that_died"] == 10
 
 
-def test_records_that_an_administrator_skipped_are_counted_and_no_violation() -> None:
-    """He sets the offsets of a group whose members are gone; and it goes on from there."""
+def test_records_skipped_by_an_administrator_are_counted_and_no_violation() -> None:
+    """An administrator sets the offsets of an empty group, which continues from there."""
     rows = group_that_commits()
     rows.given_up(4, C0)
     rows.commit_stored(5, "broker-0", "", -1, 1, offset=50)
@@ -242,8 +242,8 @@ def test_records_that_an_administrator_skipped_are_counted_and_no_violation() ->
     assert report.measured["skipped_by_an_administrator"] == 30
 
 
-def test_records_skipped_beyond_what_an_administrator_said_are_found() -> None:
-    """His word excuses what lies before it, and nothing else."""
+def test_records_skipped_beyond_an_administrators_offset_are_found() -> None:
+    """The set offset excuses only the records before it."""
     rows = group_that_commits()
     rows.given_up(4, C0)
     rows.commit_stored(5, "broker-0", "", -1, 1, offset=50)
@@ -255,7 +255,7 @@ def test_records_skipped_beyond_what_an_administrator_said_are_found() -> None:
 
 
 def admin_commit(rows: Rows, time_s: float, offset: int, error: str) -> None:
-    """An administrator's commit, and how it ended for him."""
+    """An administrator's commit, and its outcome."""
     rows.add(
         time_s,
         "admin-0",
@@ -270,8 +270,8 @@ def admin_commit(rows: Rows, time_s: float, offset: int, error: str) -> None:
     )
 
 
-def test_member_that_commits_what_an_administrator_said_did_not_skip_it() -> None:
-    """It began there, and its auto-commit says so again before anything was processed."""
+def test_member_that_commits_an_administrators_offset_did_not_skip_to_it() -> None:
+    """It began there, and its auto-commit repeats the offset before any record was processed."""
     rows = group_that_commits()
     rows.given_up(4, C0)
     rows.commit_stored(5, "broker-0", "", -1, 1, offset=50)
@@ -285,8 +285,8 @@ def test_member_that_commits_what_an_administrator_said_did_not_skip_it() -> Non
     assert report.measured["skipped_by_an_administrator"] == 30
 
 
-def test_group_is_not_held_to_what_an_administrator_committed_first() -> None:
-    """It began behind that by its own choice, and lost nothing of what it had committed itself."""
+def test_offset_that_an_administrator_committed_first_binds_no_group() -> None:
+    """The group began behind it by its own reset, and lost none of its own commits."""
     rows = Rows()
     rows.assigned(1, C0)
     rows.position_reset(1.1, C0, 50, "latest")
@@ -303,7 +303,7 @@ def test_group_is_not_held_to_what_an_administrator_committed_first() -> None:
 
 @pytest.mark.parametrize("error", ["TIMED_OUT", "DISCONNECTED", "REQUEST_TIMED_OUT"])
 def test_records_that_an_administrator_may_have_skipped_are_no_violation(error: str) -> None:
-    """Nobody answered him, or the log did not in time; it was carried out all the same."""
+    """The request had no answer, or a timed out append; it was carried out all the same."""
     rows = group_that_commits()
     rows.given_up(4, C0)
     admin_commit(rows, 5, 50, error)
@@ -314,8 +314,8 @@ def test_records_that_an_administrator_may_have_skipped_are_no_violation(error: 
     assert check(rows).outcome is CheckOutcome.PASS
 
 
-def test_records_skipped_to_what_a_coordinator_refused_are_found() -> None:
-    """What was refused was never committed."""
+def test_records_skipped_to_a_refused_offset_are_found() -> None:
+    """A refused commit has no effect."""
     rows = group_that_commits()
     rows.given_up(4, C0)
     admin_commit(rows, 5, 50, "UNKNOWN_MEMBER_ID")
@@ -326,8 +326,8 @@ def test_records_skipped_to_what_a_coordinator_refused_are_found() -> None:
     assert check(rows).outcome is CheckOutcome.VIOLATED
 
 
-def test_commit_that_nobody_answered_promises_nothing() -> None:
-    """A group that never commits, but for that: it may start from the latest again."""
+def test_unanswered_commit_promises_nothing() -> None:
+    """Apart from it the group never commits: it may start from the latest offset again."""
     rows = Rows()
     rows.assigned(1, C0)
     rows.position_reset(1.1, C0, 0, "latest")
@@ -343,7 +343,7 @@ def test_commit_that_nobody_answered_promises_nothing() -> None:
 
 
 def deleted(rows: Rows, time_s: float) -> None:
-    """An administrator deletes what the group has committed."""
+    """An administrator deletes the group's committed offsets."""
     rows.add(
         time_s,
         "broker-0",
@@ -354,8 +354,8 @@ def deleted(rows: Rows, time_s: float) -> None:
     )
 
 
-def test_reset_to_latest_after_the_offsets_were_deleted_is_as_told() -> None:
-    """The group starts where auto.offset.reset says: it has no offsets any more."""
+def test_reset_to_latest_after_a_deletion_follows_the_configuration() -> None:
+    """The group has no offsets, so auto.offset.reset decides."""
     rows = group_that_commits()
     deleted(rows, 3.5)
     hand_over(rows, 4, 80, "latest")
@@ -374,7 +374,7 @@ def test_reset_to_latest_after_the_offsets_were_deleted_is_as_told() -> None:
 def test_reset_to_latest_after_a_deletion_is_found_if_members_had_committed_since(
     member: str, outcome: CheckOutcome
 ) -> None:
-    """A deletion excuses what was there, and what was on its way to the log.
+    """A deletion excuses earlier commits, and those whose append was in flight.
 
     An administrator's commit waits for a replica, and the group is deleted meanwhile.
     """
@@ -390,7 +390,7 @@ def test_reset_to_latest_after_a_deletion_is_found_if_members_had_committed_sinc
     assert check(rows).outcome is outcome
 
 
-def test_group_that_reads_nothing_says_so() -> None:
+def test_group_without_due_records_reports_that_nothing_was_judged() -> None:
     """No record was due."""
     rows = Rows()
     rows.assigned(1, C0)

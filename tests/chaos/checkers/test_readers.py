@@ -1,4 +1,4 @@
-"""The readers checker finds partitions that nobody reads although somebody could."""
+"""The readers checker finds partitions without a reader although a member could read."""
 
 from chaos.checkers.context import CheckContext, GroupExpectation
 from chaos.checkers.readers import Readers
@@ -69,7 +69,7 @@ def end(rows: Rows, time_s: float) -> Rows:
 
 
 def test_partitions_of_a_dead_member_get_another_reader() -> None:
-    """The ordinary case, while the fault is in force."""
+    """This is the ordinary case, while the fault is in force."""
     rows = group()
     killed(rows, 20, C1)
     rows.given_up(31, C0)
@@ -82,7 +82,7 @@ def test_partitions_of_a_dead_member_get_another_reader() -> None:
 
 
 def test_partitions_that_stay_with_a_dead_member_are_found() -> None:
-    """Planted bug: a member that died keeps its partitions, or they are given to nobody."""
+    """Planted bug: a dead member keeps its partitions, or no member is assigned them."""
     rows = group()
     killed(rows, 20, C1)
     rows.given_up(31, C0)
@@ -95,8 +95,8 @@ def test_partitions_that_stay_with_a_dead_member_are_found() -> None:
     assert (report.findings[0].group, report.findings[0].partition) == ("g", "t-1")
 
 
-def test_time_before_the_bound_is_the_groups() -> None:
-    """Sessions and rebalances take what they may."""
+def test_time_within_the_bound_is_not_judged() -> None:
+    """Sessions and rebalances may take that long."""
     rows = group()
     killed(rows, 20, C1)
 
@@ -104,7 +104,7 @@ def test_time_before_the_bound_is_the_groups() -> None:
 
 
 def test_gap_that_ended_too_late_is_found_at_the_next_change() -> None:
-    """It is no better for having ended."""
+    """Its end does not excuse it."""
     rows = group()
     killed(rows, 20, C1)
     rows.add(20 + BOUND_S + 5, C1, TraceKind.NODE_STARTED, incarnation=1, detail={})
@@ -112,8 +112,8 @@ def test_gap_that_ended_too_late_is_found_at_the_next_change() -> None:
     assert check(end(rows, 300)).outcome is CheckOutcome.VIOLATED
 
 
-def test_fault_of_the_cluster_begins_the_time_anew() -> None:
-    """A broker that dies meanwhile excuses the group until it is back, and the bound after it."""
+def test_fault_of_the_cluster_restarts_the_bound() -> None:
+    """A broker that dies meanwhile excuses the group until its restart, and the bound after it."""
     rows = group()
     killed(rows, 20, C1)
     rows.fault(40, "broker-0", fault="cut", nodes=["broker-0"])
@@ -122,8 +122,8 @@ def test_fault_of_the_cluster_begins_the_time_anew() -> None:
     assert not check(end(rows, 120 + BOUND_S - 1)).findings
 
 
-def test_group_without_a_living_member_is_not_asked() -> None:
-    """Nobody could read."""
+def test_group_without_a_live_member_is_not_judged() -> None:
+    """No member could read."""
     rows = group()
     killed(rows, 20, C1)
     rows.add(20, "driver", TraceKind.NODE_KILLED, peer=C0, cause="crash")
@@ -131,7 +131,7 @@ def test_group_without_a_living_member_is_not_asked() -> None:
     assert not check(end(rows, 400)).findings
 
 
-def test_stopped_member_reads_nothing() -> None:
+def test_stopped_member_is_no_reader() -> None:
     """Planted bug: a member under SIGSTOP keeps its partitions beyond its session."""
     rows = group()
     rows.add(20, "driver", TraceKind.NODE_PAUSED, peer=C1)
@@ -141,7 +141,7 @@ def test_stopped_member_reads_nothing() -> None:
     assert "t-1 of g has had no reader" in report.findings[0].summary
 
 
-def test_reader_that_does_not_get_on_is_found() -> None:
+def test_reader_without_progress_is_found() -> None:
     """Planted bug: a fetch session that forgets a partition."""
     rows = group()
     produced(rows, 20, 0)
@@ -151,8 +151,8 @@ def test_reader_that_does_not_get_on_is_found() -> None:
     assert "t-0: no member of g has read on from 0 for 22 s" in report.findings[0].summary
 
 
-def test_reader_that_gets_on_passes() -> None:
-    """Every step begins the time anew, and what is read waits for nobody."""
+def test_reader_with_progress_passes() -> None:
+    """Every step restarts the bound, and a partition without waiting records needs none."""
     rows = group()
     produced(rows, 20, 0)
     produced(rows, 21, 1)
@@ -162,8 +162,8 @@ def test_reader_that_gets_on_passes() -> None:
     assert check(end(rows, 200)).outcome is CheckOutcome.PASS
 
 
-def test_run_waits_for_a_reader_and_for_a_first_step() -> None:
-    """With a recovery_timeout: from healing until each partition was read, or its time is over."""
+def test_run_waits_for_a_reader_and_its_first_step() -> None:
+    """With a recovery_timeout the run lasts until each partition was read, or the bound ends."""
     rows = group()
     rows.given_up(30, C1)
     rows.stage(40, "liveness")

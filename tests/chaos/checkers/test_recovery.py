@@ -1,4 +1,4 @@
-"""The recovery checker finds what does not come back, and waits for what has its time."""
+"""The recovery checker finds parts that do not recover in time, and waits for the others."""
 
 import pytest
 
@@ -83,8 +83,8 @@ def end(rows: Rows, time_s: float) -> Rows:
     return rows
 
 
-def test_isr_that_is_whole_in_time_passes() -> None:
-    """The ordinary end, and what it took."""
+def test_isr_that_is_complete_in_time_passes() -> None:
+    """This is the ordinary end; the report has the time it took."""
     rows = cluster()
     isr(rows, 20, T0, [0, 1])
     rows.stage(40, "liveness")
@@ -97,7 +97,7 @@ def test_isr_that_is_whole_in_time_passes() -> None:
 
 
 def test_replica_that_stays_out_of_the_isr_is_found() -> None:
-    """Planted bug: a leader that never asks to expand its ISR."""
+    """Planted bug: a leader that never proposes to expand its ISR."""
     rows = cluster()
     isr(rows, 20, T0, [0, 1])
     rows.stage(40, "liveness")
@@ -109,7 +109,7 @@ def test_replica_that_stays_out_of_the_isr_is_found() -> None:
     assert report.findings[0].partition == T0
 
 
-def test_replica_that_comes_back_too_late_is_found() -> None:
+def test_replica_that_returns_too_late_is_found() -> None:
     """The bound is part of the promise."""
     rows = cluster()
     isr(rows, 20, T0, [0, 1])
@@ -120,7 +120,7 @@ def test_replica_that_comes_back_too_late_is_found() -> None:
 
 
 def test_run_that_ends_within_the_bound_judges_nothing() -> None:
-    """Who stops early has no verdict, and is told so."""
+    """A run that stops early has no verdict of this check, and reports that."""
     rows = cluster()
     isr(rows, 20, T0, [0, 1])
     rows.stage(40, "liveness")
@@ -131,8 +131,8 @@ def test_run_that_ends_within_the_bound_judges_nothing() -> None:
     assert report.seen["not_watched"] == 1
 
 
-def test_replica_whose_broker_stays_fenced_is_not_expected() -> None:
-    """A dead broker is nobody's fault after healing either."""
+def test_replica_of_a_fenced_broker_is_not_expected() -> None:
+    """A dead broker excuses its replicas after healing, too."""
     rows = cluster()
     isr(rows, 20, T0, [0, 1])
     rows.add(20, "controller-0", TraceKind.BROKER_FENCED, peer="broker-2")
@@ -141,8 +141,8 @@ def test_replica_whose_broker_stays_fenced_is_not_expected() -> None:
     assert check(end(rows, 200)).outcome is CheckOutcome.NOTHING_SEEN
 
 
-def test_time_runs_from_the_unfencing_of_the_replica() -> None:
-    """A broker that is back late has its whole time."""
+def test_bound_counts_from_the_unfencing_of_the_replica() -> None:
+    """A broker that returns late has its whole time."""
     rows = cluster()
     isr(rows, 20, T0, [0, 1])
     rows.add(20, "controller-0", TraceKind.BROKER_FENCED, peer="broker-2")
@@ -158,7 +158,7 @@ def test_time_runs_from_the_unfencing_of_the_replica() -> None:
 
 
 def test_partition_without_a_leader_is_found() -> None:
-    """Planted bug: nobody elects a leader when a member of the ISR is back."""
+    """Planted bug: no leader is elected when a member of the ISR returns."""
     rows = cluster()
     elected(rows, 20, T0, None, [1], epoch=1)
     rows.stage(40, "liveness")
@@ -170,7 +170,7 @@ def test_partition_without_a_leader_is_found() -> None:
 
 @pytest.mark.parametrize(("recovery_s", "outcome"), [(120, "violated"), (30, "nothing_seen")])
 def test_preferred_leader_that_does_not_return_is_found(recovery_s: int, outcome: str) -> None:
-    """Planted bug: a balance timer that is never set again. A short run cannot say."""
+    """Planted bug: a balance timer that is never set again. A short run cannot show it."""
     rows = cluster()
     elected(rows, 20, T0, 1, [0, 1, 2], epoch=1)
     rows.stage(40, "liveness")
@@ -183,7 +183,7 @@ def test_preferred_leader_that_does_not_return_is_found(recovery_s: int, outcome
 
 
 def test_preferred_leader_that_returns_passes() -> None:
-    """As `auto.leader.rebalance.enable` asks."""
+    """`auto.leader.rebalance.enable` demands it."""
     rows = cluster()
     elected(rows, 20, T0, 1, [0, 1, 2], epoch=1)
     rows.stage(40, "liveness")
@@ -212,7 +212,7 @@ def transaction(rows: Rows, time_s: float, state: str, *, before: str = "Empty")
     ("state", "bound_s"),
     [("Ongoing", 10 + 2 + 2 * ANSWER_US / 1e6), ("PrepareCommit", 2 * ANSWER_US / 1e6)],
 )
-def test_transaction_that_nobody_ends_is_found(state: str, bound_s: float) -> None:
+def test_transaction_that_never_ends_is_found(state: str, bound_s: float) -> None:
     """Planted bug: a timed-out transaction is never aborted, or its markers are never written."""
     rows = cluster()
     transaction(rows, 20, state)
@@ -221,7 +221,7 @@ def test_transaction_that_nobody_ends_is_found(state: str, bound_s: float) -> No
     assert check(end(rows, 40 + bound_s + 1)).outcome is CheckOutcome.VIOLATED
 
 
-def test_transaction_of_a_partition_whose_last_replica_stays_away_is_not_waited_for() -> None:
+def test_transaction_of_a_partition_without_its_last_replica_is_not_awaited() -> None:
     """The broker with the only in-sync replica is lost for good, so that no coordinator exists."""
     rows = cluster()
     transaction(rows, 20, "Ongoing")
@@ -234,8 +234,8 @@ def test_transaction_of_a_partition_whose_last_replica_stays_away_is_not_waited_
     assert not [each for each in report.findings if "transaction" in each.summary]
 
 
-def test_transaction_that_ends_is_forgotten() -> None:
-    """Nothing is left to wait for."""
+def test_transaction_that_ends_is_no_longer_awaited() -> None:
+    """The run may end then."""
     rows = cluster()
     transaction(rows, 20, "Ongoing")
     rows.stage(40, "liveness")
@@ -245,8 +245,8 @@ def test_transaction_that_ends_is_forgotten() -> None:
     assert not check(end(rows, 300)).findings
 
 
-def test_transaction_that_began_after_healing_holds_nobody_up() -> None:
-    """Members go on with transactions as long as they live: a run does not wait for the last."""
+def test_transaction_that_began_after_healing_is_not_awaited() -> None:
+    """Live members always begin further transactions: a run does not wait for the last."""
     rows = cluster()
     rows.stage(40, "liveness")
     transaction(rows, 50, "Ongoing")
@@ -258,7 +258,7 @@ def test_transaction_that_began_after_healing_holds_nobody_up() -> None:
 
 
 def test_load_decides_which_transactions_are_open() -> None:
-    """What a coordinator did before it died may never have been written."""
+    """Steps of a coordinator that died may never have been written."""
     rows = cluster()
     transaction(rows, 20, "Ongoing")
     rows.add(
@@ -317,7 +317,7 @@ def test_offset_that_stays_unstable_is_found() -> None:
     assert report.findings[0].group == "g"
 
 
-def test_offset_that_a_load_found_stable_is_not_waited_for() -> None:
+def test_offset_that_a_load_found_stable_is_not_awaited() -> None:
     """A group that is loaded with its marker leaves no row of its end."""
     rows = cluster()
     pending(rows, 20)
@@ -330,7 +330,7 @@ def test_offset_that_a_load_found_stable_is_not_waited_for() -> None:
 
 
 def test_run_that_never_heals_judges_nothing() -> None:
-    """Interrupted in the middle."""
+    """The run was interrupted in the middle."""
     rows = cluster()
     isr(rows, 20, T0, [0])
 
@@ -344,10 +344,10 @@ def test_run_that_never_heals_judges_nothing() -> None:
     ("acknowledged", "is_whole", "is_found"),
     [(False, True, True), (True, True, False), (False, False, False)],
 )
-def test_producer_of_which_nothing_is_acknowledged_is_found(
+def test_producer_without_acknowledged_records_is_found(
     acknowledged: bool, is_whole: bool, is_found: bool
 ) -> None:
-    """Planted bug: a producer that never sends again. A topic that is not whole excuses it."""
+    """Planted bug: a producer that never sends again. A topic with missing replicas excuses it."""
     rows = cluster()
     rows.stage(40, "liveness")
     if not is_whole:

@@ -1,4 +1,4 @@
-"""The stability checker finds what is lost although nothing is broken."""
+"""The stability checker finds losses in a healthy cluster."""
 
 import pytest
 
@@ -54,7 +54,7 @@ def cluster() -> Rows:
 
 
 def after_a_fault() -> Rows:
-    """A link is cut from 20 to 30 s; what follows from that may show until 90 s."""
+    """A link is cut from 20 to 30 s; its effects may last until 90 s."""
     rows = cluster()
     rows.fault(20, "broker-0", fault="cut", nodes=["broker-0"])
     rows.healed(30, "broker-0", fault="cut")
@@ -62,7 +62,7 @@ def after_a_fault() -> Rows:
 
 
 def lose(rows: Rows, time_s: float, what: str) -> None:
-    """Lose something in one of the ways that the promise names."""
+    """Add a loss of one of the kinds that the promise names."""
     match what:
         case "broker":
             rows.add(time_s, "controller", TraceKind.BROKER_FENCED, peer="broker-2", detail={})
@@ -104,7 +104,7 @@ def test_loss_before_the_first_fault_is_found(what: str) -> None:
 
 @pytest.mark.parametrize("what", [*OF_SERVERS, *OF_CLIENTS])
 def test_loss_long_after_a_fault_is_found(what: str) -> None:
-    """Nothing of the fault is left when the settling time is over."""
+    """After the settling time no effect of the fault is left."""
     rows = after_a_fault()
     lose(rows, 30 + SETTLING_S + 5, what)
 
@@ -113,8 +113,8 @@ def test_loss_long_after_a_fault_is_found(what: str) -> None:
 
 @pytest.mark.parametrize("what", [*OF_SERVERS, *OF_CLIENTS])
 @pytest.mark.parametrize("time_s", [25, 30 + SETTLING_S - 1])
-def test_loss_that_a_fault_may_explain_is_none(what: str, time_s: float) -> None:
-    """While it is in force, and until its last consequence has shown."""
+def test_loss_that_a_fault_may_explain_is_no_violation(what: str, time_s: float) -> None:
+    """The fault explains it while it is in force, and until the settling time ends."""
     rows = after_a_fault()
     lose(rows, time_s, what)
 
@@ -122,8 +122,8 @@ def test_loss_that_a_fault_may_explain_is_none(what: str, time_s: float) -> None
 
 
 @pytest.mark.parametrize("what", OF_CLIENTS)
-def test_clients_of_a_cluster_that_starts_may_ask_in_vain(what: str) -> None:
-    """Brokers register and load while clients look for them already."""
+def test_clients_of_a_starting_cluster_may_get_no_answer(what: str) -> None:
+    """Clients send lookups while brokers still register and load."""
     rows = Rows()
     lose(rows, 5, what)
     rows.stage(10, "steady")
@@ -131,8 +131,8 @@ def test_clients_of_a_cluster_that_starts_may_ask_in_vain(what: str) -> None:
     assert check(rows).outcome is CheckOutcome.PASS
 
 
-def test_preferred_leader_may_take_over_again() -> None:
-    """So does the controller ask for it, and what follows has its settling time."""
+def test_preferred_leader_may_lead_again() -> None:
+    """The controller causes this itself, and its effects have the settling time."""
     rows = after_a_fault()
     elected(rows, 40, "broker-1", [0, 1, 2])
     elected(rows, 120, "broker-0", [0, 1, 2])
@@ -145,15 +145,15 @@ def test_preferred_leader_may_take_over_again() -> None:
     "error", ["REBALANCE_IN_PROGRESS", "UNKNOWN_MEMBER_ID", "TRANSACTION_ABORTED"]
 )
 def test_commit_may_fail_because_of_a_rebalance(error: str) -> None:
-    """A member that joins or leaves breaks nothing."""
+    """A member that joins or leaves is no loss."""
     rows = cluster()
     rows.add(15, C0, TraceKind.COMMIT_FAILED, group="g", error=error)
 
     assert check(rows).outcome is CheckOutcome.PASS
 
 
-def test_replica_that_comes_back_is_no_loss() -> None:
-    """Nor is a second election of the same leader."""
+def test_replica_that_returns_is_no_loss() -> None:
+    """A second election of the same leader is no loss, either."""
     rows = after_a_fault()
     shrunk(rows, 25, [0, 1])
     elected(rows, 140, "broker-0", [0, 1])
@@ -162,15 +162,15 @@ def test_replica_that_comes_back_is_no_loss() -> None:
     assert check(rows).outcome is CheckOutcome.PASS
 
 
-def test_requests_that_time_out_are_judged_elsewhere() -> None:
-    """How long a request may take is for *answers* to know."""
+def test_timed_out_requests_are_left_to_another_check() -> None:
+    """The check *answers* knows how long a request may take."""
     rows = cluster()
     rows.add(15, C0, TraceKind.REQUEST_FAILED, error="TIMED_OUT", peer="broker-0")
 
     assert check(rows).outcome is CheckOutcome.PASS
 
 
-def test_one_loss_of_each_kind_and_node_is_told() -> None:
+def test_one_loss_of_each_kind_and_node_is_reported() -> None:
     """The others are counted."""
     rows = cluster()
     lose(rows, 15, "coordinator")
@@ -182,7 +182,7 @@ def test_one_loss_of_each_kind_and_node_is_told() -> None:
     assert (len(report.findings), report.findings_total) == (2, 3)
 
 
-def test_nothing_is_judged_where_time_is_real() -> None:
+def test_no_loss_is_judged_in_real_time() -> None:
     """A busy machine may cost any session."""
     rows = cluster()
     lose(rows, 15, "broker")
@@ -194,10 +194,8 @@ def test_nothing_is_judged_where_time_is_real() -> None:
 
 
 @pytest.mark.parametrize(("lasted_s", "is_right"), [(14, False), (16, True)])
-def test_replica_stays_in_sync_for_its_time_after_an_election(
-    lasted_s: int, is_right: bool
-) -> None:
-    """Planted bug: a new leader takes every follower for late, while much is broken."""
+def test_replica_keeps_its_lag_time_after_an_election(lasted_s: int, is_right: bool) -> None:
+    """Planted bug: a new leader takes every follower for lagging, during other faults."""
     rows = cluster()
     rows.fault(20, "broker-0", fault="cut", nodes=["broker-0"])
     elected(rows, 22, "broker-1", [0, 1, 2])
@@ -212,8 +210,8 @@ def test_replica_stays_in_sync_for_its_time_after_an_election(
     )
 
 
-def test_replica_whose_broker_is_fenced_leaves_at_once() -> None:
-    """Nor does one that came into the ISR later have that time."""
+def test_replica_whose_broker_is_fenced_may_leave_at_once() -> None:
+    """A replica that joined the ISR later has no such time, either."""
     rows = cluster()
     rows.fault(20, "broker-0", fault="cut", nodes=["broker-0"])
     elected(rows, 22, "broker-1", [1, 2])
@@ -225,8 +223,8 @@ def test_replica_whose_broker_is_fenced_leaves_at_once() -> None:
     assert check(rows).outcome is CheckOutcome.PASS
 
 
-def test_consumer_of_another_world_may_end_its_connections() -> None:
-    """One that ZooKeeper coordinates gives up its open Fetch at every rebalance."""
+def test_consumer_on_zookeeper_may_close_its_connections() -> None:
+    """A consumer that ZooKeeper coordinates ends its open Fetch at every rebalance."""
     rows = cluster()
     rows.add(15, "consumer-old-0", TraceKind.REQUEST_FAILED, error="DISCONNECTED")
 

@@ -1,4 +1,4 @@
-"""What no design promises: measured where a group lives on ZooKeeper, judged where it is asked."""
+"""Properties that no design promises: measured on ZooKeeper, judged where a group asks."""
 
 from collections.abc import Mapping
 
@@ -17,7 +17,7 @@ C0, C1 = "consumer-old-0", "consumer-old-1"
 
 
 def context(must_hold: Mapping[str, tuple[str, ...]]) -> CheckContext:
-    """Return what is known of a group of each kind."""
+    """Return the context of a run with a group of each kind."""
     return CheckContext(
         groups={"new": GroupExpectation(consumers=(), offsets_partition=OFFSETS_0, commits=True)},
         zookeeper_groups={"old": ZooKeeperGroupExpectation(consumers=(C0, C1))},
@@ -27,7 +27,7 @@ def context(must_hold: Mapping[str, tuple[str, ...]]) -> CheckContext:
 
 
 def two_processors(checker: Checker, group: str = "old") -> None:
-    """Tell of a member that goes on for a second after another was given its partition."""
+    """Add a member that processes for a second after another was assigned its partition."""
     rows = Rows(checker.observe)
     detail: dict[str, object] = {"partitions": ["orders-0"]}
     rows.add(1, C0, TraceKind.PARTITIONS_ASSIGNED, group=group, detail=detail)
@@ -47,7 +47,7 @@ def two_processors(checker: Checker, group: str = "old") -> None:
 
 
 def set_back(checker: Checker, *, in_kafka: bool, group: str = "old", member: str = "m") -> None:
-    """Tell of a commit of 9 behind one of 20."""
+    """Add a commit of 9 behind one of 20."""
     rows = Rows(checker.observe)
     session: dict[str, object] = {"session": "0x1", "op": "createSession"}
     rows.add(1, "zookeeper-1", TraceKind.ZOOKEEPER_TXN_APPLIED, offset=1, detail=session)
@@ -82,8 +82,8 @@ def set_back(checker: Checker, *, in_kafka: bool, group: str = "old", member: st
 
 
 @pytest.mark.parametrize("group", ["old", "new"])
-def test_two_that_process_one_partition_are_a_finding_where_it_is_asked(group: str) -> None:
-    """Of either kind of group; the members are what the story names."""
+def test_concurrent_processors_of_a_partition_are_a_finding_where_it_is_asked(group: str) -> None:
+    """This holds for both kinds of group; the evidence names the members."""
     checker = OneOwnerProcesses(context(ASKED))
     two_processors(checker, group)
 
@@ -96,7 +96,7 @@ def test_two_that_process_one_partition_are_a_finding_where_it_is_asked(group: s
     assert len(finding.evidence) == 4
 
 
-def test_two_that_process_one_partition_are_measured_where_it_is_not_asked() -> None:
+def test_concurrent_processors_of_a_partition_are_measured_where_it_is_not_asked() -> None:
     """The cost: one second of one partition, and six records."""
     checker = OneOwnerProcesses(context({}))
     two_processors(checker)
@@ -114,8 +114,8 @@ def test_two_that_process_one_partition_are_measured_where_it_is_not_asked() -> 
     )
 
 
-def test_two_owners_of_whom_one_processes_are_no_finding() -> None:
-    """A member that is paused believes and does nothing."""
+def test_second_owner_that_does_not_process_is_no_finding() -> None:
+    """A paused member has the partition and processes nothing."""
     checker = OneOwnerProcesses(context(ASKED))
     rows = Rows(checker.observe)
     detail: dict[str, object] = {"partitions": ["orders-0"]}
@@ -132,8 +132,8 @@ def test_two_owners_of_whom_one_processes_are_no_finding() -> None:
 
 
 @pytest.mark.parametrize("in_kafka", [True, False])
-def test_position_that_goes_back_is_a_finding_where_it_is_asked(in_kafka: bool) -> None:
-    """ZK-60, ZK-63: no owner and no generation, the last writer wins."""
+def test_committed_position_that_decreases_is_a_finding_where_it_is_asked(in_kafka: bool) -> None:
+    """ZK-60, ZK-63: a commit has no owner and no generation, so the last writer wins."""
     checker = PositionsNeverGoBack(context(ASKED))
     set_back(checker, in_kafka=in_kafka)
 
@@ -145,7 +145,7 @@ def test_position_that_goes_back_is_a_finding_where_it_is_asked(in_kafka: bool) 
     ]
 
 
-def test_position_that_goes_back_is_measured_where_it_is_not_asked() -> None:
+def test_committed_position_that_decreases_is_measured_where_it_is_not_asked() -> None:
     """The cost: once, by eleven records."""
     checker = PositionsNeverGoBack(context({"new": BOTH}))
     set_back(checker, in_kafka=False)
@@ -155,8 +155,8 @@ def test_position_that_goes_back_is_measured_where_it_is_not_asked() -> None:
     assert report.measured == {"positions_that_went_back": 1, "records_set_back": 11}
 
 
-def test_administrator_may_set_a_group_with_a_coordinator_back() -> None:
-    """Its commit names no member; an old consumer's neither, and that is judged."""
+def test_administrator_may_lower_the_position_of_a_group_with_a_coordinator() -> None:
+    """Its commit has no member id; an old consumer's has none, either, and is judged."""
     for group, findings in (("new", 0), ("old", 1)):
         checker = PositionsNeverGoBack(context(ASKED))
         set_back(checker, in_kafka=True, group=group, member="")

@@ -1,4 +1,4 @@
-"""The check *zookeeper* on hand-made rows: what an ensemble promises, and each way to break it."""
+"""The check *zookeeper* on hand-made rows: an ensemble's promises, and each way to break one."""
 
 import pytest
 
@@ -19,7 +19,7 @@ OWNER = "/consumers/old/owners/orders/0"
 
 
 class Story:
-    """Rows of an ensemble, told one a tenth of a second."""
+    """Rows of an ensemble, a tenth of a second apart."""
 
     def __init__(self, context: CheckContext = CONTEXT) -> None:
         self.checker = ZooKeeper(context)
@@ -77,12 +77,12 @@ def opened(context: CheckContext = CONTEXT) -> Story:
 
 
 def summaries(story: Story) -> list[str]:
-    """Return what was found."""
+    """Return the summaries of the findings."""
     return [finding.summary for finding in story.finish().findings]
 
 
 def test_ensemble_that_keeps_its_order_passes() -> None:
-    """A server that lags, one that starts again, an event before the answer, a dead owner."""
+    """Cases: a lagging server, a restart, an event before the answer, a dead owner."""
     story = opened()
     story.state("SyncConnected", S1, 0)
     story.fires(S1, 3)
@@ -103,7 +103,7 @@ def test_ensemble_that_keeps_its_order_passes() -> None:
     assert report.seen["owners_met"] == 2
 
 
-def test_server_applies_another_transaction_than_the_first_did() -> None:
+def test_server_that_applies_another_transaction_than_the_first_is_found() -> None:
     """ZK-02: each server applies commits in zxid order."""
     story = opened()
     story.txn(S1, 3, "0x1", "delete", OWNER)
@@ -112,7 +112,7 @@ def test_server_applies_another_transaction_than_the_first_did() -> None:
     assert summaries(story) == ["zookeeper-2 applied 0x3 out of the ensemble's order"]
 
 
-def test_server_that_leaves_a_transaction_out_is_found() -> None:
+def test_server_that_skips_a_transaction_is_found() -> None:
     """ZK-02: each server applies commits in zxid order."""
     story = opened()
     story.txn(S1, 3, "0x1", "delete", OWNER)
@@ -130,7 +130,7 @@ def test_server_that_leaves_a_transaction_out_is_found() -> None:
         ("setData", f"{OWNER}1", f"setData {OWNER}1, which does not exist"),
     ],
 )
-def test_partition_has_one_owner_node(op: str, path: str, problem: str) -> None:
+def test_second_owner_node_of_a_partition_is_found(op: str, path: str, problem: str) -> None:
     """ZK-45: a claim is exclusive as long as the holder's session lives."""
     story = opened()
     story.txn(S1, 3, "0x1", op, path)
@@ -138,7 +138,7 @@ def test_partition_has_one_owner_node(op: str, path: str, problem: str) -> None:
     assert summaries(story) == [f"a transaction that may not be: {problem}"]
 
 
-def test_session_that_is_over_writes_nothing() -> None:
+def test_write_of_an_ended_session_is_found() -> None:
     """ZK-12: the end of a session removes all its ephemerals in one step."""
     story = opened()
     story.txn(S1, 3, "0x1", "closeSession")
@@ -148,7 +148,7 @@ def test_session_that_is_over_writes_nothing() -> None:
     assert summary.endswith(f"create {OWNER} of session 0x1, which is not open")
 
 
-def test_owner_node_that_outlives_its_session_is_met() -> None:
+def test_owner_node_that_outlives_its_session_is_found() -> None:
     """ZK-12: applying the end of a session removes all its ephemerals."""
     story = opened()
     story.txn(S1, 3, "0x1", "closeSession")
@@ -162,7 +162,7 @@ def test_owner_node_that_outlives_its_session_is_met() -> None:
 
 
 @pytest.mark.parametrize("in_virtual_time", [True, False])
-def test_client_never_goes_back_in_time(in_virtual_time: bool) -> None:
+def test_client_that_reads_an_older_state_is_found(in_virtual_time: bool) -> None:
     """ZK-05: a server which has applied less refuses the session."""
     story = opened(
         CheckContext(
@@ -180,8 +180,8 @@ def test_client_never_goes_back_in_time(in_virtual_time: bool) -> None:
     ]
 
 
-def test_server_that_is_late_by_the_clock_error_is_not_judged() -> None:
-    """Rows of two machines are ordered no better than their clocks."""
+def test_server_that_is_late_within_the_clock_error_is_not_judged() -> None:
+    """Clocks of two machines order their rows no more precisely."""
     story = opened(CheckContext(zookeeper_groups=CONTEXT.zookeeper_groups, clock_error_us=200_000))
     story.txn(S1, 3, "0x1", "delete", OWNER)
     story.state("SyncConnected", S2, 3)
@@ -190,7 +190,7 @@ def test_server_that_is_late_by_the_clock_error_is_not_judged() -> None:
     assert summaries(story) == []
 
 
-def test_event_comes_before_the_answer_that_shows_its_change() -> None:
+def test_event_after_the_answer_that_shows_its_change_is_found() -> None:
     """ZK-19: the event is delivered before any answer that shows the change."""
     story = opened()
     story.txn(S1, 3, "0x1", "delete", OWNER)
@@ -202,8 +202,8 @@ def test_event_comes_before_the_answer_that_shows_its_change() -> None:
     ]
 
 
-def test_event_of_a_connection_that_is_over_is_not_awaited() -> None:
-    """A lost event is left again with the next connection (ZK-20): it is another one."""
+def test_event_of_a_closed_connection_is_not_awaited() -> None:
+    """The watch is registered again on the next connection (ZK-20), which has its own event."""
     story = opened()
     story.fires(S1, 2)
     story.state("Disconnected", None, 4)
@@ -218,7 +218,7 @@ def test_event_of_a_connection_that_is_over_is_not_awaited() -> None:
 
 
 def test_runs_without_an_ensemble_have_no_such_check() -> None:
-    """Their results name the checks that they always had."""
+    """Their results name the checks of before."""
     group = GroupExpectation(consumers=(), offsets_partition=OFFSETS_0, commits=False)
     without = CheckSuite(CheckContext(groups={"g": group}))
     asked = CheckSuite(

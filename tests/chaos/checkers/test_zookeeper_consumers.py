@@ -93,12 +93,12 @@ class Story:
 
 
 def summaries(story: Story) -> list[str]:
-    """Return what was found."""
+    """Return the summaries of the findings."""
     return [finding.summary for finding in story.finish().findings]
 
 
-def test_consumer_that_reads_releases_and_hears_passes() -> None:
-    """A member joins between the reads of an attempt: either list may be what it read."""
+def test_consumer_that_reads_releases_and_is_notified_passes() -> None:
+    """A member joins between the reads of an attempt: either list is a legal view."""
     story = Story()
     story.begins()
     story.txn("0x2", "create", f"{IDS}/m1")
@@ -115,7 +115,7 @@ def test_consumer_that_reads_releases_and_hears_passes() -> None:
     assert report.seen["views"] == 2
 
 
-def test_retry_computes_from_members_that_an_earlier_attempt_read() -> None:
+def test_retry_that_uses_members_of_an_earlier_attempt_is_found() -> None:
     """ZK-43: the child list used for the assignment is that of R6 at that moment."""
     story = Story()
     story.begins()
@@ -143,7 +143,7 @@ def test_new_session_may_see_an_older_state_than_the_last_one() -> None:
     assert summaries(story) == []
 
 
-def test_consumer_computes_while_it_still_owns_its_last_share() -> None:
+def test_consumer_that_computes_before_its_release_is_found() -> None:
     """ZK-41: everything is given up in R5 before anything is known."""
     story = Story()
     story.begins()
@@ -157,7 +157,7 @@ def test_consumer_computes_while_it_still_owns_its_last_share() -> None:
     ]
 
 
-def test_owner_nodes_that_a_new_session_has_made_forgotten_are_not_released() -> None:
+def test_owner_nodes_that_a_new_session_forgot_are_not_released() -> None:
     """ZK-32: nor does `resetState` take the lock: what it forgets, no release deletes."""
     story = Story()
     story.loses_its_registry()
@@ -166,7 +166,7 @@ def test_owner_nodes_that_a_new_session_has_made_forgotten_are_not_released() ->
     assert summaries(story) == []
 
 
-def test_node_that_was_forgotten_is_no_part_of_the_next_release() -> None:
+def test_forgotten_owner_node_is_no_part_of_the_next_release() -> None:
     """ZK-32: what `resetState` made an attempt forget stays at the next release."""
     story = Story()
     story.loses_its_registry()
@@ -179,7 +179,7 @@ def test_node_that_was_forgotten_is_no_part_of_the_next_release() -> None:
     assert summaries(story) == []
 
 
-def test_member_that_never_hears_of_a_change() -> None:
+def test_member_that_is_never_notified_of_a_change_is_found() -> None:
     """ZK-18: states are skipped, changes are never missed for good."""
     story = Story()
     story.begins()
@@ -192,7 +192,7 @@ def test_member_that_never_hears_of_a_change() -> None:
     assert summary.startswith("consumer-old-0 never heard of the last change of old, within 1")
 
 
-def test_member_that_is_no_longer_registered_hears_of_nothing() -> None:
+def test_unregistered_member_needs_no_notification() -> None:
     """ZK-56: fetchers run on without registration, for ever."""
     story = Story()
     story.begins()
@@ -205,7 +205,7 @@ def test_member_that_is_no_longer_registered_hears_of_nothing() -> None:
     assert summaries(story) == []
 
 
-def test_commit_of_what_an_expiry_has_taken_is_found_unless_it_was_begun_before() -> None:
+def test_commit_of_an_expired_session_is_found_unless_it_was_begun_before() -> None:
     """ZK-55: nothing is committed; ZK-66: one that waited is carried out in the new session."""
     story = Story()
     story.begins()

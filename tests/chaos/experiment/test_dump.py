@@ -1,4 +1,4 @@
-"""Experiments as text: what is written is read back as it was, and reads as a person's file."""
+"""Experiments as text: reading a written text gives the equal experiment."""
 
 from pathlib import Path
 
@@ -29,7 +29,7 @@ STAMP = ReplayStamp(seed=7, code="0f", python="3.11", result="violated", digest=
 def test_text_of_any_experiment_is_read_back_as_the_equal_experiment(
     made: Experiment, comment: str
 ) -> None:
-    """Names, sentences and arguments may hold whatever YAML takes for something else."""
+    """Names, sentences and arguments may have characters with a meaning in YAML."""
     text = experiment_text(made, comment=comment)
 
     assert experiment_in(parse_document(text, "made.yaml"), "made.yaml") == made
@@ -39,7 +39,7 @@ def test_text_of_any_experiment_is_read_back_as_the_equal_experiment(
 def test_text_of_each_shipped_experiment_loads_as_the_shipped_one(
     listed: ListedExperiment, tmp_path: Path
 ) -> None:
-    """They use everything that people use."""
+    """The shipped files use every feature that people use."""
     loaded = load_experiment(str(listed.path)).experiment
     copy = tmp_path / "copy.yaml"
     copy.write_text(experiment_text(loaded))
@@ -48,7 +48,7 @@ def test_text_of_each_shipped_experiment_loads_as_the_shipped_one(
 
 
 def test_late_members_keep_defaults_that_their_group_does_not_have() -> None:
-    """A file's late members inherit from their group: a default must be said there."""
+    """Late members inherit from their group: a default that differs must be written."""
     made = experiment(
         groups={
             "readers": {
@@ -63,8 +63,8 @@ def test_late_members_keep_defaults_that_their_group_does_not_have() -> None:
     assert "        config:\n          enable.auto.commit: true\n" in experiment_text(made)
 
 
-def test_text_says_only_what_is_not_a_default_and_as_a_person_would() -> None:
-    """Sections apart, lists of words on a line, the comment above, the stamp below."""
+def test_text_has_no_defaults_and_is_formatted_for_people() -> None:
+    """Blank lines between sections, short lists on a line, the comment above, the stamp below."""
     made = experiment(
         replay=msgspec.to_builtins(STAMP),
         topics={"orders": {"partitions": 2, "replication.factor": 3}},

@@ -15,18 +15,18 @@ from tests.support.builders.experiments import experiment
     [("0s", 0), ("250ms", 250_000), ("5s", 5_000_000), ("2m", 120_000_000), ("7us", 7)],
 )
 def test_duration_is_read_in_microseconds(text: str, us: int) -> None:
-    """One unit inside, one clear form outside."""
+    """The code has one unit, the file one clear form."""
     assert microseconds(text) == us
 
 
 @pytest.mark.parametrize("text", ["", "5", "5 s", "-5s", "1.5s", "5s\n", "5S"])
 def test_duration_in_another_form_is_refused(text: str) -> None:
-    """No guessing."""
+    """Other forms would be ambiguous."""
     with pytest.raises(ValueError, match="not a duration"):
         microseconds(text)
 
 
-def test_cluster_has_the_offsets_topic_and_alike_members() -> None:
+def test_cluster_has_the_offsets_topic_and_equal_members() -> None:
     """`__consumer_offsets` comes from the brokers' settings, compacted as in Kafka."""
     spec = to_cluster_spec(experiment())
 
@@ -45,7 +45,7 @@ def test_cluster_has_the_offsets_topic_and_alike_members() -> None:
     assert spec.controllers[0].name == "controller-100"
 
 
-def test_cluster_with_transactions_has_their_topic_too() -> None:
+def test_cluster_with_transactions_has_their_topic() -> None:
     """Each member has a transactional id; the topic comes from the brokers' settings."""
     spec = to_cluster_spec(
         experiment(
@@ -77,8 +77,8 @@ def test_cluster_with_transactions_has_their_topic_too() -> None:
     assert (consumer.transactional, consumer.transaction_timeout_ms) == (True, 9_000)
 
 
-def test_costs_and_what_java_does_are_the_clusters() -> None:
-    """What a load takes in virtual time; switch by switch what the Java coordinator does."""
+def test_costs_and_java_switches_are_passed_to_the_cluster() -> None:
+    """The costs are those of a load in virtual time; each switch is one trait of Java's."""
     spec = to_cluster_spec(
         experiment(
             cluster={
@@ -94,8 +94,8 @@ def test_costs_and_what_java_does_are_the_clusters() -> None:
     assert to_cluster_spec(experiment()).costs == CostModel()
 
 
-def test_preloaded_log_stands_in_the_groups_own_partition() -> None:
-    """A large log matters to the group only where the group lives."""
+def test_preloaded_log_is_in_the_groups_own_partition() -> None:
+    """A large log matters to a group only in its own partition."""
     preload = {"group": "readers", "commit_records": 1_000, "unreadable": True}
     spec = to_cluster_spec(experiment(offsets_log=[preload]))
 
@@ -104,7 +104,7 @@ def test_preloaded_log_stands_in_the_groups_own_partition() -> None:
 
 
 def test_plan_is_in_time_order_with_ends_before_beginnings() -> None:
-    """A broker that comes back and one that goes at the same moment: never two down by accident."""
+    """A broker returns and another ends at the same moment: never two are down by accident."""
     plan = plan_of(
         experiment(
             faults=[

@@ -1,4 +1,4 @@
-"""The JSON Schema of experiment files: valid, published as generated, and of one mind with us."""
+"""The JSON Schema of experiment files: valid, published as generated, equal to `validate`."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -38,7 +38,7 @@ def validator() -> Any:  # noqa: ANN401 - jsonschema has no types
 
 
 def refused(document: object) -> list[str]:
-    """Where the schema refuses a document, innermost places first."""
+    """Return the places that the schema refuses, the innermost first."""
     return [
         ".".join(map(str, error.absolute_path)) + f": {error.message}"
         for error in validator().iter_errors(document)
@@ -47,7 +47,7 @@ def refused(document: object) -> list[str]:
 
 @pytest.fixture
 def loads(tmp_path: Path) -> Loads:
-    """Whether `validate` takes a document."""
+    """Return True if `validate` accepts a document."""
 
     def load(document: object) -> bool:
         file = tmp_path / "document.yaml"
@@ -77,8 +77,8 @@ def test_published_schema_is_the_generated_one() -> None:
     assert PUBLISHED.read_bytes() == encoded_schema()
 
 
-def test_every_key_of_the_schema_says_what_it_means() -> None:
-    """Completion without explanation sends people back to the documentation."""
+def test_every_key_of_the_schema_has_a_description() -> None:
+    """Editors show it with the completion."""
 
     def silent(place: str, schema: dict[str, Any]) -> Iterator[str]:
         for name, entry in schema.get("properties", {}).items():
@@ -91,7 +91,7 @@ def test_every_key_of_the_schema_says_what_it_means() -> None:
 
 
 def test_schema_accepts_every_shipped_experiment() -> None:
-    """And the small one of the tests, whole: with every default written out."""
+    """The small experiment of the tests is included, with every default written out."""
     assert len(shipped()) >= 9
     for document in shipped():
         assert refused(document) == [], document["name"]
@@ -138,8 +138,8 @@ def test_schema_accepts_every_shipped_experiment() -> None:
         ("checks", ["liveness", "liveness"]),
     ],
 )
-def test_schema_refuses_what_no_file_may_say(path: str, value: object, loads: Loads) -> None:
-    """Each of them `validate` refuses too: an editor that shows nothing would lie."""
+def test_schema_refuses_invalid_documents(path: str, value: object, loads: Loads) -> None:
+    """`validate` refuses each of them, too: the editor must show an error."""
     document = changed(CRASH, path, value)
 
     assert refused(document)
@@ -163,7 +163,7 @@ def test_schema_refuses_what_no_file_may_say(path: str, value: object, loads: Lo
     ],
     ids=lambda fault: str(fault["fault"]),
 )
-def test_schema_knows_what_each_fault_takes(fault: dict[str, Any], loads: Loads) -> None:
+def test_schema_has_the_arguments_of_each_fault(fault: dict[str, Any], loads: Loads) -> None:
     """Ends or a target, a duration or none, its own arguments."""
     document = changed(CRASH, "faults", [{"at": "5s", **fault}])
 
@@ -177,7 +177,7 @@ CRASH: dict[str, Any] = yaml.safe_load(
 
 
 def changed(document: dict[str, Any], path: str, value: object) -> dict[str, Any]:
-    """Return a document with one place changed; of Kafka's names the longest that fits is taken."""
+    """Return a document with one place changed; a Kafka name is found by its longest match."""
     made = deepcopy(document)
     here: Any = made
     rest = path
@@ -222,7 +222,7 @@ KEYS = ("target", "from", "to", "duration", "every", "repeat", "args", "config",
 
 
 def places(value: object) -> Iterator[tuple[Any, Any]]:
-    """Yield every place of a document, as its holder and the key there."""
+    """Yield every place of a document, as its holder and its key."""
     if isinstance(value, dict | list):
         for key in list(value) if isinstance(value, dict) else range(len(value)):
             yield value, key
@@ -231,9 +231,9 @@ def places(value: object) -> Iterator[tuple[Any, Any]]:
 
 @pytest.mark.slow
 def test_schema_and_validate_agree_on_random_mutations(loads: Loads) -> None:
-    """What `validate` takes the schema takes, and what has not the shape it refuses.
+    """The schema accepts each document that `validate` accepts, and refuses each wrong shape.
 
-    It may take what only the whole file decides: a group that is not defined, too many replicas.
+    It may accept a mistake that only the whole file shows: an undefined group, too many replicas.
     """
     rng = random.Random(5)
     documents = [*shipped(), *(changed(CRASH, "faults", [fault]) for fault in ONE_OF_EACH)]
@@ -290,7 +290,7 @@ ONE_OF_EACH = (
 )
 
 
-def test_faults_with_arguments_of_their_own_are_not_mixed_up() -> None:
+def test_faults_of_similar_names_have_their_own_arguments() -> None:
     """`reset` and `reset_offsets` had structs of one name: editors offered one's keys for both."""
     ends = {"at": "1s", "from": "clients", "to": "brokers"}
     reset = ends | {"fault": "reset", "args": {"purposes": ["client"]}}
@@ -299,15 +299,15 @@ def test_faults_with_arguments_of_their_own_are_not_mixed_up() -> None:
     assert refused(changed(CRASH, "faults", [reset | {"args": {"to": "latest"}}]))
 
 
-def test_every_fault_is_in_the_mutated_documents() -> None:
-    """A fault that is added must be tried, too."""
+def test_every_fault_occurs_in_the_mutated_documents() -> None:
+    """A new fault must be mutated, too."""
     tried = {fault["fault"] for each in shipped() for fault in each["faults"]}
     assert tried | {fault["fault"] for fault in ONE_OF_EACH} == set(FAULT_KINDS)
 
 
 @pytest.mark.parametrize("name", TARGET_KINDS)
-def test_pattern_of_a_target_takes_what_the_target_takes(name: str) -> None:
-    """Spaces included; and nothing that is no target."""
+def test_pattern_of_a_target_accepts_exactly_valid_targets(name: str) -> None:
+    """Spaces are accepted."""
     syntax = TARGET_KINDS[name].syntax
     written = syntax.replace("<group>", "readers").replace("<topic-partition>", "orders-1")
     written = written.replace("<id>", "1").replace("<index>", "1").replace("<number>", "1")

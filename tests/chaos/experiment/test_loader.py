@@ -1,4 +1,4 @@
-"""Experiment files: what is wrong is said with file, line, path, expectation and near miss."""
+"""Experiment files: each problem has file, line, path, expectation and near miss."""
 
 import re
 import shlex
@@ -75,7 +75,7 @@ def only_problem(file: str, *overrides: str) -> Problem:
 
 
 def test_valid_file_is_read_under_kafkas_names_without_warning(write: Write) -> None:
-    """The structs hold what the file says, and Kafka's defaults for the rest."""
+    """The structs have the values of the file, and Kafka's defaults for the others."""
     loaded = load_experiment(write(VALID))
 
     group = loaded.experiment.groups["readers"]
@@ -86,7 +86,7 @@ def test_valid_file_is_read_under_kafkas_names_without_warning(write: Write) -> 
 
 
 def test_misspelt_key_names_line_path_and_near_miss(write: Write) -> None:
-    """The first mistake everybody makes."""
+    """This is a common first mistake."""
     problem = only_problem(write(VALID.replace("session.timeout.ms", "session.timout.ms")))
 
     assert str(problem) == (
@@ -99,14 +99,14 @@ def test_misspelt_key_names_line_path_and_near_miss(write: Write) -> None:
 
 
 def test_underscores_in_a_kafka_name_are_a_near_miss(write: Write) -> None:
-    """Python's habit, not Kafka's."""
+    """Kafka's names have dots, Python's have underscores."""
     problem = only_problem(write(VALID.replace("session.timeout.ms", "session_timeout_ms")))
 
     assert problem.near_miss == "session.timeout.ms"
 
 
-def test_missing_key_is_named_with_what_it_should_hold(write: Write) -> None:
-    """A topic without partitions; the line is that of the mapping that lacks it."""
+def test_missing_key_is_named_with_its_expected_value(write: Write) -> None:
+    """A topic lacks its partitions; the line is that of the mapping."""
     problem = only_problem(write(VALID.replace("    partitions: 2\n    repl", "    repl")))
 
     assert problem.path == "topics.orders.partitions"
@@ -115,7 +115,7 @@ def test_missing_key_is_named_with_what_it_should_hold(write: Write) -> None:
 
 
 def test_misspelt_required_key_is_one_problem_not_two(write: Write) -> None:
-    """It is not missing: it is there, misspelt."""
+    """The key is misspelt, and not reported as missing as well."""
     problem = only_problem(write(VALID.replace("    members: 2", "    member: 2")))
 
     assert (problem.path, problem.near_miss) == ("groups.readers.member", "members")
@@ -144,7 +144,7 @@ def test_misspelt_required_key_is_one_problem_not_two(write: Write) -> None:
         ("version: 1", "version: 2", "version", "1", "2 (int)"),
     ],
 )
-def test_value_that_does_not_fit_says_what_was_expected_and_what_came(
+def test_invalid_value_is_reported_with_the_expected_and_the_given_one(
     write: Write, before: str, after: str, path: str, expected: str, found: str
 ) -> None:
     """Types, bounds, lists, names and durations."""
@@ -162,12 +162,12 @@ def test_value_that_does_not_fit_says_what_was_expected_and_what_came(
 def test_duration_without_unit_is_a_near_miss_in_seconds(
     write: Write, written: str, near_miss: str | None
 ) -> None:
-    """A bare number could be anything: one form only, and what is suggested is of that form."""
+    """Durations have one form, and the suggestion has it."""
     assert only_problem(write(VALID.replace("at: 5s", f"at: {written}"))).near_miss == near_miss
 
 
-def test_wrong_element_of_an_end_of_links_is_told_at_its_place(write: Write) -> None:
-    """An end is a target or a list of targets: a list is not told that it should be one."""
+def test_wrong_element_in_a_list_of_ends_is_reported_at_its_place(write: Write) -> None:
+    """An end is a target or a list of targets: the error must not demand a list."""
     cut = "fault: cut\n    from: broker(0)\n    to: [broker(1), 5]"
     changed = VALID.replace("fault: crash\n    target: coordinator-of(readers)", cut)
     problem = only_problem(write(changed))
@@ -194,25 +194,25 @@ def test_wrong_element_of_an_end_of_links_is_told_at_its_place(write: Write) -> 
         ("producers:", "checks: [fencing, fencing]\nproducers:", "checks[1]", "second time"),
     ],
 )
-def test_what_the_cluster_would_take_and_choke_on_is_an_error(
+def test_value_that_would_break_the_cluster_is_an_error(
     write: Write, before: str, after: str, path: str, message: str
 ) -> None:
-    """A client that would not subscribe, a check that counts twice, a slip of the digits."""
+    """Cases: a client without a topic, a check that is listed twice, a mistyped number."""
     problem = only_problem(write(VALID.replace(before, after)))
 
     assert problem.path == path
     assert message in problem.message
 
 
-def test_target_in_a_file_without_groups_says_that_there_are_none(write: Write) -> None:
-    """Not `one of` nothing."""
+def test_target_in_a_file_without_groups_names_their_absence(write: Write) -> None:
+    """The error does not offer an empty list of choices."""
     content = VALID[: VALID.index("groups:")] + "groups: {}\n" + VALID[VALID.index("producers:") :]
 
     assert only_problem(write(content)).expected == "a group, but the file has none"
 
 
-def test_choice_that_is_misspelt_has_a_near_miss(write: Write) -> None:
-    """Kafka's word lists."""
+def test_misspelt_choice_has_a_near_miss(write: Write) -> None:
+    """The choices are Kafka's words."""
     changed = VALID.replace("enable.auto.commit: false", "auto.offset.reset: earlyest")
     problem = problems(write(changed))[0]
 
@@ -221,7 +221,7 @@ def test_choice_that_is_misspelt_has_a_near_miss(write: Write) -> None:
 
 
 def test_several_problems_are_reported_together_in_the_files_order(write: Write) -> None:
-    """Nobody wants to mend a file one error at a time."""
+    """A user mends them in one pass."""
     changed = VALID.replace("brokers: 3", "brokers: x").replace("at: 5s", "att: 5s")
     found = problems(write(changed.replace("records_per_second: 10", "records_per_second: 0")))
 
@@ -306,10 +306,10 @@ def test_several_problems_are_reported_together_in_the_files_order(write: Write)
         ),
     ],
 )
-def test_parts_that_do_not_fit_each_other_are_errors(
+def test_contradicting_parts_are_errors(
     write: Write, before: str, after: str, path: str, message: str, near_miss: str | None
 ) -> None:
-    """What no shape can tell, with the line of the nearest thing that stands in the file."""
+    """No schema can find them; the line is that of the nearest key in the file."""
     problem = only_problem(write(VALID.replace(before, after)))
 
     assert problem.path == path
@@ -334,8 +334,8 @@ def with_late_members(content: str = VALID) -> str:
     return content.replace("    members: 2\n", LATE)
 
 
-def test_late_members_have_their_groups_settings_but_for_their_own(write: Write) -> None:
-    """What is left out is the group's, not Kafka's default; indices go on."""
+def test_late_members_inherit_the_settings_of_their_group(write: Write) -> None:
+    """A missing setting is the group's, not Kafka's default; indices continue."""
     loaded = load_experiment(write(with_late_members()))
 
     settings = loaded.experiment.groups["readers"].settings_of_members()
@@ -352,10 +352,10 @@ def test_late_members_have_their_groups_settings_but_for_their_own(write: Write)
         ("at: 15s", "at: 25h", "at", None),
     ],
 )
-def test_what_is_wrong_with_late_members_is_told_at_their_place(
+def test_problem_of_late_members_is_reported_at_their_place(
     write: Write, before: str, after: str, path: str, near_miss: str | None
 ) -> None:
-    """Their settings are checked as the group's are."""
+    """Their settings are checked as the group's."""
     problem = only_problem(write(with_late_members().replace(before, after)))
 
     assert problem.path.startswith("groups.readers.late_members[0].")
@@ -363,7 +363,7 @@ def test_what_is_wrong_with_late_members_is_told_at_their_place(
     assert problem.near_miss is None or near_miss is not None
 
 
-def test_what_the_group_has_wrong_is_not_told_of_its_late_members_too(write: Write) -> None:
+def test_problem_of_the_group_is_not_repeated_for_its_late_members(write: Write) -> None:
     """They inherit it: one mistake, one problem."""
     content = with_late_members().replace("session.timeout.ms: 45000", "session.timeout.ms: 5000")
 
@@ -371,7 +371,7 @@ def test_what_the_group_has_wrong_is_not_told_of_its_late_members_too(write: Wri
 
 
 def test_override_reaches_a_setting_of_late_members(write: Write) -> None:
-    """By the index, with or without brackets."""
+    """The path has the index, with or without brackets."""
     for place in ("late_members[1]", "late_members.1"):
         loaded = load_experiment(
             write(with_late_members()), [f"groups.readers.{place}.config.session.timeout.ms=9000"]
@@ -392,10 +392,10 @@ def test_override_reaches_a_setting_of_late_members(write: Write) -> None:
         ("reader {i}", "Kafka's brokers refuse it", "reader-{index}"),
     ],
 )
-def test_static_members_that_share_a_name_are_an_error_with_a_hint(
+def test_static_members_with_one_instance_id_are_an_error_with_a_hint(
     write: Write, instance: str, message: str, near_miss: str | None
 ) -> None:
-    """`{index}` in it gives each member its own."""
+    """`{index}` in the id gives each member its own."""
     setting = f"session.timeout.ms: 45000\n      group.instance.id: '{instance}'"
     problem = only_problem(write(VALID.replace("session.timeout.ms: 45000", setting)))
 
@@ -405,8 +405,8 @@ def test_static_members_that_share_a_name_are_an_error_with_a_hint(
     assert problem.near_miss == near_miss
 
 
-def test_late_members_that_share_a_name_are_blamed_at_their_place(write: Write) -> None:
-    """The group has none; and they are two of five, not all."""
+def test_late_members_with_one_instance_id_are_reported_at_their_place(write: Write) -> None:
+    """The group itself has none; two of five members share the id."""
     setting = "bootstrap.servers: [broker-1]\n          group.instance.id: late"
     content = with_late_members().replace('bootstrap.servers: [broker-1, "broker-2:9092"]', setting)
     problem = only_problem(write(content))
@@ -416,8 +416,8 @@ def test_late_members_that_share_a_name_are_blamed_at_their_place(write: Write) 
     assert problem.near_miss == "late-{index}"
 
 
-def test_static_members_get_their_own_index_late_ones_too(write: Write) -> None:
-    """The name outlives the member id, and no two members share it."""
+def test_static_members_and_late_ones_have_their_own_index(write: Write) -> None:
+    """The instance id outlives the member id, and no two members share it."""
     setting = "session.timeout.ms: 45000\n      group.instance.id: reader-{index}"
     content = with_late_members().replace("session.timeout.ms: 45000", setting)
 
@@ -437,22 +437,22 @@ def test_static_members_get_their_own_index_late_ones_too(write: Write) -> None:
         ("cluster.links.base_us=-1", "cluster.links.base_us"),
     ],
 )
-def test_model_that_is_no_length_of_time_is_an_error(
+def test_storage_model_with_a_zero_interval_is_an_error(
     write: Write, override: str, path: str
 ) -> None:
     """A check of the disk every 0 ms would never let time pass."""
     assert only_problem(write(VALID), override).path == path
 
 
-def test_model_of_storage_reaches_the_cluster(write: Write) -> None:
-    """How much a power loss takes is the file's to say."""
+def test_storage_model_is_passed_to_the_cluster(write: Write) -> None:
+    """The file decides how much a power loss removes."""
     loaded = load_experiment(write(VALID), ["cluster.storage.write_back_ms=5000"])
 
     assert to_cluster_spec(loaded.experiment).storage.write_back_ms == 5_000
 
 
-def test_override_in_the_ends_and_arguments_of_a_fault_is_blamed(write: Write) -> None:
-    """What came from the command line is not sought in the file."""
+def test_bad_override_in_ends_and_arguments_of_a_fault_names_the_override(write: Write) -> None:
+    """A value of the command line has no line in the file."""
     content = VALID.replace("crash", "cut").replace(
         "target: coordinator-of(readers)",
         "from: coordinator-of(readers)\n    to: [controller, brokers]",
@@ -466,7 +466,7 @@ def test_override_in_the_ends_and_arguments_of_a_fault_is_blamed(write: Write) -
 
 
 def test_unknown_check_is_an_error(write: Write) -> None:
-    """A check that is never made must not look like one that passed."""
+    """A check that never runs must not look like one that passed."""
     problem = only_problem(write(VALID + "checks: [fencing, durable-commits]\n"))
 
     assert (problem.path, problem.near_miss) == ("checks[1]", "durable_commits")
@@ -486,15 +486,15 @@ def test_unknown_check_is_an_error(write: Write) -> None:
     ],
 )
 def test_unwise_settings_are_warnings(write: Write, before: str, after: str, path: str) -> None:
-    """Kafka would take them: so do we, and say so."""
+    """Kafka would accept them, and so does the loader."""
     (warning,) = load_experiment(write(VALID.replace(before, after))).warnings
 
     assert warning.path == path
     assert warning.line is not None
 
 
-def test_key_that_stands_twice_is_an_error(write: Write) -> None:
-    """YAML readers take the last one, silently."""
+def test_key_that_is_given_twice_is_an_error(write: Write) -> None:
+    """YAML readers silently take the last one."""
     problem = only_problem(write(VALID.replace("  brokers: 3\n", "  brokers: 3\n  brokers: 5\n")))
 
     assert problem.path == "cluster.brokers"
@@ -512,15 +512,15 @@ def test_key_that_stands_twice_is_an_error(write: Write) -> None:
         ("? [1, 2]\n: 3\n", "a key must be a plain word"),
     ],
 )
-def test_file_that_is_no_experiment_at_all_says_so(
+def test_file_that_is_no_experiment_is_reported_as_such(
     write: Write, content: str, message: str
 ) -> None:
-    """Never a traceback."""
+    """No traceback is shown."""
     assert message in problems(write(content))[0].message
 
 
-def test_override_changes_a_place_whose_names_hold_dots(write: Write) -> None:
-    """`--var` takes the path as the file has it."""
+def test_override_changes_a_place_whose_names_have_dots(write: Write) -> None:
+    """`--var` accepts the path as in the file."""
     loaded = load_experiment(
         write(VALID),
         [
@@ -538,8 +538,8 @@ def test_override_changes_a_place_whose_names_hold_dots(write: Write) -> None:
     assert experiment.faults[0].duration == "30s"
 
 
-def test_override_into_a_section_that_the_file_does_not_have(write: Write) -> None:
-    """Defaults need not be spelled out to be changed."""
+def test_override_may_create_a_section_that_the_file_lacks(write: Write) -> None:
+    """A default need not be written in the file to be changed."""
     loaded = load_experiment(write(VALID), ["run.liveness_timeout=5s"])
 
     assert loaded.experiment.run.liveness_timeout == "5s"
@@ -566,10 +566,10 @@ def test_override_into_a_section_that_the_file_does_not_have(write: Write) -> No
         ("=3", "=3", None),
     ],
 )
-def test_override_that_leads_nowhere_is_an_error(
+def test_override_of_an_unknown_path_is_an_error(
     write: Write, override: str, path: str, near_miss: str | None
 ) -> None:
-    """The same errors as in the file, said of `--var`."""
+    """The errors are those of the file, and name `--var`."""
     problem = only_problem(write(VALID), override)
 
     assert problem.file == "--var"
@@ -578,31 +578,31 @@ def test_override_that_leads_nowhere_is_an_error(
 
 
 @pytest.mark.parametrize("value", ["[" * 3_000, "&a [*a]", "2026-13-45", "{"])
-def test_override_that_is_no_yaml_is_text(write: Write, value: str) -> None:
-    """A shell's leftovers: told as what came, and never a traceback."""
+def test_override_that_is_no_yaml_is_reported_as_text(write: Write, value: str) -> None:
+    """A shell may have split or unquoted it; no traceback is shown."""
     problem = only_problem(write(VALID), f"cluster.brokers={value}")
 
     assert problem.path == "cluster.brokers"
     assert problem.found == f"`{value}`"
 
 
-def test_target_with_a_comma_between_braces_is_told_to_need_quotes(write: Write) -> None:
-    """YAML ends the value at the comma: what is left looks like a key of its own."""
+def test_target_with_a_comma_between_braces_needs_quotes(write: Write) -> None:
+    """YAML ends the value at the comma: the rest looks like a key."""
     value = "faults[0]={at: 1s, fault: crash, target: member(readers, 0)}"
 
     assert "needs quotes" in only_problem(write(VALID), value).message
 
 
-def test_override_beyond_a_list_says_how_far_it_goes(write: Write) -> None:
-    """Its places, as they are written."""
+def test_override_beyond_a_list_names_the_valid_indices(write: Write) -> None:
+    """The indices are written as in a path."""
     problem = only_problem(write(VALID), "faults[3].at=1s")
 
     assert problem.message == "there is no such place in the list"
     assert problem.expected == "`faults[0]`"
 
 
-def test_override_with_a_wrong_value_is_blamed_not_the_file(write: Write) -> None:
-    """No line of the file is at fault."""
+def test_override_with_a_wrong_value_is_reported_as_an_override(write: Write) -> None:
+    """No line of the file is wrong."""
     shape = only_problem(write(VALID), "cluster.brokers=many")
     sense = only_problem(write(VALID), "topics.orders.replication.factor=7")
 
@@ -613,7 +613,7 @@ def test_override_with_a_wrong_value_is_blamed_not_the_file(write: Write) -> Non
 def test_name_of_a_file_in_this_folder_suggests_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`init mine` writes mine.yaml: whoever then asks for `mine` is told how to name it."""
+    """`init mine` writes mine.yaml: the error for `mine` suggests that path."""
     (tmp_path / "graceful_mov.yaml").write_text(VALID)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ExperimentError) as caught:
@@ -622,21 +622,21 @@ def test_name_of_a_file_in_this_folder_suggests_the_file(
 
 
 def test_unknown_name_suggests_the_one_that_was_meant() -> None:
-    """`run coordinater_crash`."""
+    """The example is `run coordinater_crash`."""
     problem = only_problem("coordinater_crash")
 
     assert problem.near_miss == "coordinator_crash"
 
 
-def test_unknown_file_suggests_its_neighbour(write: Write) -> None:
+def test_unknown_file_suggests_a_file_of_similar_name(write: Write) -> None:
     """A path is never looked up as a name."""
     write(VALID)
 
     assert only_problem("smal.yaml").near_miss == "small.yaml"
 
 
-def test_folder_is_told_apart_from_a_file_that_is_not_there(write: Write, tmp_path: Path) -> None:
-    """`validate experiments/`: it is there, but what should be run?"""
+def test_folder_is_distinguished_from_a_missing_file(write: Write, tmp_path: Path) -> None:
+    """`validate experiments/`: the folder exists, but names no experiment."""
     write(VALID)
     problem = only_problem(f"{tmp_path}/")
 
@@ -644,8 +644,8 @@ def test_folder_is_told_apart_from_a_file_that_is_not_there(write: Write, tmp_pa
     assert "small.yaml" in (problem.expected or "")
 
 
-def test_own_experiments_folder_comes_first(write: Write, tmp_path: Path) -> None:
-    """A user's file of the same name wins over the one that was installed."""
+def test_own_experiments_folder_has_precedence(write: Write, tmp_path: Path) -> None:
+    """A user's file of the same name wins over the installed one."""
     write(VALID)
     own = tmp_path / "experiments" / "coordinator_crash.yaml"
     own.parent.mkdir()
@@ -659,8 +659,10 @@ QUOTED = re.compile(r'"[^"]*"')
 
 
 @pytest.mark.parametrize("listed", list_experiments(), ids=lambda listed: listed.name)
-def test_what_an_experiment_suggests_to_try_can_be_pasted_and_run(listed: ListedExperiment) -> None:
-    """A bracket or parenthesis without quotes is the shell's; each line stands for itself."""
+def test_suggested_commands_of_an_experiment_can_be_pasted_and_run(
+    listed: ListedExperiment,
+) -> None:
+    """Brackets and parentheses need quotes in a shell; each line is complete."""
     lines = SUGGESTION.findall(listed.path.read_text())
     assert lines
     for line in lines:
@@ -671,11 +673,11 @@ def test_what_an_experiment_suggests_to_try_can_be_pasted_and_run(listed: Listed
 
 
 UNWISE_ON_PURPOSE = {"machine_crash": ["cluster.config.unclean.leader.election.enable"]}
-"""What an experiment sets to show what comes of it."""
+"""Overrides with which an experiment shows an effect."""
 
 
-def test_every_experiment_that_comes_along_is_valid_and_without_warning() -> None:
-    """They are read as examples."""
+def test_every_shipped_experiment_is_valid_and_without_warning() -> None:
+    """Users read them as examples."""
     listed = list_experiments()
 
     assert [experiment.name for experiment in listed] == [
@@ -707,22 +709,22 @@ def test_every_experiment_that_comes_along_is_valid_and_without_warning() -> Non
         assert unwise == UNWISE_ON_PURPOSE.get(experiment.name, [])
 
 
-def test_override_that_is_the_end_of_a_longer_path_suggests_the_path(write: Write) -> None:
-    """A person types a setting as Kafka's pages name it, without where the file has it."""
+def test_override_by_the_end_of_a_path_suggests_the_path(write: Write) -> None:
+    """Users type a setting as Kafka's documentation names it, without its path in the file."""
     (unknown,) = problems(write(VALID), "broker.session.timeout.ms=9000")
     assert unknown.near_miss == "cluster.config.broker.session.timeout.ms"
     (unknown,) = problems(write(VALID), "session.timeout.ms=9000")
     assert unknown.near_miss == "groups.readers.config.session.timeout.ms"
 
 
-def test_override_that_is_the_end_of_no_path_suggests_none(write: Write) -> None:
-    """What stands nowhere in an experiment is not guessed at."""
+def test_override_by_the_end_of_no_path_suggests_none(write: Write) -> None:
+    """An unknown name has no suggestion."""
     (unknown,) = problems(write(VALID), "no.such.setting.ms=9000")
     assert unknown.near_miss is None
 
 
 def test_bad_value_hides_no_problem_of_another_place(write: Write) -> None:
-    """Types and names are told at once, by their lines."""
+    """Problems of types and of names are reported together, by their lines."""
     text = VALID.replace("[orders]", "[order]").replace("fault: crash", "fault: crush")
     text = text.replace("coordinator-of(readers)", "coordinator-of(reader)")
     text = text.replace("duration: 25s", "duration: 25x")
@@ -737,8 +739,16 @@ def test_bad_value_hides_no_problem_of_another_place(write: Write) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "path"),
     [
-        ("  - at: 5s", "  - at: 5", "faults[0].at"),  # required: a stand-in is judged by nobody
-        ("topics:\n", "topcs:\n", "topcs"),  # taken for `topics`, or every group lacked its topics
+        (
+            "  - at: 5s",
+            "  - at: 5",
+            "faults[0].at",
+        ),  # required: the stand-in has no problem of its own
+        (
+            "topics:\n",
+            "topcs:\n",
+            "topcs",
+        ),  # the stand-in counts as topics, or every group would lack its topics
         (
             "session.timeout.ms: 45000",
             "heartbeat.interval.ms: 50000\n      session.timeout.ms: 2m",
@@ -747,14 +757,14 @@ def test_bad_value_hides_no_problem_of_another_place(write: Write) -> None:
         ("    fault: crash\n", "", "faults[0].fault"),
     ],
 )
-def test_what_stands_in_for_a_bad_value_has_no_problem_of_its_own(
+def test_stand_in_for_a_bad_value_has_no_problem_of_its_own(
     write: Write, old: str, new: str, path: str
 ) -> None:
     assert old in VALID
     assert only_problem(write(VALID.replace(old, new))).path == path
 
 
-def test_file_of_a_name_that_is_known_is_what_was_meant(write: Write) -> None:
+def test_existing_file_of_a_known_name_is_suggested(write: Write) -> None:
     """`init payments` writes into the folder in which names are looked up."""
     write(VALID)
     assert only_problem("coordinator_crash.yaml").near_miss == "coordinator_crash"
@@ -762,7 +772,7 @@ def test_file_of_a_name_that_is_known_is_what_was_meant(write: Write) -> None:
 
 @pytest.mark.parametrize("value", ["", " "])
 def test_override_without_a_value_is_refused(write: Write, value: str) -> None:
-    """YAML reads it as null: a slip would turn commits off."""
+    """YAML reads an empty value as null: a slip would turn commits off."""
     key = "groups.readers.commit_interval_ms"
     found = only_problem(write(VALID), f"{key}={value}")
     assert (found.file, found.path, found.message) == ("--var", key, "has no value")

@@ -1,4 +1,4 @@
-"""What a reader of an experiment's figures is told of its defaults."""
+"""Notes on an experiment's figures, about its defaults."""
 
 import json
 
@@ -11,20 +11,20 @@ from results_schema.results import EXIT_PASS
 WORK = "groups.orders-readers.process_us=1000"
 
 
-def test_members_that_do_no_work_are_named_with_what_it_means() -> None:
-    """It is true of any run, whatever its plan does."""
+def test_members_without_processing_time_have_a_note() -> None:
+    """The note applies to any plan."""
     (note,) = load_experiment("coordinator_crash").notes
     assert note.startswith("members of orders-readers do no work (process_us: 0)")
     assert "no rebalance waits for a busy member and nothing lags" in note
     assert "set process_us" in note
 
 
-def test_members_that_work_need_no_note() -> None:
+def test_members_with_processing_time_have_no_note() -> None:
     assert load_experiment("coordinator_crash", (WORK,)).notes == ()
 
 
-def test_validate_says_it_beside_ok(capsys: pytest.CaptureFixture[str]) -> None:
-    """It is no problem and no warning: the exit code stays 0."""
+def test_validate_prints_the_note_beside_ok(capsys: pytest.CaptureFixture[str]) -> None:
+    """A note is neither problem nor warning: the exit code is 0."""
     assert run_cli(["validate", "coordinator_crash"]) == EXIT_PASS
     said = capsys.readouterr().out
     assert said.startswith("note: members of orders-readers do no work")

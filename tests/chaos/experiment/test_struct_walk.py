@@ -1,4 +1,4 @@
-"""The walk over an experiment's structs: fields, what stands in them, and what may be left out."""
+"""The walk over an experiment's structs: fields, their values, and their defaults."""
 
 import msgspec
 
@@ -15,8 +15,8 @@ from protocol.config import ConsumerConfig
 from tests.support.builders.experiments import experiment
 
 
-def test_field_knows_its_key_default_meaning_and_struct() -> None:
-    """What the schema, the pages, the text of a file and the report's settings are made from."""
+def test_field_has_its_key_default_description_and_struct() -> None:
+    """Schema, pages, the text of a file and the report's settings are generated from them."""
     fields = {field.name: field for field in fields_of(GroupDefinition)}
 
     timeout = {field.key: field for field in fields_of(ConsumerConfig)}["session.timeout.ms"]
@@ -29,15 +29,15 @@ def test_field_knows_its_key_default_meaning_and_struct() -> None:
 
 
 def test_required_field_is_never_at_its_default() -> None:
-    """The file must say it, whatever it is."""
+    """The file must have it, whatever its value is."""
     version = fields_of(Experiment)[0]
 
     assert version.required
     assert not version.is_default(msgspec.NODEFAULT)
 
 
-def test_structs_in_an_experiment_come_with_the_place_of_each() -> None:
-    """The outer ones first: a place is the way through fields, keys and indexes."""
+def test_structs_of_an_experiment_have_the_place_of_each() -> None:
+    """The outer ones are first; a place is a path of fields, keys and indices."""
     places = {place: type(struct) for place, struct in structs_in(experiment())}
 
     assert next(iter(places)) == ()
@@ -46,7 +46,7 @@ def test_structs_in_an_experiment_come_with_the_place_of_each() -> None:
     assert places["run",] is RunDefinition
 
 
-def test_struct_types_look_through_options_lists_and_mappings() -> None:
+def test_struct_types_are_found_inside_options_lists_and_mappings() -> None:
     """X of `X | None`, `dict[str, X]`, `tuple[X, ...]`."""
     annotations = (ConsumerConfig | None, dict[str, GroupDefinition], tuple[TopicDefinition, ...])
 
@@ -57,8 +57,8 @@ def test_struct_types_look_through_options_lists_and_mappings() -> None:
     ]
 
 
-def test_plain_values_leave_out_what_is_equal_to_its_default() -> None:
-    """`experiment_text` writes them, and what is left out is read back as the default."""
+def test_plain_values_omit_those_equal_to_their_default() -> None:
+    """`experiment_text` writes them, and an omitted one is read back as the default."""
     made = experiment()
     plain = without_defaults(made)
 

@@ -1,9 +1,9 @@
-"""Everything that was ever found, again: bugs that were mended must stay mended.
+"""Every earlier finding is played again: mended bugs must stay mended.
 
-Each file of tests/corpus is an experiment with the run that it was written from; its comment says
-what it was. A file whose `replay` says `pass` was a bug of ours: the plan violated a promise once.
-One that says `violated` switches a guard off, and must go on showing what the guard prevents; with
-the guard on it passes. The digest is that of the code of its day, and is not compared.
+Each file of tests/corpus is an experiment with the data of its run; its comment describes it. A
+file whose `replay` has `pass` was a bug of ours: the plan once violated a promise. A file with
+`violated` switches a guard off, and must still show what the guard prevents; with the guard on it
+passes. The digest is that of the code of its day, and is not compared.
 """
 
 from itertools import chain
@@ -29,7 +29,7 @@ SHOWN_WITH = "# Guard off: "
 
 
 def kept(path: Path) -> tuple[Experiment, ReplayStamp]:
-    """Return the experiment of a file and what it remembers of its run."""
+    """Return the experiment of a file and the data of its run."""
     experiment = load_experiment(str(path)).experiment
     assert experiment.replay is not None, f"{path.name} has no `replay:`"
     return experiment, experiment.replay
@@ -41,8 +41,8 @@ def checks_violated(run: PlayedRun) -> set[str]:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_what_was_found_gives_what_its_file_says(path: Path) -> None:
-    """The same result under the same seed; a race may need another seed of the network by now."""
+def test_file_gives_its_recorded_result(path: Path) -> None:
+    """The seed is the same; a race may need another seed of the network by now."""
     experiment, stamp = kept(path)
 
     run = play(experiment, stamp.seed)
@@ -57,8 +57,8 @@ def test_what_was_found_gives_what_its_file_says(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", OF_GUARDS, ids=lambda path: path.stem)
-def test_what_a_guard_prevents_does_not_happen_with_it(path: Path) -> None:
-    """The very same plan, under the same seed and three more."""
+def test_guard_prevents_the_violation_of_its_file(path: Path) -> None:
+    """The same plan passes with the guard, under its seed and three more."""
     experiment, stamp = kept(path)
     guarded = replace(experiment, cluster=replace(experiment.cluster, guards=Guards()))
 
@@ -68,8 +68,8 @@ def test_what_a_guard_prevents_does_not_happen_with_it(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_each_file_says_what_it_was(path: Path) -> None:
-    """A bug of ours names the commit that mended it, the others the guard that prevents it."""
+def test_each_file_describes_its_bug_or_guard(path: Path) -> None:
+    """A bug of ours names the commit that mended it, another file the guard."""
     experiment, stamp = kept(path)
     comment = [
         line for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("#")
@@ -82,8 +82,8 @@ def test_each_file_says_what_it_was(path: Path) -> None:
         assert f"{SHOWN_WITH}{', '.join(off)}" in comment
 
 
-def test_every_guard_is_shown() -> None:
-    """A guard that nothing can be found without guards nothing."""
+def test_every_guard_has_a_file() -> None:
+    """A guard without a violation in its absence would guard nothing."""
     shown = {
         name
         for path in OF_GUARDS

@@ -12,7 +12,7 @@ from tests.support.builders.packaged_spaces import packaged_space
 
 
 def never_ends() -> None:
-    """Keep every failure to itself, as a careless node would."""
+    """Swallow every exception, as a careless node would."""
     while True:
         try:
             sum(range(1_000))
@@ -20,7 +20,7 @@ def never_ends() -> None:
             continue
 
 
-def test_what_never_ends_is_ended() -> None:
+def test_endless_run_is_ended() -> None:
     before = signal.getsignal(signal.SIGPROF)
     with pytest.raises(RunNeverEnds, match=r"not ended after 0\.05 s of CPU"), limited_cpu(0.05):
         never_ends()
@@ -29,7 +29,7 @@ def test_what_never_ends_is_ended() -> None:
     assert signal.getitimer(signal.ITIMER_PROF) == (0.0, 0.0)
 
 
-def test_seed_whose_run_never_ends_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_seed_of_an_endless_run_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
     def play(*_args: object, **_options: object) -> PlayedRun:
         never_ends()
         raise AssertionError
@@ -43,8 +43,8 @@ def test_seed_whose_run_never_ends_is_broken(monkeypatch: pytest.MonkeyPatch) ->
     assert run.reasons == ("RunNeverEnds: it has not ended after 0.05 s of CPU",)
 
 
-def test_other_threads_are_not_bounded() -> None:
-    """No signal arrives there."""
+def test_other_threads_have_no_limit() -> None:
+    """No signal arrives in them."""
     ended = []
 
     def work() -> None:

@@ -1,4 +1,4 @@
-"""What a run needed is counted; and growth that is no chance is told from chance."""
+"""The effort of a run is counted, and real growth is distinguished from chance."""
 
 import pytest
 
@@ -23,14 +23,14 @@ def row(kind: TraceKind, generation: int | None = None, *, node: str = "broker-0
 
 
 def counted(*rows: TraceRow) -> dict[str, int]:
-    """Return what the rows tell of."""
+    """Return the counts of the rows."""
     effort = Effort()
     for each in rows:
         effort.observe(each)
     return {name: count for name, count in effort.counts().items() if count}
 
 
-def test_rows_are_counted_by_what_they_tell() -> None:
+def test_rows_are_counted_by_their_meaning() -> None:
     assert counted(
         row(TraceKind.REBALANCE_STARTED),
         row(TraceKind.REBALANCE_STARTED),
@@ -40,7 +40,7 @@ def test_rows_are_counted_by_what_they_tell() -> None:
 
 
 def test_generation_whose_assignment_was_never_stored_is_unused() -> None:
-    """By its own coordinator: the other side of a split brain may begin one of the same number."""
+    """Its own coordinator decides: the other side of a split brain may use the same number."""
     assert counted(
         row(TraceKind.GENERATION_STARTED, 1),
         row(TraceKind.GENERATION_STARTED, 2),
@@ -58,7 +58,7 @@ def test_a_crash_of_the_coordinator_costs_an_election_and_a_load() -> None:
     assert played.effort["coordinators_lost"] > 0
 
 
-def test_counts_of_runs_have_requests_too_and_a_zero_where_there_were_none() -> None:
+def test_counts_of_runs_include_requests_and_zeros() -> None:
     runs = [
         PlayedRun(seed=0, result=PlayResult.PASS, effort={"loads": 1}, requests={"Fetch": 7}),
         PlayedRun(seed=1, result=PlayResult.PASS, effort={"loads": 0}),
@@ -71,17 +71,22 @@ def test_counts_of_runs_have_requests_too_and_a_zero_where_there_were_none() -> 
     [
         ([10] * SEEDS, False),
         ([11] * SEEDS, True),  # each run needs one more
-        ([10, 10, 10, 11] * (SEEDS // 4), False),  # sure, and two in a hundred: let it be
+        (
+            [10, 10, 10, 11] * (SEEDS // 4),
+            False,
+        ),  # significant, but only two in a hundred: tolerated
         ([60, *[10] * (SEEDS - 1)], False),  # one run needs five times as much: chance
         ([9] * SEEDS, False),
     ],
 )
-def test_growth_is_a_regression_if_it_is_large_and_sure(now: list[int], has_grown: bool) -> None:
+def test_growth_is_a_regression_if_it_is_large_and_significant(
+    now: list[int], has_grown: bool
+) -> None:
     (change,) = compare({"truncations": now}, {"truncations": [10] * SEEDS})
     assert change.has_grown is has_grown
     assert (change.now, change.recorded) == (sum(now), 10 * SEEDS)
 
 
-def test_what_never_happened_before_is_compared_with_none() -> None:
+def test_new_count_is_compared_with_zero() -> None:
     (change,) = compare({"produces_failed": [2, 3] * (SEEDS // 2)}, {})
     assert (change.recorded, change.has_grown) == (0, True)

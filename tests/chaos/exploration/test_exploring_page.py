@@ -1,4 +1,4 @@
-"""docs/EXPLORING.md: what it shows as a space is one."""
+"""docs/EXPLORING.md: its example of a space is valid."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ PAGE = Path(__file__).resolve().parents[3] / "docs" / "EXPLORING.md"
 
 
 def test_space_of_the_page_can_be_drawn_from(tmp_path: Path) -> None:
-    """A reader begins by copying it."""
+    """Readers begin with a copy of it."""
     (text,) = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
     (tmp_path / "mine.yaml").write_text(text)
     space = load_space(str(tmp_path / "mine.yaml"))
@@ -19,8 +19,8 @@ def test_space_of_the_page_can_be_drawn_from(tmp_path: Path) -> None:
     assert all(experiment.faults for experiment in drawn)
 
 
-def test_recipe_of_the_page_takes_the_guard_off() -> None:
-    """It is an override of the standard space, which every draw then has."""
+def test_recipe_of_the_page_switches_the_guard_off() -> None:
+    """The recipe overrides the standard space, so that every draw has it."""
     (override,) = re.findall(r"--var (cluster\.guards\.\S+) --stop-after", PAGE.read_text())
     drawn = draw(load_space("standard", [override]), 0)
     assert not drawn.cluster.guards.high_watermark_gate

@@ -31,7 +31,7 @@ def test_commit_that_counts_although_it_failed_is_found_by_the_first_seed() -> N
 
 
 def busy_members(fault: str, **more: object) -> Experiment:
-    """Members whose next records are fetched while they work on the last ones."""
+    """Members that fetch their next records while they process the last ones."""
     made = quick_experiment(
         faults=[{"at": "3s", "fault": fault, **more}],
         producers=[{"topic": "orders", "records_per_second": 20}],

@@ -1,4 +1,4 @@
-"""The quick form of `make soak PART=mutants`: some planted bugs are found, the canary is shrunk."""
+"""A quick form of `make soak PART=mutants`: some planted bugs are found, the canary is shrunk."""
 
 from contextlib import ExitStack
 from dataclasses import replace as replace_bug
@@ -25,7 +25,7 @@ from tests.support.determinism import drawn_schedule
 
 CANARY = "reply_before_high_watermark"
 SEEDS = 60
-"""Within so many seeds each of them is found; today it takes a few."""
+"""Number of seeds within which each bug is found; at present it takes a few."""
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def space() -> Space:
 
 @pytest.mark.slow
 def test_canary_is_found_and_shrunk(space: Space) -> None:
-    """Commits that are answered too early, lost with their leader: two faults say it all."""
+    """The canary acknowledges commits too early; two faults suffice to lose one."""
     hunted = hunt(BUGS[CANARY], space, seeds=SEEDS, other_seeds=0)
 
     assert hunted.seed is not None
@@ -57,7 +57,7 @@ def test_canary_is_found_and_shrunk(space: Space) -> None:
     ],
 )
 def test_bug_is_found(space: Space, bug: str, check: str) -> None:
-    """It keeps what it was told that it has lost, reads what is deleted, unloads what it leads."""
+    """Bugs: a broker keeps a lost leadership, reads a deleted log, unloads what it leads."""
     hunted = hunt(BUGS[bug], space, seeds=SEEDS, shrinks=False)
 
     assert hunted.seed is not None
@@ -69,7 +69,7 @@ def test_bug_is_found(space: Space, bug: str, check: str) -> None:
     [
         ({3: 45, 5: 35, 8: 40, 9: 12}, set(), 9, 1),  # the shortest of the first few
         ({3: 40, 5: 8, 8: 1}, set(), 5, 1),  # short enough: the search ends with it
-        ({3: 40, 5: 8, 8: 1}, {5}, 8, 2),  # and goes on if it cannot be shrunk
+        ({3: 40, 5: 8, 8: 1}, {5}, 8, 2),  # and continues if it cannot be shrunk
         ({3: 40, 5: 8, 8: 1}, {3, 5, 8}, 3, 3),
         ({3: 40}, {3}, 3, 1),
     ],
@@ -82,7 +82,7 @@ def test_shortest_schedules_of_the_first_few_are_shrunk(
     shrunk: int,
     tries: int,
 ) -> None:
-    """`faults`: how many the plans of the seeds have that fail with the bug; `long` stay so."""
+    """`faults`: the lengths of the failing plans by seed; those in `long` cannot be shrunk."""
     finding = PlayedFinding(
         signature=Signature(check="fencing", claim="?"), summary="", time_us=10**9
     )
@@ -127,8 +127,8 @@ def test_shortest_schedules_of_the_first_few_are_shrunk(
 
 
 @pytest.mark.parametrize("bug", BUGS.values(), ids=lambda bug: bug.name)
-def test_bug_is_planted_while_the_block_lasts_and_gone_after_it(bug: PlantedBug) -> None:
-    """A bug that stays would spoil every run after it in this process."""
+def test_bug_is_planted_within_the_block_and_removed_after_it(bug: PlantedBug) -> None:
+    """A bug that stays would spoil every later run of this process."""
     before = (GroupCoordinator.unload, CoordinatorAppends._await)
     with bug.planted():
         pass
@@ -137,7 +137,7 @@ def test_bug_is_planted_while_the_block_lasts_and_gone_after_it(bug: PlantedBug)
 
 @pytest.mark.slow
 def test_run_after_a_planted_bug_has_the_digest_of_the_run_before() -> None:
-    """The sound code is the same code again."""
+    """The original code is restored."""
     experiment = drawn_schedule("three_groups_through_cuts_pauses_and_shutdowns")
     before = play(experiment, 3).digest
     with BUGS[CANARY].planted():
@@ -147,8 +147,8 @@ def test_run_after_a_planted_bug_has_the_digest_of_the_run_before() -> None:
 
 
 @pytest.mark.slow
-def test_a_group_that_never_comes_back_in_a_long_plan_is_shrunk_in_few_runs() -> None:
-    """Of 74 faults at most 5 are left after 60 runs: seconds, because nobody waits two minutes."""
+def test_a_group_that_never_recovers_in_a_long_plan_is_shrunk_in_few_runs() -> None:
+    """Of 74 faults at most 5 are left after 60 runs, because no run waits two minutes."""
     experiment = drawn_schedule("seventy_four_faults")
     bug = BUGS["unfence_elects_nobody"]
     runs: list[PlayedRun] = []
@@ -166,11 +166,11 @@ def test_a_group_that_never_comes_back_in_a_long_plan_is_shrunk_in_few_runs() ->
     assert (shrunk.before.faults, shrunk.end) == (74, ShrinkEnd.RUNS)
     assert shrunk.after.faults <= 5
     assert shrunk.experiment.run == experiment.run
-    # Waited for in full, as the file says, a run takes 110 s on average.
+    # With the full wait of the file a run takes 110 s on average.
     assert sum(run.virtual_us for run in runs) < 80_000_000 * len(runs)
 
 
-def test_list_of_bugs_is_the_one_that_was_written_down_first() -> None:
+def test_list_of_bugs_is_the_preregistered_one() -> None:
     """Twelve for the standard space, seven for the space of groups on ZooKeeper."""
     readme = (PAGE.parents[1] / "benchmarks" / "planted_bugs" / "README.md").read_text()
     rows = [line.split("|") for line in readme.splitlines() if line.startswith("| `")]

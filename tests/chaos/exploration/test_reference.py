@@ -22,7 +22,7 @@ from chaos.exploration.space_definition import Minimum
 
 
 def test_reference_has_the_sizes_that_its_speed_is_quoted_for() -> None:
-    """A lighter schedule would be faster and compare with nothing."""
+    """A lighter schedule would be faster and not comparable."""
     space = load_space("reference")
     experiment = draw(space, 0)
 
@@ -40,7 +40,7 @@ def test_reference_has_the_sizes_that_its_speed_is_quoted_for() -> None:
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_reference_run_passes_and_does_its_minimum(seed: int) -> None:
-    """What `make bench` counts is whole runs."""
+    """`make bench` counts whole runs."""
     space = load_space("reference")
     played = play_seed(space, seed)
 
@@ -49,8 +49,8 @@ def test_reference_run_passes_and_does_its_minimum(seed: int) -> None:
     assert played.events > sum(played.requests.values()) > played.requests["Fetch"]
 
 
-def test_what_a_run_did_too_little_of_is_named() -> None:
-    """A run that hit nobody is fast and proves nothing."""
+def test_run_below_its_minimum_names_the_missing_work() -> None:
+    """A run whose faults hit nothing is fast and proves nothing."""
     played = PlayedRun(
         seed=1, result=PlayResult.PASS, requests={"Fetch": 10, "OffsetCommit": 4}, faults_hit=0
     )
@@ -61,8 +61,8 @@ def test_what_a_run_did_too_little_of_is_named() -> None:
     ]
 
 
-def test_collector_waits_and_is_then_as_it_was() -> None:
-    """Whoever plays a run in the middle of other work must not find the collector switched off."""
+def test_garbage_collector_is_paused_and_restored() -> None:
+    """A caller that plays one run must not find the collector switched off."""
     frozen = gc.get_freeze_count()
     with collecting_afterwards():
         assert not gc.isenabled()
@@ -77,8 +77,8 @@ def test_collector_waits_and_is_then_as_it_was() -> None:
     assert gc.get_freeze_count() == frozen
 
 
-def test_collector_stays_off_where_it_was_off() -> None:
-    """A caller that switched it off has its reasons."""
+def test_garbage_collector_that_was_off_stays_off() -> None:
+    """The caller switched it off on purpose."""
     gc.disable()
     try:
         with collecting_afterwards():
@@ -88,8 +88,8 @@ def test_collector_stays_off_where_it_was_off() -> None:
         gc.enable()
 
 
-def test_long_run_collects_seldom_but_collects() -> None:
-    """Python's own thresholds come back."""
+def test_long_run_collects_at_long_intervals() -> None:
+    """Python's own thresholds are restored afterwards."""
     before = gc.get_threshold()
     with collecting_seldom():
         assert gc.get_threshold() == SELDOM
@@ -105,14 +105,14 @@ def test_long_run_collects_seldom_but_collects() -> None:
 
 
 class Loop:
-    """An object that holds itself: only the collector frees it."""
+    """An object that refers to itself: only the collector frees it."""
 
     def __init__(self) -> None:
         self.me = self
 
 
-def test_cycles_between_runs_are_collected_once_there_are_many() -> None:
-    """A batch of hundreds of runs must not keep what all of them left."""
+def test_cycles_of_many_runs_are_collected_between_runs() -> None:
+    """A batch of hundreds of runs must not keep the garbage of all of them."""
     with collecting_between_runs() as run_is_over:
         few = weakref.ref(Loop())
         run_is_over()

@@ -1,4 +1,4 @@
-"""The tally: what is counted, what is grouped, and what an exploration's results say of it."""
+"""Running totals of an exploration: counts, groups, and the results made from them."""
 
 from pathlib import Path
 
@@ -10,13 +10,13 @@ from chaos.exploration.results import results_of
 from chaos.exploration.running_totals import Tally, is_chosen
 from chaos.exploration.search import Stop
 from chaos.exploration.store import Lost, PlayedAgain, PlayedSeeds
-from tests.support.harness.fan_out import passed, says_nothing, violated
+from tests.support.harness.fan_out import inconclusive, passed, violated
 
 MARK = next(iter(MARKS))
 
 
 def tally_of(*runs: PlayedRun, again: tuple[PlayedRun, ...] = (), percent: float = 0.0) -> Tally:
-    """Return the tally of runs that one worker played, and another again."""
+    """Return the totals of runs that one worker played, and another again."""
     tally = Tally(percent)
     tally.take(PlayedSeeds(worker="here:1", busy_s=1.0, runs=runs))
     if again:
@@ -25,7 +25,7 @@ def tally_of(*runs: PlayedRun, again: tuple[PlayedRun, ...] = (), percent: float
 
 
 @pytest.mark.parametrize("percent", [0, 1, 5, 12.5, 33, 50, 100])
-def test_chosen_seeds_are_so_many_in_a_hundred_wherever_one_begins(percent: float) -> None:
+def test_rechecked_seeds_are_a_constant_share_from_any_start(percent: float) -> None:
     for first in (0, 5_000, 999_999):
         chosen = sum(is_chosen(seed, percent) for seed in range(first, first + 1_000))
         assert chosen == pytest.approx(10 * percent, abs=1)
@@ -63,11 +63,11 @@ def test_seed_that_is_reported_twice_is_counted_once() -> None:
     assert tally.results == {PlayResult.PASS: 1}
 
 
-def test_runs_that_say_nothing_stand_apart_by_their_reasons() -> None:
+def test_inconclusive_runs_are_listed_by_their_reasons() -> None:
     tally = tally_of(
-        says_nothing(1, PlayResult.UNKNOWN, "no steady state within 60s: broker-1 is fenced"),
-        says_nothing(2, PlayResult.UNKNOWN, "no steady state within 30s: broker-2 is fenced"),
-        says_nothing(3, PlayResult.BROKEN, "KeyError: 3"),
+        inconclusive(1, PlayResult.UNKNOWN, "no steady state within 60s: broker-1 is fenced"),
+        inconclusive(2, PlayResult.UNKNOWN, "no steady state within 30s: broker-2 is fenced"),
+        inconclusive(3, PlayResult.BROKEN, "KeyError: 3"),
     )
     assert tally.unknown == {"no steady state within Ns: BROKER is fenced": [1, 2]}
     assert tally.broken == {"KeyError: N": [3]}
@@ -81,14 +81,14 @@ def test_runs_that_say_nothing_stand_apart_by_their_reasons() -> None:
         (tally_of(passed(1), violated(2)), Stop.COUNT, "violated", "completed", 1),
         (tally_of(), Stop.TIME_LIMIT, "unknown", "completed", 2),
         (
-            tally_of(says_nothing(1, PlayResult.UNKNOWN, "no steady state")),
+            tally_of(inconclusive(1, PlayResult.UNKNOWN, "no steady state")),
             Stop.COUNT,
             "unknown",
             "completed",
             2,
         ),
         (
-            tally_of(passed(1), says_nothing(2, PlayResult.UNKNOWN, "no steady state")),
+            tally_of(passed(1), inconclusive(2, PlayResult.UNKNOWN, "no steady state")),
             Stop.COUNT,
             "unknown",
             "completed",
@@ -96,7 +96,7 @@ def test_runs_that_say_nothing_stand_apart_by_their_reasons() -> None:
         ),
         (tally_of(passed(1), violated(2)), Stop.INTERRUPTED, "violated", "interrupted", 130),
         (
-            tally_of(passed(1), says_nothing(2, PlayResult.BROKEN, "boom")),
+            tally_of(passed(1), inconclusive(2, PlayResult.BROKEN, "boom")),
             Stop.COUNT,
             "pass",
             "internal_error",
@@ -129,7 +129,7 @@ def test_verdict_outcome_and_exit_code(
     assert (results.verdict, results.outcome, results.exit_code) == (verdict, outcome, code)
 
 
-def test_results_say_of_each_finding_where_its_file_is_and_of_each_mark_how_often() -> None:
+def test_results_have_the_file_of_each_finding_and_the_count_of_each_mark() -> None:
     reached = PlayedRun(seed=2, result=PlayResult.PASS, marks=(MARK,))
     tally = tally_of(violated(1), reached)
     tally.take(Lost(seeds=(9,), why="killed"))
@@ -149,7 +149,7 @@ def test_results_say_of_each_finding_where_its_file_is_and_of_each_mark_how_ofte
 
 
 def test_excuses_are_counted_by_the_runs_in_which_they_applied() -> None:
-    """Three members of one run are one run."""
+    """Three members of one run count as one run."""
     fenced, dead = "liveness: member id that was never stored", "liveness: all members are dead"
     tally = tally_of(
         PlayedRun(seed=1, result=PlayResult.PASS, excused={fenced: 3}),
@@ -170,13 +170,13 @@ def test_excuses_are_counted_by_the_runs_in_which_they_applied() -> None:
         (("no steady state within Ns: BROKER has no", "another"), "unknown", 2),
     ],
 )
-def test_run_that_proves_nothing_passes_only_where_the_space_allows_its_reason(
+def test_inconclusive_run_passes_only_where_the_space_allows_its_reason(
     allowed: tuple[str, ...], verdict: str, code: int
 ) -> None:
     """The reason is compared as it is grouped: without names and numbers."""
     reason = "no steady state within 60s: broker-1 is fenced"
     results = results_of(
-        tally_of(passed(1), says_nothing(2, PlayResult.UNKNOWN, reason)),
+        tally_of(passed(1), inconclusive(2, PlayResult.UNKNOWN, reason)),
         Stop.COUNT,
         Path("x"),
         elapsed_s=1.0,
@@ -188,9 +188,9 @@ def test_run_that_proves_nothing_passes_only_where_the_space_allows_its_reason(
     assert [each.allowed for each in results.unknown] == [verdict == "pass"]
 
 
-def test_violation_outweighs_a_run_that_proves_nothing() -> None:
-    """Found is found; what is unknown beside it is still told."""
-    tally = tally_of(violated(1), says_nothing(2, PlayResult.UNKNOWN, "no steady state"))
+def test_violation_outweighs_an_inconclusive_run() -> None:
+    """The results list the inconclusive run beside the violation."""
+    tally = tally_of(violated(1), inconclusive(2, PlayResult.UNKNOWN, "no steady state"))
     results = results_of(
         tally, Stop.COUNT, Path("x"), elapsed_s=1.0, runs_per_minute=1.0, workers=1
     )

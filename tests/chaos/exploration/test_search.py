@@ -1,4 +1,4 @@
-"""The search: who gets which seeds, what is written down, and when it ends."""
+"""The search: seeds of the workers, written records, and the end."""
 
 from collections.abc import Callable
 
@@ -12,14 +12,14 @@ from cluster.fan_out import Workers
 from tests.support.harness.fan_out import (
     ScriptedClock,
     ScriptedWorkers,
+    inconclusive,
     passed,
-    says_nothing,
     violated,
 )
 
 
 class Searching:
-    """A search over scripted workers, with everything that it wrote and told."""
+    """A search over scripted workers, with everything that it wrote and reported."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Searching:
         )
 
     def played(self) -> list[int]:
-        """Return the seeds that were written down as played, sorted."""
+        """Return the seeds that were recorded as played, sorted."""
         return sorted(
             run.seed
             for record in self.written
@@ -65,7 +65,7 @@ class Searching:
         )
 
 
-def test_every_seed_is_played_once_whatever_the_batches() -> None:
+def test_every_seed_is_played_once_for_any_batches() -> None:
     for workers, batch in ((1, None), (2, 1), (2, 7), (3, 100)):
         searching = Searching(
             ScriptedWorkers(size=workers), Limits(first_seed=10, count=20, batch=batch)
@@ -75,14 +75,14 @@ def test_every_seed_is_played_once_whatever_the_batches() -> None:
         assert searching.tally.results == {PlayResult.PASS: 20}
 
 
-def test_batches_grow_to_what_takes_a_worker_a_second() -> None:
+def test_batches_grow_to_a_second_of_a_workers_time() -> None:
     """A scripted run costs a quarter of a second: the first batch is one seed, later ones four."""
     workers = ScriptedWorkers(size=1)
     Searching(workers, Limits(count=9)).search.run()
     assert [len(items) for _, items in workers.given] == [1, 4, 4]
 
 
-def test_chosen_seeds_are_played_again_by_another_worker() -> None:
+def test_chosen_seeds_are_rechecked_by_another_worker() -> None:
     workers = ScriptedWorkers(size=2)
     searching = Searching(workers, Limits(count=40, batch=3), recheck_percent=20)
     searching.search.run()
@@ -99,21 +99,21 @@ def test_chosen_seeds_are_played_again_by_another_worker() -> None:
     assert searching.tally.differences == []
 
 
-def test_one_worker_alone_checks_its_own() -> None:
+def test_single_worker_rechecks_its_own_seeds() -> None:
     searching = Searching(ScriptedWorkers(size=1), Limits(count=10), recheck_percent=50)
     searching.search.run()
     assert len(searching.played_again()) == 5
     assert searching.tally.rechecked_elsewhere == 0
 
 
-def test_worker_that_is_slow_to_start_is_waited_for_to_check_what_the_first_played() -> None:
-    """A short search is over before it is up; a check in the same process proves little."""
+def test_slow_worker_is_awaited_to_recheck_the_seeds_of_the_first() -> None:
+    """A short search may end before it has started; a recheck in the same process proves little."""
     searching = Searching(ScriptedWorkers(size=2, late=40), Limits(count=10), recheck_percent=50)
     assert searching.search.run() is Stop.COUNT
     assert len(searching.played_again()) == searching.tally.rechecked_elsewhere == 5
 
 
-def test_run_that_differs_when_it_is_played_again_is_not_deterministic() -> None:
+def test_run_that_differs_at_its_recheck_is_not_deterministic() -> None:
     def again(seed: int) -> PlayedRun:
         return PlayedRun(seed=seed, result=PlayResult.PASS, digest="other", virtual_us=40_000_000)
 
@@ -128,16 +128,16 @@ def test_run_that_differs_when_it_is_played_again_is_not_deterministic() -> None
     assert searching.tally.broken_runs == 1
 
 
-def test_first_run_of_a_finding_is_always_played_again() -> None:
-    """What is told of a finding must be so; the others of its group are as good as any seed."""
+def test_first_run_of_a_finding_is_always_rechecked() -> None:
+    """The report of a finding must be true; later runs of its group are chosen as any seed."""
     workers = ScriptedWorkers(lambda seed: violated(seed) if seed in {3, 4} else passed(seed))
     searching = Searching(workers, Limits(count=6, batch=1))
     searching.search.run()
     assert searching.played_again() == [3]
 
 
-def test_search_stops_after_so_many_different_findings() -> None:
-    """Ten runs that found the same are one finding."""
+def test_search_stops_after_a_number_of_different_findings() -> None:
+    """Ten runs with the same finding are one finding."""
 
     def play(seed: int) -> PlayedRun:
         return violated(seed, claim="one" if seed < 10 else "two")
@@ -145,10 +145,10 @@ def test_search_stops_after_so_many_different_findings() -> None:
     searching = Searching(ScriptedWorkers(play), Limits(count=100, stop_after=2, batch=1))
     assert searching.search.run() is Stop.FINDINGS
     assert [group.name for group in searching.tally.groups.values()] == ["fencing-1", "fencing-2"]
-    assert max(searching.played()) <= 12  # what was being played is finished, nothing new begun
+    assert max(searching.played()) <= 12  # runs in progress are finished, and none is begun
 
 
-def test_search_stops_at_the_time_limit_and_keeps_what_was_being_played() -> None:
+def test_search_stops_at_the_time_limit_and_keeps_runs_in_progress() -> None:
     clock = ScriptedClock()
 
     def second() -> None:
@@ -161,7 +161,7 @@ def test_search_stops_at_the_time_limit_and_keeps_what_was_being_played() -> Non
     assert searching.search.progress().runs_per_minute == pytest.approx(60.0)
 
 
-def test_time_left_is_the_nearer_of_count_and_limit() -> None:
+def test_time_left_is_the_smaller_of_count_and_limit() -> None:
     clock = ScriptedClock()
     searching = Searching(
         ScriptedWorkers(size=1), Limits(count=100, time_limit_s=500.0, batch=10), clock=clock
@@ -172,7 +172,7 @@ def test_time_left_is_the_nearer_of_count_and_limit() -> None:
     assert searching.search.progress().left_s == pytest.approx(40.0)
 
 
-def test_interrupted_search_returns_at_once_with_what_is_finished() -> None:
+def test_interrupted_search_returns_at_once_with_the_finished_runs() -> None:
     asked: list[None] = []
 
     def after_three() -> None:
@@ -186,8 +186,8 @@ def test_interrupted_search_returns_at_once_with_what_is_finished() -> None:
     assert searching.played() == [0, 1, 2]
 
 
-def test_resumed_search_plays_only_what_is_missing() -> None:
-    """Also where a later batch was finished and an earlier one was not."""
+def test_resumed_search_plays_only_the_missing_seeds() -> None:
+    """A later batch may be finished and an earlier one not."""
     before: list[ExplorationRecord] = [
         PlayedSeeds(worker="earlier:1", busy_s=1.0, runs=tuple(map(passed, (0, 1, 4, 5)))),
     ]
@@ -200,7 +200,7 @@ def test_resumed_search_plays_only_what_is_missing() -> None:
     assert searching.tally.runs == 8
 
 
-def test_interrupted_and_resumed_search_has_the_results_of_one_that_was_not() -> None:
+def test_resumed_search_has_the_results_of_an_uninterrupted_one() -> None:
     def play(seed: int) -> PlayedRun:
         return violated(seed, faults=seed % 5) if seed % 7 == 3 else passed(seed)
 
@@ -227,7 +227,7 @@ def test_interrupted_and_resumed_search_has_the_results_of_one_that_was_not() ->
     assert whole.tally.rechecked == rest.tally.rechecked
 
 
-def test_seeds_of_a_worker_that_died_are_played_once_more_one_by_one() -> None:
+def test_seeds_of_a_dead_worker_are_played_once_more_one_by_one() -> None:
     workers = ScriptedWorkers(deadly={5: 1})
     searching = Searching(workers, Limits(count=12, batch=4))
     assert searching.search.run() is Stop.COUNT
@@ -237,7 +237,7 @@ def test_seeds_of_a_worker_that_died_are_played_once_more_one_by_one() -> None:
     assert sorted(alone) == [(4,), (5,), (6,), (7,)]
 
 
-def test_seed_that_ends_two_workers_is_told_and_the_others_of_its_batch_are_played() -> None:
+def test_seed_that_ends_two_workers_is_reported_and_the_others_are_played() -> None:
     searching = Searching(ScriptedWorkers(deadly={5: 9}), Limits(count=12, batch=4))
     assert searching.search.run() is Stop.COUNT
     assert searching.played() == [seed for seed in range(12) if seed != 5]
@@ -257,24 +257,24 @@ def test_worker_that_dies_of_ctrl_c_is_no_failure_of_its_seeds() -> None:
     assert searching.written == []
 
 
-def test_interrupted_run_is_not_written_down() -> None:
-    """It says nothing; written down, it would never be played."""
+def test_interrupted_run_is_not_recorded() -> None:
+    """It has no result; a record would prevent its seed from being played."""
     workers = ScriptedWorkers(
-        lambda seed: says_nothing(seed, PlayResult.INTERRUPTED, "") if seed == 1 else passed(seed)
+        lambda seed: inconclusive(seed, PlayResult.INTERRUPTED, "") if seed == 1 else passed(seed)
     )
     searching = Searching(workers, Limits(count=3, batch=3))
     searching.search.run()
     assert searching.played() == [0, 2]
 
 
-def test_lab_that_fails_again_and_again_ends_the_search() -> None:
-    workers = ScriptedWorkers(lambda seed: says_nothing(seed, PlayResult.BROKEN, f"boom {seed}"))
+def test_lab_that_fails_repeatedly_ends_the_search() -> None:
+    workers = ScriptedWorkers(lambda seed: inconclusive(seed, PlayResult.BROKEN, f"boom {seed}"))
     searching = Searching(workers, Limits(batch=1))
     assert searching.search.run() is Stop.TOOL_FAILED
     assert MAX_BROKEN <= searching.tally.broken_runs <= MAX_BROKEN + 2
 
 
-def test_finding_is_told_when_it_is_new_and_when_its_example_gets_better() -> None:
+def test_finding_is_reported_when_new_and_when_its_example_gets_shorter() -> None:
     def play(seed: int) -> PlayedRun:
         return violated(seed, faults=[9, 9, 4, 7][seed])
 

@@ -106,9 +106,9 @@ def outcome() -> list[object]:
     ]
 '''
 SEED = 0
-"""Of the standard space, whatever it draws."""
+"""Any seed of the standard space."""
 DIES_AT_ONCE, LOSES_SESSION, AT_IMPORT = "1-101", "1-132", "1-013"
-"""Of sample 1: a node that dies, members that heartbeats do not keep alive, an entry of a table."""
+"""Mutants of sample 1: a node that dies, an ineffective heartbeat, an entry of a table."""
 
 
 @pytest.fixture(autouse=True)
@@ -118,7 +118,7 @@ def _no_mutant() -> Iterator[None]:
 
 
 def result_of(source: str) -> object:
-    """Run the made-up package; an error is a result, too."""
+    """Run the made-up package; an error counts as a result."""
     namespace: dict[str, object] = {"__name__": __name__}
     try:
         exec(compile(source, "made_up.py", "exec", dont_inherit=True), namespace)
@@ -131,14 +131,14 @@ def result_of(source: str) -> object:
 
 @pytest.fixture
 def made_up(tmp_path: Path) -> Path:
-    """A root with one package, `made_up`, of one module."""
+    """Return a root with one package, `made_up`, of one module."""
     (tmp_path / "made_up").mkdir()
     (tmp_path / "made_up" / "one.py").write_text(MADE_UP, encoding="utf-8")
     return tmp_path
 
 
-def test_each_mutant_behind_the_switch_does_what_it_does_alone(made_up: Path) -> None:
-    """Whatever the kind of place: expressions, statements, patterns, defaults, constants."""
+def test_each_mutant_behind_the_switch_has_its_own_effect(made_up: Path) -> None:
+    """Places: expressions, statements, patterns, defaults, constants."""
     path = made_up / "made_up" / "one.py"
     mutants = [each.source for each in every_mutant(path.parent, path)]
     switched = switched_source(MADE_UP, list(enumerate(mutants)))
@@ -157,8 +157,8 @@ def test_each_mutant_behind_the_switch_does_what_it_does_alone(made_up: Path) ->
     assert set(probes.reached) > set(range(3))
 
 
-def test_expression_that_keeps_its_value_is_the_only_one_that_is_left_out(made_up: Path) -> None:
-    """What is not compared, or differs, is played; what is left out would have changed nothing."""
+def test_only_an_expression_that_keeps_its_value_is_skipped(made_up: Path) -> None:
+    """A mutant whose value differs or is not compared is played; a skipped one changes nothing."""
     path = made_up / "made_up" / "one.py"
     mutants = [each.source for each in every_mutant(path.parent, path)]
     probes.record_values()
@@ -187,8 +187,8 @@ def test_sample_is_read_as_it_was_drawn_and_is_drawn_once(made_up: Path) -> None
         write_sample_file(path, head, mutants)
 
 
-def test_mutants_are_found_where_their_code_has_moved_to(made_up: Path) -> None:
-    """Another file, other lines around it, a line that is written in two."""
+def test_mutants_are_found_at_the_new_place_of_their_code(made_up: Path) -> None:
+    """Cases: another file, other lines around it, a line that was broken in two."""
     mutants = made_up_sample(made_up)
     before, _ = find_mutants(mutants, root=made_up)
     wrapped = MADE_UP.replace(
@@ -207,7 +207,7 @@ def test_mutants_are_found_where_their_code_has_moved_to(made_up: Path) -> None:
     assert "counter.add(name, number)" in changes.values()
 
 
-def test_mutant_of_code_that_was_removed_is_listed_as_gone(made_up: Path) -> None:
+def test_mutant_of_removed_code_is_listed_as_removed(made_up: Path) -> None:
     mutants = made_up_sample(made_up)
     path = made_up / "made_up" / "one.py"
     without = MADE_UP.replace("self.note(name)", "pass").replace("self.last = name", "pass")
@@ -234,14 +234,14 @@ def play_orders(tree: SwitchedTree, *orders: Order) -> list[PlayedOrder]:
 
 
 def numbers(tree: SwitchedTree, *ids: str) -> tuple[int, ...]:
-    """Return the numbers of these mutants, which must stand in the tree."""
+    """Return the numbers of these mutants, which must be in the tree."""
     by_id = {each.id: number for number, each in enumerate(tree.mutants)}
     assert not {each.id for each in tree.gone} & set(ids), "choose others: their code has gone"
     return tuple(by_id[each] for each in ids)
 
 
 def without_times(order: PlayedOrder) -> PlayedOrder:
-    """Return what must be the same whenever it is played."""
+    """Return the parts of a result that are equal in every play."""
     return replace(
         order,
         sound=replace(order.sound, cpu_s=0.0),
@@ -251,7 +251,7 @@ def without_times(order: PlayedOrder) -> PlayedOrder:
 
 @pytest.mark.slow
 def test_tree_without_a_mutant_gives_the_digests_of_the_product(tree: SwitchedTree) -> None:
-    """What stands in the tree, and is off, changes nothing."""
+    """A mutant that is switched off changes nothing."""
     seeds = (SEED, SEED + 2)
     orders = play_orders(tree, *(Order(seed=seed, mutants=()) for seed in seeds))
     space = packaged_space("standard")
@@ -263,8 +263,8 @@ def test_tree_without_a_mutant_gives_the_digests_of_the_product(tree: SwitchedTr
 
 
 @pytest.mark.slow
-def test_mutants_are_found_and_leave_nothing_behind(tree: SwitchedTree) -> None:
-    """The same order twice gives the same twice: a run is a process of its own."""
+def test_mutants_are_found_and_leave_no_effect(tree: SwitchedTree) -> None:
+    """A repeated order gives equal results, because each run has its own process."""
     order = Order(seed=SEED, mutants=numbers(tree, DIES_AT_ONCE, LOSES_SESSION, AT_IMPORT))
     first, second = play_orders(tree, order, order)
     dead, lost, constant = first.mutants
@@ -278,8 +278,8 @@ def test_mutants_are_found_and_leave_nothing_behind(tree: SwitchedTree) -> None:
 
 
 @pytest.mark.slow
-def test_mutants_that_are_left_out_would_have_changed_nothing(tree: SwitchedTree) -> None:
-    """Played all the same, each of them gives the digest of the sound run."""
+def test_skipped_mutants_would_have_changed_nothing(tree: SwitchedTree) -> None:
+    """Played all the same, each gives the digest of the original run."""
     (known,) = play_orders(tree, Order(seed=SEED, mutants=()))
     left_out = known.sound.unchanged
     (order,) = play_orders(tree, Order(seed=SEED, mutants=left_out, also_unchanged=True))
@@ -290,8 +290,8 @@ def test_mutants_that_are_left_out_would_have_changed_nothing(tree: SwitchedTree
 
 
 @pytest.mark.slow
-def test_sitting_goes_on_where_the_last_one_ended(tmp_path: Path) -> None:
-    """Each seed is kept when it is done; who is found is not played again."""
+def test_sitting_continues_after_the_last_finished_seed(tmp_path: Path) -> None:
+    """Each finished seed is kept; a found mutant is not played again."""
     mutants = [each for each in read_sample(sample_path(1))[1] if each.id == DIES_AT_ONCE]
     journal = Journal(tmp_path / "journal.jsonl")
     said: list[str] = []
@@ -308,7 +308,7 @@ def test_sitting_goes_on_where_the_last_one_ended(tmp_path: Path) -> None:
     assert any(DIES_AT_ONCE in line for line in said)
 
 
-# -- what a run says, journals, records, the page --
+# -- results of a run, journals, records, the page --
 
 
 def played(result: str, *checks: str) -> PlayedChild:
@@ -338,10 +338,10 @@ def played(result: str, *checks: str) -> PlayedChild:
         (played("pass"), played("pass"), ()),
     ],
 )
-def test_finder_is_who_was_silent_in_the_sound_run(
+def test_mutant_is_found_by_checkers_without_a_finding_in_the_original_run(
     sound_run: PlayedChild, mutated_run: PlayedChild, found_by: tuple[str, ...]
 ) -> None:
-    """UNKNOWN proves nothing, and another trace is not seen by a user."""
+    """UNKNOWN proves nothing, and a user does not notice a different trace."""
     play = mutant_play(7, sound_run, mutated_run, 1.0)
 
     assert play.found_by == found_by
@@ -350,7 +350,7 @@ def test_finder_is_who_was_silent_in_the_sound_run(
         assert play.what == ("it is broken" if LAB in found_by else f"{found_by[0]} is broken")
 
 
-def test_run_over_its_bound_is_stopped_and_not_found() -> None:
+def test_run_over_its_bound_is_stopped_and_finds_nothing() -> None:
     play = mutant_play(7, played("pass"), None, 60.1)
 
     assert (play.is_stopped, play.found_by, play.cpu_s) == (True, (), 60.1)
@@ -371,8 +371,8 @@ def mutated(number: int, *found_by: str, differs: bool = True, cpu_s: float = 2.
     )
 
 
-def test_journal_of_other_code_is_put_aside_and_that_is_told(tmp_path: Path) -> None:
-    """Only then: whatever else changes, what is done stays."""
+def test_journal_of_other_code_is_put_aside_with_a_message(tmp_path: Path) -> None:
+    """Any other change keeps the finished work."""
     journal = Journal(tmp_path / "journal.jsonl")
     said: list[str] = []
     assert journal.begin(HEAD, said.append) == (HEAD, [])
@@ -395,7 +395,7 @@ def test_journal_of_other_code_is_put_aside_and_that_is_told(tmp_path: Path) -> 
 
 
 def made_up_record(root: Path, name: str, *, finds_third: bool) -> None:
-    """Write a record of six mutants: one of each fate."""
+    """Write a record of six mutants: one of each outcome."""
     mutants = made_up_sample(root)[:6]
     by_whom = ("fencing",) if finds_third else ()
     stopped = replace(mutated(3), is_stopped=True)
@@ -416,8 +416,8 @@ def made_up_record(root: Path, name: str, *, finds_third: bool) -> None:
     write_record(record_of(name, 1, mutants, head, orders), root / "records")
 
 
-def test_record_says_how_far_each_mutant_was_seen(made_up: Path) -> None:
-    """The CPU time is a user's: seeds that the mutant does not change cost what sound ones do."""
+def test_record_has_the_outcome_of_each_mutant(made_up: Path) -> None:
+    """The CPU time is a user's: seeds that the mutant does not change have the usual cost."""
     made_up_record(made_up, "after", finds_third=True)
     (record,) = read_records(made_up / "records")
 
@@ -434,7 +434,7 @@ def test_record_says_how_far_each_mutant_was_seen(made_up: Path) -> None:
 
 
 def test_record_in_two_parts_is_the_record_of_all_seeds(made_up: Path) -> None:
-    """A sitting goes on where the record of the one before ends; its journal may be gone."""
+    """A sitting continues where the earlier record ends; its journal may be gone."""
     mutants = made_up_sample(made_up)[:6]
     stopped = replace(mutated(3), is_stopped=True)
     orders = [
@@ -488,7 +488,7 @@ def test_page_shows_before_and_after_side_by_side(made_up: Path) -> None:
 
 
 def test_unit_tests_are_run_once_for_each_mutant(made_up: Path, tmp_path: Path) -> None:
-    """The step goes on where it was."""
+    """An interrupted step continues."""
     mutants = read_sample(sample_path(1))[1][:2]
     asked: list[tuple[str, str]] = []
 
@@ -504,12 +504,12 @@ def test_unit_tests_are_run_once_for_each_mutant(made_up: Path, tmp_path: Path) 
     assert read_killed(path) == {mutants[0].id: True, mutants[1].id: False}
 
 
-def test_page_is_what_the_records_say() -> None:
+def test_page_equals_the_records() -> None:
     """Written by `python -m benchmarks.sight page`."""
     assert SIGHT_PAGE.read_text(encoding="utf-8") == sight_page()
 
 
-def test_sentences_are_about_sampled_mutants() -> None:
+def test_sentences_have_their_figures_from_sampled_mutants() -> None:
     ids = {
         mutant.id
         for path in sampled.SAMPLES.glob("sample_*.jsonl")

@@ -1,4 +1,4 @@
-"""Signatures: runs of different seeds, names and numbers that found the same have the same one."""
+"""Signatures: equal for runs that found the same with other seeds, names and numbers."""
 
 import pytest
 
@@ -68,11 +68,11 @@ def test_names_numbers_and_lengths_of_lists_make_no_difference(
         ("__consumer_offsets-0: lost", "__cluster_metadata-0: lost"),
     ],
 )
-def test_what_happened_makes_a_difference(one: str, other: str) -> None:
+def test_kinds_of_events_make_a_difference(one: str, other: str) -> None:
     assert signature_of(finding(one)) != signature_of(finding(other))
 
 
-def test_story_has_the_kinds_of_the_evidence_once_each_without_names() -> None:
+def test_signature_has_each_kind_of_the_evidence_once_without_names() -> None:
     def rows(broker: str, member: str) -> Rows:
         made = Rows()
         made.add(1.0, broker, TraceKind.BECAME_LEADER, partition="__consumer_offsets-1")
@@ -91,8 +91,8 @@ def test_story_has_the_kinds_of_the_evidence_once_each_without_names() -> None:
     )
 
 
-def test_order_of_the_story_makes_a_difference_and_its_length_is_bounded() -> None:
-    """Leader first, then the append: split brain. The other way round: a lost tail."""
+def test_order_of_the_evidence_makes_a_difference_and_its_length_is_bounded() -> None:
+    """Election, then append: split brain. The other way round: a lost tail."""
     there, back, long = Rows(), Rows(), Rows()
     kinds = list(TraceKind)
     for rows, order in ((there, kinds[:2]), (back, kinds[1::-1]), (long, kinds[:20])):

@@ -1,4 +1,4 @@
-"""Space files: found by name, and told what is wrong with place, expectation and near miss."""
+"""Space files: found by name; problems have place, expectation and near miss."""
 
 from pathlib import Path
 
@@ -56,16 +56,16 @@ def problems_of(path: str) -> tuple[Problem, ...]:
     return raised.value.problems
 
 
-def test_space_of_ones_own_is_read_from_its_path(tmp_path: Path) -> None:
-    """Name, question and what it takes are at hand without drawing anything."""
+def test_own_space_is_read_from_its_path(tmp_path: Path) -> None:
+    """Its name, question and values are known without a draw."""
     space = load_space(written(tmp_path))
 
     assert (space.name, space.question) == ("small", "Is anything broken?")
     assert draw(space, 7).name == "small-7"
 
 
-def test_space_names_the_reasons_for_which_a_run_may_prove_nothing(tmp_path: Path) -> None:
-    """Without them a search in which a run proves nothing does not pass."""
+def test_space_lists_the_reasons_for_which_a_run_may_be_inconclusive(tmp_path: Path) -> None:
+    """Without them a search with an inconclusive run does not pass."""
     reasons = "may_be_unknown: [no steady state within Ns]\ncounts:"
     assert load_space(written(tmp_path)).may_be_unknown == ()
     assert load_space(written(tmp_path, ("counts:", reasons))).may_be_unknown == (
@@ -73,14 +73,14 @@ def test_space_names_the_reasons_for_which_a_run_may_prove_nothing(tmp_path: Pat
     )
 
 
-def test_committed_spaces_are_found_by_their_names() -> None:
-    """As experiments are: here, in the checkout, or installed."""
+def test_shipped_spaces_are_found_by_their_names() -> None:
+    """As experiments: in this folder, in the checkout, or installed."""
     assert {"reference", "standard"} <= set(list_spaces())
     assert load_space("reference").name == "reference"
 
 
-def test_unknown_name_is_told_with_what_was_probably_meant() -> None:
-    """The same words as for experiments."""
+def test_unknown_name_is_reported_with_a_suggestion() -> None:
+    """The message is that for experiments."""
     (problem,) = problems_of("standart")
 
     assert problem.message == "there is no exploration of this name"
@@ -170,10 +170,10 @@ def test_unknown_name_is_told_with_what_was_probably_meant() -> None:
         ("    brokers: 3", "    broker: 3", "experiment.cluster.broker: unknown key"),
     ],
 )
-def test_what_is_wrong_with_a_space_is_told_with_its_place(
+def test_problem_of_a_space_is_reported_with_its_place(
     tmp_path: Path, old: str, new: str, said: str
 ) -> None:
-    """Line, path in the file, what was expected, what was found."""
+    """It has line, path in the file, expected and given value."""
     problems = problems_of(written(tmp_path, (old, new)))
     told = "\n".join(str(problem) for problem in problems)
 
@@ -181,14 +181,14 @@ def test_what_is_wrong_with_a_space_is_told_with_its_place(
     assert all(problem.line is not None for problem in problems)
 
 
-def test_near_miss_of_a_word_is_told(tmp_path: Path) -> None:
-    """As for experiments."""
+def test_misspelt_word_has_a_near_miss(tmp_path: Path) -> None:
+    """Spaces share this with experiments."""
     (problem,) = problems_of(written(tmp_path, ("kinds: {crash: 1", "kinds: {crahs: 1")))
 
     assert problem.near_miss == "crash"
 
 
-def test_value_with_which_nothing_could_run_is_told_by_its_setting(tmp_path: Path) -> None:
+def test_value_with_which_no_cluster_can_run_names_its_setting(tmp_path: Path) -> None:
     """Three replicas of `orders` do not fit on two brokers."""
     (problem, *others) = problems_of(
         written(tmp_path, ("  cluster.brokers: [3, 4]", "  cluster.brokers: [3, 2]"))
@@ -200,8 +200,8 @@ def test_value_with_which_nothing_could_run_is_told_by_its_setting(tmp_path: Pat
     assert all(each.path == problem.path for each in others)
 
 
-def test_two_values_that_do_not_go_together_are_told_by_both_settings(tmp_path: Path) -> None:
-    """Each is fine alone: a space is wide, and its corners are rarely drawn."""
+def test_two_contradicting_values_name_both_settings(tmp_path: Path) -> None:
+    """Each is valid alone: a space is wide, and its corners are rarely drawn."""
     path = written(
         tmp_path,
         (

@@ -1,4 +1,4 @@
-"""An exploration's directory: nothing finished is lost, nothing of other code is mixed in."""
+"""An exploration's directory: no finished run is lost, and results of other code are refused."""
 
 import re
 from pathlib import Path
@@ -55,8 +55,8 @@ def test_records_are_read_back_as_they_were_written(store: ExplorationStore) -> 
     assert open_exploration(store.path).manifest == store.manifest
 
 
-def test_torn_last_line_is_dropped_at_every_length_of_it(store: ExplorationStore) -> None:
-    """`kill -9` in the middle of a write: what was finished is there, and the file goes on."""
+def test_torn_last_line_is_dropped_at_every_length(store: ExplorationStore) -> None:
+    """`kill -9` interrupts a write: finished records are kept, and the file is continued."""
     batches = store.path / "batches.jsonl"
     whole = batches.read_bytes()
     last = whole.rindex(b"\n", 0, -1) + 1
@@ -69,8 +69,8 @@ def test_torn_last_line_is_dropped_at_every_length_of_it(store: ExplorationStore
         assert tuple(opened.records()) == RECORDS
 
 
-def test_line_that_cannot_be_read_is_named(store: ExplorationStore) -> None:
-    """In the middle it was not torn by a kill: guessing would drop seeds without a word."""
+def test_unreadable_line_is_named(store: ExplorationStore) -> None:
+    """No kill tears a line in the middle; skipping it would silently drop seeds."""
     batches = store.path / "batches.jsonl"
     lines = batches.read_bytes().splitlines(keepends=True)
     batches.write_bytes(lines[0] + b"{}\n" + lines[2])
@@ -78,7 +78,9 @@ def test_line_that_cannot_be_read_is_named(store: ExplorationStore) -> None:
         tuple(open_exploration(store.path).records())
 
 
-def test_folder_of_a_space_means_its_latest(tmp_path: Path, store: ExplorationStore) -> None:
+def test_folder_of_a_space_stands_for_its_latest_exploration(
+    tmp_path: Path, store: ExplorationStore
+) -> None:
     assert open_exploration(store.path.parent).path == store.path
     assert open_exploration(store.path.parent / "latest").path == store.path
 
@@ -89,7 +91,7 @@ def test_path_without_an_exploration_is_refused(tmp_path: Path) -> None:
             open_exploration(path)
 
 
-def test_unchanged_exploration_goes_on(store: ExplorationStore) -> None:
+def test_unchanged_exploration_is_continued(store: ExplorationStore) -> None:
     check_resumable(open_exploration(store.path))
 
 
@@ -129,7 +131,7 @@ def test_space_that_was_removed_is_played_from_its_copy(
 def test_explorations_are_no_runs_and_no_experiment_has_their_name(
     tmp_path: Path, space: Space
 ) -> None:
-    """`list` would show each as a directory that cannot be read."""
+    """`list` would show each as an unreadable directory."""
     runs = tmp_path / "runs"
     create_exploration(runs / EXPLORATIONS, space, first_seed=0, count=None, recheck_percent=5.0)
     assert list(scan_runs(runs)) == []
@@ -144,10 +146,10 @@ def test_explorations_are_no_runs_and_no_experiment_has_their_name(
         )
 
 
-def test_batch_that_cannot_be_written_names_path_error_and_what_is_kept(
+def test_batch_that_cannot_be_written_names_path_error_and_the_kept_seeds(
     store: ExplorationStore,
 ) -> None:
-    """A full disk ends a search; what was finished before is read when it goes on."""
+    """A full disk ends a search; a resumed one reads the earlier results."""
     batches = store.path / "batches.jsonl"
     kept = batches.rename(store.path / "kept")
     batches.mkdir()
@@ -162,8 +164,8 @@ def test_batch_that_cannot_be_written_names_path_error_and_what_is_kept(
     assert tuple(open_exploration(store.path).records()) == RECORDS
 
 
-def test_overrides_of_an_exploration_come_back_with_its_space(tmp_path: Path) -> None:
-    """`--resume` draws what was drawn before: the manifest has the overrides, no file has."""
+def test_overrides_of_an_exploration_are_restored_with_its_space(tmp_path: Path) -> None:
+    """`--resume` repeats the draws: only the manifest has the overrides."""
     override = "cluster.config.unclean.leader.election.enable=true"
     changed = load_space("reference", (override,))
     assert base_experiment(changed) != base_experiment(load_space("reference"))

@@ -1,4 +1,4 @@
-"""What no design promises is a finding where a group asks for it, and a cost where none does."""
+"""Unpromised properties are a finding where a group asks for them, and a cost elsewhere."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ CHECK = "one_owner_processes"
 
 
 def test_zombie_is_a_finding_where_its_group_asks_for_one_owner() -> None:
-    """One pause is enough: ZK-58, a consumer without ZooKeeper goes on processing."""
+    """One pause is enough (ZK-58): a consumer without ZooKeeper keeps processing."""
     played = play(load_experiment(str(ZOMBIE)).experiment, 1)
 
     assert played.result is PlayResult.VIOLATED
@@ -24,7 +24,7 @@ def test_zombie_is_a_finding_where_its_group_asks_for_one_owner() -> None:
 
 
 def test_zombie_is_no_finding_where_no_group_asks() -> None:
-    """Off by default: the same plan and seed break no promise."""
+    """The property is off by default: the same plan and seed break no promise."""
     asked = load_experiment(str(ZOMBIE)).experiment
     unasked = load_experiment(str(ZOMBIE), ["groups.old.must_hold=[]"]).experiment
     assert asked.faults == unasked.faults

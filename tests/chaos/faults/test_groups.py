@@ -1,4 +1,4 @@
-"""Orders about groups: what is asked of whom, and what a refusal is."""
+"""Orders about groups: their requests, and their refusals."""
 
 from typing import Any
 
@@ -29,10 +29,10 @@ def order(fault: str, **args: str) -> dict[str, Any]:
         (order("reset_offsets", to="latest"), "reset_offsets readers ('orders',) latest"),
     ],
 )
-def test_order_is_about_the_group_whose_coordinator_is_named(
+def test_order_applies_to_the_group_of_the_named_coordinator(
     fault: dict[str, Any], asked: str
 ) -> None:
-    """Of every topic of the group, unless one is named."""
+    """It covers all topics of the group, unless one is named."""
     run = Injecting(fault)
 
     entry = run.inject()
@@ -43,8 +43,8 @@ def test_order_is_about_the_group_whose_coordinator_is_named(
 
 
 @pytest.mark.parametrize("name", ORDERS)
-def test_order_is_momentary_and_concerns_its_group_only(name: str) -> None:
-    """The coordinator's other groups stay as they are."""
+def test_order_is_momentary_and_affects_only_its_group(name: str) -> None:
+    """The coordinator's other groups are unchanged."""
     run = Injecting(order(name))
 
     entry = run.inject()
@@ -75,10 +75,10 @@ def test_order_is_momentary_and_concerns_its_group_only(name: str) -> None:
         ),
     ],
 )
-def test_order_that_is_refused_or_not_answered_is_a_miss(
+def test_refused_or_unanswered_order_is_a_miss(
     answer: dict[str, str] | Exception, reason: str
 ) -> None:
-    """Kafka's error is named: it is the answer that the experiment was about, or a slip in it."""
+    """It names Kafka's error, which the experiment wanted to see, or which shows a mistake."""
     run = Injecting(order("delete_group"))
     run.runtime.admin_answer = answer
 
@@ -87,8 +87,8 @@ def test_order_that_is_refused_or_not_answered_is_a_miss(
     assert (entry.outcome, entry.error) == (FaultOutcome.MISSED, reason)
 
 
-def test_order_that_is_carried_out_in_part_says_what_was_refused() -> None:
-    """A topic that somebody reads keeps its offsets, the other does not."""
+def test_partly_refused_order_names_the_refused_part() -> None:
+    """A topic with readers keeps its offsets, the other does not."""
     run = Injecting(order("delete_offsets"))
     run.runtime.admin_answer = {"orders-0": "NONE", "orders-1": "GROUP_SUBSCRIBED_TO_TOPIC"}
 
@@ -98,8 +98,8 @@ def test_order_that_is_carried_out_in_part_says_what_was_refused() -> None:
     assert entry.resolved["refused"] == {"orders-1": "GROUP_SUBSCRIBED_TO_TOPIC"}
 
 
-def test_order_about_a_topic_that_the_file_does_not_have_is_refused() -> None:
-    """By the loader, with what was probably meant."""
+def test_order_about_a_topic_that_the_file_lacks_is_refused() -> None:
+    """The loader refuses it, with a suggestion."""
     (problem,) = errors(experiment(faults=[order("delete_offsets", topic="order")]))
 
     assert problem.path == "faults[0].args.topic"

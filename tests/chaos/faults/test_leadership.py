@@ -1,4 +1,4 @@
-"""Faults of leadership: who leads before and after, and what cannot be moved."""
+"""Faults of leadership: the leaders before and after, and impossible moves."""
 
 from typing import Any
 
@@ -29,8 +29,8 @@ def led_by(leader: int, replicas: tuple[int, ...], isr: tuple[int, ...]) -> Part
     )
 
 
-def test_leadership_goes_to_the_next_in_sync_replica_that_is_up() -> None:
-    """By the replica order, after the leader: one plan, one meaning."""
+def test_leadership_moves_to_the_next_in_sync_replica_that_is_up() -> None:
+    """The replica order decides, from the leader on, so that a plan has one meaning."""
     run = Injecting(move("leader-of(orders-1)"))
     run.runtime.partitions[TopicPartition("orders", 1)] = led_by(1, (0, 1, 2), (0, 1, 2))
     run.runtime.nodes[broker_name(2)] = NodeState.PAUSED
@@ -42,8 +42,8 @@ def test_leadership_goes_to_the_next_in_sync_replica_that_is_up() -> None:
     assert entry.hit == "orders-1: 1 to 0"
 
 
-def test_leadership_goes_where_the_file_says() -> None:
-    """`to: broker(2)`."""
+def test_leadership_moves_to_the_replica_of_the_file() -> None:
+    """The key is `to: broker(2)`."""
     run = Injecting(move(to="broker(2)"))
 
     run.inject()
@@ -51,8 +51,8 @@ def test_leadership_goes_where_the_file_says() -> None:
     assert run.runtime.acts == ["move_leader __consumer_offsets-0 2"]
 
 
-def test_moved_leadership_is_momentary_and_concerns_its_partition_only() -> None:
-    """The other groups of that broker stay: their rebalances would be needless all the same."""
+def test_moved_leadership_is_momentary_and_affects_only_its_partition() -> None:
+    """Rebalances of other groups of that broker would still be needless."""
     run = Injecting(move())
 
     entry = run.inject()
@@ -88,7 +88,7 @@ def test_moved_leadership_is_momentary_and_concerns_its_partition_only() -> None
 def test_leadership_that_cannot_move_is_a_miss(
     status: PartitionStatus, to: int | None, reason: str
 ) -> None:
-    """Nothing is asked of the controller that it would refuse."""
+    """The controller gets no request that it would refuse."""
     args = {} if to is None else {"to": f"broker({to})"}
     run = Injecting(move("leader-of(orders-1)", **args))
     run.runtime.partitions[TopicPartition("orders", 1)] = status
@@ -101,7 +101,7 @@ def test_leadership_that_cannot_move_is_a_miss(
 
 @pytest.mark.parametrize("fault", [move("leader-of(orders-1)"), elect("all-topic-partitions")])
 def test_election_without_a_controller_is_a_miss_at_once(fault: dict[str, Any]) -> None:
-    """Who led last is known, but nobody is there to elect another: no wait for a timeout."""
+    """The last leader is known, but no controller can elect another: no wait for a timeout."""
     run = Injecting(fault)
     run.runtime.controller = None
 
@@ -111,7 +111,7 @@ def test_election_without_a_controller_is_a_miss_at_once(fault: dict[str, Any]) 
 
 @pytest.mark.parametrize("error", [ElectionFailed("orders-1: X"), TimeoutError("no answer")])
 def test_election_that_the_cluster_refuses_is_a_miss(error: Exception) -> None:
-    """It moved between the look and the act, or no controller answers: not the tool's failure."""
+    """The leader moved before the request, or no controller answers: no failure of the tool."""
     run = Injecting(move())
     run.runtime.admin_answer = error
 
@@ -122,7 +122,7 @@ def test_election_that_the_cluster_refuses_is_a_miss(error: Exception) -> None:
 
 
 def test_preferred_election_of_all_names_every_leadership_that_moves() -> None:
-    """Those that are led by their preferred leader are not hit."""
+    """Partitions led by their preferred leader are not hit."""
     run = Injecting(elect("all-topic-partitions"))
     run.runtime.partitions[TopicPartition("orders", 0)] = led_by(0, (2, 0, 1), (0, 1, 2))
     run.runtime.partitions[TopicPartition("orders", 1)] = led_by(2, (1, 2, 0), (2, 1))
@@ -136,7 +136,7 @@ def test_preferred_election_of_all_names_every_leadership_that_moves() -> None:
     assert entry.blast_radius.groups == ()
 
 
-def test_preferred_election_of_one_partition_asks_for_that_one() -> None:
+def test_preferred_election_of_one_partition_requests_that_one() -> None:
     """`leader-of(...)` and `coordinator-of(...)` name a partition."""
     run = Injecting(elect("leader-of(orders-0)"))
     run.runtime.partitions[TopicPartition("orders", 0)] = led_by(0, (2, 0, 1), (0, 1, 2))

@@ -1,4 +1,4 @@
-"""Faults of links: who is kept from whom, by which rules, in which order."""
+"""Faults of links: the separated nodes, the rules, and their order."""
 
 from typing import Any
 
@@ -51,7 +51,7 @@ def test_coordinator_is_cut_from_the_controller_and_all_other_brokers() -> None:
     assert entry.hit == "broker-0 <-> controller-100, broker-1, broker-2"
 
 
-def test_one_way_cut_holds_only_what_travels_there() -> None:
+def test_one_way_cut_holds_only_frames_of_that_direction() -> None:
     """The other direction passes."""
     run = Injecting(
         fault("cut", "broker(1)", "controller", direction="one_way", purposes=["heartbeat"])
@@ -74,10 +74,10 @@ def test_one_way_cut_holds_only_what_travels_there() -> None:
         ("slow", {"delay": "1s", "jitter": "50ms"}, Slow(delay_us=1_000_000, jitter_us=50_000)),
     ],
 )
-def test_rule_says_what_becomes_of_the_frames(
+def test_rule_holds_delays_or_loses_frames_as_the_fault_asks(
     kind: str, args: dict[str, str], effect: LinkEffect
 ) -> None:
-    """For some APIs only, if asked."""
+    """It may apply to some APIs only."""
     run = Injecting(fault(kind, "broker(1)", "broker(2)", apis=["Fetch"], **args))
 
     run.inject()
@@ -86,8 +86,8 @@ def test_rule_says_what_becomes_of_the_frames(
     assert run.runtime.rules[0].selector.apis == ("Fetch",)
 
 
-def test_rules_of_several_faults_are_in_force_together_in_order_of_injection() -> None:
-    """The first rule that holds a frame wins; withdrawing one fault's keeps the others'."""
+def test_rules_of_several_faults_apply_together_in_order_of_injection() -> None:
+    """The first rule that holds a frame decides; healing one fault keeps the others' rules."""
     run = Injecting(
         fault("slow", "broker(1)", "broker(2)", delay="1s"),
         fault("cut", "broker(1)", "controller", direction="one_way"),
@@ -106,8 +106,8 @@ def test_rules_of_several_faults_are_in_force_together_in_order_of_injection() -
     ]
 
 
-def test_reset_ends_connections_of_the_named_purposes_and_is_over() -> None:
-    """Momentary: nothing is in force, nothing is undone."""
+def test_reset_closes_connections_of_the_named_purposes_and_is_momentary() -> None:
+    """No rule remains, and nothing is undone."""
     run = Injecting(
         {
             "at": "1s",
@@ -145,7 +145,7 @@ def test_reset_of_no_connection_is_a_miss() -> None:
     ]
 
 
-def test_end_that_is_the_other_end_alone_is_a_miss() -> None:
+def test_cut_between_a_node_and_itself_is_a_miss() -> None:
     """Two roles, one broker: there is no link."""
     run = Injecting(fault("cut", "coordinator-of(readers)", ["leader-of(orders-0)"]))
 
@@ -153,7 +153,7 @@ def test_end_that_is_the_other_end_alone_is_a_miss() -> None:
     assert run.runtime.acts == []
 
 
-def test_end_where_nobody_lives_is_a_miss() -> None:
+def test_end_without_a_live_node_is_a_miss() -> None:
     """A dead broker has no links."""
     run = Injecting(fault("cut", "broker(1)", "controller"))
     run.runtime.nodes[broker_name(1)] = NodeState.DOWN
@@ -161,8 +161,8 @@ def test_end_where_nobody_lives_is_a_miss() -> None:
     assert run.inject().error == "nobody at the end `from` is there: broker-1 is down"
 
 
-def test_end_with_somebody_alive_takes_the_dead_and_the_late_with_it() -> None:
-    """The rule is in force for them when they come."""
+def test_end_with_a_live_node_includes_its_dead_and_late_nodes() -> None:
+    """The rule applies to them when they start."""
     made_of = experiment(
         groups={
             "readers": {
@@ -193,10 +193,10 @@ def test_end_with_somebody_alive_takes_the_dead_and_the_late_with_it() -> None:
         ("controller", "brokers", True),
     ],
 )
-def test_members_survive_unless_a_link_of_theirs_is_touched(
+def test_members_survive_unless_a_link_of_theirs_is_affected(
     source: object, destination: object, survive: bool
 ) -> None:
-    """Only where no member is out of reach is a rebalance needless."""
+    """A rebalance is needless only if no member is out of reach."""
     run = Injecting(fault("cut", source, destination))
 
     run.inject()
@@ -204,22 +204,22 @@ def test_members_survive_unless_a_link_of_theirs_is_touched(
     assert run.detail_of(TraceKind.FAULT_INJECTED)["members_survive"] is survive
 
 
-def test_blast_radius_is_that_of_the_end_that_is_isolated() -> None:
-    """`from` says what the fault is about, not whom it is kept from."""
+def test_blast_radius_is_that_of_the_isolated_end() -> None:
+    """`from` names the end that the fault isolates."""
     run = Injecting(fault("cut", "member(readers, 1)", "brokers"))
 
     assert run.inject().blast_radius == BlastRadius(groups=("readers",), partitions=("orders-1",))
 
 
 def test_blast_radius_of_a_broker_that_leads_nothing_is_empty() -> None:
-    """It is kept from all others, who go on: their groups are not concerned."""
+    """All other brokers continue, so no group is affected."""
     run = Injecting(fault("cut", "broker(2)", ["controller", "brokers", "clients"]))
 
     assert run.inject().blast_radius == BlastRadius()
 
 
 def test_blast_radius_of_a_controller_is_that_of_the_other_end() -> None:
-    """The controller leads nothing: what it is kept from is what may suffer."""
+    """The controller leads no partition: the nodes cut from it may be affected."""
     run = Injecting(fault("cut", "controller", "broker(0)"))
 
     radius = run.inject().blast_radius
@@ -229,7 +229,7 @@ def test_blast_radius_of_a_controller_is_that_of_the_other_end() -> None:
 
 
 def test_response_loss_is_a_rule_for_each_direction() -> None:
-    """The server may be at either end; the rule is about responses alone."""
+    """The server may be at either end; the rule selects only responses."""
     run = Injecting(
         fault(
             "response_loss",
@@ -266,7 +266,7 @@ def test_response_loss_is_a_rule_for_each_direction() -> None:
         ),
     ],
 )
-def test_response_loss_of_nothing_that_exists_is_refused(
+def test_response_loss_of_an_unknown_api_or_error_is_refused(
     args: dict[str, Any], path: str, said: str
 ) -> None:
     definition = FaultDefinition(

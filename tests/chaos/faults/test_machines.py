@@ -1,4 +1,4 @@
-"""Faults of machines: all nodes on one go together, and come back together."""
+"""Faults of machines: all nodes of a machine end together, and return together."""
 
 from typing import Any
 
@@ -41,8 +41,8 @@ def injecting(*faults: dict[str, Any]) -> Injecting:
     return Injecting(made_of=on_machines(*faults))
 
 
-def test_lost_machine_is_silenced_and_then_everything_on_it_ends() -> None:
-    """Without power no kernel tells the peers; coordinator and members go in one moment."""
+def test_lost_machine_is_silenced_and_then_all_its_nodes_end() -> None:
+    """Without power no kernel notifies the peers; coordinator and members end in one moment."""
     run = injecting({"fault": "machine_loss", "target": "machine-of(coordinator-of(readers))"})
 
     entry = run.inject()
@@ -60,8 +60,8 @@ def test_lost_machine_is_silenced_and_then_everything_on_it_ends() -> None:
 @pytest.mark.parametrize(
     ("disk", "act"), [("same", "restart "), ("empty", "restart on an empty disk: ")]
 )
-def test_lost_machine_comes_back_with_or_without_its_disks(disk: str, act: str) -> None:
-    """Its links are mended last: it answers what still knows its former nodes."""
+def test_lost_machine_returns_with_or_without_its_disks(disk: str, act: str) -> None:
+    """Its links are healed last: it then resets connections to its former nodes."""
     run = injecting({"fault": "machine_loss", "target": "machine(0)", "args": {"disk": disk}})
 
     run.inject()
@@ -71,8 +71,8 @@ def test_lost_machine_comes_back_with_or_without_its_disks(disk: str, act: str) 
     assert run.runtime.acts == [*(act + node for node in ON_0), "rules none"]
 
 
-def test_node_that_another_fault_has_down_comes_back_with_its_machine() -> None:
-    """Healing the crash cannot start a process on a machine that is gone."""
+def test_node_that_another_fault_stopped_returns_with_its_machine() -> None:
+    """Healing the crash cannot start a process on a lost machine."""
     run = injecting(
         {"fault": "crash", "target": "broker(0)"},
         {"fault": "machine_loss", "target": "machine(0)"},
@@ -88,8 +88,8 @@ def test_node_that_another_fault_has_down_comes_back_with_its_machine() -> None:
     assert {run.runtime.nodes[NodeName(node)] for node in ON_0} == {NodeState.UP}
 
 
-def test_node_whose_own_fault_still_holds_stays_down_when_its_machine_is_back() -> None:
-    """Each fault undoes what it did."""
+def test_node_with_a_fault_in_force_stays_down_when_its_machine_returns() -> None:
+    """Each fault undoes its own effect."""
     run = injecting(
         {"fault": "crash", "target": "broker(0)"},
         {"fault": "machine_loss", "target": "machine(0)"},
@@ -103,7 +103,7 @@ def test_node_whose_own_fault_still_holds_stays_down_when_its_machine_is_back() 
     assert run.runtime.nodes[broker_name(0)] is NodeState.UP
 
 
-def test_machine_on_which_nothing_is_up_is_a_miss() -> None:
+def test_machine_without_a_node_that_is_up_is_a_miss() -> None:
     """A machine cannot be lost twice at once."""
     run = injecting(
         {"fault": "machine_loss", "target": "machine(2)"},
@@ -117,7 +117,7 @@ def test_machine_on_which_nothing_is_up_is_a_miss() -> None:
     assert entry.error == "no node of machine 2 is up: broker-2 is down"
 
 
-def test_paused_machine_goes_on_with_all_that_is_still_paused() -> None:
+def test_resumed_machine_resumes_the_nodes_that_are_still_paused() -> None:
     """A node that ended meanwhile is not resumed."""
     run = injecting({"fault": "machine_pause", "target": "machine(0)"})
 
@@ -131,7 +131,7 @@ def test_paused_machine_goes_on_with_all_that_is_still_paused() -> None:
 
 
 @pytest.mark.parametrize(("direction", "ways"), [("both_ways", 2), ("one_way", 1)])
-def test_machine_is_cut_off_both_ways_or_one_way(direction: str, ways: int) -> None:
+def test_machine_is_cut_off_in_both_directions_or_in_one(direction: str, ways: int) -> None:
     """Nodes of the machine still reach each other."""
     run = injecting(
         {"fault": "machine_cut", "target": "machine(0)", "args": {"direction": direction}}
@@ -161,14 +161,14 @@ def test_machine_is_cut_off_both_ways_or_one_way(direction: str, ways: int) -> N
     ],
 )
 def test_target_that_is_no_machine_is_refused(target: str, message: str) -> None:
-    """The file says so before anything runs."""
+    """The loader reports it before the run."""
     wrong = list(errors(on_machines({"fault": "machine_loss", "target": target})))
 
     assert [problem.message for problem in wrong] == [message]
 
 
 def test_file_without_machines_is_refused() -> None:
-    """A fault of a machine needs to know who is on it."""
+    """A fault of a machine needs the file's placement of nodes."""
     made = experiment(faults=[{"at": "1s", "fault": "machine_loss", "target": "machine(0)"}])
 
     (problem,) = errors(made)
@@ -178,7 +178,7 @@ def test_file_without_machines_is_refused() -> None:
 
 @pytest.mark.parametrize("target", ["machine(1)", "machine-of(controller)"])
 def test_disk_of_the_only_controller_cannot_be_lost(target: str) -> None:
-    """Nothing could bring the cluster back."""
+    """Without it the cluster could never recover."""
     fault = {"fault": "machine_loss", "target": target, "args": {"disk": "empty"}}
 
     (problem,) = errors(on_machines(fault))
@@ -187,8 +187,8 @@ def test_disk_of_the_only_controller_cannot_be_lost(target: str) -> None:
     assert "controller-100" in problem.message
 
 
-def test_role_that_turns_out_to_be_the_controllers_machine_is_a_miss() -> None:
-    """Which machine a role means is known only when the fault fires."""
+def test_role_on_the_controllers_machine_is_a_miss() -> None:
+    """The machine of a role is known only when the fault fires."""
     run = injecting(
         {"fault": "machine_loss", "target": "machine-of(any-broker)", "args": {"disk": "empty"}}
     )
@@ -212,8 +212,8 @@ def test_role_that_turns_out_to_be_the_controllers_machine_is_a_miss() -> None:
         ),
     ],
 )
-def test_machines_must_have_nodes_of_the_file_once(machines: list[list[str]], message: str) -> None:
-    """A name that is none, or that stands twice, is a slip."""
+def test_machines_must_list_existing_nodes_once(machines: list[list[str]], message: str) -> None:
+    """An unknown or repeated name is a mistake."""
     (problem,) = errors(experiment(cluster={"brokers": 3, "machines": machines}))
 
     assert problem.message == message
@@ -246,7 +246,7 @@ def test_group_survives_each_fault_of_each_machine(fault: str, machine: int) -> 
 def test_machine_crash_loses_acknowledged_commits_only_without_a_second_machine(
     min_isr: int, verdict: Verdict, durable: CheckOutcome
 ) -> None:
-    """What stood on the dying machine alone is gone; with min.insync.replicas 2 nothing did."""
+    """Records only on the dying machine are lost; with min.insync.replicas 2 there are none."""
     made = load_experiment(
         "machine_crash",
         [

@@ -1,4 +1,4 @@
-"""Faults of processes: what is done to the node, and how it comes back."""
+"""Faults of processes: the act on the node, and its return."""
 
 import pytest
 
@@ -41,7 +41,9 @@ S = 1_000_000
         ),
     ],
 )
-def test_fault_of_a_process_is_done_and_undone(fault: str, target: str, acts: list[str]) -> None:
+def test_fault_of_a_process_is_injected_and_undone(
+    fault: str, target: str, acts: list[str]
+) -> None:
     """A fault and its undoing are one record."""
     run = Injecting({"at": "1s", "fault": fault, "target": target})
 
@@ -52,7 +54,7 @@ def test_fault_of_a_process_is_done_and_undone(fault: str, target: str, acts: li
 
 @pytest.mark.parametrize("fault", ["crash", "power_loss"])
 def test_disk_can_be_lost_with_the_process(fault: str) -> None:
-    """A machine that is replaced comes back without what it had."""
+    """A replaced machine returns without its data."""
     run = Injecting({"at": "1s", "fault": fault, "target": "broker(1)", "args": {"disk": "empty"}})
 
     run.inject()
@@ -61,8 +63,8 @@ def test_disk_can_be_lost_with_the_process(fault: str) -> None:
     assert "restart on an empty disk: broker-1" in run.runtime.acts
 
 
-def test_machine_without_power_is_cut_off_from_everybody() -> None:
-    """Its kernel cannot tell the peers: they must not see their connections end."""
+def test_machine_without_power_is_cut_off_from_all_nodes() -> None:
+    """Its kernel cannot notify the peers: their connections must not end."""
     run = Injecting({"at": "1s", "fault": "power_loss", "target": "broker(1)"})
 
     run.inject()
@@ -74,8 +76,8 @@ def test_machine_without_power_is_cut_off_from_everybody() -> None:
     assert (there.effect, back.effect) == (Cut(), Cut())
 
 
-def test_power_that_cannot_be_cut_leaves_no_rule_behind() -> None:
-    """Half injected, it is undone like the rest."""
+def test_failed_power_loss_leaves_no_rule() -> None:
+    """A half injected fault is undone."""
     run = Injecting({"at": "1s", "fault": "power_loss", "target": "broker(1)"})
     run.runtime.power_fails_with = OSError("no such process")
 
@@ -95,7 +97,7 @@ def test_power_that_cannot_be_cut_leaves_no_rule_behind() -> None:
     ],
 )
 def test_process_that_is_not_up_is_a_miss_with_the_reason(state: NodeState, reason: str) -> None:
-    """Two faults on one process would undo each other: the second one is told as a miss."""
+    """Two faults on one process would undo each other: the second one is a miss."""
     run = Injecting({"at": "1s", "fault": "crash", "target": "coordinator-of(readers)"})
     run.runtime.nodes[broker_name(0)] = state
 
@@ -107,15 +109,15 @@ def test_process_that_is_not_up_is_a_miss_with_the_reason(state: NodeState, reas
 
 
 def test_member_that_has_not_joined_yet_is_a_miss() -> None:
-    """It cannot be killed before it lives."""
+    """It cannot be killed before its start."""
     run = Injecting({"at": "1s", "fault": "pause", "target": "member(readers, 1)"})
     run.runtime.nodes[NodeName("consumer-readers-1")] = NodeState.NOT_STARTED
 
     assert run.inject().error == "consumer-readers-1 is not started"
 
 
-def test_controlled_shutdown_is_started_again_when_it_is_down() -> None:
-    """The restart waits for the leaderships to have moved and the process to have gone."""
+def test_node_of_a_controlled_shutdown_is_restarted_when_it_is_down() -> None:
+    """The restart waits until the leaderships have moved and the process has ended."""
     run = Injecting({"at": "1s", "fault": "controlled_shutdown", "target": "broker(2)"})
     run.runtime.stopping_takes_us = 3 * S
 
@@ -127,8 +129,8 @@ def test_controlled_shutdown_is_started_again_when_it_is_down() -> None:
     assert entry.note is None
 
 
-def test_controlled_shutdown_that_never_ends_is_killed_and_says_so() -> None:
-    """Without the controller a broker may wait for leave to go for minutes: the wait is bounded."""
+def test_controlled_shutdown_that_never_ends_is_killed_and_reported() -> None:
+    """Without a controller a broker may wait for minutes: the wait is bounded."""
     run = Injecting({"at": "1s", "fault": "controlled_shutdown", "target": "broker(2)"})
     run.runtime.stopping_takes_us = None
 
@@ -140,8 +142,8 @@ def test_controlled_shutdown_that_never_ends_is_killed_and_says_so() -> None:
     assert entry.healed_at_us == 30 * S
 
 
-def test_fault_that_the_runtime_cannot_do_is_a_failure_of_the_tool() -> None:
-    """Neither a miss nor a finding."""
+def test_fault_that_the_runtime_cannot_inject_is_a_failure_of_the_tool() -> None:
+    """It is neither a miss nor a finding."""
     run = Injecting({"at": "1s", "fault": "crash", "target": "broker(2)"})
     run.runtime.crash_fails_with = OSError("no such process")
 
@@ -153,8 +155,8 @@ def test_fault_that_the_runtime_cannot_do_is_a_failure_of_the_tool() -> None:
 @pytest.mark.parametrize(
     ("target", "node"), [("broker(1)", "broker-1"), ("member(readers, 1)", "consumer-readers-1")]
 )
-def test_lost_node_is_killed_and_never_started_again(target: str, node: str) -> None:
-    """Not by its own fault, nor by one that had it down before, nor when everything is healed."""
+def test_lost_node_is_killed_and_never_restarted(target: str, node: str) -> None:
+    """Neither its own fault, nor an earlier one, nor the healing at the end restarts it."""
     run = Injecting(
         {"at": "1s", "fault": "pause", "target": target, "duration": "9s"},
         {"at": "2s", "fault": "node_loss", "target": target},

@@ -1,4 +1,4 @@
-"""The experiment `rolling_bounce`: what its callbacks and changes come to, whatever the seed."""
+"""The experiment `rolling_bounce`: its callbacks and ownership changes, for any seed."""
 
 import pytest
 
@@ -13,10 +13,10 @@ LONGEST_US = 4_000_000
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
-def test_twelve_partitions_change_hands_in_each_leave_and_join(seed: int) -> None:
-    """138 callbacks of each kind: 11 in a leave, 12 in a join, and 1 of each member that closes.
+def test_twelve_partitions_change_owners_in_each_leave_and_join(seed: int) -> None:
+    """138 callbacks of each kind: 11 in a leave, 12 in a join, and 1 of each closing member.
 
-    MEASURED_BOUNCE bounce: exactly so on a real cluster.
+    MEASURED_BOUNCE bounce: a real cluster has exactly these numbers.
     """
     run = play_virtual(
         load_experiment("rolling_bounce").experiment, seed=seed, trace_messages=False

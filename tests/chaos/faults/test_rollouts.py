@@ -1,4 +1,4 @@
-"""Rollouts and scalings: who is stopped and started when, and what a run says of it."""
+"""Rollouts and scalings: the stops and starts of members, and the results of a run."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -24,9 +24,9 @@ PLACES = tuple(NodeName(f"consumer-readers-{index}") for index in range(6))
 
 @dataclass
 class Cluster:
-    """Members that stop and start as they are told, on a clock that a test moves.
+    """Members that stop and start on request, on a clock that the test moves.
 
-    Units: `stopping_takes_us` is what a SIGTERM takes; None: it is never done.
+    Units: `stopping_takes_us` is the duration of a SIGTERM; None: it never ends.
     """
 
     states: dict[NodeName, NodeState]
@@ -83,7 +83,7 @@ class Cluster:
 
 
 def of_four(**changes: Any) -> Cluster:  # noqa: ANN401 - a test's own words
-    """Four members that are up, and two places that nobody has had."""
+    """Four members that are up, and two spare places."""
     states = dict.fromkeys(PLACES[:4], NodeState.UP) | dict.fromkeys(
         PLACES[4:], NodeState.NOT_STARTED
     )
@@ -101,7 +101,7 @@ async def _drive(work: Rollout | Scaling, cluster: Cluster, until_us: int | None
 
 
 def drive(work: Rollout | Scaling, cluster: Cluster, *, until_us: int | None = None) -> None:
-    """Let it go on to its end, or until then."""
+    """Drive the operation to its end, or until `until`."""
     coroutine = _drive(work, cluster, until_us)
     with pytest.raises(StopIteration):
         coroutine.send(None)
@@ -155,7 +155,7 @@ def test_members_are_replaced_one_after_the_other_the_last_first() -> None:
     assert [each.ready_at_us is not None for each in deploy.done] == [True] * 4
 
 
-def test_no_more_than_allowed_are_missing_and_batches_wait_for_each_other() -> None:
+def test_at_most_the_allowed_number_is_missing_and_batches_wait_for_each_other() -> None:
     cluster = of_four()
     drive(rollout(max_unavailable=2, in_batches=True), cluster)
     assert [who for _, what, who in cluster.acts if what == "term"] == list("3210")
@@ -163,7 +163,7 @@ def test_no_more_than_allowed_are_missing_and_batches_wait_for_each_other() -> N
     assert cluster.fewest_up == 2
 
 
-def test_with_surge_a_successor_is_there_before_its_predecessor_goes() -> None:
+def test_with_surge_a_successor_is_up_before_its_predecessor_stops() -> None:
     cluster = of_four()
     deploy = rollout(max_unavailable=0, spare=PLACES[4:5])
     drive(deploy, cluster)
@@ -195,7 +195,7 @@ def test_member_that_does_not_stop_is_killed_after_its_grace_period() -> None:
     assert deploy.outcome is Outcome.COMPLETED
 
 
-def test_kill_stops_nobody_in_an_orderly_way() -> None:
+def test_kill_needs_no_orderly_stop() -> None:
     cluster = of_four()
     drive(rollout(kills=True), cluster)
     assert {what for _, what, _ in cluster.acts} == {"kill", "start"}
@@ -215,13 +215,13 @@ def test_readiness_of_each_successor_has_its_own_time() -> None:
     assert [later - earlier for earlier, later in pairwise(stops)] == [25, 6, 13]
 
 
-def test_rollout_that_is_broken_off_is_filled_up_to_its_size() -> None:
+def test_interrupted_rollout_restores_the_size_of_its_group() -> None:
     """A member that stops, or is down, is missing; a successor in a spare place is not."""
     for spare, until, filled in (
         ((), 2, (PLACES[3],)),  # the first is down
-        ((), 7, (PLACES[2],)),  # its successor is there, the second is down
-        (PLACES[4:5], 2, ()),  # nobody is stopped before the first successor is there
-        (PLACES[4:5], 7, ()),  # a successor stands in the spare place for the first
+        ((), 7, (PLACES[2],)),  # its successor is up, the second is down
+        (PLACES[4:5], 2, ()),  # no member is stopped before the first successor is up
+        (PLACES[4:5], 7, ()),  # a successor replaces the first in the spare place
     ):
         cluster = of_four()
         deploy = rollout(spare=spare, max_unavailable=0 if spare else 1)
@@ -230,7 +230,7 @@ def test_rollout_that_is_broken_off_is_filled_up_to_its_size() -> None:
         assert deploy.places_to_fill() == filled, (spare, until)
 
 
-def test_roll_back_that_is_broken_off_counts_members_that_were_not_replaced() -> None:
+def test_interrupted_roll_back_counts_members_that_were_not_replaced() -> None:
     cluster, deploy = of_four(), rollout(broken_from=1, rolls_back=True)
     drive(deploy, cluster, until_us=72 * S)
     assert deploy.replaced
@@ -238,7 +238,7 @@ def test_roll_back_that_is_broken_off_counts_members_that_were_not_replaced() ->
     assert len({*up, *deploy.places_to_fill()}) == 4
 
 
-def test_broken_version_hangs_at_its_deadline_with_what_was_stopped() -> None:
+def test_broken_version_stops_at_its_deadline_with_the_stopped_members_down() -> None:
     cluster, deploy = of_four(), rollout(broken_from=1)
     drive(deploy, cluster)
     assert deploy.outcome is Outcome.HUNG
@@ -251,8 +251,8 @@ def test_broken_version_hangs_at_its_deadline_with_what_was_stopped() -> None:
     assert list(deploy.lost) == [PLACES[2]]
 
 
-def test_rollout_without_a_free_place_for_its_surge_hangs_at_its_deadline() -> None:
-    """A scaling may have taken the spare places: without an end, the run went on for ever."""
+def test_rollout_without_a_free_place_for_its_surge_stops_at_its_deadline() -> None:
+    """A scaling may have used the spare places: without a deadline the run would never end."""
     cluster, deploy = of_four(), rollout(max_unavailable=0)
     drive(deploy, cluster)
     assert deploy.outcome is Outcome.HUNG
@@ -269,7 +269,7 @@ def test_rollout_that_waits_for_a_member_that_stays_down_is_rolled_back() -> Non
     assert deploy.outcome is Outcome.ROLLED_BACK
 
 
-def test_broken_version_that_is_rolled_back_leaves_everybody_there() -> None:
+def test_rolled_back_rollout_of_a_broken_version_leaves_all_members_up() -> None:
     cluster, deploy = of_four(), rollout(broken_from=1, rolls_back=True)
     drive(deploy, cluster)
     assert deploy.outcome is Outcome.ROLLED_BACK
@@ -298,21 +298,21 @@ def scaling(to: int, **changes: Any) -> Scaling:  # noqa: ANN401
     return Scaling(**(fields | changes))
 
 
-def test_group_is_made_smaller_by_steps_the_last_member_first() -> None:
+def test_group_is_scaled_down_by_steps_the_last_member_first() -> None:
     cluster, work = of_four(), scaling(2)
     drive(work, cluster)
     assert cluster.acts == [(0, "term", "3"), (10, "term", "2")]
     assert list(work.lost) == [PLACES[3], PLACES[2]]
 
 
-def test_group_is_made_larger_up_to_its_spare_places() -> None:
+def test_group_is_scaled_up_to_its_spare_places() -> None:
     cluster, work = of_four(), scaling(6, step_size=2)
     drive(work, cluster)
     assert cluster.acts == [(0, "start", "4"), (0, "start", "5")]
     assert list(work.joined) == [*PLACES[4:]]
 
 
-def test_group_that_has_its_size_is_left_alone() -> None:
+def test_group_of_the_requested_size_is_unchanged() -> None:
     cluster = of_four()
     drive(scaling(4), cluster)
     assert cluster.acts == []
@@ -338,7 +338,7 @@ def generations(run: VirtualRun) -> int:
     return max((row.generation or 0 for row in started), default=0)
 
 
-def test_run_with_a_rollout_passes_and_its_journal_says_who_was_replaced_when() -> None:
+def test_run_with_a_rollout_passes_and_its_journal_has_each_replacement() -> None:
     run = play_virtual(act("rollout", start_up=["1s", "3s"]), seed=3)
     assert run.results.reasons == ()
     (entry,) = run.results.faults
@@ -358,7 +358,7 @@ def test_dynamic_members_rebalance_for_each_other_and_static_ones_do_not() -> No
     assert generations(static) == 1
 
 
-def test_rollout_that_hangs_is_undone_at_the_end() -> None:
+def test_rollout_past_its_deadline_is_undone_at_the_end() -> None:
     run = play_virtual(act("rollout", start_up="1s", broken_from=0, progress_deadline="3s"), seed=3)
     (entry,) = run.results.faults
     assert entry.healed_by == "end"
@@ -367,7 +367,7 @@ def test_rollout_that_hangs_is_undone_at_the_end() -> None:
     assert run.results.reasons == ()
 
 
-def test_scaled_group_is_live_with_the_members_that_it_has_then() -> None:
+def test_scaled_group_is_live_with_its_present_members() -> None:
     for experiment, started in (
         (act("scale", to=1), []),
         (act("scale", to=3, spare=1), ["consumer-readers-2"]),
@@ -379,8 +379,8 @@ def test_scaled_group_is_live_with_the_members_that_it_has_then() -> None:
         assert play(experiment, 3).result is PlayResult.PASS
 
 
-def test_place_of_a_late_member_is_left_to_the_plan() -> None:
-    """An operation that took it had the plan start a member that is up: a failure of the lab."""
+def test_place_of_a_late_member_is_reserved_for_the_plan() -> None:
+    """Otherwise the plan would start a member that is up: a failure of the lab."""
     made = act("scale", to=3, spare=1)
     late = LateMembersDefinition(at="6s", members=1)
     group = msgspec.structs.replace(made.groups["readers"], late_members=(late,))
@@ -403,7 +403,7 @@ def test_place_of_a_late_member_is_left_to_the_plan() -> None:
         ("scale", {}, "to"),
     ],
 )
-def test_what_can_replace_nobody_is_refused(
+def test_operation_that_can_replace_no_member_is_refused(
     fault: str, args: dict[str, object], problem: str
 ) -> None:
     made = quick_experiment(
@@ -413,7 +413,7 @@ def test_what_can_replace_nobody_is_refused(
 
 
 def test_rollout_has_no_duration() -> None:
-    """Its length is the deploy's own."""
+    """Its length is that of the deployment."""
     made = quick_experiment(
         faults=[{"at": "1s", "fault": "rollout", "target": "members(readers)", "duration": "9s"}]
     )

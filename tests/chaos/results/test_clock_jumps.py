@@ -1,4 +1,4 @@
-"""A wall clock that jumps changes nothing of a run but the times that its manifest names."""
+"""A wall clock that jumps changes only the times in a run's manifest."""
 
 import json
 import time
@@ -23,12 +23,12 @@ HOUR = timedelta(hours=1)
 
 
 def jumping(step: timedelta) -> Iterator[datetime]:
-    """Yield moments, each a step from the last: forward, or back."""
+    """Yield times, each a step from the last: forward, or back."""
     return (datetime(2026, 6, 1, tzinfo=UTC) + step * number for number in count())
 
 
 def jump_clock(monkeypatch: pytest.MonkeyPatch, step: timedelta) -> None:
-    """Let every look at the wall clock find it `step` from where it was."""
+    """Let every reading of the wall clock differ by `step` from the last."""
     moments = jumping(step)
     monkeypatch.setattr(run_directory, "_now", lambda: next(moments))
     monkeypatch.setattr(time, "time", lambda: next(moments).timestamp())
@@ -44,7 +44,7 @@ def play(root: Path) -> PastRun:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("step", [HOUR, -HOUR], ids=["forward", "back"])
-def test_run_whose_wall_clock_jumps_is_the_same_run(
+def test_run_with_a_jumping_wall_clock_is_the_same_run(
     step: timedelta,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -66,10 +66,10 @@ def test_run_whose_wall_clock_jumps_is_the_same_run(
     assert past.journal() == expected.journal()
 
 
-def test_run_clock_passes_steadily_while_the_wall_clock_jumps(
+def test_run_clock_advances_steadily_while_the_wall_clock_jumps(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Nodes on Ray ask this clock: the machine's wall clock is read once, at its origin."""
+    """Nodes on Ray read this clock; the machine's wall clock is read once, at its origin."""
     monotonic_ns = 5_000_000_000
     monkeypatch.setattr(time, "monotonic_ns", lambda: monotonic_ns)
     clock = RunClock.starting_now()

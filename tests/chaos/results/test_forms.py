@@ -1,4 +1,4 @@
-"""Manifests of forms that this version does not know are refused with the form in the sentence."""
+"""Manifests of unknown format versions are refused, and the message names the version."""
 
 import json
 from pathlib import Path
@@ -31,13 +31,13 @@ def write_manifest(folder: Path, **fields: object) -> Path:
 
 
 def test_manifest_without_a_form_is_read_as_the_first(tmp_path: Path) -> None:
-    """What was written before forms were numbered has no number."""
+    """Manifests written before the forms were numbered have no number."""
     folder = write_manifest(tmp_path / "small" / "a", **RUN)
     assert open_run(folder).manifest.format == 1
 
 
 def test_run_of_a_later_form_is_refused_with_form_and_writer(tmp_path: Path) -> None:
-    """A later form may hold what this version would silently drop."""
+    """A later form may have data that this version would silently drop."""
     folder = write_manifest(
         tmp_path / "small" / "a", **RUN, format=7, versions={"coordlab": "0.9.0"}
     )
@@ -49,8 +49,8 @@ def test_run_of_a_later_form_is_refused_with_form_and_writer(tmp_path: Path) -> 
     )
 
 
-def test_run_whose_later_form_has_other_fields_is_refused_for_its_form(tmp_path: Path) -> None:
-    """The form is looked at before the fields: a missing field would hide the reason."""
+def test_run_of_a_later_form_with_other_fields_is_refused_for_its_form(tmp_path: Path) -> None:
+    """The form is read before the fields: a missing field would hide the reason."""
     folder = write_manifest(tmp_path / "small" / "a", format=2, everything="else")
     with pytest.raises(NotARun, match="was written in form 2, this version reads form 1"):
         PastRun(folder)
@@ -68,7 +68,7 @@ def test_other_runs_are_listed_beside_one_of_a_later_form(tmp_path: Path) -> Non
 
 
 def test_exploration_of_a_later_form_is_refused_with_its_form(tmp_path: Path) -> None:
-    """What `--resume` reads is refused in the same way."""
+    """`--resume` refuses it in the same way."""
     folder = write_manifest(tmp_path / "standard" / "a", format=3)
     with pytest.raises(NotAnExploration, match="was written in form 3, this version reads form 1"):
         open_exploration(folder)

@@ -1,4 +1,4 @@
-"""Runs on a disk that is full, or fills: they heal, stop, say so, and stay readable."""
+"""Runs on a full disk, or one that fills: they heal, stop, report, and remain readable."""
 
 import errno
 import json
@@ -27,14 +27,14 @@ RUN = (
 
 
 class SmallDisk:
-    """A disk with `room` bytes for a trace; giving up the reserve makes `reserve` bytes more."""
+    """A disk with `room` bytes for a trace; the freed reserve adds `reserve` bytes."""
 
     def __init__(self, room: int, reserve: int) -> None:
         self._room = room
         self._reserve = reserve
 
     def write(self, file: int, content: memoryview) -> int:
-        """Write what fits. Raises: OSError if nothing does."""
+        """Write as much as fits. Raises: OSError if nothing does."""
         if self._room == 0:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         done = os.write(file, content[: self._room])
@@ -53,7 +53,7 @@ PlayOn = Callable[[int, int], tuple[int, PastRun]]
 
 @pytest.fixture
 def play_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlayOn:
-    """Run with a disk of so much room and reserve; the trace is written every 1,000 rows."""
+    """Run with a disk of this room and reserve; the trace is written every 1,000 rows."""
 
     def play(room: int, reserve: int) -> tuple[int, PastRun]:
         disk = SmallDisk(room, reserve)
@@ -74,7 +74,7 @@ def play_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlayOn:
 def test_disk_that_fills_ends_the_run_with_255_and_leaves_a_trace(
     play_on: PlayOn, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """The reserve holds what healing and stopping still write."""
+    """The reserve has room for the rows of healing and stopping."""
     code, past = play_on(60_000, 10_000_000)
 
     said = capsys.readouterr()
@@ -87,24 +87,26 @@ def test_disk_that_fills_ends_the_run_with_255_and_leaves_a_trace(
     rows = list(read_parquet(past.events / EVENTS_FILE))
     assert f"{len(rows):,} rows of the trace" in sentence
     assert rows[-1].time_us < 40_000_000, "it ended at its next look, not at its end"
-    check_told_the_truth(past, tmp_path, capsys)
+    check_reported_as_unknown(past, tmp_path, capsys)
 
 
-def test_disk_without_room_for_the_end_of_a_trace_leaves_the_documents(
+def test_disk_without_room_for_the_end_of_a_trace_keeps_the_documents(
     play_on: PlayOn, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """Half a Parquet file is no file: it goes, and the sentence names no rows."""
+    """Half a Parquet file is unreadable: it is deleted, and the message names no rows."""
     code, past = play_on(60_000, 10)
 
     (sentence,) = capsys.readouterr().err.splitlines()
     assert code == 255
     assert "rows of the trace" not in sentence
     assert list(past.events.iterdir()) == []
-    check_told_the_truth(past, tmp_path, capsys)
+    check_reported_as_unknown(past, tmp_path, capsys)
 
 
-def check_told_the_truth(past: PastRun, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Everything was healed; the results and `list` say that the run proves nothing."""
+def check_reported_as_unknown(
+    past: PastRun, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Check that everything was healed, and that results and `list` show an unknown verdict."""
     assert [entry.fault_id for entry in past.journal() if entry.in_force] == []
     assert past.manifest.status is RunStatus.FAILED
     results = past.results()
@@ -120,7 +122,7 @@ def check_told_the_truth(past: PastRun, root: Path, capsys: pytest.CaptureFixtur
 def test_disk_that_is_full_from_the_start_begins_no_run(
     error: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Nothing is left that `list` would have to explain, and `latest` names what it named."""
+    """No directory remains, and `latest` is unchanged."""
 
     def full(_file: int, _offset: int, _size: int) -> None:
         raise OSError(error, os.strerror(error))
@@ -144,7 +146,7 @@ def test_disk_that_is_full_from_the_start_begins_no_run(
 def test_file_or_folder_in_the_way_begins_no_run(
     in_the_way: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A file where a folder should be, and the other way round; root can write anywhere."""
+    """A file where a folder is needed, and the reverse, because root can write anywhere."""
     path = tmp_path / in_the_way
     if path.name == "latest":
         path.mkdir(parents=True)
@@ -162,15 +164,15 @@ def test_file_or_folder_in_the_way_begins_no_run(
 
 @pytest.fixture
 def small_tmpfs(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
-    """Mount a tmpfs of a size; only where the test may."""
+    """Mount a tmpfs of a size; skip the test where this is not permitted."""
     with ExitStack() as mounted:
         yield lambda size: mounted.enter_context(small_disk(tmp_path / f"tmpfs-{size}", size))
 
 
-def test_folder_that_cannot_be_written_begins_no_run(
+def test_read_only_folder_begins_no_run(
     small_tmpfs: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A volume that is mounted read-only: root may write anywhere else."""
+    """A volume that is mounted read-only, because root may write anywhere else."""
     folder = small_tmpfs("1m,ro")
     code = run_cli([*RUN, "--runs", str(folder)])
     said = capsys.readouterr()
@@ -184,7 +186,7 @@ def test_folder_that_cannot_be_written_begins_no_run(
 def test_small_tmpfs_begins_no_run(
     size: str, small_tmpfs: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What a container with a tiny volume gives."""
+    """A container may have such a small volume."""
     folder = small_tmpfs(size)
     code = run_cli([*RUN, "--runs", str(folder)])
     said = capsys.readouterr()
@@ -200,7 +202,7 @@ def test_tmpfs_that_fills_ends_a_run_with_255_and_leaves_a_trace(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The reserve is the disk's own: freed, it holds the end of the trace and the documents."""
+    """The freed reserve has room for the end of the trace and the documents."""
     monkeypatch.setattr(
         ParquetTraceWriter,
         "__init__",
@@ -215,4 +217,4 @@ def test_tmpfs_that_fills_ends_a_run_with_255_and_leaves_a_trace(
     assert "cannot be written: No space left on device; kept in " in sentence
     (past,) = list_runs(folder)
     assert f"{len(list(read_parquet(past.events / EVENTS_FILE))):,} rows of the trace" in sentence
-    check_told_the_truth(past, folder, capsys)
+    check_reported_as_unknown(past, folder, capsys)

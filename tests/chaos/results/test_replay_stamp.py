@@ -1,4 +1,4 @@
-"""The stamp of a replay file: what must be the same for the same run to come again."""
+"""The stamp of a replay file: the code and Python that reproduce the run."""
 
 import subprocess
 import sys
@@ -16,12 +16,12 @@ STAMP = ReplayStamp(
 
 
 def test_stamp_of_this_code_and_python_has_no_difference() -> None:
-    """What was just written can be replayed."""
+    """A new file can be replayed."""
     assert differences(STAMP) == ()
 
 
 def test_other_code_and_other_python_are_both_named() -> None:
-    """Each alone may change a run; the commit says where the old code is."""
+    """Each alone may change a run; the commit shows where the old code is."""
     other = ReplayStamp(
         seed=7, code="0f", commit="a" * 40, python="3.99", result="pass", digest="12"
     )
@@ -33,7 +33,7 @@ def test_other_code_and_other_python_are_both_named() -> None:
     )
 
 
-def test_code_version_is_the_same_in_another_process_elsewhere() -> None:
+def test_code_version_is_equal_in_another_process_and_folder() -> None:
     """It must not depend on the folder, the order of a directory or the process."""
     program = "from chaos.results.replay_stamp import code_version; print(code_version())"
     said = subprocess.run(
@@ -50,7 +50,7 @@ def test_code_version_is_the_same_in_another_process_elsewhere() -> None:
 def test_code_version_changes_with_the_text_and_the_name_of_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A moved line changes a run as a changed one does; a test file beside does not."""
+    """A moved line changes it as an edited one does; a test file does not."""
     folder = tmp_path / "somewhere"
     folder.mkdir()
     monkeypatch.setattr(replay_stamp, "_folder_of", lambda package: folder)

@@ -1,4 +1,4 @@
-"""Run directories: unique, readable while they are written and after they were cut short."""
+"""Run directories: unique, readable while they are written and after an interruption."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from chaos.run.plan import plan_of
 from results_schema.journal import FaultOutcome
 from results_schema.manifest import RunStatus
 from tests.support.builders.experiments import experiment
-from tests.support.harness.programs import pid_of_nobody
+from tests.support.harness.programs import pid_of_ended_process
 
 
 def create(root: Path, of: Experiment | None = None) -> RunDirectory:
@@ -28,8 +28,8 @@ def create(root: Path, of: Experiment | None = None) -> RunDirectory:
     )
 
 
-def test_runs_at_the_same_time_get_directories_of_their_own(tmp_path: Path) -> None:
-    """Two runs side by side must not touch each other; colons would break Hadoop."""
+def test_concurrent_runs_get_directories_of_their_own(tmp_path: Path) -> None:
+    """Two runs must not touch each other's files; colons would break Hadoop."""
     paths = [create(tmp_path).path for _ in range(5)]
 
     assert len(set(paths)) == 5
@@ -37,8 +37,8 @@ def test_runs_at_the_same_time_get_directories_of_their_own(tmp_path: Path) -> N
     assert (tmp_path / "small" / "latest").resolve() == paths[-1].resolve()
 
 
-def test_manifest_holds_what_the_run_can_be_made_from_again(tmp_path: Path) -> None:
-    """Config, plan, seed: the experiment comes back equal."""
+def test_manifest_has_all_that_reproduces_the_run(tmp_path: Path) -> None:
+    """Config, plan and seed give an equal experiment."""
     run = create(tmp_path)
 
     manifest = open_run(run.path).manifest
@@ -50,14 +50,14 @@ def test_manifest_holds_what_the_run_can_be_made_from_again(tmp_path: Path) -> N
     assert manifest.config["groups"]["readers"]["config"]["session.timeout.ms"] == 45_000
 
 
-def test_run_of_a_process_that_is_gone_reads_as_incomplete(tmp_path: Path) -> None:
-    """Its driver was killed: nobody wrote an end into the manifest."""
+def test_run_of_a_dead_process_reads_as_incomplete(tmp_path: Path) -> None:
+    """Its driver was killed before it wrote an end into the manifest."""
     run = create(tmp_path)
     assert not open_run(run.path).incomplete
     assert open_run(run.path).is_running
     assert open_run(run.path).is_here
 
-    run.manifest.pid = pid_of_nobody()
+    run.manifest.pid = pid_of_ended_process()
     run.write_manifest()
 
     assert open_run(run.path).manifest.status is RunStatus.RUNNING
@@ -73,8 +73,8 @@ def test_run_of_a_process_that_is_gone_reads_as_incomplete(tmp_path: Path) -> No
         (RunStatus.FAILED, True),
     ],
 )
-def test_ended_run_says_how(tmp_path: Path, status: RunStatus, *, incomplete: bool) -> None:
-    """Only a completed run has a trace that ends where the run did."""
+def test_ended_run_has_its_outcome(tmp_path: Path, status: RunStatus, *, incomplete: bool) -> None:
+    """Only a completed run has a trace up to the end of the run."""
     run = create(tmp_path)
     run.finish(status)
 
@@ -87,7 +87,7 @@ def test_ended_run_says_how(tmp_path: Path, status: RunStatus, *, incomplete: bo
 
 
 def test_journal_is_on_disk_after_every_change(tmp_path: Path) -> None:
-    """A run that dies leaves what it had done to the cluster."""
+    """After a killed run it shows the faults that were injected."""
     run = create(tmp_path)
     journal = Journal(plan_of(experiment()), run.write_journal)
     assert open_run(run.path).journal()[0].outcome is FaultOutcome.PLANNED
@@ -101,7 +101,7 @@ def test_journal_is_on_disk_after_every_change(tmp_path: Path) -> None:
     assert written.in_force
 
 
-def test_list_skips_the_latest_link_and_what_is_no_run(tmp_path: Path) -> None:
+def test_list_skips_the_latest_link_and_other_files(tmp_path: Path) -> None:
     """Otherwise the last run would count twice."""
     first, second = create(tmp_path), create(tmp_path)
     (tmp_path / "small" / "notes").mkdir()
@@ -112,7 +112,7 @@ def test_list_skips_the_latest_link_and_what_is_no_run(tmp_path: Path) -> None:
 
 
 def test_experiments_folder_opens_its_latest_run(tmp_path: Path) -> None:
-    """`analyze runs/small` means the last one."""
+    """`analyze runs/small` means the last run."""
     create(tmp_path)
     last = create(tmp_path)
 
@@ -120,8 +120,8 @@ def test_experiments_folder_opens_its_latest_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [None, "", "{}", '{"format": 99}'])
-def test_path_that_holds_no_run_says_so(tmp_path: Path, content: str | None) -> None:
-    """Never a traceback of a JSON reader."""
+def test_path_without_a_run_is_reported(tmp_path: Path, content: str | None) -> None:
+    """No traceback of a JSON reader is shown."""
     if content is not None:
         (tmp_path / "manifest.json").write_text(content)
 
@@ -130,7 +130,7 @@ def test_path_that_holds_no_run_says_so(tmp_path: Path, content: str | None) -> 
 
 
 def test_replay_command_quotes_what_a_shell_would_split() -> None:
-    """It is meant to be pasted."""
+    """Users paste it."""
     command = run_command_line(
         "my experiment.yaml", runtime="virtual", seed=7, overrides=["faults[0].at=1s"]
     )

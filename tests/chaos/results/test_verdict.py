@@ -1,4 +1,4 @@
-"""Verdicts and exit codes: what counts more than what."""
+"""Verdicts and exit codes, and their precedence."""
 
 import pytest
 
@@ -38,7 +38,7 @@ def fault(outcome: FaultOutcome) -> JournalEntry:
 def test_verdict_of_checks_faults_and_reasons(
     checks: CheckOutcome, outcome: FaultOutcome, unknown: tuple[str, ...], verdict: Verdict
 ) -> None:
-    """A violation is proven whatever else happened; a doubt otherwise makes it unknown."""
+    """A violation is proven in any case; any doubt otherwise makes the verdict unknown."""
     given, reasons = reach_verdict(
         reports=(report(checks, "why"),), entries=(fault(outcome),), unknown_because=unknown
     )
@@ -58,5 +58,5 @@ def test_verdict_of_checks_faults_and_reasons(
     ],
 )
 def test_exit_code_of_every_ending(outcome: RunOutcome, verdict: Verdict, code: int) -> None:
-    """A failed tool and an interrupted run never speak of Kafka."""
+    """A failed tool and an interrupted run give no verdict about Kafka."""
     assert exit_code(outcome, verdict) == code

@@ -1,4 +1,4 @@
-"""What a steady and a live cluster lack: groups without members, and members that are lost."""
+"""Parts that a steady and a live cluster lack: groups without members, and lost members."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ def status_of(runtime: FakeRuntime) -> ClusterStatus:
     return runtime.run(look())
 
 
-def test_lost_member_is_not_waited_for_and_any_other_dead_one_is() -> None:
+def test_lost_member_is_not_awaited_and_any_other_dead_one_is() -> None:
     runtime = FakeRuntime(experiment())
     runtime.nodes[SECOND] = NodeState.DOWN
     status = status_of(runtime)
@@ -35,7 +35,7 @@ def test_lost_member_is_not_waited_for_and_any_other_dead_one_is() -> None:
 
 
 def test_group_that_keeps_the_id_of_a_lost_member_is_not_live() -> None:
-    """Its session has to end: until then it owns partitions."""
+    """Its session must end: until then the dead id owns partitions."""
     status = status_of(FakeRuntime(experiment()))
 
     assert "group readers has 2 of 1 members" in missing_for_liveness(
@@ -44,7 +44,7 @@ def test_group_that_keeps_the_id_of_a_lost_member_is_not_live() -> None:
 
 
 def from_nothing() -> Experiment:
-    """A group whose members all join while the run goes on."""
+    """Return a group whose members all join during the run."""
     readers = {
         "members": 0,
         "topics": ["orders"],
@@ -55,8 +55,8 @@ def from_nothing() -> Experiment:
     return experiment(groups={"readers": readers})
 
 
-def test_group_whose_members_all_join_late_is_missed_at_the_end_only() -> None:
-    """Nobody has to know a group that nobody is in."""
+def test_group_whose_members_all_join_late_is_missed_only_at_the_end() -> None:
+    """No coordinator needs to have a group without members."""
     runtime = FakeRuntime(from_nothing())
     status = status_of(runtime)
 
@@ -65,7 +65,7 @@ def test_group_whose_members_all_join_late_is_missed_at_the_end_only() -> None:
 
 
 def test_group_on_zookeeper_is_steady_when_every_partition_has_one_settled_reader() -> None:
-    """No znode says that a group is stable: its members do (ZK-27)."""
+    """No znode tells that a group is stable: its members do (ZK-27)."""
     old = {"members": 2, "topics": ["orders"], "coordination": "zookeeper"}
     file = experiment(groups={"old": old}, faults=[])
     status = status_of(FakeRuntime(file))

@@ -1,4 +1,4 @@
-"""The injector: rows and journal around each act, and everything healed whatever happened."""
+"""The injector: rows and journal of each act, and healing after any outcome."""
 
 from collections.abc import Sequence
 
@@ -22,7 +22,7 @@ CUT = {"at": "1s", "fault": "cut", "from": "broker(0)", "to": "controller"}
 
 
 class SlowRuntime(FakeRuntime):
-    """Every act takes a second until it is done."""
+    """A runtime whose every act takes a second."""
 
     async def set_link_rules(self, rules: Sequence[LinkRule]) -> None:
         await self.sleep(S)
@@ -38,10 +38,10 @@ class SlowRuntime(FakeRuntime):
 
 
 @pytest.mark.parametrize("fault", [PAUSE, CUT])
-def test_fault_is_in_force_from_the_injections_return_until_its_undoing_begins(
+def test_fault_is_in_force_from_the_end_of_its_injection_to_the_start_of_its_healing(
     fault: dict[str, object],
 ) -> None:
-    """Only in that time did every node concerned have it: a checker may rely on no more."""
+    """Only in that time every affected node has it: a checker may rely on no more."""
     made_of = experiment(faults=[fault])
     run = Injecting(made_of=made_of, runtime=SlowRuntime(made_of))
 
@@ -60,7 +60,7 @@ def test_fault_is_in_force_from_the_injections_return_until_its_undoing_begins(
 
 
 def test_every_row_of_a_fault_has_its_id_and_one_peer() -> None:
-    """The pipeline joins them by the id; of links the peer is the first of `from`."""
+    """The pipeline joins rows by the id; the peer of a link fault is the first node of `from`."""
     run = Injecting({**CUT, "from": ["broker(1)", "broker(0)"], "to": ["controller"]})
 
     run.inject()
@@ -77,7 +77,7 @@ def test_every_row_of_a_fault_has_its_id_and_one_peer() -> None:
     ("fault", "survive"),
     [(CRASH, True), (PAUSE, True), ({**PAUSE, "target": "member(readers, 0)"}, False)],
 )
-def test_members_survive_what_hits_servers_only(fault: dict[str, object], survive: bool) -> None:
+def test_members_survive_faults_of_servers_only(fault: dict[str, object], survive: bool) -> None:
     """Only then is a rebalance needless."""
     run = Injecting(fault)
 
@@ -88,7 +88,7 @@ def test_members_survive_what_hits_servers_only(fault: dict[str, object], surviv
 
 
 def test_journal_of_every_kind_of_hit_is_read_back_as_it_was_written() -> None:
-    """Nodes, ends and moves stand in the file."""
+    """The file has nodes, ends and moves."""
     run = Injecting(
         PAUSE, CUT, {**PAUSE, "fault": "leadership_move", "target": "leader-of(orders-0)"}
     )
@@ -101,7 +101,7 @@ def test_journal_of_every_kind_of_hit_is_read_back_as_it_was_written() -> None:
     assert b'"from":' in encode_journal(entries).replace(b" ", b"")
 
 
-def test_target_left_to_chance_is_the_seeds_and_the_faults_own() -> None:
+def test_random_target_depends_on_the_seed_and_the_fault_only() -> None:
     """Another fault before it must not shift the draw."""
     alone = Injecting({**CRASH, "target": "any-broker"})
     after_another = Injecting({**CRASH, "target": "any-broker"}, PAUSE)
@@ -111,8 +111,8 @@ def test_target_left_to_chance_is_the_seeds_and_the_faults_own() -> None:
     assert alone.inject().node == after_another.inject(0).node
 
 
-def test_everything_that_is_in_force_is_healed_links_first() -> None:
-    """A node that comes back should find its way to the others."""
+def test_all_faults_in_force_are_healed_links_first() -> None:
+    """A restarted node must reach the others."""
     run = Injecting(PAUSE, CRASH, CUT)
     for index in range(3):
         run.inject(index)
@@ -125,7 +125,7 @@ def test_everything_that_is_in_force_is_healed_links_first() -> None:
     assert not run.injector.may_need_healing
 
 
-def test_fault_that_is_healed_already_is_not_healed_again() -> None:
+def test_healed_fault_is_not_healed_again() -> None:
     """Each row of the trace is one act."""
     run = Injecting(PAUSE)
     run.inject()
@@ -138,7 +138,7 @@ def test_fault_that_is_healed_already_is_not_healed_again() -> None:
 
 
 class BreaksOff(FakeRuntime):
-    """Ctrl-C comes after each act and before its answer, as long as `broken`."""
+    """A runtime in which Ctrl-C follows each act before its return, as long as `broken`."""
 
     broken = True
 
@@ -164,10 +164,10 @@ class BreaksOff(FakeRuntime):
         (CUT, ["rules none"]),
     ],
 )
-def test_half_injected_fault_is_undone_from_whatever_it_left(
+def test_half_injected_fault_is_undone_by_the_state_of_its_nodes(
     fault: dict[str, object], undone: list[str]
 ) -> None:
-    """Nobody knows how far it came: the state of the nodes is asked, the rules are taken out."""
+    """How far it came is unknown: the nodes' states are read, the rules are removed."""
     made_of = experiment(faults=[fault])
     runtime = BreaksOff(made_of)
     run = Injecting(made_of=made_of, runtime=runtime)
@@ -184,13 +184,13 @@ def test_half_injected_fault_is_undone_from_whatever_it_left(
 
 
 class NeverPaused(FakeRuntime):
-    """The process that should be paused cannot be."""
+    """A runtime that cannot pause a process."""
 
     async def pause(self, node: NodeName) -> HitNode:
         raise OSError("not permitted")
 
 
-def test_fault_that_was_never_done_leaves_nothing_to_undo() -> None:
+def test_fault_that_was_never_injected_leaves_nothing_to_undo() -> None:
     """The node is up: it is neither resumed nor started a second time."""
     made_of = experiment(faults=[PAUSE])
     run = Injecting(made_of=made_of, runtime=NeverPaused(made_of))
@@ -204,7 +204,7 @@ def test_fault_that_was_never_done_leaves_nothing_to_undo() -> None:
 
 
 class StubbornLinks(FakeRuntime):
-    """Rules cannot be withdrawn one by one; the second time they can."""
+    """A runtime that fails to withdraw rules the first time."""
 
     attempts = 0
 
@@ -215,8 +215,8 @@ class StubbornLinks(FakeRuntime):
         await super().set_link_rules(rules)
 
 
-def test_rules_are_taken_out_even_if_a_fault_of_links_could_not_be_healed() -> None:
-    """No rule may outlive the run, and the failure is told."""
+def test_rules_are_removed_even_if_a_fault_of_links_could_not_be_healed() -> None:
+    """No rule may outlive the run, and the failure is reported."""
     made_of = experiment(faults=[CUT, PAUSE])
     run = Injecting(made_of=made_of, runtime=StubbornLinks(made_of))
     run.inject(0)

@@ -1,4 +1,4 @@
-"""Checks ahead of the whole trace: findings are told, and trouble in them harms nothing."""
+"""Live checks, before the whole trace is read: findings are shown, failures harm nothing."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -27,7 +27,7 @@ def broken_rows() -> list[TraceRow]:
 
 
 def following(rows: Sequence[TraceRow]) -> TraceFollower:
-    """Hand out the rows that are not younger than the clock, each once."""
+    """Yield the rows that are not younger than the clock, each once."""
     left = list(rows)
 
     def follow(now_us: int) -> Iterable[TraceRow]:
@@ -37,8 +37,8 @@ def following(rows: Sequence[TraceRow]) -> TraceFollower:
     return follow
 
 
-def test_finding_is_told_when_its_rows_can_be_read() -> None:
-    """Not before, and not twice."""
+def test_finding_is_reported_when_its_rows_can_be_read() -> None:
+    """It is reported once, and not earlier."""
     found: list[Finding] = []
     live = LiveChecks(CheckSuite(CheckContext(), SAFETY), following(broken_rows()))
     live.report_findings_to(found.append)
@@ -52,7 +52,7 @@ def test_finding_is_told_when_its_rows_can_be_read() -> None:
     assert [finding.check for finding in found] == ["fencing"]
 
 
-def test_trouble_ends_the_live_checks_and_nothing_else() -> None:
+def test_failure_of_the_live_checks_ends_only_them() -> None:
     """A torn file in the middle of a run is no reason to end it."""
 
     def follow(now_us: int) -> Iterable[TraceRow]:
@@ -65,10 +65,10 @@ def test_trouble_ends_the_live_checks_and_nothing_else() -> None:
     assert live.trouble == "not checked while running: OSError: the file went away"
 
 
-def test_run_shows_what_seems_violated_and_leaves_the_verdict_to_the_whole_trace(
+def test_run_shows_possible_violations_and_judges_by_the_whole_trace(
     tmp_path: Path,
 ) -> None:
-    """The rows that were ahead may be incomplete: they write no VIOLATION and decide nothing."""
+    """Live rows may be incomplete: they cause no VIOLATION row and no verdict."""
     of = experiment()
     rows: list[TraceRow] = []
     progress: list[Progress] = []

@@ -1,4 +1,4 @@
-"""A machine that is away by accident: the run says so, and accuses neither Kafka nor the lab."""
+"""A machine lost by accident: the run reports it, and accuses neither Kafka nor the lab."""
 
 from pathlib import Path
 
@@ -72,7 +72,7 @@ def violated(*times_us: int) -> CheckReport:
 def test_lost_machine_is_no_failure_of_the_lab_and_no_verdict(
     failure: Exception | None, tmp_path: Path
 ) -> None:
-    """Exit code 2, the machine first, then what failed with it."""
+    """Exit code 2; the machine is named first, then the failures that followed."""
     runtime = FakeRuntime(experiment())
     runtime.machines_away = [LOST]
     runtime.crash_fails_with = failure
@@ -87,8 +87,8 @@ def test_lost_machine_is_no_failure_of_the_lab_and_no_verdict(
     assert runtime.stopped
 
 
-def test_same_failure_without_a_lost_machine_is_the_labs() -> None:
-    """255 remains for defects."""
+def test_same_failure_without_a_lost_machine_is_one_of_the_lab() -> None:
+    """Exit code 255 is for defects."""
     runtime = FakeRuntime(experiment())
     runtime.crash_fails_with = OSError("actor died")
     suite = CheckSuite(context_of(runtime.experiment), ("fencing",))
@@ -100,8 +100,8 @@ def test_same_failure_without_a_lost_machine_is_the_labs() -> None:
     assert results.outcome is RunOutcome.INTERNAL_ERROR
 
 
-def test_run_that_cannot_go_on_without_the_machine_ends_at_once(tmp_path: Path) -> None:
-    """Nobody waits for a steady state that never comes."""
+def test_run_that_cannot_continue_without_the_machine_ends_at_once(tmp_path: Path) -> None:
+    """It does not wait for a steady state that never comes."""
     runtime = FakeRuntime(experiment())
     why = "controller-100 was on it, whose disk held the only copy of what it knew"
     gone = MachineEvent(
@@ -116,8 +116,8 @@ def test_run_that_cannot_go_on_without_the_machine_ends_at_once(tmp_path: Path) 
     assert results.steady_at_us is None
 
 
-def test_disturbed_machine_is_a_band_and_leaves_a_passing_run_passing(tmp_path: Path) -> None:
-    """The journal says from when to when."""
+def test_disturbed_machine_is_listed_and_keeps_a_pass(tmp_path: Path) -> None:
+    """The journal has its beginning and end."""
     runtime = FakeRuntime(experiment())
     runtime.machines_away = [DISTURBED]
 
@@ -135,7 +135,7 @@ def test_disturbed_machine_is_a_band_and_leaves_a_passing_run_passing(tmp_path: 
 
 
 def test_violation_after_a_disturbance_is_inconclusive_and_one_before_it_stands() -> None:
-    """What happened to the machine is not what Kafka promised to endure here."""
+    """Kafka does not promise to endure an accident of the machine here."""
     (after,) = without_lost_evidence((violated(30 * S),), (DISTURBED,), (), KINDS)
     (both,) = without_lost_evidence((violated(5 * S, 30 * S),), (DISTURBED,), (), KINDS)
 
@@ -145,7 +145,7 @@ def test_violation_after_a_disturbance_is_inconclusive_and_one_before_it_stands(
 
 
 def test_check_whose_rows_are_lost_is_never_violated() -> None:
-    """Fencing reads rows of brokers; a consumer's are none of its evidence."""
+    """Fencing reads rows of brokers, and depends on no row of a consumer."""
     reports = without_lost_evidence((violated(S),), (LOST,), NODES, KINDS)
 
     verdict, _ = reach_verdict(reports=reports, entries=(), unknown_because=(LOST.sentence,))
@@ -155,7 +155,7 @@ def test_check_whose_rows_are_lost_is_never_violated() -> None:
 
 
 def test_check_whose_rows_are_complete_is_judged() -> None:
-    """A machine with consumers only takes no row of brokers and controllers along."""
+    """A machine with consumers only has no rows of brokers and controllers."""
     (consumer,) = NODES[1:]
     reports = (
         violated(S),
@@ -177,7 +177,7 @@ def test_check_whose_rows_are_complete_is_judged() -> None:
 
 @pytest.mark.parametrize("name", sorted(CHECKERS))
 def test_every_check_names_the_kinds_of_rows_that_it_depends_on(name: str) -> None:
-    """Shared evidence counts: liveness reads the lives of consumers through it."""
+    """Shared evidence counts: liveness reads rows of consumers through it."""
     kinds = CheckSuite(context_of(experiment()), (name,)).kinds_read()[name]
 
     assert kinds >= CHECKERS[name].kinds
@@ -185,7 +185,7 @@ def test_every_check_names_the_kinds_of_rows_that_it_depends_on(name: str) -> No
 
 
 def test_run_without_accidents_keeps_its_reports() -> None:
-    """Nothing is taken away from it."""
+    """All its reports are kept."""
     reports = (violated(S),)
 
     assert without_lost_evidence(reports, (), (), KINDS) is reports

@@ -33,7 +33,7 @@ def test_repeated_fault_is_one_record_for_each_injection() -> None:
     ]
 
 
-def test_ends_of_links_are_lists_however_they_are_written() -> None:
+def test_ends_of_links_are_lists_in_either_notation() -> None:
     """One target needs no brackets."""
     both, one_way = plan_of(
         experiment(
@@ -56,8 +56,8 @@ def test_ends_of_links_are_lists_however_they_are_written() -> None:
     assert one_way.aimed_at == "broker(0) -> clients"
 
 
-def test_schedule_has_healing_first_then_faults_then_late_members() -> None:
-    """What falls together must mean one thing: a cut before those who join "at the cut"."""
+def test_schedule_orders_healing_before_faults_before_late_members() -> None:
+    """Simultaneous entries must have one meaning: a cut precedes members that join with it."""
     made_of = experiment(
         groups={
             "readers": {

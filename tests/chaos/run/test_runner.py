@@ -1,4 +1,4 @@
-"""The runner on a scripted runtime: stages, faults, healing, and what every ending proves."""
+"""The runner on a scripted runtime: stages, faults, healing, and the verdict of every ending."""
 
 from pathlib import Path
 from typing import NoReturn
@@ -23,11 +23,11 @@ from tests.support.builders.experiments import experiment
 from tests.support.harness.fake_runtime import FakeRuntime
 
 SAFETY = ("fencing", "durable_commits")
-"""The checks that need no rows of nodes, which the fake runtime does not have."""
+"""Checks that need no rows of nodes, which the fake runtime does not have."""
 
 
 class Run:
-    """One run of an experiment on a FakeRuntime, and everything that it showed."""
+    """One run of an experiment on a FakeRuntime, and its observations."""
 
     def __init__(self, of: Experiment | None = None, *, time_limit_us: int | None = None) -> None:
         self.experiment = of or experiment()
@@ -54,7 +54,7 @@ class Run:
         ).execute()
 
     def execute_alone(self) -> Results:
-        """Execute, and nobody watches."""
+        """Execute without an observer."""
         return ExperimentRun(
             self.experiment,
             plan_of(self.experiment),
@@ -67,8 +67,8 @@ class Run:
         return [row for row in self.rows if row.kind == kind]
 
 
-def test_run_goes_through_its_stages_and_heals_by_plan() -> None:
-    """The whole order, faults at their times after the steady state."""
+def test_run_passes_its_stages_and_heals_by_plan() -> None:
+    """The stages are in order, faults at their times after the steady state."""
     run = Run()
 
     results = run.execute()
@@ -95,12 +95,12 @@ def test_run_goes_through_its_stages_and_heals_by_plan() -> None:
     assert (entry.node, entry.incarnation, entry.pid) == ("broker-0", 0, 4711)
     assert results.outcome is RunOutcome.COMPLETED
     assert results.verdict is Verdict.UNKNOWN
-    assert results.reasons == ("no check saw anything to judge",)  # the fake cluster traces nothing
+    assert results.reasons == ("no check saw anything to judge",)  # the fake cluster traces no rows
     assert results.exit_code == 2
 
 
-def test_run_goes_on_after_liveness_until_no_promise_waits() -> None:
-    """With a recovery_timeout, and for no longer than that."""
+def test_run_continues_after_liveness_until_no_promise_waits() -> None:
+    """With a recovery_timeout, and at most that long."""
     for settles_s, ends_s in ((3, 3), (100, 20)):
         run = Run(experiment(run={"recovery_timeout": "20s"}))
         waits = run.suite.unsettled
@@ -131,8 +131,8 @@ def test_run_goes_on_after_liveness_until_no_promise_waits() -> None:
         assert {each.waiting_for for each in awaited} == {("t-0 is not whole",)}
 
 
-def test_requests_without_an_answer_are_told_where_a_group_does_not_come_back() -> None:
-    """A finding may then name which request waits where."""
+def test_unanswered_requests_are_listed_where_a_group_does_not_recover() -> None:
+    """A finding may then name the waiting request and its node."""
     run = Run()
     run.runtime.waiting = (WaitingRequest(NodeName("broker-1"), "JoinGroup", 5_000_000),)
     run.execute()
@@ -149,7 +149,7 @@ def test_requests_without_an_answer_are_told_where_a_group_does_not_come_back() 
     assert detail_of(first) == {"consumer": "consumer-readers-0", "waited_us": 5_000_000}
 
 
-def test_fault_is_traced_with_what_it_hit_and_its_blast_radius() -> None:
+def test_fault_is_traced_with_its_hit_and_its_blast_radius() -> None:
     """The pipeline joins phases to faults by these rows."""
     run = Run()
     run.execute()
@@ -165,7 +165,7 @@ def test_fault_is_traced_with_what_it_hit_and_its_blast_radius() -> None:
 
 
 def test_fault_without_duration_is_healed_at_the_end() -> None:
-    """A fault and its undoing are one record: nothing stays broken."""
+    """A fault and its undoing are one record: no fault remains."""
     run = Run(experiment(faults=[{"at": "1s", "fault": "crash", "target": "broker(2)"}]))
 
     results = run.execute()
@@ -175,8 +175,8 @@ def test_fault_without_duration_is_healed_at_the_end() -> None:
     assert acts.index("restart broker-2") > acts.index("stage healing")
 
 
-def test_run_is_watched_after_an_undoing_that_took_its_time() -> None:
-    """A broker that had to be killed was back 30 s late: `after_faults` counts from then."""
+def test_run_is_observed_after_a_slow_undoing() -> None:
+    """A broker that had to be killed returned 30 s late: `after_faults` counts from then."""
     shutdown = {"fault": "controlled_shutdown", "target": "broker(1)", "duration": "5s"}
     run = Run(experiment(faults=[{"at": "1s", **shutdown}]))
     run.runtime.stopping_takes_us = None
@@ -189,8 +189,8 @@ def test_run_is_watched_after_an_undoing_that_took_its_time() -> None:
     assert healing.time_us == healed_us + 10_000_000
 
 
-def test_undoing_that_must_wait_holds_up_nothing_else_of_the_plan() -> None:
-    """Behind a broker that does not stop, 30 s of faults would else come at once."""
+def test_waiting_undoing_delays_no_other_part_of_the_plan() -> None:
+    """Otherwise 30 s of faults would follow at once behind a broker that does not stop."""
     shutdown = {"fault": "controlled_shutdown", "target": "broker(1)", "duration": "5s"}
     crash = {"fault": "crash", "target": "broker(2)", "duration": "4s"}
     run = Run(experiment(faults=[{"at": "1s", **shutdown}, {"at": "8s", **crash}]))
@@ -205,7 +205,7 @@ def test_undoing_that_must_wait_holds_up_nothing_else_of_the_plan() -> None:
 
 
 def test_fault_finds_its_target_while_no_controller_answers() -> None:
-    """Leaders are those that the controller named last: it alone could have named others."""
+    """The leaders are those that the controller named last: only it could elect others."""
     made_of = experiment(
         faults=[
             {"at": "1s", "fault": "pause", "target": "controller", "duration": "20s"},
@@ -230,7 +230,7 @@ def test_fault_finds_its_target_while_no_controller_answers() -> None:
     assert "orders-0" in results.faults[1].blast_radius.partitions
 
 
-def test_fault_that_hits_nothing_makes_the_run_unknown() -> None:
+def test_fault_that_hits_nothing_makes_the_verdict_unknown() -> None:
     """A run whose faults hit nothing proves nothing (exit 2)."""
     run = Run()
 
@@ -249,8 +249,8 @@ def test_fault_that_hits_nothing_makes_the_run_unknown() -> None:
     assert [row.cause for row in run.of_kind(TraceKind.FAULT_MISSED)] == ["crash-0"]
 
 
-def test_group_that_nobody_joins_makes_the_run_unknown() -> None:
-    """Exit 2, with what was missing; nothing is broken in a cluster that was never steady."""
+def test_group_without_members_makes_the_verdict_unknown() -> None:
+    """Exit 2, and the missing part is named; a cluster that was never steady gets no fault."""
     run = Run()
     run.runtime.nobody_joined = True
 
@@ -268,8 +268,8 @@ def test_group_that_nobody_joins_makes_the_run_unknown() -> None:
     assert run.runtime.stopped
 
 
-def test_member_that_never_commits_keeps_the_run_from_its_steady_state() -> None:
-    """A commit gap has no beginning where nothing was ever committed."""
+def test_member_that_never_commits_prevents_the_steady_state() -> None:
+    """A commit gap has no beginning without a first commit."""
     run = Run()
     run.runtime.first_commit = 0
     run.runtime.commits_stand_still = True
@@ -277,8 +277,8 @@ def test_member_that_never_commits_keeps_the_run_from_its_steady_state() -> None
     assert "consumer-readers-0 has no commit acknowledged" in run.execute().reasons[0]
 
 
-def test_offset_that_vanished_is_a_violation() -> None:
-    """The coordinator has no offset: the trace says so of each that was asked for."""
+def test_vanished_offset_is_a_violation() -> None:
+    """The coordinator has no offset: the trace has a row for each requested partition."""
     run = Run()
     run.runtime.committed = {TopicPartition("orders", 1): Offset(7)}
 
@@ -300,7 +300,7 @@ def test_offset_that_vanished_is_a_violation() -> None:
 
 
 def test_failed_tool_is_never_a_verdict_about_kafka() -> None:
-    """A node's task that died is our bug (exit 255), whatever the checkers say."""
+    """A failed task of a node is our bug (exit 255), whatever the checkers find."""
     run = Run()
 
     def break_the_tool(runtime: FakeRuntime) -> None:
@@ -319,7 +319,7 @@ def test_failed_tool_is_never_a_verdict_about_kafka() -> None:
 
 
 def test_fault_that_cannot_be_injected_is_a_failure_of_the_tool() -> None:
-    """Neither a miss nor a finding."""
+    """It is neither a miss nor a finding."""
     run = Run()
     run.runtime.crash_fails_with = OSError("no such process")
 
@@ -332,7 +332,7 @@ def test_fault_that_cannot_be_injected_is_a_failure_of_the_tool() -> None:
 
 
 def test_interrupted_run_is_healed_stopped_and_marked(tmp_path: Path) -> None:
-    """Ctrl-C while the broker is down: it is started again, everything stops, exit 130."""
+    """Ctrl-C while the broker is down: it is restarted, all nodes stop, exit 130."""
     run = Run()
     directory = create_run_directory(
         tmp_path, run.experiment, plan_of(run.experiment), seed=7, runtime="fake", replay="again"
@@ -358,7 +358,7 @@ def test_interrupted_run_is_healed_stopped_and_marked(tmp_path: Path) -> None:
 
 
 class InterruptedInjection(FakeRuntime):
-    """Ctrl-C comes after the kill and before its answer."""
+    """A runtime in which Ctrl-C follows the kill before its return."""
 
     async def crash(self, node: NodeName) -> HitNode:
         await super().crash(node)
@@ -366,7 +366,7 @@ class InterruptedInjection(FakeRuntime):
 
 
 def test_fault_half_injected_when_interrupted_is_undone() -> None:
-    """Nobody knows how far the injection came: it is undone as if it had hit."""
+    """How far the injection came is unknown: it is undone as if it had hit."""
     run = Run()
     run.runtime = InterruptedInjection(run.experiment)
 
@@ -377,7 +377,7 @@ def test_fault_half_injected_when_interrupted_is_undone() -> None:
 
 
 class StubbornBroker(FakeRuntime):
-    """Broker 2 never starts again."""
+    """A runtime in which broker 2 never starts again."""
 
     async def restart(self, node: NodeName, *, empty_disk: bool = False) -> None:
         if node == "broker-2":
@@ -385,8 +385,8 @@ class StubbornBroker(FakeRuntime):
         await super().restart(node)
 
 
-def test_fault_that_cannot_be_undone_keeps_no_other_from_it() -> None:
-    """Everything is healed at the end, as far as it can be."""
+def test_fault_that_cannot_be_undone_prevents_no_other_undoing() -> None:
+    """At the end all faults are healed as far as possible."""
     run = Run(
         experiment(
             faults=[
@@ -404,8 +404,8 @@ def test_fault_that_cannot_be_undone_keeps_no_other_from_it() -> None:
     assert [entry.in_force for entry in results.faults] == [False, True]
 
 
-def test_interrupted_run_says_what_it_could_not_undo() -> None:
-    """Who stopped it must know that something may be left."""
+def test_interrupted_run_names_the_faults_that_it_could_not_undo() -> None:
+    """The user must know that something may be left."""
     run = Run(experiment(faults=[{"at": "1s", "fault": "crash", "target": "broker(2)"}]))
     run.runtime = StubbornBroker(run.experiment)
 
@@ -420,7 +420,7 @@ def test_interrupted_run_says_what_it_could_not_undo() -> None:
     assert "crash-0 could not be healed: address in use" in failure
 
 
-def test_late_members_are_started_between_the_faults_and_awaited_in_the_end() -> None:
+def test_late_members_are_started_between_the_faults_and_awaited_at_the_end() -> None:
     """The steady state cannot wait for them, liveness must."""
     made_of = experiment(
         groups={
@@ -450,7 +450,7 @@ def test_late_members_are_started_between_the_faults_and_awaited_in_the_end() ->
 
 
 def test_rules_and_pauses_are_undone_after_an_exception_in_the_middle() -> None:
-    """Nothing may be left stopped, and no rule in force, whatever happened."""
+    """No node may remain stopped, and no rule in force."""
     run = Run(
         experiment(
             faults=[
@@ -474,8 +474,8 @@ def test_rules_and_pauses_are_undone_after_an_exception_in_the_middle() -> None:
     assert [entry.healed_by for entry in results.faults] == ["end"] * 3
 
 
-def test_finding_of_a_running_run_is_traced_and_shown_at_the_next_look() -> None:
-    """Nobody should have to wait for the end to hear of a broken promise."""
+def test_finding_during_a_run_is_traced_and_shown_at_the_next_status_query() -> None:
+    """A user must learn of a broken promise before the end."""
     run = Run()
 
     def find(runtime: FakeRuntime) -> None:
@@ -493,8 +493,8 @@ def test_finding_of_a_running_run_is_traced_and_shown_at_the_next_look() -> None
     assert shown[0].time_us == 20_000_000
 
 
-def test_time_limit_makes_the_run_unknown_and_heals_it() -> None:
-    """A run that was cut off proves nothing, and leaves nothing broken."""
+def test_time_limit_makes_the_verdict_unknown_and_heals_the_run() -> None:
+    """A run that was cut off proves nothing, and leaves no fault."""
     run = Run(time_limit_us=12_000_000)
 
     results = run.execute()
@@ -504,7 +504,7 @@ def test_time_limit_makes_the_run_unknown_and_heals_it() -> None:
     assert results.faults[0].healed_by == "end"
 
 
-def test_progress_says_what_a_stage_waits_for() -> None:
+def test_progress_names_what_a_stage_waits_for() -> None:
     """The live view shows why the run is not steady yet."""
     run = Run()
     run.runtime.group_state = "PreparingRebalance"
@@ -523,8 +523,8 @@ def test_progress_says_what_a_stage_waits_for() -> None:
     assert run.progress[-1].stage == "stopping"
 
 
-def test_run_that_is_watched_asks_the_runtime_for_the_same() -> None:
-    """A look is an event of the virtual loop: watching must not change the run."""
+def test_observed_run_queries_the_runtime_as_often_as_an_unobserved_one() -> None:
+    """A status query is an event of the virtual loop: observing must not change the run."""
     watched, alone = Run(), Run()
     seen = watched.execute()
     unseen = alone.execute_alone()
@@ -535,8 +535,8 @@ def test_run_that_is_watched_asks_the_runtime_for_the_same() -> None:
 
 
 @pytest.mark.parametrize("time_limit_us", [None, 8_900_000])
-def test_run_that_nobody_watches_asks_seldom_and_counts_the_same(time_limit_us: int | None) -> None:
-    """A member counts from 0 in its next life: the last look must have seen the former one."""
+def test_unobserved_run_queries_seldom_and_counts_the_same(time_limit_us: int | None) -> None:
+    """A member counts from 0 in its next incarnation: the last query must precede its end."""
     of = experiment(
         faults=[
             {"at": "1s", "fault": "crash", "target": "member(readers, 0)", "duration": "100ms"},
@@ -559,8 +559,8 @@ def test_run_that_nobody_watches_asks_seldom_and_counts_the_same(time_limit_us: 
     assert alone.runtime.statuses_asked < watched.runtime.statuses_asked / 2
 
 
-def test_interrupted_run_that_nobody_watched_has_the_figures_of_that_moment() -> None:
-    """The last status is as old as the last act; a watched run has one of 250 ms ago."""
+def test_interrupted_unobserved_run_has_the_figures_of_that_moment() -> None:
+    """The last status is as old as the last act; an observed run's is 250 ms old."""
     alone = Run()
 
     def press(runtime: FakeRuntime) -> NoReturn:
@@ -574,8 +574,8 @@ def test_interrupted_run_that_nobody_watched_has_the_figures_of_that_moment() ->
     assert results.records_consumed == 2 * 12_000_000 // 100_000
 
 
-def test_trace_read_after_the_stop_is_judged_too() -> None:
-    """On Ray rows come from files, when every node has stopped."""
+def test_trace_read_after_the_stop_is_judged() -> None:
+    """On Ray the rows come from files, after all nodes have stopped."""
     run = Run()
     runtime = FakeRuntime(run.experiment, run.rows.append)
     suite = CheckSuite(context_of(run.experiment), SAFETY)
@@ -592,8 +592,8 @@ def test_trace_read_after_the_stop_is_judged_too() -> None:
 
 
 @pytest.mark.parametrize("when_s", [0.1, 7.0, 41.0])
-def test_exception_anywhere_still_stops_the_cluster(when_s: float) -> None:
-    """While starting, while broken, while waiting for liveness."""
+def test_exception_at_any_stage_stops_the_cluster(when_s: float) -> None:
+    """Stages: starting, faults, waiting for liveness."""
     run = Run()
     run.runtime.commits_stand_still = True  # the wait for liveness lasts its whole bound
     if when_s < 1:

@@ -1,4 +1,4 @@
-"""What a run remembers of its looks: members count anew, controllers fall silent."""
+"""Facts kept from earlier status queries: totals of members, last known leaders."""
 
 from chaos.run.status_history import StatusHistory
 from cluster.runtime import ClusterStatus, MemberStatus, PartitionStatus
@@ -26,8 +26,8 @@ def looks_at(*members: dict[str, MemberStatus]) -> StatusHistory:
     return looks
 
 
-def test_what_a_killed_member_did_counts_when_it_is_back_and_while_it_is_not() -> None:
-    """A summary that forgets its first life contradicts the checks."""
+def test_totals_of_a_killed_member_are_kept_across_incarnations() -> None:
+    """A summary without its first incarnation would contradict the checks."""
     away = looks_at({"c-0": member(90, 9), "c-1": member(50, 5)}, {"c-1": member(60, 6)})
     back = looks_at(
         {"c-0": member(90, 9), "c-1": member(50, 5)},
@@ -39,8 +39,8 @@ def test_what_a_killed_member_did_counts_when_it_is_back_and_while_it_is_not() -
     assert (back.records_consumed, back.commits_acknowledged) == (180, 18)
 
 
-def test_leaders_are_the_last_that_were_named_until_others_are() -> None:
-    """Only where no controller answers; an answer is never mended."""
+def test_last_named_leaders_are_kept_until_others_are_named() -> None:
+    """They are used only if no controller answers."""
     partition = TopicPartition("orders", 0)
 
     def led_by(broker: int) -> ClusterStatus:

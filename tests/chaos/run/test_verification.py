@@ -15,7 +15,7 @@ from tests.support.builders.experiments import experiment
 class _Cluster:
     """An administrator's view of group "readers": how many partitions it can read at once.
 
-    `stuck` is never read, alone or with others.
+    `stuck` is never readable, alone or with others.
     """
 
     def __init__(self, at_once: int, stuck: TopicPartition | None = None) -> None:
@@ -42,13 +42,13 @@ ORDERS_1 = TopicPartition("orders", 1)
     ("cluster", "asked", "unreadable"),
     [
         (_Cluster(at_once=3), [3], []),
-        # Members of a transactional group that is busy all the time.
+        # The members of a transactional group are always busy.
         (_Cluster(at_once=1), [3, 1, 1, 1], []),
-        # The first partition that cannot be read alone settles it: each costs 60 s.
+        # The first unreadable partition decides: each costs 60 s.
         (_Cluster(at_once=3, stuck=ORDERS_1), [3, 1, 1], ["orders-1"]),
     ],
 )
-def test_offsets_are_unreadable_if_a_partition_alone_is(
+def test_offsets_are_unreadable_if_one_partition_alone_is(
     cluster: _Cluster, asked: list[int], unreadable: list[str]
 ) -> None:
     plan = experiment(

@@ -1,4 +1,4 @@
-"""The control channel: who is let in, what a broken frame does, and which clusters are up."""
+"""The control channel: accepted callers, broken frames, and the clusters that are up."""
 
 import socket
 import stat
@@ -53,7 +53,7 @@ DOWN = DownAnswer(
 
 @pytest.fixture
 def server() -> Iterator[ControlServer]:
-    """A server that heals nothing, whatever it is asked."""
+    """A server that refuses every request to heal."""
 
     def heal(_request: Request) -> Answer:
         return HealAnswer(faults=())
@@ -64,7 +64,7 @@ def server() -> Iterator[ControlServer]:
 
 
 def sent_raw(port: int, content: bytes) -> bytes:
-    """Send bytes, then no more, and return all that comes back."""
+    """Send bytes, close the sending side, and return the answer."""
     with socket.create_connection((LOOPBACK, port)) as connection:
         connection.sendall(content)
         connection.shutdown(socket.SHUT_WR)
@@ -72,7 +72,7 @@ def sent_raw(port: int, content: bytes) -> bytes:
 
 
 def dead(name: str, run_directory: Path) -> StandingCluster:
-    """Return a cluster at whose port nothing listens any more."""
+    """Return a cluster whose port has no listener any more."""
     with socket.socket() as probe:
         probe.bind((LOOPBACK, 0))
         port = probe.getsockname()[1]
@@ -92,14 +92,14 @@ def test_a_request_is_answered(server: ControlServer) -> None:
     assert ask_at(server.port, TOKEN, PresenceRequest()) == PresenceAnswer()
 
 
-def test_a_caller_without_the_token_gets_nothing(server: ControlServer) -> None:
+def test_a_caller_without_the_token_gets_no_answer(server: ControlServer) -> None:
     with pytest.raises(SilentCluster):
         ask_at(server.port, "guessed", HealRequest())
     with pytest.raises(Unreachable, match="another program"):
         ask_at(server.port, "guessed", PresenceRequest())
 
 
-def test_a_caller_of_another_version_is_told(server: ControlServer) -> None:
+def test_a_caller_of_another_version_gets_a_message(server: ControlServer) -> None:
     envelope = msgspec.json.encode(Envelope(version=99, token=TOKEN, request=HealRequest()))
     answer = sent_raw(server.port, struct.pack(">I", len(envelope)) + envelope)
     refusal = msgspec.json.decode(answer[4:], type=OrderRefusal)
@@ -119,9 +119,7 @@ def test_a_caller_of_another_version_is_told(server: ControlServer) -> None:
     ],
     ids=["nothing", "half a length", "too long", "half a frame", "no JSON", "no request"],
 )
-def test_a_broken_frame_ends_its_connection_and_no_other(
-    server: ControlServer, content: bytes
-) -> None:
+def test_a_broken_frame_ends_only_its_connection(server: ControlServer, content: bytes) -> None:
     assert sent_raw(server.port, content) == b""
     assert ask_at(server.port, TOKEN, PresenceRequest()) == PresenceAnswer()
 
@@ -132,7 +130,7 @@ def test_nothing_listens_at_a_closed_port(server: ControlServer) -> None:
         ask_at(server.port, TOKEN, PresenceRequest())
 
 
-def test_a_name_is_claimed_once_by_a_file_of_its_owner_alone(tmp_path: Path) -> None:
+def test_a_name_is_claimed_once_by_a_file_that_only_its_owner_can_read(tmp_path: Path) -> None:
     with ClaimedName(tmp_path, "blue", runtime="local", mailbox=Mailbox()) as claimed:
         claimed.publish(run_directory=tmp_path / "blue", bootstrap=("127.0.0.1:9092",))
         path = tmp_path / FOLDER / "blue.json"
@@ -145,8 +143,8 @@ def test_a_name_is_claimed_once_by_a_file_of_its_owner_alone(tmp_path: Path) -> 
     assert list((tmp_path / FOLDER).iterdir()) == []
 
 
-def test_a_dead_cluster_is_named_and_its_files_removed(tmp_path: Path) -> None:
-    """SIGKILL leaves the claim; the next command finds that nothing listens."""
+def test_a_dead_cluster_is_reported_and_its_files_removed(tmp_path: Path) -> None:
+    """SIGKILL leaves the claim; the next command finds a closed port."""
     run = tmp_path / "lab" / "x"
     (run / "disks" / "broker-0").mkdir(parents=True)
     (run / "listeners.json").write_text("{}")
@@ -169,8 +167,8 @@ def test_the_name_of_a_dead_cluster_can_be_claimed(tmp_path: Path) -> None:
         assert len(clusters_up(tmp_path)[0]) == 1
 
 
-def test_which_cluster_is_meant(tmp_path: Path) -> None:
-    """The one that is named, the only one, or the one of the default name; else the names."""
+def test_cluster_of_a_command_is_the_named_the_only_or_the_default_one(tmp_path: Path) -> None:
+    """Otherwise the error lists the names."""
     with pytest.raises(NoCluster, match="no cluster is up"):
         find_cluster(tmp_path, None)
     with ClaimedName(tmp_path, "blue", runtime="local", mailbox=Mailbox()):
@@ -184,8 +182,8 @@ def test_which_cluster_is_meant(tmp_path: Path) -> None:
                 assert find_cluster(tmp_path, "green")[0].name == "green"
 
 
-def test_a_cluster_that_starts_refuses_orders_and_keeps_who_ends_it(tmp_path: Path) -> None:
-    """`down` waits for the verdict, however early it came."""
+def test_a_starting_cluster_refuses_orders_and_keeps_a_request_to_end(tmp_path: Path) -> None:
+    """`down` waits for the verdict, however early it was sent."""
     mailbox = Mailbox()
     answers: list[Answer] = []
     with ClaimedName(tmp_path, "lab", runtime="local", mailbox=mailbox) as claimed:
@@ -202,7 +200,7 @@ def test_a_cluster_that_starts_refuses_orders_and_keeps_who_ends_it(tmp_path: Pa
 
 
 class HeardMailbox(Mailbox):
-    """A mailbox that says when it has a request that ends the run."""
+    """A mailbox that signals a request that ends the run."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -215,7 +213,7 @@ class HeardMailbox(Mailbox):
         return answer
 
 
-def test_a_cluster_that_ends_without_a_verdict_says_so(tmp_path: Path) -> None:
+def test_a_cluster_that_ends_without_a_verdict_reports_it(tmp_path: Path) -> None:
     answers: list[Answer] = []
     mailbox = HeardMailbox()
     with ClaimedName(tmp_path, "lab", runtime="local", mailbox=mailbox):

@@ -1,4 +1,4 @@
-"""Experiments of clusters that stay: from flags, from a file, from both."""
+"""Experiments of standing clusters: from flags, from a file, from both."""
 
 from pathlib import Path
 
@@ -30,21 +30,21 @@ def file(tmp_path: Path) -> str:
 
 
 def problems(flags: Flags, file: str | None = None) -> str:
-    """Return what is wrong with a cluster."""
+    """Return the problems of a cluster."""
     with pytest.raises(ExperimentError) as wrong:
         define(file, flags)
     return str(wrong.value)
 
 
-def test_without_anything_there_are_three_brokers_and_no_topic() -> None:
+def test_default_cluster_has_three_brokers_and_no_topic() -> None:
     experiment = define(None, Flags()).experiment
     assert experiment.name == "lab"
     assert experiment.cluster.brokers == 3
     assert (dict(experiment.topics), dict(experiment.groups)) == ({}, {})
 
 
-def test_flags_make_topics_groups_and_producers() -> None:
-    """A topic that only a group or a producer names is made, too."""
+def test_flags_create_topics_groups_and_producers() -> None:
+    """A topic that only a group or a producer names is created, too."""
     flags = Flags(
         brokers=4,
         topics=("orders:8:2", "plain"),
@@ -70,13 +70,13 @@ def test_flags_make_topics_groups_and_producers() -> None:
     ]
 
 
-def test_kafkas_own_topics_fit_a_small_cluster() -> None:
+def test_replication_of_kafkas_topics_fits_a_small_cluster() -> None:
     experiment = define(None, Flags(brokers=1, topics=("orders",))).experiment
     assert experiment.cluster.config.offsets_topic_replication_factor == 1
     assert experiment.topics["orders"].replication_factor == 1
 
 
-def test_a_file_keeps_its_plan_only_to_play_it(file: str) -> None:
+def test_plan_of_a_file_is_kept_only_to_play_it(file: str) -> None:
     standing = define(file, Flags())
     assert standing.experiment.name == "orders"
     assert standing.experiment.faults == ()
@@ -110,11 +110,11 @@ def test_flags_change_a_file(file: str) -> None:
         (Flags(overrides=("cluster.brokrs=3",)), "did you mean `brokers`?"),
     ],
 )
-def test_what_is_wrong_is_said_as_for_files(flags: Flags, expected: str) -> None:
+def test_problems_of_flags_have_the_messages_of_files(flags: Flags, expected: str) -> None:
     assert expected in problems(flags)
 
 
-def test_what_is_wrong_in_a_file_has_its_line(tmp_path: Path) -> None:
+def test_problem_in_a_file_has_its_line(tmp_path: Path) -> None:
     path = tmp_path / "bad.yaml"
     path.write_text(FILE.replace("replication.factor: 3", "replication.factor: 4"))
     assert f"{path}:7: topics.orders.replication.factor" in problems(Flags(), str(path))

@@ -34,8 +34,8 @@ IDENTITY = StatusAnswer(
 pytestmark = [pytest.mark.slow]
 
 
-def test_a_cluster_stands_until_its_mailbox_says_otherwise(tmp_path: Path) -> None:
-    """As a test of another program would use it: no command line, no signal, a thread that asks."""
+def test_a_cluster_stands_until_its_mailbox_ends_it(tmp_path: Path) -> None:
+    """Another program's test would use it like this: no command line, no signal, a thread."""
     experiment = quick_experiment(faults=[], run={})
     directory = create_run_directory(
         tmp_path, experiment, (), seed=0, runtime="local", replay="again"
@@ -105,6 +105,6 @@ def test_a_cluster_stands_until_its_mailbox_says_otherwise(tmp_path: Path) -> No
 
 
 def refusal_of(asked: "Future[Answer]") -> RefusalKind | None:
-    """Return why a request was refused; None if it was not."""
+    """Return the reason of a refused request; None if it was not refused."""
     answer = asked.result(PATIENCE_S)
     return answer.kind if isinstance(answer, OrderRefusal) else None

@@ -1,4 +1,4 @@
-"""A run with an open end on a scripted runtime: orders, the plan beside them, every ending."""
+"""A run with an open end on a scripted runtime: orders, a plan beside them, every ending."""
 
 from collections.abc import Coroutine, Iterator
 from concurrent.futures import Future
@@ -40,7 +40,7 @@ from tests.support.harness.fake_runtime import FakeRuntime
 
 SECOND_US = 1_000_000
 SAFETY = ("fencing", "durable_commits")
-"""The checks that need no rows of nodes, which the fake runtime does not have."""
+"""Checks that need no rows of nodes, which the fake runtime does not have."""
 IDENTITY = StatusAnswer(
     name="lab", run_directory="runs/lab/x", runtime="fake", pid=1, stage="", time_us=0
 )
@@ -79,12 +79,12 @@ class ScriptedOrders:
 
     @property
     def answers(self) -> list[Answer]:
-        """What was answered, in the order of the requests; `down` is not answered by the run."""
+        """Return the answers in the order of the requests; the run does not answer `down`."""
         return [each.future.result() for each in self.asked if each.future.done()]
 
 
 class Standing:
-    """One standing run on a FakeRuntime, and everything that it showed."""
+    """One standing run on a FakeRuntime, and its observations."""
 
     def __init__(
         self,
@@ -134,8 +134,8 @@ class Standing:
         return [answer for answer in self.orders.answers if isinstance(answer, OrderRefusal)]
 
 
-def test_an_order_is_a_fault_of_the_run_and_ends_by_its_duration() -> None:
-    """The stages of a run, with no plan: what is ordered stands in journal and verdict."""
+def test_an_order_is_a_fault_of_the_run_and_ends_after_its_duration() -> None:
+    """The run has its stages, and no plan; journal and verdict have the ordered fault."""
     standing = Standing({5 * SECOND_US: CRASH, 30 * SECOND_US: DownRequest()})
 
     results = standing.execute()
@@ -166,7 +166,7 @@ def test_an_order_is_a_fault_of_the_run_and_ends_by_its_duration() -> None:
     assert standing.orders.closed_because == "the cluster is going down"
 
 
-def test_whoever_waits_is_answered_when_the_fault_is_over() -> None:
+def test_a_waiting_caller_is_answered_when_the_fault_is_over() -> None:
     waits = InjectRequest(fault="crash", target="broker(1)", duration="10s", waits=True)
     standing = Standing({SECOND_US: waits, 20 * SECOND_US: DownRequest()})
     standing.execute()
@@ -176,7 +176,7 @@ def test_whoever_waits_is_answered_when_the_fault_is_over() -> None:
     assert standing.orders.answered_at_us[0] == 11 * SECOND_US
 
 
-def test_a_fault_without_a_duration_is_healed_at_the_end_and_its_waiter_answered() -> None:
+def test_a_fault_without_a_duration_is_healed_at_the_end_and_its_caller_answered() -> None:
     waits = InjectRequest(fault="pause", target="broker(1)", waits=True)
     standing = Standing({SECOND_US: waits, 20 * SECOND_US: DownRequest()})
     standing.execute()
@@ -187,7 +187,7 @@ def test_a_fault_without_a_duration_is_healed_at_the_end_and_its_waiter_answered
 
 
 def test_faults_are_healed_by_order() -> None:
-    """The only one without a name, one by its id, all of them; what is due later is forgotten."""
+    """The only fault without an id, one by its id, or all; later healing times are dropped."""
     pause = InjectRequest(fault="pause", target="broker(1)", duration="1h")
     cut = InjectRequest(fault="cut", from_=("broker(0)",), to=("controller",))
     standing = Standing(
@@ -224,8 +224,8 @@ def test_faults_are_healed_by_order() -> None:
     assert {each.healed_by for each in results.faults} == {"order"}
 
 
-def test_what_hits_nothing_now_is_refused_and_leaves_nothing() -> None:
-    """A target that is down, a group that is not there: no entry, no row, no unknown verdict."""
+def test_an_order_that_hits_nothing_is_refused_and_leaves_no_row() -> None:
+    """Cases: a target that is down, a missing group; the verdict does not become unknown."""
     member = InjectRequest(fault="pause", target="coordinator-of(payments)")
     standing = Standing(
         {
@@ -247,7 +247,7 @@ def test_what_hits_nothing_now_is_refused_and_leaves_nothing() -> None:
     assert not any("hit nothing" in reason for reason in results.reasons)
 
 
-def test_what_can_never_be_right_is_refused_as_in_a_file() -> None:
+def test_an_invalid_order_is_refused_as_in_a_file() -> None:
     wrong: list[tuple[InjectRequest, str]] = [
         (InjectRequest(fault="crsh", target="broker(0)"), "did you mean `crash`?"),
         (InjectRequest(fault="crash", target="coordinatr-of(readers)"), "did you mean"),
@@ -273,7 +273,7 @@ def test_what_can_never_be_right_is_refused_as_in_a_file() -> None:
 
 
 def test_groups_and_topics_of_clients_from_outside_can_be_hit() -> None:
-    """The file does not name them; the coordinators know them."""
+    """The file does not name them; the coordinators have them."""
 
     class WithGuests(FakeRuntime):
         async def status(self) -> ClusterStatus:
@@ -340,8 +340,8 @@ def test_status_shows_the_cluster() -> None:
     assert [each.fault_id for each in status.faults] == ["crash-0"]
 
 
-def test_the_plan_begins_with_the_steady_state_and_numbers_go_on() -> None:
-    """OrderSource are open before; an order's id is none of the plan's."""
+def test_the_plan_begins_with_the_steady_state_and_its_numbers_continue() -> None:
+    """Orders are possible before; the id of an order is never one of the plan."""
     of = experiment()
     standing = Standing(
         {
@@ -365,7 +365,7 @@ def test_the_plan_begins_with_the_steady_state_and_numbers_go_on() -> None:
     ]
 
 
-def test_a_plan_that_was_cut_short_proves_nothing() -> None:
+def test_a_plan_that_was_interrupted_proves_nothing() -> None:
     of = experiment()
     standing = Standing({2 * SECOND_US: DownRequest()}, of, plan=plan_of(of))
     results = standing.execute()
@@ -373,7 +373,7 @@ def test_a_plan_that_was_cut_short_proves_nothing() -> None:
     assert "crash-0 was never injected" in results.reasons
 
 
-def test_late_members_come_and_those_that_did_not_are_not_waited_for() -> None:
+def test_late_members_that_were_not_started_are_not_awaited() -> None:
     groups = {
         "readers": {
             "members": 1,
@@ -385,7 +385,7 @@ def test_late_members_come_and_those_that_did_not_are_not_waited_for() -> None:
     standing.execute()
     assert standing.runtime.acts.count("start consumer-readers-1") == 1
     assert standing.runtime.nodes[_consumer(2)] is NodeState.NOT_STARTED
-    assert standing.runtime.time_us < 25 * SECOND_US  # liveness came at once
+    assert standing.runtime.time_us < 25 * SECOND_US  # the run was live at once
 
 
 def _consumer(index: int) -> NodeName:
@@ -418,8 +418,8 @@ def test_a_failure_of_the_tool_is_answered_and_ends_the_run() -> None:
     assert results.faults[0].outcome is FaultOutcome.FAILED
 
 
-def test_orders_stand_in_the_manifest(tmp_path: Path) -> None:
-    """Who reads the run later finds what was ordered, with its arguments."""
+def test_orders_are_in_the_manifest(tmp_path: Path) -> None:
+    """Later readers of the run find the orders with their arguments."""
     order = InjectRequest(fault="crash", target="broker(1)", duration="10s", args={"disk": "empty"})
     standing = Standing({5 * SECOND_US: order, 6 * SECOND_US: DownRequest()})
     standing.directory = create_run_directory(
@@ -434,8 +434,8 @@ def test_orders_stand_in_the_manifest(tmp_path: Path) -> None:
     assert broker_name(1) in past.journal()[0].nodes
 
 
-def test_findings_about_a_group_with_guests_are_no_findings() -> None:
-    """A client from outside joins the lab's own group: what it does is not seen."""
+def test_findings_about_a_group_with_outside_members_do_not_count() -> None:
+    """A client from outside joins the lab's own group: its actions write no rows."""
 
     class WithGuest(FakeRuntime):
         async def status(self) -> ClusterStatus:
@@ -458,14 +458,14 @@ def test_findings_about_a_group_with_guests_are_no_findings() -> None:
     standing.runtime.at[4 * SECOND_US] = find
     standing.runtime.at[8 * SECOND_US] = find
     standing.execute()
-    assert standing.runtime.time_us < 21 * SECOND_US  # the group is live with a member more
+    assert standing.runtime.time_us < 21 * SECOND_US  # the group is live with one member more
     told = [row for row in standing.rows if row.kind == TraceKind.VIOLATION]
     assert [detail_of(row)["summary"] for row in told] == [f"at {4 * SECOND_US}"]
     assert standing.run.unjudged_groups() == ("readers",)
 
 
-def test_a_machine_of_what_is_not_there_is_nothing_now() -> None:
-    """Its argument is a target of its own; without machines in the file it can never be right."""
+def test_an_order_for_an_unknown_machine_is_refused() -> None:
+    """Its argument is a target; without machines in the file it is always invalid."""
     order = InjectRequest(fault="machine_loss", target="machine-of(coordinator-of(payments))")
     for machines, kind in ((3, RefusalKind.NOTHING_NOW), (None, RefusalKind.UNKNOWN)):
         cluster = {

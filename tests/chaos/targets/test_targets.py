@@ -1,4 +1,4 @@
-"""Targets are resolved when the fault fires, and say who was meant or why nobody was."""
+"""Targets are resolved when the fault fires, to the hit nodes or the reason of a miss."""
 
 from dataclasses import replace
 
@@ -63,7 +63,7 @@ def with_late_members() -> Experiment:
 
 
 def test_coordinator_of_is_the_leader_of_the_groups_offsets_partition() -> None:
-    """`readers` lives in one of two partitions; broker 1 leads everything here."""
+    """`readers` is in one of two partitions; broker 1 leads all of them here."""
     runtime = FakeRuntime(experiment())
     runtime.leader = BrokerId(1)
 
@@ -74,7 +74,7 @@ def test_coordinator_of_is_the_leader_of_the_groups_offsets_partition() -> None:
     assert coordinator.detail["loaded_by"] == [1]
 
 
-def test_coordinator_while_leadership_moves_is_the_controllers_choice() -> None:
+def test_coordinator_during_a_leadership_move_is_the_controllers_choice() -> None:
     """The old broker still has the group: both are named, the new leader is hit."""
     runtime = FakeRuntime(experiment())
     before = look(runtime).status
@@ -112,7 +112,7 @@ def test_leader_of_is_the_partitions_own_leader() -> None:
 def test_follower_of_is_the_next_in_sync_replica_that_is_up(
     isr: tuple[int, ...], down: tuple[int, ...], follower: str
 ) -> None:
-    """One answer, whatever the order of the ISR: a plan must mean one thing."""
+    """The order of the ISR does not matter: a plan must have one meaning."""
     runtime = FakeRuntime(experiment())
     runtime.partitions[TopicPartition("orders", 1)] = led_by(2, (1, 2, 0), isr)
     for broker in down:
@@ -122,7 +122,7 @@ def test_follower_of_is_the_next_in_sync_replica_that_is_up(
 
 
 def test_follower_of_a_leader_alone_is_a_miss() -> None:
-    """Nobody plays the role."""
+    """No node has the role."""
     runtime = FakeRuntime(experiment())
     runtime.partitions[TopicPartition("orders", 1)] = led_by(2, (1, 2, 0), (2,))
 
@@ -131,7 +131,7 @@ def test_follower_of_a_leader_alone_is_a_miss() -> None:
 
 @pytest.mark.parametrize("target", ["coordinator-of(readers)", "leader-of(orders-0)"])
 def test_partition_without_leader_is_a_miss(target: str) -> None:
-    """Nobody plays the role."""
+    """No node has the role."""
     runtime = FakeRuntime(experiment())
     runtime.leader = BrokerId(-1)
 
@@ -139,7 +139,7 @@ def test_partition_without_leader_is_a_miss(target: str) -> None:
 
 
 def test_any_broker_is_drawn_by_the_seed_among_those_that_are_up() -> None:
-    """The same seed draws the same broker; over many seeds each that is up comes up."""
+    """One seed draws one broker; over many seeds each broker that is up is drawn."""
     runtime = FakeRuntime(experiment())
     runtime.nodes[broker_name(1)] = NodeState.PAUSED
 
@@ -155,7 +155,7 @@ def test_any_broker_is_drawn_by_the_seed_among_those_that_are_up() -> None:
 
 
 def test_any_broker_with_none_up_is_a_miss() -> None:
-    """Nobody plays the role."""
+    """No node has the role."""
     runtime = FakeRuntime(experiment())
     for broker in range(3):
         runtime.nodes[broker_name(broker)] = NodeState.DOWN
@@ -163,8 +163,8 @@ def test_any_broker_with_none_up_is_a_miss() -> None:
     assert miss("any-broker", runtime) == "no broker is up"
 
 
-def test_controller_is_the_active_one_or_the_only_one() -> None:
-    """One that was stopped does not say that it is active; there is no other all the same."""
+def test_controller_is_the_active_or_the_only_one() -> None:
+    """A stopped controller does not report itself as active, but it is the only one."""
     runtime = FakeRuntime(experiment())
 
     assert hit("controller", runtime).nodes == ("controller-100",)
@@ -172,8 +172,8 @@ def test_controller_is_the_active_one_or_the_only_one() -> None:
     assert hit("controller", runtime).nodes == ("controller-100",)
 
 
-def test_leader_member_is_found_by_the_id_that_the_coordinator_knows() -> None:
-    """The coordinator knows member ids, the runtime knows nodes."""
+def test_leader_member_is_found_by_its_member_id() -> None:
+    """The coordinator has member ids, the runtime has nodes."""
     runtime = FakeRuntime(experiment())
     runtime.group_leader = "id-of-consumer-readers-1"
 
@@ -181,7 +181,7 @@ def test_leader_member_is_found_by_the_id_that_the_coordinator_knows() -> None:
 
 
 def test_leader_member_that_does_not_answer_is_a_miss() -> None:
-    """A member that was killed still leads the group, until its session ends."""
+    """A killed member remains leader of the group until its session ends."""
     runtime = FakeRuntime(experiment())
     runtime.nodes[NodeName("consumer-readers-0")] = NodeState.DOWN
 
@@ -199,8 +199,8 @@ def test_leader_member_that_does_not_answer_is_a_miss() -> None:
         ("brokers", ["broker-0", "broker-1", "broker-2"]),
     ],
 )
-def test_sets_hold_late_members_and_dead_brokers_too(target: str, nodes: list[str]) -> None:
-    """A rule for them is in force when they come."""
+def test_sets_include_late_members_and_dead_brokers(target: str, nodes: list[str]) -> None:
+    """A rule applies to them when they start."""
     runtime = FakeRuntime(with_late_members())
     runtime.nodes[broker_name(1)] = NodeState.DOWN
 
@@ -220,8 +220,8 @@ def test_sets_hold_late_members_and_dead_brokers_too(target: str, nodes: list[st
         "all-topic-partitions",
     ],
 )
-def test_target_with_or_without_spaces_is_the_same_target(target: str) -> None:
-    """People write both."""
+def test_spaces_in_a_target_make_no_difference(target: str) -> None:
+    """Users write both."""
     assert check_target(target, experiment()) is None
 
 
@@ -258,7 +258,7 @@ def test_target_with_or_without_spaces_is_the_same_target(target: str) -> None:
 def test_target_that_can_never_exist_is_unknown_with_a_near_miss(
     target: str, message: str, near_miss: str | None
 ) -> None:
-    """Refused before anything starts."""
+    """It is refused before the start."""
     unknown = check_target(target, experiment())
 
     assert unknown is not None
@@ -267,7 +267,7 @@ def test_target_that_can_never_exist_is_unknown_with_a_near_miss(
 
 
 def test_follower_of_a_partition_with_one_replica_can_never_exist() -> None:
-    """Nobody will follow it, whatever happens: no reason to start a cluster."""
+    """No replica will ever follow, so the cluster need not start."""
     topics = {"orders": {"partitions": 2, "replication.factor": 1}}
     unknown = check_target("follower-of(orders-0)", experiment(topics=topics))
 
@@ -275,7 +275,7 @@ def test_follower_of_a_partition_with_one_replica_can_never_exist() -> None:
     assert "a single replica" in unknown.message
 
 
-def test_topic_of_transactions_is_a_target_where_there_are_transactions() -> None:
+def test_topic_of_transactions_is_a_target_only_with_transactions() -> None:
     """`leader-of(__transaction_state-0)` is the coordinator of some transactional ids."""
     target = "leader-of(__transaction_state-0)"
     group = {
@@ -290,7 +290,7 @@ def test_topic_of_transactions_is_a_target_where_there_are_transactions() -> Non
 
 
 def groups_of_both_kinds() -> dict[str, object]:
-    """Return a group with a coordinator, and one that lives on ZooKeeper."""
+    """Return a group with a coordinator, and one on ZooKeeper."""
     return {
         "readers": {"members": 2, "topics": ["orders"]},
         "old": {"members": 2, "topics": ["orders"], "coordination": "zookeeper"},
@@ -298,7 +298,7 @@ def groups_of_both_kinds() -> dict[str, object]:
 
 
 def test_target_of_zookeeper_needs_an_ensemble_and_its_number() -> None:
-    """Without a group that asks for it there is no ensemble; servers count from 1."""
+    """Without a group on ZooKeeper there is no ensemble; servers count from 1."""
     both = experiment(groups=groups_of_both_kinds())
 
     assert check_target("zookeeper(1)", experiment()) is not None
@@ -310,7 +310,7 @@ def test_target_of_zookeeper_needs_an_ensemble_and_its_number() -> None:
 
 
 def test_group_on_zookeeper_has_no_coordinator_and_no_leader() -> None:
-    """No znode holds the group's assignment, a generation, or a leader: none is hit (ZK-27)."""
+    """No znode has the group's assignment, a generation, or a leader: no node is hit (ZK-27)."""
     both = experiment(groups=groups_of_both_kinds())
 
     for role in ("coordinator-of", "leader-member-of"):
@@ -320,8 +320,8 @@ def test_group_on_zookeeper_has_no_coordinator_and_no_leader() -> None:
         assert "group `old` has no coordinator" in unknown.message
 
 
-def test_leader_of_the_ensemble_is_the_one_of_the_newest_epoch() -> None:
-    """A deposed leader may not have heard of the newer one."""
+def test_leader_of_the_ensemble_is_that_of_the_newest_epoch() -> None:
+    """A deposed leader may not know the newer one."""
     runtime = FakeRuntime(experiment(groups=groups_of_both_kinds()))
     situation = look(runtime)
     for number, epoch in ((1, 3), (2, 2)):
@@ -336,7 +336,7 @@ def test_leader_of_the_ensemble_is_the_one_of_the_newest_epoch() -> None:
 
 
 def test_every_target_kind_is_read_back_from_its_own_syntax() -> None:
-    """The documentation shows the syntax: it must be one that is read."""
+    """The documentation shows the syntax, which must be valid."""
     both = experiment(groups=groups_of_both_kinds(), cluster={"brokers": 3, "machines": 2})
     for kind in TARGET_KINDS.values():
         example = kind.syntax.replace("<number>", "1").replace("<target>", "broker(0)")
@@ -346,8 +346,8 @@ def test_every_target_kind_is_read_back_from_its_own_syntax() -> None:
         resolve_target(example, look(FakeRuntime(both)))
 
 
-def test_blast_radius_of_a_broker_is_what_lives_on_it() -> None:
-    """A broker that leads nothing takes nobody with it."""
+def test_blast_radius_of_a_broker_has_its_leaderships_and_groups() -> None:
+    """It is empty for a broker that leads nothing."""
     runtime = FakeRuntime(experiment())
     situation = look(runtime)
 
@@ -361,8 +361,8 @@ def test_blast_radius_of_a_broker_is_what_lives_on_it() -> None:
     assert radius(0, 2) == radius(0)
 
 
-def test_blast_radius_of_a_member_is_its_group_and_what_it_owns() -> None:
-    """A member that does not answer owns what nobody can say, and has a group all the same."""
+def test_blast_radius_of_a_member_is_its_group_and_its_partitions() -> None:
+    """The partitions of a member that does not answer are unknown, its group is not."""
     runtime = FakeRuntime(experiment())
     name = NodeName("consumer-readers-1")
 
@@ -375,8 +375,8 @@ def test_blast_radius_of_a_member_is_its_group_and_what_it_owns() -> None:
     )
 
 
-def test_kafka_clients_are_those_that_are_connected_now() -> None:
-    """No file names them: an id that nobody has is a miss, and no error of the file."""
+def test_targets_of_kafka_clients_are_those_connected_now() -> None:
+    """No file names them: an unknown id is a miss, and no error of the file."""
     runtime = FakeRuntime(experiment())
     assert miss("kafka-clients", runtime) == "no Kafka client is connected"
     assert miss("kafka-client(pay)", runtime) == "client:pay has no connection; connected: none"

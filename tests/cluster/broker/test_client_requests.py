@@ -1,4 +1,4 @@
-"""What brokers answer to requests that only Kafka clients send."""
+"""Answers of brokers to requests that only Kafka clients send."""
 
 from protocol.api import AnyResponse
 from protocol.errors import ErrorCode
@@ -57,7 +57,7 @@ async def offset_of(
 async def end_of_epoch(
     lab: BrokerLab, broker_id: int, leader_epoch: int, *, current: int = -1
 ) -> OffsetForLeaderPartitionResult:
-    """Ask a broker where a leader epoch of orders-0 ends."""
+    """Ask a broker for the end of a leader epoch of orders-0."""
     answer = await lab.client.call(
         broker_id,
         OffsetForLeaderEpochRequest(
@@ -77,8 +77,8 @@ async def end_of_epoch(
     return answer.topics[0].partitions[0]
 
 
-def test_offset_of_a_time_is_that_of_the_first_record_which_is_not_older() -> None:
-    """Inside a batch, too; -1 with no error if every record is older."""
+def test_offset_of_a_time_is_that_of_the_first_record_not_older() -> None:
+    """The record may be inside a batch; -1 without an error if every record is older."""
 
     async def story(lab: BrokerLab) -> None:
         for timestamp in (10, 20, 30):
@@ -97,7 +97,7 @@ def test_offset_of_a_time_is_that_of_the_first_record_which_is_not_older() -> No
     BrokerLab(broker_cluster()).run(story)
 
 
-def test_client_with_another_leader_epoch_is_fenced_or_told_to_wait() -> None:
+def test_client_with_another_leader_epoch_is_fenced_or_gets_unknown_leader_epoch() -> None:
     """ListOffsets v4 and OffsetForLeaderEpoch v2 carry the epoch of the client's metadata."""
 
     async def story(lab: BrokerLab) -> None:
@@ -122,7 +122,7 @@ def test_client_with_another_leader_epoch_is_fenced_or_told_to_wait() -> None:
 
 
 def test_unknown_fetch_session_is_not_found() -> None:
-    """The client then asks for a new one, and is declined."""
+    """The client then asks for a new session, which the broker declines."""
 
     async def story(lab: BrokerLab) -> None:
         answer = await lab.client.call(
@@ -134,7 +134,7 @@ def test_unknown_fetch_session_is_not_found() -> None:
     BrokerLab(broker_cluster()).run(story)
 
 
-def test_topic_that_a_client_names_is_created_by_its_metadata_request_if_it_allows_it() -> None:
+def test_metadata_request_creates_its_topic_if_it_allows_it() -> None:
     """The lab's own clients never allow it."""
 
     async def story(lab: BrokerLab) -> None:
@@ -156,7 +156,7 @@ def test_topic_that_a_client_names_is_created_by_its_metadata_request_if_it_allo
     BrokerLab(broker_cluster()).run(story)
 
 
-def test_creation_is_forwarded_until_the_controller_is_back() -> None:
+def test_creation_is_forwarded_until_the_controller_returns() -> None:
     """A broker tries for 60 s."""
 
     async def story(lab: BrokerLab) -> None:
@@ -182,7 +182,7 @@ def test_creation_is_forwarded_until_the_controller_is_back() -> None:
 
 
 def test_creation_times_out_without_a_controller() -> None:
-    """REQUEST_TIMED_OUT for each topic after a minute."""
+    """After a minute each topic gets REQUEST_TIMED_OUT."""
 
     async def story(lab: BrokerLab) -> None:
         await lab.runtime.crash(lab.controller)

@@ -1,4 +1,4 @@
-"""A broker stops as on SIGTERM: leaders first, then the process (MEASURED_FAILOVER term)."""
+"""A broker stops as on SIGTERM: leaders move, then the process ends (MEASURED_FAILOVER term)."""
 
 import json
 
@@ -29,7 +29,7 @@ def detail(row: TraceRow) -> dict[str, object]:
 
 
 def unloads(lab: BrokerLab) -> list[TraceRow]:
-    """Return what the broker unloaded after it had led."""
+    """Return the partitions that the broker unloaded after it had led them."""
     return [
         row
         for row in lab.events(TraceKind.UNLOAD_COMPLETED, broker_name(OLD))
@@ -38,14 +38,14 @@ def unloads(lab: BrokerLab) -> list[TraceRow]:
 
 
 async def shut_down(lab: BrokerLab) -> int:
-    """Shut the coordinator's broker down and return when that began."""
+    """Shut the coordinator's broker down; return the time at which the shutdown began."""
     begun_us = lab.runtime.now_us()
     await lab.runtime.shut_down(broker_name(OLD))
     return begun_us
 
 
 def test_shutdown_moves_the_coordinator_within_tens_of_milliseconds() -> None:
-    """Decided at once, without waiting for a session; the old one unloads as the new one loads."""
+    """No session must end; the old coordinator unloads while the new one loads."""
 
     async def story(lab: BrokerLab) -> tuple[int, int, int, int]:
         begun_us = await shut_down(lab)
@@ -72,13 +72,13 @@ def test_shutdown_moves_the_coordinator_within_tens_of_milliseconds() -> None:
     assert decided_us < 20_000
     assert loaded_us < 200_000
     assert apart_us < 100_000
-    # The others report what they have applied with their next heartbeat, which is due within 2 s;
-    # this broker asks after 50 ms, and then every 2 s.
+    # The other brokers report their metadata offset with their next heartbeat, due within 2 s. This
+    # broker asks after 50 ms, and then every 2 s.
     assert 50_000 < fenced_us < 4_500_000
 
 
 def test_shutdown_of_a_starting_broker_ends_at_once() -> None:
-    """It leads nothing and has told nobody that it serves."""
+    """It leads no partition, and no client has its address."""
 
     async def story(lab: BrokerLab) -> int:
         await lab.kill(OLD)

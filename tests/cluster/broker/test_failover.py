@@ -13,13 +13,13 @@ from tests.support.harness.brokers import BrokerLab, broker_cluster
 
 GROUP = "group"
 PARTITION = partition_for(GROUP, 3)
-"""Of __consumer_offsets; broker PARTITION leads it first, the next one in the ring then."""
+"""Partition of __consumer_offsets: its first leader is broker PARTITION, then the next one."""
 OLD = PARTITION
 NEW = (PARTITION + 1) % 3
 
 
 def moved(status: ClusterStatus) -> bool:
-    """Whether the group's partition has its second leader."""
+    """Return True once the group's partition has its second leader."""
     return status.partitions[offsets_partition(PARTITION)].leader == NEW
 
 
@@ -38,7 +38,7 @@ def test_killed_broker_is_fenced_between_session_minus_heartbeat_and_session(see
 
 
 def test_new_coordinator_is_named_before_it_serves() -> None:
-    """BEHAVIOUR 2.0: the metadata cache is first, so the right broker may say NOT_COORDINATOR."""
+    """The metadata cache is updated first, so the named broker may answer NOT_COORDINATOR."""
 
     async def story(lab: BrokerLab) -> list[ErrorCode]:
         await lab.kill(OLD)
@@ -58,7 +58,7 @@ def test_new_coordinator_is_named_before_it_serves() -> None:
     ]
 
 
-def test_phases_of_a_failover_are_near_a_real_cluster() -> None:
+def test_phases_of_a_failover_are_close_to_a_real_cluster() -> None:
     """MEASURED_FAILOVER kill: decided to elected 42-142 ms, elected to loaded 8-142 ms."""
 
     async def story(lab: BrokerLab) -> tuple[int, int]:
@@ -75,15 +75,15 @@ def test_phases_of_a_failover_are_near_a_real_cluster() -> None:
     assert 5_000 <= loaded_us <= 142_000
 
 
-def test_large_log_makes_the_load_longer_while_the_broker_goes_on_heartbeating() -> None:
-    """200,000 commit records: seen in the load phase, and neither fenced nor deaf meanwhile."""
+def test_large_log_lengthens_the_load_while_the_broker_sends_heartbeats() -> None:
+    """A load of 200,000 commit records: the broker is not fenced and answers other requests."""
     spec = PreloadSpec(partition=PARTITION, commit_records=200_000)
 
     async def story(lab: BrokerLab) -> int:
         await lab.kill(OLD)
         await lab.until(moved)
         await lab.seconds(0.06)
-        # In the middle of the load: another group's commit and a data partition are served.
+        # In the middle of the load the broker serves another group's commit and a data partition.
         mine = group_ids(spec, 3)[0]
         answer = await lab.client.commit(NEW, mine, 1)
         assert answer.topics[0].partitions[0].error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

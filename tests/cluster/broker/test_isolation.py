@@ -1,4 +1,4 @@
-"""A broker that lives while it is believed dead: paused, or cut off (BEHAVIOUR 6.2, 6.4)."""
+"""A live broker that others take for dead: paused, or cut off (BEHAVIOUR 6.2, 6.4)."""
 
 import msgspec
 import pytest
@@ -44,17 +44,20 @@ async def heal(lab: BrokerLab) -> None:
     await lab.runtime.set_link_rules([])
 
 
-# -- who learns first --
+# -- follower and leader learn of an election at different times --
 
 
 @pytest.mark.parametrize("late", [NEW, OTHER])
-def test_commits_wait_a_fetch_backoff_where_the_follower_learns_before_the_new_leader(
+def test_commits_wait_a_fetch_backoff_where_the_follower_learns_of_the_leader_first(
     late: int,
 ) -> None:
     """The slower moves of MEASURED_FAILOVER 5: replica.fetch.backoff.ms.
 
-    A follower that asks a leader which does not know yet that it leads is refused, and comes back
-    a second later; until then nothing is acknowledged. Where the leader learns first, nobody waits.
+    1. A follower fetches from the new leader, which has not applied its leadership yet.
+    2. The Fetch is refused, and the follower retries after a second.
+    3. Until then no record is acknowledged.
+
+    Where the leader applies the metadata first, no commit waits.
     """
 
     async def story(lab: BrokerLab) -> int:
@@ -76,7 +79,7 @@ def test_commits_wait_a_fetch_backoff_where_the_follower_learns_before_the_new_l
         return lab.runtime.now_us() - begun_us
 
     async def busy(lab: BrokerLab) -> None:
-        """Let 0.1 s pass in which records end every long poll of the followers of NEW."""
+        """For 0.1 s, append records that end every long poll of the followers of NEW."""
         for _ in range(10):
             await lab.client.produce(NEW, b"x", partition=NEW, acks=1)
             await lab.seconds(0.01)
@@ -88,7 +91,7 @@ def test_commits_wait_a_fetch_backoff_where_the_follower_learns_before_the_new_l
         assert waited_us < 300_000
 
 
-def test_publish_jitter_lets_brokers_learn_at_different_times() -> None:
+def test_publish_jitter_delays_metadata_by_a_different_time_on_each_broker() -> None:
     """Measured: 42 to 169 ms from the decision to the election's line in the broker's log."""
 
     async def story(lab: BrokerLab) -> list[int]:

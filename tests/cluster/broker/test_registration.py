@@ -1,4 +1,4 @@
-"""How a broker goes on trying to reach a controller that does not answer."""
+"""A broker's attempts to reach a controller that does not answer."""
 
 from itertools import pairwise
 
@@ -11,11 +11,11 @@ from protocol.ids import BrokerId, NodeName
 from tests.support.harness.virtual_hosts import LATENCY_US, HostLab
 
 REFUSED_US = 2 * LATENCY_US
-"""From the attempt to the news that nobody listens."""
+"""Time from an attempt to its refusal."""
 
 
 def test_backoff_doubles_up_to_half_the_session() -> None:
-    """Kafka BrokerLifecycleManager.resendExponentialBackoff, without its jitter."""
+    """As Kafka BrokerLifecycleManager.resendExponentialBackoff, without its jitter."""
     lab = HostLab()
     host = lab.host("broker-0")
 

@@ -15,7 +15,7 @@ COORDINATOR = partition_for(GROUP, 3)
 
 
 async def committed(lab: BrokerLab) -> list[int]:
-    """Return the group's committed offsets, as its coordinator says."""
+    """Return the group's committed offsets in its coordinator's answer."""
     answer = await lab.client.call(COORDINATOR, offset_fetch(group_id=GROUP))
     assert isinstance(answer, OffsetFetchResponse)
     return [
@@ -27,7 +27,7 @@ async def committed(lab: BrokerLab) -> list[int]:
 
 
 def test_deletion_of_an_unknown_topic_fails_with_kafkas_error() -> None:
-    """The administrator is told which one."""
+    """The error names the topic."""
 
     async def story(lab: BrokerLab) -> None:
         with pytest.raises(TopicDeletionFailed, match="unknown: UNKNOWN_TOPIC_OR_PARTITION"):
@@ -37,7 +37,7 @@ def test_deletion_of_an_unknown_topic_fails_with_kafkas_error() -> None:
 
 
 def test_broker_forwards_a_deletion_to_the_controller() -> None:
-    """A Kafka client asks any broker, and knows no controller."""
+    """A Kafka client sends the request to any broker, and does not know the controller."""
 
     async def story(lab: BrokerLab) -> None:
         answer = await lab.client.call(0, DeleteTopicsRequest(topic_names=(ORDERS, "b")))

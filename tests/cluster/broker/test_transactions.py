@@ -22,7 +22,7 @@ from tests.support.harness.transactional_client import (
 NONE = ErrorCode.NONE
 TX = "tx-1"
 STATE = partition_for(TX, 3)
-"""Of __transaction_state; broker STATE leads it first, the next one in the ring then."""
+"""Partition of __transaction_state: its first leader is broker STATE, then the next one."""
 TC, NEXT_TC = STATE, (STATE + 1) % 3
 GROUP = next(name for name in ("a", "b", "c", "d") if partition_for(name, 3) == (STATE + 1) % 3)
 OFFSETS = partition_for(GROUP, 3)
@@ -31,18 +31,18 @@ BROKERS = tuple(broker_name(each) for each in range(3))
 
 
 def producer(lab: BrokerLab) -> TransactionalClient:
-    """Return the producer of most tests, whose coordinator is another broker than the group's."""
+    """Return the producer of most tests; its coordinator is not the group's broker."""
     return TransactionalClient(lab, TX)
 
 
 def between_brokers(rule_id: str, purpose: str, effect: Cut | Clog, *sources: NodeName) -> LinkRule:
-    """Return a rule about connections of one purpose, from `sources` to every other broker."""
+    """Return a rule for connections of one purpose, from `sources` to every other broker."""
     selector = Selector(sources=sources or BROKERS, destinations=BROKERS, purposes=(purpose,))
     return LinkRule(rule_id=rule_id, selector=selector, effect=effect)
 
 
 def test_transaction_through_the_codec_leaves_the_same_trace() -> None:
-    """On Ray every message is encoded: what only travels by reference would be lost."""
+    """On Ray every message is encoded: a value that only a reference carries would be lost."""
 
     async def story(lab: BrokerLab) -> None:
         tx = producer(lab)
@@ -61,7 +61,7 @@ def test_transaction_through_the_codec_leaves_the_same_trace() -> None:
 
 
 def test_marker_of_a_replaced_transaction_coordinator_is_refused() -> None:
-    """It was cut off when it decided to abort; the next one has let the producer commit again."""
+    """It was cut off when it decided to abort; its successor accepted another commit."""
 
     async def story(lab: BrokerLab) -> None:
         tx = producer(lab)
@@ -77,7 +77,7 @@ def test_marker_of_a_replaced_transaction_coordinator_is_refused() -> None:
         )
         assert await tx.add_offsets(NEXT_TC, GROUP) is NONE
         assert await tx.commit_offset(GC, GROUP, 42) is NONE
-        await lab.runtime.set_link_rules(())  # the old marker arrives now
+        await lab.runtime.set_link_rules(())  # the old marker arrives here
         await lab.seconds(1)
         pending = await fetched(lab, GC, GROUP)
         assert not isinstance(pending, ErrorCode)
@@ -88,8 +88,8 @@ def test_marker_of_a_replaced_transaction_coordinator_is_refused() -> None:
     BrokerLab(transactional_cluster()).run(story)
 
 
-def test_transaction_that_nobody_ends_is_aborted_and_its_producer_fenced_in_the_log() -> None:
-    """transaction.timeout.ms: offsets become stable again, and the late commit is refused."""
+def test_abandoned_transaction_is_aborted_and_its_producer_fenced_in_the_log() -> None:
+    """After transaction.timeout.ms offsets become stable again, and a late commit is refused."""
 
     async def story(lab: BrokerLab) -> None:
         tx = producer(lab)
@@ -103,13 +103,13 @@ def test_transaction_that_nobody_ends_is_aborted_and_its_producer_fenced_in_the_
     BrokerLab(transactional_cluster()).run(story)
 
 
-def test_commit_whose_verification_was_overtaken_by_the_end_is_refused_by_the_log() -> None:
-    """KIP-890: it would open a transaction that nobody ever ends."""
+def test_commit_whose_transaction_ended_after_its_verification_is_refused_by_the_log() -> None:
+    """KIP-890: the commit would open a transaction that no marker ends."""
 
     async def story(lab: BrokerLab) -> None:
         tx = producer(lab)
         await tx.init(TC)
-        await tx.commit_offset(GC, GROUP, 40)  # refused; the connection is open from here
+        await tx.commit_offset(GC, GROUP, 40)  # refused; the connection is open from here on
         await tx.add_offsets(TC, GROUP)
         answers = between_brokers("late", TRANSACTION_VERIFICATION, Clog(), broker_name(TC))
         await lab.runtime.set_link_rules((answers,))
@@ -132,8 +132,8 @@ def test_commit_whose_verification_was_overtaken_by_the_end_is_refused_by_the_lo
     BrokerLab(transactional_cluster()).run(story)
 
 
-def test_completion_waits_behind_a_load() -> None:
-    """KAFKA-10614: one queue for both; the marker stands in the log long before."""
+def test_completion_of_a_transaction_waits_behind_a_load() -> None:
+    """KAFKA-10614: both use one queue; the marker is in the log long before."""
     other = (OFFSETS + 1) % 3
     preload = (PreloadSpec(partition=other, commit_records=300_000, groups=5),)
     base = broker_cluster(config=NO_BALANCING, preload=preload)
@@ -164,8 +164,8 @@ def test_completion_waits_behind_a_load() -> None:
     BrokerLab(transactional_cluster(base=base)).run(story)
 
 
-def test_producer_ids_are_never_given_out_twice() -> None:
-    """Blocks come from the metadata log: a broker that was killed forgets the rest of its own."""
+def test_producer_ids_are_never_assigned_twice() -> None:
+    """Blocks come from the metadata log: a killed broker loses the rest of its block."""
 
     async def story(lab: BrokerLab) -> None:
         given = []
@@ -185,8 +185,8 @@ def test_producer_ids_are_never_given_out_twice() -> None:
     BrokerLab(transactional_cluster()).run(story)
 
 
-def test_cluster_without_transactions_has_no_coordinator_for_them() -> None:
-    """Its topic is not there."""
+def test_cluster_without_transactions_has_no_transaction_coordinator() -> None:
+    """The topic `__transaction_state` does not exist."""
 
     async def story(lab: BrokerLab) -> None:
         tx = producer(lab)

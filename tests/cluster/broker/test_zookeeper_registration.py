@@ -1,4 +1,4 @@
-"""Brokers that register in ZooKeeper, and what consumers of that time learn from it."""
+"""Brokers that register in ZooKeeper, and the effects on consumers of that time."""
 
 from protocol.ids import BrokerId, broker_name
 from protocol.trace import TraceKind
@@ -8,7 +8,7 @@ BROKER = broker_name(BrokerId(0))
 
 
 def registrations(lab: GroupLab, after_us: int = 0) -> list[tuple[int, str, str]]:
-    """Return each single write of a broker's znode: when, which operation, which path."""
+    """Return time, operation and path of each write of a broker's znode."""
     writes = [
         (row.time_us, detail_of(row))
         for row in lab.of(TraceKind.ZOOKEEPER_TXN_APPLIED, after_us=after_us)
@@ -73,7 +73,7 @@ def test_consumer_that_finds_no_broker_waits_for_one_and_rebalances_then() -> No
     assert lab.processed(lab.settled_us) != []
 
 
-def test_broker_that_restarts_at_once_registers_when_its_earlier_session_is_over() -> None:
+def test_broker_that_restarts_at_once_registers_when_its_earlier_session_has_ended() -> None:
     """A closed socket (kill -9) shortens nothing: the session lives on (ZK-11)."""
 
     async def scenario(lab: GroupLab) -> None:

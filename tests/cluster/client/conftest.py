@@ -1,4 +1,4 @@
-"""A lab of scripted brokers per test, whose coroutines are freed when the test ends."""
+"""A lab of scripted brokers for each test, whose coroutines are freed at its end."""
 
 from collections.abc import Iterator
 

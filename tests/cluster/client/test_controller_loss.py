@@ -1,4 +1,4 @@
-"""The controller goes and comes back: groups and data go on, as in KRaft (BEHAVIOUR 6.2)."""
+"""The controller ends and returns: groups and data continue, as in KRaft (BEHAVIOUR 6.2)."""
 
 from collections.abc import Awaitable, Callable
 
@@ -15,13 +15,13 @@ pytestmark = pytest.mark.slow
 CONTROLLER = controller_name(100)
 BROKER_EVENTS = ("broker_fenced", "broker_registered", "leader_elected", "isr_changed")
 GAP_US_MAX = 600_000
-"""Longer than any pause between two commits of a member that nothing disturbs."""
+"""Longer than any pause between two commits of an undisturbed member."""
 
 Act = Callable[[VirtualRuntime], Awaitable[None]]
 
 
 def play(act: Act, *, after_s: int) -> tuple[list[TraceRow], ClusterStatus]:
-    """Let a group of three become stable, act, wait; return what came after, and the end."""
+    """Let a group of three become stable, act, wait; return the later rows, and the status."""
     rows: list[TraceRow] = []
     runtime = VirtualRuntime(
         cluster(3), seed=3, run_id="test", observers=(rows.append,), trace_messages=False
@@ -47,7 +47,7 @@ def of_kinds(rows: list[TraceRow], *kinds: str) -> list[TraceRow]:
 
 
 def largest_commit_gap_us(rows: list[TraceRow]) -> int:
-    """Return the longest time that any member was without an acknowledged commit."""
+    """Return the longest time in which any member had no acknowledged commit."""
     gaps = [0]
     last: dict[str, int] = {}
     for row in of_kinds(rows, "offsets_committed"):
@@ -59,10 +59,10 @@ def largest_commit_gap_us(rows: list[TraceRow]) -> int:
 
 @pytest.mark.parametrize("away_s", [5, 20])
 @pytest.mark.parametrize("loses_power", [False, True])
-def test_controller_that_comes_back_fences_nobody_and_moves_nothing(
+def test_restarted_controller_fences_no_broker_and_moves_no_leader(
     away_s: int, loses_power: bool
 ) -> None:
-    """It cannot know who was alive meanwhile: all get a full session, and heartbeat within it."""
+    """It does not know who was alive: all brokers get a full session, and send heartbeats in it."""
 
     async def lose(runtime: VirtualRuntime) -> None:
         await (runtime.power_loss(CONTROLLER) if loses_power else runtime.crash(CONTROLLER))
@@ -76,8 +76,8 @@ def test_controller_that_comes_back_fences_nobody_and_moves_nothing(
     assert status.controller == CONTROLLER
 
 
-def test_groups_go_on_without_any_controller() -> None:
-    """Nobody can be fenced or elected, but who leads goes on leading for ever."""
+def test_groups_continue_without_a_controller() -> None:
+    """No broker can be fenced or elected, but present leaders lead on."""
 
     async def lose(runtime: VirtualRuntime) -> None:
         await runtime.crash(CONTROLLER)
@@ -88,8 +88,8 @@ def test_groups_go_on_without_any_controller() -> None:
     assert status.controller is None
 
 
-def test_broker_that_died_meanwhile_is_fenced_a_session_after_the_controller_is_back() -> None:
-    """Detection begins anew: the new life has never heard of the dead broker."""
+def test_broker_that_died_without_a_controller_is_fenced_a_session_after_its_restart() -> None:
+    """The new incarnation has no heartbeat of the dead broker, and detects its death anew."""
     restarted_us = 0
 
     async def lose_both(runtime: VirtualRuntime) -> None:
@@ -109,8 +109,8 @@ def test_broker_that_died_meanwhile_is_fenced_a_session_after_the_controller_is_
     assert (group.state, group.generation) == ("Stable", 1)
 
 
-def test_broker_that_restarts_without_a_controller_is_let_in_when_there_is_one() -> None:
-    """It waits out the session that its former life was given: DUPLICATE_BROKER_REGISTRATION."""
+def test_broker_restarted_without_a_controller_is_unfenced_when_there_is_one() -> None:
+    """It first gets DUPLICATE_BROKER_REGISTRATION, until its former session ends."""
 
     async def lose_both(runtime: VirtualRuntime) -> None:
         await runtime.crash(CONTROLLER)
@@ -125,10 +125,10 @@ def test_broker_that_restarts_without_a_controller_is_let_in_when_there_is_one()
     assert all(len(partition.isr) == 3 for partition in status.partitions.values())
 
 
-def test_paused_controller_fences_everybody_when_it_goes_on_and_takes_them_back_at_once() -> None:
+def test_resumed_controller_fences_all_brokers_and_unfences_them_at_once() -> None:
     """Due timers fire before waiting heartbeats: Kafka 3.9's maybeFenceReplicas, one by one.
 
-    Leadership moves for nothing. The groups survive it: no rebalance.
+    Leadership moves without need. The groups survive it without a rebalance.
     """
     resumed_us = 0
 
@@ -149,8 +149,8 @@ def test_paused_controller_fences_everybody_when_it_goes_on_and_takes_them_back_
     assert largest_commit_gap_us(rows) < 2 * SECOND
 
 
-def test_controller_paused_for_less_than_a_session_fences_nobody() -> None:
-    """What was due is only a check that finds all sessions alive."""
+def test_controller_paused_for_less_than_a_session_fences_no_broker() -> None:
+    """The due check finds all sessions alive."""
 
     async def stop_for_5_s(runtime: VirtualRuntime) -> None:
         await runtime.pause(CONTROLLER)

@@ -1,4 +1,4 @@
-"""A consumer group one of whose topics is deleted, on real brokers in virtual time."""
+"""A consumer group that reads a deleted topic, on real brokers in virtual time."""
 
 import json
 
@@ -14,11 +14,11 @@ from tests.support.worlds.measured_cluster import SECOND, cluster
 GONE = "gone"
 
 
-def test_group_goes_on_with_the_topics_that_are_left() -> None:
-    """Its leader sees that the metadata changed, and asks for a rebalance.
+def test_group_continues_with_the_remaining_topics() -> None:
+    """The leading member sees the change of metadata, and causes a rebalance.
 
-    Its members commit nothing: a commit before the rebalance would wait for
-    default.api.timeout.ms (60 s), because UNKNOWN_TOPIC_OR_PARTITION is retriable.
+    Its members commit nothing: a commit before the rebalance would wait for default.api.timeout.ms
+    (60 s), because UNKNOWN_TOPIC_OR_PARTITION is retriable.
     """
     base = cluster(2)
     spec = msgspec.structs.replace(
@@ -66,5 +66,5 @@ def test_group_goes_on_with_the_topics_that_are_left() -> None:
 
 
 def topics_of(status: ClusterStatus) -> list[str]:
-    """Return the topics that members have partitions of."""
+    """Return the topics of the members' partitions."""
     return sorted({p.topic for member in status.members.values() for p in member.assigned})

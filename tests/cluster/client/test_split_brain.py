@@ -27,7 +27,7 @@ from tests.support.worlds.measured_cluster import SECOND, cluster
 pytestmark = pytest.mark.slow
 
 OLD = NodeName("broker-1")
-"""Coordinates the group before the cut."""
+"""The coordinator of the group before the cut."""
 OTHERS = (NodeName("broker-0"), NodeName("broker-2"))
 NEW = NodeName("broker-2")
 """Coordinates the group on the new side: the next replica of its offsets partition."""
@@ -123,11 +123,11 @@ def at_s(
     ]
 
 
-def test_one_joiner_on_each_side_makes_two_lineages_of_generations() -> None:
-    """The old side starts a rebalance every 5 s and never hands out an assignment.
+def test_one_joiner_on_each_side_causes_two_sequences_of_generations() -> None:
+    """The old side starts a rebalance every 5 s and never distributes an assignment.
 
-    Its SyncGroups wait for an append that no follower acknowledges; after
-    offsets.commit.timeout.ms all are answered REBALANCE_IN_PROGRESS and the members join again.
+    Its SyncGroups wait for an append that no follower acknowledges; after offsets.commit.timeout.ms
+    all are answered REBALANCE_IN_PROGRESS and the members join again.
     """
     rows, status = play((OLD,), OTHERS)
     old = at_s(rows, "generation_started", OLD)
@@ -156,7 +156,7 @@ def test_one_joiner_on_each_side_makes_two_lineages_of_generations() -> None:
     assert [row.offset for row in truncated] == [1]
 
 
-def test_joiners_on_the_new_side_own_what_the_old_members_still_process() -> None:
+def test_joiners_on_the_new_side_own_partitions_that_old_members_still_process() -> None:
     """Every partition has two owners from the end of the old sessions until the cut heals."""
     rows, status = play(OTHERS, OTHERS)
     assert at_s(rows, "generation_started", OLD) == []

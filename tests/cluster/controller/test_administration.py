@@ -83,7 +83,7 @@ def test_election_of_every_partition_leaves_out_those_that_need_none() -> None:
 
 
 def test_unclean_election_is_refused_as_a_whole() -> None:
-    """DEVIATION: an administrator cannot ask for data loss here."""
+    """DEVIATION: an administrator cannot request data loss here."""
     lab = running_lab()
     unclean, no_such_type = 1, 7
     response = lab.elect_leaders(P0, election_type=unclean)
@@ -92,8 +92,8 @@ def test_unclean_election_is_refused_as_a_whole() -> None:
     assert response.error_code is ErrorCode.INVALID_REQUEST
 
 
-def test_reassignment_to_another_order_is_in_force_at_once_and_moves_no_leader() -> None:
-    """Only the preferred leader is another one; leader, epoch and ISR wait for an election."""
+def test_reassignment_to_another_order_applies_at_once_and_moves_no_leader() -> None:
+    """Only the preferred leader changes; leader, epoch and ISR wait for an election."""
     lab = running_lab()
     before = lab.partition(P0)
     assert lab.reassign(P0, (2, 1, 0)).error_code is ErrorCode.NONE
@@ -124,7 +124,7 @@ def test_reassignment_to_the_order_in_force_writes_nothing() -> None:
         (None, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS),
     ],
 )
-def test_reassignment_that_is_refused_changes_nothing(
+def test_refused_reassignment_changes_nothing(
     replicas: tuple[int, ...] | None, error: ErrorCode
 ) -> None:
     lab = running_lab()

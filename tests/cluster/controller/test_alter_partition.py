@@ -20,7 +20,7 @@ def lab() -> ControllerLab:
 
 
 def test_shrink_by_the_leader_is_accepted_with_a_new_partition_epoch(lab: ControllerLab) -> None:
-    """The leader epoch stays: nobody must fetch anew because a follower lags."""
+    """The leader epoch is unchanged, because a lagging follower must not make others refetch."""
     answer = lab.alter_partition(P0, (0, 2), by=0)
     assert answer.error_code is ErrorCode.NONE
     assert (answer.leader_id, answer.leader_epoch) == (0, 0)
@@ -30,8 +30,8 @@ def test_shrink_by_the_leader_is_accepted_with_a_new_partition_epoch(lab: Contro
     assert event.detail == {"isr": [0, 2], "partition_epoch": 1}
 
 
-def test_isr_that_is_in_force_already_is_accepted_without_a_record(lab: ControllerLab) -> None:
-    """A retry of a proposal whose answer was lost."""
+def test_proposal_of_the_present_isr_is_accepted_without_a_record(lab: ControllerLab) -> None:
+    """It is the retry of a proposal whose answer was lost."""
     before = lab.records()
     answer = lab.alter_partition(P0, (0, 1, 2), by=0)
     assert answer.error_code is ErrorCode.NONE
@@ -51,7 +51,7 @@ def test_isr_that_is_in_force_already_is_accepted_without_a_record(lab: Controll
         ((), 0, 0, 0, ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_proposal_that_cannot_be_is_refused_and_changes_nothing(
+def test_impossible_proposal_is_refused_and_changes_nothing(
     lab: ControllerLab,
     new_isr: tuple[int, ...],
     by: int,
@@ -59,7 +59,7 @@ def test_proposal_that_cannot_be_is_refused_and_changes_nothing(
     partition_epoch: int,
     error: ErrorCode,
 ) -> None:
-    """Newer epochs than the controller's, a proposer that does not lead, a malformed ISR."""
+    """Cases: epochs newer than the controller's, a proposer that does not lead, a malformed ISR."""
     before = lab.records()
     answer = lab.alter_partition(
         P0, new_isr, by=by, leader_epoch=leader_epoch, partition_epoch=partition_epoch
@@ -69,7 +69,7 @@ def test_proposal_that_cannot_be_is_refused_and_changes_nothing(
 
 
 def test_proposal_of_an_older_leader_epoch_is_fenced(lab: ControllerLab) -> None:
-    """The cut-off leader returns after another was elected: it must not change the ISR."""
+    """A former leader returns after an election: it must not change the ISR."""
     for _ in range(5):
         lab.advance_ms(2_000)
         lab.heartbeat(1)
@@ -80,14 +80,14 @@ def test_proposal_of_an_older_leader_epoch_is_fenced(lab: ControllerLab) -> None
 
 
 def test_proposal_with_an_older_partition_epoch_is_out_of_date(lab: ControllerLab) -> None:
-    """The leader did not know of the newest ISR when it proposed."""
+    """The leader proposed without the newest ISR."""
     lab.alter_partition(P0, (0, 2), by=0)
     answer = lab.alter_partition(P0, (0,), by=0, partition_epoch=0)
     assert answer.error_code is ErrorCode.INVALID_UPDATE_VERSION
 
 
 def test_fenced_replica_is_ineligible(lab: ControllerLab) -> None:
-    """A broker that the controller counts as dead must not hold back, or stand in for, commits."""
+    """A broker that counts as dead must neither delay nor acknowledge commits."""
     for _ in range(5):
         lab.advance_ms(2_000)
         lab.heartbeat(0)
@@ -97,8 +97,8 @@ def test_fenced_replica_is_ineligible(lab: ControllerLab) -> None:
     assert answer.error_code is ErrorCode.INELIGIBLE_REPLICA
 
 
-def test_replica_of_a_former_life_is_ineligible(lab: ControllerLab) -> None:
-    """KIP-903: the leader saw the fetches of an incarnation that is gone."""
+def test_replica_of_a_former_incarnation_is_ineligible(lab: ControllerLab) -> None:
+    """KIP-903: the leader counted Fetches of an incarnation that has ended."""
     lab.alter_partition(P0, (0, 1), by=0)
     stale = {2: lab.broker_epochs[2] - 1}
     answer = lab.alter_partition(P0, (0, 1, 2), by=0, broker_epochs=stale)
@@ -108,13 +108,13 @@ def test_replica_of_a_former_life_is_ineligible(lab: ControllerLab) -> None:
 
 
 def test_unknown_partition_is_refused(lab: ControllerLab) -> None:
-    """A leader of a deleted topic, or a bug of ours."""
+    """The leader's topic was deleted, or our code has a bug."""
     answer = lab.alter_partition(TopicPartition("orders", 9), (0,), by=0)
     assert answer.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_stale_broker_epoch_refuses_the_whole_request(lab: ControllerLab) -> None:
-    """A former life of the leader speaks."""
+    """The request is of a former incarnation of the leader."""
     response = lab.replies[
         lab.send(AlterPartitionRequest(broker_id=0, broker_epoch=999, topics=()))
     ]

@@ -20,7 +20,7 @@ def running_lab(*, config: BrokerConfig | None = None) -> ControllerLab:
 
 
 def keep_alive(lab: ControllerLab, *brokers: int, duration_ms: int) -> None:
-    """Let time pass while only `brokers` heartbeat, every two seconds."""
+    """Advance the time while only `brokers` send heartbeats, every two seconds."""
     for _ in range(duration_ms // 2_000):
         lab.advance_ms(2_000)
         for broker_id in brokers:
@@ -29,7 +29,7 @@ def keep_alive(lab: ControllerLab, *brokers: int, duration_ms: int) -> None:
 
 
 def test_register_gives_the_offset_of_the_record_as_broker_epoch() -> None:
-    """Broker epochs grow with every registration because the log does."""
+    """Broker epochs grow with every registration because the log grows."""
     lab = ControllerLab(cluster_of())
     assert lab.register(0).broker_epoch == 0
     assert lab.register(1).broker_epoch == 1
@@ -40,7 +40,7 @@ def test_register_gives_the_offset_of_the_record_as_broker_epoch() -> None:
 
 
 def test_register_again_by_the_same_incarnation_is_idempotent() -> None:
-    """The first answer may have been lost: the broker asks again and is the same broker."""
+    """The first answer may have been lost: the same broker asks again."""
     lab = ControllerLab(cluster_of())
     lab.register(0)
     assert lab.register(0).broker_epoch == 0
@@ -48,7 +48,7 @@ def test_register_again_by_the_same_incarnation_is_idempotent() -> None:
 
 
 def test_register_of_another_incarnation_is_refused_while_the_session_runs() -> None:
-    """Two processes with one node id: the first one may be alive. ClusterControlManager."""
+    """Of two processes with one node id the first may be alive. Source: ClusterControlManager."""
     lab = running_lab()
     before = lab.records()
     response = lab.register(0, incarnation_id=1)
@@ -57,7 +57,7 @@ def test_register_of_another_incarnation_is_refused_while_the_session_runs() -> 
 
 
 def test_register_of_another_incarnation_succeeds_once_the_old_one_is_fenced() -> None:
-    """A restarted broker is let in after detection, fenced, with a new epoch."""
+    """A restarted broker registers after the detection, fenced, with a new epoch."""
     lab = running_lab()
     old_epoch = lab.broker_epochs[0]
     keep_alive(lab, 1, 2, duration_ms=SESSION_MS)
@@ -68,8 +68,8 @@ def test_register_of_another_incarnation_succeeds_once_the_old_one_is_fenced() -
     assert lab.broker(0).incarnation_id == 1
 
 
-def test_register_in_the_instant_the_session_ends_first_moves_the_leaders() -> None:
-    """The request may be handled before the timer of the same instant: leadership must move."""
+def test_register_at_the_end_of_the_session_first_moves_the_leaders() -> None:
+    """The request may precede the timer of the same instant: leadership must move first."""
     lab = running_lab()
     keep_alive(lab, 1, 2, duration_ms=8_000)
     lab.now_us += 1_000_000
@@ -80,7 +80,7 @@ def test_register_in_the_instant_the_session_ends_first_moves_the_leaders() -> N
 
 
 def test_heartbeat_of_a_broker_that_has_not_read_its_registration_leaves_it_fenced() -> None:
-    """Fenced until caught up: it would lead by an image without its own topics."""
+    """It is fenced until it has caught up: its image would lack its own topics."""
     lab = ControllerLab(cluster_of())
     lab.register(0)
     lab.register(1)
@@ -92,7 +92,7 @@ def test_heartbeat_of_a_broker_that_has_not_read_its_registration_leaves_it_fenc
 
 
 def test_heartbeat_that_wants_the_fence_keeps_it() -> None:
-    """A starting broker learns that it caught up before it is ready to serve."""
+    """A starting broker learns that it has caught up before it is ready to serve."""
     lab = ControllerLab(cluster_of())
     lab.register(0)
     response = lab.heartbeat(0, want_fence=True)
@@ -101,7 +101,7 @@ def test_heartbeat_that_wants_the_fence_keeps_it() -> None:
 
 
 def test_heartbeat_with_another_broker_epoch_is_stale_and_changes_nothing() -> None:
-    """A former incarnation must not keep the session of the present one alive."""
+    """A former incarnation must not extend the session of the present one."""
     lab = running_lab()
     before = lab.records()
     keep_alive(lab, 1, 2, duration_ms=8_000)
@@ -113,7 +113,7 @@ def test_heartbeat_with_another_broker_epoch_is_stale_and_changes_nothing() -> N
     assert lab.broker(0).fenced
 
 
-def test_silent_broker_is_fenced_when_its_session_ends_not_before() -> None:
+def test_silent_broker_is_fenced_exactly_when_its_session_ends() -> None:
     """The session runs from the last heartbeat; the check is exact to the millisecond."""
     lab = running_lab()
     keep_alive(lab, 0, 1, 2, duration_ms=4_000)
@@ -129,14 +129,14 @@ def test_silent_broker_is_fenced_when_its_session_ends_not_before() -> None:
 
 
 def test_brokers_that_heartbeat_are_never_fenced() -> None:
-    """The fence timer fires early and is set anew; it must not take anybody with it."""
+    """The fence timer may fire early and is set anew; it must fence no live broker."""
     lab = running_lab()
     keep_alive(lab, 0, 1, 2, duration_ms=60_000)
     assert lab.events(TraceKind.BROKER_FENCED) == []
 
 
 def test_fencing_takes_the_broker_out_of_every_isr_and_moves_its_leaders() -> None:
-    """BEHAVIOUR 6.2: the first replica in assignment order that is in ISR and alive leads."""
+    """The first replica in assignment order that is in the ISR and alive leads (BEHAVIOUR 6.2)."""
     lab = running_lab()
     keep_alive(lab, 1, 2, duration_ms=SESSION_MS)
     led, followed = lab.partition(P0), lab.partition(TopicPartition("orders", 1))
@@ -162,8 +162,8 @@ def test_fencing_is_one_batch_of_the_log() -> None:
     assert len(lab.storage) == batches + 1
 
 
-def test_last_member_of_an_isr_stays_in_it_without_a_leader() -> None:
-    """No clean leader: the partition waits for the replica that has everything."""
+def test_last_member_of_an_isr_remains_in_it_without_a_leader() -> None:
+    """No clean leader exists: the partition waits for the replica with every record."""
     lab = running_lab()
     lab.advance_ms(SESSION_MS)
     assert lab.partition(P0).leader == NO_LEADER
@@ -171,7 +171,7 @@ def test_last_member_of_an_isr_stays_in_it_without_a_leader() -> None:
     assert lab.events(TraceKind.LEADER_ELECTED)[-1].peer == ""
 
 
-def test_unfenced_broker_leads_again_what_nobody_leads() -> None:
+def test_unfenced_broker_leads_partitions_without_a_leader() -> None:
     """The last ISR member returns: it is elected, in a new leader epoch."""
     lab = running_lab()
     lab.advance_ms(SESSION_MS)
@@ -186,7 +186,7 @@ def test_unfenced_broker_leads_again_what_nobody_leads() -> None:
 
 
 def test_unclean_election_takes_an_alive_replica_from_outside_the_isr() -> None:
-    """Only where configured: data may be lost, the ISR becomes that replica alone."""
+    """It is enabled here: data may be lost, and the ISR becomes that replica alone."""
     config = BrokerConfig(auto_leader_rebalance_enable=False, unclean_leader_election_enable=True)
     lab = running_lab(config=config)
     keep_alive(lab, 1, 2, duration_ms=SESSION_MS)
@@ -197,7 +197,7 @@ def test_unclean_election_takes_an_alive_replica_from_outside_the_isr() -> None:
 
 
 def test_clean_election_leaves_a_partition_without_leader_instead_of_losing_data() -> None:
-    """The default: the same story as above without the setting."""
+    """The default setting, in the situation of the test above."""
     lab = running_lab()
     keep_alive(lab, 1, 2, duration_ms=SESSION_MS)
     lab.alter_partition(P0, (1,), by=1)

@@ -1,4 +1,4 @@
-"""A broker asks for leave to stop. Kafka BrokerHeartbeatManagerTest, ReplicationControlManager."""
+"""A broker requests a controlled shutdown. Source: BrokerHeartbeatManagerTest."""
 
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
@@ -14,7 +14,7 @@ P0, P1, P2 = (TopicPartition("orders", index) for index in range(3))
 
 
 def running_lab(*, replication_factor: int = 3) -> ControllerLab:
-    """Return a controller with three live brokers that have heard of everything."""
+    """Return a controller with three live brokers that have applied all metadata."""
     lab = ControllerLab(cluster_of(topic(replication_factor=replication_factor)))
     lab.start_brokers(0, 1, 2)
     heartbeat_all(lab, 0, 1, 2)
@@ -27,7 +27,7 @@ def heartbeat_all(lab: ControllerLab, *brokers: int) -> None:
 
 
 def test_shutdown_moves_leaders_and_isrs_at_once_while_the_broker_stays_unfenced() -> None:
-    """It goes on serving until all others know: clients must not find nobody."""
+    """It serves until all others have the metadata, so that clients always find a leader."""
     lab = running_lab()
     batches = len(lab.storage)
     response = lab.heartbeat(0, want_shut_down=True)
@@ -44,7 +44,7 @@ def test_shutdown_moves_leaders_and_isrs_at_once_while_the_broker_stays_unfenced
 
 
 def test_shutdown_waits_until_every_active_broker_has_applied_the_move() -> None:
-    """Until then a broker that is behind names the old leader to clients."""
+    """Until then a broker with older metadata names the old leader to clients."""
     lab = running_lab()
     behind = lab.log.log_end_offset - 1
     lab.heartbeat(0, want_shut_down=True)
@@ -61,8 +61,8 @@ def test_shutdown_waits_until_every_active_broker_has_applied_the_move() -> None
     assert fenced.detail["reason"] == "controlled shutdown"
 
 
-def test_shutdown_asks_others_only_for_the_first_offset_not_for_what_came_later() -> None:
-    """A busy metadata log must not hold the shutdown back for ever."""
+def test_shutdown_waits_for_the_first_offset_not_for_later_ones() -> None:
+    """A busy metadata log must not delay the shutdown for ever."""
     lab = running_lab()
     lab.heartbeat(0, want_shut_down=True)
     heartbeat_all(lab, 1, 2)
@@ -70,8 +70,8 @@ def test_shutdown_asks_others_only_for_the_first_offset_not_for_what_came_later(
     assert lab.heartbeat(0, want_shut_down=True).should_shut_down
 
 
-def test_shutdown_does_not_ask_those_that_shut_down_too() -> None:
-    """Two brokers that stop would otherwise wait for each other's heartbeats."""
+def test_shutdown_does_not_wait_for_brokers_that_shut_down_too() -> None:
+    """Two stopping brokers would otherwise wait for each other's heartbeats."""
     lab = running_lab()
     behind = lab.log.log_end_offset - 1
     lab.heartbeat(0, want_shut_down=True)
@@ -82,7 +82,7 @@ def test_shutdown_does_not_ask_those_that_shut_down_too() -> None:
 
 
 def test_shutdown_of_a_broker_that_leads_nothing_is_granted_at_once() -> None:
-    """There is nothing that anybody would have to learn first; it leaves the ISRs all the same."""
+    """No broker must learn of a move; the stopping broker leaves its ISRs all the same."""
     lab = running_lab()
     lab.reassign(P0, (1, 0, 2))
     lab.elect_leaders(P0)
@@ -92,7 +92,7 @@ def test_shutdown_of_a_broker_that_leads_nothing_is_granted_at_once() -> None:
 
 
 def test_shutdown_of_the_last_isr_member_leaves_the_partition_without_a_leader() -> None:
-    """Kafka stops the broker all the same: an ISR is never empty, but nobody may lead."""
+    """Kafka stops the broker all the same: the ISR keeps it, but no broker may lead."""
     lab = running_lab(replication_factor=1)
     lab.heartbeat(0, want_shut_down=True)
     assert lab.partition(P0).leader == NO_LEADER
@@ -102,7 +102,7 @@ def test_shutdown_of_the_last_isr_member_leaves_the_partition_without_a_leader()
 
 
 def test_shutdown_of_a_fenced_broker_is_granted_at_once_and_writes_nothing() -> None:
-    """It lost everything when it was fenced."""
+    """It lost its leaderships when it was fenced."""
     lab = running_lab()
     for _ in range(5):
         lab.advance_ms(2_000)
@@ -114,8 +114,8 @@ def test_shutdown_of_a_fenced_broker_is_granted_at_once_and_writes_nothing() -> 
     assert lab.records() == before
 
 
-def test_broker_in_shutdown_that_falls_silent_is_fenced_like_any_other() -> None:
-    """The process may die on the way; its session still runs."""
+def test_silent_broker_in_shutdown_is_fenced_like_any_other() -> None:
+    """The process may die during the shutdown; its session still runs."""
     lab = running_lab()
     lab.heartbeat(0, want_shut_down=True)
     for _ in range(5):
@@ -127,7 +127,7 @@ def test_broker_in_shutdown_that_falls_silent_is_fenced_like_any_other() -> None
 
 
 def test_broker_in_shutdown_may_neither_lead_nor_join_an_isr() -> None:
-    """Its leaderships would only have to move once more."""
+    """Its new leaderships would have to move again."""
     lab = running_lab()
     lab.heartbeat(0, want_shut_down=True)
     answer = lab.alter_partition(P1, (1, 2, 0), by=1)
@@ -137,7 +137,7 @@ def test_broker_in_shutdown_may_neither_lead_nor_join_an_isr() -> None:
 
 
 def test_register_after_a_controlled_shutdown_succeeds_at_once() -> None:
-    """It was fenced when it left: no session has to end, unlike after a crash."""
+    """The shutdown fenced it, so no session must end, unlike after a crash."""
     lab = running_lab()
     lab.heartbeat(0, want_shut_down=True)
     heartbeat_all(lab, 1, 2)
@@ -148,8 +148,8 @@ def test_register_after_a_controlled_shutdown_succeeds_at_once() -> None:
     assert not lab.heartbeat(0).is_fenced
 
 
-def test_shutdown_goes_on_under_a_controller_that_has_restarted() -> None:
-    """The offset to wait for is soft state: nothing is led any more, so leave is given."""
+def test_shutdown_continues_under_a_restarted_controller() -> None:
+    """The offset to wait for is not stored: the broker leads nothing, so it may stop."""
     lab = running_lab()
     lab.heartbeat(0, want_shut_down=True)
     restarted = ControllerLab(cluster_of(topic()), lab.storage)

@@ -13,7 +13,7 @@ P0 = TopicPartition("orders", 0)
 
 
 def values(lab: ControllerLab) -> dict[str, float]:
-    """Return what the metrics are after all that the controller has traced."""
+    """Return the metrics after all rows that the controller has traced."""
     metrics = ControllerMetrics(HostLab().host("controller-100"), lab.image, interval_us=0)
     for event in lab.trace:
         if event.kind in COUNTED_CONTROLLER_EVENTS:
@@ -22,7 +22,7 @@ def values(lab: ControllerLab) -> dict[str, float]:
 
 
 def silence(lab: ControllerLab, *others: int) -> None:
-    """Let a session end while only `others` heartbeat."""
+    """Let the sessions of all but `others` end."""
     for _ in range(SESSION_MS // 3_000):
         lab.advance_ms(3_000)
         for broker_id in others:
@@ -41,13 +41,13 @@ def test_brokers_are_counted_as_fenced_or_active() -> None:
     silence(lab, 1, 2)
     said = values(lab)
     assert (said["FencedBrokerCount"], said["ActiveBrokerCount"]) == (1, 2)
-    # Three came, one went.
+    # Three brokers registered, one was fenced.
     assert said["LeaderElectionRateAndTimeMs.Count"] == 4
 
 
 @pytest.mark.parametrize("unclean", [True, False])
 def test_election_of_a_replica_outside_the_isr_counts_as_unclean(unclean: bool) -> None:
-    """Once for each partition; neither a creation, nor a clean election, nor one of nobody is."""
+    """It counts once for each partition; creations, clean elections and lost leaders do not."""
     config = BrokerConfig(
         auto_leader_rebalance_enable=False, unclean_leader_election_enable=unclean
     )

@@ -1,4 +1,4 @@
-"""The controller as a whole: its log, who waits for it, topics, and leaders that move back."""
+"""The controller as a whole: its log, waiting Fetches, topics, and preferred leaders."""
 
 import pytest
 
@@ -23,7 +23,7 @@ P0 = TopicPartition("orders", 0)
 
 
 def answer_of(lab: ControllerLab, request_id: RequestId) -> PartitionData | None:
-    """Return what a Fetch of the metadata log was answered, None while it is parked."""
+    """Return the answer of a Fetch of the metadata log; None while it is parked."""
     response = lab.replies.get(request_id)
     if response is None:
         return None
@@ -32,7 +32,7 @@ def answer_of(lab: ControllerLab, request_id: RequestId) -> PartitionData | None
 
 
 def test_topics_are_created_when_the_last_broker_of_the_plan_is_unfenced() -> None:
-    """A partition begins with its whole assignment in the ISR: nobody may be missing."""
+    """A partition begins with its whole assignment in the ISR, so all brokers must be there."""
     lab = ControllerLab(cluster_of(topic(partitions=4)))
     lab.start_brokers(0, 1)
     assert lab.image.topics == {}
@@ -45,7 +45,7 @@ def test_topics_are_created_when_the_last_broker_of_the_plan_is_unfenced() -> No
     assert len(lab.events(TraceKind.LEADER_ELECTED)) == 4
 
 
-def test_topic_settings_and_assignments_of_the_plan_are_kept() -> None:
+def test_topics_of_the_plan_have_their_settings_and_assignments() -> None:
     """Brokers learn a topic's min.insync.replicas from the metadata log."""
     plan = topic(
         partitions=1,
@@ -59,7 +59,7 @@ def test_topic_settings_and_assignments_of_the_plan_are_kept() -> None:
 
 
 def test_topics_are_created_once() -> None:
-    """A broker that is unfenced later must not make them again."""
+    """A broker that is unfenced later must not create them again."""
     lab = ControllerLab(cluster_of(topic()))
     lab.start_brokers(0, 1, 2)
     lab.advance_ms(9_000)
@@ -70,7 +70,7 @@ def test_topics_are_created_once() -> None:
 
 
 def test_fetch_behind_the_end_is_answered_at_once() -> None:
-    """A broker that starts reads the log from its first record."""
+    """A starting broker reads the log from its first record."""
     lab = ControllerLab(cluster_of(topic()))
     lab.start_brokers(0, 1, 2)
     data = answer_of(lab, lab.fetch(0))
@@ -80,7 +80,7 @@ def test_fetch_behind_the_end_is_answered_at_once() -> None:
 
 
 def test_fetch_at_the_end_waits_for_the_next_record() -> None:
-    """A delta must reach brokers when it is decided, not at their next poll."""
+    """Brokers must receive a delta when it is written, not at their next poll."""
     lab = ControllerLab(cluster_of())
     request_id = lab.fetch(0)
     assert answer_of(lab, request_id) is None
@@ -92,7 +92,7 @@ def test_fetch_at_the_end_waits_for_the_next_record() -> None:
 
 
 def test_fetch_at_the_end_is_answered_empty_after_max_wait() -> None:
-    """A long poll ends before the broker's request timeout would."""
+    """A long poll ends before the broker's request timeout."""
     lab = ControllerLab(cluster_of())
     request_id = lab.fetch(0, max_wait_ms=500)
     lab.advance_ms(499)
@@ -104,7 +104,7 @@ def test_fetch_at_the_end_is_answered_empty_after_max_wait() -> None:
 
 
 def test_fetch_beyond_the_end_is_out_of_range() -> None:
-    """A broker that knows more than this controller's log: it must not wait for ever."""
+    """A broker with a longer log than this controller's must not wait for ever."""
     lab = ControllerLab(cluster_of())
     data = answer_of(lab, lab.fetch(5, max_wait_ms=0))
     assert data is not None
@@ -112,7 +112,7 @@ def test_fetch_beyond_the_end_is_out_of_range() -> None:
 
 
 def test_fetch_of_any_other_partition_is_unknown() -> None:
-    """A controller holds the metadata log and nothing else."""
+    """A controller has only the metadata log."""
     lab = ControllerLab(cluster_of())
     position = FetchPartition(partition=0, fetch_offset=0)
     request = FetchRequest(
@@ -123,15 +123,15 @@ def test_fetch_of_any_other_partition_is_unknown() -> None:
     assert data.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_api_of_another_role_is_our_own_bug() -> None:
-    """Nobody sends a group request to a controller: misuse raises."""
+def test_request_for_another_role_is_misuse() -> None:
+    """No node sends a group request to a controller."""
     lab = ControllerLab(cluster_of())
     with pytest.raises(SimulationError, match="HeartbeatRequest"):
         lab.send(HeartbeatRequest(group_id="g", generation_id=1, member_id="m"))
 
 
-def test_image_is_what_replaying_the_log_gives() -> None:
-    """The seam for a standby: nothing but the log's records changes hard state."""
+def test_image_equals_a_replay_of_the_log() -> None:
+    """A standby relies on this: only records of the log change the stored state."""
     lab = ControllerLab(cluster_of(topic()))
     lab.start_brokers(0, 1, 2)
     lab.alter_partition(P0, (0, 1), by=0)
@@ -144,8 +144,8 @@ def test_image_is_what_replaying_the_log_gives() -> None:
     assert replica.end_offset == lab.image.end_offset == lab.log.log_end_offset
 
 
-def test_restarted_controller_goes_on_from_its_log_and_gives_full_sessions() -> None:
-    """It cannot know when a broker was last heard of: nobody is fenced for the controller's gap."""
+def test_restarted_controller_continues_its_log_and_gives_full_sessions() -> None:
+    """It has no heartbeats yet: no broker is fenced for the controller's own absence."""
     lab = ControllerLab(cluster_of(topic()))
     lab.start_brokers(0, 1, 2)
     again = ControllerLab(cluster_of(topic()), lab.storage)
@@ -186,7 +186,7 @@ def test_metadata_record_without_a_value_is_no_record() -> None:
 
 
 def test_change_of_an_unknown_partition_is_misuse() -> None:
-    """Replay checks what writing promised: the records fit each other."""
+    """Replay checks that each record fits those before it."""
     lab = ControllerLab(cluster_of(topic()))
     lab.start_brokers(0, 1, 2)
     lab.alter_partition(P0, (0, 1), by=0)
@@ -195,7 +195,7 @@ def test_change_of_an_unknown_partition_is_misuse() -> None:
 
 
 @pytest.mark.parametrize("next_producer_id", [1000, 0])
-def test_producer_ids_that_were_given_out_are_not_replayed_again(next_producer_id: int) -> None:
+def test_assigned_producer_ids_are_not_assigned_again_after_a_replay(next_producer_id: int) -> None:
     image = MetadataImage()
     image.replay(ProducerIdsRecord(broker_id=0, broker_epoch=1, next_producer_id=1000))
     with pytest.raises(SimulationError, match="a next producer id above 1000, got"):

@@ -1,4 +1,4 @@
-"""The checks of a controller find what they are for: each kind of damage is named."""
+"""Each invariant check of a controller finds its kind of damage and names it."""
 
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ def lab() -> ControllerLab:
 
 
 def damage(made: ControllerLab, **changes: object) -> None:
-    """Change what is registered of the first partition, past the log."""
+    """Change the first partition's registration without a record of the log."""
     partitions = made.image.topics["orders"]
     partitions[0] = replace(partitions[0], **changes)  # type: ignore[arg-type]
     made.core._checked_up_to = 0
@@ -42,8 +42,8 @@ def test_check_image_names_the_damage(changes: dict[str, object], name: str) -> 
     assert raised.value.name == name
 
 
-def test_partition_without_a_leader_is_none_of_it() -> None:
-    """Its last replica in sync may be away."""
+def test_check_image_accepts_a_partition_without_a_leader() -> None:
+    """Its last replica in sync may be down."""
     made = lab()
     damage(made, isr=(BrokerId(0),), leader=NO_BROKER)
     made.core.check_invariants()
@@ -52,10 +52,8 @@ def test_partition_without_a_leader_is_none_of_it() -> None:
 @pytest.mark.parametrize(
     ("isr", "name"), [((0,), "leader_is_unfenced"), ((1, 0), "isr_is_unfenced")]
 )
-def test_fenced_broker_leads_nothing_and_is_in_sync_with_nobody(
-    isr: tuple[int, ...], name: str
-) -> None:
-    """But as the last member of an ISR that nobody leads."""
+def test_check_image_refuses_a_fenced_leader_or_isr_member(isr: tuple[int, ...], name: str) -> None:
+    """A fenced broker may only be the last member of an ISR without a leader."""
     made = lab()
     broker = made.image.brokers[BrokerId(0)]
     made.image.brokers[BrokerId(0)] = replace(broker, fenced=True)
@@ -67,31 +65,31 @@ def test_fenced_broker_leads_nothing_and_is_in_sync_with_nobody(
     assert raised.value.name == name
 
 
-def test_unfenced_broker_without_a_session_would_never_be_fenced() -> None:
-    """What a controller that takes over must not forget."""
+def test_check_finds_an_unfenced_broker_without_a_session() -> None:
+    """A controller that takes over must start the session, or the broker is never fenced."""
     made = lab()
     made.core._liveness.remove(BrokerId(1))
     with pytest.raises(InvariantViolation, match="session_of_each_unfenced"):
         made.core.check_invariants()
 
 
-def test_sessions_without_a_timer_would_never_end() -> None:
+def test_check_finds_sessions_without_a_timer() -> None:
     made = lab()
     made.core._fence_timer_set = False
     with pytest.raises(InvariantViolation, match=r"no timer is set to fence \[0, 1, 2\]"):
         made.core.check_invariants()
 
 
-def test_shutdown_that_no_record_tells_of_is_found() -> None:
-    """The broker could be elected again while it waits for leave to stop."""
+def test_check_finds_a_shutdown_without_a_record() -> None:
+    """The broker could be elected again while it waits to stop."""
     made = lab()
     made.core._liveness.begin_controlled_shutdown(BrokerId(1), 5)
     with pytest.raises(InvariantViolation, match=r"lacks the controlled shutdown of \[1\]"):
         made.core.check_invariants()
 
 
-def test_controller_that_writes_in_an_epoch_of_the_past_is_named() -> None:
-    """Brokers would take what the controller before it wrote for its own."""
+def test_check_names_a_controller_that_writes_in_a_past_epoch() -> None:
+    """Brokers would take its predecessor's records for its own."""
     made = lab()
     made.core.controller_epoch = made.core._epoch_before
     with pytest.raises(InvariantViolation, match="epoch is above those in its log"):

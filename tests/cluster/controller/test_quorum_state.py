@@ -1,4 +1,4 @@
-"""Each life of a controller has an epoch above all before, and a log that a power loss spares."""
+"""Each incarnation of a controller has a higher epoch, and its log survives a power loss."""
 
 from cluster.controller.quorum_state import begin_controller_epoch
 from partition_log.log import PartitionLog
@@ -13,16 +13,16 @@ def begin(storage: MemoryStorage) -> int:
     return begin_controller_epoch(storage, log, CONTROLLER)
 
 
-def test_controller_epoch_grows_with_every_life_also_of_one_that_wrote_nothing() -> None:
-    """KRaft syncs its vote first: two lives never write under one epoch."""
+def test_controller_epoch_grows_with_every_incarnation_even_without_a_write() -> None:
+    """KRaft syncs its vote first: two incarnations never write in one epoch."""
     storage = MemoryStorage()
     assert [begin(storage) for _ in range(3)] == [1, 2, 3]
     storage.power_loss()
     assert begin(storage) == 4
 
 
-def test_controller_epoch_is_above_any_in_the_log_where_its_file_is_lost() -> None:
-    """An append under an epoch below the log's last one would be refused."""
+def test_controller_epoch_exceeds_the_log_when_its_file_is_lost() -> None:
+    """An append in an epoch below the log's last one would be refused."""
     storage = MemoryStorage()
     lab = ControllerLab(cluster_of(topic()), storage.log(METADATA_PARTITION))
     lab.start_brokers(0, 1, 2)
@@ -30,7 +30,7 @@ def test_controller_epoch_is_above_any_in_the_log_where_its_file_is_lost() -> No
 
 
 def test_restarted_controller_writes_and_answers_in_its_new_epoch() -> None:
-    """Who holds the log can tell the lives of its leaders apart."""
+    """Readers of the log can distinguish the incarnations of the controller."""
     lab = ControllerLab(cluster_of(topic()))
     lab.start_brokers(0, 1, 2)
     restarted = ControllerLab(cluster_of(topic()), lab.storage)
@@ -43,8 +43,8 @@ def test_restarted_controller_writes_and_answers_in_its_new_epoch() -> None:
     assert response.responses[0].partitions[0].leader_epoch == 2
 
 
-def test_what_a_controller_has_answered_survives_a_power_loss() -> None:
-    """KRaft syncs its log: a broker never knows more than the controller that comes back."""
+def test_answered_records_of_a_controller_survive_a_power_loss() -> None:
+    """KRaft syncs its log: a broker never has more records than the restarted controller."""
     lab = ControllerLab(cluster_of(topic()))
     lab.start_brokers(0, 1, 2)
     records = lab.records()
@@ -53,8 +53,8 @@ def test_what_a_controller_has_answered_survives_a_power_loss() -> None:
     assert restarted.records() == records
 
 
-def test_log_storage_of_the_metadata_is_flushed_with_every_append() -> None:
-    """Not only when a broker asks: the flush comes before the answer."""
+def test_metadata_log_is_flushed_with_every_append() -> None:
+    """The flush precedes the answer, whether or not a broker fetches."""
     storage = MemoryLogStorage()
     lab = ControllerLab(cluster_of(), storage)
     lab.register(0)

@@ -1,4 +1,4 @@
-"""CreateTopics: which topics the controller makes, and why it refuses others."""
+"""CreateTopics: the created topics, and the errors of the others."""
 
 import pytest
 
@@ -56,7 +56,7 @@ def test_topic_gets_the_brokers_defaults_and_its_own_settings() -> None:
     lab = running_lab()
     assert create(lab, with_config("min.insync.replicas", "2")) == (CreatableTopicResult(name="t"),)
     partitions = lab.image.topics["t"]
-    # There was one topic: partition p begins at broker 1 + p.
+    # One topic exists: partition p begins at broker 1 + p.
     assert [each.replicas for each in partitions] == [(1, 2), (2, 0), (0, 1), (1, 2)]
     assert all(each.isr == each.replicas and each.leader == each.isr[0] for each in partitions)
     assert lab.image.topic_config("t") == TopicConfig(min_insync_replicas=2)
@@ -66,8 +66,8 @@ def test_topic_gets_the_brokers_defaults_and_its_own_settings() -> None:
     ]
 
 
-def test_fenced_broker_is_a_replica_only_if_it_is_needed_and_never_in_the_isr() -> None:
-    """As Kafka's placer: unfenced brokers first."""
+def test_fenced_broker_is_a_replica_only_if_needed_and_never_in_the_isr() -> None:
+    """Kafka's placer prefers unfenced brokers."""
     lab = running_lab()
     lab.advance_ms(8_000)
     for broker_id in (0, 1):
@@ -82,15 +82,15 @@ def test_fenced_broker_is_a_replica_only_if_it_is_needed_and_never_in_the_isr() 
     assert sorted(partition.isr) == [0, 1]
 
 
-def test_replicas_by_hand_are_taken_as_they_are() -> None:
-    """The order is the preference."""
+def test_replicas_named_by_the_request_are_kept_in_order() -> None:
+    """The first replica is the preferred leader."""
     lab = running_lab()
     assert create(lab, by_hand((2, 0), (0, 1))) == (CreatableTopicResult(name="t"),)
     assert [each.replicas for each in lab.image.topics["t"]] == [(2, 0), (0, 1)]
 
 
-def test_validation_alone_answers_the_same_and_changes_nothing() -> None:
-    """`validate_only`."""
+def test_validate_only_answers_equally_and_changes_nothing() -> None:
+    """The flag is `validate_only`."""
     lab = running_lab()
     before = lab.image.end_offset
     answers = create(
@@ -140,7 +140,7 @@ def test_validation_alone_answers_the_same_and_changes_nothing() -> None:
 def test_refused_topic_has_kafkas_error_and_changes_nothing(
     asked: CreatableTopic, error: ErrorCode, message: str
 ) -> None:
-    """The topic beside it is created all the same."""
+    """The other topic of the request is created."""
     lab = running_lab()
     refused, beside = create(lab, asked, CreatableTopic(name="beside"))
     assert refused.error_code is error
@@ -149,7 +149,7 @@ def test_refused_topic_has_kafkas_error_and_changes_nothing(
     assert list(lab.image.topics) == ["orders.eu", "beside"]
 
 
-def test_assignment_by_hand_beside_numbers_is_an_invalid_request() -> None:
+def test_replicas_named_beside_numbers_are_an_invalid_request() -> None:
     """The numbers must be -1 then."""
     lab = running_lab()
     assignments = by_hand((0,)).assignments
@@ -162,7 +162,7 @@ def test_assignment_by_hand_beside_numbers_is_an_invalid_request() -> None:
 
 
 def test_topic_that_is_named_twice_is_refused_once() -> None:
-    """Kafka does not say which of the two was meant either."""
+    """Kafka's answer does not name which of the two was meant, either."""
     lab = running_lab()
     (answer,) = create(lab, CreatableTopic(name="t"), CreatableTopic(name="t"))
     assert (answer.error_code, answer.error_message) == (
@@ -173,7 +173,7 @@ def test_topic_that_is_named_twice_is_refused_once() -> None:
 
 
 def test_no_topic_is_created_while_all_brokers_are_fenced() -> None:
-    """Nobody could lead it."""
+    """No broker could lead it."""
     lab = ControllerLab(cluster_of(config=CONFIG))
     lab.register(0)
     (answer,) = create(lab, CreatableTopic(name="t", replication_factor=1))

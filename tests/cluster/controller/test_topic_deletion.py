@@ -1,4 +1,4 @@
-"""DeleteTopics: what the controller decides, and that the plan does not bring a topic back."""
+"""DeleteTopics: the controller's decision, and that the plan does not create a topic again."""
 
 import pytest
 
@@ -21,14 +21,14 @@ def running_lab() -> ControllerLab:
 
 
 def delete(lab: ControllerLab, *names: str) -> tuple[DeletableTopicResult, ...]:
-    """Ask for the deletion of topics."""
+    """Request the deletion of topics."""
     response = lab.replies[lab.send(DeleteTopicsRequest(topic_names=names), host="admin-0")]
     assert isinstance(response, DeleteTopicsResponse)
     return response.responses
 
 
-def test_deleted_topic_is_gone_with_its_partitions_and_settings() -> None:
-    """One record says so; the others stay."""
+def test_deleted_topic_loses_its_partitions_and_settings() -> None:
+    """One record deletes it; other topics remain."""
     lab = running_lab()
     assert delete(lab, "orders") == (DeletableTopicResult(name="orders"),)
     assert list(lab.image.topics) == ["bills"]
@@ -40,7 +40,7 @@ def test_deleted_topic_is_gone_with_its_partitions_and_settings() -> None:
 
 
 def test_deleted_topic_of_the_plan_is_not_created_again() -> None:
-    """Neither by the next broker that is unfenced, nor by the next controller."""
+    """Neither the next unfenced broker nor the next controller causes it."""
     lab = running_lab()
     delete(lab, "orders")
     lab.advance_ms(20_000)
@@ -52,7 +52,7 @@ def test_deleted_topic_of_the_plan_is_not_created_again() -> None:
     assert list(successor.image.topics) == ["bills"]
 
 
-def test_deletion_of_what_does_not_exist_says_so_and_deletes_the_others() -> None:
+def test_deletion_names_missing_topics_and_deletes_the_others() -> None:
     """Each topic has its own outcome."""
     lab = running_lab()
     first, second = delete(lab, "unknown", "orders")
@@ -62,7 +62,7 @@ def test_deletion_of_what_does_not_exist_says_so_and_deletes_the_others() -> Non
     assert again.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_topic_named_twice_is_refused_and_stays() -> None:
+def test_topic_named_twice_is_refused_and_kept() -> None:
     """Source: ControllerApis.deleteTopics."""
     lab = running_lab()
     before = lab.log.log_end_offset
@@ -75,8 +75,8 @@ def test_topic_named_twice_is_refused_and_stays() -> None:
     assert lab.log.log_end_offset == before + 1
 
 
-def test_broker_learns_which_partitions_are_gone() -> None:
-    """The image has them no more when it is asked."""
+def test_broker_learns_the_deleted_partitions() -> None:
+    """The image no longer has them when the broker asks."""
     lab = running_lab()
     cache = MetadataCache(num_offsets_partitions=1)
     before = lab.records()
@@ -88,7 +88,7 @@ def test_broker_learns_which_partitions_are_gone() -> None:
     assert cache.contains("orders", 0)
 
 
-def test_removal_of_a_topic_that_is_not_there_is_misuse() -> None:
-    """A log that says so is none of ours."""
+def test_removal_of_an_unknown_topic_is_misuse() -> None:
+    """No log of ours has such a record."""
     with pytest.raises(SimulationError, match="does not exist"):
         running_lab().image.replay(RemoveTopicRecord(name="unknown"))

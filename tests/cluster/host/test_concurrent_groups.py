@@ -1,7 +1,7 @@
 """Fifty groups of twenty-five members at once, with random latencies (BEHAVIOUR 10.4).
 
-Kafka's test looks for deadlocks between threads; here it is the order of arrival that is drawn:
-no operation may fail, be answered twice or never, or leave a group in a state of its own.
+Kafka's test looks for deadlocks between threads. Here the order of arrival is drawn instead: every
+operation must succeed, be answered exactly once, and leave its group in a legal state.
 """
 
 import pytest
@@ -21,7 +21,7 @@ ALL_FINE = {group_id: [NONE] * MEMBERS for group_id in group_ids()}
 
 
 async def join_and_sync(groups: ConcurrentGroups) -> None:
-    """Bring every group to Stable, with one leader who knows all members."""
+    """Bring every group to Stable, with one leader that has all members."""
     assert await groups.all_do(ClientMember.join) == ALL_FINE
     for group_id in group_ids():
         answers = [m.joined for m in groups.members if m.group_id == group_id]
@@ -37,7 +37,7 @@ async def join_and_sync(groups: ConcurrentGroups) -> None:
 
 
 async def leave(groups: ConcurrentGroups) -> None:
-    """Let everyone leave, which empties every group."""
+    """Let every member leave, which empties every group."""
     assert await groups.all_do(ClientMember.leave) == ALL_FINE
     described = await groups.described()
     assert {(g.group_state, len(g.members)) for g in described.values()} == {("Empty", 0)}
@@ -45,7 +45,7 @@ async def leave(groups: ConcurrentGroups) -> None:
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_operations_in_order_by_all_members_at_once(seed: int) -> None:
-    """Each is fine, and what was committed is fetched.
+    """Each operation succeeds, and each committed offset is fetched.
 
     CO-1: 50 groups of 25: all operations in order, concurrently
     """
@@ -64,7 +64,7 @@ def test_operations_in_order_by_all_members_at_once(seed: int) -> None:
 
 
 def test_transactional_commits_by_all_members_at_once() -> None:
-    """Each in a transaction of its own; the markers let them count.
+    """Each member has its own transaction; the markers commit the offsets.
 
     CO-2: same with transactional commits
     """
@@ -82,9 +82,9 @@ def test_transactional_commits_by_all_members_at_once() -> None:
 
 @pytest.mark.parametrize("seed", [4, 5])
 def test_operations_in_random_order_by_all_members_at_once(seed: int) -> None:
-    """Whatever comes first, every request is answered, and with what a member may be told.
+    """In any order, every request is answered, with a success or a legal error.
 
-    Then everyone joins once more, and every group is as if nothing had been.
+    Then all members join once more, and every group is as before.
 
     CO-3: same in random interleavings
     """
@@ -119,8 +119,8 @@ def test_operations_in_random_order_by_all_members_at_once(seed: int) -> None:
     groups.run(main())
 
 
-def test_groups_of_one_member_that_all_want_to_be() -> None:
-    """Whoever comes first, and nobody else.
+def test_groups_of_at_most_one_member_accept_the_first() -> None:
+    """The first member to join is accepted, all others are refused.
 
     CO-4: 50 groups of at most one member, all join at once
     """

@@ -1,4 +1,4 @@
-"""The purposes of connections: the registry names those that nodes really use."""
+"""The purposes of connections: the registry has exactly those that nodes use."""
 
 import pytest
 
@@ -16,7 +16,7 @@ async def session_of_a_client(lab: EnsembleRun) -> None:
 
 @pytest.mark.slow
 def test_every_purpose_that_nodes_use_is_in_the_registry_and_none_besides() -> None:
-    """A fault for a purpose that nobody uses would hit nothing."""
+    """A fault for an unused purpose would hit no connection."""
     groups = {
         name: {
             "members": 2,
@@ -37,5 +37,5 @@ def test_every_purpose_that_nodes_use_is_in_the_registry_and_none_besides() -> N
         if row.kind == TraceKind.REQUEST_SENT and row.node != "admin-0"
     }
 
-    # Kafka clients exist in real time alone: tests/cluster/wire has both of these.
+    # Kafka clients exist only in real time: tests/cluster/wire has both of these purposes.
     assert used == set(PURPOSES) - {FORWARDING, KAFKA_CLIENT}

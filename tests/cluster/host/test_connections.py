@@ -1,4 +1,4 @@
-"""Connections: handshake, FIFO, one request at a time, timeouts, and every way they end."""
+"""Connections: handshake, FIFO, one request at a time, timeouts, and every kind of end."""
 
 import pytest
 
@@ -19,7 +19,7 @@ TIMEOUT_US = 50_000
 
 
 class Outcomes:
-    """Collects what a client's requests came to, in order: "ok" or the failure's class name."""
+    """The outcomes of a client's requests, in order: "ok" or the failure's class name."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -41,7 +41,7 @@ def connect(client: VirtualHost) -> Connection:
 
 
 def test_requests_sent_while_connecting_go_out_in_order_when_it_opens() -> None:
-    """A client need not wait for the handshake; order is kept across it."""
+    """A client need not wait for the handshake; the order is kept."""
     lab = HostLab()
     server, client = EchoServer(lab.host(SERVER)), lab.host("client")
     outcomes = Outcomes(connection := connect(client))
@@ -66,8 +66,8 @@ def test_call_returns_the_response() -> None:
     assert lab.loop.now_us() == 4 * LATENCY_US
 
 
-def test_a_parked_request_holds_back_what_was_sent_behind_it_on_its_connection_only() -> None:
-    """Kafka mutes a channel until its request is answered: a parked JoinGroup blocks heartbeats."""
+def test_a_parked_request_delays_later_requests_of_its_connection_only() -> None:
+    """Kafka mutes a channel until its request is answered: a parked JoinGroup delays heartbeats."""
     lab = HostLab()
     server = EchoServer(lab.host(SERVER), parked_groups=("join",))
     client = lab.host("client")
@@ -85,7 +85,7 @@ def test_a_parked_request_holds_back_what_was_sent_behind_it_on_its_connection_o
 
 
 def test_an_open_to_a_node_that_does_not_serve_is_refused() -> None:
-    """The port is closed: the client learns it one round trip later, long before any timeout."""
+    """The port is closed: the client learns it after one round trip, long before any timeout."""
     lab = HostLab()
     lab.host(SERVER)
     outcomes = Outcomes(connection := connect(lab.host("client")))
@@ -97,8 +97,8 @@ def test_an_open_to_a_node_that_does_not_serve_is_refused() -> None:
 
 
 @pytest.mark.parametrize("name", ["broker-0", "no-such-host"])
-def test_an_open_to_a_node_that_is_not_there_is_refused(name: str) -> None:
-    """Any name may be tried, as with DNS."""
+def test_an_open_to_an_unknown_node_is_refused(name: str) -> None:
+    """A client may try any name, as with DNS."""
     lab = HostLab()
     client = lab.host("client")
     connection = client.connect(NodeName(name), "metadata", setup_timeout_us=SETUP_US)
@@ -121,8 +121,8 @@ def test_a_setup_that_hangs_ends_after_its_timeout() -> None:
     assert outcomes.seen == [("g", "Disconnected")]
 
 
-def test_a_request_that_times_out_takes_the_others_with_it() -> None:
-    """Kafka's client closes the connection: the expired one timed out, the rest disconnected."""
+def test_a_request_that_times_out_fails_the_others_of_its_connection() -> None:
+    """Kafka's client closes the connection: one request has timed out, the others disconnected."""
     lab = HostLab()
     server = EchoServer(lab.host(SERVER), parked_groups=("slow", "patient", "also slow"))
     outcomes = Outcomes(connection := connect(lab.host("client")))
@@ -141,12 +141,12 @@ def test_a_request_that_times_out_takes_the_others_with_it() -> None:
     errors = [row.error for row in lab.rows if row.kind == "request_failed"]
     assert errors == ["TIMED_OUT", "TIMED_OUT", "DISCONNECTED"]
     lab.run_for(LATENCY_US)
-    server.release()  # the server was told: its answer goes nowhere
+    server.release()  # the server has seen the close: its answer finds no connection
     assert not [frame for frame in lab.frames if isinstance(frame, ResponseFrame)]
 
 
 def test_an_answered_request_never_times_out_and_a_later_one_still_does() -> None:
-    """One timer serves all requests of a connection: it must not forget the younger ones."""
+    """One timer serves all requests of a connection: it must cover the younger ones."""
     lab = HostLab()
     EchoServer(lab.host(SERVER), parked_groups=("slow",))
     outcomes = Outcomes(connection := connect(lab.host("client")))
@@ -161,7 +161,7 @@ def test_an_answered_request_never_times_out_and_a_later_one_still_does() -> Non
 
 
 def test_a_shorter_timeout_sent_later_fires_first() -> None:
-    """A JoinGroup waits minutes; the heartbeat behind it does not."""
+    """A JoinGroup may wait for minutes, a heartbeat behind it may not."""
     lab = HostLab()
     EchoServer(lab.host(SERVER), parked_groups=("join",))
     outcomes = Outcomes(connect(lab.host("client")))
@@ -172,7 +172,7 @@ def test_a_shorter_timeout_sent_later_fires_first() -> None:
     assert outcomes.seen == [("heartbeat", "RequestTimedOut"), ("join", "Disconnected")]
 
 
-def test_close_fails_everything_after_it_returns_and_tells_the_server() -> None:
+def test_close_fails_all_requests_after_it_returns_and_notifies_the_server() -> None:
     """Callbacks never run inside the caller's own step."""
     lab = HostLab()
     server = EchoServer(lab.host(SERVER), parked_groups=("g",))
@@ -193,7 +193,7 @@ def test_close_fails_everything_after_it_returns_and_tells_the_server() -> None:
 
 
 def test_a_closed_connection_fails_requests_and_calls_on_close_at_once() -> None:
-    """It never opens again, and `send` still answers exactly once, and not before it returns."""
+    """It never opens again, and `send` fails each request once, after it has returned."""
     lab = HostLab()
     EchoServer(lab.host(SERVER))
     outcomes = Outcomes(connection := connect(lab.host("client")))
@@ -210,7 +210,7 @@ def test_a_closed_connection_fails_requests_and_calls_on_close_at_once() -> None
 
 
 def test_the_death_of_the_server_ends_its_connections_one_latency_later() -> None:
-    """As a reset does; other servers' connections stay."""
+    """The peer receives a reset; connections to other servers stay open."""
     lab = HostLab()
     host = lab.host(SERVER)
     EchoServer(host, parked_groups=("g",))
@@ -229,8 +229,8 @@ def test_the_death_of_the_server_ends_its_connections_one_latency_later() -> Non
     assert other.is_open
 
 
-def test_the_death_of_the_client_lets_the_server_forget_its_requests() -> None:
-    """The parked answer of a dead member goes nowhere, and is no misuse."""
+def test_the_death_of_the_client_makes_the_server_forget_its_requests() -> None:
+    """The answer of a dead member's parked request is dropped, and is no misuse."""
     lab = HostLab()
     server = EchoServer(lab.host(SERVER), parked_groups=("g",))
     client = lab.host("client")
@@ -249,8 +249,8 @@ def test_the_death_of_the_client_lets_the_server_forget_its_requests() -> None:
     assert lab.failures == []
 
 
-def test_a_restarted_server_resets_connections_of_its_former_life() -> None:
-    """Even if the news of its death was lost, as with the loss of a machine."""
+def test_a_restarted_server_resets_connections_of_its_former_incarnation() -> None:
+    """This holds even if the report of its death was lost, as with the loss of a machine."""
     lab = HostLab()
     first = lab.host(SERVER)
     EchoServer(first)
@@ -265,8 +265,8 @@ def test_a_restarted_server_resets_connections_of_its_former_life() -> None:
     assert second.served == []
 
 
-def test_the_news_of_a_death_spares_a_connection_to_the_next_incarnation() -> None:
-    """A reset that comes late must not end what the restarted server is about to accept."""
+def test_a_report_of_a_death_spares_a_connection_to_the_next_incarnation() -> None:
+    """A late report must not end a connection that the restarted server will accept."""
     lab = HostLab()
     first = lab.host(SERVER)
     EchoServer(first)
@@ -281,14 +281,14 @@ def test_the_news_of_a_death_spares_a_connection_to_the_next_incarnation() -> No
     assert fresh.seen == [("g", "ok")]
 
 
-def test_a_restarted_client_is_not_confused_with_its_former_life() -> None:
+def test_a_restarted_client_is_distinguished_from_its_former_incarnation() -> None:
     """Late answers to the dead incarnation find no connection, whatever its ids were."""
     lab = HostLab()
     server = EchoServer(lab.host(SERVER), parked_groups=("old",))
     first = lab.host("client")
     Outcomes(connect(first)).send("old")
     lab.run_for(10 * LATENCY_US)
-    first.retire()  # nobody is told
+    first.retire()  # no report reaches the peer
     outcomes = Outcomes(connect(lab.host("client", incarnation=1)))
     outcomes.send("new")
     server.release()
@@ -298,7 +298,7 @@ def test_a_restarted_client_is_not_confused_with_its_former_life() -> None:
 
 
 def test_a_reply_to_an_unknown_request_or_a_second_reply_is_misuse() -> None:
-    """A broker that answers twice has a bug, which must not vanish."""
+    """A broker that answers twice has a bug, which must be visible."""
     lab = HostLab()
     host = lab.host(SERVER)
     server = EchoServer(host)
@@ -311,7 +311,7 @@ def test_a_reply_to_an_unknown_request_or_a_second_reply_is_misuse() -> None:
 
 
 def test_close_all_ends_both_directions() -> None:
-    """An orderly stop: the ends of connections to and from the node see Disconnected."""
+    """An orderly stop: both ends of every connection of the node fail with Disconnected."""
     lab = HostLab()
     EchoServer(lab.host(SERVER), parked_groups=("out",))
     middle = lab.host("middle")
@@ -329,8 +329,8 @@ def test_close_all_ends_both_directions() -> None:
     assert lab.failures == []
 
 
-def test_a_broken_transport_link_ends_connecting_ones_too() -> None:
-    """What the TCP transport says when its stream to a process ends."""
+def test_a_broken_transport_link_also_ends_opening_connections() -> None:
+    """The TCP transport reports this when its stream to a process ends."""
     lab = HostLab()
     lab.lose = lambda frame: isinstance(frame, OpenFrame)
     client = lab.host("client")
@@ -342,8 +342,8 @@ def test_a_broken_transport_link_ends_connecting_ones_too() -> None:
     assert outcomes.seen == [("g", "Disconnected")]
 
 
-def test_messages_are_traced_on_both_sides_with_what_the_request_names() -> None:
-    """Columns as the trace schema says; the purpose of the connection is the cause."""
+def test_messages_are_traced_on_both_sides_with_the_columns_of_their_api() -> None:
+    """The columns are those of the trace schema; the connection's purpose is the cause."""
     lab = HostLab()
     EchoServer(lab.host(SERVER))
     client = lab.host("client")
@@ -366,7 +366,7 @@ def test_messages_are_traced_on_both_sides_with_what_the_request_names() -> None
 
 
 def test_without_message_tracing_only_failures_are_traced() -> None:
-    """REQUEST_FAILED matters to every checker; the rest costs time."""
+    """REQUEST_FAILED is evidence for every checker; the other rows cost time."""
     lab = HostLab()
     EchoServer(lab.host(SERVER, traced=False), parked_groups=("g",))
     outcomes = Outcomes(connection := connect(lab.host("client", traced=False)))
@@ -381,7 +381,7 @@ def test_without_message_tracing_only_failures_are_traced() -> None:
 
 
 def test_a_coordinator_lookup_is_traced_with_its_group() -> None:
-    """The key of FindCoordinator is the group that looks for its coordinator."""
+    """The key of FindCoordinator is the group whose coordinator is looked up."""
     lab = HostLab()
     EchoServer(lab.host(SERVER))
     connect(lab.host("client")).send(

@@ -1,4 +1,4 @@
-"""What a row of the trace says of a request: the group, member and generation that it names."""
+"""The columns of a request's trace row: its group, member and generation."""
 
 import pytest
 
@@ -80,10 +80,10 @@ OTHER = OffsetFetchRequestGroup(group_id="other", member_id="n", member_epoch=8)
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_row_of_a_request_has_the_group_columns_that_its_api_names(
+def test_row_of_a_request_has_the_group_columns_of_its_api(
     request_body: AnyRequest, columns: tuple[str | None, str | None, int | None]
 ) -> None:
-    """Of several groups or members the first counts; an administrator's requests name none."""
+    """Of several groups or members the first is traced; administrators' requests have none."""
     api = API_OF_REQUEST[type(request_body)]
     envelope = RequestEnvelope(
         api_key=api,

@@ -1,4 +1,4 @@
-"""The link gate: what rules make of the frames at one host."""
+"""The link gate applies link rules to the frames of one host."""
 
 import pytest
 
@@ -27,7 +27,7 @@ SECOND_US = 1_000_000
 
 
 class GateLab:
-    """One gate of node `a`; `left` is what it let leave, `heard` what it delivered."""
+    """A gate of node `a`; `left` has the frames that left it, `heard` those it delivered."""
 
     def __init__(self) -> None:
         self.loop = VirtualLoop()
@@ -48,17 +48,17 @@ class GateLab:
         )
 
     def purpose_of(self, end: ConnectionEnd) -> str | None:
-        """Return what the test says."""
+        """Return the purpose that the test has set."""
         return self.purposes.get(end)
 
     def close_frames_of_lost_peer(
         self, peer: NodeName, incarnation: Incarnation | None = None
     ) -> tuple[CloseFrame, ...]:
-        """Return what the test says."""
+        """Return the frames that the test has set."""
         return tuple(close for close in self.lost if close.source == peer)
 
     def run_for(self, duration_us: int = 0) -> None:
-        """Let `duration_us` pass."""
+        """Advance the time by `duration_us`."""
         self.loop.run_until_us(self.loop.now_us() + duration_us)
 
     def _transmit(self, frame: Frame) -> None:
@@ -73,11 +73,11 @@ class GateLab:
 HOLDING = [Cut(), Clog()]
 
 
-# -- who is selected ------------------------------------------------------------------------------
+# -- selection -----------------------------------------------------------------------------------
 
 
-def test_without_rules_everything_passes_at_once() -> None:
-    """A gate is there for all its host's links; most are touched by no fault."""
+def test_without_rules_every_frame_passes_at_once() -> None:
+    """A gate serves all links of its host; most have no rule."""
     lab = GateLab()
     frames: list[Frame] = [open_frame(), request(), close()]
     for frame in frames:
@@ -89,8 +89,8 @@ def test_without_rules_everything_passes_at_once() -> None:
 
 
 @pytest.mark.parametrize("effect", HOLDING)
-def test_a_rule_is_about_its_nodes_and_one_way(effect: LinkEffect) -> None:
-    """From `a` to `b`: not to `c`, not from `b`; and a node is never cut from itself."""
+def test_a_rule_selects_its_nodes_in_one_direction(effect: LinkEffect) -> None:
+    """A rule from `a` to `b` selects neither `c` nor the way back; no link to itself is cut."""
     lab = GateLab()
     lab.gate.set_rules([rule(effect, sources=(A, C), destinations=(A, B))])
     assert not lab.gate.is_idle
@@ -98,14 +98,16 @@ def test_a_rule_is_about_its_nodes_and_one_way(effect: LinkEffect) -> None:
     lab.gate.send(request(2, destination=C))
     lab.gate.send(request(3, destination=A))
     lab.gate.receive(response(4))
-    lab.gate.receive(request(5, source=C))  # held here too: it was on its way when the rule came
+    lab.gate.receive(
+        request(5, source=C)
+    )  # held at this end, too: it was in flight when the rule was set
     lab.run_for(SECOND_US)
     assert lab.left == [request(2, destination=C), request(3, destination=A)]
     assert lab.heard == [response(4)]
 
 
-def test_a_rule_with_purposes_is_about_connections_of_those_purposes() -> None:
-    """An open says what for; of an open connection the endpoint knows, at either end."""
+def test_a_rule_with_purposes_selects_connections_of_those_purposes() -> None:
+    """An open names its purpose; the endpoint knows that of an open connection, at both ends."""
     lab = GateLab()
     lab.purposes = {
         ConnectionEnd(B, 1, True): "coordinator",
@@ -117,7 +119,7 @@ def test_a_rule_with_purposes_is_about_connections_of_those_purposes() -> None:
         request(1, connection=2),
         open_frame(4, purpose="fetch"),
         response(3, connection=1, source=A, destination=B),
-        close(9),  # of a connection that nobody knows
+        close(9),  # of an unknown connection
     ]
     for frame in (request(0), open_frame(3), *passing):
         lab.gate.send(frame)
@@ -127,7 +129,7 @@ def test_a_rule_with_purposes_is_about_connections_of_those_purposes() -> None:
 
 
 def test_a_purpose_is_remembered_when_the_rules_change() -> None:
-    """The connection is closed and forgotten, its end still waits: a new rule must not free it."""
+    """A new rule must not release the end of a connection that is closed and forgotten."""
     lab = GateLab()
     lab.purposes = {ConnectionEnd(B, 1, True): "coordinator"}
     lab.gate.set_rules([rule(Cut(), purposes=("coordinator",))])
@@ -138,8 +140,8 @@ def test_a_purpose_is_remembered_when_the_rules_change() -> None:
     assert lab.left == []
 
 
-def test_a_frame_behind_an_open_that_waits_has_its_purpose() -> None:
-    """The endpoint has not heard of the connection yet."""
+def test_a_frame_behind_a_held_open_has_its_purpose() -> None:
+    """The endpoint does not know the connection yet."""
     lab = GateLab()
     lab.gate.set_rules([both_ways(Cut(), purposes=("coordinator",))])
     lab.gate.receive(open_frame(source=B, destination=A))
@@ -147,8 +149,8 @@ def test_a_frame_behind_an_open_that_waits_has_its_purpose() -> None:
     assert lab.heard == []
 
 
-def test_a_rule_with_apis_leaves_opening_and_closing_alone_and_holds_what_is_behind() -> None:
-    """A connection is a TCP stream: what no rule selects waits behind what one holds."""
+def test_a_rule_with_apis_passes_opens_and_closes_and_delays_later_frames() -> None:
+    """A connection is a TCP stream: an unselected frame waits behind a held one."""
     lab = GateLab()
     lab.gate.set_rules([both_ways(Cut(), apis=("Heartbeat",))])
     opened = OpenedFrame(
@@ -164,8 +166,8 @@ def test_a_rule_with_apis_leaves_opening_and_closing_alone_and_holds_what_is_beh
     assert lab.left[4:] == [request(5, connection=2, find=True), close(3)]
 
 
-def test_a_response_counts_by_the_api_of_its_request() -> None:
-    """Otherwise a rule about Heartbeat would be about half of it."""
+def test_a_response_is_selected_by_the_api_of_its_request() -> None:
+    """Otherwise a rule for Heartbeat would select only one direction."""
     lab = GateLab()
     lab.gate.set_rules([both_ways(Cut(), apis=("Heartbeat",))])
     lab.gate.receive(response(1, find=True))
@@ -180,8 +182,8 @@ def test_a_response_counts_by_the_api_of_its_request() -> None:
     )
 
 
-def test_the_first_rule_that_does_not_pass_wins_at_both_ends() -> None:
-    """What a rule has let go slowly is not held by a later one when it arrives."""
+def test_the_first_rule_that_holds_or_delays_a_frame_decides_at_both_ends() -> None:
+    """A frame that a slow rule has passed is not held by a later rule on arrival."""
     slow, cut = both_ways(Slow(delay_us=100)), both_ways(Cut())
     lab = GateLab()
     lab.gate.set_rules([slow, cut])
@@ -197,14 +199,14 @@ def test_the_first_rule_that_does_not_pass_wins_at_both_ends() -> None:
     assert (len(lab.left), len(lab.heard)) == (1, 1)
 
 
-# -- what is held, and healing ---------------------------------------------------------------------
+# -- held frames, and healing ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("effect", HOLDING)
-def test_at_healing_what_waits_here_is_heard_before_what_waits_here_leaves(
+def test_healing_delivers_held_arrivals_before_it_sends_held_frames(
     effect: LinkEffect,
 ) -> None:
-    """Each in the order in which it came, over all connections, once set_rules has returned."""
+    """Each queue keeps its order over all connections, and moves after set_rules has returned."""
     lab = GateLab()
     lab.gate.set_rules([both_ways(effect)])
     lab.gate.send(request(1, connection=2))
@@ -216,8 +218,8 @@ def test_at_healing_what_waits_here_is_heard_before_what_waits_here_leaves(
     assert lab.order == []
     lab.gate.set_rules([])
     assert lab.order == []
-    lab.gate.send(request(6, connection=2))  # in the same instant: behind what waited
-    lab.gate.send(request(7, connection=9))  # on a connection where nothing waits
+    lab.gate.send(request(6, connection=2))  # in the same instant: behind the held frames
+    lab.gate.send(request(7, connection=9))  # on a connection without held frames
     assert lab.left == [request(7, connection=9)]
     lab.run_for()
     assert lab.heard == [response(3, connection=5), response(5, connection=4)]
@@ -233,8 +235,8 @@ def test_at_healing_what_waits_here_is_heard_before_what_waits_here_leaves(
     assert lab.gate.is_idle
 
 
-def test_other_rules_keep_what_they_still_hold() -> None:
-    """Rules are replaced all at once: a cut that stays in force must not leak in between."""
+def test_new_rules_keep_the_frames_that_they_also_hold() -> None:
+    """All rules are replaced at once: a cut that remains must not leak in between."""
     lab = GateLab()
     to_b, to_c = rule(Cut()), rule(Cut(), destinations=(C,))
     lab.gate.set_rules([to_b, to_c])
@@ -250,8 +252,8 @@ def test_other_rules_keep_what_they_still_hold() -> None:
     assert lab.left[1:] == [request(1)]
 
 
-def test_of_a_connection_that_its_own_end_closed_in_a_cut_only_the_end_leaves() -> None:
-    """Timeouts close what is silent; nobody may serve that connection's requests at healing."""
+def test_a_connection_closed_by_its_own_end_during_a_cut_sends_only_the_close() -> None:
+    """Timeouts close silent connections; healing must not serve their requests."""
     lab = GateLab()
     lab.gate.set_rules([both_ways(Cut())])
     lab.gate.send(open_frame(1))
@@ -266,8 +268,8 @@ def test_of_a_connection_that_its_own_end_closed_in_a_cut_only_the_end_leaves() 
     assert lab.heard == []
 
 
-def test_of_a_connection_that_its_peer_closed_in_a_cut_only_the_end_is_heard() -> None:
-    """And what this end had to say on it is not said any more."""
+def test_a_connection_closed_by_its_peer_during_a_cut_delivers_only_the_close() -> None:
+    """Frames held for the peer are dropped."""
     lab = GateLab()
     lab.gate.set_rules([both_ways(Cut())])
     end = close(by_client=False, source=B, destination=A)
@@ -281,8 +283,8 @@ def test_of_a_connection_that_its_peer_closed_in_a_cut_only_the_end_is_heard() -
     assert lab.left == []
 
 
-def test_a_cut_one_way_hears_the_end_that_comes_the_other_way() -> None:
-    """What was held for a server that closed the connection has nowhere to go."""
+def test_a_cut_of_one_direction_delivers_the_close_of_the_other() -> None:
+    """Frames held for a server that closed the connection are dropped."""
     lab = GateLab()
     lab.gate.set_rules([rule(Cut())])
     lab.gate.send(request(1))
@@ -295,7 +297,7 @@ def test_a_cut_one_way_hears_the_end_that_comes_the_other_way() -> None:
 
 
 def test_after_a_clog_everything_arrives_also_on_closed_connections() -> None:
-    """A clog is a queue that stood still."""
+    """A clog is a queue that stood still: it loses no frame."""
     lab = GateLab()
     lab.gate.set_rules([both_ways(Clog())])
     end = close(2, by_client=False, source=B, destination=A)
@@ -309,8 +311,8 @@ def test_after_a_clog_everything_arrives_also_on_closed_connections() -> None:
     assert lab.heard == [response(1, connection=2), end]
 
 
-def test_the_end_of_a_cut_connection_passes_where_only_an_api_is_cut() -> None:
-    """Closing is untouched by a rule with apis, and it frees what that rule held."""
+def test_the_close_of_a_connection_passes_a_rule_that_cuts_one_api() -> None:
+    """A rule with apis does not hold closes; the close drops the frames that the rule held."""
     lab = GateLab()
     lab.gate.set_rules([rule(Cut(), apis=("Heartbeat",))])
     lab.gate.send(request(1))
@@ -322,8 +324,8 @@ def test_the_end_of_a_cut_connection_passes_where_only_an_api_is_cut() -> None:
 
 
 @pytest.mark.parametrize("effect", HOLDING)
-def test_a_death_is_hidden_until_healing(effect: LinkEffect) -> None:
-    """Nobody hears the kernel of the dead either; at healing each connection ends by itself."""
+def test_a_death_behind_a_cut_is_hidden_until_healing(effect: LinkEffect) -> None:
+    """The dead process's kernel is cut off, too; at healing each connection ends by itself."""
     lab = GateLab()
     lab.lost = (
         close(1, by_client=False, source=B, destination=A),
@@ -339,8 +341,8 @@ def test_a_death_is_hidden_until_healing(effect: LinkEffect) -> None:
     assert lab.heard == [lab.lost[2], *lab.lost[:2]]
 
 
-def test_a_death_is_not_heard_on_a_connection_that_was_never_asked_for() -> None:
-    """Its open still waits here: nobody at the other end ever knew of it."""
+def test_a_death_is_not_reported_on_a_connection_whose_open_is_held() -> None:
+    """The open still waits here: the other end never knew the connection."""
     lab = GateLab()
     lab.lost = (
         close(1, by_client=False, source=B, destination=A),
@@ -354,15 +356,15 @@ def test_a_death_is_not_heard_on_a_connection_that_was_never_asked_for() -> None
 
 
 def test_a_death_without_rules_is_one_frame() -> None:
-    """The endpoint itself knows what it means."""
+    """The endpoint handles the frame."""
     lab = GateLab()
     death = ResetFrame(source=B, destination=A, source_incarnation=Incarnation(0))
     lab.gate.receive(death)
     assert lab.heard == [death]
 
 
-def test_a_reset_ends_a_connection_through_a_cut_and_loses_what_waits() -> None:
-    """It is a fault of its own, not something that travels the link."""
+def test_a_reset_ends_a_connection_through_a_cut_and_drops_held_frames() -> None:
+    """A reset is a fault of its own, not a frame of the link."""
     lab = GateLab()
     lab.gate.set_rules([both_ways(Cut())])
     lab.gate.send(request(1))
@@ -377,8 +379,8 @@ def test_a_reset_ends_a_connection_through_a_cut_and_loses_what_waits() -> None:
     assert lab.heard == [end]
 
 
-def test_a_connection_on_which_too_much_waits_is_misuse() -> None:
-    """Everything has a limit: timeouts end a silent connection long before."""
+def test_a_connection_with_too_many_held_frames_is_misuse() -> None:
+    """Every queue has a limit; timeouts end a silent connection long before."""
     lab = GateLab()
     lab.gate.set_rules([rule(Cut())])
     frame = request()
@@ -392,7 +394,7 @@ def test_a_connection_on_which_too_much_waits_is_misuse() -> None:
 
 
 def departures(rules: list[LinkRule], frames: list[Frame], every_us: int) -> list[int]:
-    """Send a frame every `every_us`; return when each left."""
+    """Send a frame every `every_us`; return the time at which each left."""
     lab = GateLab()
     lab.gate.set_rules(rules)
     left_at: list[int] = []
@@ -409,7 +411,7 @@ def departures(rules: list[LinkRule], frames: list[Frame], every_us: int) -> lis
 
 
 def test_a_slow_link_delays_within_its_bounds_and_keeps_the_order() -> None:
-    """A frame with a short delay waits for the one before it on its connection."""
+    """A frame with a short delay waits for the frame before it on its connection."""
     frames: list[Frame] = [request(number, find=number % 3 == 0) for number in range(60)]
     slow = rule(Slow(delay_us=20, jitter_us=100), apis=("Heartbeat",))
     rng = stream(1, "r")
@@ -421,8 +423,8 @@ def test_a_slow_link_delays_within_its_bounds_and_keeps_the_order() -> None:
     assert 20 < max(e - number * 5 for number, e in enumerate(expected)) <= 120
 
 
-def test_a_slow_link_draws_once_a_frame_from_a_stream_of_its_rule() -> None:
-    """Another fault on another link shifts nothing on this one."""
+def test_a_slow_link_draws_once_a_frame_from_the_stream_of_its_rule() -> None:
+    """Another fault on another link must not shift the draws of this one."""
     frames: list[Frame] = [request(number, connection=number) for number in range(20)]
     slow = rule(Slow(delay_us=20, jitter_us=100))
     other = rule(Slow(delay_us=1, jitter_us=9), destinations=(C,), rule_id="other")
@@ -441,11 +443,11 @@ def test_a_slow_link_draws_once_a_frame_from_a_stream_of_its_rule() -> None:
         assert frame in lab.left
 
 
-# -- responses that are lost -----------------------------------------------------------------------
+# -- lost responses -------------------------------------------------------------------------------
 
 
-def test_response_is_lost_with_its_connection_once() -> None:
-    """Both ends hear of a reset, the server one turn after its reply; the next one passes."""
+def test_a_lost_response_resets_its_connection_once() -> None:
+    """Both ends see the reset, the server one turn after its reply; the next response passes."""
     lab = GateLab()
     lab.gate.set_rules([both_ways(LoseResponses())])
     lost = response(1, source=A, destination=B)
@@ -470,8 +472,8 @@ def test_response_is_lost_with_its_connection_once() -> None:
     assert lab.left[1:] == [second]
 
 
-def test_only_responses_of_the_named_apis_and_errors_are_lost_and_only_where_they_leave() -> None:
-    """A request, a response that arrives, and another error are no such responses."""
+def test_only_departing_responses_of_the_named_apis_and_errors_are_lost() -> None:
+    """A request, an arriving response, and another error pass."""
     lab = GateLab()
     lab.gate.set_rules(
         [both_ways(LoseResponses(errors=("UNKNOWN_MEMBER_ID",)), apis=("Heartbeat",))]
@@ -490,8 +492,8 @@ def test_only_responses_of_the_named_apis_and_errors_are_lost_and_only_where_the
     assert len(lab.lost_responses) == 1
 
 
-def test_other_rules_do_not_make_a_lost_response_count_anew() -> None:
-    """Every fault that begins or ends tells all rules again."""
+def test_new_rules_do_not_restart_the_count_of_lost_responses() -> None:
+    """Every fault that begins or ends sets all rules again."""
     lab = GateLab()
     losing = both_ways(LoseResponses(count=2))
     lab.gate.set_rules([losing])
@@ -502,8 +504,8 @@ def test_other_rules_do_not_make_a_lost_response_count_anew() -> None:
     assert len(lab.lost_responses) == 2
 
 
-def test_response_that_was_held_is_not_lost_and_what_waits_before_a_lost_one_is() -> None:
-    """A response is lost as it leaves the server; a reset takes the whole stream with it."""
+def test_a_held_response_is_not_lost_and_frames_before_a_lost_one_are() -> None:
+    """A response is lost as it leaves the server; the reset drops the whole stream."""
     lab = GateLab()
     held = response(1, source=A, destination=B)
     lab.gate.set_rules([both_ways(Cut(), apis=("Heartbeat",))])

@@ -39,7 +39,7 @@ class Close:
 
 @dataclass(frozen=True)
 class SetRules:
-    """Both gates get other rules."""
+    """Both gates get new rules."""
 
     rules: tuple[LinkRule, ...]
 
@@ -55,7 +55,7 @@ Step = Send | Close | SetRules | Wait
 
 
 class Pair:
-    """Gates of `a` and `b` with a line of constant latency each way; what was sent and heard."""
+    """Gates of `a` and `b` with a line of constant latency each way; the frames sent and heard."""
 
     def __init__(self) -> None:
         self.loop = VirtualLoop()
@@ -78,13 +78,13 @@ class Pair:
         }
 
     def purpose_of(self, end: ConnectionEnd) -> str:
-        """Return a purpose: odd connections have another one."""
+        """Return a purpose: connections with odd numbers have another one."""
         return PURPOSES[end.connection_id % 2]
 
     def close_frames_of_lost_peer(
         self, peer: NodeName, incarnation: Incarnation | None = None
     ) -> tuple[CloseFrame, ...]:
-        """Nobody dies."""
+        """No node dies here."""
         return ()
 
     def send(self, sender: NodeName, connection: int, number: int, find: bool) -> None:
@@ -149,7 +149,7 @@ STEPS = st.lists(
 
 
 def play(pair: Pair, steps: list[Step]) -> None:
-    """Carry out the steps, then heal and let everything arrive."""
+    """Carry out the steps, heal, and deliver all frames."""
     for number, step in enumerate(steps):
         match step:
             case Send():
@@ -165,16 +165,16 @@ def play(pair: Pair, steps: list[Step]) -> None:
 
 
 def is_subsequence(part: list[Frame], whole: list[Frame]) -> bool:
-    """Return whether `part` is `whole` with some left out."""
+    """Return True if `part` is `whole` with some items left out."""
     rest = iter(whole)
     return all(frame in rest for frame in part)
 
 
 @given(STEPS)
-def test_whatever_the_rules_order_is_kept_and_all_arrives_unless_closed(
+def test_under_any_rules_order_is_kept_and_all_frames_of_open_connections_arrive(
     steps: list[Step],
 ) -> None:
-    """Per connection and direction; and of a closed one the end arrives, as the last thing."""
+    """Per connection and direction; of a closed connection the close arrives, as the last frame."""
     pair = Pair()
     play(pair, steps)
     for (sender, connection), sent in pair.sent.items():
@@ -189,8 +189,8 @@ def test_whatever_the_rules_order_is_kept_and_all_arrives_unless_closed(
 
 
 @given(STEPS)
-def test_where_nothing_is_cut_everything_arrives(steps: list[Step]) -> None:
-    """Clogged or slow: late, in order, and complete, whoever closed what."""
+def test_without_a_cut_every_frame_arrives(steps: list[Step]) -> None:
+    """Clogged or slow links deliver late, in order, and completely, also on closed connections."""
     pair = Pair()
     without_cuts = [
         SetRules(tuple(r for r in step.rules if not isinstance(r.effect, Cut)))

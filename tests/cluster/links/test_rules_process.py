@@ -1,4 +1,4 @@
-"""Link rules and resets in NodeProcesses: within one, over TCP, and when a process dies."""
+"""Link rules and resets in NodeProcesses: within one, over TCP, and at a process's death."""
 
 import asyncio
 from pathlib import Path
@@ -35,7 +35,7 @@ placements = pytest.mark.parametrize(
 
 
 async def a_while() -> None:
-    """Give sockets and timers of a few milliseconds the time to do what they would."""
+    """Give sockets and timers of a few milliseconds the time to act."""
     await asyncio.sleep(0.05)
 
 
@@ -49,7 +49,7 @@ async def pair(lab: Lab, client_process: str) -> tuple[EchoNode, EchoNode]:
 def test_cut_holds_requests_and_opens_until_it_is_healed(
     tmp_path: Path, client_process: str
 ) -> None:
-    """Open connections stay open and silent, new ones hang; at healing all arrives in order."""
+    """Open connections stay silent, new ones hang; at healing all frames arrive in order."""
 
     async def body(lab: Lab) -> None:
         server, client = await pair(lab, client_process)
@@ -70,7 +70,7 @@ def test_cut_holds_requests_and_opens_until_it_is_healed(
 
 
 def test_cut_one_way_lets_requests_through_and_holds_the_answers(tmp_path: Path) -> None:
-    """The server goes on serving whom its answers do not reach."""
+    """The server serves requests although its answers are held."""
 
     async def body(lab: Lab) -> None:
         server, client = await pair(lab, "p1")
@@ -87,7 +87,7 @@ def test_cut_one_way_lets_requests_through_and_holds_the_answers(tmp_path: Path)
     in_lab(tmp_path, body)
 
 
-def test_cut_spares_the_links_that_it_does_not_name(tmp_path: Path) -> None:
+def test_cut_spares_links_that_it_does_not_name(tmp_path: Path) -> None:
     """All nodes of two processes share one TCP link: a cut is between nodes, not processes."""
 
     async def body(lab: Lab) -> None:
@@ -104,10 +104,10 @@ def test_cut_spares_the_links_that_it_does_not_name(tmp_path: Path) -> None:
     ("client_process", "death"),
     [("p0", "crash of the node"), ("p1", "crash of the node"), ("p1", "end of its process")],
 )
-def test_death_behind_a_cut_is_heard_when_it_is_healed(
+def test_death_behind_a_cut_is_reported_at_healing(
     tmp_path: Path, client_process: str, death: str
 ) -> None:
-    """A network that is cut carries no RST either: the client waits as for a live broker."""
+    """A cut network carries no RST: the client waits as for a live broker."""
 
     async def body(lab: Lab) -> None:
         _, client = await pair(lab, client_process)
@@ -132,8 +132,8 @@ def test_death_behind_a_cut_is_heard_when_it_is_healed(
     in_lab(tmp_path, body)
 
 
-def test_server_behind_a_cut_that_moved_is_not_met_before_healing(tmp_path: Path) -> None:
-    """The directory names the new process at once; the cut is between nodes wherever they live."""
+def test_server_that_moved_behind_a_cut_is_not_reached_before_healing(tmp_path: Path) -> None:
+    """The directory names the new process at once; the cut is between nodes wherever they run."""
 
     async def body(lab: Lab) -> None:
         _, client = await pair(lab, "p1")
@@ -176,7 +176,7 @@ def test_node_started_later_has_the_rules_before_it_runs(tmp_path: Path) -> None
 def test_clog_delivers_everything_in_order_and_slow_delays(
     tmp_path: Path, client_process: str
 ) -> None:
-    """Neither loses anything."""
+    """Neither rule loses a frame."""
 
     async def body(lab: Lab) -> None:
         server, client = await pair(lab, client_process)
@@ -187,7 +187,7 @@ def test_clog_delivers_everything_in_order_and_slow_delays(
         await a_while()
         assert server.served == [0]
         slow = Slow(delay_us=20_000)
-        started_us = client.host.now_us()  # the rules start what waits
+        started_us = client.host.now_us()  # setting the rules releases held frames
         lab.set_rules([LinkRule(rule_id="slow", selector=TO_SERVER, effect=slow)])
         await asyncio.gather(*waiting)
         assert client.host.now_us() - started_us >= 20_000
@@ -197,7 +197,7 @@ def test_clog_delivers_everything_in_order_and_slow_delays(
 
 
 def reset_everywhere(lab: Lab, reset: LinkReset) -> tuple[int, int]:
-    """Reset as the control plane does; return the ends that clients and servers had."""
+    """Reset as the control plane does; return the ends of clients and of servers."""
     processes = list(lab.processes.values())
     names = [name for process in processes for name in process.reset_client_ends(reset)]
     of_silent = sum(process.reset_server_ends(reset, names, ()) for process in processes)
@@ -206,10 +206,10 @@ def reset_everywhere(lab: Lab, reset: LinkReset) -> tuple[int, int]:
 
 @placements
 @pytest.mark.parametrize("paused", [False, True], ids=["running", "server-paused"])
-def test_reset_ends_both_ends_and_spares_what_was_opened_since(
+def test_reset_ends_both_ends_and_spares_later_connections(
     tmp_path: Path, client_process: str, paused: bool
 ) -> None:
-    """The client reconnects before the server has heard of the reset: that one must live."""
+    """The client may reconnect before the server has the reset: the new connection must live."""
 
     async def body(lab: Lab) -> None:
         server, client = await pair(lab, client_process)
@@ -237,8 +237,8 @@ def test_reset_ends_both_ends_and_spares_what_was_opened_since(
     in_lab(tmp_path, body)
 
 
-def test_reset_names_purposes_and_spares_other_connections(tmp_path: Path) -> None:
-    """The coordinator's connection is reset, the fetcher's lives."""
+def test_reset_of_one_purpose_spares_other_connections(tmp_path: Path) -> None:
+    """The connection to the coordinator is reset, the fetcher's is not."""
 
     async def body(lab: Lab) -> None:
         _, client = await pair(lab, "p1")
@@ -257,7 +257,7 @@ def test_reset_names_purposes_and_spares_other_connections(tmp_path: Path) -> No
 
 
 def test_reset_of_a_silent_client_is_counted_at_its_server(tmp_path: Path) -> None:
-    """Its process is stopped and cannot be asked; it ends its own end when it goes on."""
+    """The stopped process of the client cannot answer; it closes its end when it resumes."""
 
     async def body(lab: Lab) -> None:
         _, client = await pair(lab, "p1")
@@ -271,14 +271,14 @@ def test_reset_of_a_silent_client_is_counted_at_its_server(tmp_path: Path) -> No
     in_lab(tmp_path, body)
 
 
-def test_death_of_a_client_whose_goodbye_is_held_is_heard_when_it_is_healed(
+def test_death_of_a_client_whose_close_is_held_is_reported_at_healing(
     tmp_path: Path,
 ) -> None:
-    """It has hung up behind the cut; then nobody but its kernel can say so."""
+    """The client closed the connection behind the cut; only its kernel can report the death."""
 
     async def body(lab: Lab) -> None:
         server, client = await pair(lab, "p1")
-        lab.node("p1", OTHER)  # the process goes on
+        lab.node("p1", OTHER)  # the process continues
         connection = connect(client)
         await beat(connection)
         lab.set_rules(CUT)
@@ -298,7 +298,7 @@ def test_death_of_a_client_whose_goodbye_is_held_is_heard_when_it_is_healed(
 def test_request_is_served_and_its_response_lost_with_the_connection(
     tmp_path: Path, client_process: str
 ) -> None:
-    """The client hears of the end alone; another connection is answered."""
+    """The client sees only the end; another connection is answered."""
 
     async def body(lab: Lab) -> None:
         server, client = await pair(lab, client_process)

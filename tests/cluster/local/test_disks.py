@@ -1,4 +1,4 @@
-"""Disks of nodes that share a process: a dead one writes nothing."""
+"""Disks of nodes that share a process: a dead node writes nothing."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,8 +14,8 @@ from tests.support.builders.partition_logs import batch
 PARTITION = offsets_partition(0)
 
 
-def test_an_ended_incarnation_writes_nothing_more(tmp_path: Path) -> None:
-    """Its descriptors may be another's by then: what a dead task writes would land there."""
+def test_an_ended_incarnation_writes_no_more(tmp_path: Path) -> None:
+    """Its file descriptors may have new owners: a write of a dead task would reach their files."""
     disk = LocalDisk(tmp_path, "broker-0-0")
     log = disk.storage.log(PARTITION)
     log.append(batch("a", base_offset=0))

@@ -1,4 +1,4 @@
-"""LocalRuntime with fake nodes: lives in one process, disks that outlive them, failures told."""
+"""LocalRuntime with fake nodes: lives in one process, disks that outlive them, failures."""
 
 import asyncio
 import gc
@@ -33,7 +33,7 @@ CONSUMER, SURVIVOR, VICTIM = NodeName("consumer-0"), broker_name(0), broker_name
 
 
 class BrokenBroker(FakeBroker):
-    """A timer of it dies of a bug, soon."""
+    """A broker with a timer that soon raises."""
 
     def fail(self) -> None:
         raise ZeroDivisionError("planted bug")
@@ -44,7 +44,7 @@ class BrokenBroker(FakeBroker):
 
 
 class UnstartableBroker(FakeBroker):
-    """Cannot start."""
+    """A broker whose start raises."""
 
     def start(self) -> None:
         raise ZeroDivisionError("planted bug")
@@ -96,7 +96,7 @@ class Lab:
         assert self.runtime.failures() == ()
 
     async def appended(self, broker: NodeName) -> int:
-        """Return how many batches a broker says to have on its disk; 0 if it says nothing."""
+        """Return the number of batches on a broker's disk in its status; 0 without a status."""
         status = await self.runtime.status()
         return sum(
             group.generation
@@ -105,17 +105,17 @@ class Lab:
         )
 
     def bytes_on_disk(self, broker: NodeName) -> int:
-        """Return the length of a broker's log, whatever it says of it."""
+        """Return the length of a broker's log file."""
         return (self.run_dir / "disks" / broker / "__consumer_offsets-0.log").stat().st_size
 
     async def until_appended(self, count: int, broker: NodeName) -> int:
-        """Wait until a broker has so many batches; return how many it has."""
+        """Wait until a broker has `count` batches; return how many it has."""
         while (found := await self.appended(broker)) < count:
             await self.runtime.sleep(20 * MS)
         return found
 
     async def state_of(self, node: NodeName) -> NodeState:
-        """Return what the runtime knows of a node."""
+        """Return the runtime's state of a node."""
         return (await self.runtime.status()).nodes[node]
 
 
@@ -125,7 +125,7 @@ def lab(tmp_path: Path) -> Lab:
 
 
 def test_a_crash_ends_one_node_and_its_disk_outlives_it(lab: Lab) -> None:
-    """The process goes on: the node has no pid that a kill could have hit."""
+    """The process continues: the node has no pid of its own."""
 
     async def story(lab: Lab) -> None:
         runtime = lab.runtime
@@ -159,7 +159,7 @@ def test_a_crash_ends_one_node_and_its_disk_outlives_it(lab: Lab) -> None:
     assert lost.time_us - killed.time_us < SECOND_US, "from its socket, before any timeout"
 
 
-def test_a_paused_node_does_nothing_until_it_goes_on(lab: Lab) -> None:
+def test_a_paused_node_does_nothing_until_it_is_resumed(lab: Lab) -> None:
     async def story(lab: Lab) -> None:
         runtime = lab.runtime
         await lab.until_appended(3, VICTIM)
@@ -179,8 +179,8 @@ def test_a_paused_node_does_nothing_until_it_goes_on(lab: Lab) -> None:
     lab.play(story)
 
 
-def test_a_power_loss_keeps_what_was_flushed(lab: Lab) -> None:
-    """Fake brokers never flush: nothing is left, where a crash leaves everything."""
+def test_a_power_loss_keeps_only_flushed_data(lab: Lab) -> None:
+    """Fake brokers never flush: the power loss leaves no batch, a crash leaves all."""
 
     async def story(lab: Lab) -> None:
         await lab.until_appended(3, VICTIM)
@@ -204,7 +204,7 @@ def test_a_node_can_be_started_on_an_empty_disk(lab: Lab) -> None:
     lab.play(story)
 
 
-def test_a_node_that_is_asked_to_stop_is_down_when_it_is_done(lab: Lab) -> None:
+def test_a_node_that_is_asked_to_stop_is_down_when_it_has_finished(lab: Lab) -> None:
     async def story(lab: Lab) -> None:
         await lab.until_appended(1, VICTIM)
         assert await lab.runtime.shut_down(VICTIM) == HitNode(node=VICTIM, incarnation=0, pid=None)
@@ -227,7 +227,7 @@ def test_link_rules_and_resets_reach_nodes_of_one_process(lab: Lab) -> None:
         assert await runtime.reset_links(clients, brokers, ["gossip"]) == 0
         cut = Selector(sources=clients, destinations=brokers)
         await runtime.set_link_rules([LinkRule(rule_id="1", selector=cut, effect=Cut())])
-        await runtime.sleep(SECOND_US // 10)  # what was on its way has arrived
+        await runtime.sleep(SECOND_US // 10)  # frames in flight have arrived
         sizes = [lab.bytes_on_disk(broker) for broker in brokers]
         await runtime.sleep(SECOND_US)
         assert [lab.bytes_on_disk(broker) for broker in brokers] == sizes
@@ -237,7 +237,7 @@ def test_link_rules_and_resets_reach_nodes_of_one_process(lab: Lab) -> None:
     lab.play(story)
 
 
-def test_clients_from_outside_are_told_who_is_up(lab: Lab) -> None:
+def test_clients_from_outside_learn_which_nodes_are_up(lab: Lab) -> None:
     async def story(lab: Lab) -> None:
         assert VICTIM in read_listeners(lab.run_dir).directory
         await lab.runtime.crash(VICTIM)
@@ -248,7 +248,7 @@ def test_clients_from_outside_are_told_who_is_up(lab: Lab) -> None:
     assert not (lab.run_dir / FILE_NAME).exists()
 
 
-def test_stop_hands_the_whole_trace_over_once_and_leaves_nothing(lab: Lab) -> None:
+def test_stop_returns_the_whole_trace_once_and_leaves_no_process(lab: Lab) -> None:
     async def story(lab: Lab) -> None:
         await lab.until_appended(3, VICTIM)
         await lab.runtime.crash(CONSUMER)
@@ -266,7 +266,7 @@ def test_stop_hands_the_whole_trace_over_once_and_leaves_nothing(lab: Lab) -> No
 
 
 def test_failure_of_the_tool_ends_the_run_and_is_reported(tmp_path: Path) -> None:
-    """A node that dies of our own bug must never look like a property of Kafka."""
+    """A node that fails by our own bug must never pass for a property of Kafka."""
     runtime = LocalRuntime(
         fake_spec(brokers=1, consumers=1),
         seed=1,
@@ -293,8 +293,8 @@ def test_failure_of_the_tool_ends_the_run_and_is_reported(tmp_path: Path) -> Non
     assert len(runtime.failures()) == 1
 
 
-def test_node_that_cannot_start_is_named_and_everything_is_stopped(tmp_path: Path) -> None:
-    """A run must not go on with half a cluster."""
+def test_node_that_cannot_start_is_named_and_all_others_are_stopped(tmp_path: Path) -> None:
+    """A run must not continue with a part of its cluster."""
     runtime = LocalRuntime(
         fake_spec(brokers=1, consumers=1),
         seed=1,

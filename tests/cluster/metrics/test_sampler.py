@@ -1,4 +1,4 @@
-"""Samples of metrics: when they are taken, and that a whole cluster's tell what happened."""
+"""Samples of metrics: their times, and their values over a whole cluster's run."""
 
 import json
 from functools import cache
@@ -16,14 +16,14 @@ BROKERS = ("broker-0", "broker-1", "broker-2")
 
 @cache
 def crash() -> VirtualRun:
-    """Play the crash of a coordinator, with its settings as they are."""
+    """Play the crash of a coordinator, with the experiment's own settings."""
     return play_virtual(
         load_experiment("coordinator_crash").experiment, seed=7, trace_messages=False
     )
 
 
 def samples(node: str, name: str) -> list[tuple[int, float]]:
-    """Return when a node said what of a metric, the earliest first."""
+    """Return node, time and value of a metric's samples, the earliest first."""
     said = [
         (row.time_us, json.loads(row.detail or "{}"))
         for row in crash().rows
@@ -43,8 +43,8 @@ def test_samples_are_taken_every_interval_or_never(interval_us: int, times: list
 
 
 @pytest.mark.slow
-def test_controller_tells_which_brokers_are_fenced() -> None:
-    """During the outage one of three, and the changes of brokers add up to those of the trace."""
+def test_controller_counts_the_fenced_brokers() -> None:
+    """During the outage it is one of three; the changes add up to those of the trace."""
     rows = crash().rows
     fenced_us = next(row.time_us for row in rows if row.kind == TraceKind.BROKER_FENCED)
     fenced = samples("controller-100", "FencedBrokerCount")
@@ -58,7 +58,7 @@ def test_controller_tells_which_brokers_are_fenced() -> None:
 
 @pytest.mark.slow
 def test_leaders_of_all_brokers_are_all_partitions() -> None:
-    """Before the crash each partition has three replicas and one leader; after it, two."""
+    """Before the crash each partition has three replicas and one leader; after it, two replicas."""
     leaders = [samples(broker, "LeaderCount")[0][1] for broker in BROKERS]
     held = [samples(broker, "PartitionCount")[0][1] for broker in BROKERS]
     assert sum(leaders) * 3 == sum(held) > 0

@@ -1,4 +1,4 @@
-"""Sensors: what Kafka's rates, maxima and averages say of late."""
+"""Sensors: Kafka's rates, maxima and averages of recent values."""
 
 import math
 
@@ -7,15 +7,15 @@ import pytest
 from cluster.metrics.sensors import Meter, SampledSensor
 
 
-def test_sensor_that_recorded_nothing_has_no_values() -> None:
+def test_sensor_without_values_has_no_values() -> None:
     sensor = SampledSensor()
     assert (sensor.count, sensor.rate(1_000)) == (0, 0.0)
     assert math.isnan(sensor.max(1_000))
     assert math.isnan(sensor.average(1_000))
 
 
-def test_first_values_count_as_if_a_window_had_gone_by() -> None:
-    """Three in a first second are a tenth a second, not three: no burst at the start."""
+def test_first_values_are_averaged_over_a_whole_window() -> None:
+    """Three values in the first second are 0.1 a second, not 3: no burst at the start."""
     sensor = SampledSensor()
     for now_ms in (0, 500, 1_000):
         sensor.record(1, now_ms)
@@ -41,14 +41,14 @@ def test_values_are_forgotten_after_two_windows_and_the_count_is_not() -> None:
     assert sensor.count == 300
 
 
-def test_meter_that_marked_nothing_has_rates_of_zero() -> None:
+def test_meter_without_marks_has_rates_of_zero() -> None:
     meter = Meter(1_000)
     assert set(meter.attributes("m", 1_000).values()) == {0}
     assert set(meter.attributes("m", 600_000).values()) == {0}
 
 
-def test_rates_of_a_meter_change_with_its_ticks_alone() -> None:
-    """Every 5 s from its beginning; its count and mean are always up to date."""
+def test_rates_of_a_meter_change_only_at_its_ticks() -> None:
+    """It ticks every 5 s from its beginning; its count and mean are always current."""
     meter = Meter(1_000)
     for now_ms in (1_000, 3_000, 5_999):
         meter.mark(now_ms)
@@ -59,15 +59,15 @@ def test_rates_of_a_meter_change_with_its_ticks_alone() -> None:
         "m.FiveMinuteRate": 0,
         "m.FifteenMinuteRate": 0,
     }
-    # The first tick takes the rate of its 5 s as it is, without weighing it.
+    # The first tick takes the rate of its 5 s unweighted.
     first = meter.attributes("m", 6_000)
     assert first["m.OneMinuteRate"] == first["m.FifteenMinuteRate"] == 0.6
     assert meter.attributes("m", 10_999)["m.OneMinuteRate"] == 0.6
 
 
 @pytest.mark.parametrize(("name", "minutes"), [("One", 1), ("Five", 5), ("Fifteen", 15)])
-def test_rates_of_a_meter_fade_over_their_minutes(name: str, minutes: int) -> None:
-    """To the e-th part, in as many ticks, whether or not it was looked at meanwhile."""
+def test_rates_of_a_meter_decay_over_their_minutes(name: str, minutes: int) -> None:
+    """They fall to 1/e in that time, whether or not they were read."""
     asked, left_alone = Meter(0), Meter(0)
     for meter in (asked, left_alone):
         for _ in range(50):
@@ -80,8 +80,8 @@ def test_rates_of_a_meter_fade_over_their_minutes(name: str, minutes: int) -> No
     assert asked.attributes("m", end_ms)[f"m.{name}MinuteRate"] == pytest.approx(rate)
 
 
-def test_steady_marks_bring_every_rate_of_a_meter_to_theirs() -> None:
-    """A busy minute after a quiet first tick shows in the one minute's rate first."""
+def test_steady_marks_bring_every_rate_of_a_meter_to_their_own_rate() -> None:
+    """After a quiet first tick the one-minute rate rises first."""
     meter = Meter(0)
     for now_ms in range(5_000, 65_000, 500):
         meter.mark(now_ms)

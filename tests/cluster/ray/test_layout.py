@@ -1,4 +1,4 @@
-"""Which nodes share a process, and which machine gets which: pure functions."""
+"""The layout: processes of nodes, and machines of processes, as pure functions."""
 
 import pytest
 from msgspec import structs
@@ -39,7 +39,7 @@ def spec(*consumers: ConsumerSpec, brokers: int = 3, producers: int = 1) -> Clus
 
 
 def test_plan_gives_every_server_a_process_and_clients_one_together() -> None:
-    """A killed broker takes nobody else with it; a hundred consumers are not as many processes."""
+    """The kill of a broker hits no other node; a hundred consumers need few processes."""
     plans = {plan.name: plan for plan in plan_processes(spec(consumer(0), consumer(1)))}
     assert list(plans) == ["controller-100", "broker-0", "broker-1", "broker-2", "clients-0"]
     assert node_names(plans["broker-1"]) == ("broker-1",)
@@ -47,7 +47,7 @@ def test_plan_gives_every_server_a_process_and_clients_one_together() -> None:
     assert [name for name, plan in plans.items() if plan.is_server] == list(plans)[:4]
 
 
-def test_plan_isolates_whom_it_is_told_to_and_splits_the_others() -> None:
+def test_plan_isolates_the_marked_consumers_and_distributes_the_others() -> None:
     """`isolate: true` gives a consumer a process that can be killed or stopped for real."""
     count = CONSUMERS_PER_PROCESS + 2
     consumers = [consumer(i, isolate=i == 1) for i in range(count)]
@@ -57,8 +57,8 @@ def test_plan_isolates_whom_it_is_told_to_and_splits_the_others() -> None:
     assert node_names(plans["clients-1"]) == (f"consumer-{count - 1}", "producer-0")
 
 
-def test_plan_starts_the_process_of_a_late_consumer_late_if_it_is_alone_in_it() -> None:
-    """Shared processes are there from the start, so that joining costs no process start."""
+def test_plan_starts_the_process_of_a_late_isolated_consumer_late() -> None:
+    """Shared processes run from the start, so that a join needs no process start."""
     consumers = (
         consumer(0, starts_later=True),
         consumer(1, isolate=True),
@@ -72,8 +72,8 @@ def test_plan_starts_the_process_of_a_late_consumer_late_if_it_is_alone_in_it() 
     assert later == ["consumer-2"]
 
 
-def test_plan_without_clients_has_a_process_for_the_runtimes_own_client() -> None:
-    """What is committed must be answerable although every consumer is isolated."""
+def test_plan_without_clients_has_a_process_for_the_administrator() -> None:
+    """Committed offsets must be readable although every consumer is isolated."""
     plans = plan_processes(spec(producers=0))
     assert plans[-1].name == "clients-0"
     assert plans[-1].nodes == ()
@@ -82,7 +82,7 @@ def test_plan_without_clients_has_a_process_for_the_runtimes_own_client() -> Non
 
 @pytest.mark.parametrize("machines", [1, 2, 3, 5])
 def test_place_spreads_brokers_before_anything_else(machines: int) -> None:
-    """The loss of a machine must not take two brokers while another machine has none."""
+    """The loss of a machine must not hit two brokers while another machine has none."""
     names = [f"m{i}" for i in range(machines)]
     placed = place(plan_processes(spec(consumer(0))), names)
     brokers = [placed[f"broker-{i}"] for i in range(3)]
@@ -91,12 +91,12 @@ def test_place_spreads_brokers_before_anything_else(machines: int) -> None:
 
 
 def test_place_without_a_machine_is_refused() -> None:
-    """A Ray whose machines have all gone must be said to be so."""
+    """The error says that Ray has no machine left."""
     with pytest.raises(ValueError, match="no machine"):
         place(plan_processes(spec()), [])
 
 
-def test_experiments_machines_keep_their_nodes_together() -> None:
+def test_machines_of_the_experiment_keep_their_nodes_together() -> None:
     """A client process never spans two machines; machine i is the cluster's i-th, in turn."""
     placed = (
         ("broker-0", "controller-100", "consumer-1"),

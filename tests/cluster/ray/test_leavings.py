@@ -1,4 +1,4 @@
-"""What a killed process of ours left of Ray goes; whatever else lies beside it stays."""
+"""Files of Ray that a killed process of ours left are removed, all others are kept."""
 
 import os
 import socket
@@ -27,7 +27,7 @@ def make_folder(parent: Path, name: str, owner: str | None) -> Path:
 
 
 def test_folder_of_a_dead_process_is_removed_and_no_other(tmp_path: Path) -> None:
-    """Other people's folders, those of living processes and of other machines stay."""
+    """Folders of other users, of live processes and of other machines are kept."""
     here = socket.gethostname()
     make_folder(tmp_path, "session_dead", f"{here} {dead_process()}")
     make_folder(tmp_path, "other-dead", f"{here} {dead_process()}")
@@ -51,8 +51,8 @@ def test_folder_of_a_dead_process_is_removed_and_no_other(tmp_path: Path) -> Non
     )
 
 
-def test_removed_session_takes_the_link_that_named_it_the_latest(tmp_path: Path) -> None:
-    """A link into nothing would be one more leaving; one that names another session stays."""
+def test_removed_session_removes_the_link_to_it(tmp_path: Path) -> None:
+    """A dangling link would be one more leftover; a link to another session is kept."""
     first, second = (make_folder(tmp_path, f"session_{n}", None) for n in (1, 2))
     (tmp_path / "session_latest").symlink_to(first)
     remove_session(second)

@@ -1,6 +1,6 @@
-"""RayLives on a fleet of pretended processes: what is left when an act is cut short or fails.
+"""RayLives on a fleet of fake processes: the state after a cancelled or failed act.
 
-Real processes, real signals and Ray itself are in tests/cluster/ray.
+Real processes, real signals and Ray itself are in the other modules of tests/cluster/ray.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from cluster.lives import ADMIN_NODE
 from cluster.ray.actors import ActorGone
 from cluster.realtime.listeners_file import NoListeners, read_listeners
 from cluster.runtime import ClusterStartError, NodeState, UnknownNode
-from tests.support.harness.pretended_fleet import NODE, LivesLab
+from tests.support.harness.fake_fleet import NODE, LivesLab
 
 
 def in_lab(tmp_path: Path, body: Callable[[LivesLab], Coroutine[Any, Any, None]]) -> None:
@@ -40,7 +40,7 @@ async def cut_short(act: Coroutine[Any, Any, Any]) -> None:
 
 
 @pytest.mark.parametrize("end", ["cut short", "failed"])
-def test_process_whose_node_did_not_come_up_is_ended(tmp_path: Path, end: str) -> None:
+def test_process_whose_node_did_not_start_is_ended(tmp_path: Path, end: str) -> None:
     """The order may still arrive there, and the next attempt is another incarnation on its disk."""
 
     async def body(lab: LivesLab) -> None:
@@ -63,8 +63,8 @@ def test_process_whose_node_did_not_come_up_is_ended(tmp_path: Path, end: str) -
     in_lab(tmp_path, body)
 
 
-def test_guests_are_told_where_the_nodes_are_until_the_run_stops(tmp_path: Path) -> None:
-    """Whoever asks from outside finds those that are up, and nobody once they are about to go."""
+def test_outside_clients_find_the_nodes_until_the_run_stops(tmp_path: Path) -> None:
+    """The file lists the nodes that are up, and no node once the run begins to stop."""
 
     async def body(lab: LivesLab) -> None:
         names = {*lab.lives.states(), ADMIN_NODE}
@@ -82,8 +82,8 @@ def test_guests_are_told_where_the_nodes_are_until_the_run_stops(tmp_path: Path)
     in_lab(tmp_path, body)
 
 
-def test_pause_that_was_cut_short_can_be_undone(tmp_path: Path) -> None:
-    """Nobody knows whether the process stands still: it is taken to, until it was resumed."""
+def test_cancelled_pause_can_be_undone(tmp_path: Path) -> None:
+    """The process may stand still: it counts as paused until it is resumed."""
 
     async def body(lab: LivesLab) -> None:
         lab.fleet.trouble["pause_node"] = None
@@ -97,7 +97,7 @@ def test_pause_that_was_cut_short_can_be_undone(tmp_path: Path) -> None:
 
 
 def test_pause_of_a_process_that_died_by_itself_is_refused(tmp_path: Path) -> None:
-    """Its watcher tells the death; the node must not count as paused."""
+    """Its watcher reports the death; the node must not count as paused."""
 
     async def body(lab: LivesLab) -> None:
         lab.fleet.trouble["pause_node"] = ActorGone("gone")
@@ -110,7 +110,7 @@ def test_pause_of_a_process_that_died_by_itself_is_refused(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("call", ["shut_down_node", "control"])
 def test_failure_of_a_shutdown_in_the_background_is_reported(tmp_path: Path, call: str) -> None:
-    """Nobody awaits it: what it meets would be lost, and the node never down."""
+    """No caller awaits it: its error would be lost, and the node never down."""
 
     async def body(lab: LivesLab) -> None:
         lab.fleet.trouble[call] = OSError("planted")
@@ -126,7 +126,7 @@ def test_failure_of_a_shutdown_in_the_background_is_reported(tmp_path: Path, cal
 def test_nodes_that_cannot_be_stopped_are_reported_and_their_process_is_ended(
     tmp_path: Path,
 ) -> None:
-    """A full disk, say: the shutdown of the others, and of the process, goes on."""
+    """One cause is a full disk: the shutdown of the others, and of the process, continues."""
 
     async def body(lab: LivesLab) -> None:
         lab.fleet.trouble["stop"] = OSError("planted")
@@ -141,10 +141,10 @@ def test_nodes_that_cannot_be_stopped_are_reported_and_their_process_is_ended(
     in_lab(tmp_path, body)
 
 
-def test_kill_of_a_process_that_shut_down_a_moment_before_has_what_it_wants(
+def test_kill_of_a_process_that_just_shut_down_succeeds(
     tmp_path: Path,
 ) -> None:
-    """A race that is lost is no failure; of a node that nobody asked to stop it is one."""
+    """The lost race is no failure; without a shutdown request an ended process is one."""
 
     async def body(lab: LivesLab) -> None:
         lab.fleet.trouble["shut_down_node"] = None

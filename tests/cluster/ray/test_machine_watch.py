@@ -1,4 +1,4 @@
-"""A machine is heard, silent, or lost: by the clock that a test moves."""
+"""A machine is heard, silent, or lost, by a clock that the test moves."""
 
 from cluster.ray.machine_watch import Contact, MachineChange, MachineWatch, SilenceLimits
 
@@ -10,8 +10,8 @@ def watch() -> MachineWatch:
     return made
 
 
-def test_machine_that_answers_is_never_news() -> None:
-    """A beat that comes late by less than the bound is none either."""
+def test_machine_that_answers_is_never_reported() -> None:
+    """A beat that is late by less than the bound is not reported, either."""
     machines = watch()
 
     assert machines.find_changes(2.9) == []
@@ -19,8 +19,8 @@ def test_machine_that_answers_is_never_news() -> None:
     assert machines.state_of("a") is Contact.HEARD
 
 
-def test_silence_is_told_once_and_its_end_with_when_it_began() -> None:
-    """A cut of 12 s is a disturbance, no loss."""
+def test_silence_is_reported_once_and_its_end_with_its_beginning() -> None:
+    """A cut of 12 s is a disturbance, not a loss."""
     machines = watch()
     machines.record_answer("b", 10.0)
 
@@ -36,7 +36,7 @@ def test_silence_is_told_once_and_its_end_with_when_it_began() -> None:
 
 
 def test_machine_that_is_silent_for_too_long_is_lost_for_good() -> None:
-    """What ran on it has started elsewhere: it may not come back."""
+    """Its nodes have started elsewhere: the machine must not return."""
     machines = watch()
     machines.find_changes(5.0)
     machines.record_answer("b", 19.0)
@@ -51,8 +51,8 @@ def test_machine_that_is_silent_for_too_long_is_lost_for_good() -> None:
     ]
 
 
-def test_driver_that_stood_still_accuses_no_machine() -> None:
-    """It heard nobody, because it did not listen."""
+def test_driver_that_was_stopped_reports_no_machine() -> None:
+    """It received no beats because it did not run."""
     machines = watch()
 
     machines.excuse_driver(60.0)

@@ -1,4 +1,4 @@
-"""Drivers on a Ray that they join; on a Ray of their own: tests/acceptance/test_ray_run.py."""
+"""Drivers on a Ray that they join; tests/acceptance/test_ray_run.py has Rays of their own."""
 
 from pathlib import Path
 
@@ -22,10 +22,10 @@ pytestmark = [pytest.mark.ray, pytest.mark.slow]
 PAUSED = "broker-0"
 
 
-def test_run_on_a_ray_that_is_joined_shows_its_token(tmp_path: Path) -> None:
+def test_run_on_a_joined_ray_presents_its_token(tmp_path: Path) -> None:
     """A local Ray leaves a token file that a later `ray start --head` demands.
 
-    With the file there and RAY_AUTH_MODE unset, the driver must show it.
+    With the file there and RAY_AUTH_MODE unset, the driver must present the token.
     """
     if not TOKEN_FILE.exists():
         pytest.skip("no local Ray has left a token file in the home folder")
@@ -33,13 +33,13 @@ def test_run_on_a_ray_that_is_joined_shows_its_token(tmp_path: Path) -> None:
         check_run(tmp_path, address, auth_mode=None)
 
 
-def test_ray_that_is_joined_goes_on_after_runs_that_ended_and_that_were_killed(
+def test_joined_ray_continues_after_runs_that_ended_and_that_were_killed(
     tmp_path: Path,
 ) -> None:
-    """A cluster without authentication needs the mode said.
+    """A cluster without authentication needs the mode to be set.
 
-    When a driver gets SIGKILL nobody is left to clean up, and the raylet lives on: it must end the
-    actors, also the broker that was stopped and can see no connection end.
+    After a SIGKILL of the driver no code of ours cleans up, and the raylet lives on: it must end
+    the actors, also the stopped broker, which sees no connection end.
     """
     with ray_head(tmp_path, auth_mode="disabled") as address:
         check_run(tmp_path, address, auth_mode="disabled")
@@ -52,7 +52,7 @@ def test_ray_that_is_joined_goes_on_after_runs_that_ended_and_that_were_killed(
 
 
 def check_run(folder: Path, address: str, *, auth_mode: str | None) -> None:
-    """One run on the Ray at `address`: its nodes are gone when it is over."""
+    """Play one run on the Ray at `address`, and check that its nodes end with it."""
     arguments = driver_arguments(folder / "run", address, 500)
     with program(*arguments, cwd=folder, environment={"RAY_AUTH_MODE": auth_mode}) as driver:
         pids = event(driver, "up")["pids"]

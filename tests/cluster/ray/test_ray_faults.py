@@ -1,4 +1,4 @@
-"""Every act of a plan on a real cluster on Ray, at ten times its pace, told as one story."""
+"""Every act of a plan on a real cluster on Ray, at ten times its pace, as one story."""
 
 import time
 from collections.abc import Awaitable, Callable
@@ -37,10 +37,10 @@ BROKERS = tuple(broker_name(i) for i in range(3))
 SHARED, LATE, ISOLATED = NodeName("consumer-0"), NodeName("consumer-2"), NodeName("consumer-3")
 CONSUMERS = (SHARED, NodeName("consumer-1"), LATE, ISOLATED)
 PATIENCE_US = 600 * SECOND_US
-"""A minute of real time, for a machine that does something else."""
+"""A minute of real time, for a busy machine."""
 
 PAUSE_TAKES_US = 10 * SECOND_US
-"""A real second between the row and the signal is much, also on a loaded machine."""
+"""A real second between the row and the signal is long, also on a busy machine."""
 
 
 def story_spec() -> ClusterSpec:
@@ -89,7 +89,7 @@ def process_of(hit: HitNode) -> ProcessRef:
 
 @dataclass
 class Story:
-    """One run and what was seen in it."""
+    """One run and the status queries made during it."""
 
     runtime: RayRuntime
     rows: list[TraceRow]
@@ -98,7 +98,7 @@ class Story:
     left: list[ProcessRef] = field(default_factory=list)
 
     async def until(self, condition: Callable[[ClusterStatus], bool], what: str) -> ClusterStatus:
-        """Look at the cluster until something is the case."""
+        """Query the status until a condition holds."""
         deadline_us = self.runtime.now_us() + PATIENCE_US
         while True:
             status = await self.runtime.status()
@@ -108,7 +108,7 @@ class Story:
             await self.runtime.sleep(SECOND_US)
 
     async def until_stable(self, members: int) -> None:
-        """Wait until one broker has the group, stable, with so many members."""
+        """Wait until one broker has the group, Stable, with that many members."""
 
         def is_stable(status: ClusterStatus) -> bool:
             found = status.groups.get(GROUP, [])
@@ -127,7 +127,7 @@ class Story:
         await self.until(is_whole, "in sync")
 
     async def state_of(self, node: NodeName) -> NodeState:
-        """Return what the runtime knows of a node."""
+        """Return the runtime's state of a node."""
         return (await self.runtime.status()).nodes[node]
 
 
@@ -154,7 +154,7 @@ async def late_and_paused_consumers(story: Story) -> None:
 
 
 async def paused_broker(story: Story) -> None:
-    """The control plane must not wait for a stopped process, and bring it up to date later."""
+    """The control plane must not wait for a stopped process, and updates it later."""
     runtime = story.runtime
     status = await story.until(lambda s: bool(s.groups.get(GROUP)), "coordinated")
     coordinator = status.groups[GROUP][0].coordinator
@@ -180,7 +180,7 @@ async def paused_broker(story: Story) -> None:
 
 
 async def cut_broker(story: Story) -> None:
-    """A broker is cut from everybody, both ways; then connections are reset."""
+    """A broker is cut from all nodes, both ways; then connections are reset."""
     runtime = story.runtime
     others = (CONTROLLER, BROKERS[0], BROKERS[2], *CONSUMERS)
     there = Selector(sources=(BROKERS[1],), destinations=others)
@@ -202,7 +202,7 @@ async def cut_broker(story: Story) -> None:
 
 
 async def stopped_and_killed_brokers(story: Story) -> None:
-    """Controlled shutdown, power loss, and the death of a broker that is paused."""
+    """Controlled shutdown, power loss, and the death of a paused broker."""
     runtime = story.runtime
     hit = await runtime.shut_down(BROKERS[2])
     stopping = process_of(hit)
@@ -263,7 +263,7 @@ async def whole_story(story: Story) -> None:
 
 @pytest.fixture(scope="module")
 def story(local_ray: None, tmp_path_factory: pytest.TempPathFactory) -> Story:
-    """Run it once for all tests that look at it: starting processes is what takes the time."""
+    """Play the story once for all tests that read it: starting processes takes the time."""
     rows: list[TraceRow] = []
     runtime = RayRuntime(
         story_spec(),
@@ -282,8 +282,8 @@ def story(local_ray: None, tmp_path_factory: pytest.TempPathFactory) -> Story:
     return told
 
 
-def test_nodes_have_the_states_that_the_runtime_knows(story: Story) -> None:
-    """Whatever the cluster believes of them."""
+def test_status_has_the_runtimes_state_of_each_node(story: Story) -> None:
+    """The cluster's own view may differ."""
     assert story.states == {
         "late before": NodeState.NOT_STARTED,
         "shared paused": NodeState.PAUSED,
@@ -295,7 +295,7 @@ def test_nodes_have_the_states_that_the_runtime_knows(story: Story) -> None:
     }
 
 
-def test_pause_stops_the_process_of_whoever_has_its_own(story: Story) -> None:
+def test_pause_stops_the_process_of_an_isolated_node(story: Story) -> None:
     """A consumer that shares a process must not stop its neighbours."""
     assert story.facts["pid of a shared consumer"] is None
     assert story.facts["isolated consumer stopped"] is True
@@ -305,14 +305,14 @@ def test_pause_stops_the_process_of_whoever_has_its_own(story: Story) -> None:
 
 
 def test_control_plane_does_not_wait_for_a_stopped_process(story: Story) -> None:
-    """A run that looks every second must not hang on the zombie that it made."""
+    """A run that queries every second must not hang on a paused node."""
     waited = story.facts["seconds waited for a stopped process"]
     assert isinstance(waited, float)
     assert waited < 1.5, "status alone would have waited for 2 s, the rules for 10 s"
 
 
 def test_resets_count_connections_once(story: Story) -> None:
-    """Every consumer talks to several brokers for several purposes."""
+    """Every consumer has connections to several brokers for several purposes."""
     resets, while_stopped = story.facts["resets"], story.facts["resets while stopped"]
     assert isinstance(resets, int)
     assert isinstance(while_stopped, int)
@@ -321,8 +321,8 @@ def test_resets_count_connections_once(story: Story) -> None:
     assert story.facts["resets of a purpose that nobody has"] == 0
 
 
-def test_process_that_was_stopped_or_killed_is_gone(story: Story) -> None:
-    """The journal names pids."""
+def test_stopped_or_killed_process_has_ended(story: Story) -> None:
+    """The journal names the pids."""
     assert story.facts["process of a stopped broker"] is False
     assert story.facts["paused broker killed"] is False
     killed = [row for row in story.rows if row.kind == TraceKind.NODE_KILLED]
@@ -332,8 +332,8 @@ def test_process_that_was_stopped_or_killed_is_gone(story: Story) -> None:
     ]
 
 
-def test_driver_traces_what_it_did_to_nodes(story: Story) -> None:
-    """Before the act: what others see of it is behind it in the trace."""
+def test_driver_traces_its_acts_on_nodes(story: Story) -> None:
+    """Its row precedes the act, so that the effects follow in the trace."""
     kinds = (TraceKind.NODE_PAUSED, TraceKind.NODE_RESUMED, TraceKind.NODE_STOPPING)
     acts = [row for row in story.rows if row.kind in kinds]
     assert {row.node for row in acts} == {"driver"}
@@ -347,8 +347,8 @@ def test_driver_traces_what_it_did_to_nodes(story: Story) -> None:
     assert len(stopped) == 1
 
 
-def test_nothing_of_a_paused_process_is_traced_before_it_goes_on(story: Story) -> None:
-    """A pause that lets a node act is none."""
+def test_paused_process_traces_nothing_before_it_is_resumed(story: Story) -> None:
+    """A paused node must not act."""
     ends = (TraceKind.NODE_RESUMED, TraceKind.NODE_KILLED, TraceKind.NODE_STOPPED)
     pauses = [row for row in story.rows if row.kind == TraceKind.NODE_PAUSED]
     for paused in pauses:
@@ -362,15 +362,15 @@ def test_nothing_of_a_paused_process_is_traced_before_it_goes_on(story: Story) -
     assert len(pauses) == 7
 
 
-def test_committed_offsets_are_known_after_all_of_it(story: Story) -> None:
-    """The cluster works on: every partition was read and committed."""
+def test_committed_offsets_are_readable_after_all_faults(story: Story) -> None:
+    """The cluster works: every partition was read and committed."""
     committed = story.facts["committed"]
     assert isinstance(committed, dict)
     assert sorted(committed) == [TopicPartition(TOPIC, i) for i in range(4)]
 
 
-def test_exception_in_the_middle_leaves_nothing_running_or_stopped(story: Story) -> None:
-    """With a stopped broker, a stopped consumer and a broker in the middle of its shutdown."""
+def test_exception_in_the_middle_leaves_no_process(story: Story) -> None:
+    """One broker and one consumer are stopped, another broker is in its shutdown."""
     assert len(story.left) == 6
     assert [ref for ref in story.left if is_alive(ref)] == []
     assert story.runtime.failures() == ()

@@ -1,4 +1,4 @@
-"""On Ray a broker listens for Kafka clients in its own process: a kill ends it, a stop silences."""
+"""On Ray a broker listens for Kafka clients in its own process: a kill or stop hits both."""
 
 import asyncio
 from pathlib import Path
@@ -28,8 +28,8 @@ async def connect(runtime: RayRuntime) -> KafkaConnection:
                 await asyncio.sleep(0.05)
 
 
-def test_listener_lives_and_dies_with_its_process_and_keeps_its_port(tmp_path: Path) -> None:
-    """Stopped: silent, with what came meanwhile answered later. Killed: connections end at once."""
+def test_listener_shares_the_fate_of_its_process_and_keeps_its_port(tmp_path: Path) -> None:
+    """Stopped: silent, requests are answered later. Killed: connections end at once."""
     runtime = RayRuntime(
         ClusterSpec(
             controllers=(ControllerSpec(node_id=100),),

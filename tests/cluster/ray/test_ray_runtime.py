@@ -1,4 +1,4 @@
-"""RayRuntime with fake nodes: real kills, restarts on the same disk, failures that surface."""
+"""RayRuntime with fake nodes: real kills, restarts on the same disk, failures."""
 
 import asyncio
 import os
@@ -32,7 +32,7 @@ CONSUMER, VICTIM = NodeName("consumer-0"), broker_name(1)
 
 
 class BrokenBroker(FakeBroker):
-    """A timer of it dies of a bug, soon."""
+    """A broker with a timer that soon raises."""
 
     def report_and_fail(self) -> None:
         raise ZeroDivisionError("planted bug")
@@ -43,7 +43,7 @@ class BrokenBroker(FakeBroker):
 
 
 class SuicidalBroker(FakeBroker):
-    """Its process ends without anybody having killed it, as by the kernel's OOM killer."""
+    """A broker whose process ends by itself, as by the kernel's OOM killer."""
 
     def start(self) -> None:
         super().start()
@@ -51,7 +51,7 @@ class SuicidalBroker(FakeBroker):
 
 
 class UnstartableBroker(FakeBroker):
-    """Cannot start."""
+    """A broker whose start raises."""
 
     def start(self) -> None:
         raise ZeroDivisionError("planted bug")
@@ -81,7 +81,7 @@ def rows_of(rows: list[TraceRow], kind: TraceKind, node: str) -> list[TraceRow]:
 
 @dataclass(frozen=True)
 class Story:
-    """One run in which a broker and a client were killed and restarted, and what it left."""
+    """One run in which a broker and a client were killed and restarted, and its results."""
 
     runtime: RayRuntime
     run_dir: Path
@@ -97,7 +97,7 @@ class Story:
 
 @pytest.fixture(scope="module")
 def story(local_ray: None, tmp_path_factory: pytest.TempPathFactory) -> Story:
-    """Run it once for all tests that look at it: starting processes is what takes the time."""
+    """Play the story once for all tests that read it: starting processes takes the time."""
     run_dir = tmp_path_factory.mktemp("run")
     rows: list[TraceRow] = []
     runtime = RayRuntime(
@@ -150,7 +150,7 @@ def story(local_ray: None, tmp_path_factory: pytest.TempPathFactory) -> Story:
 
 
 def test_crash_on_ray_ends_the_real_process(story: Story) -> None:
-    """The journal names a pid; that process must be gone when crash() returns."""
+    """The journal names a pid; that process must have ended when crash() returns."""
     assert story.killed.pid is not None
     assert story.pid_was_gone
     assert story.killed.incarnation == 0
@@ -158,8 +158,8 @@ def test_crash_on_ray_ends_the_real_process(story: Story) -> None:
     assert [g.coordinator for g in story.status_after_kill.groups["g"]] == [0]
 
 
-def test_restart_on_ray_finds_what_was_appended_before_the_kill(story: Story) -> None:
-    """What was in the page cache outlives `kill -9`, as for Kafka's broker."""
+def test_restart_on_ray_finds_batches_appended_before_the_kill(story: Story) -> None:
+    """The page cache outlives `kill -9`, as for Kafka's broker."""
     assert story.appended_after >= story.appended_before >= 10
     started = [(r.node, r.incarnation) for r in story.rows if r.kind == TraceKind.NODE_STARTED]
     assert started.count((VICTIM, 0)) == started.count((VICTIM, 1)) == 1
@@ -180,7 +180,7 @@ def test_peers_of_a_killed_process_are_disconnected_at_once(story: Story) -> Non
 
 
 def test_client_in_a_shared_process_is_crashed_and_restarted_alone(story: Story) -> None:
-    """Its neighbour must live on in the same incarnation."""
+    """Its neighbour must remain in the same incarnation."""
     assert story.client_killed == HitNode(node=CONSUMER, incarnation=0, pid=None)
     started = [(r.node, r.incarnation) for r in story.rows if r.kind == TraceKind.NODE_STARTED]
     assert [s for s in started if s[0].startswith("consumer")] == [
@@ -190,8 +190,8 @@ def test_client_in_a_shared_process_is_crashed_and_restarted_alone(story: Story)
     ]
 
 
-def test_stop_on_ray_leaves_no_process_and_hands_the_whole_trace_over(story: Story) -> None:
-    """The trace of killed incarnations too, in one order, once, although stop came twice."""
+def test_stop_on_ray_leaves_no_process_and_returns_the_whole_trace(story: Story) -> None:
+    """Rows of killed incarnations are included, in one order, once, although stop ran twice."""
     assert len(story.pids) == 4
     assert [pid for pid in story.pids if start_ticks(pid) is not None] == []
     assert story.runtime.failures() == ()
@@ -213,7 +213,7 @@ def test_stop_on_ray_leaves_no_process_and_hands_the_whole_trace_over(story: Sto
 def test_failure_of_the_tool_ends_the_run_and_is_reported(
     tmp_path: Path, build: NodeBuilder, message: str
 ) -> None:
-    """A node that dies of our own bug must never look like a property of Kafka."""
+    """A node that fails by our own bug must never pass for a property of Kafka."""
     rows: list[TraceRow] = []
     runtime = RayRuntime(
         fake_spec(brokers=1, consumers=1),
@@ -244,8 +244,8 @@ def test_failure_of_the_tool_ends_the_run_and_is_reported(
         assert len(rows_of(rows, TraceKind.TASK_FAILED, "broker-0")) == 1
 
 
-def test_node_that_cannot_start_is_named_and_everything_is_stopped(tmp_path: Path) -> None:
-    """A run must not go on with half a cluster, nor leave processes behind."""
+def test_node_that_cannot_start_is_named_and_all_others_are_stopped(tmp_path: Path) -> None:
+    """A run must not continue with a part of its cluster, nor leave processes."""
     runtime = RayRuntime(
         fake_spec(brokers=1, consumers=1),
         seed=1,

@@ -1,4 +1,4 @@
-"""Work fanned out over Ray: processes with names, deaths that are told, results that are equal."""
+"""Work distributed over Ray: named processes, reported deaths, equal results."""
 
 import os
 from functools import partial
@@ -19,7 +19,7 @@ from tests.support.harness.ray_work import DEADLY, FAILING, events_of, wait_idle
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.usefixtures("local_ray")]
 
 
-def test_each_worker_is_a_process_and_its_name_says_which() -> None:
+def test_each_worker_is_a_process_whose_name_has_its_number() -> None:
     with RayWorkers(LOCAL, work, size=2) as workers:
         wait_idle(workers, 2)
         names = workers.idle()
@@ -34,8 +34,8 @@ def test_each_worker_is_a_process_and_its_name_says_which() -> None:
 
 
 @pytest.mark.parametrize("number", [DEADLY, FAILING])
-def test_worker_that_ends_is_told_with_its_work_and_another_takes_its_place(number: int) -> None:
-    """Killed (by the system for its memory, say), or broken by what it was given."""
+def test_worker_that_ends_is_reported_with_its_work_and_replaced(number: int) -> None:
+    """It was killed (by the system for its memory, say), or its work raised."""
     with RayWorkers(LOCAL, work, size=1) as workers:
         wait_idle(workers, 1)
         (first,) = workers.idle()
@@ -52,7 +52,7 @@ def test_worker_that_ends_is_told_with_its_work_and_another_takes_its_place(numb
         assert isinstance(event, Finished)
 
 
-def test_workers_that_all_die_are_given_up() -> None:
+def test_search_whose_workers_all_die_is_given_up() -> None:
     """An endless circle of new processes would hide it."""
     with RayWorkers(LOCAL, work, size=1) as workers:
 
@@ -65,7 +65,7 @@ def test_workers_that_all_die_are_given_up() -> None:
             give_deadly_work()
 
 
-def test_process_with_other_code_is_no_worker() -> None:
+def test_process_with_other_code_is_refused_as_a_worker() -> None:
     """It would play other runs, and the lab would seem not to be deterministic."""
     check = partial(check_code, "0123456789abcdef")
     with (
@@ -76,7 +76,7 @@ def test_process_with_other_code_is_no_worker() -> None:
 
 
 def test_worker_that_does_not_answer_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that never ends must not hold up the search for ever."""
+    """A run that never ends must not stop the search for ever."""
     clock = [0.0]
     with RayWorkers(LOCAL, work, size=1, clock=lambda: clock[0]) as workers:
         wait_idle(workers, 1)
@@ -89,7 +89,7 @@ def test_worker_that_does_not_answer_is_ended(monkeypatch: pytest.MonkeyPatch) -
     assert "no answer for 600 s" in death.why
 
 
-def test_worker_without_a_place_is_not_waited_for_long() -> None:
+def test_worker_without_a_place_is_not_awaited_for_long() -> None:
     clock = [0.0]
     with RayWorkers(LOCAL, work, size=2, clock=lambda: clock[0]) as workers:
         assert workers.coming() == 2
@@ -100,8 +100,8 @@ def test_worker_without_a_place_is_not_waited_for_long() -> None:
         assert workers.coming() == 0
 
 
-def test_two_workers_on_ray_find_what_this_process_finds() -> None:
-    """The same runs, byte for byte, and those that are played again agree across processes."""
+def test_two_workers_on_ray_have_the_results_of_this_process() -> None:
+    """The runs are equal, byte for byte, and rechecks agree across processes."""
     by_this, _ = searched(ThisProcess(partial(play_seeds, load_space("reference"))))
     by_two, tally = searched(
         RayWorkers(LOCAL, partial(play_seeds, load_space("reference")), size=2)

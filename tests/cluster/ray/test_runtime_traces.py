@@ -1,4 +1,4 @@
-"""What RayRuntime makes of the trace files at the end of a run. No Ray is started."""
+"""Trace files at the end of a run, as RayRuntime merges them. No Ray is started."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ STORY = 'Traceback (most recent call last):\n  File "x.py", line 1\nZeroDivision
 
 
 def write_failure(run_dir: Path, node: str) -> None:
-    """Let the trace of a node say that one of its tasks died."""
+    """Write a trace in which a task of a node failed."""
     writer = FrameTraceWriter(frames_path(run_dir / "trace", NodeName(node), 0))
     event = TraceEvent(kind=TraceKind.TASK_FAILED, cause="fetcher", detail={"exception": STORY})
     row = stamp(event, run="run", time_us=5, node_time_us=5, seq=0, node=node, incarnation=0)
@@ -21,9 +21,9 @@ def write_failure(run_dir: Path, node: str) -> None:
 
 
 def test_failure_that_was_only_traced_is_a_failure_of_the_run(tmp_path: Path) -> None:
-    """Its process was ended a moment later, by a fault or with the run, and nobody heard of it.
+    """The process ended a moment later, before its report arrived.
 
-    What the process itself has said is not said twice.
+    A failure that the process has reported is not reported twice.
     """
     rows: list[TraceRow] = []
     runtime = RayRuntime(

@@ -100,7 +100,7 @@ def test_killed_driver_leaves_no_agent_and_no_folder(
     assert not session.exists()
 
 
-def test_orderly_end_kills_nothing(session: Path, agent: "subprocess.Popen[str]") -> None:
+def test_orderly_end_kills_no_process(session: Path, agent: "subprocess.Popen[str]") -> None:
     SessionGuard(session).close()
     assert agent.poll() is None
     assert session.exists()

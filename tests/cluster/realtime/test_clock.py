@@ -1,4 +1,4 @@
-"""The run's clock: one time line on every machine, and faster than real time when asked."""
+"""The run's clock: one time line on every machine, optionally faster than real time."""
 
 import asyncio
 import time
@@ -8,8 +8,8 @@ import pytest
 from cluster.realtime.clock import ClockReading, RunClock, measure_offset, read_clock
 
 
-def test_run_clock_starts_at_zero_and_never_goes_back() -> None:
-    """Run time is the run's own: the first row of a trace stands near 0."""
+def test_run_clock_starts_at_zero_and_never_decreases() -> None:
+    """Run time belongs to the run: the first row of a trace is near 0."""
     clock = RunClock.starting_now()
     readings = [clock.now_us() for _ in range(100)]
     assert 0 <= readings[0] < 1_000_000
@@ -28,19 +28,19 @@ def test_run_clock_with_a_scale_passes_faster_and_sleeps_shorter() -> None:
 
 @pytest.mark.parametrize("scale", [0.0, 0.5, -1.0, float("nan"), float("inf")])
 def test_run_clock_with_an_impossible_scale_is_refused(scale: float) -> None:
-    """Slower than real time has no use, and 0 would divide by it."""
+    """A scale below real time has no use, and 0 would cause a division by zero."""
     with pytest.raises(ValueError, match="time_scale"):
         RunClock.starting_now(time_scale=scale)
 
 
-def test_run_clock_moved_to_a_machine_that_is_ahead_reads_the_same() -> None:
-    """Two machines' monotonic clocks differ by days; their run times must not."""
+def test_run_clock_on_a_machine_that_is_ahead_shows_the_same_time() -> None:
+    """Monotonic clocks of two machines differ by days; their run times must not."""
     clock = RunClock(origin_ns=time.monotonic_ns(), wall_origin_us=0)
     moved = clock.on_machine(7_000_000_000)
     assert moved.now_us() - clock.now_us() == pytest.approx(-7_000_000, abs=100_000)
 
 
-def test_measure_offset_on_the_own_machine_is_exactly_zero() -> None:
+def test_offset_of_the_own_machine_is_exactly_zero() -> None:
     """Processes of one machine share the clock: no error may be added between them."""
 
     async def read() -> ClockReading:
@@ -50,8 +50,8 @@ def test_measure_offset_on_the_own_machine_is_exactly_zero() -> None:
     assert (offset.offset_ns, offset.bound_ns) == (0, 0)
 
 
-def test_measure_offset_of_another_machine_lies_within_its_bound() -> None:
-    """The bound stands in the manifest: a phase shorter than it is printed as `< bound`."""
+def test_measured_offset_of_another_machine_is_within_its_bound() -> None:
+    """The manifest has the bound: a shorter phase is printed as `< bound`."""
     ahead_ns = 123_456_789_000
 
     async def read() -> ClockReading:

@@ -1,4 +1,4 @@
-"""Where brokers listen for Kafka clients: ports, hosts and numbers from the cluster's spec."""
+"""Addresses of brokers for Kafka clients: ports, hosts and numbers from the cluster's spec."""
 
 import pytest
 
@@ -37,7 +37,7 @@ def binding_of(
 
 
 def test_ports_follow_the_brokers_order_and_not_their_ids() -> None:
-    """first_port + i for broker number i; 0 stays 0: a free port."""
+    """Broker number i has first_port + i; 0 stays 0: a free port."""
     ports = []
     for first_port in (9_092, 0):
         binding = binding_of(ListenerSpec(first_port=first_port))
@@ -46,8 +46,8 @@ def test_ports_follow_the_brokers_order_and_not_their_ids() -> None:
     assert ports == [9_093, 0]
 
 
-def test_later_incarnation_has_the_port_of_the_one_before_and_numbers_of_its_own() -> None:
-    """Also if the port was a free one; a number names a connection in the whole run."""
+def test_later_incarnation_has_the_port_of_the_former_and_its_own_numbers() -> None:
+    """The port may have been a free one; a number names a connection in the whole run."""
     before = binding_of(ListenerSpec())
     after = binding_of(ListenerSpec(), incarnation=SECOND, port=41_000)
     elsewhere = binding_of(ListenerSpec(), broker=BROKERS[0])
@@ -59,41 +59,41 @@ def test_later_incarnation_has_the_port_of_the_one_before_and_numbers_of_its_own
 
 
 def test_host_is_the_runtimes_unless_the_spec_names_one() -> None:
-    """The loopback address, or a machine's own."""
+    """The default is the loopback address, or the address of a machine."""
     default, named = binding_of(ListenerSpec()), binding_of(ListenerSpec(host="127.0.0.2"))
     assert default is not None
     assert named is not None
     assert (default.host, named.host) == ("10.0.0.1", "127.0.0.2")
 
 
-def test_nothing_listens_without_a_listener_and_no_controller_ever_does() -> None:
-    """Existing runs have none."""
+def test_no_node_listens_without_a_listener_in_the_spec_and_no_controller_does() -> None:
+    """Existing runs have no listener."""
     assert binding_of(None) is None
     spec = cluster(ListenerSpec())
     controller = spec.controllers[0]
     assert listener_binding(spec, controller, FIRST, run_id="r", default_host="h") is None
 
 
-def test_cluster_id_has_kafkas_form_and_is_the_runs() -> None:
+def test_cluster_id_has_kafkas_form_and_is_constant_in_a_run() -> None:
     """22 characters of base64, as of a UUID."""
     assert len(cluster_id("one")) == 22
     assert cluster_id("one") == cluster_id("one") != cluster_id("two")
 
 
-def test_every_address_is_advertised_by_the_machines_name() -> None:
+def test_wildcard_address_is_advertised_as_the_machines_name() -> None:
     """Clients cannot connect to 0.0.0.0."""
     assert advertised_host("127.0.0.1") == "127.0.0.1"
     assert advertised_host("0.0.0.0") not in ("0.0.0.0", "")
 
 
 def test_address_of_ipv6_has_brackets() -> None:
-    """Else the port could not be told apart."""
+    """Otherwise the port could not be separated from the address."""
     assert address_text(BrokerEndpoint(name="P", host="::1", port=1)) == "[::1]:1"
     assert address_text(BrokerEndpoint(name="P", host="h", port=1)) == "h:1"
 
 
-def test_port_that_is_taken_is_named() -> None:
-    """The whole address, for whoever chose it."""
+def test_occupied_port_is_named_in_the_error() -> None:
+    """The error has the whole address."""
     with bind("127.0.0.1", 0) as taken:
         taken.listen()
         port = taken.getsockname()[1]
@@ -101,8 +101,8 @@ def test_port_that_is_taken_is_named() -> None:
             bind("127.0.0.1", port)
 
 
-def test_name_of_a_client_is_that_of_no_node_of_the_lab() -> None:
-    """A client that calls itself broker-0 is none; a long id is cut."""
+def test_name_of_a_client_never_equals_that_of_a_node() -> None:
+    """A client that calls itself broker-0 gets another name; a long id is truncated."""
     assert client_node("broker-0") == NodeName("client:broker-0")
     assert is_kafka_client(client_node(""))
     assert not is_kafka_client(broker_name(0))

@@ -1,4 +1,4 @@
-"""The agent's part on its machine, without Ray: signals to real processes, and files to fetch."""
+"""An agent's work on its machine, without Ray: signals to real processes, and files."""
 
 import asyncio
 import signal
@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @pytest.fixture
 def child() -> Iterator["subprocess.Popen[bytes]"]:
-    """A process that waits for its input to end."""
+    """Yield a process that waits for its input to end."""
     code = "import sys; sys.stdout.write('up'); sys.stdout.flush(); sys.stdin.read()"
     with subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -48,8 +48,8 @@ def ref_of(child: "subprocess.Popen[bytes]") -> ProcessRef:
     return ProcessRef(pid=child.pid, start_ticks=ticks)
 
 
-def test_kill_returns_when_the_process_is_gone(child: "subprocess.Popen[bytes]") -> None:
-    """One that only waits to be reaped by its parent is gone: it says and holds nothing."""
+def test_kill_returns_when_the_process_has_ended(child: "subprocess.Popen[bytes]") -> None:
+    """A process that only waits to be reaped has ended: it sends nothing and holds nothing."""
     process = ref_of(child)
     assert is_alive(process)
     asyncio.run(kill(process, 10.0))
@@ -59,10 +59,10 @@ def test_kill_returns_when_the_process_is_gone(child: "subprocess.Popen[bytes]")
         asyncio.run(kill(process, 10.0))
 
 
-def test_signal_spares_a_process_that_got_the_number_of_a_dead_one(
+def test_signal_spares_a_process_with_the_number_of_a_dead_one(
     child: "subprocess.Popen[bytes]",
 ) -> None:
-    """The system gives numbers anew: a fault must never hit somebody else's process."""
+    """The system reuses pids: a fault must never hit a foreign process."""
     process = ref_of(child)
     other = ProcessRef(pid=process.pid, start_ticks=process.start_ticks - 1)
     with pytest.raises(ProcessLookupError):
@@ -71,7 +71,7 @@ def test_signal_spares_a_process_that_got_the_number_of_a_dead_one(
 
 
 def test_stop_returns_when_the_process_stands_still(child: "subprocess.Popen[bytes]") -> None:
-    """A pause that has only been asked for would let a broker answer once more."""
+    """A pause that is only requested would let a broker answer once more."""
     process = ref_of(child)
     assert not is_stopped(process)
     asyncio.run(stop(process, 10.0))
@@ -88,7 +88,7 @@ def test_stop_returns_when_the_process_stands_still(child: "subprocess.Popen[byt
 
 
 def test_stopped_process_can_be_killed(child: "subprocess.Popen[bytes]") -> None:
-    """Crash of a paused broker: nobody continues it first."""
+    """The crash of a paused broker does not resume it first."""
     process = ref_of(child)
     asyncio.run(stop(process, 10.0))
     asyncio.run(kill(process, 10.0))
@@ -96,7 +96,7 @@ def test_stopped_process_can_be_killed(child: "subprocess.Popen[bytes]") -> None
 
 
 def test_process_dies_with_its_parent_also_while_it_is_stopped() -> None:
-    """A driver that is killed takes its Ray with it, and nobody continues a stopped broker."""
+    """A killed driver ends its Ray, and no process resumes a stopped broker."""
     grandchild = (
         "import os, signal, sys; from cluster.realtime.machine_processes import die_with_parent;"
         "die_with_parent(); print(os.getpid(), flush=True); os.kill(os.getpid(), signal.SIGSTOP)"
@@ -120,8 +120,8 @@ def test_process_dies_with_its_parent_also_while_it_is_stopped() -> None:
         assert asyncio.run(die()) == ()
 
 
-def test_remove_disk_deletes_one_nodes_directory(tmp_path: Path) -> None:
-    """The others' disks and the traces are none of its business; no disk is no error."""
+def test_remove_disk_deletes_only_the_directory_of_one_node(tmp_path: Path) -> None:
+    """Other disks and the traces are kept; a missing disk is no error."""
     for name in ("disks/broker-0/orders-0.log", "disks/broker-1/orders-0.log"):
         path = tmp_path / name
         path.parent.mkdir(parents=True)
@@ -132,15 +132,15 @@ def test_remove_disk_deletes_one_nodes_directory(tmp_path: Path) -> None:
     assert (disk_of(tmp_path, "broker-1") / "orders-0.log").exists()
 
 
-def test_wait_gone_names_who_is_still_there() -> None:
-    """What does not end is a failure of the run, with a pid to look for."""
+def test_wait_gone_names_the_remaining_processes() -> None:
+    """A process that does not end is a failure of the run, with its pid."""
     myself = own_process()
     assert asyncio.run(wait_gone([myself], 0.0)) == (myself,)
     assert asyncio.run(wait_gone([], 0.0)) == ()
 
 
 def test_agent_on_the_drivers_machine_uses_the_run_directory(tmp_path: Path) -> None:
-    """What is written there need not be fetched; only the disks are thrown away."""
+    """Its files need not be fetched; only the disks are deleted."""
 
     async def main() -> None:
         (tmp_path / "marker").touch()
@@ -157,8 +157,8 @@ def test_agent_on_the_drivers_machine_uses_the_run_directory(tmp_path: Path) -> 
     asyncio.run(main())
 
 
-def test_agent_on_another_machine_offers_its_files_and_leaves_nothing(tmp_path: Path) -> None:
-    """Traces and logs travel to the driver; the machine is left as it was found."""
+def test_agent_on_another_machine_sends_its_files_and_leaves_nothing(tmp_path: Path) -> None:
+    """Traces and logs are copied to the driver; the machine is left as it was found."""
 
     async def main() -> None:
         agent = AgentService("coordinator_crash/2026")

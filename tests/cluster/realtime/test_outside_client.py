@@ -1,4 +1,4 @@
-"""A client from outside: it asks the nodes of a run by what the run's directory says of them."""
+"""A client from outside finds the nodes of a run by the run's listeners file."""
 
 import asyncio
 import stat
@@ -58,7 +58,7 @@ def listeners(
 
 
 def beating(count: int = 1) -> Question[list[AnyResponse]]:
-    """A question: so many heartbeats to the server, on one connection."""
+    """A question of that many heartbeats to the server, on one connection."""
 
     async def ask_server(host: Host) -> list[AnyResponse]:
         connection = host.connect(SERVER, "admin", setup_timeout_us=10 * SECOND_US)
@@ -69,19 +69,19 @@ def beating(count: int = 1) -> Question[list[AnyResponse]]:
 
 
 async def ask(lab: Lab, question: Question[T]) -> T:
-    """Ask as another process would: on a loop of its own, in another thread."""
+    """Ask as another process would: on its own loop, in another thread."""
     return await asyncio.to_thread(ask_as_guest, lab.run_dir, question)
 
 
 async def serve(lab: Lab, process_id: str = "p0", incarnation: int = 0) -> None:
-    """Start the server in a process of its own, and say where it is."""
+    """Start the server in a process of its own, and return its address."""
     await lab.process(process_id)
     lab.node(process_id, SERVER, incarnation)
     write_listeners(lab.run_dir, listeners(lab.directory))
 
 
-def test_guest_is_answered_by_nodes_that_no_directory_told_of_it(tmp_path: Path) -> None:
-    """It says itself where it listens; and the run's trace gets a file of what it did."""
+def test_outside_client_is_answered_by_nodes_whose_directory_lacks_it(tmp_path: Path) -> None:
+    """It sends its own address; the run's trace gets a file with its rows."""
 
     async def body(lab: Lab) -> None:
         await serve(lab)
@@ -96,8 +96,8 @@ def test_guest_is_answered_by_nodes_that_no_directory_told_of_it(tmp_path: Path)
     in_lab(tmp_path, body)
 
 
-def test_guest_may_come_again_and_nodes_go_on_without_it(tmp_path: Path) -> None:
-    """Its end is that of a client: its connections are gone, the others' are not."""
+def test_outside_client_may_return_and_nodes_continue_without_it(tmp_path: Path) -> None:
+    """At its end its connections are closed, the others' are not."""
 
     async def body(lab: Lab) -> None:
         await serve(lab)
@@ -112,8 +112,8 @@ def test_guest_may_come_again_and_nodes_go_on_without_it(tmp_path: Path) -> None
     in_lab(tmp_path, body)
 
 
-def test_guest_finds_a_node_that_is_started_elsewhere_while_it_asks(tmp_path: Path) -> None:
-    """A broker that was killed comes back in another process: the file says where."""
+def test_outside_client_finds_a_node_that_restarts_elsewhere_meanwhile(tmp_path: Path) -> None:
+    """A killed broker returns in another process: the file has its new address."""
 
     async def body(lab: Lab) -> None:
         await serve(lab)
@@ -142,8 +142,8 @@ def test_guest_finds_a_node_that_is_started_elsewhere_while_it_asks(tmp_path: Pa
     in_lab(tmp_path, body)
 
 
-def test_guest_is_told_when_the_run_stops_before_there_is_an_answer(tmp_path: Path) -> None:
-    """It would wait for its timeout otherwise."""
+def test_outside_client_fails_when_the_run_stops_before_the_answer(tmp_path: Path) -> None:
+    """Otherwise it would wait for its timeout."""
 
     async def body(lab: Lab) -> None:
         await serve(lab)
@@ -162,8 +162,8 @@ def test_guest_is_told_when_the_run_stops_before_there_is_an_answer(tmp_path: Pa
     in_lab(tmp_path, body)
 
 
-def test_guest_with_another_token_is_turned_away(tmp_path: Path) -> None:
-    """The file of another run, or an old one, opens no door."""
+def test_outside_client_with_another_token_is_refused(tmp_path: Path) -> None:
+    """The file of another run, or an old one, gives no access."""
 
     async def body(lab: Lab) -> None:
         await serve(lab)
@@ -176,8 +176,8 @@ def test_guest_with_another_token_is_turned_away(tmp_path: Path) -> None:
     in_lab(tmp_path, body)
 
 
-def test_question_that_breaks_a_task_of_the_guest_is_our_failure(tmp_path: Path) -> None:
-    """It must not hang until somebody looks."""
+def test_question_that_breaks_a_task_of_the_outside_client_is_our_failure(tmp_path: Path) -> None:
+    """The question must fail at once instead of hanging."""
 
     async def body(lab: Lab) -> None:
         await serve(lab)
@@ -195,8 +195,8 @@ def test_question_that_breaks_a_task_of_the_guest_is_our_failure(tmp_path: Path)
     in_lab(tmp_path, body)
 
 
-def test_listeners_are_readable_by_their_owner_only_from_the_first_moment(tmp_path: Path) -> None:
-    """The token is in it. What another writer left half done is not written into."""
+def test_listeners_file_is_readable_only_by_its_owner_from_the_first_moment(tmp_path: Path) -> None:
+    """It has the token. A file that another writer left half done is not reused."""
     left = tmp_path / f".{FILE_NAME}.unfinished"
     left.write_text("open to all")
     left.chmod(0o666)
@@ -215,10 +215,10 @@ def test_listeners_are_readable_by_their_owner_only_from_the_first_moment(tmp_pa
     ("content", "told"),
     [(None, "there is no"), (b"{", "cannot be read")],
 )
-def test_run_without_listeners_cannot_be_asked(
+def test_run_without_a_listeners_file_cannot_be_asked(
     tmp_path: Path, content: bytes | None, told: str
 ) -> None:
-    """It has not started its nodes, or stops, or is over."""
+    """The run has not started its nodes, or is stopping, or is over."""
     if content is not None:
         (tmp_path / FILE_NAME).write_bytes(content)
     with pytest.raises(NoListeners, match=told):
@@ -227,8 +227,8 @@ def test_run_without_listeners_cannot_be_asked(
         ask_as_guest(tmp_path, beating())
 
 
-def test_run_of_another_version_of_the_links_is_not_called(tmp_path: Path) -> None:
-    """Its nodes would turn the guest away without a word."""
+def test_run_with_another_version_of_the_links_is_not_called(tmp_path: Path) -> None:
+    """Its nodes would close the connection without a reason."""
     write_listeners(tmp_path, listeners({}, link_version=LINK_VERSION + 1))
     with pytest.raises(NotReachable, match=f"got version {LINK_VERSION + 1}"):
         ask_as_guest(tmp_path, beating())

@@ -1,4 +1,4 @@
-"""Pauses and controlled shutdowns of nodes in a NodeProcess, which share it with others."""
+"""Pauses and controlled shutdowns of nodes that share a NodeProcess with others."""
 
 import asyncio
 from pathlib import Path
@@ -31,7 +31,7 @@ def heartbeat() -> HeartbeatRequest:
 
 
 async def a_while() -> None:
-    """Give sockets and timers of a few milliseconds the time to do what they would."""
+    """Give sockets and timers of a few milliseconds the time to act."""
     await asyncio.sleep(0.05)
 
 
@@ -39,7 +39,7 @@ async def a_while() -> None:
 def test_paused_node_keeps_its_connections_open_and_silent(
     tmp_path: Path, client_process: str
 ) -> None:
-    """Kafka's clients see nothing of a SIGSTOP until a timeout; whoever connects hangs."""
+    """Kafka's clients notice a SIGSTOP only by a timeout; new connections hang."""
 
     async def body(lab: Lab) -> None:
         process = await lab.process("p0")
@@ -60,8 +60,8 @@ def test_paused_node_keeps_its_connections_open_and_silent(
     in_lab(tmp_path, body)
 
 
-def test_pause_spares_the_neighbours_of_the_process(tmp_path: Path) -> None:
-    """A hundred consumers share a process: only the zombie stands still."""
+def test_pause_spares_the_other_nodes_of_the_process(tmp_path: Path) -> None:
+    """A hundred consumers may share a process: only the paused one stands still."""
 
     async def body(lab: Lab) -> None:
         process = await lab.process("p0")
@@ -74,11 +74,13 @@ def test_pause_spares_the_neighbours_of_the_process(tmp_path: Path) -> None:
     in_lab(tmp_path, body)
 
 
-def test_resumed_node_fires_due_timers_before_it_takes_what_arrived(tmp_path: Path) -> None:
-    """A zombie acts on its old beliefs first: that order is Kafka's danger.
+def test_resumed_node_fires_due_timers_before_it_handles_waiting_frames(tmp_path: Path) -> None:
+    """The node acts on its old state first: that order is Kafka's danger.
 
-    A request arrives first; then two timers come due, one of which wakes a task and cancels a
-    third, due as well, as a session timer that is no longer wanted.
+    1. A request arrives during the pause.
+    2. Two timers come due. The first one wakes a task, and cancels a third timer, which is due as
+       well.
+    3. At the resume the third timer must not fire, as a session timer that was cancelled.
     """
 
     async def body(lab: Lab) -> None:
@@ -114,10 +116,10 @@ def test_resumed_node_fires_due_timers_before_it_takes_what_arrived(tmp_path: Pa
     in_lab(tmp_path, body)
 
 
-def test_resumed_node_takes_what_a_cut_held_behind_its_timers_and_before_what_arrived(
+def test_resumed_node_handles_frames_of_a_cut_after_timers_and_before_later_frames(
     tmp_path: Path,
 ) -> None:
-    """A cut that ends during the pause: what it held has waited longest, and is a message too."""
+    """The cut ends during the pause: its frames have waited longest, and are messages, too."""
 
     async def body(lab: Lab) -> None:
         process = await lab.process("p0")
@@ -152,8 +154,8 @@ def test_resumed_node_takes_what_a_cut_held_behind_its_timers_and_before_what_ar
     in_lab(tmp_path, body)
 
 
-def test_frames_that_arrived_during_a_pause_come_before_later_ones(tmp_path: Path) -> None:
-    """A connection is a TCP stream: what comes after the resume must not overtake."""
+def test_frames_that_arrived_during_a_pause_precede_later_ones(tmp_path: Path) -> None:
+    """A connection is a TCP stream: frames after the resume must not overtake."""
 
     async def body(lab: Lab) -> None:
         process = await lab.process("p0")
@@ -172,7 +174,7 @@ def test_frames_that_arrived_during_a_pause_come_before_later_ones(tmp_path: Pat
 
 
 def test_node_paused_twice_stands_still_until_it_is_resumed_again(tmp_path: Path) -> None:
-    """A pause right after a resume must not let go what the first one held."""
+    """A pause right after a resume must keep the frames that the first pause held."""
 
     async def body(lab: Lab) -> None:
         process = await lab.process("p0")
@@ -195,7 +197,7 @@ def test_node_paused_twice_stands_still_until_it_is_resumed_again(tmp_path: Path
 
 
 def test_paused_client_learns_after_the_pause_that_its_server_died(tmp_path: Path) -> None:
-    """What its kernel knows since long, a stopped process hears when it goes on, last."""
+    """Its kernel knows it long before; the process handles it last, when it resumes."""
 
     async def body(lab: Lab) -> None:
         await lab.process("p0")
@@ -215,7 +217,7 @@ def test_paused_client_learns_after_the_pause_that_its_server_died(tmp_path: Pat
 
 
 def test_crash_of_a_paused_node_ends_every_connection_to_it(tmp_path: Path) -> None:
-    """Also those that nobody had accepted: the kernel resets its backlog."""
+    """The kernel also resets connections that were not accepted yet."""
 
     async def body(lab: Lab) -> None:
         process = await lab.process("p0")
@@ -240,8 +242,8 @@ def test_crash_of_a_paused_node_ends_every_connection_to_it(tmp_path: Path) -> N
     in_lab(tmp_path, body)
 
 
-def test_paused_node_has_traced_everything_and_traces_nothing(tmp_path: Path) -> None:
-    """Whoever reads the files of a running run must not wait for a stopped process's rows."""
+def test_paused_node_has_flushed_its_trace_and_writes_no_row(tmp_path: Path) -> None:
+    """Readers of a running run's files must not wait for a stopped process's rows."""
 
     async def body(lab: Lab) -> None:
         process = await lab.process("p0")
@@ -272,7 +274,7 @@ def finish(node: EchoNode) -> None:
     node.on_done()
 
 
-def test_node_that_is_shut_down_serves_until_it_is_done_and_then_disconnects(
+def test_node_in_shutdown_serves_until_it_has_finished_and_then_disconnects(
     tmp_path: Path,
 ) -> None:
     """SIGTERM's order: leaders move while the broker still answers, then its sockets close."""
@@ -301,10 +303,10 @@ def test_node_that_is_shut_down_serves_until_it_is_done_and_then_disconnects(
 
 
 @pytest.mark.parametrize("end", ["crash", "stop"])
-def test_node_killed_while_it_shuts_down_is_reported_to_whoever_waits(
+def test_node_killed_during_its_shutdown_is_reported_to_the_driver(
     tmp_path: Path, end: str
 ) -> None:
-    """A driver that waits for the end of a shutdown must not wait for a dead node."""
+    """The driver waits for the end of the shutdown, and must not wait for a dead node."""
 
     async def body(lab: Lab) -> None:
         process = await lab.process("p0")

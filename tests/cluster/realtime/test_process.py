@@ -1,4 +1,4 @@
-"""NodeProcess and RealHost: nodes that talk within a process and between two, and how they end."""
+"""NodeProcess and RealHost: nodes within a process and in two, and their ends."""
 
 import asyncio
 import contextlib
@@ -30,7 +30,7 @@ from tests.support.harness.process_lab import (
 
 @pytest.mark.parametrize("client_process", ["p0", "p1"], ids=["same-process", "over-tcp"])
 def test_request_to_another_node_is_answered_in_order(tmp_path: Path, client_process: str) -> None:
-    """A node must not see whether its peer shares its process."""
+    """A node must not notice whether its peer shares its process."""
 
     async def body(lab: Lab) -> None:
         await lab.process("p0")
@@ -46,10 +46,8 @@ def test_request_to_another_node_is_answered_in_order(tmp_path: Path, client_pro
 
 
 @pytest.mark.parametrize("known", [False, True], ids=["unknown-name", "process-without-the-node"])
-def test_connection_to_a_node_that_is_not_up_is_refused_at_once(
-    tmp_path: Path, known: bool
-) -> None:
-    """Kafka's client finds a dead broker by ECONNREFUSED, not by a timeout."""
+def test_connection_to_a_node_that_is_down_is_refused_at_once(tmp_path: Path, known: bool) -> None:
+    """Kafka's client learns of a dead broker by ECONNREFUSED, not by a timeout."""
 
     async def body(lab: Lab) -> None:
         await lab.process("p0")
@@ -66,14 +64,16 @@ def test_connection_to_a_node_that_is_not_up_is_refused_at_once(
     in_lab(tmp_path, body)
 
 
-def test_connection_to_a_dead_process_ends_though_the_directory_forgot_it_meanwhile(
+def test_connection_to_a_dead_process_ends_although_the_directory_forgot_it(
     tmp_path: Path,
 ) -> None:
-    """The end of a dial must be told although nobody knows any more who lived there.
+    """The failure of a dial must be reported although its address has no node any more.
 
-    1. A process is killed. 2. A client connects, by its old address. 3. The control plane takes
-    the node out of the directory. 4. The dial is refused: the client must be told, or it waits
-    for its setup timeout of 10 s (seen on Ray: one member of twelve missed a failover so).
+    1. A process is killed.
+    2. A client connects, by its old address.
+    3. The control plane removes the node from the directory.
+    4. The dial is refused. Without a report the client waits for its setup timeout of 10 s (seen on
+       Ray: one member of twelve missed a failover like this).
     """
 
     async def body(lab: Lab) -> None:
@@ -95,7 +95,7 @@ def test_connection_to_a_dead_process_ends_though_the_directory_forgot_it_meanwh
 def test_process_that_ends_disconnects_its_peers_and_is_refused_afterwards(
     tmp_path: Path,
 ) -> None:
-    """The sockets of a dead process end: every connection to its nodes with them."""
+    """The sockets of a dead process end, and with them every connection to its nodes."""
 
     async def body(lab: Lab) -> None:
         await lab.process("p0")
@@ -118,9 +118,9 @@ def test_process_that_ends_disconnects_its_peers_and_is_refused_afterwards(
 def test_node_restarted_in_another_process_is_reached_there(
     tmp_path: Path, forgotten: bool
 ) -> None:
-    """After the directory says so, nothing goes to or comes from the old process any more.
+    """After the directory's change no frame goes to or comes from the old process.
 
-    A machine without power says nothing: its links are open when the node is up elsewhere. Their
+    A machine without power sends nothing: its links are open while the node is up elsewhere. Their
     end, when it comes, must not end the connections with the new incarnation.
     """
 
@@ -149,7 +149,7 @@ def test_node_restarted_in_another_process_is_reached_there(
 def test_node_crashed_alone_resets_its_connections_and_spares_its_neighbours(
     tmp_path: Path, client_process: str
 ) -> None:
-    """A consumer that shares a process with others can be killed alone, as if it were a process."""
+    """A consumer that shares a process can be killed alone, as if it had a process of its own."""
 
     async def body(lab: Lab) -> None:
         await lab.process("p0")
@@ -175,7 +175,7 @@ def test_node_crashed_alone_resets_its_connections_and_spares_its_neighbours(
 
 
 def test_crash_of_a_node_that_is_not_alive_is_refused(tmp_path: Path) -> None:
-    """A fault that hits nothing must not pass for one that did; nor two lives of one node."""
+    """A fault that hits nothing must not pass for one that did; a node has one life at a time."""
 
     async def body(lab: Lab) -> None:
         process = await lab.process("p0")
@@ -188,8 +188,8 @@ def test_crash_of_a_node_that_is_not_alive_is_refused(tmp_path: Path) -> None:
     in_lab(tmp_path, body)
 
 
-def test_host_of_a_crashed_node_refuses_everything(tmp_path: Path) -> None:
-    """No cleanup code of a dead incarnation may reach the world: it would say LeaveGroup."""
+def test_host_of_a_crashed_node_refuses_every_call(tmp_path: Path) -> None:
+    """Cleanup code of a dead incarnation must not reach other nodes: it would send LeaveGroup."""
 
     async def body(lab: Lab) -> None:
         process = await lab.process("p0")
@@ -238,7 +238,7 @@ def test_host_of_a_crashed_node_refuses_everything(tmp_path: Path) -> None:
 def test_failure_inside_a_node_is_traced_and_reaches_the_process(
     tmp_path: Path, where: str
 ) -> None:
-    """What dies is our bug and must end the run; asyncio alone would only print it."""
+    """A task that fails is our bug and must end the run; asyncio alone would only print it."""
 
     async def body(lab: Lab) -> None:
         process = await lab.process("p0")
@@ -294,10 +294,10 @@ def test_node_that_cannot_start_is_an_error_of_the_start(tmp_path: Path) -> None
     in_lab(tmp_path, body)
 
 
-def test_trace_is_in_the_file_before_the_message_that_it_speaks_of_arrives(
+def test_row_of_a_message_is_in_the_file_before_the_message_arrives(
     tmp_path: Path,
 ) -> None:
-    """`kill -9` of a node loses no row that tells what it said to somebody."""
+    """`kill -9` of a node loses no row about a message that another node has received."""
 
     async def body(lab: Lab) -> None:
         await lab.process("p0")
@@ -320,8 +320,8 @@ def test_trace_is_in_the_file_before_the_message_that_it_speaks_of_arrives(
     in_lab(tmp_path, body)
 
 
-def test_refused_caller_stands_in_the_log_and_in_the_trace(tmp_path: Path) -> None:
-    """A node that turns callers away must say so, or a wrong set-up looks like a dead network."""
+def test_refused_caller_is_logged_and_traced(tmp_path: Path) -> None:
+    """Otherwise a wrong set-up would look like a dead network."""
 
     async def body(lab: Lab) -> None:
         await lab.process("p0")
@@ -345,7 +345,7 @@ def test_refused_caller_stands_in_the_log_and_in_the_trace(tmp_path: Path) -> No
 
 
 def test_trace_of_an_incarnation_is_numbered_and_ends_with_the_stop(tmp_path: Path) -> None:
-    """Readers merge by (time, node, incarnation, seq): none may be missing or go back."""
+    """Readers merge by (time, node, incarnation, seq): none may be missing or decrease."""
 
     async def body(lab: Lab) -> None:
         await lab.process("p0")
@@ -361,7 +361,7 @@ def test_trace_of_an_incarnation_is_numbered_and_ends_with_the_stop(tmp_path: Pa
     assert [row.time_us for row in rows] == sorted(row.time_us for row in rows)
 
 
-def test_host_timer_cancelled_does_not_fire_and_sleeps_end_in_order(tmp_path: Path) -> None:
+def test_cancelled_host_timer_does_not_fire_and_sleeps_end_in_order(tmp_path: Path) -> None:
     """Timers are Kafka's session and rebalance timers: a wrong one removes members."""
 
     async def body(lab: Lab) -> None:

@@ -1,4 +1,4 @@
-"""TCP links: order, what a listener refuses and survives, and how an end is noticed."""
+"""TCP links: order, refusals of a listener, and the detection of an end."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ A, B = NodeName("node-a"), NodeName("node-b")
 
 @dataclass
 class Peer:
-    """A Transport that writes down what it is told."""
+    """A Transport that records its callbacks."""
 
     name: str
     token: str = TOKEN
@@ -62,7 +62,7 @@ class Peer:
         self.changed.set()
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait until `condition` holds; it is looked at whenever something was written down."""
+        """Wait until `condition` holds; it is checked after each callback."""
         async with asyncio.timeout(10):
             while not condition():
                 self.changed.clear()
@@ -122,7 +122,7 @@ async def raw_call(address: ProcessAddress, data: bytes) -> None:
 
 
 async def still_serves(pair: Pair) -> None:
-    """Check that b goes on taking frames from a."""
+    """Check that b still receives frames from a."""
     before = len(pair.b.frames)
     pair.a.transport.send(pair.to_b, frame(before))
     await pair.b.until(lambda: len(pair.b.frames) == before + 1)
@@ -143,7 +143,7 @@ def test_link_frames_sent_while_dialing_and_after_arrive_in_order() -> None:
 
 
 def test_link_dialed_by_both_at_once_carries_both_directions() -> None:
-    """Two brokers fetch from each other from the first moment on."""
+    """Two brokers fetch from each other from the start."""
 
     async def body(pair: Pair) -> None:
         for number in range(100):
@@ -158,7 +158,7 @@ def test_link_dialed_by_both_at_once_carries_both_directions() -> None:
 
 
 def test_listener_refuses_a_wrong_token_and_goes_on() -> None:
-    """Another run on the machine, or anybody else, must not get a frame in."""
+    """Another run on the machine, or any stranger, must not send a frame."""
 
     async def body(pair: Pair) -> None:
         await raw_call(pair.to_b, hello(token="guessed") + packed(frame(1)))
@@ -169,8 +169,8 @@ def test_listener_refuses_a_wrong_token_and_goes_on() -> None:
     with_pair(body)
 
 
-def test_listener_refuses_a_caller_that_looks_for_another_process() -> None:
-    """A port may be given to a new process while an old address is still around."""
+def test_listener_refuses_a_caller_that_expects_another_process() -> None:
+    """A new process may have the port of an old address that is still in use."""
 
     async def body(pair: Pair) -> None:
         await raw_call(pair.to_b, hello(target="b-of-yesterday"))
@@ -197,7 +197,7 @@ def test_listener_refuses_a_caller_that_looks_for_another_process() -> None:
     ids=["http", "string", "garbage", "frame-before-hello", "garbage-after-hello", "map"],
 )
 def test_listener_refuses_bytes_that_are_no_frame_and_goes_on(data: bytes) -> None:
-    """Whatever knocks at the port, before or after the token, the node must live on."""
+    """The node must survive any bytes, before and after the token."""
 
     async def body(pair: Pair) -> None:
         await raw_call(pair.to_b, data)
@@ -208,7 +208,7 @@ def test_listener_refuses_bytes_that_are_no_frame_and_goes_on(data: bytes) -> No
 
 
 def test_listener_refuses_a_frame_over_the_limit_and_goes_on() -> None:
-    """A length is believed only up to a limit; a stranger's only up to a small one."""
+    """A length is accepted only up to a limit, which is small before the token."""
 
     async def body(pair: Pair) -> None:
         await raw_call(pair.to_b, hello() + struct.pack(">I", 1_001))
@@ -221,8 +221,8 @@ def test_listener_refuses_a_frame_over_the_limit_and_goes_on() -> None:
     with_pair(body)
 
 
-def test_listener_hangs_up_on_a_caller_that_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A port scanner must not hold a socket of the node for ever."""
+def test_listener_closes_the_connection_of_a_silent_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A port scanner must not occupy a socket of the node for ever."""
     monkeypatch.setattr(tcp, "HELLO_TIMEOUT_S", 0.01)
 
     async def body(pair: Pair) -> None:
@@ -234,7 +234,7 @@ def test_listener_hangs_up_on_a_caller_that_says_nothing(monkeypatch: pytest.Mon
 
 
 def test_sender_with_another_token_sees_its_peer_as_lost() -> None:
-    """The refused side must not wait for a timeout to learn that nobody talks to it."""
+    """The refused side must not wait for a timeout."""
 
     async def body(pair: Pair) -> None:
         pair.a.transport.send(pair.to_b, frame(1))
@@ -245,8 +245,8 @@ def test_sender_with_another_token_sees_its_peer_as_lost() -> None:
     with_pair(body, token_of_b="other")
 
 
-def test_sender_to_a_port_where_nobody_listens_sees_its_peer_as_lost() -> None:
-    """A dead process's address refuses: clients are told at once, as by a kernel."""
+def test_sender_to_a_port_without_a_listener_sees_its_peer_as_lost() -> None:
+    """A dead process's address refuses: clients learn it at once, as from a kernel."""
 
     async def body(pair: Pair) -> None:
         await pair.b.transport.close()
@@ -259,7 +259,7 @@ def test_sender_to_a_port_where_nobody_listens_sees_its_peer_as_lost() -> None:
 
 
 def test_link_that_ends_is_reported_once_at_both_ends_after_the_last_frame() -> None:
-    """What a process said before it died is heard before its death is."""
+    """Frames that a process sent before it died arrive before its death is reported."""
 
     async def body(pair: Pair) -> None:
         pair.a.transport.send(pair.to_b, frame(0))
@@ -277,7 +277,7 @@ def test_link_that_ends_is_reported_once_at_both_ends_after_the_last_frame() -> 
     with_pair(body)
 
 
-def test_link_dropped_by_one_side_comes_back_when_either_sends() -> None:
+def test_link_dropped_by_one_side_is_dialed_again_when_either_sends() -> None:
     """A live process whose link broke is lost once, and reached again by the next frame."""
 
     async def body(pair: Pair) -> None:
@@ -294,12 +294,13 @@ def test_link_dropped_by_one_side_comes_back_when_either_sends() -> None:
     with_pair(body)
 
 
-def test_frame_sent_while_a_peer_is_reported_lost_goes_over_the_pair_of_links_that_comes() -> None:
-    """A client that hears of a broker's end asks the next one, perhaps in the same process.
+def test_frame_sent_while_a_peer_is_reported_lost_uses_the_next_pair_of_links() -> None:
+    """A client that sees a broker's end asks the next one, perhaps in the same process.
 
-    1. a's process has ended its links and dials again before b has noticed. 2. b takes a as lost,
-    and while it says so a node of its own sends something to a. 3. With a link of its own for that,
-    which nobody knows of, b would dial twice, and a take it as lost, again and again.
+    1. a's process has ended its links and dials again before b has noticed.
+    2. b takes a as lost, and while it reports this a node of its own sends a frame to a.
+    3. With a separate link for that frame, b would dial twice, and a would take b as lost, again
+       and again.
     """
 
     async def body(pair: Pair) -> None:
@@ -327,7 +328,7 @@ def test_frame_sent_while_a_peer_is_reported_lost_goes_over_the_pair_of_links_th
 
 
 def test_send_of_a_frame_over_the_limit_is_our_bug_and_spares_the_link() -> None:
-    """A node that makes such a frame is wrong; what others send must go on."""
+    """The node that builds such a frame is wrong; frames of other nodes must pass."""
 
     async def body(pair: Pair) -> None:
         pair.a.transport.send(pair.to_b, frame(1))
@@ -340,7 +341,7 @@ def test_send_of_a_frame_over_the_limit_is_our_bug_and_spares_the_link() -> None
     with_pair(body)
 
 
-def test_frames_that_waited_are_handed_on_after_timers_that_are_due() -> None:
+def test_waiting_frames_are_handled_after_due_timers() -> None:
     """On resume after a pause, due timers fire first, then waiting messages: Kafka's danger.
 
     The loop is held up, as SIGSTOP does, until both a frame and a timer are waiting.

@@ -1,4 +1,4 @@
-"""Codecs: what is compressed comes back, and what is not supported is refused by name."""
+"""Codecs: compressed data is restored, and an unsupported codec is refused by name."""
 
 import subprocess
 import sys
@@ -21,8 +21,8 @@ PAYLOAD = b"a commit like the one before it, " * 50
 
 
 @pytest.mark.parametrize("codec", CODEC_IDS)
-def test_payload_comes_back_from_every_codec_and_is_smaller(codec: CompressionType) -> None:
-    """The same bytes every time: a digest must not hang on a clock."""
+def test_payload_is_restored_by_every_codec_and_compressed_smaller(codec: CompressionType) -> None:
+    """The compressed bytes are always equal: a digest must not depend on a clock."""
     compressed = CODECS.compress(codec, PAYLOAD)
     assert CODECS.compress(codec, PAYLOAD) == compressed
     assert len(compressed) < len(PAYLOAD) / 4
@@ -32,8 +32,8 @@ def test_payload_comes_back_from_every_codec_and_is_smaller(codec: CompressionTy
 
 @pytest.mark.parametrize("codec", CODEC_IDS)
 @pytest.mark.parametrize("damage", ["nothing", "short", "garbage", "cut", "another length"])
-def test_payload_that_is_damaged_is_an_error(codec: CompressionType, damage: str) -> None:
-    """A load says so and ends; it does not read what is not there."""
+def test_damaged_payload_is_an_error(codec: CompressionType, damage: str) -> None:
+    """The load reports it and ends; it reads no wrong records."""
     whole = CODECS.compress(codec, PAYLOAD)
     content = {
         "nothing": b"",
@@ -47,10 +47,10 @@ def test_payload_that_is_damaged_is_an_error(codec: CompressionType, damage: str
 
 
 @pytest.mark.parametrize("codec", CODEC_IDS)
-def test_batch_says_what_it_is_compressed_with_and_its_crc_covers_it(
+def test_batch_attributes_have_the_codec_and_the_crc_covers_the_payload(
     codec: CompressionType,
 ) -> None:
-    """In its attributes, as in Kafka."""
+    """Kafka has the codec in the attributes, too."""
     records = tuple(Record(b"key", b"value", 7) for _ in range(20))
     batch = build_batch(records, compression=codec, codecs=CODECS)
     plain = build_batch(records)
@@ -63,8 +63,8 @@ def test_batch_says_what_it_is_compressed_with_and_its_crc_covers_it(
         records_of(batch, NO_CODECS)
 
 
-def test_load_of_a_batch_that_cannot_be_decompressed_fails_and_says_why() -> None:
-    """As of any record that cannot be read."""
+def test_load_of_a_batch_that_cannot_be_decompressed_fails_with_the_reason() -> None:
+    """Any other unreadable record has the same effect."""
     batch = build_batch((Record(b"k", b"v"),), compression=1, codecs=CODECS)
     load = Load(0, 1)
     load.read((batch,))
@@ -72,14 +72,14 @@ def test_load_of_a_batch_that_cannot_be_decompressed_fails_and_says_why() -> Non
 
 
 def test_every_codec_of_kafka_is_supported_here() -> None:
-    """Gzip by the standard library, the others by pyarrow, which is there anyway."""
+    """The standard library has gzip, pyarrow the others."""
     assert supported_codecs() == tuple(CompressionType)
 
 
-def test_codec_without_a_library_is_refused_with_those_that_there_are(
+def test_codec_without_its_library_is_refused_with_the_available_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Before anything starts, and by whoever starts without asking."""
+    """The check precedes the start, and each start repeats it."""
 
     def missing(codec: int) -> object:
         raise SimulationError(f"pyarrow has no codec {codec}")
@@ -105,7 +105,7 @@ def test_codec_without_a_library_is_refused_with_those_that_there_are(
 
 
 def test_pyarrow_is_imported_only_for_its_codecs() -> None:
-    """It takes longer than a short run."""
+    """The import takes longer than a short run."""
     program = (
         "import sys; from cluster.storage.compression import require_codec; "
         "require_codec(0); require_codec(1); print('pyarrow' in sys.modules); "

@@ -1,4 +1,4 @@
-"""FileStorage: what was appended survives a kill; a torn tail is cut; it behaves as in memory."""
+"""FileStorage: appends survive a kill; a torn tail is cut; it equals the storage in memory."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ LOG = "__consumer_offsets-3.log"
 
 
 def test_file_log_opened_again_has_every_batch(tmp_path: Path) -> None:
-    """A killed broker comes back on its disk; nothing is closed or flushed before a kill."""
+    """A killed broker returns on its disk; nothing is closed or flushed before a kill."""
     log = FileStorage(tmp_path / "disk").log(PARTITION)
     for offset in range(3):
         log.append(batch(base_offset=offset))
@@ -34,8 +34,8 @@ def test_file_log_opened_again_has_every_batch(tmp_path: Path) -> None:
     assert reopened.take_recoveries() == ()
 
 
-def test_file_log_cut_anywhere_loses_only_the_torn_batch_and_says_so(tmp_path: Path) -> None:
-    """A write may be cut at any byte; what follows must be appended behind the last whole batch."""
+def test_file_log_cut_anywhere_loses_only_the_torn_batch_and_reports_it(tmp_path: Path) -> None:
+    """A write may stop at any byte; later appends must follow the last whole batch."""
     log = FileStorage(tmp_path).log(PARTITION)
     log.append(batch(base_offset=0))
     log.append(batch(base_offset=1))
@@ -62,8 +62,8 @@ def test_file_log_cut_anywhere_loses_only_the_torn_batch_and_says_so(tmp_path: P
         assert after.take_recoveries() == ()
 
 
-def test_file_log_damaged_below_its_mark_takes_the_mark_down(tmp_path: Path) -> None:
-    """Or what is appended in the place of what was damaged would count as flushed."""
+def test_file_log_damaged_below_its_flush_mark_lowers_the_mark(tmp_path: Path) -> None:
+    """Otherwise appends in the place of the damaged ones would count as flushed."""
     log = FileStorage(tmp_path).log(PARTITION)
     for offset in range(3):
         log.append(batch(base_offset=offset))
@@ -78,7 +78,7 @@ def test_file_log_damaged_below_its_mark_takes_the_mark_down(tmp_path: Path) -> 
     assert len(FileStorage(tmp_path).log(PARTITION)) == 1
 
 
-def test_file_log_shorter_than_its_mark_takes_the_mark_down(tmp_path: Path) -> None:
+def test_file_log_shorter_than_its_flush_mark_lowers_the_mark(tmp_path: Path) -> None:
     """The machine lost power after the model had counted a write-back that never happened."""
     log = FileStorage(tmp_path).log(PARTITION)
     log.append(batch(base_offset=0))
@@ -94,12 +94,12 @@ def test_file_log_shorter_than_its_mark_takes_the_mark_down(tmp_path: Path) -> N
 
 
 class FullDisk(Files):
-    """A disk that takes only so many bytes more."""
+    """A disk with room for a number of bytes."""
 
     room = 10_000
 
     def write(self, file: int, content: bytes, position: int) -> int:
-        """Write what there is room for. Raises: OSError where there is none."""
+        """Write as many bytes as there is room for. Raises: OSError where there is none."""
         if self.room == 0:
             raise OSError(28, "No space left on device")
         written = super().write(file, content[: self.room], position)
@@ -107,8 +107,8 @@ class FullDisk(Files):
         return written
 
 
-def test_file_log_on_a_full_disk_keeps_what_it_has(tmp_path: Path) -> None:
-    """Half a batch that stayed would be behind everything that is appended when there is room."""
+def test_file_log_on_a_full_disk_keeps_its_whole_batches(tmp_path: Path) -> None:
+    """Half a batch would stand before the later appends."""
     disk = FullDisk()
     log = FileStorage(tmp_path, disk).log(PARTITION)
     log.append(batch(base_offset=0))
@@ -122,16 +122,16 @@ def test_file_log_on_a_full_disk_keeps_what_it_has(tmp_path: Path) -> None:
     assert storage.take_recoveries() == ()
 
 
-def test_unflushed_logs_cost_no_sync(tmp_path: Path) -> None:
+def test_unflushed_logs_cause_no_sync(tmp_path: Path) -> None:
     """By default nothing waits for the disk: appends and write-backs happen at memory's speed."""
 
     class NoSync(Files):
         def fdatasync(self, file: int) -> None:
-            """Nobody asked for it."""
+            """Fail: no call is expected."""
             raise AssertionError(file)
 
         def sync_directory(self, directory: Path) -> None:
-            """Nobody asked for it."""
+            """Fail: no call is expected."""
             raise AssertionError(directory)
 
     log = FileStorage(tmp_path, NoSync()).log(PARTITION)
@@ -141,8 +141,8 @@ def test_unflushed_logs_cost_no_sync(tmp_path: Path) -> None:
     assert cut_to_flush_marks(tmp_path) == ()
 
 
-def test_file_log_truncated_below_nothing_is_refused(tmp_path: Path) -> None:
-    """A truncation that cannot be carried out is our bug and must not pass."""
+def test_file_log_truncated_below_zero_is_refused(tmp_path: Path) -> None:
+    """A truncation that is impossible is our bug and must not pass."""
     log = FileStorage(tmp_path).log(PARTITION)
     log.append(batch(base_offset=0))
     with pytest.raises(SimulationError, match="cannot keep 2 batches of 1"):
@@ -160,10 +160,10 @@ def test_file_log_truncated_below_nothing_is_refused(tmp_path: Path) -> None:
         max_size=15,
     )
 )
-def test_file_log_behaves_as_the_one_in_memory(
+def test_file_log_equals_the_log_in_memory(
     tmp_path_factory: pytest.TempPathFactory, steps: list[str | int]
 ) -> None:
-    """One Storage contract, two forms: the virtual and the Ray runtime must not differ by it."""
+    """Storage is one contract with two implementations: runtimes must not differ by it."""
     directory = tmp_path_factory.mktemp("disk")
     memory = MemoryLogStorage()
     for step in steps:
@@ -180,7 +180,7 @@ def test_file_log_behaves_as_the_one_in_memory(
 
 
 def test_file_storage_checkpoint_is_replaced_and_found_again(tmp_path: Path) -> None:
-    """The high watermark checkpoint must be there after a kill."""
+    """The high watermark checkpoint must exist after a kill."""
     storage = FileStorage(tmp_path / "disk")
     assert storage.read_checkpoint("hw") is None
     assert not (tmp_path / "disk").exists(), "a consumer has no disk to speak of"
@@ -190,7 +190,7 @@ def test_file_storage_checkpoint_is_replaced_and_found_again(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("left", [b"", b"\0" * 4, b"\0" * 30, b"\1\2\3\4 1"])
-def test_file_storage_checkpoint_that_is_damaged_reads_as_none(tmp_path: Path, left: bytes) -> None:
-    """It is not synced: a power loss of the real machine may leave a name with nothing behind."""
+def test_damaged_checkpoint_reads_as_absent(tmp_path: Path, left: bytes) -> None:
+    """It is not synced: a power loss of the real machine may leave a name without content."""
     (tmp_path / "hw").write_bytes(left)
     assert FileStorage(tmp_path).read_checkpoint("hw") is None

@@ -1,4 +1,4 @@
-"""Random crash points in the writes of a broker's disk, and that they would find its mistakes."""
+"""Random crash points in the writes of a broker's disk, and planted mistakes that they find."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -22,7 +22,7 @@ Mistake = Callable[[pytest.MonkeyPatch], None]
 
 @pytest.mark.slow
 def test_crash_points_leave_a_prefix_and_a_disk_that_can_be_written(tmp_path: Path) -> None:
-    """A prefix of what was written is recovered, and never something else."""
+    """A prefix of the writes is recovered, and never anything else."""
     report = check_crash_points(POINTS, 0, tmp_path)
     assert report.points == POINTS
     assert all(report.ends[end] for end in End)
@@ -77,7 +77,7 @@ def torn_tail_is_kept(patch: pytest.MonkeyPatch) -> None:
 
 
 def damaged_batches_are_skipped(patch: pytest.MonkeyPatch) -> None:
-    """Go on behind damage: what a reader that looks for the next good batch would do."""
+    """Skip damage: read on from the next good batch."""
 
     def read_on(content: bytes) -> LogContent:
         log = parse_log(content)
@@ -140,7 +140,7 @@ def checkpoint_is_written_in_place(patch: pytest.MonkeyPatch) -> None:
 def test_crash_points_find_a_planted_mistake(
     mistake: Mistake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A check that no mistake fails would prove nothing of the storage that passes it."""
+    """A check that fails for no mistake would prove nothing."""
     mistake(monkeypatch)
     with pytest.raises(AssertionError, match="seed"):
         check_crash_points(POINTS_TO_FIND_A_MISTAKE, 0, tmp_path)

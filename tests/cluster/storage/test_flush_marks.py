@@ -1,4 +1,4 @@
-"""The flush mark's file: which mark counts after a write was cut short or lost."""
+"""The flush mark's file: the mark that counts after an interrupted or lost write."""
 
 from pathlib import Path
 
@@ -19,21 +19,21 @@ class CountingFiles(Files):
 
 
 def moved(path: Path, *positions: int, sync: bool = True) -> None:
-    """Move the mark, in one life."""
+    """Move the mark, in one incarnation."""
     mark = FlushMark(path, Files())
     for position in positions:
         mark.move(position, sync=sync)
     mark.close()
 
 
-def test_mark_that_was_never_moved_is_at_the_beginning(tmp_path: Path) -> None:
-    """A log without a mark has nothing flushed."""
+def test_mark_that_was_never_moved_is_at_zero(tmp_path: Path) -> None:
+    """Nothing of a log without a mark counts as flushed."""
     assert read_flush_mark(tmp_path / "m") == 0
     assert FlushMark(tmp_path / "m", Files()).position == 0
 
 
-def test_last_mark_counts_up_and_down(tmp_path: Path) -> None:
-    """A truncation takes it down: the higher mark is not the newer one."""
+def test_last_mark_counts_also_when_it_is_lower(tmp_path: Path) -> None:
+    """A truncation lowers it: the higher mark is not the newer one."""
     path = tmp_path / "m"
     for position in (100, 700, 300, 0, 50):
         moved(path, position)
@@ -41,8 +41,8 @@ def test_last_mark_counts_up_and_down(tmp_path: Path) -> None:
         assert FlushMark(path, Files()).position == position
 
 
-def test_mark_cut_short_while_it_is_written_is_the_one_before(tmp_path: Path) -> None:
-    """The two slots: what is being written is never what counts."""
+def test_mark_whose_write_was_interrupted_is_the_one_before(tmp_path: Path) -> None:
+    """The file has two slots: the one being written never counts."""
     path = tmp_path / "m"
     moved(path, 100, 200)
     before = path.read_bytes()
@@ -56,8 +56,8 @@ def test_mark_cut_short_while_it_is_written_is_the_one_before(tmp_path: Path) ->
     assert read_flush_mark(path) == 300
 
 
-def test_unsynced_marks_leave_the_synced_one_where_it_is(tmp_path: Path) -> None:
-    """However many of them a power loss takes, there is one left that was true."""
+def test_unsynced_marks_leave_the_synced_one_in_place(tmp_path: Path) -> None:
+    """However many of them a power loss removes, a valid one remains."""
     path = tmp_path / "m"
     mark = FlushMark(path, Files())
     mark.move(100, sync=True)
@@ -69,8 +69,8 @@ def test_unsynced_marks_leave_the_synced_one_where_it_is(tmp_path: Path) -> None
     assert all(now == byte for byte, now in zip(synced, unsynced, strict=False) if byte)
 
 
-def test_mark_that_does_not_move_costs_no_sync_once_it_is_synced(tmp_path: Path) -> None:
-    """A log that is flushed over and over without appends must not hold up the broker."""
+def test_unchanged_mark_causes_no_sync_once_it_is_synced(tmp_path: Path) -> None:
+    """A log that is flushed often without appends must not delay the broker."""
     files = CountingFiles()
     mark = FlushMark(tmp_path / "m", files)
     mark.move(100, sync=True)

@@ -1,4 +1,4 @@
-"""The format of a log file: what of a file's content is a log, and what is not."""
+"""The format of a log file: the part of a file's content that is a log."""
 
 import struct
 
@@ -29,7 +29,7 @@ def test_frames_are_read_as_they_were_written() -> None:
 
 
 def test_log_is_whole_up_to_any_byte_at_which_it_is_cut() -> None:
-    """A write may be cut short at any byte."""
+    """A write may stop at any byte."""
     for cut in range(len(FRAMES)):
         log = parse_log(FRAMES[:cut])
         assert log.batches == [FIRST][: cut // len(encode_frame(FIRST))]
@@ -38,7 +38,7 @@ def test_log_is_whole_up_to_any_byte_at_which_it_is_cut() -> None:
 
 @pytest.mark.parametrize("position", range(len(encode_frame(SECOND))))
 def test_flipped_bit_anywhere_ends_the_log_before_its_batch(position: int) -> None:
-    """The CRC covers the length too: a wrong one would swallow what follows."""
+    """The CRC covers the length, too: a wrong length would swallow the next batches."""
     content = bytearray(FRAMES + encode_frame(THIRD))
     content[len(encode_frame(FIRST)) + position] ^= 4
     assert parse_log(bytes(content)).batches == [FIRST]
@@ -52,8 +52,8 @@ def test_zeros_behind_the_last_batch_are_no_batch(zeros: int) -> None:
     assert log.end == len(FRAMES)
 
 
-def test_batch_behind_zeros_is_not_reached() -> None:
-    """A page that was lost in the middle ends the log there: what follows is not contiguous."""
+def test_batch_behind_zeros_is_not_read() -> None:
+    """A page that was lost in the middle ends the log there: later batches are not contiguous."""
     assert parse_log(encode_frame(FIRST) + bytes(64) + encode_frame(SECOND)).batches == [FIRST]
 
 
@@ -65,28 +65,28 @@ def test_batch_behind_zeros_is_not_reached() -> None:
     ],
     ids=["again", "from the beginning"],
 )
-def test_whole_batch_that_begins_before_the_last_one_ends_is_not_taken(
+def test_batch_that_begins_before_the_last_one_ends_is_not_read(
     stray: RecordBatch,
 ) -> None:
-    """What an older, longer log left behind has a right CRC and is not this log's all the same."""
+    """An older, longer log may have left a batch with a valid CRC."""
     log = parse_log(FRAMES + encode_frame(stray) + encode_frame(THIRD))
     assert log.batches == [FIRST, SECOND]
     assert log.end == len(FRAMES)
 
 
-def test_batch_behind_a_hole_is_taken() -> None:
-    """The log cleaner made it, of this replica or of its leader."""
+def test_batch_behind_a_hole_is_read() -> None:
+    """The log cleaner made the hole, in this replica or in its leader's."""
     behind = batch("x", base_offset=9)
     assert parse_log(FRAMES + encode_frame(behind)).batches == [FIRST, SECOND, behind]
 
 
 def test_length_that_reaches_beyond_the_file_is_a_torn_tail() -> None:
-    """Garbage in the place of a length must not be waited for, nor read past the end."""
+    """Garbage in the place of a length must not be read past the end of the file."""
     assert parse_log(FRAMES + b"\xff" * 12).batches == [FIRST, SECOND]
 
 
 def test_length_at_a_position_counts_whole_batches_only() -> None:
-    """A flush mark in the middle of a batch covers the ones before it."""
+    """A flush mark in the middle of a batch covers the batches before it."""
     log = parse_log(FRAMES)
     first_end = len(encode_frame(FIRST))
     positions = (0, first_end - 1, first_end, first_end + 1, len(FRAMES), len(FRAMES) + 9)
@@ -95,9 +95,9 @@ def test_length_at_a_position_counts_whole_batches_only() -> None:
 
 @pytest.mark.parametrize("length", [5, 11, 12])
 def test_frame_of_an_earlier_version_is_read_with_the_defaults(length: int) -> None:
-    """Fields come at the end of a batch, each with a default: a cluster's disk outlives a release.
+    """New fields are added at the end of a batch, with defaults: a disk outlives a release.
 
-    The last fields that a batch has got are the base sequence and the header of Kafka's format.
+    The newest fields of a batch are the base sequence and the header of Kafka's format.
     """
     fields = msgspec.msgpack.decode(msgspec.msgpack.encode(FIRST))
     payload = msgspec.msgpack.encode(fields[:length])

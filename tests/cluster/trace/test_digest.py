@@ -1,4 +1,4 @@
-"""The trail of a digest: where two runs parted, told by a few digits."""
+"""The trail of a digest: a few digits that show when two runs parted."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +11,7 @@ SECOND = 1_000_000
 
 
 def trail_of(times_us: list[int], *, other_at: int | None = None) -> str:
-    """The trail of rows at these times; the one at `other_at` and those behind it differ."""
+    """Return the trail of rows at these times; rows from `other_at` on differ."""
     digest = TraceDigest()
     for seq, time_us in enumerate(times_us):
         differs = other_at is not None and time_us >= other_at
@@ -19,8 +19,8 @@ def trail_of(times_us: list[int], *, other_at: int | None = None) -> str:
     return digest.trail()
 
 
-def test_trail_has_one_mark_for_each_second_that_ended() -> None:
-    """A second in which nothing happened repeats the mark before it."""
+def test_trail_has_one_mark_for_each_full_second() -> None:
+    """A second without rows repeats the mark before it."""
     step, *marks = trail_of([0, SECOND // 2, SECOND, 3 * SECOND]).split()
 
     assert step == "1s"
@@ -28,8 +28,8 @@ def test_trail_has_one_mark_for_each_second_that_ended() -> None:
     assert marks[0] != marks[1] == marks[2]
 
 
-def test_trail_of_a_long_run_is_thinned_and_keeps_its_step_true() -> None:
-    """A mark stands for what came before a multiple of the step, however often it was thinned."""
+def test_thinned_trail_of_a_long_run_has_correct_marks() -> None:
+    """A mark covers the rows before a multiple of the step, however often it was thinned."""
     long = trail_of([index * SECOND for index in range(200)])
     step, *marks = long.split()
 
@@ -44,10 +44,10 @@ def test_trail_of_a_long_run_is_thinned_and_keeps_its_step_true() -> None:
     st.lists(st.integers(1, 300 * SECOND), max_size=20).map(sorted),
     st.data(),
 )
-def test_two_runs_part_between_the_times_that_their_trails_tell(
+def test_two_runs_part_between_the_times_that_their_trails_give(
     times: list[int], more: list[int], data: st.DataObject
 ) -> None:
-    """Also where one run is much longer than the other, so that their steps differ."""
+    """One run may be much longer than the other, so that their steps differ."""
     parts_at = data.draw(st.sampled_from(times))
     longer = times + [max(times) + each for each in more]
     told = parted_between(trail_of(times), trail_of(longer, other_at=parts_at))
@@ -58,13 +58,13 @@ def test_two_runs_part_between_the_times_that_their_trails_tell(
         assert end_us is None or parts_at < end_us
 
 
-def test_equal_trails_part_nowhere() -> None:
+def test_equal_trails_give_no_parting_time() -> None:
     """The digest itself may still differ behind the last mark."""
     assert parted_between(trail_of([0, SECOND]), trail_of([0, SECOND])) is None
 
 
-def test_rows_without_messages_are_counted_as_if_there_had_been_none() -> None:
-    """So that a run with the trace on can be compared with one without."""
+def test_digest_without_messages_equals_that_of_a_run_without_message_tracing() -> None:
+    """A run with message tracing can then be compared with one without."""
     seen: list[TraceRow] = []
     events_only = EventsOnly(seen.append)
     for each in (

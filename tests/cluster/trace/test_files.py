@@ -1,4 +1,4 @@
-"""Trace files: nothing but a torn last frame may be lost, and Parquet must keep every value."""
+"""Trace files: only a torn last frame may be lost, and Parquet must keep every value."""
 
 import random
 from pathlib import Path
@@ -51,7 +51,7 @@ def written(path: Path, rows: list[TraceRow]) -> Path:
 
 
 def test_frame_file_written_and_read_returns_equal_rows(tmp_path: Path) -> None:
-    """The file is the only thing that is left of a killed process."""
+    """The file is all that remains of a killed process."""
     rows = [row(i, seq=i) for i in range(100)]
     read = read_frames(written(frames_path(tmp_path, "broker-0", 2), rows))
     assert read.rows == tuple(rows)
@@ -59,7 +59,7 @@ def test_frame_file_written_and_read_returns_equal_rows(tmp_path: Path) -> None:
 
 
 def test_frame_writer_flushed_but_not_closed_leaves_rows_in_the_file(tmp_path: Path) -> None:
-    """A process that is killed never closes: what was flushed must be there all the same."""
+    """A killed process never closes its file: flushed rows must be there all the same."""
     writer = FrameTraceWriter(tmp_path / "x.frames")
     writer.write(row(1))
     writer.flush()
@@ -69,7 +69,7 @@ def test_frame_writer_flushed_but_not_closed_leaves_rows_in_the_file(tmp_path: P
 
 
 def test_frame_file_cut_anywhere_loses_only_the_torn_frame_and_counts_it(tmp_path: Path) -> None:
-    """`kill -9` may cut a write at any byte."""
+    """`kill -9` may interrupt a write at any byte."""
     rows = [row(i, seq=i) for i in range(3)]
     content = written(tmp_path / "whole", rows).read_bytes()
     frame = len(content) // 3
@@ -82,7 +82,7 @@ def test_frame_file_cut_anywhere_loses_only_the_torn_frame_and_counts_it(tmp_pat
 
 
 def test_frame_file_with_garbage_inside_is_refused_by_name(tmp_path: Path) -> None:
-    """A damaged file must not pass for a short one: a verdict would rest on it."""
+    """A damaged file must not pass for a short one: a verdict depends on it."""
     content = bytearray(written(tmp_path / "whole", [row(0), row(1, seq=1)]).read_bytes())
     content[4:10] = b"\xc1" * 6
     (tmp_path / "bad").write_bytes(bytes(content))
@@ -93,8 +93,8 @@ def test_frame_file_with_garbage_inside_is_refused_by_name(tmp_path: Path) -> No
         read_frames(tmp_path / "huge")
 
 
-def test_frame_reader_reads_rows_across_block_borders(tmp_path: Path) -> None:
-    """Files are read in blocks of 1 MiB; a row may straddle two of them."""
+def test_frame_reader_reads_rows_across_block_bounds(tmp_path: Path) -> None:
+    """Files are read in blocks of 1 MiB; a row may lie in two of them."""
     rows = [row(i, seq=i) for i in range(20_000)]
     path = written(tmp_path / "long", rows)
     assert path.stat().st_size > 1 << 20
@@ -145,14 +145,14 @@ def test_parquet_round_trip_keeps_every_value_and_the_declared_types(tmp_path: P
 
 
 def test_parquet_of_an_empty_trace_has_the_columns(tmp_path: Path) -> None:
-    """An interrupted run may have traced nothing, and must be readable all the same."""
+    """An interrupted run may have no row, and must be readable all the same."""
     assert write_parquet([], tmp_path / "empty.parquet") == 0
     assert list(read_parquet(tmp_path / "empty.parquet")) == []
     assert len(pq.read_schema(tmp_path / "empty.parquet")) == len(TRACE_COLUMNS)
 
 
 def test_parquet_of_an_earlier_version_is_refused(tmp_path: Path) -> None:
-    """Its causes were sentences: nobody reads them any more."""
+    """Its causes are free text, which no reader parses any more."""
     path = tmp_path / "old.parquet"
     write_parquet([row(1)], path)
     pq.write_table(pq.read_table(path).drop_columns(["cause_text"]), path)
@@ -161,7 +161,7 @@ def test_parquet_of_an_earlier_version_is_refused(tmp_path: Path) -> None:
 
 
 def test_parquet_writer_left_by_an_exception_leaves_no_file(tmp_path: Path) -> None:
-    """Half a trace under the final name would be taken for a whole one."""
+    """Half a trace under the final name would pass for a whole one."""
 
     def write_and_fail() -> None:
         with ParquetTraceWriter(tmp_path / "t.parquet") as writer:

@@ -1,4 +1,4 @@
-"""A driver that was killed leaves what its nodes had written: all of it can be analysed."""
+"""Rows of a killed driver's run: all that its nodes had written can be analysed."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ def write(trace_dir: Path, node: str, *times_us: int) -> Path:
 
 
 def test_rows_of_all_nodes_are_merged_and_a_torn_last_frame_is_left_out(tmp_path: Path) -> None:
-    """The kill may have come in the middle of a write."""
+    """The kill may have interrupted a write."""
     write(tmp_path / "trace", "broker-0", 1, 5)
     torn = write(tmp_path / "trace", "broker-1", 2, 3)
     torn.write_bytes(torn.read_bytes()[:-3])
@@ -33,7 +33,7 @@ def test_rows_of_all_nodes_are_merged_and_a_torn_last_frame_is_left_out(tmp_path
 
 
 def test_damaged_file_is_read_up_to_its_damage_and_named(tmp_path: Path) -> None:
-    """One bad file must not cost the others."""
+    """One bad file must not make the others unreadable."""
     write(tmp_path / "trace", "broker-0", 1, 4)
     bad = write(tmp_path / "trace", "broker-1", 2)
     bad.write_bytes(bad.read_bytes() + b"\xff" * 32)
@@ -47,7 +47,7 @@ def test_damaged_file_is_read_up_to_its_damage_and_named(tmp_path: Path) -> None
     assert str(bad) in damage
 
 
-def test_run_without_frames_has_nothing_to_salvage(tmp_path: Path) -> None:
+def test_run_without_frame_files_has_nothing_to_salvage(tmp_path: Path) -> None:
     """A run in virtual time keeps its rows in the process that died."""
     assert salvage_trace(tmp_path / "trace", tmp_path / "events" / "x.parquet") is None
     assert not (tmp_path / "events").exists()

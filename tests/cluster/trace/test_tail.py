@@ -1,4 +1,4 @@
-"""TraceTail: rows of a run that goes on, in one order, none twice; late ones are counted."""
+"""TraceTail: rows of a running run, in one order, none twice; late ones are counted."""
 
 import random
 from pathlib import Path
@@ -28,7 +28,7 @@ def times(rows: tuple[TraceRow, ...]) -> list[int]:
 
 
 def test_tail_returns_each_row_once_when_it_is_old_enough(tmp_path: Path) -> None:
-    """A row younger than the lag may still have an older one before it in another buffer."""
+    """An older row may still be in another buffer while a row is younger than the lag."""
     tail, file = TraceTail(tmp_path), writer(tmp_path)
     assert tail.poll(0) == ()
     file.write(row(1, seq=0))
@@ -58,7 +58,7 @@ def test_tail_waits_for_the_rest_of_a_frame(tmp_path: Path) -> None:
 
 
 def test_tail_follows_files_that_appear_later(tmp_path: Path) -> None:
-    """Every incarnation has a file of its own, and the first poll may come before any."""
+    """Every incarnation has its own file, and the first poll may precede all of them."""
     trace_dir = tmp_path / "trace"
     tail = TraceTail(trace_dir)
     assert tail.poll(5 * SECOND_US) == ()
@@ -69,7 +69,7 @@ def test_tail_follows_files_that_appear_later(tmp_path: Path) -> None:
 
 
 def test_tail_drops_and_counts_rows_behind_its_watermark(tmp_path: Path) -> None:
-    """A process stopped between stamping and flushing must not turn time back for a checker."""
+    """A process stopped between stamping and flushing must not turn a checker's time back."""
     tail = TraceTail(tmp_path)
     punctual, stopped = writer(tmp_path, "broker-0"), writer(tmp_path, "broker-1")
     punctual.write(row(5 * SECOND_US))
@@ -83,8 +83,10 @@ def test_tail_drops_and_counts_rows_behind_its_watermark(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_tail_yields_what_the_finished_run_has_in_the_same_order(tmp_path: Path, seed: int) -> None:
-    """Checking while the run goes on and checking its files must see one and the same story."""
+def test_tail_yields_the_rows_of_the_finished_run_in_the_same_order(
+    tmp_path: Path, seed: int
+) -> None:
+    """Live checks and checks of the finished files must see the same rows."""
     rng = random.Random(seed)
     nodes = [f"broker-{i}" for i in range(4)]
     files = {node: writer(tmp_path, node) for node in nodes}
@@ -111,7 +113,7 @@ def test_tail_yields_what_the_finished_run_has_in_the_same_order(tmp_path: Path,
 
 
 def test_tail_of_a_file_that_is_no_trace_is_an_error(tmp_path: Path) -> None:
-    """Silence would look like a run in which nothing happens."""
+    """No rows would look like a run without events."""
     (tmp_path / "broker-0-0.frames").write_bytes(b"\xff" * 64)
     with pytest.raises(TraceFileCorrupt, match="broker-0-0"):
         TraceTail(tmp_path).poll(SECOND_US)

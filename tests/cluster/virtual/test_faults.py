@@ -1,4 +1,4 @@
-"""Faults of the virtual runtime: lives of nodes, links, elections, and an end after anything."""
+"""Faults of the virtual runtime: lives of nodes, links, elections, and the end of the run."""
 
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -27,21 +27,21 @@ CONSUMER = NodeName("consumer-0")
 
 
 def batches_on(status: ClusterStatus, broker: int) -> int:
-    """Return how many batches a fake broker has."""
+    """Return the number of a fake broker's batches."""
     sizes = {group.coordinator: group.generation for group in status.groups["g"]}
     return sizes[BrokerId(broker)]
 
 
 def driver_rows(rows: list[TraceRow]) -> list[tuple[str, str | None, str | None]]:
-    """Return kind, peer and cause of what the driver wrote."""
+    """Return kind, peer and cause of the driver's rows."""
     return [(row.kind, row.peer, row.cause) for row in rows if row.node == "driver"]
 
 
 # -- lives ----------------------------------------------------------------------------------------
 
 
-def test_a_node_that_starts_later_is_started_by_the_run() -> None:
-    """It is no node of the cluster before, and has nothing of its own then."""
+def test_a_late_node_is_started_by_the_run() -> None:
+    """Before its start it is no node of the cluster, and has no disk and no rows."""
     spec = fake_spec()
     late = msgspec.structs.replace(spec.consumers[3], starts_later=True)
     run = Run(spec=msgspec.structs.replace(spec, consumers=(*spec.consumers[:3], late)))
@@ -67,7 +67,7 @@ def test_a_node_that_starts_later_is_started_by_the_run() -> None:
 
 
 def test_every_node_has_a_state_in_the_status() -> None:
-    """What the runtime itself knows, whatever the cluster believes; the paused cannot answer."""
+    """The state is the runtime's own; a paused node cannot answer."""
     run = Run(broker=SlowToStop)
     runtime = run.runtime
 
@@ -118,7 +118,7 @@ def test_every_node_has_a_state_in_the_status() -> None:
 def test_an_act_on_a_node_in_the_wrong_state_is_misuse_and_changes_nothing(
     act: Callable[[VirtualRuntime], Coroutine[Any, Any, object]], message: str
 ) -> None:
-    """It names the node, its state and what was asked of it."""
+    """The error names the node, its state and the requested act."""
     run = Run()
 
     async def main() -> None:
@@ -133,7 +133,7 @@ def test_an_act_on_a_node_in_the_wrong_state_is_misuse_and_changes_nothing(
     run.run(main())
 
 
-def test_a_power_loss_cuts_the_disk_to_what_was_flushed_a_crash_does_not() -> None:
+def test_a_power_loss_truncates_the_disk_to_flushed_data_a_crash_does_not() -> None:
     """The page cache outlives the process, not the machine."""
     run = Run(broker=SlowToStop)
     runtime = run.runtime
@@ -178,8 +178,8 @@ def test_a_restart_on_an_empty_disk_finds_nothing() -> None:
     assert sizes[1:] == [0, 0]
 
 
-def test_a_controlled_shutdown_ends_when_the_node_is_done_and_its_peers_hear_it_at_once() -> None:
-    """SIGTERM's order: the node does what it has to do, and then its kernel closes everything."""
+def test_a_controlled_shutdown_ends_with_the_node_and_its_peers_learn_it_at_once() -> None:
+    """SIGTERM's order: the node finishes its work, then its kernel closes all connections."""
     run = Run(broker=SlowToStop)
     runtime = run.runtime
 
@@ -199,7 +199,7 @@ def test_a_controlled_shutdown_ends_when_the_node_is_done_and_its_peers_hear_it_
     assert driver_rows(run.rows) == [(TraceKind.NODE_STOPPING, BROKER, None)]
     first = [row for row in run.rows_of(BROKER) if row.incarnation == 0]
     assert (first[-1].kind, first[-1].time_us) == (TraceKind.NODE_STOPPED, 1_500 * MS)
-    assert [row for row in first if row.time_us > SECOND_US + 100 * MS]  # it served to the end
+    assert [row for row in first if row.time_us > SECOND_US + 100 * MS]  # it served until its end
     failed = [
         row
         for row in run.rows
@@ -210,8 +210,8 @@ def test_a_controlled_shutdown_ends_when_the_node_is_done_and_its_peers_hear_it_
     assert min(row.time_us for row in failed) < 1_500 * MS + 10 * MS
 
 
-def test_a_node_that_dies_while_it_stops_is_dead() -> None:
-    """Its shutdown is forgotten, its next life is an ordinary one."""
+def test_a_node_that_dies_during_its_shutdown_is_dead() -> None:
+    """Its shutdown is forgotten; its next incarnation is an ordinary one."""
     run = Run(broker=SlowToStop)
 
     async def main() -> None:
@@ -227,10 +227,10 @@ def test_a_node_that_dies_while_it_stops_is_dead() -> None:
 
 
 class HasALastWord(FakeBroker):
-    """A broker that writes a row in the step in which it says that it is done."""
+    """A broker that writes a row in the step in which its shutdown ends."""
 
     def shut_down(self, on_done: Callable[[], None]) -> None:
-        """Be done, and say so."""
+        """Finish, and write a row."""
         on_done()
         self.host.trace(TraceEvent(kind=TraceKind.RUN_STAGE))
 
@@ -256,8 +256,8 @@ class CannotStop(FakeBroker):
         raise LookupError("a bug")
 
 
-def test_a_shutdown_that_raises_is_the_nodes_failure() -> None:
-    """The caller's act has succeeded: it only asked."""
+def test_a_shutdown_that_raises_is_a_failure_of_the_node() -> None:
+    """The caller's act succeeds: it only requests the shutdown."""
     run = Run(broker=CannotStop)
 
     async def main() -> None:
@@ -269,8 +269,8 @@ def test_a_shutdown_that_raises_is_the_nodes_failure() -> None:
     assert len(run.runtime.failures()) == 1
 
 
-def test_a_paused_node_writes_no_row_until_it_goes_on() -> None:
-    """From NODE_PAUSED to NODE_RESUMED, to the microsecond; others wait for it, and fail."""
+def test_a_paused_node_writes_no_row_until_it_is_resumed() -> None:
+    """From NODE_PAUSED to NODE_RESUMED, to the microsecond; requests of others time out."""
     run = Run()
 
     async def main() -> None:
@@ -295,10 +295,10 @@ def test_a_paused_node_writes_no_row_until_it_goes_on() -> None:
 
 
 @pytest.mark.parametrize("effect", [Cut(), Slow(delay_us=20 * SECOND_US)])
-def test_a_node_that_starts_later_has_the_rules_from_its_first_frame_on(
+def test_a_late_node_has_the_rules_from_its_first_frame_on(
     effect: Cut | Slow,
 ) -> None:
-    """Rules are for every incarnation, until they are withdrawn; a slow link is the sender's."""
+    """Rules apply to every incarnation until they are withdrawn; a slow link is the sender's."""
     run = Run()
     runtime = run.runtime
 
@@ -317,10 +317,10 @@ def test_a_node_that_starts_later_has_the_rules_from_its_first_frame_on(
 
 
 class FailsOnAnAnswer(FakeConsumer):
-    """Consumer 0 cannot bear an answer; the others do nothing."""
+    """Consumer 0 raises at an answer; the others do nothing."""
 
     def start(self) -> None:
-        """Ask once."""
+        """Send one request."""
         if self.spec.index == 0:
             connection = self.host.connect(BROKER, "coordinator", setup_timeout_us=SECOND_US)
             self.host.after(
@@ -335,8 +335,8 @@ class FailsOnAnAnswer(FakeConsumer):
         raise LookupError(f"a bug: {type(outcome).__name__}")
 
 
-def test_a_failure_in_what_healing_delivers_is_reported_once() -> None:
-    """It leaves the loop through the gate's own timer, which must not take it for another."""
+def test_a_failure_in_frames_that_healing_delivers_is_reported_once() -> None:
+    """It leaves the loop through the gate's timer, which must not report it again."""
     run = Run(FailsOnAnAnswer)
 
     async def main() -> None:
@@ -354,7 +354,7 @@ def test_a_failure_in_what_healing_delivers_is_reported_once() -> None:
 
 
 def test_reset_links_counts_each_connection_once() -> None:
-    """Whichever way the nodes are named, and whoever opened it."""
+    """The order of the named nodes and the side that opened it do not matter."""
     run = Run()
     runtime = run.runtime
 
@@ -381,14 +381,14 @@ def test_reset_links_counts_each_connection_once() -> None:
 
 
 def play_everything(seed: int, *, copy_messages: bool = False) -> tuple[Run, str]:
-    """Run all of it; return the run and its digest."""
+    """Play every fault; return the run and its digest."""
     run = Run(broker=SlowToStop, seed=seed, copy_messages=copy_messages)
     run.run(everything(run.runtime))
     return run, run.digest.hexdigest()
 
 
-def test_a_run_may_end_after_anything(recwarn: pytest.WarningsRecorder) -> None:
-    """Paused, cut off, half way through a shutdown: every node stops, and nothing is left."""
+def test_a_run_may_end_after_any_fault(recwarn: pytest.WarningsRecorder) -> None:
+    """With paused, cut off and stopping nodes, every node ends, and no frame is left."""
     run, _ = play_everything(seed=1)
     alive = {row.node for row in run.rows if row.kind == TraceKind.NODE_STARTED}
     stopped = {row.node for row in run.rows if row.kind == TraceKind.NODE_STOPPED}
@@ -401,16 +401,16 @@ def test_a_run_may_end_after_anything(recwarn: pytest.WarningsRecorder) -> None:
     assert not list(recwarn)
 
 
-def test_with_every_fault_a_seed_is_still_one_trace() -> None:
-    """Again, and through the codec: byte for byte; another seed is another run."""
+def test_a_seed_with_every_fault_gives_one_trace() -> None:
+    """A repetition, and one through the codec, are equal byte for byte; another seed differs."""
     _, digest = play_everything(seed=1)
     assert play_everything(seed=1)[1] == digest
     assert play_everything(seed=1, copy_messages=True)[1] == digest
     assert play_everything(seed=2)[1] != digest
 
 
-def test_rules_and_pauses_that_are_undone_at_once_leave_a_run_as_it_was() -> None:
-    """Nothing was held, nothing drawn: the trace differs in the driver's rows only."""
+def test_rules_and_pauses_that_are_undone_at_once_leave_a_run_unchanged() -> None:
+    """Nothing was held, nothing drawn: the trace differs only in the driver's rows."""
 
     def played(*, with_faults: bool) -> list[TraceRow]:
         run = Run()
@@ -453,7 +453,7 @@ def real_run(main: Callable[[VirtualRuntime], Coroutine[Any, Any, None]]) -> lis
 
 
 def test_leaders_move_and_come_back_through_the_clusters_own_network() -> None:
-    """An administrator asks for another preferred leader; restarted brokers get theirs back."""
+    """An administrator requests another preferred leader; restarted brokers lead again."""
     partition = TopicPartition(TOPIC, 0)
 
     async def main(runtime: VirtualRuntime) -> None:
@@ -475,7 +475,7 @@ def test_leaders_move_and_come_back_through_the_clusters_own_network() -> None:
 
 
 def test_a_consumer_that_is_shut_down_leaves_its_group() -> None:
-    """The others are told at the next heartbeat, not after a session timeout."""
+    """The other members learn it with the next heartbeat, not after a session timeout."""
 
     async def main(runtime: VirtualRuntime) -> None:
         members = (await runtime.status()).groups[GROUP][0].members

@@ -1,7 +1,7 @@
-"""Three hosts that ask one another, under any faults: what holds of every request and connection.
+"""Three hosts that send one another requests, under any faults.
 
 The faults are those of a run (rules, pauses, crashes, resets), and one that only Ray has: the ends
-of a link get other rules at different times.
+of a link get their rules at different times.
 """
 
 from collections.abc import Callable
@@ -35,7 +35,7 @@ PURPOSES = ("coordinator", "client")
 SETUP_US = 20_000
 TIMEOUT_US = 30_000
 SETTLED_US = 1_000_000
-"""Longer than any timeout, delay or round trip here, many times over."""
+"""Much longer than any timeout, delay or round trip here."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Connect:
 
 @dataclass(frozen=True)
 class Send:
-    """A request on the n-th connection (modulo how many there are); some are answered late."""
+    """A request on the n-th connection (modulo their number); some are answered late."""
 
     connection: int
     finds: bool
@@ -58,14 +58,14 @@ class Send:
 
 @dataclass(frozen=True)
 class Close:
-    """A client hangs up."""
+    """A client closes a connection."""
 
     connection: int
 
 
 @dataclass(frozen=True)
 class SetRules:
-    """Some nodes get other rules; in virtual time it is always all of them."""
+    """Some nodes get other rules; in virtual time all nodes always do."""
 
     nodes: tuple[NodeName, ...]
     rules: tuple[LinkRule, ...]
@@ -100,7 +100,7 @@ Step = Connect | Send | Close | SetRules | Act | Reset | Wait
 
 @dataclass
 class Asked:
-    """One request: where it was sent, and what came of it."""
+    """One request: its connection, and its outcome."""
 
     number: int
     connection: Connection
@@ -125,7 +125,7 @@ class World:
             self.start(node)
 
     def start(self, node: NodeName) -> None:
-        """Start a node that is down, with the rules that are in force."""
+        """Start a node that is down, with the present rules."""
         if node in self.hosts:
             return
         self.incarnations[node] += 1
@@ -140,7 +140,7 @@ class World:
             host.crash()
 
     def connect(self, node: NodeName, peer: NodeName, purpose: str) -> None:
-        """Open a connection; a node that is stopped does nothing."""
+        """Open a connection; a stopped node does nothing."""
         host = self.hosts.get(node)
         if host is None or host.is_paused or node == peer:
             return
@@ -176,13 +176,13 @@ class World:
                 self.hosts[node].set_link_rules(rules)
 
     def reset(self, node: NodeName, peer: NodeName, purposes: tuple[str, ...]) -> None:
-        """Reset what is between two nodes, as the runtime does."""
+        """Reset the connections between two nodes, as the runtime does."""
         for name, other in ((node, peer), (peer, node)):
             if name in self.hosts:
                 self.hosts[name].reset_links((other,), purposes)
 
     def wait(self, duration_us: int) -> None:
-        """Let time pass."""
+        """Advance the time."""
         self.lab.run_for(duration_us)
 
     def heal(self) -> None:
@@ -222,7 +222,7 @@ def _name_asked(request: AnyRequest) -> str:
 
 
 def _name_in(outcome: AnyResponse | Disconnected | RequestTimedOut, asked: str) -> str:
-    """Return what came of a request, after a look whether it is an answer to that request."""
+    """Return the outcome of a request; check that an answer belongs to it."""
     match outcome:
         case FindCoordinatorResponse():
             assert outcome.coordinators[0].key == asked
@@ -320,8 +320,8 @@ def act(world: World, step: Act) -> None:
 
 
 @given(STEPS)
-def test_every_request_of_a_live_client_comes_to_exactly_one_thing(steps: list[Step]) -> None:
-    """And is served at most once, and in its turn, whatever was held, replaced or resumed."""
+def test_every_request_of_a_live_client_has_exactly_one_outcome(steps: list[Step]) -> None:
+    """It is served at most once, and in its turn, under any rules, restarts and resumes."""
     world = play(steps)
     assert world.lab.failures == []
     owners = {id(connection): host for host, connection in world.connections}
@@ -336,10 +336,12 @@ def test_every_request_of_a_live_client_comes_to_exactly_one_thing(steps: list[S
 BEHIND_A_CUT = (SetRules((B,), (rule(Cut(), sources=(A, B), destinations=(A, B)),)), Wait(40_000))
 
 
-@example([*BEHIND_A_CUT, Act(B, "crash")])  # the end of a connection waits when its client dies
+@example(
+    [*BEHIND_A_CUT, Act(B, "crash")]
+)  # the end of a connection is delayed when its client dies
 @given(STEPS)
 def test_after_healing_a_connection_works_or_is_closed_at_both_ends(steps: list[Step]) -> None:
-    """Nothing hangs half open, nothing waits in a gate, and no node is still catching up."""
+    """No connection is half open, no frame waits in a gate, no node is still catching up."""
     world = play(steps)
     probes = [
         world.send(index)

@@ -1,4 +1,4 @@
-"""Nodes that check themselves in virtual time: between events, at the end, and without a trace."""
+"""Nodes that check their invariants in virtual time: between events, at the end, untraced."""
 
 import pytest
 
@@ -22,8 +22,8 @@ CRASH: dict[str, object] = {
 }
 
 
-def test_look_comes_between_callbacks_each_time_that_so_many_have_run() -> None:
-    """It is no event itself: neither counted nor waited for."""
+def test_check_runs_between_callbacks_after_every_n_of_them() -> None:
+    """The check is no event: it is neither counted nor awaited."""
     loop = VirtualLoop()
     seen: list[int] = []
     loop.check_every(10, lambda: seen.append(loop.events_run))
@@ -33,7 +33,7 @@ def test_look_comes_between_callbacks_each_time_that_so_many_have_run() -> None:
     assert (seen, loop.events_run) == ([10, 20, 30], 35)
 
 
-def test_what_a_look_raises_leaves_the_run() -> None:
+def test_exception_of_a_check_leaves_the_run() -> None:
     loop = VirtualLoop()
 
     def refuse() -> None:
@@ -47,15 +47,15 @@ def test_what_a_look_raises_leaves_the_run() -> None:
     assert loop.now_us() == 1
 
 
-def test_looks_change_nothing_of_a_run() -> None:
-    """The trace is the same, however often the nodes check themselves."""
+def test_checks_change_nothing_in_a_run() -> None:
+    """The trace is equal, however often the nodes check themselves."""
     seldom, often = (play(small(CRASH), 1, invariants_every=every) for every in (10**9, 20))
     assert (often.result, often.digest) == (PlayResult.PASS, seldom.digest)
     assert often.events == seldom.events
 
 
 def broken_by(monkeypatch: pytest.MonkeyPatch, every: int) -> PlayedRun:
-    """Return a run whose coordinator forgets to take back the slot of a commit that is stored."""
+    """Return a run whose coordinator keeps the slot of a commit that is stored."""
     sound = GroupOffsets.append_succeeded
 
     def forgetful(self: GroupOffsets, partition: TopicPartition, stored: CommittedOffset) -> bool:
@@ -68,10 +68,10 @@ def broken_by(monkeypatch: pytest.MonkeyPatch, every: int) -> PlayedRun:
 
 
 @pytest.mark.parametrize("every", [100, 10**9])
-def test_node_that_does_not_agree_with_itself_is_a_failure_of_the_lab(
+def test_broken_invariant_is_a_failure_of_the_lab(
     monkeypatch: pytest.MonkeyPatch, every: int
 ) -> None:
-    """It is told by node and invariant, at the end too; never as a verdict about Kafka."""
+    """The report names node and invariant, at the end, too; it is never a verdict about Kafka."""
     played = broken_by(monkeypatch, every)
     assert played.result is PlayResult.BROKEN
     found = {finding.signature.check for finding in played.findings}
@@ -81,8 +81,8 @@ def test_node_that_does_not_agree_with_itself_is_a_failure_of_the_lab(
     assert ("at the end" in reason) == (every == 10**9)
 
 
-def test_timer_that_is_known_and_not_armed_is_named() -> None:
-    """The coordinator believes that somebody will be expired, and nobody will be."""
+def test_timer_that_the_core_has_and_the_host_lacks_is_named() -> None:
+    """The coordinator expects to expire a member, and no timer is armed."""
     lab = HostLab()
     timers = KeyedTimers(lab.host("broker-0"), lambda key: None)
     timers.apply([SetTimer(key="a", delay_us=5), SetTimer(key="b", delay_us=5)])
@@ -95,7 +95,7 @@ def test_timer_that_is_known_and_not_armed_is_named() -> None:
 
 
 def test_broker_whose_timers_were_lost_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A coordinator whose order to set a session timer is not carried out."""
+    """The coordinator's order to set a session timer is not carried out."""
     sound = KeyedTimers.apply
 
     def deaf(self: KeyedTimers, effects: object) -> None:
@@ -108,15 +108,15 @@ def test_broker_whose_timers_were_lost_is_found(monkeypatch: pytest.MonkeyPatch)
     assert "timers_are_armed: broker-" in played.reasons[0]
 
 
-def test_request_that_nobody_holds_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A coordinator that forgets a JoinGroup: its member would wait until the request times out."""
+def test_request_that_no_core_holds_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A coordinator that loses a JoinGroup leaves its member waiting until a timeout."""
     monkeypatch.setattr(GroupCoordinator, "waiting", lambda _self: frozenset())
     played = play(small(CRASH), 1, invariants_every=20)
     assert played.result is PlayResult.BROKEN
     assert "and the coordinator lacks it" in played.reasons[0]
 
 
-def test_log_that_says_otherwise_than_its_broker_is_found_at_the_end(
+def test_log_that_contradicts_its_broker_is_found_at_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Logs are read once, when the run is over."""

@@ -1,4 +1,4 @@
-"""Link rules and resets on virtual hosts: what the two ends of a connection live through."""
+"""Link rules and resets on virtual hosts: their effects at both ends of a connection."""
 
 import pytest
 
@@ -19,14 +19,14 @@ TIMEOUT_US = 50_000
 
 
 def to_server(effect: LinkEffect, *, apis: tuple[str, ...] = ()) -> LinkRule:
-    """Return a rule about what the client sends."""
+    """Return a rule for frames that the client sends."""
     return rule(effect, sources=(CLIENT,), destinations=(SERVER,), apis=apis, rule_id="there")
 
 
 def to_client(
     effect: LinkEffect, *, purposes: tuple[str, ...] = (), apis: tuple[str, ...] = ()
 ) -> LinkRule:
-    """Return a rule about what the server sends."""
+    """Return a rule for frames that the server sends."""
     return rule(
         effect,
         sources=(SERVER,),
@@ -38,7 +38,7 @@ def to_client(
 
 
 class Client:
-    """A client host whose connections to the server keep what their requests came to."""
+    """A client host whose connections to the server keep the outcomes of their requests."""
 
     def __init__(self, lab: HostLab) -> None:
         self.lab = lab
@@ -77,15 +77,15 @@ class World:
         self.lab.run_for(2 * LATENCY_US)
 
     def cut(self, *, both_ways: bool = True) -> None:
-        """Cut the client off; one way only what it sends."""
+        """Cut the client off, or only its outgoing direction."""
         rules = [to_server(Cut())]
         if both_ways:
             rules.append(to_client(Cut()))
         self.lab.set_rules(*rules)
 
 
-def test_a_cut_is_silent_and_at_healing_all_arrives_in_order() -> None:
-    """Nobody notices a cut but by a timeout; what was sent meanwhile is served late."""
+def test_a_cut_is_silent_and_at_healing_all_frames_arrive_in_order() -> None:
+    """Only a timeout reveals a cut; requests sent during it are served late."""
     world = World("parked")
     lab, client = world.lab, world.client
     parked = client.connect("other")
@@ -111,7 +111,7 @@ def test_a_cut_is_silent_and_at_healing_all_arrives_in_order() -> None:
 
 
 def test_requests_of_a_connection_that_timed_out_in_a_cut_are_never_served() -> None:
-    """Only its end arrives; the client's next connection is another one."""
+    """Only its close arrives; the client's next connection is another one."""
     world = World()
     lab, client = world.lab, world.client
     world.cut()
@@ -124,11 +124,13 @@ def test_requests_of_a_connection_that_timed_out_in_a_cut_are_never_served() -> 
     lab.run_for(4 * LATENCY_US)
     assert world.server.served_groups == ["after"]
     assert client.outcomes[1:] == [("after", "ok")]
-    assert world.server.host.reset_links((CLIENT,), ())[0].connection_id == 1  # 0 is gone
+    assert (
+        world.server.host.reset_links((CLIENT,), ())[0].connection_id == 1
+    )  # connection 0 is closed
 
 
 def test_a_new_connection_hangs_in_a_cut_until_its_setup_timeout() -> None:
-    """socket.connection.setup.timeout.ms is all that ends it: nobody refuses."""
+    """Only socket.connection.setup.timeout.ms ends it: no host refuses it."""
     world = World()
     world.cut()
     connection = world.client.connect()
@@ -143,8 +145,8 @@ def test_a_new_connection_hangs_in_a_cut_until_its_setup_timeout() -> None:
     assert world.server.served == []
 
 
-def test_a_cut_of_the_way_back_lets_requests_be_served_and_holds_the_answers() -> None:
-    """The other half of the link works: the server acts, and nobody learns of it."""
+def test_a_cut_of_the_way_back_holds_the_answers_of_served_requests() -> None:
+    """The other direction works: the server acts, and the client does not learn it."""
     world = World()
     lab, client = world.lab, world.client
     lab.set_rules(to_client(Cut()))
@@ -159,8 +161,8 @@ def test_a_cut_of_the_way_back_lets_requests_be_served_and_holds_the_answers() -
     assert opening.is_open
 
 
-def test_a_cut_one_way_does_not_touch_the_other() -> None:
-    """The client's requests hang, the server's answers to earlier ones come."""
+def test_a_cut_of_one_direction_does_not_touch_the_other() -> None:
+    """The client's requests hang, the server's answers to earlier ones arrive."""
     world = World("parked")
     lab, client = world.lab, world.client
     parked = client.connect("other")
@@ -176,7 +178,7 @@ def test_a_cut_one_way_does_not_touch_the_other() -> None:
 
 
 def test_a_cut_hides_a_death_until_healing() -> None:
-    """The kernel's reset does not come through either; after healing it does, at once."""
+    """The kernel's reset is held, too; it arrives at healing."""
     world = World()
     lab, client = world.lab, world.client
     world.cut()
@@ -190,8 +192,8 @@ def test_a_cut_hides_a_death_until_healing() -> None:
     assert world.connection.is_closed
 
 
-def test_a_successor_never_sees_what_its_predecessors_connections_held() -> None:
-    """The broker is killed and back before the cut heals: its clients find it anew."""
+def test_a_successor_never_sees_the_held_frames_of_its_predecessor() -> None:
+    """The broker is killed and restarted before healing: its clients must connect anew."""
     world = World()
     lab, client = world.lab, world.client
     world.cut()
@@ -209,8 +211,8 @@ def test_a_successor_never_sees_what_its_predecessors_connections_held() -> None
     assert client.outcomes == [("old", "Disconnected"), ("new", "ok")]
 
 
-def test_a_request_to_a_process_whose_death_nobody_announced_is_answered_by_its_kernel() -> None:
-    """After a cut a client may still believe in a connection that no process has any more."""
+def test_a_request_to_a_process_whose_death_was_not_reported_is_answered_by_a_reset() -> None:
+    """After a cut a client may still use a connection that no process has any more."""
     world = World()
     world.lab.lose = lambda frame: isinstance(frame, ResetFrame)
     world.server.host.crash()
@@ -219,7 +221,7 @@ def test_a_request_to_a_process_whose_death_nobody_announced_is_answered_by_its_
     assert world.client.outcomes == [("g", "Disconnected")]
 
 
-def test_the_answer_to_a_client_whose_death_nobody_announced_ends_the_servers_connection() -> None:
+def test_the_answer_to_a_client_whose_death_was_not_reported_ends_the_connection() -> None:
     """Otherwise a server would keep the connections of dead clients for ever."""
     world = World("p")
     world.client.send(world.connection, "p")
@@ -232,8 +234,8 @@ def test_the_answer_to_a_client_whose_death_nobody_announced_ends_the_servers_co
     assert world.server.host.reset_links((CLIENT,), ()) == ()
 
 
-def test_after_a_clog_even_what_nobody_waits_for_any_more_is_served() -> None:
-    """A clog keeps everything: a request is served whose client has long given up."""
+def test_after_a_clog_even_requests_without_a_waiting_client_are_served() -> None:
+    """A clog loses nothing: it delivers requests whose client has given up."""
     world = World()
     world.lab.set_rules(to_server(Clog()), to_client(Clog()))
     world.client.send(world.connection, "late", timeout_us=1_000)
@@ -245,7 +247,7 @@ def test_after_a_clog_even_what_nobody_waits_for_any_more_is_served() -> None:
 
 
 def test_a_slow_link_adds_its_delay_to_each_frame() -> None:
-    """One way: the answer comes as fast as ever."""
+    """One direction only: the answer is as fast as before."""
     world = World()
     world.lab.set_rules(to_server(Slow(delay_us=700)))
     world.client.send(world.connection, "g")
@@ -255,8 +257,8 @@ def test_a_slow_link_adds_its_delay_to_each_frame() -> None:
     assert world.client.outcomes == [("g", "ok")]
 
 
-def test_a_rule_about_an_api_holds_it_and_what_is_behind_on_its_connection() -> None:
-    """Opening passes, other requests pass, until the first Heartbeat stands in the way."""
+def test_a_rule_for_an_api_holds_it_and_later_frames_of_its_connection() -> None:
+    """Opens and other requests pass, until the first Heartbeat is held."""
     world = World()
     lab, client = world.lab, world.client
     lab.set_rules(to_server(Cut(), apis=("Heartbeat",)))
@@ -273,8 +275,8 @@ def test_a_rule_about_an_api_holds_it_and_what_is_behind_on_its_connection() -> 
     assert client.outcomes[2:] == [("heartbeat 0", "ok"), ("behind", "ok")]
 
 
-def test_a_rule_about_an_api_is_about_its_answers_on_the_way_back() -> None:
-    """Late leadership notices: the request goes, what it brought does not come back."""
+def test_a_rule_for_an_api_selects_its_answers_on_the_way_back() -> None:
+    """The request passes, its answer is held."""
     world = World()
     world.lab.set_rules(to_client(Cut(), apis=("Heartbeat",)))
     world.client.send(world.connection, "g")
@@ -283,8 +285,8 @@ def test_a_rule_about_an_api_is_about_its_answers_on_the_way_back() -> None:
     assert world.client.outcomes == []
 
 
-def test_a_rule_about_a_purpose_leaves_other_connections_alone() -> None:
-    """The server's end knows the purpose of what it accepted: it holds the answers too."""
+def test_a_rule_for_a_purpose_spares_other_connections() -> None:
+    """The server's end knows the purpose of a connection, and holds its answers, too."""
     world = World()
     lab, client = world.lab, world.client
     fetch = client.connect("fetch")
@@ -297,8 +299,8 @@ def test_a_rule_about_a_purpose_leaves_other_connections_alone() -> None:
     assert client.outcomes == [("fetch", "ok")]
 
 
-def test_a_reset_is_seen_at_both_ends_and_loses_what_is_in_flight() -> None:
-    """At once, and the connection's frames find nobody."""
+def test_a_reset_is_seen_at_both_ends_and_loses_frames_in_flight() -> None:
+    """It applies at once; frames of the connection are dropped on arrival."""
     world = World("parked")
     lab, client = world.lab, world.client
     other = client.connect("fetch")
@@ -316,8 +318,8 @@ def test_a_reset_is_seen_at_both_ends_and_loses_what_is_in_flight() -> None:
     assert lab.failures == []
 
 
-def test_a_reset_comes_through_a_cut_and_loses_what_it_holds() -> None:
-    """Two faults at once: the connection ends now, and nothing of it is left to heal."""
+def test_a_reset_passes_a_cut_and_drops_its_held_frames() -> None:
+    """Two faults at once: the connection ends now, and healing delivers none of its frames."""
     world = World()
     lab, client = world.lab, world.client
     world.cut()
@@ -334,8 +336,8 @@ def test_a_reset_comes_through_a_cut_and_loses_what_it_holds() -> None:
 
 
 @pytest.mark.parametrize("effect", [Cut(), Clog(), Slow(delay_us=10)])
-def test_a_host_that_dies_takes_along_what_its_gate_held(effect: LinkEffect) -> None:
-    """The send buffers of a killed process die with it; its death is heard as ever."""
+def test_a_host_that_dies_drops_the_frames_in_its_gate(effect: LinkEffect) -> None:
+    """The send buffers of a killed process die with it; its death is reported as usual."""
     world = World()
     lab, client = world.lab, world.client
     lab.set_rules(to_server(effect))
@@ -349,10 +351,10 @@ def test_a_host_that_dies_takes_along_what_its_gate_held(effect: LinkEffect) -> 
 
 
 @pytest.mark.parametrize("effect", [Cut(), Clog()])
-def test_a_death_ends_what_was_accepted_and_not_heard_of(effect: LinkEffect) -> None:
-    """The server accepts, its answer is held, it dies: the client hears of it once it heals.
+def test_a_death_ends_connections_whose_acceptance_is_held(effect: LinkEffect) -> None:
+    """The server accepts, its answer is held, it dies: the client learns it at healing.
 
-    Without that it waits for the end of its connection setup timeout.
+    Otherwise it would wait for the end of its connection setup timeout.
     """
     world = World()
     lab, client = world.lab, world.client
@@ -369,7 +371,7 @@ def test_a_death_ends_what_was_accepted_and_not_heard_of(effect: LinkEffect) -> 
 
 
 def test_a_failure_behind_a_gate_is_reported_once() -> None:
-    """A callback that dies in what healing delivers is the node's failure, as anywhere else."""
+    """A callback that raises during healing is the node's failure, as at any other time."""
     world = World()
     lab = world.lab
 

@@ -1,4 +1,4 @@
-"""VirtualLoop: time jumps, ties are first in first out, nothing is swallowed, nothing is real."""
+"""VirtualLoop: time jumps, ties are FIFO, no exception is swallowed, nothing is real."""
 
 import asyncio
 import contextvars
@@ -11,7 +11,7 @@ from cluster.virtual.loop_timer import LoopTimer
 
 
 def test_time_jumps_to_the_next_timer_and_is_counted_in_microseconds() -> None:
-    """A day passes at once, and one microsecond is told from two."""
+    """A day passes at once, and times differ by single microseconds."""
     loop = VirtualLoop()
     seen: list[tuple[str, int]] = []
 
@@ -25,8 +25,8 @@ def test_time_jumps_to_the_next_timer_and_is_counted_in_microseconds() -> None:
     assert loop.time() == 86_400.0
 
 
-def test_equal_times_run_first_in_first_out_whatever_made_them() -> None:
-    """The stock heap is not FIFO for equal deadlines: removing one timer permutes others."""
+def test_equal_times_run_first_in_first_out_for_timers_and_callbacks() -> None:
+    """Asyncio's heap is not FIFO for equal deadlines: removing one timer permutes others."""
     loop = VirtualLoop()
     seen: list[int] = []
     for i in range(30):
@@ -41,8 +41,8 @@ def test_equal_times_run_first_in_first_out_whatever_made_them() -> None:
     assert seen == list(range(30))
 
 
-def test_what_an_instant_adds_to_itself_runs_after_what_was_due() -> None:
-    """One rule for timers and callbacks: the order in which they were scheduled."""
+def test_callbacks_added_within_an_instant_run_after_those_that_were_due() -> None:
+    """Timers and callbacks have one order: that of their scheduling."""
     loop = VirtualLoop()
     seen: list[str] = []
 
@@ -60,7 +60,7 @@ def test_what_an_instant_adds_to_itself_runs_after_what_was_due() -> None:
 
 
 def test_a_cancelled_timer_does_not_run_and_does_not_move_the_clock() -> None:
-    """A request's timeout that was cancelled must not make an idle run look alive."""
+    """A request's cancelled timeout must not make an idle run look alive."""
     loop = VirtualLoop()
     seen: list[str] = []
     loop.call_at_us(50, seen.append, "lean").cancel()
@@ -85,8 +85,8 @@ def test_a_timer_cancelled_at_its_own_instant_does_not_run() -> None:
     assert seen == []
 
 
-def test_waiting_for_what_nobody_can_do_is_a_deadlock() -> None:
-    """A run that would hang says so."""
+def test_waiting_for_an_event_that_cannot_happen_is_a_deadlock() -> None:
+    """A run that would hang raises instead."""
     loop = VirtualLoop()
     with pytest.raises(Deadlock):
         loop.run_until_complete(loop.create_future())
@@ -104,7 +104,7 @@ def test_an_instant_that_never_ends_is_an_error_naming_the_callback() -> None:
         loop.run_until_us(10)
 
 
-def test_the_cap_counts_per_instant_not_per_run() -> None:
+def test_the_limit_counts_per_instant_not_per_run() -> None:
     """A long run has more events than one instant may have."""
     loop = VirtualLoop(max_events_per_instant=10)
     count = 0
@@ -119,8 +119,8 @@ def test_the_cap_counts_per_instant_not_per_run() -> None:
     assert count == 501
 
 
-def test_an_exception_leaves_the_run_and_the_rest_can_still_be_run() -> None:
-    """Nothing is logged and swallowed, and a broken run can still be healed and stopped."""
+def test_an_exception_leaves_the_run_and_the_loop_can_run_on() -> None:
+    """No exception is only logged, and a broken run can still be healed and stopped."""
     loop = VirtualLoop()
     seen: list[str] = []
 
@@ -156,8 +156,8 @@ def test_run_until_complete_can_be_called_again_after_an_interrupt() -> None:
     assert loop.now_us() == 2_000_000
 
 
-def test_run_until_complete_returns_and_raises_what_the_future_does() -> None:
-    """As asyncio's does."""
+def test_run_until_complete_returns_or_raises_the_futures_result() -> None:
+    """Asyncio's loop does the same."""
 
     async def answer() -> int:
         await asyncio.sleep(0.5)
@@ -174,7 +174,7 @@ def test_run_until_complete_returns_and_raises_what_the_future_does() -> None:
 
 
 def test_the_standard_library_runs_on_it() -> None:
-    """Experiments and tenacity may use asyncio's own timeout, queue, event and lock."""
+    """Experiments and tenacity may use asyncio's timeout, queue, event and lock."""
     loop = VirtualLoop()
 
     async def main() -> list[object]:
@@ -205,7 +205,7 @@ def test_the_standard_library_runs_on_it() -> None:
 
 
 def test_sockets_threads_and_processes_are_refused() -> None:
-    """Nothing real can slip into virtual time unseen."""
+    """Nothing real can enter virtual time unnoticed."""
     loop = VirtualLoop()
 
     async def main() -> None:
@@ -221,7 +221,7 @@ def test_sockets_threads_and_processes_are_refused() -> None:
     loop.run_until_complete(main())
 
 
-def test_discard_forgets_only_the_ready_steps_of_one_context() -> None:
+def test_discard_removes_only_the_ready_steps_of_one_context() -> None:
     """The task of a node that crashes in this instant takes no further step; its neighbour does."""
     loop = VirtualLoop()
     contexts = {"dead": contextvars.Context(), "alive": contextvars.Context()}
@@ -245,7 +245,7 @@ def test_discard_forgets_only_the_ready_steps_of_one_context() -> None:
 
 
 def test_a_loop_refuses_to_run_inside_another_or_after_close() -> None:
-    """Misuse is said at once."""
+    """Misuse raises at once."""
     loop, inner = VirtualLoop(), VirtualLoop()
 
     async def main() -> None:
@@ -258,13 +258,13 @@ def test_a_loop_refuses_to_run_inside_another_or_after_close() -> None:
         loop.run_until_us(1)
 
 
-def test_cancelled_timers_are_forgotten_and_the_others_keep_their_order() -> None:
-    """Timeouts that answers cancel would fill the heap; forgetting them moves nobody's turn."""
+def test_cancelled_timers_are_removed_and_the_others_keep_their_order() -> None:
+    """Cancelled timeouts would fill the heap; their removal must not change the order."""
     loop = VirtualLoop()
     seen: list[int] = []
     count = 10 * COMPACT_ABOVE
     for number in range(count):
-        # Two instants, each with ties: those are broken by the order of scheduling alone.
+        # Two instants, each with ties, which only the order of scheduling breaks.
         timer = loop.call_at_us(1_000 + number % 200 // 100, seen.append, number)
         if number % 100:
             timer.cancel()
@@ -274,10 +274,10 @@ def test_cancelled_timers_are_forgotten_and_the_others_keep_their_order() -> Non
     assert seen == [*range(0, count, 200), *range(100, count, 200)]
 
 
-def test_exception_that_the_awaited_task_raised_stops_no_later_run() -> None:
-    """KeyboardInterrupt leaves the loop at once, with the end of the task still to be told.
+def test_exception_of_the_awaited_task_stops_no_later_run() -> None:
+    """KeyboardInterrupt leaves the loop at once, before the end of the task is reported.
 
-    It was told in the next run, which healed the cluster, and ended that in the middle.
+    The report came in the next run, which healed the cluster, and ended that in the middle.
     """
     loop = VirtualLoop()
     healed: list[str] = []

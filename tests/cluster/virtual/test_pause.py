@@ -20,7 +20,7 @@ TIMEOUT_US = 50_000
 
 
 class Calls:
-    """A client's connection and what its requests came to, with when."""
+    """A client's connection and the outcomes of its requests, with their times."""
 
     def __init__(self, lab: HostLab, client: VirtualHost, purpose: str = "coordinator") -> None:
         self.lab = lab
@@ -37,7 +37,7 @@ class Calls:
 
 
 def test_a_paused_host_is_silent_and_its_connections_stay_open() -> None:
-    """SIGSTOP: no answer and no end; a client waits until its own timeout, or the resume."""
+    """SIGSTOP gives no answer and no end; a client waits for its own timeout, or the resume."""
     lab = HostLab()
     server, client = EchoServer(lab.host(SERVER)), lab.host(CLIENT)
     calls, late = Calls(lab, client), Calls(lab, client)
@@ -55,13 +55,13 @@ def test_a_paused_host_is_silent_and_its_connections_stay_open() -> None:
     server.host.resume()
     lab.run_for(LATENCY_US)
     assert not server.host.is_paused
-    assert server.served_groups == ["a", "b"]  # it cannot know that nobody waits for the first
+    assert server.served_groups == ["a", "b"]  # it cannot know that the first has no waiting client
     assert late.outcomes == [("b", lab.loop.now_us(), "HeartbeatResponse")]
     assert late.connection.is_open
 
 
-def test_an_open_to_a_paused_host_hangs_and_times_out_or_is_accepted_at_last() -> None:
-    """The kernel takes the connection, and nobody answers on it."""
+def test_an_open_to_a_paused_host_hangs_until_a_timeout_or_the_resume() -> None:
+    """The kernel accepts the connection, and the process does not answer on it."""
     lab = HostLab()
     server, client = EchoServer(lab.host(SERVER)), lab.host(CLIENT)
     server.host.pause()
@@ -78,7 +78,7 @@ def test_an_open_to_a_paused_host_hangs_and_times_out_or_is_accepted_at_last() -
 
 
 def test_on_resume_due_timers_fire_first_in_due_order_then_frames_in_arrival_order() -> None:
-    """Kafka's danger: it acts on what it believed before it hears what has happened since."""
+    """Kafka's danger: the node acts on its old state before it learns of later events."""
     lab = HostLab()
     host, client = lab.host(SERVER), lab.host(CLIENT)
     seen: list[str] = []
@@ -130,7 +130,7 @@ def test_on_resume_due_timers_fire_first_in_due_order_then_frames_in_arrival_ord
     assert seen == ["made for later", "timer 5000"]
 
 
-def test_a_step_that_was_about_to_be_taken_waits_for_the_resume() -> None:
+def test_a_step_that_was_ready_waits_for_the_resume() -> None:
     """Its future is resolved at the very instant of the stop."""
     lab = HostLab()
     host = lab.host(SERVER)
@@ -155,8 +155,8 @@ def test_a_step_that_was_about_to_be_taken_waits_for_the_resume() -> None:
     assert seen == [500]
 
 
-def test_a_host_stopped_again_in_the_instant_of_its_resume_has_done_nothing() -> None:
-    """Whatever it had begun to catch up with waits for the next resume, in the same order."""
+def test_a_host_paused_again_in_the_instant_of_its_resume_has_done_nothing() -> None:
+    """Timers and frames that it would have handled wait for the next resume, in the same order."""
     lab = HostLab()
     host, client = lab.host(SERVER), lab.host(CLIENT)
     server = EchoServer(host)
@@ -175,13 +175,13 @@ def test_a_host_stopped_again_in_the_instant_of_its_resume_has_done_nothing() ->
     lab.run_for(0)
     assert fired == [lab.loop.now_us()]
     assert server.served_groups == ["a"]
-    host.resume()  # nothing: it runs
+    host.resume()  # no effect: the node runs
     lab.run_for(1_000)
     assert server.served_groups == ["a"]
 
 
 def test_a_paused_host_can_be_killed() -> None:
-    """Its peers hear it from the kernel, also those whose connections nobody had accepted."""
+    """Its peers learn it from the kernel, also on connections that were not accepted yet."""
     lab = HostLab()
     server, client = EchoServer(lab.host(SERVER)), lab.host(CLIENT)
     calls = Calls(lab, client)
@@ -203,8 +203,8 @@ def test_a_paused_host_can_be_killed() -> None:
     assert (fired, server.served, lab.failures) == ([], [], [])
 
 
-def test_a_paused_host_has_the_link_rules_when_it_goes_on() -> None:
-    """Before anything else: not one frame leaves it by the old rules."""
+def test_a_paused_host_has_the_link_rules_when_it_resumes() -> None:
+    """The rules precede everything: no frame leaves it by the old ones."""
     lab = HostLab()
     server, client = EchoServer(lab.host(SERVER), parked_groups=("p",)), lab.host(CLIENT)
     calls = Calls(lab, client)
@@ -221,14 +221,14 @@ def test_a_paused_host_has_the_link_rules_when_it_goes_on() -> None:
     server.host.pause()
     lab.set_rules()
     lab.run_for(1_000)
-    assert calls.outcomes == []  # the answer waits in the process that is stopped
+    assert calls.outcomes == []  # the answer waits in the stopped process
     server.host.resume()
     lab.run_for(LATENCY_US)
     assert [what for _, _, what in calls.outcomes] == ["HeartbeatResponse"]
 
 
-def test_what_a_cut_held_comes_after_the_due_timers_of_a_host_that_was_paused_meanwhile() -> None:
-    """It is a message that waited, wherever it waited: the steps that timers wake come first."""
+def test_frames_held_by_a_cut_follow_the_due_timers_of_a_resumed_host() -> None:
+    """A held frame is a waiting message: steps that timers wake precede it."""
     lab = HostLab()
     host, client = lab.host(SERVER), lab.host(CLIENT)
     seen: list[str] = []
@@ -258,8 +258,8 @@ def test_what_a_cut_held_comes_after_the_due_timers_of_a_host_that_was_paused_me
 
 
 @pytest.mark.parametrize("stopped", [SERVER, CLIENT])
-def test_a_reset_of_links_is_heard_by_a_paused_end_when_it_goes_on(stopped: str) -> None:
-    """The kernel has heard it long before; what was in flight is lost."""
+def test_a_reset_of_links_reaches_a_paused_end_when_it_resumes(stopped: str) -> None:
+    """The kernel has it long before; frames in flight are lost."""
     lab = HostLab()
     server, client = EchoServer(lab.host(SERVER)), lab.host(CLIENT)
     hosts = {SERVER: server.host, CLIENT: client}

@@ -1,4 +1,4 @@
-"""The virtual runtime: lives of nodes, what a crash means, order, failures, and the network."""
+"""The virtual runtime: lives of nodes, crashes, order, failures, and the network."""
 
 import asyncio
 import os
@@ -29,7 +29,7 @@ CONSUMER = NodeName("consumer-0")
 
 
 def test_nodes_start_in_order_run_in_virtual_time_and_stop() -> None:
-    """Hours pass in no time; what nodes did is in the status and the trace."""
+    """Hours pass at once; the status and the trace show the nodes' work."""
     run = Run()
 
     async def main() -> None:
@@ -54,7 +54,7 @@ def test_nodes_start_in_order_run_in_virtual_time_and_stop() -> None:
 
 
 def test_a_crash_is_final_for_the_incarnation_and_keeps_its_disk() -> None:
-    """After kill -9 not one row comes from the victim; its successor finds what it appended."""
+    """After kill -9 the victim writes no row; its successor finds its appends."""
     run = Run()
     appended: list[int] = []
 
@@ -87,7 +87,7 @@ def test_a_crash_is_final_for_the_incarnation_and_keeps_its_disk() -> None:
 
 
 def test_crash_and_restart_of_the_wrong_node_are_misuse() -> None:
-    """Names are checked, and so is whether the node is up."""
+    """The name is checked, then the state of the node."""
     run = Run()
 
     async def main() -> None:
@@ -103,7 +103,7 @@ def test_crash_and_restart_of_the_wrong_node_are_misuse() -> None:
 
 
 class LastWords(FakeConsumer):
-    """Says in `finally` what a killed process could never say."""
+    """A consumer with a `finally` block that a killed process would never run."""
 
     cleaned_up = 0
 
@@ -120,7 +120,7 @@ class LastWords(FakeConsumer):
 def test_a_crashed_task_runs_no_cleanup_and_leaves_no_warning(
     recwarn: pytest.WarningsRecorder,
 ) -> None:
-    """`finally` blocks would say LeaveGroup; they run only when the run is over, unheard."""
+    """`finally` blocks would send LeaveGroup; they run only after the run, without effect."""
     LastWords.cleaned_up = 0
     run = Run(LastWords)
 
@@ -137,7 +137,7 @@ def test_a_crashed_task_runs_no_cleanup_and_leaves_no_warning(
     assert not list(recwarn)
 
 
-def test_a_task_about_to_take_a_step_at_the_instant_of_the_crash_does_not() -> None:
+def test_a_task_whose_step_is_ready_at_the_instant_of_the_crash_does_not_run() -> None:
     """Its future is resolved, its step is queued, and the kill comes first."""
     lab = HostLab()
     host = lab.host("victim")
@@ -158,7 +158,7 @@ def test_a_task_about_to_take_a_step_at_the_instant_of_the_crash_does_not() -> N
 
 
 def test_a_crash_in_the_middle_of_a_callback_of_the_same_node_is_safe() -> None:
-    """The rest of the step gets HostDead from whatever it calls; nothing it began takes effect."""
+    """The rest of the step gets HostDead from each call; nothing it began takes effect."""
     lab = HostLab()
     EchoServer(lab.host("broker-0"))
     host = lab.host("victim")
@@ -200,8 +200,8 @@ def test_a_crash_in_the_middle_of_a_callback_of_the_same_node_is_safe() -> None:
     host.dispose()
 
 
-def test_an_observer_may_kill_the_node_whose_row_it_sees() -> None:
-    """A crash at an exact moment: what follows the row in the same step does not happen."""
+def test_an_observer_may_kill_the_node_that_wrote_a_row() -> None:
+    """A crash at an exact moment: the rest of the step after the row does not happen."""
     run = Run()
     killed: list[TraceRow] = []
 
@@ -233,7 +233,7 @@ class WritesAfterDeath(FakeConsumer):
     """Appends to its disk in the cleanup of the step in which it is killed."""
 
     def start(self) -> None:
-        """Arm the step; a later life only reads."""
+        """Arm the step; a later incarnation only reads."""
         self.log = self.host.storage.log(offsets_partition(0))
         if self.host.incarnation == 0:
             self.host.after(SECOND_US, self.step)
@@ -251,12 +251,12 @@ class WritesAfterDeath(FakeConsumer):
         on_done()
 
     def report(self, status: ClusterStatus) -> None:
-        """Say how much is on the disk, as produced records."""
+        """Return the number of batches on the disk, as produced records."""
         status.records_produced += len(self.log)
 
 
-def test_what_a_step_writes_after_its_node_died_is_not_on_the_disk() -> None:
-    """The kill is at an exact point of the step: the disk has what came before it only."""
+def test_writes_of_a_step_after_its_nodes_death_are_not_on_the_disk() -> None:
+    """The kill has an exact point within the step: the disk has only the earlier writes."""
     run = Run()
 
     def kill(row: TraceRow) -> None:
@@ -287,10 +287,10 @@ BATCH = RecordBatch(
 
 
 class FailingConsumer(FakeConsumer):
-    """Consumer 1's task dies after a second."""
+    """Consumer 1's task raises after a second."""
 
     async def run(self) -> None:
-        """Die, or wait for ever."""
+        """Raise, or wait for ever."""
         if self.spec.index == 1:
             await self.host.sleep(SECOND_US)
             raise LookupError("a bug")
@@ -313,7 +313,7 @@ class FailingCallback(FakeConsumer):
 @pytest.mark.parametrize(
     ("consumer", "what"), [(FailingConsumer, "heartbeats"), (FailingCallback, "callback")]
 )
-def test_a_task_or_callback_that_dies_fails_the_run(
+def test_a_task_or_callback_that_raises_fails_the_run(
     consumer: type[FakeConsumer], what: str
 ) -> None:
     """Our bug is traced, reported and raised at once; main's cleanup still runs."""
@@ -338,7 +338,7 @@ def test_a_task_or_callback_that_dies_fails_the_run(
 
 
 def test_a_node_that_cannot_start_stops_the_others() -> None:
-    """Nothing is left half started."""
+    """No node is left half started."""
 
     class Unstartable(FakeConsumer):
         def start(self) -> None:
@@ -377,15 +377,15 @@ def test_ctrl_c_ends_main_with_its_cleanup_and_the_run_can_go_on() -> None:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_an_experiment_that_waits_for_nothing_is_a_deadlock() -> None:
-    """With no node alive nothing can ever happen."""
+def test_an_experiment_that_waits_for_an_impossible_event_is_a_deadlock() -> None:
+    """With no node alive no event can happen."""
     run = Run()
     with pytest.raises(Deadlock):
         run.runtime.run(forever())
 
 
 def test_the_same_seed_gives_the_same_trace_also_through_the_codec() -> None:
-    """By reference or as bytes: the same program; another seed: another run."""
+    """Messages by reference or as bytes give the same run; another seed gives another run."""
 
     def digest(seed: int, *, copy_messages: bool = False) -> tuple[str, int]:
         run = Run(seed=seed, copy_messages=copy_messages)
@@ -402,8 +402,8 @@ def test_the_same_seed_gives_the_same_trace_also_through_the_codec() -> None:
     assert digest(7) != digest(8)
 
 
-def test_tracing_messages_or_not_does_not_change_what_happens() -> None:
-    """Explored with the trace off, a failing seed is run again with it on: the same run."""
+def test_message_tracing_does_not_change_a_run() -> None:
+    """A failing seed that was explored without tracing is run again with it: the same run."""
 
     def appends(*, trace_messages: bool) -> list[tuple[int, str]]:
         run = Run(trace_messages=trace_messages)
@@ -414,7 +414,7 @@ def test_tracing_messages_or_not_does_not_change_what_happens() -> None:
 
 
 def test_a_log_line_carries_time_and_node() -> None:
-    """For people; it is no part of the trace."""
+    """Log lines are for people, and no part of the trace."""
 
     class Talker(FakeConsumer):
         def start(self) -> None:
@@ -426,8 +426,8 @@ def test_a_log_line_carries_time_and_node() -> None:
     assert run.lines == [(7, CONSUMER, "hello")]
 
 
-def test_restart_gives_the_node_another_random_stream() -> None:
-    """An incarnation that repeated the draws of the last one would repeat its member ids."""
+def test_restarted_node_has_another_random_stream() -> None:
+    """Repeated draws of the last incarnation would repeat its member ids."""
     draws: list[tuple[str, float]] = []
 
     class Drawer(FakeConsumer):
@@ -447,8 +447,8 @@ def test_restart_gives_the_node_another_random_stream() -> None:
 # -- the network ------------------------------------------------------------------------------
 
 
-def test_a_link_is_fifo_and_stays_within_its_model() -> None:
-    """Latency is base, jitter and one tail in so many; a late frame holds back those behind it."""
+def test_a_link_is_fifo_and_its_latencies_follow_the_model() -> None:
+    """Latency is base, jitter and a rare long tail; a late frame delays those behind it."""
     model = LinkModel(base_us=100, jitter_us=50, tail_us=1_000, tail_one_in=10)
     link = Link(model, stream(3, "link"), cross_rack=False)
     latencies = [link.arrival_us(now_us) - now_us for now_us in range(0, 50_000_000, 10_000)]
@@ -460,8 +460,8 @@ def test_a_link_is_fifo_and_stays_within_its_model() -> None:
     assert arrivals == sorted(arrivals)
 
 
-def test_every_frame_takes_two_draws_whatever_becomes_of_it() -> None:
-    """Switching the tail off must not reshuffle the jitter of later frames."""
+def test_every_frame_takes_two_draws_whatever_happens_to_it() -> None:
+    """Switching the tail off must not change the jitter of later frames."""
     with_tail = Link(LinkModel(tail_one_in=2, tail_us=9), stream(5, "link"), cross_rack=False)
     without = Link(LinkModel(tail_one_in=0), stream(5, "link"), cross_rack=False)
     far_apart = range(0, 10_000_000, 100_000)
@@ -470,8 +470,8 @@ def test_every_frame_takes_two_draws_whatever_becomes_of_it() -> None:
     assert 0 < max(differences) < 9
 
 
-def test_another_rack_is_farther() -> None:
-    """Only between two known racks that differ."""
+def test_frames_to_another_rack_take_longer() -> None:
+    """The surcharge applies only between two known racks that differ."""
     spec = fake_spec()
     near, far = (
         Link(LinkModel(jitter_us=0, tail_us=0, cross_rack_us=700), stream(1, "l"), cross_rack=far)
@@ -492,8 +492,8 @@ def test_frames_of_one_link_never_overtake_each_other() -> None:
     assert server.served_groups == [str(i) for i in range(200)]
 
 
-def test_what_a_node_sent_before_it_died_still_arrives() -> None:
-    """The bytes were on the wire: the death comes behind them."""
+def test_frames_of_a_node_that_died_still_arrive() -> None:
+    """The bytes were on the wire: the death is reported behind them."""
     lab = HostLab()
     host = lab.host(BROKER)
     EchoServer(host)
@@ -535,7 +535,7 @@ def test_a_drifting_clock_shows_other_times_and_fires_timers_accordingly() -> No
 
 
 def test_a_timer_never_fires_before_its_time_on_the_nodes_own_clock() -> None:
-    """Rounding must not let a timeout find that it is not due."""
+    """Rounding must not make a timeout fire before it is due."""
     lab = HostLab()
     clock = NodeClock(lab.loop)
     host = lab.host("odd", clock=clock)
@@ -567,7 +567,7 @@ def test_the_wall_clock_starts_at_a_fixed_epoch_and_may_jump() -> None:
 
 
 def test_random_streams_are_named_and_independent() -> None:
-    """The same name gives the same stream; labels do not run into each other."""
+    """Equal names give equal streams; labels are separated unambiguously."""
     assert stream(1, "link", "a", "b").random() == stream(1, "link", "a", "b").random()
     values = {
         stream(1, "a", "bc").random(),
@@ -582,12 +582,12 @@ def test_random_streams_are_named_and_independent() -> None:
 
 
 def test_random_streams_are_the_same_on_every_machine() -> None:
-    """A pinned value: a change of the derivation makes every recorded seed mean another run."""
+    """The value is pinned: another derivation would change the run of every recorded seed."""
     assert stream(7, "link", "broker-0", "consumer-1").randrange(10**9) == 867_259_941
 
 
 def test_status_and_failures_of_a_run_that_never_started_are_empty() -> None:
-    """Nothing breaks when an experiment ends before it began."""
+    """An experiment may end before it began."""
     run = Run()
 
     async def main() -> ClusterStatus:
@@ -601,7 +601,7 @@ def test_status_and_failures_of_a_run_that_never_started_are_empty() -> None:
 
 
 @pytest.mark.parametrize(("invariants_every", "checks"), [(None, False), (1000, True)])
-def test_hosts_check_their_answers_where_nodes_check_themselves(
+def test_hosts_check_their_answers_where_nodes_check_their_invariants(
     invariants_every: int | None, checks: bool
 ) -> None:
     runtime = VirtualRuntime(

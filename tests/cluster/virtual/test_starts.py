@@ -1,4 +1,4 @@
-"""When nodes start: drawn from the seed, even, and independent of one another."""
+"""Start times of nodes: drawn from the seed, uniform, and independent of one another."""
 
 import pytest
 from msgspec.structs import replace
@@ -29,7 +29,7 @@ BROKER = NodeName("broker-1")
 LIKELY = 0.01
 CRASH_US = 5 * SECOND_US
 REGISTERED_US = 60_000
-"""Within it a broker that starts has its first heartbeat as one that serves."""
+"""A starting broker sends its first heartbeat as a serving one within this time."""
 
 
 def starts(seed: int, cluster: ClusterSpec | None = None) -> dict[str, int]:
@@ -38,8 +38,8 @@ def starts(seed: int, cluster: ClusterSpec | None = None) -> dict[str, int]:
     return {name: start_us for start_us, name in drawn}
 
 
-def test_brokers_start_evenly_within_a_heartbeat_and_clients_on_a_cluster_that_stands() -> None:
-    """The phase of a timer is as even as its node's start is."""
+def test_brokers_start_evenly_within_a_heartbeat_and_clients_after_them() -> None:
+    """The phase of a timer is as uniform as its node's start."""
     drawn = [starts(seed) for seed in SEEDS]
     ready_us = HEARTBEAT_US + READY_US
 
@@ -53,14 +53,14 @@ def test_brokers_start_evenly_within_a_heartbeat_and_clients_on_a_cluster_that_s
     assert all(list(each.values()) == sorted(each.values()) for each in drawn)
 
 
-def test_start_of_a_node_does_not_hang_on_what_else_is_in_the_cluster() -> None:
-    """So that a plan that is shrunk keeps the phases of what is left."""
+def test_start_of_a_node_is_independent_of_other_nodes() -> None:
+    """A plan that is shrunk keeps the phases of the remaining nodes."""
     alone, among_others = starts(3, real_spec(consumers=1)), starts(3)
     assert {name: among_others[name] for name in alone} == alone
 
 
-def test_node_that_starts_later_is_not_drawn_and_long_intervals_do_not_stretch_the_start() -> None:
-    """Late members have their moment in the plan; an interval of an hour would end every run."""
+def test_late_node_is_not_drawn_and_long_intervals_do_not_lengthen_the_start() -> None:
+    """The plan has the times of late members; an interval of an hour would outlast every run."""
     cluster = real_spec(consumers=2)
     late, there = (
         replace(consumer, starts_later=later)
@@ -84,7 +84,7 @@ def test_node_that_starts_later_is_not_drawn_and_long_intervals_do_not_stretch_t
 def test_wait_after_the_steady_state_covers_the_longest_period_of_a_member(
     config: ConsumerConfig, longest_us: int
 ) -> None:
-    """Members begin their periods with the steady state: only time parts a plan from them."""
+    """Members begin their periods with the steady state: only time separates them from the plan."""
     cluster = real_spec(consumers=2)
     cluster = replace(
         cluster, consumers=tuple(replace(each, config=config) for each in cluster.consumers)
@@ -94,8 +94,8 @@ def test_wait_after_the_steady_state_covers_the_longest_period_of_a_member(
     assert {draw_wait_us(replace(cluster, consumers=()), seed) for seed in SEEDS} == {0}
 
 
-def test_timers_of_a_node_tick_first_anywhere_in_their_period_and_each_by_itself() -> None:
-    """A node that ran for long has them in any phase, whatever the phase of the next one."""
+def test_first_ticks_of_timers_are_independent_and_anywhere_in_their_period() -> None:
+    """The timers of a node that ran for long have any phase, independent of one another."""
     first, second = (
         [draw_first_tick_us(seed, BROKER, timer, SECOND_US) for seed in SEEDS]
         for timer in ("checkpoint", "log-cleaner")
@@ -106,8 +106,8 @@ def test_timers_of_a_node_tick_first_anywhere_in_their_period_and_each_by_itself
     assert all(1 <= tick_us <= SECOND_US for tick_us in first + second)
 
 
-def test_nodes_start_when_it_was_drawn_or_all_at_once() -> None:
-    """At once unless asked otherwise: who builds a cluster by hand knows when it begins."""
+def test_nodes_start_at_their_drawn_time_or_all_at_once() -> None:
+    """The default is all at once: a test that builds a cluster knows when it begins."""
     for apart in (True, False):
         rows: list[TraceRow] = []
         runtime = VirtualRuntime(
@@ -123,7 +123,7 @@ def test_nodes_start_when_it_was_drawn_or_all_at_once() -> None:
 
 
 def detect_us(seed: int) -> int:
-    """Kill a broker of a cluster without clients at a fixed time; return when it is fenced."""
+    """Kill a broker of a cluster without clients at a fixed time; return its fencing time."""
     rows: list[TraceRow] = []
     cluster = replace(real_spec(), consumers=(), producers=())
     runtime = VirtualRuntime(
@@ -142,8 +142,8 @@ def detect_us(seed: int) -> int:
     return fenced[-1] - CRASH_US
 
 
-def test_dead_broker_is_fenced_as_long_after_its_death_as_its_drawn_start_says() -> None:
-    """It heartbeats from its start on: what is left of its session is as even as that."""
+def test_time_to_fence_a_dead_broker_follows_from_its_drawn_start() -> None:
+    """It sends heartbeats from its start on, so the rest of its session is as uniform as that."""
     seeds = range(8)
     detects = [detect_us(seed) for seed in seeds]
 

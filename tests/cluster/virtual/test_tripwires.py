@@ -1,4 +1,4 @@
-"""Tripwires: node code that reads the machine ends the run, and says who called what."""
+"""Tripwires: node code that reads the machine ends the run, and the error names the call."""
 
 import os
 import random
@@ -35,7 +35,7 @@ CALLS = {
     "threading.Thread.start": "import threading; threading.Thread(target=print).start()",
     "threading.Thread.start ": "import concurrent.futures as f; f.ThreadPoolExecutor().submit(id)",
 }
-"""What trips by what a node does; some by way of a library."""
+"""Calls of a node that trip; some of them go through a library."""
 
 
 def in_module(name: str, source: str) -> Callable[[], list[str]]:
@@ -66,8 +66,8 @@ def run_with(source: Callable[[], list[str]], observer: Callable[[TraceRow], Non
 
 
 @pytest.mark.parametrize("what", CALLS)
-def test_node_that_reads_the_machine_dies_and_names_itself(what: str) -> None:
-    """Itself or through a library: the error says where, and what to do instead."""
+def test_node_that_reads_the_machine_fails_and_is_named(what: str) -> None:
+    """The read is direct or through a library: the error has the place and the replacement."""
     with pytest.raises(NodeTaskFailed) as caught:
         run_with(in_module(NODE_MODULE, CALLS[what]), lambda _row: None)
 
@@ -78,7 +78,7 @@ def test_node_that_reads_the_machine_dies_and_names_itself(what: str) -> None:
 
 
 def test_library_through_which_a_node_reads_the_machine_is_named() -> None:
-    """Nobody finds it otherwise."""
+    """It would be hard to find otherwise."""
     with pytest.raises(NodeTaskFailed, match=r"by way of tenacity\.wait: in virtual time"):
         run_with(in_module(NODE_MODULE, CALLS["random.random "]), lambda _row: None)
 
@@ -87,7 +87,7 @@ def test_library_through_which_a_node_reads_the_machine_is_named() -> None:
     "module", ["chaos.checkers.planted", "coordlab.views.live", "tests.planted"]
 )
 def test_tool_beside_the_nodes_may_read_the_machine(module: str) -> None:
-    """Checkers are called from within a node's step, by its row; displays have clocks."""
+    """Checkers run within a node's step, by its row; displays have clocks."""
     read = in_module(module, "import time, uuid; time.time(); uuid.uuid4()")
     rows = []
 
@@ -99,8 +99,8 @@ def test_tool_beside_the_nodes_may_read_the_machine(module: str) -> None:
     assert rows
 
 
-def test_other_threads_go_on_while_a_run_is_on() -> None:
-    """Ray's, a live view's: they are no part of the run."""
+def test_other_threads_continue_during_a_run() -> None:
+    """Threads of Ray or of a live view are no part of the run."""
     read = in_module(NODE_MODULE, "import time; time.monotonic()")
     seen: list[list[str]] = []
     with tripwires():
@@ -112,8 +112,8 @@ def test_other_threads_go_on_while_a_run_is_on() -> None:
     assert seen == [[]]
 
 
-def test_everything_is_as_before_once_the_last_run_is_over() -> None:
-    """Also after an error, and when runs were nested."""
+def test_patched_functions_are_restored_after_the_last_run() -> None:
+    """This holds after an error, and for nested runs."""
     before = [getattr(owner, name) for owner, name in forbidden()]
     with pytest.raises(ZeroDivisionError), tripwires(), tripwires():
         raise ZeroDivisionError
@@ -121,8 +121,8 @@ def test_everything_is_as_before_once_the_last_run_is_over() -> None:
     in_module(NODE_MODULE, "import time; time.time()")()
 
 
-def test_names_that_trip_are_the_usual_suspects() -> None:
-    """All functions of `random` that draw, or say what was drawn."""
+def test_all_drawing_functions_of_random_trip() -> None:
+    """The list has all functions of `random` that draw, or return the generator's state."""
     names = {name for owner, name in forbidden() if owner in {time, random, uuid, os}}
     assert names >= {"time", "monotonic_ns", "random", "gauss", "seed", "getstate", "uuid1"}
 
@@ -130,7 +130,7 @@ def test_names_that_trip_are_the_usual_suspects() -> None:
 def test_node_that_trips_breaks_an_explored_run_and_is_no_finding(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The lab's own failure: never a verdict about Kafka."""
+    """The failure is the lab's own, and never a verdict about Kafka."""
     read = in_module(NODE_MODULE, "import time; time.time()")
     from cluster.broker.node import BrokerNode
 

@@ -1,7 +1,7 @@
-"""Every API and version that is offered, byte for byte against kafka-python's codec.
+"""Every offered API and version, byte for byte against kafka-python's codec.
 
 kafka-python reads Kafka's own schemas and shares no code with the listener. Each field gets a value
-of its own, so that two fields of one width cannot change places unseen.
+of its own, so that two fields of one width cannot be swapped unnoticed.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ VERSIONS = [
     for api, offered in OFFERED.items()
     for version in range(offered.oldest, offered.newest + 1)
 ]
-"""A Produce before v3 has the same fields, and is read as well: its answer must name partitions."""
+"""A Produce before v3 has the same fields, and is read: its answer must name the partitions."""
 
 
 def their_class(api: Api, suffix: str) -> Any:  # noqa: ANN401 (kafka-python has no types)
@@ -113,7 +113,7 @@ def plain_of(value: object) -> Any:  # noqa: ANN401 (a field's value)
 
 
 def contains(whole: Any, part: Any) -> bool:  # noqa: ANN401 (fields' values)
-    """Return whether a message has all values of `part`, whatever else it has."""
+    """Return True if a message has all values of `part`; it may have more."""
     if isinstance(part, dict):
         return all(name in whole and contains(whole[name], part[name]) for name in part)
     if isinstance(part, list):
@@ -123,7 +123,7 @@ def contains(whole: Any, part: Any) -> bool:  # noqa: ANN401 (fields' values)
 
 @pytest.mark.parametrize(("api", "version"), VERSIONS)
 def test_request_of_kafka_python_is_read_field_by_field(api: Api, version: int) -> None:
-    """A width or an order that is wrong would shift everything behind it."""
+    """A wrong width or order would shift every field behind it."""
     schema = OFFERED[api].schema
     fields = schema.request_fields
     plain = Values().message(fields, version)
@@ -142,7 +142,7 @@ def test_request_of_kafka_python_is_read_field_by_field(api: Api, version: int) 
 
 
 def some_value(annotation: Any, numbers: Iterator[int]) -> Any:  # noqa: ANN401 (a field's value)
-    """Return a value for a field of an answer that is annotated so."""
+    """Return a value for a field of an answer with this annotation."""
     if annotation is ErrorCode:
         return list(ErrorCode)[next(numbers) % len(ErrorCode)]
     if isinstance(annotation, type):
@@ -166,7 +166,7 @@ def some_message(cls: type[msgspec.Struct], numbers: Iterator[int]) -> msgspec.S
 
 
 def expected_of(fields: tuple[WireField, ...], message: Any, version: int) -> dict[str, Any]:  # noqa: ANN401
-    """Return what a client of this version must read of an answer."""
+    """Return the values that a client of this version must read in an answer."""
     expected: dict[str, Any] = {}
     for field in fields:
         # kafka-python makes sets of these, under names of its own.
@@ -184,7 +184,7 @@ def expected_of(fields: tuple[WireField, ...], message: Any, version: int) -> di
 
 
 def read_of(message: Any, expected: PlainValue) -> Any:  # noqa: ANN401 (kafka-python has no types)
-    """Return what kafka-python read, in the shape of what is expected."""
+    """Return kafka-python's values, in the shape of the expected ones."""
     if isinstance(expected, dict):
         return {name: read_of(getattr(message, name), each) for name, each in expected.items()}
     if isinstance(expected, list):
@@ -194,7 +194,7 @@ def read_of(message: Any, expected: PlainValue) -> Any:  # noqa: ANN401 (kafka-p
 
 @pytest.mark.parametrize(("api", "version"), VERSIONS)
 def test_answer_is_read_by_kafka_python_field_by_field(api: Api, version: int) -> None:
-    """Record batches come as bytes; everything else is compared as it is."""
+    """Record batches are compared as bytes, every other field as its value."""
     schema = OFFERED[api].schema
     response: Any = some_message(api.response, count(1))
     reshaped = schema.lower is not None and version < schema.reshaped_below
@@ -234,8 +234,8 @@ def test_join_group_answer_before_v7_has_an_empty_protocol_name_for_none() -> No
 
 
 @pytest.mark.parametrize("cut", range(4, 40, 3))
-def test_request_that_is_cut_short_is_malformed(cut: int) -> None:
-    """Whatever is missing, it is no IndexError."""
+def test_truncated_request_is_malformed(cut: int) -> None:
+    """No truncation raises an IndexError."""
     request = consumer.JoinGroupRequest(
         version=5,
         group_id="g",
@@ -253,7 +253,7 @@ def test_request_that_is_cut_short_is_malformed(cut: int) -> None:
 
 
 def test_list_with_a_count_of_billions_is_malformed_at_once() -> None:
-    """A count must not be believed: memory would be reserved for it."""
+    """Memory must not be reserved for a count before its items are read."""
     data = b"\x7f\xff\xff\xff"
     with pytest.raises(MalformedRequest, match="2147483647 items"):
         decode_request(Api.DESCRIBE_GROUPS, 0, Cursor(data))

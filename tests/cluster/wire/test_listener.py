@@ -1,4 +1,4 @@
-"""The listener of a broker: what it answers, whom it refuses, and what faults do to its clients."""
+"""The listener of a broker: its answers, its refusals, and the effects of faults on clients."""
 
 import asyncio
 from pathlib import Path
@@ -100,7 +100,7 @@ async def with_topic(cluster: ListeningCluster, topic: str = "t") -> None:
     connection.close()
 
 
-def test_api_versions_names_what_is_offered_and_answers_newer_versions_in_v0(
+def test_api_versions_lists_the_offered_ones_and_answers_newer_versions_in_v0(
     tmp_path: Path,
 ) -> None:
     """A client that asks in v99 must learn which version it may use (KIP-511)."""
@@ -137,10 +137,10 @@ def test_api_versions_names_what_is_offered_and_answers_newer_versions_in_v0(
     ],
     ids=["tls", "http", "2-gib", "negative", "empty", "sasl", "api", "version", "body"],
 )
-def test_bytes_that_are_no_request_end_their_connection_alone(
+def test_bytes_that_are_no_request_end_only_their_connection(
     tmp_path: Path, data: bytes, reason: str
 ) -> None:
-    """One row and one counted refusal; a client beside it does not notice."""
+    """They cause one row and one counted refusal; another client does not notice."""
 
     async def story(cluster: ListeningCluster) -> None:
         beside, connection = await cluster.connect(), await cluster.connect()
@@ -160,7 +160,7 @@ def test_bytes_that_are_no_request_end_their_connection_alone(
 def test_requests_of_one_connection_are_answered_in_order_and_acks_0_is_not(
     tmp_path: Path,
 ) -> None:
-    """A Fetch that waits holds back what is behind it; a Produce with acks=0 leaves no hole."""
+    """A waiting Fetch delays later requests; a Produce with acks=0 leaves no gap."""
 
     async def story(cluster: ListeningCluster) -> None:
         await with_topic(cluster)
@@ -176,7 +176,7 @@ def test_requests_of_one_connection_are_answered_in_order_and_acks_0_is_not(
         (topic,) = ProduceResponse.decode(produced, version=8).responses
         assert topic.partition_responses[0].base_offset == 1
         (topic,) = FetchResponse.decode(fetched, version=11).responses
-        # At least one whole batch, however little was asked for.
+        # At least one whole batch, however small the limit is.
         stored = replace(client_batch("a"), base_offset=0, partition_leader_epoch=0)
         assert topic.partitions[0].records == encode_batch(stored)
         assert topic.partitions[0].last_stable_offset == topic.partitions[0].high_watermark == 2
@@ -185,7 +185,7 @@ def test_requests_of_one_connection_are_answered_in_order_and_acks_0_is_not(
 
 
 def test_failed_produce_with_acks_0_ends_the_connection(tmp_path: Path) -> None:
-    """There is no answer that could tell: the client notices and asks for metadata."""
+    """No answer could report it: the client notices the end and requests metadata."""
 
     async def story(cluster: ListeningCluster) -> None:
         connection = await cluster.connect()
@@ -195,8 +195,8 @@ def test_failed_produce_with_acks_0_ends_the_connection(tmp_path: Path) -> None:
     ListeningCluster(tmp_path, auto_create_topics_enable=False).play(story)
 
 
-def test_batch_that_is_damaged_is_refused_and_the_others_are_stored(tmp_path: Path) -> None:
-    """Errors are by partition. Produce v2 carries an old format: UNSUPPORTED_VERSION."""
+def test_damaged_batch_is_refused_and_the_others_are_stored(tmp_path: Path) -> None:
+    """Errors are per partition. Produce v2 has an old format: UNSUPPORTED_VERSION."""
 
     async def story(cluster: ListeningCluster) -> None:
         await with_topic(cluster)
@@ -215,7 +215,7 @@ def test_batch_that_is_damaged_is_refused_and_the_others_are_stored(tmp_path: Pa
 
 
 def test_fetch_session_is_declined_and_an_unknown_one_is_not_found(tmp_path: Path) -> None:
-    """Session id 0 and all partitions: every client then goes on without a session."""
+    """Session id 0 and all partitions: every client then continues without a session."""
 
     async def story(cluster: ListeningCluster) -> None:
         await with_topic(cluster)
@@ -231,7 +231,7 @@ def test_fetch_session_is_declined_and_an_unknown_one_is_not_found(tmp_path: Pat
 
 
 def test_metadata_creates_a_topic_only_if_client_and_broker_allow_it(tmp_path: Path) -> None:
-    """Until it exists it is UNKNOWN_TOPIC_OR_PARTITION; an illegal name has an error of its own."""
+    """Until it exists it is UNKNOWN_TOPIC_OR_PARTITION; an illegal name has its own error."""
 
     async def story(cluster: ListeningCluster) -> None:
         connection = await cluster.connect()
@@ -255,7 +255,7 @@ def test_metadata_creates_a_topic_only_if_client_and_broker_allow_it(tmp_path: P
     ListeningCluster(tmp_path).play(story)
 
 
-def test_describe_configs_tells_where_a_value_comes_from(tmp_path: Path) -> None:
+def test_describe_configs_names_the_source_of_a_value(tmp_path: Path) -> None:
     """An administrator's library shows the settings of a topic."""
 
     async def story(cluster: ListeningCluster) -> None:
@@ -272,7 +272,7 @@ def test_describe_configs_tells_where_a_value_comes_from(tmp_path: Path) -> None
 
 
 def test_connections_above_the_limits_wait_or_are_closed(tmp_path: Path) -> None:
-    """max.connections: they wait for a free place."""
+    """max.connections makes new connections wait for a free place."""
 
     async def story(cluster: ListeningCluster) -> None:
         first, second = await cluster.connect(), await cluster.connect()
@@ -286,7 +286,7 @@ def test_connections_above_the_limits_wait_or_are_closed(tmp_path: Path) -> None
 
 
 def test_connections_of_one_address_above_its_limit_are_closed(tmp_path: Path) -> None:
-    """max.connections.per.ip."""
+    """max.connections.per.ip closes them."""
 
     async def story(cluster: ListeningCluster) -> None:
         first = await cluster.connect()
@@ -303,7 +303,7 @@ def test_connections_of_one_address_above_its_limit_are_closed(tmp_path: Path) -
 def test_idle_connection_and_half_a_frame_end_after_connections_max_idle_ms(
     tmp_path: Path,
 ) -> None:
-    """A client that sends half a request and no more holds nothing for ever."""
+    """A client that sends half a request must not occupy the connection for ever."""
 
     async def story(cluster: ListeningCluster) -> None:
         half = await cluster.connect()
@@ -316,7 +316,7 @@ def test_idle_connection_and_half_a_frame_end_after_connections_max_idle_ms(
     assert "idle for connections.max.idle.ms" in cluster.refusals()
 
 
-def test_hundreds_of_silent_connections_hold_nobody_up(tmp_path: Path) -> None:
+def test_hundreds_of_silent_connections_delay_no_client(tmp_path: Path) -> None:
     """Each costs a socket and a few objects."""
 
     async def story(cluster: ListeningCluster) -> None:
@@ -334,7 +334,7 @@ def test_hundreds_of_silent_connections_hold_nobody_up(tmp_path: Path) -> None:
 def test_crash_ends_connections_and_the_next_incarnation_listens_on_the_same_port(
     tmp_path: Path,
 ) -> None:
-    """Clients find the broker where it was."""
+    """Clients find the broker at its old address."""
 
     async def story(cluster: ListeningCluster) -> None:
         connection = await cluster.connect()
@@ -350,8 +350,8 @@ def test_crash_ends_connections_and_the_next_incarnation_listens_on_the_same_por
     ListeningCluster(tmp_path).play(story)
 
 
-def test_paused_broker_is_silent_and_answers_when_it_goes_on(tmp_path: Path) -> None:
-    """Its kernel accepts connections meanwhile."""
+def test_paused_broker_is_silent_and_answers_after_its_resume(tmp_path: Path) -> None:
+    """Its kernel accepts connections during the pause."""
 
     async def story(cluster: ListeningCluster) -> None:
         connection = await cluster.connect()
@@ -370,10 +370,10 @@ def test_paused_broker_is_silent_and_answers_when_it_goes_on(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("effect", [Cut(), Clog(), Slow(delay_us=60_000_000)], ids=str)
 @pytest.mark.parametrize("from_client", [True, False])
-def test_link_rules_hold_what_a_client_sends_and_gets(
+def test_link_rules_hold_frames_of_both_directions_of_a_client(
     tmp_path: Path, effect: Cut | Clog | Slow, *, from_client: bool
 ) -> None:
-    """A client is a node like others, named by its client id."""
+    """A client is a node like any other, named by its client id."""
     ends = ((RAW,), (BROKER,))
     sources, destinations = ends if from_client else ends[::-1]
     rule = LinkRule(
@@ -396,8 +396,8 @@ def test_link_rules_hold_what_a_client_sends_and_gets(
     assert received == (1 if from_client and isinstance(effect, Slow) else 2)
 
 
-def test_reset_of_links_ends_the_connections_of_the_client_that_is_named(tmp_path: Path) -> None:
-    """At both ends, and of nobody else."""
+def test_reset_of_links_ends_only_the_connections_of_the_named_client(tmp_path: Path) -> None:
+    """The reset is seen at both ends."""
 
     async def story(cluster: ListeningCluster) -> None:
         connection = await cluster.connect()
@@ -419,7 +419,7 @@ def test_reset_of_links_ends_the_connections_of_the_client_that_is_named(tmp_pat
 def test_any_bytes_leave_the_broker_serving(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
-    """Bytes of any kind, alone or in a frame with the header of an API."""
+    """The bytes are of any kind, alone or in a frame with the header of an API."""
     framed = st.builds(
         lambda api, version, body: (
             (10 + len(body)).to_bytes(4, "big")

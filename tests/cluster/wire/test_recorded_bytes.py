@@ -52,7 +52,7 @@ def exchange_of(client: str, api: Api) -> Exchange:
 def test_request_of_a_real_client_is_read(
     client: str, key: int, version: int, payload: str
 ) -> None:
-    """With its own header; ApiVersions above the offered ones is answered in v0."""
+    """Each request has its own header; ApiVersions above the offered ones is answered in v0."""
     exchange = read_exchange(bytes.fromhex(payload))
     api = API_BY_KEY[key]
     assert exchange.api is api
@@ -67,8 +67,8 @@ def test_request_of_a_real_client_is_read(
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_batch_of_a_real_client_is_one_that_the_log_takes(client: str) -> None:
-    """With its CRC; Java and kafka-python are idempotent by default."""
+def test_batch_of_a_real_client_is_accepted_by_the_log(client: str) -> None:
+    """Its CRC is valid; Java and kafka-python are idempotent by default."""
     request = exchange_of(client, Api.PRODUCE).body
     assert isinstance(request, ProduceRequest)
     batch = request.topic_data[0].partition_data[0].records
@@ -77,14 +77,14 @@ def test_batch_of_a_real_client_is_one_that_the_log_takes(client: str) -> None:
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_each_real_client_was_recorded_in_all_it_needs_for_a_group(client: str) -> None:
-    """Else the tests above would be about nothing."""
+def test_recordings_of_each_client_have_every_api_that_a_group_needs(client: str) -> None:
+    """Otherwise the tests above would test too little."""
     recorded = {key for name, key, _, _ in REQUESTS if name == client}
     assert recorded >= {0, 1, 2, 3, 8, 9, 10, 11, 12, 13, 14, 18}
 
 
 def ours(cls: type[S], theirs: Any) -> S:  # noqa: ANN401 (kafka-python has no types)
-    """Return our message with what kafka-python has read."""
+    """Return our message with the values that kafka-python has read."""
     values = {}
     for field in msgspec.structs.fields(cls):
         if field.name == "records":
@@ -135,7 +135,7 @@ def our_answer(api: Api, version: int, answer: bytes) -> Any:  # noqa: ANN401 (o
 def test_answer_of_a_real_broker_is_written_byte_for_byte(
     key: int, version: int, answer: str
 ) -> None:
-    """What our message does not have, a real broker leaves at the value that our table gives."""
+    """A field that our message lacks has, at a real broker, the value of our table."""
     api, expected = API_BY_KEY[key], bytes.fromhex(answer)
     out = bytearray()
     encode_response(api, version, our_answer(api, version, expected), out)
@@ -143,7 +143,7 @@ def test_answer_of_a_real_broker_is_written_byte_for_byte(
 
 
 def test_every_api_and_version_was_recorded_from_a_real_broker() -> None:
-    """A Produce below v3 carries formats that nobody writes any more."""
+    """Produce below v3 has record formats that no client writes any more."""
     recorded = {(key, version) for key, version, _ in ANSWERS}
     offered = {
         (api.value, version)

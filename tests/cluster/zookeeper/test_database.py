@@ -1,4 +1,4 @@
-"""The tree and the sessions: what one transaction does, and which writes are refused."""
+"""The tree and the sessions: the effects of a transaction, and refused writes."""
 
 import pytest
 from hypothesis import given, settings
@@ -28,7 +28,7 @@ INITIAL = (("/owners", ""),)
 
 
 class Writer:
-    """Prepares and applies writes one after the other, as a leader alone does."""
+    """Prepares and applies writes one after the other, as only a leader does."""
 
     def __init__(self) -> None:
         self.database = ZooKeeperDatabase(INITIAL)
@@ -37,7 +37,7 @@ class Writer:
     def write(
         self, request: ZooKeeperWrite, session: int = NO_SESSION
     ) -> tuple[KeeperError, tuple[Change, ...]]:
-        """Carry a write out; return its error and what watches may fire on."""
+        """Carry out a write; return its error and the changes that watches fire on."""
         self.zxid += 1
         body = self.database.prepare(SessionId(session), request)
         opens = isinstance(request, ConnectRequest)
@@ -92,10 +92,10 @@ def test_znode_keeps_versions_owner_and_the_zxids_of_its_changes() -> None:
         (SetDataRequest(path="/owners/mine", data="", version=1), KeeperError.BadVersion),
     ],
 )
-def test_refused_write_has_its_place_in_the_order_and_changes_nothing(
+def test_refused_write_has_a_zxid_and_changes_nothing(
     request_: ZooKeeperWrite, error: KeeperError
 ) -> None:
-    """`create` of an existing path fails with NodeExists (ZK-08); the other errors alike."""
+    """`create` of an existing path fails with NodeExists (ZK-08); other errors behave alike."""
     writer = Writer()
     session = writer.session()
     writer.write(CreateRequest(path="/owners/mine", ephemeral=True), session)
@@ -108,7 +108,7 @@ def test_refused_write_has_its_place_in_the_order_and_changes_nothing(
     assert writer.database.last_zxid == writer.zxid
 
 
-def test_delete_does_not_ask_who_owns_an_ephemeral_node() -> None:
+def test_delete_ignores_the_owner_of_an_ephemeral_node() -> None:
     """Any session can delete any other's (ZK-08)."""
     writer = Writer()
     owner, other = writer.session(), writer.session()
@@ -138,7 +138,7 @@ def test_end_of_a_session_removes_all_its_ephemerals_in_one_step() -> None:
     assert writer.database.tree.children("/owners") == ("1",)
 
 
-def test_write_of_a_session_that_is_over_is_refused() -> None:
+def test_write_of_an_ended_session_is_refused() -> None:
     """Expiry: the session is gone for good, with ephemerals and watches (ZK-15)."""
     writer = Writer()
     session = writer.session()
@@ -171,7 +171,7 @@ WRITES = st.one_of(
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.tuples(WRITES, st.integers(0, 3)), max_size=40))
-def test_tree_is_what_a_plain_model_of_paths_and_owners_is(
+def test_tree_equals_a_plain_model_of_paths_and_owners(
     writes: list[tuple[ZooKeeperWrite, int]],
 ) -> None:
     """The model is a dict of path to (data, owner): no zxids, no child lists."""
@@ -195,7 +195,7 @@ def test_tree_is_what_a_plain_model_of_paths_and_owners_is(
 def _model_write(
     model: dict[str, tuple[str, int]], sessions: list[int], session: int, request: ZooKeeperWrite
 ) -> bool:
-    """Write into the model; return whether it may be written."""
+    """Write into the model; return True if the write is permitted."""
     if session not in sessions:
         return False
     match request:

@@ -71,7 +71,7 @@ def test_requests_of_a_session_are_carried_out_in_the_order_sent() -> None:
     run_ensemble(scenario, 3)
 
 
-def test_read_of_a_lagging_follower_shows_what_it_has_applied() -> None:
+def test_read_of_a_lagging_follower_shows_its_applied_writes() -> None:
     """A read may lag behind the leader. Between two clients there is no guarantee (ZK-03, ZK-05).
 
     A server answers the writer after applying the write itself, so the leader's client is told
@@ -198,7 +198,7 @@ def test_session_outlives_its_connection_and_its_server() -> None:
     run_ensemble(scenario, 3)
 
 
-def test_killed_client_is_noticed_four_to_eight_seconds_after_its_death() -> None:
+def test_death_of_a_client_is_noticed_after_four_to_eight_seconds() -> None:
     """A closed socket (kill -9) shortens nothing: the session lives until its deadline (ZK-11).
 
     A killed process is noticed 4 to 8 s after its death. (ZK-10)
@@ -241,7 +241,7 @@ def test_clean_close_ends_the_session_at_once() -> None:
     run_ensemble(scenario)
 
 
-def test_client_that_is_cut_off_learns_of_its_expiry_from_a_server_alone() -> None:
+def test_client_that_is_cut_off_learns_of_its_expiry_only_from_a_server() -> None:
     """A client cut off for an hour stays Disconnected; it is never told Expired (ZK-13).
 
     Three moments: the last packet heard, the end of the session, the old owner hears it. (ZK-14)
@@ -266,7 +266,7 @@ def test_client_that_is_cut_off_learns_of_its_expiry_from_a_server_alone() -> No
     run_ensemble(scenario)
 
 
-def test_loss_of_the_connection_fails_everything_in_flight_and_may_have_been_applied() -> None:
+def test_lost_connection_fails_requests_in_flight_that_may_have_been_applied() -> None:
     """The client cannot know whether a write was applied (ZK-15)."""
 
     async def scenario(lab: EnsembleRun) -> None:
@@ -309,7 +309,7 @@ def test_silent_connection_is_dropped_after_two_thirds_of_the_timeout() -> None:
     assert again.peer != first.peer
 
 
-def test_watches_are_left_again_at_a_reconnection_and_missed_changes_fire_at_once() -> None:
+def test_watches_are_registered_again_at_a_reconnection_and_missed_changes_fire_at_once() -> None:
     """After a reconnect the client re-registers its watches with the last zxid seen (ZK-20)."""
 
     async def scenario(lab: EnsembleRun) -> None:
@@ -335,7 +335,7 @@ def test_watches_are_left_again_at_a_reconnection_and_missed_changes_fire_at_onc
     run_ensemble(scenario)
 
 
-def test_new_leader_gives_every_session_a_whole_timeout() -> None:
+def test_new_leader_gives_every_session_a_full_timeout() -> None:
     """No server answers for a while, then all sessions get a fresh deadline (section 14)."""
 
     async def scenario(lab: EnsembleRun) -> None:
@@ -362,7 +362,7 @@ def test_new_leader_gives_every_session_a_whole_timeout() -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_write_that_was_answered_survives_the_loss_of_power_of_its_leader(seed: int) -> None:
+def test_answered_write_survives_the_power_loss_of_its_leader(seed: int) -> None:
     """It is committed when a majority has logged it (ZK-02)."""
 
     async def scenario(lab: EnsembleRun) -> None:
@@ -417,7 +417,7 @@ def test_leader_without_a_majority_answers_no_write_and_steps_down() -> None:
     run_ensemble(scenario, 3)
 
 
-def test_delete_of_another_session_is_carried_out() -> None:
+def test_delete_of_another_sessions_node_is_carried_out() -> None:
     """`delete` does not ask who owns an ephemeral node (ZK-08)."""
 
     async def scenario(lab: EnsembleRun) -> None:
@@ -430,7 +430,7 @@ def test_delete_of_another_session_is_carried_out() -> None:
     run_ensemble(scenario)
 
 
-def test_follower_that_hears_nothing_serves_old_data_until_the_sync_limit() -> None:
+def test_follower_without_its_leader_serves_old_data_until_the_sync_limit() -> None:
     """A follower that does not keep up is dropped after `syncLimit` ticks, 5 x 2000 ms (ZK-06).
 
     Then it stops serving. Within that time it serves old data.

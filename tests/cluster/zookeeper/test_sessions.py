@@ -16,7 +16,7 @@ SESSION = SessionId(7)
     ("heard_us", "deadline_us"),
     [(0, 8_000_000), (1, 8_000_000), (1_999_999, 8_000_000), (2_000_000, 10_000_000)],
 )
-def test_session_ends_at_a_whole_tick_six_to_eight_seconds_after_it_was_heard(
+def test_session_ends_at_a_tick_six_to_eight_seconds_after_its_last_packet(
     heard_us: int, deadline_us: int
 ) -> None:
     """The deadline is `(floor((lastHeard + timeout) / tick) + 1) * tick` (ZK-10)."""
@@ -30,8 +30,8 @@ def test_session_ends_at_a_whole_tick_six_to_eight_seconds_after_it_was_heard(
 
 
 @given(st.lists(st.integers(0, 20_000_000), min_size=1))
-def test_deadline_never_falls_and_is_always_a_whole_tick(heard_us: list[int]) -> None:
-    """Touches that come late (from a follower) take nothing away."""
+def test_deadline_never_decreases_and_is_always_a_whole_tick(heard_us: list[int]) -> None:
+    """A late touch (from a follower) must not shorten a session."""
     tracker = SessionTracker(TICK_US)
     tracker.add(SESSION, TIMEOUT_US, 0)
     last = 0
@@ -44,7 +44,7 @@ def test_deadline_never_falls_and_is_always_a_whole_tick(heard_us: list[int]) ->
     assert last == ((max(0, *heard_us) + TIMEOUT_US) // TICK_US + 1) * TICK_US
 
 
-def test_session_that_is_over_is_not_touched() -> None:
+def test_ended_session_is_not_touched() -> None:
     """Expiry: the session is gone for good (ZK-15)."""
     tracker = SessionTracker(TICK_US)
     tracker.add(SESSION, TIMEOUT_US, 0)

@@ -1,4 +1,4 @@
-"""Watches of one server: which fire, for whom, and which are left again."""
+"""Watches of one server: which fire, for which connection, and their registration again."""
 
 from cluster.host.incoming_request import AcceptedConnection
 from cluster.zookeeper.watches import WatchTable
@@ -16,7 +16,7 @@ A = AcceptedConnection(NodeName("a"), 0)
 B = AcceptedConnection(NodeName("b"), 0)
 
 
-def test_watch_is_one_shot_and_left_twice_counts_once() -> None:
+def test_watch_is_one_shot_and_registered_twice_counts_once() -> None:
     """It is one-shot and belongs to (session's connection, path) as a set (ZK-16)."""
     watches = WatchTable()
     watches.add_data_watch(A, "/t")
@@ -44,7 +44,7 @@ def test_exists_watch_fires_on_the_creation_and_a_child_watch_on_the_child_list(
     ]
 
 
-def test_deletion_fires_both_kinds_as_one_event_a_connection() -> None:
+def test_deletion_fires_both_kinds_of_watches_as_one_event_a_connection() -> None:
     """A connection that has left both kinds on a znode hears of its end once (ZK-16)."""
     watches = WatchTable()
     watches.add_data_watch(A, "/ids")
@@ -56,7 +56,7 @@ def test_deletion_fires_both_kinds_as_one_event_a_connection() -> None:
     assert len(watches) == 0
 
 
-def test_watches_of_a_connection_go_with_it() -> None:
+def test_watches_of_a_connection_are_removed_with_it() -> None:
     """It belongs to (session's connection, path) (ZK-16)."""
     watches = WatchTable()
     watches.add_data_watch(A, "/ids")
@@ -68,7 +68,7 @@ def test_watches_of_a_connection_go_with_it() -> None:
     assert len(watches) == 1
 
 
-def test_watch_that_is_left_again_fires_at_once_if_its_path_has_changed_since() -> None:
+def test_watch_registered_again_fires_at_once_if_its_path_has_changed_since() -> None:
     """The server fires at once those whose path has changed since (ZK-20)."""
     tree = ZnodeTree([("/ids", ""), ("/t", ""), ("/quiet", "")])
     tree.set_data("/t", "new", Zxid(5))
@@ -89,5 +89,5 @@ def test_watch_that_is_left_again_fires_at_once_if_its_path_has_changed_since() 
         WatcherEvent(event_type=WatchType.NODE_CREATED, path="/ids/c"),
         WatcherEvent(event_type=WatchType.NODE_CHILDREN_CHANGED, path="/ids"),
     ]
-    # What has not changed is watched again: the data of two paths, the children of one.
+    # Unchanged paths are watched again: the data of two paths, the children of one.
     assert len(watches) == 3

@@ -13,7 +13,7 @@ from tests.support.harness.ensemble import SECOND, EnsembleRun, run_ensemble
 
 
 def requests_of(lab: EnsembleRun, node: str, after_us: int = 0) -> list[str]:
-    """Return the operations that a node has sent, pings and handshakes aside."""
+    """Return the operations that a node has sent, without pings and handshakes."""
     quiet = (Api.PING.label, Api.CONNECT.label)
     return [
         str(row.api)
@@ -22,7 +22,7 @@ def requests_of(lab: EnsembleRun, node: str, after_us: int = 0) -> list[str]:
     ]
 
 
-def test_notification_costs_two_reads_before_the_program_hears_of_it() -> None:
+def test_notification_costs_two_reads_before_the_program_receives_it() -> None:
     """For each child event zkclient does `exists(path)` and `getChildren(path)` first (ZK-22)."""
 
     async def scenario(lab: EnsembleRun) -> None:
@@ -38,14 +38,14 @@ def test_notification_costs_two_reads_before_the_program_hears_of_it() -> None:
         for name in ("g", "h"):
             await writer.create(f"/consumers/{name}", "")
             await lab.runtime.sleep(SECOND // 10)
-        # The two reads have left the watch again, so the second change is heard too.
+        # The two reads have registered the watch again, so the second change is notified, too.
         assert sent_when_heard == [["Exists", "GetChildren"], ["Exists", "GetChildren"] * 2]
         assert watcher.notifications == 2
 
     run_ensemble(scenario)
 
 
-def test_data_event_costs_two_reads_too_and_subscribing_costs_one() -> None:
+def test_data_event_costs_two_reads_and_a_subscription_one() -> None:
     """For a data event `exists(path, watch)` and `getData(path, watch)` (ZK-22)."""
 
     async def scenario(lab: EnsembleRun) -> None:
@@ -92,7 +92,7 @@ def test_listeners_run_one_after_the_other_and_an_exception_is_dropped() -> None
     run_ensemble(scenario)
 
 
-def test_operation_that_meets_a_loss_is_tried_again_when_there_is_a_connection() -> None:
+def test_operation_that_meets_a_connection_loss_is_tried_again_when_connected() -> None:
     """An operation that meets ConnectionLoss waits for a connection and is tried again (ZK-23)."""
 
     async def scenario(lab: EnsembleRun) -> None:
@@ -139,7 +139,7 @@ def test_operation_begun_in_one_session_is_carried_out_in_the_next() -> None:
     run_ensemble(scenario)
 
 
-def test_expiry_opens_a_new_session_and_fires_everything_as_if_it_had_changed() -> None:
+def test_expiry_opens_a_new_session_and_fires_every_listener() -> None:
     """It queues handleNewSession, and then all child and data listeners (ZK-24)."""
 
     async def scenario(lab: EnsembleRun) -> None:
@@ -164,7 +164,7 @@ def test_expiry_opens_a_new_session_and_fires_everything_as_if_it_had_changed() 
     run_ensemble(scenario)
 
 
-def test_write_makes_the_znode_and_its_parents() -> None:
+def test_write_creates_the_znode_and_its_parents() -> None:
     """First time: NoNode, then create (section 7, R3)."""
 
     async def scenario(lab: EnsembleRun) -> None:
@@ -179,7 +179,7 @@ def test_write_makes_the_znode_and_its_parents() -> None:
     run_ensemble(scenario)
 
 
-def test_changes_before_the_rearming_read_fall_together_into_what_it_returns() -> None:
+def test_changes_before_the_rearming_read_are_merged_into_its_result() -> None:
     """The event carries type and path, not the new data (ZK-18).
 
     Changes between the event and the re-arming read fall together into what that read returns:

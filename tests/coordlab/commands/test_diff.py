@@ -1,4 +1,4 @@
-"""`diff`: the first event in which two runs part, and the nearest run that passes."""
+"""`diff`: the first event in which two runs differ, and the nearest run that passes."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ CRASH = {"at": "1s", "fault": "crash", "target": "coordinator-of(readers)", "dur
 
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three schedules in an empty working directory: of two the second crash is not at one time."""
+    """Write three schedules into an empty folder; two differ in the time of the second crash."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "160")
     one, other = ([CRASH, CRASH | {"at": at, "target": "broker(0)"}] for at in ("5s", "5500ms"))
@@ -28,15 +28,15 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("files")
-def test_schedule_held_against_itself_is_equal(capsys: Captured) -> None:
-    """Exit code 0, and how much was compared."""
+def test_schedule_compared_with_itself_is_equal(capsys: Captured) -> None:
+    """Exit code 0, and the number of compared rows."""
     assert run_cli(["diff", "one.yaml", "one.yaml"]) == EXIT_PASS
     assert "equal: " in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("files")
-def test_schedules_part_at_the_first_fault_that_is_not_in_both(capsys: Captured) -> None:
-    """What was before is the same, byte for byte."""
+def test_schedules_differ_first_at_the_first_fault_that_only_one_has(capsys: Captured) -> None:
+    """Earlier rows are equal, byte for byte."""
     assert run_cli(["diff", "one.yaml", "other.yaml", "--json"]) == EXIT_VIOLATED
 
     found = json.loads(capsys.readouterr().out)
@@ -49,8 +49,8 @@ def test_schedules_part_at_the_first_fault_that_is_not_in_both(capsys: Captured)
 
 
 @pytest.mark.usefixtures("files")
-def test_two_traces_are_shown_side_by_side_with_what_was_before(capsys: Captured) -> None:
-    """For people: times of the run's clock, node by node."""
+def test_two_traces_are_shown_side_by_side_with_the_rows_before(capsys: Captured) -> None:
+    """The output is for people: times of the run's clock, node by node."""
     assert run_cli(["diff", "one.yaml", "other.yaml", "--before", "2"]) == EXIT_VIOLATED
 
     said = capsys.readouterr().out
@@ -65,7 +65,7 @@ def test_two_traces_are_shown_side_by_side_with_what_was_before(capsys: Captured
 def test_run_directory_is_read_and_equals_the_schedule_that_it_was_played_from(
     capsys: Captured,
 ) -> None:
-    """With messages in its trace or without."""
+    """Its trace may have messages or not."""
     assert run_cli(["replay", "one.yaml"]) == EXIT_PASS
     assert run_cli(["replay", "one.yaml"]) == EXIT_PASS
     first, second = sorted(str(p) for p in Path("runs/quick").iterdir() if not p.is_symlink())
@@ -80,8 +80,8 @@ def test_run_directory_is_read_and_equals_the_schedule_that_it_was_played_from(
 
 @pytest.mark.usefixtures("files")
 @pytest.mark.slow
-def test_failing_schedule_is_held_against_the_nearest_that_passes(capsys: Captured) -> None:
-    """No seed helps it, nor leaving out the pause: without the cut it passes."""
+def test_failing_schedule_is_compared_with_the_nearest_that_passes(capsys: Captured) -> None:
+    """Neither another seed nor leaving out the pause helps: without the cut it passes."""
     assert run_cli(["diff", "failing.yaml", "--against-passing", "--json"]) == EXIT_VIOLATED
 
     captured = capsys.readouterr()
@@ -94,10 +94,10 @@ def test_failing_schedule_is_held_against_the_nearest_that_passes(capsys: Captur
 
 @pytest.mark.usefixtures("files")
 @pytest.mark.slow
-def test_difference_from_a_passing_run_begins_at_the_first_step_that_differs(
+def test_difference_from_a_passing_run_begins_at_the_first_different_step(
     capsys: Captured,
 ) -> None:
-    """Another network seed differs from the first message on; its story does not."""
+    """Under another network seed rows differ from the first message on, but steps do not."""
     failing = Path("failing.yaml")
     assert run_cli(["diff", str(failing), "4711"]) == EXIT_VIOLATED
 
@@ -110,7 +110,7 @@ def test_difference_from_a_passing_run_begins_at_the_first_step_that_differs(
 
 
 def test_nearest_passing_run_of_a_race_is_that_of_a_neighbouring_seed() -> None:
-    """It is tried first: nothing of the schedule has to change."""
+    """It is tried first, because the schedule is unchanged."""
     passing = quick_experiment()
     failed = play(failing_experiment(), 3)
     tried: list[str] = []
@@ -122,7 +122,7 @@ def test_nearest_passing_run_of_a_race_is_that_of_a_neighbouring_seed() -> None:
 
 
 @pytest.mark.usefixtures("files")
-def test_without_any_run_that_passes_nothing_is_compared(
+def test_without_a_passing_run_nothing_is_compared(
     capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Exit code 2: it proves nothing."""
@@ -143,9 +143,9 @@ def test_without_any_run_that_passes_nothing_is_compared(
         (["one.yaml", "."], "manifest.json"),
     ],
 )
-def test_what_cannot_be_compared_is_refused(
+def test_incomparable_arguments_are_refused(
     capsys: Captured, arguments: list[str], reason: str
 ) -> None:
-    """Exit code 254, with what was expected."""
+    """Exit code 254, with the expected value."""
     assert run_cli(["diff", *arguments]) == EXIT_BAD_ARGUMENTS
     assert reason in capsys.readouterr().err

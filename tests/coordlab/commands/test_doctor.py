@@ -38,12 +38,12 @@ class Fake:
         path.write_text(text)
 
     def process(self, pid: int, name: str, *command: str) -> None:
-        """A process, as /proc shows it."""
+        """Add a process, as /proc shows it."""
         self.write(self.proc / str(pid) / "comm", f"{name}\n")
         self.write(self.proc / str(pid) / "cmdline", "".join(f"{word}\0" for word in command))
 
     def machine(self, **changes: object) -> ThisMachine:
-        """The machine, with fields changed."""
+        """Return the machine, with fields changed."""
         fields: dict[str, object] = {
             "system": "Linux",
             "environ": {"PATH": ""},
@@ -78,7 +78,7 @@ def test_every_check_of_this_machine_answers() -> None:
 
 
 def test_required_distributions_are_those_of_the_project() -> None:
-    """A dependency that is added must be looked for."""
+    """The doctor must check a new dependency."""
     text = (ROOT / "pyproject.toml").read_text()
     # The list of strings is also a list in YAML.
     listed = yaml.safe_load(text.split("dependencies = ")[1].split("\n]")[0] + "\n]")
@@ -117,7 +117,7 @@ def test_doctor_without_java_on_an_unknown_system_lists_the_others(fake: Fake) -
 
 
 def test_doctor_names_missing_packages_and_the_command_that_installs_them(fake: Fake) -> None:
-    """An environment that is older than the checkout lacks what came later."""
+    """An environment that is older than the checkout lacks newer dependencies."""
     versions = {"ray": None, "altair": None}
     check = look("packages", fake.machine(version_of=lambda name: versions.get(name, "1.0")))
     assert (check.ok, check.advice) == (False, "missing: ray, altair; run `make setup`")

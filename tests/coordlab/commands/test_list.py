@@ -1,4 +1,4 @@
-"""`list`: what stands beside a run's verdict."""
+"""`list`: the information beside a run's verdict."""
 
 import json
 from dataclasses import replace
@@ -32,10 +32,10 @@ BOTH = Owners(
 
 
 @pytest.mark.parametrize(("verdict", "marked"), [(Verdict.PASS, True), (Verdict.VIOLATED, False)])
-def test_pass_above_two_owners_is_marked(
+def test_pass_with_two_owners_is_marked(
     verdict: Verdict, marked: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A list of green words would hide it; a broken promise says enough."""
+    """A list of green words would hide it; a broken promise needs no mark."""
     run = analysed_run(tmp_path, verdict=verdict)
     summary = read_summary(run.path)
     assert summary is not None
@@ -86,15 +86,15 @@ def test_runs_of_several_seeds_are_one_line(
 @pytest.mark.parametrize(
     ("seeds", "text"), [([7], "seed 7"), ([2, 1], "seeds 1..2"), ([9, 1, 2, 3], "seeds 1..3,9")]
 )
-def test_seeds_are_told_as_the_command_takes_them(seeds: list[int], text: str) -> None:
-    """Ranges where they follow one another."""
+def test_seeds_are_printed_in_the_form_of_the_option(seeds: list[int], text: str) -> None:
+    """Consecutive seeds are a range."""
     assert seeds_text(seeds) == text
 
 
-def test_name_of_a_run_is_never_cut(
+def test_name_of_a_run_is_never_truncated(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is there to be copied; at 80 columns the rest stands on a line of its own."""
+    """Users copy it; at 80 columns the rest is on a line of its own."""
     name = analysed_run(tmp_path, verdict=Verdict.PASS).path.relative_to(tmp_path)
     shown = {}
     for width in ("40", "80", "200"):
@@ -107,15 +107,15 @@ def test_name_of_a_run_is_never_cut(
     assert line.split()[1:5] == ["virtual", "7", "completed", "pass"]
 
 
-def test_name_that_a_list_shows_means_its_run(tmp_path: Path) -> None:
-    """Also its directory, and an experiment, which means its latest run."""
+def test_name_in_a_list_finds_its_run(tmp_path: Path) -> None:
+    """A directory finds its run, and an experiment its latest run."""
     path = analysed_run(tmp_path, verdict=Verdict.PASS).path
     name = path.relative_to(tmp_path)
     for each in (name, path, name.parent):
         assert find_run(each, tmp_path).path == path.resolve()
 
 
-def test_name_of_no_run_gets_what_was_meant_and_where_to_look(tmp_path: Path) -> None:
+def test_name_of_no_run_gets_a_suggestion_and_a_place_to_look(tmp_path: Path) -> None:
     path = analysed_run(tmp_path, verdict=Verdict.PASS).path
     name = path.relative_to(tmp_path)
     with pytest.raises(NotARun, match=f"did you mean `{name}`") as wrong:

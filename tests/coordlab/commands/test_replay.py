@@ -1,4 +1,4 @@
-"""`replay`: the same trace again, or a reason why not; and the run looked at on its way."""
+"""`replay`: the same trace again, or the reason why not; and stops on its way."""
 
 import json
 import re
@@ -29,7 +29,7 @@ WriteFile = Callable[..., str]
 
 @pytest.fixture
 def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WriteFile:
-    """Write a replay file of a run of `QUICK` into an empty working directory; return its name."""
+    """Write a replay file of a run of `QUICK` into an empty folder; return its name."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
 
@@ -42,10 +42,10 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WriteFile:
     return write_file
 
 
-def test_replay_of_a_stamped_run_is_the_same_trace_and_leaves_a_whole_run(
+def test_replay_of_a_stamped_run_gives_the_same_trace_and_a_whole_run_directory(
     write: WriteFile, capsys: Captured
 ) -> None:
-    """Byte for byte; what is written has messages, results and the command that makes it again."""
+    """The trace is equal byte for byte; the directory has messages, results and a command."""
     assert run_cli(["replay", write()]) == EXIT_PASS
 
     said = capsys.readouterr().out
@@ -62,7 +62,7 @@ def test_replay_of_a_stamped_run_is_the_same_trace_and_leaves_a_whole_run(
     assert run_cli(["replay", str(past.path / "replay.yaml")]) == EXIT_PASS
 
 
-def test_run_of_a_replay_file_takes_its_seed_and_its_own_where_one_is_given(
+def test_run_of_a_replay_file_uses_its_seed_unless_one_is_given(
     write: WriteFile,
 ) -> None:
     """A replay file is an experiment file."""
@@ -80,7 +80,7 @@ def test_run_of_a_replay_file_takes_its_seed_and_its_own_where_one_is_given(
 def test_replay_by_another_code_or_python_is_refused_unless_forced(
     write: WriteFile, capsys: Captured, changed: dict[str, str], reason: str
 ) -> None:
-    """A trace that differs would then prove nothing; and nothing is started."""
+    """A different trace would prove nothing; no node is started."""
     file = write(**changed)
 
     assert run_cli(["replay", file]) == EXIT_BAD_ARGUMENTS
@@ -90,10 +90,10 @@ def test_replay_by_another_code_or_python_is_refused_unless_forced(
     assert "same trace" in capsys.readouterr().out
 
 
-def test_another_trace_by_the_same_code_is_told_with_its_time_as_our_failure(
+def test_another_trace_by_the_same_code_is_reported_as_our_failure(
     write: WriteFile, capsys: Captured
 ) -> None:
-    """The promise of virtual time is broken: no verdict about Kafka may come of it."""
+    """Virtual time broke its promise, so no verdict about Kafka follows; the time is shown."""
     step, *marks = PLAYED.trail.split()
     other = " ".join([step, *marks[:2], "0000", *marks[3:]])
     code = run_cli(["replay", write(digest="0f", trail=other)])
@@ -109,7 +109,7 @@ def test_another_trace_by_the_same_code_is_told_with_its_time_as_our_failure(
 def test_another_trace_of_an_edited_file_is_no_failure_and_the_verdict_counts(
     write: WriteFile, capsys: Captured
 ) -> None:
-    """Whoever plays with a finding changes its file."""
+    """Users edit the file of a finding to learn more."""
     file = Path(write())
     file.write_text(file.read_text().replace("duration: 3s", "duration: 2s"))
 
@@ -119,7 +119,7 @@ def test_another_trace_of_an_edited_file_is_no_failure_and_the_verdict_counts(
     assert "the file was edited since its run was stamped" in said
 
 
-def test_replay_of_an_experiment_without_stamp_has_nothing_to_compare_with(
+def test_replay_of_an_experiment_without_stamp_compares_nothing(
     write: WriteFile, capsys: Captured
 ) -> None:
     """It is played all the same, with the seed of `run`."""
@@ -134,7 +134,7 @@ def test_replay_of_an_experiment_without_stamp_has_nothing_to_compare_with(
 
 @pytest.mark.slow
 def test_replay_of_a_seed_draws_it_and_leaves_its_file(write: WriteFile, capsys: Captured) -> None:
-    """The file plays the same without the space."""
+    """The file plays the same run without the space."""
     write()
     code = run_cli(["replay", "3", "--space", "reference", "--json"])
     first = json.loads(capsys.readouterr().out)
@@ -147,8 +147,10 @@ def test_replay_of_a_seed_draws_it_and_leaves_its_file(write: WriteFile, capsys:
     assert second["played"]["digest"] == first["played"]["digest"]
 
 
-def test_until_ends_the_trace_there_and_tells_the_state(write: WriteFile, capsys: Captured) -> None:
-    """Half a second after the crash: the broker is down, and its members do not know it yet."""
+def test_until_ends_the_trace_at_a_time_and_shows_the_state(
+    write: WriteFile, capsys: Captured
+) -> None:
+    """Half a second after the crash the broker is down, and its members do not know it yet."""
     crash_us = crash_time_us()
     until_us = crash_us + 500_000
     code = run_cli(["replay", write(), "--until", f"{until_us / 1e6:.6f}s"])
@@ -166,8 +168,8 @@ def test_until_ends_the_trace_there_and_tells_the_state(write: WriteFile, capsys
     assert past.manifest.status == "interrupted"
 
 
-def test_until_a_time_that_never_comes_says_so(write: WriteFile, capsys: Captured) -> None:
-    """And the run is whole."""
+def test_until_a_time_after_the_end_is_reported(write: WriteFile, capsys: Captured) -> None:
+    """The run is whole."""
     assert run_cli(["replay", write(), "--until", "3600s"]) == EXIT_PASS
     assert "before 3600.000000s" in capsys.readouterr().out
 
@@ -181,7 +183,7 @@ def test_until_a_time_that_never_comes_says_so(write: WriteFile, capsys: Capture
         (["--until", "noon"], "`12.5s` or `12500ms`, got `noon`"),
     ],
 )
-def test_what_cannot_be_done_is_refused_before_anything_is_played(
+def test_impossible_options_are_refused_before_the_replay(
     write: WriteFile, capsys: Captured, arguments: list[str], reason: str
 ) -> None:
     """A debugger on a pipe would wait for ever."""
@@ -195,7 +197,7 @@ def test_what_cannot_be_done_is_refused_before_anything_is_played(
 def test_break_at_opens_the_debugger_with_the_cluster_in_scope(
     write: WriteFile, tmp_path: Path, last: str, code: int, ending: str
 ) -> None:
-    """Helpers work at its prompt; `c` goes on to the verdict, `q` ends the run there."""
+    """Helpers work at its prompt; `c` continues to the verdict, `q` ends the run there."""
     write()
     steady = str(crash_time_us() - 500_000)
     arguments = ("found.yaml", "--force", "--break-at", f"{steady}us")
@@ -214,7 +216,7 @@ def test_break_at_opens_the_debugger_with_the_cluster_in_scope(
 
 
 def crash_time_us() -> int:
-    """When the crash of `QUICK` is injected."""
+    """Return the time at which the crash of `QUICK` is injected."""
     times: list[int] = []
     play(
         QUICK,
@@ -224,8 +226,8 @@ def crash_time_us() -> int:
     return times[0]
 
 
-def test_stamp_is_what_the_search_saw() -> None:
-    """Result, digest and trail of the trace without messages."""
+def test_stamp_is_that_of_the_search() -> None:
+    """It has result, digest and trail of the trace without messages."""
     stamp = stamp_of(QUICK, PLAYED)
 
     assert isinstance(stamp, ReplayStamp)

@@ -1,4 +1,4 @@
-"""`report` and `list` over past runs: what they write and print, and what they do without Java."""
+"""`report` and `list` over past runs: their files and output, also without Java."""
 
 import json
 import webbrowser
@@ -22,14 +22,14 @@ Captured = pytest.CaptureFixture[str]
 
 @pytest.fixture
 def no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A machine without Java."""
+    """Simulate a machine without Java."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
 
 
 @pytest.mark.usefixtures("no_java")
 def test_report_of_an_analysed_run_needs_no_java(tmp_path: Path, capsys: Captured) -> None:
-    """Runs come from other machines with their tables."""
+    """Runs may come from other machines with their tables."""
     run = analysed_run(tmp_path / "runs")
 
     assert run_cli(["report", str(run.path)]) == EXIT_PASS
@@ -42,10 +42,10 @@ def test_report_of_an_analysed_run_needs_no_java(tmp_path: Path, capsys: Capture
 
 
 @pytest.mark.usefixtures("no_java")
-def test_report_without_a_run_is_the_latest_and_goes_where_it_is_told(
+def test_report_without_a_run_is_that_of_the_latest_in_the_given_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`report --output page.html` right after a run."""
+    """The command is `report --output page.html` right after a run."""
     monkeypatch.chdir(tmp_path)
     analysed_run(tmp_path / "runs")
     newest = analysed_run(tmp_path / "runs")
@@ -60,7 +60,7 @@ def test_report_without_a_run_is_the_latest_and_goes_where_it_is_told(
 def test_report_of_several_runs_compares_them_on_a_page_and_on_the_terminal(
     tmp_path: Path, capsys: Captured
 ) -> None:
-    """Each has its own page as well; a run that is named twice is one."""
+    """Each run has its own page as well; a run that is named twice counts once."""
     root = tmp_path / "runs"
     slow = experiment(name="slow")
     runs = (
@@ -87,7 +87,7 @@ def test_report_of_several_runs_compares_them_on_a_page_and_on_the_terminal(
 
 @pytest.mark.usefixtures("no_java")
 def test_report_as_json_has_every_page_and_the_comparison(tmp_path: Path, capsys: Captured) -> None:
-    """One document on standard output, for scripts."""
+    """It is one document on standard output, for scripts."""
     root = tmp_path / "runs"
     fault = fault_summary(values={"commit gap": [8 * S]}, members=2)
     runs = [analysed_run(root, fault), analysed_run(root, fault)]
@@ -105,7 +105,7 @@ def test_report_as_json_has_every_page_and_the_comparison(tmp_path: Path, capsys
 
 
 @pytest.mark.usefixtures("no_java")
-def test_report_of_a_run_without_tables_and_java_says_what_to_do(
+def test_report_of_a_run_without_tables_and_java_names_the_next_step(
     tmp_path: Path, capsys: Captured
 ) -> None:
     """Exit 254: nothing was written, nothing failed."""
@@ -120,7 +120,7 @@ def test_report_of_a_run_without_tables_and_java_says_what_to_do(
 
 
 def test_tables_of_other_events_or_of_another_version_are_not_current(tmp_path: Path) -> None:
-    """A run that was analysed while it went on has more rows now; a table came with an update."""
+    """Tables made during the run lack later rows; another version has other tables."""
     run = analysed_run(tmp_path)
     assert current_summary(run.path) is not None
 
@@ -135,7 +135,7 @@ def test_tables_of_other_events_or_of_another_version_are_not_current(tmp_path: 
 
 
 def test_tables_of_a_run_whose_events_are_damaged_are_not_current(tmp_path: Path) -> None:
-    """Unreadable now, and not when it was analysed: look again."""
+    """A file became unreadable after the analysis: it must be read again."""
     run = analysed_run(tmp_path)
     (run.events / EVENTS_FILE).write_bytes(b"PAR1")
     assert current_summary(run.path) is None
@@ -145,7 +145,7 @@ def test_tables_of_a_run_whose_events_are_damaged_are_not_current(tmp_path: Path
 def test_report_is_opened_in_a_browser_where_there_is_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
-    """On a server there is none: the path is told, the exit code is good."""
+    """On a server there is none: the path is printed, the exit code is 0."""
     run = analysed_run(tmp_path / "runs")
     opened: list[str] = []
 
@@ -162,10 +162,10 @@ def test_report_is_opened_in_a_browser_where_there_is_one(
 
 
 @pytest.mark.usefixtures("no_java")
-def test_report_that_cannot_be_written_is_told_without_a_traceback(
+def test_unwritable_report_is_reported_without_a_traceback(
     tmp_path: Path, capsys: Captured
 ) -> None:
-    """A folder below a file."""
+    """Its path is a folder below a file."""
     run = analysed_run(tmp_path / "runs")
     (tmp_path / "file").write_text("")
 
@@ -178,7 +178,7 @@ def test_report_that_cannot_be_written_is_told_without_a_traceback(
 def test_list_shows_the_newest_runs_last_with_their_commit_gap(
     tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As many as wanted; how many older ones there are is said."""
+    """The length is an option; the number of older runs is shown."""
     moments = (datetime(2026, 1, 2, 3, 4, tzinfo=UTC) + timedelta(seconds=n) for n in count())
     monkeypatch.setattr(run_directory, "_now", lambda: next(moments))
     gap = fault_summary(values={"commit gap": [8 * S, 3 * S]}, members=2)
@@ -196,8 +196,8 @@ def test_list_shows_the_newest_runs_last_with_their_commit_gap(
     assert any(line.startswith("2 older runs") for line in lines)
 
 
-def test_list_says_of_a_broken_directory_that_it_is(tmp_path: Path, capsys: Captured) -> None:
-    """Half a manifest, none at all, no results: nothing of that hides the other runs."""
+def test_list_shows_a_broken_directory_as_such(tmp_path: Path, capsys: Captured) -> None:
+    """Half a manifest, no manifest, no results: none of these hides the other runs."""
     good, without_end = past_run(tmp_path), past_run(tmp_path)
     (without_end.path / "results.json").write_text("{")
     (tmp_path / "small" / "half").mkdir()
@@ -213,10 +213,10 @@ def test_list_says_of_a_broken_directory_that_it_is(tmp_path: Path, capsys: Capt
         assert broken in said.partition("set aside")[2]
 
 
-def test_list_as_json_has_experiments_runs_and_what_is_unreadable(
+def test_list_as_json_has_experiments_runs_and_unreadable_directories(
     tmp_path: Path, capsys: Captured
 ) -> None:
-    """Stable keys, for scripts."""
+    """The keys are stable, for scripts."""
     analysed_run(tmp_path, fault_summary(values={"commit gap": [8 * S]}, members=2))
     (tmp_path / "small" / "empty").mkdir()
 
@@ -231,6 +231,6 @@ def test_list_as_json_has_experiments_runs_and_what_is_unreadable(
 
 
 def test_list_without_runs_says_so(tmp_path: Path, capsys: Captured) -> None:
-    """A new user's first command."""
+    """It may be a new user's first command."""
     assert run_cli(["list", "--runs", str(tmp_path / "runs")]) == EXIT_PASS
     assert f"no runs in {tmp_path / 'runs'} yet" in " ".join(capsys.readouterr().out.split())

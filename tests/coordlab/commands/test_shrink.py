@@ -1,4 +1,4 @@
-"""`coordlab shrink` from outside: what it writes and says, and how it ends."""
+"""`coordlab shrink` from outside: its files, its output, and its ends."""
 
 import io
 import signal
@@ -39,10 +39,10 @@ def schedule(folder: Path, *, guarded: bool = False) -> Path:
 
 
 @pytest.mark.slow
-def test_shrink_writes_a_file_that_runs_and_tells_its_story(
+def test_shrink_writes_a_file_that_fails_and_prints_its_steps(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """From three faults to one; what was written is loaded, fails, and is stamped with that run."""
+    """Three faults become one; the written file is loaded, fails, and is stamped with that run."""
     path = schedule(tmp_path)
 
     code = run_cli(["shrink", str(path), "--robustness", "5", "--time-limit", "5m"])
@@ -65,7 +65,7 @@ def test_shrink_writes_a_file_that_runs_and_tells_its_story(
 
 
 @pytest.mark.slow
-def test_shrinking_what_does_not_fail_says_so_and_writes_nothing(
+def test_shrinking_a_passing_schedule_writes_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Exit code 2: with the guard on there is nothing to shrink."""
@@ -82,7 +82,7 @@ def test_shrinking_what_does_not_fail_says_so_and_writes_nothing(
 def test_shrink_prints_one_json_document(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With the file's path, the sizes before and after, and the robustness."""
+    """It has the file's path, the sizes before and after, and the robustness."""
     output = tmp_path / "small.yaml"
 
     code = run_cli(
@@ -99,18 +99,18 @@ def test_shrink_prints_one_json_document(
     assert document["story"]
 
 
-def test_shrink_refuses_what_is_no_schedule(
+def test_shrink_refuses_an_invalid_schedule(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A file that is not there, and a check that does not exist."""
+    """Cases: a missing file, and an unknown check."""
     assert run_cli(["shrink", str(tmp_path / "none.yaml")]) == EXIT_BAD_ARGUMENTS
     assert run_cli(["shrink", "7", "--check", "fenncing"]) == EXIT_BAD_ARGUMENTS
     assert "did you mean `fencing`?" in capsys.readouterr().err
 
 
 @pytest.mark.slow
-def test_ctrl_c_writes_the_best_so_far(tmp_path: Path) -> None:
-    """As soon as it has become smaller for the first time."""
+def test_ctrl_c_writes_the_smallest_schedule_so_far(tmp_path: Path) -> None:
+    """The interrupt follows the first success."""
     path = schedule(tmp_path)
     process = subprocess.Popen(
         [sys.executable, "-u", "-m", "coordlab", "shrink", str(path), "--time-limit", "5m"],
@@ -153,10 +153,10 @@ LOST_TOO = PlayedFinding(
         ("liveness", None, None),
     ],
 )
-def test_finding_of_the_file_is_kept_before_an_earlier_one(
+def test_finding_of_the_file_is_preferred_to_an_earlier_one(
     check: str | None, about: str | None, kept: PlayedFinding | None
 ) -> None:
-    """The file of a finding is shrunk for it, though the same run broke another promise before."""
+    """The run broke another promise before, but the file is of this finding."""
     played = PlayedRun(seed=7, result=PlayResult.VIOLATED, findings=(LOST_TOO, LOST, FENCING))
     stamp = ReplayStamp(
         seed=7, code="ab", python="3.11", result="violated", digest="cd", finding=about
@@ -170,8 +170,8 @@ SIZES = Sizes(
 SMALLER = msgspec.structs.replace(SIZES, faults=1, horizon_us=12_300_000)
 
 
-def test_without_a_terminal_there_is_a_line_for_each_step_down() -> None:
-    """Runs that change nothing are not told."""
+def test_without_a_terminal_each_success_is_a_line() -> None:
+    """Runs without a success are not printed."""
     console = Console(width=60, record=True, force_terminal=False, file=io.StringIO())
     view = shrink_view(console, "seed 7")
     with view:
@@ -185,8 +185,8 @@ def test_without_a_terminal_there_is_a_line_for_each_step_down() -> None:
 
 
 @pytest.mark.parametrize("width", [40, 80, 140])
-def test_on_a_terminal_a_panel_says_from_what_to_what(width: int) -> None:
-    """And what is being tried."""
+def test_panel_on_a_terminal_shows_the_sizes_and_the_present_attempt(width: int) -> None:
+    """The sizes are those at the beginning and now."""
     console = Console(width=width, force_terminal=True, file=io.StringIO())
     view = shrink_view(console, "seed [bold]7[/]")
     progress = ShrinkProgress(does="leaving out faults", runs=41, before=SIZES, after=SMALLER)

@@ -29,34 +29,34 @@ def runs(count: int) -> list[RunSummary]:
 
 
 def page_each_column_has_a_letter_that_is_told_above() -> str:
-    """Names of runs are far too wide to stand over a column."""
+    """Names of runs are far too wide for a column's heading."""
     return "\n".join(printed(compare_runs(runs(2), names=["session 6 s", "session 45 s"])))
 
 
 def page_what_differs_is_marked_and_said_how() -> str:
-    """A star, so that it is seen without colour."""
+    """The mark is a star, so that it needs no colour."""
     return "\n".join(
         printed(compare_runs([summary_of("x/1", crash(8, 8)), summary_of("x/2", crash(8, 16))]))
     )
 
 
 def page_runs_that_are_alike_have_no_mark_and_no_legend() -> str:
-    """Nothing to explain where nothing is marked."""
+    """Without a mark a legend would be useless."""
     return "\n".join(
         printed(compare_runs([summary_of("x/1", crash(8, 8)), summary_of("x/2", crash(8, 8))]))
     )
 
 
 def page_figure_that_a_run_lacks_is_a_dash() -> str:
-    """Not a zero, which would be the best of all."""
+    """A zero would be the best value of all."""
     moved = fault_summary(values={"detect": [S], "join": [S]}, partitions_moved=1, members=3)
     return "\n".join(
         printed(compare_runs([summary_of("x/1", moved), summary_of("x/2", crash(8, 8))]))
     )
 
 
-def test_columns_that_do_not_fit_go_on_below() -> None:
-    """Eight runs in 40 columns: no cell is broken, every value is there."""
+def test_columns_that_do_not_fit_continue_below() -> None:
+    """Eight runs in 40 columns: no cell is broken, every value is shown."""
     for width in (40, 60, 80, 120):
         lines = printed(compare_runs(runs(8)), width=width)
         assert max(map(len, lines)) <= width
@@ -71,14 +71,14 @@ def test_columns_that_do_not_fit_go_on_below() -> None:
 
 
 def page_of_many_faults_only_what_differs_is_shown() -> str:
-    """A rolling restart has a fault for each broker: 60 lines each help nobody."""
+    """A rolling restart has a fault for each broker: 60 lines each would be too many."""
     first = summary_of("x/1", *(crash(8, 8, fault=f"crash-{n}") for n in range(4)))
     second = summary_of("x/2", *(crash(8, 16, fault=f"crash-{n}") for n in range(4)))
     return "\n".join(printed(compare_runs([first, second])))
 
 
 def page_run_without_faults_is_compared_as_a_whole() -> str:
-    """A run that broke off before its fault beside one that did not."""
+    """One run was interrupted before its fault."""
     return "\n".join(printed(compare_runs([summary_of("x/1"), summary_of("x/2", crash(8, 8))])))
 
 
@@ -92,6 +92,6 @@ PAGES = (
 )
 
 
-def test_pages_are_printed_as_they_were_reviewed(golden: Golden) -> None:
-    """A person reads the page whole, as a user does, when a word of it changes."""
+def test_pages_equal_the_reviewed_ones(golden: Golden) -> None:
+    """A person reviews each change of a page as its users see it."""
     golden.check("pages/comparison.txt", sections(PAGES))

@@ -1,4 +1,4 @@
-"""What every command prints alike: tables and paths."""
+"""Output that all commands share: tables and paths."""
 
 import io
 from pathlib import Path
@@ -12,7 +12,7 @@ from coordlab.console import print_path, print_table
 
 
 def printed(*, colour: bool = False) -> tuple[Console, io.StringIO]:
-    """A console of 40 columns and what it writes to."""
+    """Return a console of 40 columns and its buffer."""
     file = io.StringIO()
     return Console(file=file, width=40, force_terminal=colour, no_color=not colour), file
 
@@ -26,7 +26,7 @@ def two_columns() -> Table:
     return table
 
 
-def test_table_ends_its_lines_without_blanks() -> None:
+def test_lines_of_a_table_have_no_trailing_blanks() -> None:
     console, file = printed()
     print_table(console, two_columns())
     assert file.getvalue() == "name  much longer heading\na     1\nb\n"
@@ -38,7 +38,9 @@ def test_table_keeps_its_styles() -> None:
     assert "\x1b[1ma" in file.getvalue()
 
 
-def test_path_is_told_from_here_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_path_is_printed_relative_to_this_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     console, file = printed()
     print_path(console, "report", tmp_path / "runs" / "report.html")

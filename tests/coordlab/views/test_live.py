@@ -25,10 +25,10 @@ def lines(progress: int) -> tuple[str, ...]:
         (True, False, ""),
     ],
 )
-def test_live_view_prints_each_line_as_it_is_unless_it_is_not_shown(
+def test_live_view_prints_each_line_unchanged_unless_it_is_hidden(
     terminal: bool, shown: bool, expected: str
 ) -> None:
-    """Names hold what rich reads as markup; `--json` leaves standard output to the document."""
+    """Names may look like rich's markup; `--json` leaves standard output to the document."""
     console = Console(file=io.StringIO(), width=40, force_terminal=terminal)
     with LiveView(console, render, lines, shown=shown) as view:
         view(1)
@@ -49,7 +49,7 @@ def test_live_view_on_a_terminal_draws_the_latest_progress_and_no_line() -> None
     assert "line" not in page
 
 
-def test_live_view_on_a_terminal_that_cannot_move_its_cursor_prints_lines(
+def test_live_view_on_a_terminal_without_cursor_movement_prints_lines(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """TERM=dumb: an editor's shell, a serial line."""

@@ -1,4 +1,4 @@
-"""The live panel: bounded whatever the cluster's size, and readable at any width without colour."""
+"""The live panel: bounded for any size of the cluster, readable at any width without colour."""
 
 import io
 
@@ -84,15 +84,15 @@ def progress(
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_present_stage_is_seen_without_colour(stage: str) -> None:
-    """Brackets around it, or its name alone where the terminal is narrow."""
+def test_present_stage_is_visible_without_colour(stage: str) -> None:
+    """It has brackets around it, or is the only one where the terminal is narrow."""
     assert f"[{stage}]" in lines_of(progress(stage=stage), 80)[1]
     assert lines_of(progress(stage=stage), 40)[1].startswith(f"{stage} (stage ")
 
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_split_brain_shows_both_coordinators_with_whole_words(width: int) -> None:
-    """The state is what one looks for: it is never cut off."""
+    """The state is the important word: it is never truncated."""
     both = [group(0, "PreparingRebalance", 8), group(2)]
     text = " ".join(" ".join(lines_of(progress(status({"readers": both})), width)).split())
     for word in ("PreparingRebalance", "Stable", "broker 0", "broker 2", "20 x broker 0"):
@@ -101,7 +101,7 @@ def test_split_brain_shows_both_coordinators_with_whole_words(width: int) -> Non
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_fifty_groups_show_those_that_are_not_stable_first(width: int) -> None:
-    """1,000 members on one screen: the rest is counted."""
+    """1,000 members on one screen: the other groups are counted."""
     groups = {f"group-{n}": [group(0)] for n in range(50)}
     groups["group-48"] = [group(1, "CompletingRebalance")]
     groups["group-49"] = [group(1), group(2)]
@@ -113,15 +113,15 @@ def test_fifty_groups_show_those_that_are_not_stable_first(width: int) -> None:
     assert any(line.startswith("and 38 more groups, 38 of them Stable") for line in lines)
 
 
-def test_many_brokers_are_told_by_state() -> None:
-    """A hundred words `up` hide the two that are down."""
+def test_many_brokers_are_counted_by_state() -> None:
+    """A hundred words `up` would hide the two that are down."""
     lines = lines_of(progress(status({}, brokers=100, down=(7, 8))), 80)
     assert " ".join(lines[2].split()) == "brokers 98 up: 0 to 6, 9 to 99 2 down: 7 and 8"
 
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_thousand_faults_show_those_in_force_and_the_next(width: int) -> None:
-    """What is over is counted; what is in force must be seen."""
+    """Past faults are counted; those in force must be visible."""
     done = FaultOutcome.HIT
     over = [fault(n, done, fired_at_us=n * SECOND, healed_at_us=n * SECOND + 1) for n in range(90)]
     in_force = fault(90, done, fired_at_us=99 * SECOND)
@@ -135,10 +135,10 @@ def test_thousand_faults_show_those_in_force_and_the_next(width: int) -> None:
 
 
 @pytest.mark.parametrize("terminal", ["dumb", "unknown"])
-def test_terminal_that_cannot_move_its_cursor_gets_lines(
+def test_terminal_without_cursor_movement_gets_lines(
     terminal: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A panel that is redrawn would be printed again and again, or never."""
+    """A redrawn panel would be printed again and again, or never."""
     monkeypatch.setenv("TERM", terminal)
     shown = Console(file=io.StringIO(), width=80, force_terminal=True)
     with run_view(shown, "small", "virtual") as view:
@@ -150,7 +150,7 @@ def test_terminal_that_cannot_move_its_cursor_gets_lines(
 
 
 def test_names_with_brackets_are_printed_as_they_are() -> None:
-    """Rich reads [x] as markup; a target may hold it."""
+    """Rich reads [x] as markup; a target may contain it."""
     shown = Console(file=io.StringIO(), width=80)
     entry = fault(0, FaultOutcome.MISSED, fired_at_us=SECOND)
     entry.error = "[red]nobody[/] is there"

@@ -1,4 +1,4 @@
-"""The view of a cluster that stays: a panel on a terminal, lines of changes elsewhere."""
+"""The view of a standing cluster: a panel on a terminal, lines of changes elsewhere."""
 
 import io
 from dataclasses import replace
@@ -73,15 +73,15 @@ def test_panel_shows_brokers_groups_and_faults_at_any_width(width: int) -> None:
         assert words in text
 
 
-def test_panel_of_a_bare_cluster_says_that_there_is_no_group() -> None:
+def test_panel_of_a_cluster_without_groups_shows_that() -> None:
     bare = replace(status(), groups={})
     text = panel(progress(bare))
     assert "no group" in text
     assert "records" not in text  # the lab has no client here
 
 
-def test_panel_keeps_what_is_in_force_and_the_last_faults_that_are_over() -> None:
-    """A cluster that stays for a day has seen hundreds."""
+def test_panel_keeps_faults_in_force_and_the_last_past_ones() -> None:
+    """A cluster that stands for a day has had hundreds."""
     over = [crash(number, healed_at_us=number * 10 * SECOND + 1) for number in range(20)]
     in_force = crash(3, healed_at_us=None)
     shown = panel(progress(status(), *over[:3], in_force, *over[4:]))
@@ -96,7 +96,7 @@ def test_panel_shows_the_latest_findings() -> None:
     )
 
 
-def test_lines_tell_changes_and_nothing_twice() -> None:
+def test_lines_report_each_change_once() -> None:
     lines = StandingLines()
     assert list(lines(progress(None, stage="starting"))) == ["   60.000 s  starting"]
     assert list(lines(progress(status(), stage="serving"))) == [
@@ -117,7 +117,7 @@ def test_lines_tell_changes_and_nothing_twice() -> None:
     ]
 
 
-def test_view_prints_lines_where_no_cursor_moves() -> None:
+def test_view_prints_lines_where_the_cursor_cannot_move() -> None:
     console = Console(file=io.StringIO(), width=200)
     with standing_view(console, "lab", "local") as view:
         view(progress(status(), stage="serving"))

@@ -1,4 +1,4 @@
-"""How the closing summary tells what a run did to its groups, on a terminal of 80 columns."""
+"""The closing summary: the effects of a run on its groups, on a terminal of 80 columns."""
 
 import io
 from dataclasses import replace
@@ -171,18 +171,18 @@ def owners(*, to_us: int | None = 93_214_000, longest_us: int = 29_133_000) -> O
 
 
 def page_rebalance_of_a_member_crash_reads_as_its_reason() -> str:
-    """The reason says who was evicted: no second line for it."""
+    """The reason names the evicted member, so a second line is not needed."""
     return page(run_summary(fault_summary(kept=0, kept_id=5, rebalances=(rebalances(),))))
 
 
 def page_rebalances_before_and_after_the_healing_are_told_apart() -> str:
-    """A killed member's eviction, and its return: one of them is due to nobody's death."""
+    """A killed member's eviction, and its return: only one of them follows from its death."""
     back = rebalances(reason="join", removed=(), first_us=71_250_523, after_us=60_000_523)
     return page(run_summary(fault_summary(healed_us=71_250_000, rebalances=(rebalances(), back))))
 
 
 def page_members_that_wait_for_a_silent_coordinator_are_told_to_do_so() -> str:
-    """A pause: the new coordinator is there, and nobody asks it."""
+    """A pause: the new coordinator is there, and no member asks it."""
     waited = {"notice": 20_080_000, "longest wait": 19_980_000}
     soon = run_summary(fault_summary(moved=1, values={"notice": 500, "longest wait": 400}))
     short = run_summary(fault_summary(moved=1, values=waited | {"longest wait": 2_000_000}))
@@ -203,7 +203,7 @@ def page_members_whose_commits_timed_out_are_counted_by_when_they_left() -> str:
 
 
 def page_columns_that_say_nothing_are_left_out() -> str:
-    """Two offsets partitions have no 90th percentile, and nothing that is missing."""
+    """Two offsets partitions have no 90th percentile, and no missing values."""
     return page(run_summary(fault_summary(moved=2, values={"detect": 7_790_000})))
 
 
@@ -241,7 +241,7 @@ def page_split_brain_is_told_with_both_sides_to_the_millisecond() -> str:
 
 
 def page_owners_at_the_end_of_the_run_have_no_end() -> str:
-    """Nothing is said of a healing that did not end it."""
+    """No healing is named, because none ended it."""
     return page(run_summary(owners=(owners(to_us=None),)))
 
 
@@ -251,7 +251,7 @@ def page_owners_for_less_than_the_clocks_error_are_not_told() -> str:
 
 
 def page_run_in_which_nothing_happened_prints_nothing_of_it() -> str:
-    """No empty sections: a missed fault, no duplicates, one coordinator at a time."""
+    """Empty sections are left out: a missed fault, no duplicates, one coordinator at a time."""
     quiet = (GroupProcessing(group="orders-readers", records=10, repeated=0),)
     return page(run_summary(processing=quiet))
 
@@ -276,14 +276,14 @@ def page_figures_of_a_disturbed_time_are_marked() -> str:
 
 
 def page_many_faults_are_a_line_each() -> str:
-    """A rolling restart has one failover per broker: three pages of phases help nobody."""
+    """A rolling restart has one failover per broker: three pages of phases would be too long."""
     values = {"detect": 158, "notice": 51_200, "no coordinator": 6_740, "commit gap": 691_000}
     faults = [fault_summary(f"controlled_shutdown-{n}", moved=1, values=values) for n in range(3)]
     return page(run_summary(*faults))
 
 
-def test_gap_is_the_same_where_it_is_as_long_and_long_enough() -> None:
-    """Gaps of nothing, and gaps that differ by a millisecond, are gaps of their own."""
+def test_gaps_are_merged_if_they_are_equal_and_long_enough() -> None:
+    """Gaps of length 0, and gaps that differ by a millisecond, remain separate."""
     faults = [
         fault_summary(f"crash-{nth}", values={"commit gap": gap_us, "processing gap": 1_000 * nth})
         for nth, gap_us in enumerate((300_000, 154_450_000, 154_450_000, 154_450_000, 0))
@@ -303,7 +303,7 @@ def page_gap_into_which_several_faults_fell_is_said_to_be_one() -> str:
 
 @pytest.mark.parametrize("chain", ["broker", "client", "gap"])
 def test_every_line_fits_eighty_columns(chain: Chain) -> None:
-    """Long names and long lists are broken, units stay with their numbers."""
+    """Long names and long lists are wrapped, units stay with their numbers."""
     values = {m.name: 123_456_789 for m in MEASURES if m.chain == chain}
     summary = run_summary(
         fault_summary(moved=1, values=values, rebalances=(rebalances(removed=OLD, added=NEW),)),
@@ -320,8 +320,8 @@ def test_every_line_fits_eighty_columns(chain: Chain) -> None:
     assert "others 1,613" in page(summary)
 
 
-def test_names_are_listed_as_people_count() -> None:
-    """consumer-10 comes after consumer-9; what has no number stands for itself."""
+def test_names_are_sorted_by_their_numbers() -> None:
+    """consumer-10 comes after consumer-9; other names are sorted as text."""
     names = ("c-10", "c-2", "c-9", "admin", "c-1", "b-007")
     assert listed(names) == "admin, b-007, c-1 and 2, c-9 and 10"
     assert listed(tuple(f"c-{2 * n}" for n in range(6))) == "c-0, c-2, c-4, c-6 and 2 more"
@@ -348,7 +348,7 @@ def summary_page(
 
 
 def page_fault_that_missed_says_when_and_why() -> str:
-    """`-> nobody` alone would leave the reader to guess."""
+    """`-> nobody` alone would not show the reason."""
     missed = JournalEntry(
         fault_id="crash-0",
         fault="crash",
@@ -379,7 +379,7 @@ def page_fault_that_was_undone_with_trouble_says_so() -> str:
 
 
 def page_pass_says_in_the_same_breath_what_was_felt() -> str:
-    """Half a minute of two owners below a bare PASS was overlooked."""
+    """Readers overlooked half a minute of two owners below a bare PASS."""
     return summary_page(verdict=Verdict.PASS, phases=run_summary(owners=(owners(),)))
 
 
@@ -388,7 +388,7 @@ def page_broken_promise_needs_no_caveat() -> str:
 
 
 def page_what_was_felt_is_one_section_of_two_parts() -> str:
-    """After the fault and over the whole run: two headings of one name were read as a mistake."""
+    """After the fault and over the whole run: readers took two equal headings for a mistake."""
     fault = fault_summary(values={"commit gap": 8 * S, "load wait": 0, "detect": 7 * S}, moved=1)
     spread = Spread(samples=12, missing=0, p50=0, p90=2 * S, maximum=3 * S, total=9 * S)
     group = FeltGroup(
@@ -414,7 +414,7 @@ def page_partitions_that_lag_to_the_end_are_told_in_words() -> str:
 
 
 def page_check_tells_what_it_saw_and_how_long_it_lasted() -> str:
-    """Zeros are left out but those that are the point; moments stand elsewhere."""
+    """Zeros are left out unless they are the result; times are shown elsewhere."""
     report = CheckReport(
         check="ownership",
         outcome=CheckOutcome.PASS,
@@ -429,7 +429,7 @@ def page_check_tells_what_it_saw_and_how_long_it_lasted() -> str:
 
 
 def page_check_that_had_nothing_to_judge_boasts_of_no_zero() -> str:
-    """`0 needless rebalances` where no failover was judged would be an empty boast."""
+    """`0 needless rebalances` where no failover was judged would prove nothing."""
     report = CheckReport(
         check="needless_rebalance",
         outcome=CheckOutcome.NOTHING_SEEN,
@@ -439,8 +439,8 @@ def page_check_that_had_nothing_to_judge_boasts_of_no_zero() -> str:
     return summary_page(checks=(report,))
 
 
-def test_check_that_kept_its_promise_says_which_of_its_zeros_are_the_point() -> None:
-    """`0 rebalances` beside two that happened was read as a contradiction: 0 of them needless."""
+def test_passed_check_names_the_meaning_of_its_zeros() -> None:
+    """`0 rebalances` beside two that happened looks like a contradiction: 0 were needless."""
     needless = CheckReport(
         check="needless_rebalance",
         outcome=CheckOutcome.PASS,
@@ -457,7 +457,7 @@ def test_check_that_kept_its_promise_says_which_of_its_zeros_are_the_point() -> 
 
 
 def page_one_of_a_kind_is_no_plural() -> str:
-    """`1 groups` reads like a mistake of the count."""
+    """`1 groups` looks like a miscount."""
     seen = {"leader_epochs": 1, "fetches_judged": 1, "groups": 1, "acknowledged_before": 1}
     one = CheckReport(
         check="needless_rebalance", outcome=CheckOutcome.PASS, seen={"needless_rebalances": 1}
@@ -493,6 +493,6 @@ PAGES = (
 )
 
 
-def test_pages_are_printed_as_they_were_reviewed(golden: Golden) -> None:
-    """A person reads the page whole, as a user does, when a word of it changes."""
+def test_pages_equal_the_reviewed_ones(golden: Golden) -> None:
+    """A person reviews each change of a page as its users see it."""
     golden.check("pages/summary.txt", sections(PAGES))

@@ -1,4 +1,4 @@
-"""What people read: the live view and the closing summary, on a terminal and off it."""
+"""The live view and the closing summary, on a terminal and without one."""
 
 import io
 import re
@@ -24,7 +24,7 @@ def console(*, terminal: bool = False) -> Console:
 
 
 def text_of(shown: Console) -> str:
-    """Return what is seen: colours and moves of the cursor are left out."""
+    """Return the visible text: colours and movements of the cursor are removed."""
     assert isinstance(shown.file, io.StringIO)
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.file.getvalue())
 
@@ -98,7 +98,7 @@ def other_fault(**changes: object) -> JournalEntry:
 
 
 def page_live_view_says_what_became_of_each_kind_of_fault_and_whom_it_hit() -> str:
-    """Ends of links, moved leaderships, misses with their reason; moments are over at once."""
+    """Ends of links, moved leaderships, misses with their reason; momentary faults end at once."""
     cut = other_fault(
         fault_id="cut-1",
         fault="cut",
@@ -127,7 +127,7 @@ def page_live_view_says_what_became_of_each_kind_of_fault_and_whom_it_hit() -> s
 
 
 def page_live_view_on_a_terminal_names_who_is_paused_or_not_there_yet() -> str:
-    """A member that waits for its start is not one that was lost."""
+    """A member that is not started yet differs from a lost one."""
     shown = console(terminal=True)
     now = status()
     now.nodes = {
@@ -143,7 +143,7 @@ def page_live_view_on_a_terminal_names_who_is_paused_or_not_there_yet() -> str:
 
 
 def page_live_view_on_a_terminal_shows_stage_brokers_groups_members_and_faults() -> str:
-    """The three questions while it runs: where is it, who serves the group, what was hit."""
+    """The view answers three questions: the stage, the coordinator, the faults."""
     shown = console(terminal=True)
     with run_view(shown, "coordinator_crash", "ray") as view:
         view(
@@ -159,7 +159,7 @@ def page_live_view_on_a_terminal_shows_stage_brokers_groups_members_and_faults()
 
 
 def page_live_view_of_a_group_that_nobody_serves_says_so() -> str:
-    """Between the kill and the load a group must not vanish from the screen."""
+    """Between the kill and the load the group must remain on the screen."""
     shown = console(terminal=True)
     unserved = status(coordinator=None)
     unserved.groups = {}
@@ -169,7 +169,7 @@ def page_live_view_of_a_group_that_nobody_serves_says_so() -> str:
 
 
 def page_summary_of_a_violated_run_tells_the_story_of_the_finding() -> str:
-    """Exit code 1 alone helps nobody."""
+    """Exit code 1 alone explains nothing."""
     shown = console()
     report = CheckReport(
         check="durable_commits",
@@ -222,6 +222,6 @@ PAGES = (
 )
 
 
-def test_pages_are_printed_as_they_were_reviewed(golden: Golden) -> None:
-    """A person reads the page whole, as a user does, when a word of it changes."""
+def test_pages_equal_the_reviewed_ones(golden: Golden) -> None:
+    """A person reviews each change of a page as its users see it."""
     golden.check("pages/views.txt", sections(PAGES))

@@ -1,4 +1,4 @@
-"""Processing gaps, on traces short enough to be measured by hand."""
+"""Processing gaps of traces short enough to be measured by hand."""
 
 import pytest
 
@@ -15,32 +15,32 @@ CRASH = """
 
 
 def gap(text: str) -> tuple[int, int | None, int | None]:
-    """Return before, after and length of the only partition's gap."""
+    """Return beginning, end and length of the only partition's gap."""
     rows = availability_of(Trace(parse_trace(CRASH + text)))
     (row,) = (row for row in rows if row["subject_kind"] == "partition")
     return row["before_us"], row["after_us"], row["gap_us"]
 
 
 def batch(at_s: float, offset: int, work_us: int, consumer: str = "consumer-a") -> str:
-    """A batch of eight records."""
+    """Return a batch of eight records."""
     return (
         f"{at_s} {consumer} records_consumed group=g member=a-1 partition=t-0 "
         f"offset={offset} count=8 last={offset + 7} work_us={work_us}\n"
     )
 
 
-def test_processing_gap_ends_where_work_on_the_next_batch_begins() -> None:
+def test_processing_gap_ends_with_the_start_of_the_next_batch() -> None:
     trace = batch(4, 0, 500_000) + batch(9, 8, 3_000_000) + batch(10, 16, 500_000)
     assert gap(trace) == (4_000_000, 6_000_000, 2_000_000)
 
 
-def test_partition_without_a_moment_without_work_has_no_gap() -> None:
+def test_partition_that_is_always_processed_has_no_gap() -> None:
     trace = batch(4, 0, 500_000) + batch(7, 8, 3_000_000) + batch(9, 16, 2_000_000)
     assert gap(trace) == (7_000_000, 7_000_000, 0)
 
 
 @pytest.mark.parametrize("first_work_us", [200_000, 2_000_000])
-def test_of_two_members_the_later_one_may_have_begun_earlier(first_work_us: int) -> None:
+def test_later_of_two_members_may_have_begun_earlier(first_work_us: int) -> None:
     trace = (
         batch(4, 0, 500_000) + batch(8, 8, first_work_us) + batch(10, 16, 4_500_000, "consumer-b")
     )

@@ -1,4 +1,4 @@
-"""What was felt, on traces short enough to be counted by hand."""
+"""Felt effects of traces short enough to be counted by hand."""
 
 import pytest
 
@@ -14,18 +14,18 @@ BEGIN = """
 
 
 def partition(text: str) -> TableRow:
-    """The only partition of a trace."""
+    """Return the only partition of a trace."""
     (row,) = felt_partitions_of(Trace(parse_trace(BEGIN + text)))
     return row
 
 
 def group(text: str) -> TableRow:
-    """The only group of a trace."""
+    """Return the only group of a trace."""
     (row,) = felt_groups_of(Trace(parse_trace(BEGIN + text)))
     return row
 
 
-def test_time_without_an_owner_counts_from_its_revocation_to_the_next_assignment() -> None:
+def test_time_without_an_owner_lasts_from_a_revocation_to_the_next_assignment() -> None:
     found = partition("""
     4 consumer-a partitions_revoked group=g member=a-1 generation=1 partitions=t-0,
     7.5 consumer-b partitions_assigned group=g member=b-1 generation=2 partitions=t-0,
@@ -34,19 +34,19 @@ def test_time_without_an_owner_counts_from_its_revocation_to_the_next_assignment
     assert found["unowned_us"] == 3_500_000
 
 
-def test_time_after_the_death_of_the_last_owner_counts_until_the_end() -> None:
+def test_time_after_the_death_of_the_last_owner_lasts_until_the_end() -> None:
     assert partition("18 run node_killed peer=consumer-a")["unowned_us"] == 2_000_000
 
 
 @pytest.mark.parametrize(
     ("processed_s", "waited_us"),
     [
-        (4.9, 0),  # shorter than a second: the pace of polls
+        (4.9, 0),  # shorter than a second, the usual interval of polls
         (5.0, 1_000_000),
         (9.0, 5_000_000),
     ],
 )
-def test_wait_counts_from_a_second_on_and_then_as_a_whole(
+def test_wait_counts_as_a_whole_once_it_reaches_a_second(
     processed_s: float, waited_us: int
 ) -> None:
     found = partition(f"""
@@ -69,13 +69,13 @@ WORK = """
         ((("6.2", 0, 3_200_000), ("7.5", 32, 1_300_000)), 0),  # a busy member, from 3 to 7.5
         ((("6.2", 0, 1_200_000), ("7.5", 32, 1_300_000)), 2_000_000),
         ((("6.2", 0, 3_200_000), ("7.5", 32, 0)), 1_300_000),
-        # The second member had begun before the first was done.
+        # The second member had begun before the first ended.
         ((("5", 0, 2_000_000), ("9", 32, 4_500_000)), 0),
         # The third member had begun before the second.
         ((("4", 0, 1_000_000), ("7", 8, 500_000), ("9", 32, 4_000_000)), 1_000_000),
     ],
 )
-def test_work_on_a_batch_is_no_wait(
+def test_processing_of_a_batch_is_no_wait(
     batches: tuple[tuple[str, int, int], ...], waited_us: int
 ) -> None:
     found = partition(
@@ -89,7 +89,7 @@ def test_work_on_a_batch_is_no_wait(
     assert found["waited_us"] == waited_us
 
 
-def test_without_records_nothing_waits_however_long_nobody_processes() -> None:
+def test_partition_without_records_has_no_wait() -> None:
     found = partition("""
     3 producer-0 records_produced partition=t-0 offset=0 count=5
     3.1 consumer-a records_consumed group=g member=a-1 partition=t-0 offset=0 count=5 last=4
@@ -107,7 +107,7 @@ LAG = """
 """
 
 
-def test_lag_is_over_when_no_more_waits_than_before_the_first_fault() -> None:
+def test_lag_is_over_when_no_more_records_wait_than_before_the_first_fault() -> None:
     found = partition(
         LAG + "9 consumer-a records_consumed group=g partition=t-0 offset=15 count=6 last=20"
     )
@@ -138,7 +138,7 @@ def test_partition_that_returns_to_its_owner_moved_and_came_back() -> None:
     assert (found["partitions"], found["moved"], found["came_back"]) == (1, 1, 1)
 
 
-def test_partition_that_its_owner_is_assigned_anew_did_not_move() -> None:
+def test_partition_that_its_owner_is_assigned_again_did_not_move() -> None:
     found = group("""
     5 consumer-a partitions_assigned group=g member=a-1 generation=2 partitions=t-0,
     """)
@@ -164,7 +164,7 @@ REMOVED = "9 broker-0 member_removed group=g member=a-1 generation=1"
     ],
     ids=["silent for nothing", "left", "dead", "paused", "cut off", "of a former life"],
 )
-def test_member_is_sent_away_needlessly_only_if_it_ran_and_could_be_reached(
+def test_member_is_removed_needlessly_only_if_it_ran_and_could_be_reached(
     before: str, removal: str, sent_away: int
 ) -> None:
     assert group(f"{before}\n{removal}\n")["sent_away"] == sent_away

@@ -1,4 +1,4 @@
-"""The rebalances of a run so far: the table's story, row by row, and what cut one short."""
+"""Rebalances of a run so far: equal to the table's, row by row, with the cause of an early end."""
 
 from pipeline.in_memory.rebalances import Rebalance, RebalanceLog, rebalances_of
 from pipeline.in_memory.trace import Trace
@@ -15,8 +15,8 @@ def log_of(rows: list[TraceRow]) -> RebalanceLog:
     return log
 
 
-def test_rebalances_that_a_log_follows_are_those_of_the_table_in_random_runs() -> None:
-    """In the order of the clock, as a live view sees them, and a node's life at a time."""
+def test_rebalances_of_random_runs_equal_those_of_the_table() -> None:
+    """Rows arrive in the order of the clock, as for a live view, one incarnation at a time."""
     reasons = set()
     for seed in SEEDS:
         trace = Trace(random_run(seed))
@@ -70,14 +70,14 @@ class Story:
         return found
 
 
-def test_rebalance_that_is_on_its_way_has_no_end_yet() -> None:
-    """Neither a new generation nor anything that cut it short."""
+def test_rebalance_in_progress_has_no_end() -> None:
+    """It has no new generation, and nothing ended it early."""
     found = Story().begin().only()
     assert (found.new_generation, found.length_us, found.cut_short_by) == (None, None, None)
 
 
-def test_rebalance_is_cut_short_by_the_last_member_that_goes() -> None:
-    """The group is Empty then: there is no generation to wait for."""
+def test_rebalance_is_cut_short_by_the_departure_of_the_last_member() -> None:
+    """The group is then Empty, and no generation follows."""
     story = Story().begin(RebalanceCause.SESSION_EXPIRY)
     story.tell(
         TraceKind.GROUP_STATE,
@@ -92,7 +92,7 @@ def test_rebalance_is_cut_short_by_the_last_member_that_goes() -> None:
 
 
 def test_rebalance_is_cut_short_by_the_death_of_its_coordinator() -> None:
-    """The row is the driver's; a broker that coordinates other groups has nothing to do with it."""
+    """The row is the driver's; the death of a broker of other groups has no effect."""
     story = Story().begin()
     story.tell(TraceKind.NODE_KILLED, node="driver", peer="broker-0")
     assert story.only().cut_short_by is None
@@ -101,8 +101,8 @@ def test_rebalance_is_cut_short_by_the_death_of_its_coordinator() -> None:
     assert (found.cut_short_us, found.cut_short_by) == (3_000_000, "broker-1 was killed")
 
 
-def test_rebalance_that_is_over_is_not_cut_short_any_more() -> None:
-    """What comes later is another story."""
+def test_completed_rebalance_is_not_cut_short_later() -> None:
+    """Later rows belong to the next rebalance."""
     story = Story().begin()
     story.tell(TraceKind.GENERATION_STARTED, group="g", generation=1)
     story.tell(TraceKind.ASSIGNMENT_STORED, group="g", generation=1)
@@ -112,7 +112,7 @@ def test_rebalance_that_is_over_is_not_cut_short_any_more() -> None:
 
 
 def test_next_rebalance_cuts_short_the_one_before() -> None:
-    """By its own cause; and the client behind a member id is remembered."""
+    """It has its own cause; the client of a member id is remembered."""
     story = Story().begin()
     story.tell(
         TraceKind.MEMBER_ADDED, group="g", member="n", generation=0, detail={"client_id": "c"}

@@ -1,4 +1,4 @@
-"""What is left out of the rows that tables read."""
+"""Kinds of rows that the tables do not read."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ _TRANSFORMS = [
 
 
 @pytest.mark.parametrize("kind", NO_TABLES_KINDS, ids=str)
-def test_no_transform_reads_a_kind_that_is_left_out(kind: TraceKind) -> None:
+def test_no_transform_reads_a_skipped_kind(kind: TraceKind) -> None:
     """It would find no rows, and its table would be empty without an error."""
     assert _TRANSFORMS
     readers = [path.name for path in _TRANSFORMS if f"TraceKind.{kind.name}" in path.read_text()]

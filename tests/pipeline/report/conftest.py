@@ -1,4 +1,4 @@
-"""What all tests of the report share."""
+"""Fixtures of all tests of the report."""
 
 import pytest
 
@@ -7,5 +7,5 @@ from pipeline.report.charts import chart_specs
 
 @pytest.fixture(autouse=True, scope="session")
 def _every_chart_is_valid() -> None:
-    """Hold each chart against Vega-Lite's schema, which a report of a user's has no time for."""
+    """Check each chart against Vega-Lite's schema, for which a user's report has no time."""
     chart_specs._VALIDATE = True

@@ -1,4 +1,4 @@
-"""Whom a fault concerned: groups, partitions, how their members noticed, what commits met."""
+"""The blast radius of a fault: groups, partitions, notices of members, outcomes of commits."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,7 +21,7 @@ from tests.support.builders.report_rows import (
 
 
 def commit(error: str, commits: int, consumer: str = "c-0", fault: str | None = "crash-0") -> Row:
-    """A row of `commits`."""
+    """Return a row of `commits`."""
     return {
         "fault": fault,
         "group": GROUP,
@@ -61,7 +61,7 @@ def built(
     tables: Mapping[str, Sequence[Row]] = TABLES,
     **facts: Any,  # noqa: ANN401
 ) -> Section:
-    """The section of a run with these faults."""
+    """Return the section of a run with these faults."""
     found = blast_radius_section(
         report_input(run_facts(**facts), run_summary(faults=faults), tables)
     )
@@ -70,7 +70,7 @@ def built(
 
 
 def table(found: Section, heading: str) -> TextTable:
-    """The table whose first heading that is."""
+    """Return the table whose first heading that is."""
     (shown,) = [
         part for part in found.parts if isinstance(part, TextTable) and part.headings[0] == heading
     ]
@@ -78,17 +78,17 @@ def table(found: Section, heading: str) -> TextTable:
 
 
 def text(found: Section) -> str:
-    """All paragraphs."""
+    """Return all paragraphs."""
     return " ".join(part.html for part in found.parts if isinstance(part, Paragraph))
 
 
 def test_run_without_faults_has_no_section() -> None:
-    """Nobody was concerned."""
+    """No group was affected."""
     assert blast_radius_section(report_input()) is None
 
 
-def test_group_of_the_fault_is_told_with_how_its_members_noticed() -> None:
-    """How many gave the coordinator up, and by what; who stayed; who had to join again."""
+def test_group_of_the_fault_is_listed_with_the_notices_of_its_members() -> None:
+    """It counts members by the way in which they left the coordinator, stayed, or rejoined."""
     (row,) = table(built(fault_summary(TABLES)), "group").rows
     assert row == (
         GROUP,
@@ -103,15 +103,15 @@ def test_group_of_the_fault_is_told_with_how_its_members_noticed() -> None:
     assert "noticed by" not in text(built(fault_summary(TABLES))), "the phases have said it"
 
 
-def test_group_that_never_came_back_has_no_length() -> None:
-    """The longest of those that came back would be too kind."""
+def test_group_with_a_member_that_never_recovered_has_no_length() -> None:
+    """The longest length of the others would be misleading."""
     rows = TABLES | {"availability": [gap("member", "c-0", 8 * S), gap("member", "c-1", None)]}
     (row,) = table(built(fault_summary(rows), tables=rows), "group").rows
     assert row[-1] == "never again"
 
 
-def test_partitions_are_told_with_their_new_leader_and_how_long_nobody_read_them() -> None:
-    """Offsets partitions moved with what was loaded; of data partitions what was felt."""
+def test_partitions_are_listed_with_their_new_leader_and_their_gap() -> None:
+    """Offsets partitions have the loaded records, data partitions the time without a reader."""
     rows = table(built(fault_summary(TABLES)), "partition").rows
     assert rows == (
         (OFFSETS, GROUP, "broker-2 to broker-0", 1, 265, None),
@@ -120,7 +120,7 @@ def test_partitions_are_told_with_their_new_leader_and_how_long_nobody_read_them
 
 
 def test_errors_of_commits_are_counted_by_kafkas_names_after_the_fault() -> None:
-    """What was acknowledged is no error, and what came before is another matter."""
+    """Acknowledged commits, and those before the fault, do not count."""
     found = built(fault_summary(TABLES))
     assert table(found, "commits met").rows == (
         ("DISCONNECTED", 13, 2),
@@ -130,24 +130,24 @@ def test_errors_of_commits_are_counted_by_kafkas_names_after_the_fault() -> None
     assert "REBALANCE_IN_PROGRESS" not in text(found)
 
 
-def test_group_that_commits_nothing_met_no_error_for_another_reason() -> None:
-    """`no error` would be read as if commits had been fine."""
+def test_group_that_commits_nothing_is_reported_as_such() -> None:
+    """`no error` would look as if commits had succeeded."""
     rows = TABLES | {"commits": []}
     assert "Nobody committed anything" in text(built(fault_summary(rows), tables=rows))
     fine = TABLES | {"commits": [commit("NONE", 100)]}
     assert "No commit met an error" in text(built(fault_summary(fine), tables=fine))
 
 
-def test_what_was_hit_stands_beside_what_the_plan_said() -> None:
-    """A role is resolved when the fault fires: both are needed to understand it."""
+def test_hit_nodes_are_listed_beside_the_planned_target() -> None:
+    """A role is resolved when the fault fires: the reader needs both."""
     found = text(
         built(fault_summary(TABLES), faults=(journal_entry(nodes=("broker-2", "broker-0")),))
     )
     assert "Hit: broker-2, broker-0. Planned target: coordinator-of(readers)." in found
 
 
-def test_many_faults_are_a_line_each() -> None:
-    """A page of tables for each of a hundred repeats would be read by nobody."""
+def test_each_of_many_faults_is_a_line() -> None:
+    """A page of tables for each of a hundred repeats would be too long."""
     names = [f"crash-{n}" for n in range(MAX_IN_FULL + 1)]
     rows = {
         name: [row | {"fault": fault} for fault in names for row in found]

@@ -1,4 +1,4 @@
-"""The page of several runs: named by what tells them apart, linked to their own reports."""
+"""The page of several runs: named by their differences, linked to their own reports."""
 
 import re
 from pathlib import Path
@@ -16,7 +16,7 @@ TIMEOUT = "broker.session.timeout.ms"
 
 
 def facts(name: str, timeout: str = "9000", seed: int = 7, **changes: object) -> RunFacts:
-    """A run of one experiment with a session timeout of its brokers."""
+    """Return a run of one experiment with a session timeout of its brokers."""
     settings = (
         SettingFact(section="cluster", name="brokers", value="3"),
         SettingFact(section="cluster.config", name=TIMEOUT, value=timeout, default="9000"),
@@ -25,7 +25,7 @@ def facts(name: str, timeout: str = "9000", seed: int = 7, **changes: object) ->
 
 
 def summary(name: str, directory: Path, detect_us: int) -> RunSummary:
-    """The summary of a crash that was noticed after that time."""
+    """Return the summary of a crash that was noticed after that time."""
     fault = fault_summary(
         values={"detect": [detect_us], "commit gap": [detect_us + S]}, partitions_moved=1
     )
@@ -33,15 +33,15 @@ def summary(name: str, directory: Path, detect_us: int) -> RunSummary:
 
 
 def test_runs_are_named_by_the_settings_in_which_they_differ() -> None:
-    """A timestamp tells nobody which run had the longer timeout."""
+    """A timestamp does not show which run had the longer timeout."""
     assert column_names([facts("x/1"), facts("x/2", "18000")]) == (
         f"{TIMEOUT} 9000",
         f"{TIMEOUT} 18000",
     )
 
 
-def test_runs_that_are_alike_are_named_by_seed_and_then_by_start() -> None:
-    """Every column of a few runs is one run."""
+def test_runs_of_one_configuration_are_named_by_seed_and_then_by_start() -> None:
+    """Each column of a few runs is one run."""
     assert column_names([facts("x/1"), facts("x/2", seed=8)]) == ("a_run, seed 7", "a_run, seed 8")
     assert column_names([facts("x/1"), facts("x/2")]) == (
         "a_run, seed 7, x/1",
@@ -78,13 +78,13 @@ def test_unlike_runs_are_named_by_their_experiments() -> None:
 
 
 def test_many_runs_of_a_configuration_share_its_name() -> None:
-    """Their seeds differ, and that is what makes them samples of one thing."""
+    """Different seeds make them samples of one configuration."""
     runs = [facts(f"x/{n}", "9000" if n % 2 else "18000", seed=n) for n in range(20)]
     assert set(column_names(runs)) == {f"{TIMEOUT} 9000", f"{TIMEOUT} 18000"}
 
 
 def test_settings_that_a_run_does_not_have_differ_from_those_it_has() -> None:
-    """Another version of the tool knows other settings."""
+    """Another version of the tool has other settings."""
     bare = run_facts(settings=(SettingFact(section="cluster", name="brokers", value="3"),))
     assert settings_that_differ([facts("x/1"), bare]) == (
         ("cluster.config", TIMEOUT, ("9000", None)),
@@ -92,7 +92,7 @@ def test_settings_that_a_run_does_not_have_differ_from_those_it_has() -> None:
 
 
 def test_page_compares_figures_and_settings_and_links_the_runs_reports(tmp_path: Path) -> None:
-    """One offline file; each run is one click away, as long as they are moved together."""
+    """It is one offline file; links work as long as the files are moved together."""
     runs = []
     for name, timeout, detect_us in (("x/1", "9000", 8 * S), ("x/2", "18000", 17 * S)):
         directory = tmp_path / "runs" / name
@@ -113,12 +113,12 @@ def test_page_compares_figures_and_settings_and_links_the_runs_reports(tmp_path:
     assert "2 runs in 2 columns." in html
     assert "A column of one run is one throw" in html
     assert "a sum over partitions is in partition-seconds" in html
-    ours = re.sub(r"<script.*?</script>", "", html, flags=re.S)  # Vega's text holds URLs
+    ours = re.sub(r"<script.*?</script>", "", html, flags=re.S)  # Vega's text contains URLs
     assert not re.search(r"(src|href)=[\"']?(https?:|//)", ours)
 
 
-def test_page_of_one_column_speaks_of_no_difference(tmp_path: Path) -> None:
-    """Seeds of one experiment share a column: nothing can differ from it."""
+def test_page_of_one_column_mentions_no_difference(tmp_path: Path) -> None:
+    """Seeds of one experiment share a column."""
     names = [f"x/{nth}" for nth in range(10)]
     runs = [
         (facts(name, seed=nth), summary(name, tmp_path / name, 8 * S))

@@ -1,4 +1,4 @@
-"""The page that compares runs of two deploys: its first screen says which one costs less."""
+"""The page that compares runs of two deploys: its first screen names the cheaper one."""
 
 import re
 from dataclasses import replace
@@ -17,7 +17,7 @@ QUESTION = "Which deploy costs less?"
 
 
 def deploy(name: str, waited_us: int, rebalances: int) -> tuple[RunFacts, RunSummary]:
-    """A run that replaced four members."""
+    """Return a run that replaced four members."""
     replaced = [
         {"place": f"m{index}", "stopped_at_us": S, "ready_at_us": 9 * S} for index in range(4)
     ]
@@ -42,12 +42,12 @@ def deploy(name: str, waited_us: int, rebalances: int) -> tuple[RunFacts, RunSum
 
 
 def text_of(html: str) -> str:
-    """Return what a reader sees: scripts, styles and marks left out."""
+    """Return the visible text: scripts, styles and tags are removed."""
     bare = re.sub(r"<(script|style).*?</\1>|<[^>]+>", " ", html, flags=re.S)
     return " ".join(bare.replace("\N{NO-BREAK SPACE}", " ").split())
 
 
-def test_first_screen_says_which_deploy_costs_less_and_by_how_much(tmp_path: Path) -> None:
+def test_first_screen_names_the_cheaper_deploy_and_the_difference(tmp_path: Path) -> None:
     runs = [deploy("dynamic", 40 * S, 8), deploy("static", 400 * S, 0)]
     text = text_of(comparison_html(runs, tmp_path / "page.html"))
     answer = text[text.index(QUESTION) :]

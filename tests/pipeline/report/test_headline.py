@@ -1,4 +1,4 @@
-"""The first screen: what it answers for each kind of run, and which four figures it shows."""
+"""The first screen: its answers for each kind of run, and its four figures."""
 
 import re
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ IDLE = CheckReport(check="processing", outcome=CheckOutcome.NOTHING_SEEN)
 
 
 def _failover(facts: RunFacts) -> ReportInput:
-    """A crash whose failover took 8 s and was felt by two members."""
+    """Return a crash whose failover took 8 s and was felt by two members."""
     tables: Mapping[str, Any] = {
         "broker_phases": [broker_phase(7_790_000, 30_000, 5_000, 5_000)],
         "client_phases": [
@@ -72,20 +72,20 @@ def _screens(*firsts: Headline) -> str:
 
 
 def page_failover_answers_every_question() -> str:
-    """The reader knows what was hit, whom, how long, in which phase, and that no promise broke."""
+    """The answers name target, members, duration, phase, and that no promise was broken."""
     first = headline(_failover(run_facts(faults=(CRASH,), checks=(PASSED,))))
     return _screens(first)
 
 
-def test_headline_links_moments_into_the_lanes() -> None:
-    """A sentence is proven by what the lanes show at its moment."""
+def test_headline_links_times_into_the_lanes() -> None:
+    """The lanes at that time prove the sentence."""
     first = headline(_failover(run_facts(faults=(CRASH,), checks=(PASSED,))))
     answer = dict(first.answers)["What broke?"]
     assert '<a href="#lane-faults" data-from="10.0" data-to="10.0">' in answer
 
 
 def page_violation_names_the_promise_and_the_guard_that_was_off() -> str:
-    """What the guard prevents is no finding about Kafka as it is."""
+    """A violation that a guard prevents is no finding about unchanged Kafka."""
     guard = SettingFact(
         section="cluster.guards", name="high_watermark_gate", value="false", default="true"
     )
@@ -97,7 +97,7 @@ def page_violation_names_the_promise_and_the_guard_that_was_off() -> str:
 
 
 def page_two_owners_says_who_and_that_kafka_allows_it() -> str:
-    """Two owners are measured; what Kafka promises is that only one of them can commit."""
+    """Two owners are measured; Kafka promises only that one of them can commit."""
     owners = Owners(
         group=GROUP,
         partitions=12,
@@ -118,7 +118,7 @@ def page_two_owners_says_who_and_that_kafka_allows_it() -> str:
 
 
 def page_leaves_out_owners_within_the_clocks_error() -> str:
-    """Two machines' clocks may make two owners of one after the other."""
+    """Clocks of two machines may make two owners of one after the other."""
     owners = Owners(
         group=GROUP,
         partitions=1,
@@ -137,7 +137,7 @@ def page_leaves_out_owners_within_the_clocks_error() -> str:
 
 
 def page_explains_two_coordinators() -> str:
-    """The old one was cut off, answered on, and could not know better."""
+    """The old one was cut off, still answered, and could not know its successor."""
     both = Coordinators(
         groups=(GROUP,),
         partition="__consumer_offsets-2",
@@ -162,14 +162,14 @@ def page_explains_two_coordinators() -> str:
 
 
 def page_without_faults_claims_no_gap() -> str:
-    """There is nothing to measure, and the figures count what went on."""
+    """There is no gap to measure, and the figures count the work of the run."""
     facts = run_facts(checks=(PASSED, IDLE), commits_acknowledged=500, records_produced=1_000)
     first = headline(report_input(facts, None, {"groups": [{"group": GROUP, "consumers": 3}]}))
     return _screens(first)
 
 
 def page_missed_fault_is_unknown_and_says_why() -> str:
-    """A fault that hit nobody proves nothing, however quiet the run was."""
+    """A fault that hit no node proves nothing, however quiet the run was."""
     missed = journal_entry(
         outcome=FaultOutcome.MISSED, nodes=(), fired_at_us=None, error="it is down"
     )
@@ -182,7 +182,7 @@ def page_missed_fault_is_unknown_and_says_why() -> str:
 
 
 def page_tool_failure_says_nothing_about_kafka() -> str:
-    """What was measured until then was measured with a broken tool: it is not told as a result."""
+    """Measurements of a broken tool are not shown as results."""
     facts = run_facts(
         faults=(CRASH,),
         checks=(BROKEN,),
@@ -205,15 +205,15 @@ def page_tool_failure_says_nothing_about_kafka() -> str:
         ({"status": "failed", "verdict": Verdict.PASS}, "TOOL FAILED"),
     ],
 )
-def test_verdict_of_a_run_that_ended_badly_is_no_pass(
+def test_verdict_of_a_run_that_did_not_complete_is_no_pass(
     changes: dict[str, Any], expected: str
 ) -> None:
-    """Only a run that came to its end passes; a violation stays one however the run ended."""
+    """Only a completed run passes; a violation remains one however the run ended."""
     assert verdict_of(run_facts(**changes))[0] == expected
 
 
 def page_pass_above_two_owners_says_so_at_the_head() -> str:
-    """In the words of the terminal; a violated run has worse to say there."""
+    """The words are those of the terminal; a violated run shows its violation instead."""
     both = Owners(
         group=GROUP,
         partitions=12,
@@ -234,7 +234,7 @@ def page_pass_above_two_owners_says_so_at_the_head() -> str:
 
 
 def page_interrupted_run_says_where_its_trace_ends() -> str:
-    """What stands open at the end may be open because the run ended there."""
+    """An open interval at the end may be open because the run ended there."""
     facts = run_facts(
         status="interrupted", verdict=Verdict.UNKNOWN, ended_at_us=0, losses=("a file",)
     )
@@ -244,7 +244,7 @@ def page_interrupted_run_says_where_its_trace_ends() -> str:
 
 
 def page_tells_a_rebalance_with_the_timeout_that_made_it() -> str:
-    """Who noticed a dead member: the coordinator, when its session was over."""
+    """The coordinator noticed the dead member when its session ended."""
     expiry = rebalances_of(consumers=("consumer-readers-0",))
     timeout = SettingFact(
         section=f"groups.{GROUP}.config", name="session.timeout.ms", value="45000", default="45000"
@@ -257,7 +257,7 @@ def page_tells_a_rebalance_with_the_timeout_that_made_it() -> str:
 
 
 def page_cut_off_claims_nothing_of_what_it_did_not_see() -> str:
-    """Four seconds into an outage no rebalance is no success, and no leader elected no mystery."""
+    """Four seconds into an outage, the lack of a rebalance or an election means nothing yet."""
     crash = structs.replace(CRASH, healed_at_us=14 * S, healed_by="end")
     timeout = SettingFact(
         section="cluster.config", name="broker.session.timeout.ms", value="9000", default="9000"
@@ -280,7 +280,7 @@ def page_cut_off_claims_nothing_of_what_it_did_not_see() -> str:
 
 
 def page_cut_between_servers_says_that_clients_still_reach_it() -> str:
-    """That is what lets a replaced coordinator serve on: the split brain itself."""
+    """Its clients let a replaced coordinator serve on: the split brain."""
     cut = structs.replace(
         CRASH,
         fault="cut",
@@ -294,7 +294,7 @@ def page_cut_between_servers_says_that_clients_still_reach_it() -> str:
 
 
 def page_counts_members_that_came_later_apart() -> str:
-    """Eight owners in a group of six would be a riddle."""
+    """Eight owners in a group of six need an explanation."""
     run = _failover(run_facts(faults=(CRASH,), checks=(PASSED,)))
     groups = [{"group": GROUP, "partition": "__consumer_offsets-2", "consumers": 3}]
     tables = {"groups": groups, "client_phases": run.tables.rows("client_phases")}
@@ -303,15 +303,15 @@ def page_counts_members_that_came_later_apart() -> str:
 
 
 def page_says_whose_the_longest_gap_is_if_it_was_hit_itself() -> str:
-    """A member that was dead for a minute says nothing about its group's service."""
+    """A member that was dead for a minute shows nothing about its group's service."""
     run = _failover(run_facts(faults=(CRASH,), checks=(PASSED,)))
     dead = structs.replace(CRASH, nodes=("consumer-readers-1",))
     first = headline(replace(run, facts=run_facts(faults=(dead,), checks=(PASSED,))))
     return _screens(first)
 
 
-def test_headline_gives_each_reason_of_rebalances_its_number() -> None:
-    """`join` beside a 2 leaves open whether both were."""
+def test_headline_counts_each_reason_of_rebalances() -> None:
+    """`join` beside a 2 does not show whether both were joins."""
     run = _failover(run_facts(faults=(CRASH,), checks=(PASSED,)))
     expiry, join = rebalances_of(), rebalances_of(reason="join", count=2, first_us=90 * S)
     (fault,) = run.summary.faults
@@ -326,7 +326,7 @@ def test_headline_gives_each_reason_of_rebalances_its_number() -> None:
 
 
 def page_names_the_fault_where_there_were_several() -> str:
-    """`The fault` of a rolling restart is any of three."""
+    """`The fault` of a rolling restart would be any of three."""
     run = _failover(run_facts(faults=(CRASH, CRASH), checks=(PASSED,)))
     (fault,) = run.summary.faults
     other = replace(fault, fault="crash-1", measures=())
@@ -336,13 +336,13 @@ def page_names_the_fault_where_there_were_several() -> str:
 
 
 def page_says_that_other_values_were_run_than_expected() -> str:
-    """`The verdict is pass` under VIOLATED reads like a mistake of the page."""
+    """`The verdict is pass` under VIOLATED looks like a mistake of the page."""
     command = "python -m coordlab run a_run --var cluster.guards.high_watermark_gate=false"
     return _screens(headline(report_input(run_facts(replay=command))))
 
 
 def test_headline_escapes_names_that_came_from_the_run() -> None:
-    """A group may be called anything."""
+    """A group may have any name."""
     crash = journal_entry(groups=("<b>",))
     first = headline(report_input(run_facts(faults=(crash,))))
     assert "&lt;b&gt;" in dict(first.answers)["What broke?"]
@@ -398,6 +398,6 @@ PAGES = (
 )
 
 
-def test_first_screens_are_reviewed(golden: Golden) -> None:
-    """What each kind of run is told as: verdict, notices, figures with their tones, answers."""
+def test_first_screens_equal_the_reviewed_ones(golden: Golden) -> None:
+    """Each kind of run has its verdict, notices, figures with their tones, answers."""
     golden.check("words/first_screens.txt", sections(PAGES))

@@ -1,4 +1,4 @@
-"""Vega's script: bundled once, kept in the user's cache folder, never trusted blindly."""
+"""Vega's script: bundled once, kept in the user's cache folder, checked before each use."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +11,7 @@ from pipeline.report.charts.javascript import vega_javascript
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Give an empty cache folder of its own; what was remembered in memory is forgotten."""
+    """Use an empty cache folder, and forget the bundle in memory."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     vega_javascript.cache_clear()
     yield tmp_path / "coordlab"
@@ -20,7 +20,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def bundled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Bundle a short text instead of Vega, and note each time that it is done."""
+    """Bundle a short text instead of Vega, and count the calls."""
     calls: list[str] = []
 
     def bundle(snippet: str) -> str:
@@ -32,7 +32,7 @@ def bundled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_javascript_is_bundled_once_for_all_processes(cache: Path, bundled: list[str]) -> None:
-    """Bundling takes seconds; the second report of a day must not wait for it."""
+    """Bundling takes seconds, which the second report of a day must not need."""
     first = vega_javascript()
     vega_javascript.cache_clear()  # as another process would begin
     assert vega_javascript() == first
@@ -40,8 +40,8 @@ def test_javascript_is_bundled_once_for_all_processes(cache: Path, bundled: list
     assert "</script>" not in first
 
 
-def test_javascript_that_was_damaged_is_bundled_anew(cache: Path, bundled: list[str]) -> None:
-    """A torn file would break every report from then on."""
+def test_damaged_javascript_is_bundled_anew(cache: Path, bundled: list[str]) -> None:
+    """A torn file would break every later report."""
     whole = vega_javascript()
     (kept,) = cache.iterdir()
     kept.write_text(kept.read_text()[:-5])

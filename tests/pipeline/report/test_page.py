@@ -1,4 +1,4 @@
-"""The page as a file: whole, offline, with what came from a run escaped."""
+"""The page as a file: whole, offline, with texts of a run escaped."""
 
 import json
 import re
@@ -37,14 +37,14 @@ def _embedded(html: str, element: str) -> dict[str, object]:
 def test_page_of_a_run_has_nothing_to_fetch() -> None:
     """The file opens offline: no element and no style names anything outside it."""
     html = report_html(report_input(), (_section,))
-    ours = re.sub(r"<script.*?</script>", "", html, flags=re.S)  # Vega's text holds URLs
+    ours = re.sub(r"<script.*?</script>", "", html, flags=re.S)  # Vega's text contains URLs
     assert not re.search(r"(src|href)=[\"']?(https?:|//)", ours)
     assert not re.search(r"@import|url\((?!#)", ours)
     assert "default-src 'none'" in html
 
 
-def test_page_escapes_what_came_from_a_run() -> None:
-    """A name is data, in cells as in what the script reads: it never ends an element."""
+def test_page_escapes_texts_of_a_run() -> None:
+    """A name is data, in cells as in the script's data: it never ends an element."""
     html = report_html(report_input(run_facts(experiment="<i>x</i>")), (_section,))
     assert "<i>x</i>" not in html
     assert escape("<b>") in html
@@ -53,7 +53,7 @@ def test_page_escapes_what_came_from_a_run() -> None:
 
 
 def test_chart_is_embedded_as_vega_with_its_data_in_columns() -> None:
-    """Vega-Lite was compiled before: the page carries Vega alone, and names of columns once."""
+    """Vega-Lite is compiled in advance: the page has only Vega, and each column name once."""
     given = _embedded(report_html(report_input(), (_section,)), "lane-small-data")
     assert given["data"] == {
         "bars": {"columns": ["who", "a", "b"], "rows": [["a", 1.0, 3.0], ["</script>", 2.0, 4]]}
@@ -82,6 +82,6 @@ def test_page_names_each_fault_that_hit_on_its_time_axis() -> None:
 
 
 def test_page_with_two_elements_of_one_id_is_refused() -> None:
-    """Links and the script find charts by id: two of one id would hide a chart."""
+    """Links and the script find charts by id: a duplicate id would hide a chart."""
     with pytest.raises(ValueError, match="a-section"):
         report_html(report_input(), (_section, _section))

@@ -1,4 +1,4 @@
-"""Pages of whole runs: their facts stay what they were, and a person has read their words.
+"""Pages of whole runs: their facts are unchanged, and a person has reviewed their words.
 
 Rewording a sentence changes `words`, never `facts`: `pytest --rewrite` writes both, for a review.
 """
@@ -17,28 +17,28 @@ from tests.support.worlds.reports import Reports
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.slow,
-    pytest.mark.timeout(300),  # whoever comes first makes the runs and their reports
+    pytest.mark.timeout(300),  # the first test makes the runs and their reports
 ]
 RUNS = (*RECIPES, *SCHEDULES)
 READ = ("interrupted", "violated", "transactions")
-"""Whose words are kept: together they have every section, and most kinds of sentence."""
+"""Runs whose words are kept: together they have every section, and most kinds of sentence."""
 SEVERAL = ("overlap", "violated")
 
 
 @pytest.mark.parametrize("run", RUNS)
-def test_facts_of_a_run_are_what_they_were(reports: Reports, golden: Golden, run: str) -> None:
-    """Every figure, every name of Kafka's, every cell and the numbers of every chart."""
+def test_facts_of_a_run_equal_the_recorded_ones(reports: Reports, golden: Golden, run: str) -> None:
+    """They are every figure, Kafka name and cell, and the numbers of every chart."""
     html = reports.pages[run].read_text(encoding="utf-8")
     golden.check(f"facts/{run}.txt", facts_of_page(html))
 
 
 @pytest.mark.parametrize("run", READ)
-def test_words_of_a_run_are_reviewed(reports: Reports, golden: Golden, run: str) -> None:
-    """What a reader sees, top to bottom; of long tables the beginning."""
+def test_words_of_a_run_equal_the_reviewed_ones(reports: Reports, golden: Golden, run: str) -> None:
+    """They are the visible text, top to bottom; of long tables the beginning."""
     golden.check(f"words/{run}.txt", words_of(reports.pages[run].read_text(encoding="utf-8")))
 
 
-def test_comparison_says_what_it_said(reports: Reports, golden: Golden) -> None:
+def test_comparison_equals_the_reviewed_one(reports: Reports, golden: Golden) -> None:
     """Two runs side by side: the facts and the words of the page."""
     html = _comparison(reports)
     golden.check("facts/comparison.txt", facts_of_page(html))

@@ -1,4 +1,4 @@
-"""The page's own script in a headless Chromium: pointer, wheel, fingers, picks."""
+"""The page's own script in a headless Chromium: pointer, wheel, fingers, selections."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -21,7 +21,7 @@ NAMES = tuple(f"member-{number}" for number in range(30))
 
 
 def _picked(name: str) -> Chart:
-    """Return a chart that shows the one member that is picked."""
+    """Return a chart that shows the one selected member."""
     from_s, to_s = time_params()
     spec = (
         alt.Chart(alt.NamedData("bars"))
@@ -51,7 +51,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def page(browser: Browser, file: Path) -> Iterator[Page]:
-    """Open the page on a desktop, with every chart drawn; it must have nothing to complain of."""
+    """Open the page on a desktop, with every chart drawn, and check that it logs no error."""
     with visit(browser, file) as seen:
         draw_all(seen.page)
         seen.page.locator("#lane-small").scroll_into_view_if_needed()
@@ -66,8 +66,8 @@ def _plot(page: Page) -> tuple[float, float, float]:
     return box["x"], box["x"] + box["width"], box["y"] + box["height"] / 2
 
 
-def test_drag_in_a_lane_shows_what_was_selected(page: Page) -> None:
-    """And the way back is the browser's own."""
+def test_drag_in_a_lane_zooms_to_the_selected_range(page: Page) -> None:
+    """The browser's back button restores the range."""
     _, right, y = _plot(page)
     page.mouse.move(right - 300, y)
     page.mouse.down()
@@ -81,7 +81,7 @@ def test_drag_in_a_lane_shows_what_was_selected(page: Page) -> None:
     assert shown_range(page) == WHOLE
 
 
-def test_escape_gives_a_selection_up(page: Page) -> None:
+def test_escape_cancels_a_selection(page: Page) -> None:
     """A drag that began by mistake changes nothing."""
     _, right, y = _plot(page)
     page.mouse.move(right - 300, y)
@@ -93,7 +93,7 @@ def test_escape_gives_a_selection_up(page: Page) -> None:
 
 
 def test_wheel_alone_scrolls_and_zooms_only_with_a_key(page: Page) -> None:
-    """A reader who scrolls through the page must not get lost in a lane."""
+    """A reader who scrolls through the page must not zoom a lane by accident."""
     _, right, y = _plot(page)
     page.mouse.move(right - 200, y)
     page.keyboard.down("Control")
@@ -108,7 +108,7 @@ def test_wheel_alone_scrolls_and_zooms_only_with_a_key(page: Page) -> None:
 
 
 def test_two_fingers_zoom_the_lanes_and_not_the_page(browser: Browser, file: Path) -> None:
-    """On a phone there is neither wheel nor keyboard."""
+    """A phone has neither wheel nor keyboard."""
     with visit(browser, file, screen=PHONE) as seen:
         page = seen.page
         draw_all(page)
@@ -134,8 +134,8 @@ def test_two_fingers_zoom_the_lanes_and_not_the_page(browser: Browser, file: Pat
         assert seen.problems == []
 
 
-def test_pick_is_filtered_and_shared_by_the_charts_of_a_section(page: Page) -> None:
-    """Of 1,000 members one is asked for once, not in each lane."""
+def test_selected_member_is_shared_by_the_charts_of_a_section(page: Page) -> None:
+    """Of 1,000 members one is selected once, not in each lane."""
     page.locator("#lane-one input[type=search]").fill("member-17")
     for lane in ("lane-one", "lane-other"):
         page.wait_for_function(
@@ -145,7 +145,7 @@ def test_pick_is_filtered_and_shared_by_the_charts_of_a_section(page: Page) -> N
         )
 
 
-def test_keys_dialog_opens_and_leaves_the_range_alone(page: Page) -> None:
+def test_keys_dialog_opens_and_keeps_the_range(page: Page) -> None:
     """Keys that are pressed in the dialog belong to it."""
     page.keyboard.press("?")
     assert page.locator("#keys").is_visible()
@@ -155,10 +155,10 @@ def test_keys_dialog_opens_and_leaves_the_range_alone(page: Page) -> None:
     assert shown_range(page) == WHOLE
 
 
-def test_wrong_chart_is_told_in_its_place_and_the_others_are_drawn(
+def test_invalid_chart_is_reported_in_its_place_and_the_others_are_drawn(
     browser: Browser, tmp_path: Path
 ) -> None:
-    """One picture less is better than a page that stops."""
+    """The other charts of the page must work."""
     html = report_html(report_input(), (_sections,))
     broken = html.replace('id="lane-one-data">{', 'id="lane-one-data">{"spec":7,"data":{},"x":{', 1)
     assert broken != html
@@ -176,7 +176,7 @@ def test_wrong_chart_is_told_in_its_place_and_the_others_are_drawn(
         assert "could not be drawn" in seen.page.locator("#lane-one .picture").inner_text()
 
 
-def test_chart_without_the_time_axis_needs_no_bar(browser: Browser, tmp_path: Path) -> None:
+def test_chart_without_the_time_axis_has_no_time_bar(browser: Browser, tmp_path: Path) -> None:
     """A comparison of runs has no common clock."""
 
     def only(_run: ReportInput) -> Section:

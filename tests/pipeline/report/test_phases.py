@@ -34,7 +34,7 @@ SETTINGS = Settings(
 
 
 def tables(fault: str = "crash-0") -> dict[str, list[Row]]:
-    """A crash that moved one offsets partition with twelve members."""
+    """Return a crash that moved one offsets partition with twelve members."""
     members = [f"c-{place}" for place in range(12)]
     return {
         "broker_phases": [broker_phase(*BROKER, fault=fault)],
@@ -47,14 +47,14 @@ def tables(fault: str = "crash-0") -> dict[str, list[Row]]:
 
 
 def built(*faults: FaultSummary, rows: dict[str, list[Row]]) -> Section:
-    """The section of a run with these faults."""
+    """Return the section of a run with these faults."""
     found = phases_section(report_input(run_facts(), run_summary(faults=faults), rows))
     assert found is not None
     return found
 
 
 def charts(parts: Sequence[Part]) -> dict[str, Chart]:
-    """All charts by their ids."""
+    """Return all charts by their ids."""
     found: dict[str, Chart] = {}
     for part in parts:
         inner = part.parts if isinstance(part, Beside) else (part,)
@@ -63,7 +63,7 @@ def charts(parts: Sequence[Part]) -> dict[str, Chart]:
 
 
 def words(parts: Sequence[Part]) -> str:
-    """The section's paragraphs as plain text."""
+    """Return the section's paragraphs as plain text."""
     text = " ".join(part.html for part in parts if isinstance(part, Paragraph))
     return re.sub(r"<[^>]+>", "", text).replace("\N{NO-BREAK SPACE}", " ")
 
@@ -73,8 +73,8 @@ def test_run_without_faults_has_no_section() -> None:
     assert phases_section(report_input()) is None
 
 
-def test_chains_stand_side_by_side_and_are_never_added_up() -> None:
-    """They overlap in time: two pictures on one scale, no whole of both."""
+def test_chains_are_side_by_side_and_never_added_up() -> None:
+    """They overlap in time: two charts on one scale, without a common sum."""
     rows = tables()
     found = built(fault_summary(rows), rows=rows)
     (pair,) = [part for part in found.parts if isinstance(part, Beside)]
@@ -89,8 +89,8 @@ def _plain(text: str) -> str:
     return text.replace("\N{NO-BREAK SPACE}", " ")
 
 
-def test_sentences_name_the_phase_that_took_the_time_and_the_setting() -> None:
-    """Kafka's operators know settings, not our phases."""
+def test_sentences_name_the_longest_phase_and_its_setting() -> None:
+    """Kafka's operators know settings, not the lab's phases."""
     text = _plain(broker_sentence(fault_summary(), [broker_phase(*BROKER)], SETTINGS))
     assert text == (
         "Of the 7.83 s until broker-0 in leader epoch 1 was the active coordinator of "
@@ -100,23 +100,23 @@ def test_sentences_name_the_phase_that_took_the_time_and_the_setting() -> None:
     )
 
 
-def test_orderly_shutdown_blames_no_session_timeout() -> None:
-    """The broker asked the controller itself: nobody had to notice anything."""
+def test_orderly_shutdown_names_no_session_timeout() -> None:
+    """The broker asked the controller itself, so no session had to end."""
     fault = fault_summary(kind="controlled_shutdown")
     text = _plain(broker_sentence(fault, [broker_phase(60 * MS, 30 * MS, 0, 6 * MS)], SETTINGS))
     assert "as broker-2 itself asked (detect), and 30 ms until broker-0 had learned" in text
     assert "session.timeout" not in text
 
 
-def test_long_load_names_the_records_that_were_read() -> None:
-    """A compacted log that was never compacted is the cause that one can do something about."""
+def test_long_load_names_the_number_of_records_read() -> None:
+    """An uncompacted log is a cause that an operator can remove."""
     row = broker_phase(200 * MS, 30 * MS, 0, 9 * S, records=2_000_000)
     text = _plain(broker_sentence(fault_summary(kind="controlled_shutdown"), [row], SETTINGS))
     assert "9.00 s went by while broker-0 read 2,000,000 records from its log (load)." in text
 
 
-def test_broker_sentence_is_about_a_partition_that_has_groups() -> None:
-    """Other partitions move as well: nobody waits for them."""
+def test_sentence_of_a_broker_is_about_a_partition_that_has_groups() -> None:
+    """Other partitions move as well, but no group waits for them."""
     empty = [
         broker_phase(1 * S, 1, 1, 1, partition=f"__consumer_offsets-{n}", groups=[])
         for n in range(3)
@@ -125,8 +125,8 @@ def test_broker_sentence_is_about_a_partition_that_has_groups() -> None:
     assert "__consumer_offsets-2 (readers)" in text
 
 
-def test_partition_without_a_new_coordinator_is_said_to_have_none() -> None:
-    """The run ended first, or the new leader never learnt of it: no length is invented."""
+def test_partition_without_a_new_coordinator_is_named() -> None:
+    """The run ended first, or the new leader never received it: no length is shown."""
     waiting = broker_phase(7 * S, 30 * MS)
     assert "before the run ended" in _plain(broker_sentence(fault_summary(), [waiting], SETTINGS))
     both = [waiting, broker_phase(*BROKER, partition="__consumer_offsets-5")]
@@ -134,8 +134,8 @@ def test_partition_without_a_new_coordinator_is_said_to_have_none() -> None:
     assert "stayed where they were" in _plain(broker_sentence(fault_summary(), [], SETTINGS))
 
 
-def test_client_sentence_is_about_the_member_in_the_middle() -> None:
-    """Half of the members got there sooner; its phases add up to its own whole."""
+def test_sentence_of_the_clients_is_about_the_median_member() -> None:
+    """Half of the members were faster; its phases add up to its own total."""
     rows = [client_phase(f"c-{n}", 200, n * S, 98 * MS) for n in range(1, 4)]
     assert _plain(client_sentence(rows)) == (
         "Of the 2.10 s until c-2, the median member of 3, was served by the new "
@@ -145,7 +145,7 @@ def test_client_sentence_is_about_the_member_in_the_middle() -> None:
 
 
 def test_members_that_stayed_or_never_arrived_are_counted() -> None:
-    """They have no length, and must not vanish for that."""
+    """They have no length, but must be shown."""
     rows = [
         client_phase("c-0", *CLIENT),
         client_phase("c-1", 200, 7 * S, None),
@@ -158,8 +158,8 @@ def test_members_that_stayed_or_never_arrived_are_counted() -> None:
     assert nobody == "None of 2 members had to look for a coordinator."
 
 
-def test_gap_sentence_names_who_never_came_back() -> None:
-    """`never` is the one figure that a distribution cannot show."""
+def test_sentence_of_the_gap_names_members_that_never_recovered() -> None:
+    """`never` is the one value that a distribution cannot show."""
     rows = {"availability": [gap("member", "c-0", 8 * S), gap("member", "c-1", None)]}
     text = _plain(gap_sentence(fault_summary(rows, members=2), rows["availability"]) or "")
     assert "the worst for 8.00 s" in text
@@ -169,8 +169,8 @@ def test_gap_sentence_names_who_never_came_back() -> None:
     assert alone == "c-1 had no service again before the run ended."
 
 
-def test_table_beneath_a_picture_has_the_terminals_figures() -> None:
-    """One run, one set of numbers: the report must not compute its own."""
+def test_table_below_a_chart_has_the_terminals_figures() -> None:
+    """The report must not compute its own numbers."""
     fault = fault_summary(tables())
     table = figures_table(fault, "client")
     said = [HEADER.index(heading) for heading in table.headings[1:]]
@@ -179,8 +179,8 @@ def test_table_beneath_a_picture_has_the_terminals_figures() -> None:
     )
 
 
-def test_members_without_a_phase_are_told_apart() -> None:
-    """Not needed and not reached are opposite news."""
+def test_members_without_a_phase_are_counted_by_reason() -> None:
+    """A phase not needed and a phase not reached are opposite results."""
     rows = [
         client_phase("c-0", *CLIENT, join_us=300 * MS),
         client_phase("c-1", 200, 7 * S, None),
@@ -195,8 +195,8 @@ def test_members_without_a_phase_are_told_apart() -> None:
     assert notes["sync"] == "no member had to"
 
 
-def test_order_has_the_middle_and_the_slowest_of_each_chain_from_the_fault_on() -> None:
-    """A linear axis, in seconds after the fault; phases of one subject follow one another."""
+def test_median_and_slowest_of_each_chain_are_drawn_from_the_fault_on() -> None:
+    """The axis is linear, in seconds after the fault; phases of one subject follow one another."""
     rows = tables()
     fault = FaultRows(
         fault=fault_summary(rows),
@@ -221,7 +221,7 @@ def test_order_has_the_middle_and_the_slowest_of_each_chain_from_the_fault_on() 
 
 
 def test_a_few_faults_are_small_multiples_on_one_scale() -> None:
-    """A rolling restart has three: the third is worse only if the scale is the same."""
+    """The restarts of a rolling restart can be compared only on one scale."""
     names = [f"crash-{n}" for n in range(MAX_IN_FULL)]
     rows: dict[str, list[Row]] = {}
     for name in names:
@@ -234,8 +234,8 @@ def test_a_few_faults_are_small_multiples_on_one_scale() -> None:
     assert not any(chart.picks for chart in shown.values())
 
 
-def test_many_faults_share_charts_with_one_pick_and_an_overview_of_all() -> None:
-    """Hundreds of repeats: one picture of each chain whose fault is picked, and one of all."""
+def test_many_faults_share_charts_with_one_selection_and_an_overview() -> None:
+    """Hundreds of repeats: one chart of each chain for a selected fault, and one of all."""
     names = [f"crash-{n}" for n in range(200)]
     rows: dict[str, list[Row]] = {}
     for name in names:
@@ -251,8 +251,8 @@ def test_many_faults_share_charts_with_one_pick_and_an_overview_of_all() -> None
     assert sum(len(found) for chart in shown.values() for found in chart.data.values()) < 10_000
 
 
-def test_thousand_members_make_a_small_section() -> None:
-    """Aggregates first: the page grows with phases, not with members."""
+def test_section_of_a_thousand_members_is_small() -> None:
+    """Aggregates come first: the page grows with phases, not with members."""
     rows = tables()
     rows["client_phases"] = [
         client_phase(f"c-{n}", 200 + n, 7 * S + n * MS, 90 * MS + n) for n in range(1_000)
@@ -262,8 +262,8 @@ def test_thousand_members_make_a_small_section() -> None:
     assert sum(len(found) for chart in shown.values() for found in chart.data.values()) < 600
 
 
-def test_names_that_came_from_a_run_are_escaped() -> None:
-    """A group may be called anything."""
+def test_names_of_a_run_are_escaped() -> None:
+    """A group may have any name."""
     rows = tables()
     rows["broker_phases"] = [broker_phase(*BROKER, groups=["<img>"])]
     found = built(fault_summary(rows), rows=rows)

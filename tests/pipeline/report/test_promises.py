@@ -1,4 +1,4 @@
-"""The sections about promises: every check, and the evidence of each broken one."""
+"""The sections about promises: every check, and the evidence of each violation."""
 
 import re
 
@@ -43,8 +43,8 @@ def _html(section: Section | None) -> str:
     return "".join(part.html for part in section.parts if isinstance(part, Paragraph))
 
 
-def test_checks_put_the_broken_promise_first_with_what_each_judged() -> None:
-    """A pass is worth what was judged for it."""
+def test_checks_list_the_broken_promise_first_with_the_number_judged() -> None:
+    """The number judged shows how much a pass proves."""
     html = _html(
         checks_section(report_input(run_facts(checks=(PASSED, _broken(_finding(COMMIT))))))
     )
@@ -53,18 +53,18 @@ def test_checks_put_the_broken_promise_first_with_what_each_judged() -> None:
     assert '<a href="#violations-durable_commits">1 finding</a>' in html
 
 
-def test_checks_are_left_out_of_a_run_that_never_judged() -> None:
-    """A killed run has no results: an empty list of promises would look like none broken."""
+def test_checks_are_omitted_for_a_run_that_never_judged() -> None:
+    """A killed run has no results: an empty list of promises would look like no violation."""
     assert checks_section(report_input(run_facts(checks=()))) is None
 
 
-def test_violations_are_left_out_where_nothing_is_broken() -> None:
+def test_violations_are_omitted_if_there_are_none() -> None:
     """The page of a run that passed has no such section."""
     assert violations_section(report_input(run_facts(checks=(PASSED,)))) is None
 
 
-def test_violation_is_a_story_whose_moments_lead_to_the_lanes() -> None:
-    """Each row says when, where and what, and is a link to its lane; names are escaped."""
+def test_evidence_of_a_violation_links_to_the_lanes() -> None:
+    """Each row has time, node and event, and is a link to its lane; names are escaped."""
     facts = run_facts(checks=(_broken(_finding(COMMIT)),), verdict=Verdict.VIOLATED)
     html = _html(violations_section(report_input(facts)))
     assert "Offset 92 was &lt;lost&gt;." in html
@@ -72,8 +72,8 @@ def test_violation_is_a_story_whose_moments_lead_to_the_lanes() -> None:
     assert "<b>consumer-0</b> <span>offsets committed: orders-1, offset 92</span>" in html
 
 
-def test_violation_tells_what_led_to_it_above_what_proves_it() -> None:
-    """Its cause first: the rows of the evidence say what happened, not why it could."""
+def test_violation_lists_its_cause_above_its_evidence() -> None:
+    """The evidence shows what happened, the cause why it was possible."""
     fault = Rows().add(9, "driver", TraceKind.FAULT_INJECTED, cause="cut-0")
     finding = replace(_finding(COMMIT), led_to=(fault,))
     html = _html(violations_section(report_input(run_facts(checks=(_broken(finding),)))))
@@ -84,8 +84,8 @@ def test_violation_tells_what_led_to_it_above_what_proves_it() -> None:
     assert places == sorted(places)
 
 
-def test_violation_cuts_member_ids_and_keeps_them_in_the_title() -> None:
-    """A UUID in each row takes a line of its own and says no more than the client's name."""
+def test_violation_shortens_member_ids_and_keeps_them_in_the_title() -> None:
+    """A UUID needs a line of its own and adds nothing to the client's name."""
     member = "consumer-readers-3-a516a4af-4afe-4a11-8609-11be2c01a646"
     step = Rows().add(
         1, "<n>", TraceKind.COMMIT_STORED, partition="<i>", member=member, generation=1
@@ -98,7 +98,7 @@ def test_violation_cuts_member_ids_and_keeps_them_in_the_title() -> None:
 
 
 def test_checks_use_the_words_of_the_terminal() -> None:
-    """Who reads `pass` there should not have to guess what `kept` means here."""
+    """A reader of `pass` there should not have to guess the meaning of `kept` here."""
     given = [CheckReport(check=outcome, outcome=outcome) for outcome in CheckOutcome]
     html = _html(checks_section(report_input(run_facts(checks=tuple(given)))))
     shown = re.findall(r'<div class="outcome \w+">([^<]*)</div>', html)
@@ -106,7 +106,7 @@ def test_checks_use_the_words_of_the_terminal() -> None:
 
 
 def test_violation_with_long_evidence_folds_the_rest() -> None:
-    """A story of hundreds of rows begins with the few that tell it."""
+    """Of hundreds of rows the most important are shown first."""
     facts = run_facts(checks=(_broken(_finding(*[COMMIT] * (MAX_STEPS + 5))),))
     html = _html(violations_section(report_input(facts)))
     assert "<details><summary>5 more rows</summary>" in html
@@ -114,14 +114,14 @@ def test_violation_with_long_evidence_folds_the_rest() -> None:
 
 
 def test_violations_count_the_findings_that_were_not_kept() -> None:
-    """A broken guard breaks every commit: the first are told, the others counted."""
+    """A disabled guard breaks every commit: the first are shown, the others counted."""
     facts = run_facts(checks=(_broken(_finding(COMMIT), total=1_234),))
     html = _html(violations_section(report_input(facts)))
     assert "1,233 more findings of the same kind" in html
 
 
 def test_violations_name_the_guard_that_was_switched_off() -> None:
-    """Otherwise the reader takes a broken lab for a broken Kafka."""
+    """Otherwise the violation would look like one of unchanged Kafka."""
     guard = SettingFact(
         section="cluster.guards", name="high_watermark_gate", value="false", default="true"
     )
@@ -143,6 +143,6 @@ def test_violations_name_the_guard_that_was_switched_off() -> None:
     ],
 )
 def test_lane_of_a_row_shows_its_kind(kind: str, partition: str | None, lane: str) -> None:
-    """A link that leads to a lane without its row proves nothing."""
+    """A link to a lane without its row proves nothing."""
     step = Rows().add(1, "n", TraceKind(kind), partition=partition)
     assert lane_of(step) == lane

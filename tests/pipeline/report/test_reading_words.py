@@ -1,4 +1,4 @@
-"""What the first screen says of members that never commit, and of partitions nobody consumed."""
+"""Sentences of the first screen about members without commits and unconsumed partitions."""
 
 import re
 from typing import Any
@@ -31,8 +31,8 @@ def test_run_in_which_no_member_commits_says_so_with_the_settings() -> None:
     assert "auto.offset.reset = earliest" in said
 
 
-def test_run_in_which_somebody_may_commit_does_not_say_that_nobody_does() -> None:
-    """Commits that all failed are the finding, not a setting."""
+def test_run_whose_members_may_commit_has_no_such_sentence() -> None:
+    """If all commits failed, that is the finding, not a setting."""
     for settings in (_settings("5000", "false"), _settings("not set", "true"), ()):
         assert not no_member_commits(run_facts(settings=settings))
     never = _settings("not set", "false")
@@ -40,7 +40,7 @@ def test_run_in_which_somebody_may_commit_does_not_say_that_nobody_does() -> Non
 
 
 def _why(ownership: list[Row], **fault: Any) -> str | None:  # noqa: ANN401 - any field
-    """Why orders-2, which broker-2 led, and orders-3 were not consumed from 10 s on."""
+    """Return the explanation why orders-2 and orders-3 have no reader from 10 s on."""
     values: dict[str, Any] = {
         "fault": "cut",
         "links": LinkEnds(from_=("broker-2",), to=("broker-0", "controller-100")),
@@ -64,8 +64,8 @@ def _why(ownership: list[Row], **fault: Any) -> str | None:  # noqa: ANN401 - an
 OWNED = {"group": GROUP, "partition": "orders-2", "consumer": "c-6", "from_us": 64 * S}
 
 
-def test_partition_of_a_cut_off_leader_waits_until_somebody_reads_the_new_leader() -> None:
-    """Its owners reach the stale leader and go on asking it: no error tells them."""
+def test_partition_of_a_cut_off_leader_waits_for_a_reader_at_the_new_leader() -> None:
+    """Its owners reach the stale leader and keep asking it, because no error answers them."""
     told = _why([OWNED])
     assert told is not None
     assert "orders-2 (up to 54.00 s) was led by broker-2: their owners still reached it" in told
@@ -80,8 +80,8 @@ def test_partition_of_another_leader_waits_until_the_broker_leaves_the_isr() -> 
     assert "until the controller fenced it at 17.790 s" in told
 
 
-def test_cut_off_leader_without_new_owners_is_given_no_end() -> None:
-    """What ended the gap is told only where the tables show it."""
+def test_cut_off_leader_without_new_owners_is_shown_without_an_end() -> None:
+    """The sentence names the end of a gap only if the tables have it."""
     told = _why([OWNED | {"from_us": 30 * S}])
     assert told is not None
     assert "the high watermark did not advance." in told
@@ -91,8 +91,8 @@ def test_cut_off_leader_without_new_owners_is_given_no_end() -> None:
 PAUSED = {"fault": "pause", "links": None, "in_force_until_us": 30 * S}
 
 
-def test_clients_of_a_paused_leader_wait_until_it_goes_on() -> None:
-    """It breaks no connection: another leader is elected long before anybody asks it."""
+def test_clients_of_a_paused_leader_wait_for_its_resume() -> None:
+    """The pause closes no connection: another leader is elected long before a client asks it."""
     told = _why([OWNED], **PAUSED, healed_at_us=64 * S)
     assert told is not None
     assert (
@@ -102,18 +102,18 @@ def test_clients_of_a_paused_leader_wait_until_it_goes_on() -> None:
     ) in told
 
 
-def test_clients_that_give_a_paused_leader_up_turn_to_another() -> None:
+def test_clients_that_leave_a_paused_leader_ask_another() -> None:
     told = _why([OWNED], **PAUSED, healed_at_us=80 * S)
     assert told is not None
     assert "requests to it were not answered, until clients turned to another leader." in told
 
 
-def test_gap_of_a_fault_that_holds_up_no_leader_is_not_explained() -> None:
-    """A leadership move stops nobody: its gap has another cause."""
+def test_gap_of_a_fault_without_effect_on_leaders_is_not_explained() -> None:
+    """A leadership move stops no client: the gap has another cause."""
     assert _why([OWNED], fault="leadership_move") is None
 
 
-def test_expectation_stands_beside_what_was_measured() -> None:
+def test_expectation_is_shown_beside_the_measurement() -> None:
     """The experiment's own text is no result: the reader compares it with this run's figure."""
     owners = Owners(
         group=GROUP,
@@ -135,7 +135,7 @@ def test_expectation_stands_beside_what_was_measured() -> None:
 
 
 def test_every_measure_of_the_chains_is_defined() -> None:
-    """A phase without its two ends is a word only."""
+    """A phase needs a defined beginning and end."""
     defined = {row[1] for row in definitions().rows}
     lengths = {measure.name for measure in MEASURES if measure.is_time}
     assert lengths <= defined

@@ -1,4 +1,4 @@
-"""The rebalances of a run: why, by whom, at whose cost, for how long."""
+"""The rebalances of a run: their reasons, causes, costs and durations."""
 
 from collections.abc import Sequence
 
@@ -17,39 +17,39 @@ from tests.support.builders.report_rows import (
 
 
 def built(rows: Sequence[Row], *faults: FaultSummary) -> Section:
-    """The section of a run with these rebalances."""
+    """Return the section of a run with these rebalances."""
     found = rebalances_section(report_input(None, run_summary(faults=faults), {"rebalances": rows}))
     assert found is not None
     return found
 
 
 def text(found: Section) -> str:
-    """All paragraphs."""
+    """Return all paragraphs."""
     said = " ".join(part.html for part in found.parts if isinstance(part, Paragraph))
     return said.replace("\N{NO-BREAK SPACE}", " ")
 
 
 def table(found: Section) -> TextTable:
-    """The only table."""
+    """Return the only table."""
     (shown,) = [part for part in found.parts if isinstance(part, TextTable)]
     return shown
 
 
 def test_run_without_groups_and_faults_has_no_section() -> None:
-    """There is nothing to say."""
+    """There is nothing to show."""
     assert rebalances_section(report_input()) is None
 
 
-def test_failover_without_a_rebalance_says_so() -> None:
-    """It is the good outcome, and the one that people do not expect."""
+def test_failover_without_a_rebalance_is_reported() -> None:
+    """It is the good outcome, and one that people do not expect."""
     start = rebalance(fault=None, reason="join", removed=[], started_us=1 * S)
     found = built([start], fault_summary(members=12))
     assert "No rebalance after a fault" in text(found)
     assert table(found).rows[0][1] == "start of the group"
 
 
-def test_rebalance_has_its_reason_and_what_the_member_said() -> None:
-    """Kafka's own reason for a join is what the client gave: often the only trace of a cause."""
+def test_rebalance_has_its_reason_and_that_of_the_client() -> None:
+    """The client's own reason is often the only hint at a cause."""
     said = rebalance(
         reason="join", client_reason="need to re-join with the given member-id", added=["c-0"]
     )
@@ -68,8 +68,8 @@ def test_rebalance_has_its_reason_and_what_the_member_said() -> None:
     assert 'href="#lane-rebalances" data-from="55.0" data-to="56.0009"' in str(cells[0])
 
 
-def test_rebalance_that_led_nowhere_has_no_length() -> None:
-    """The log did not take its assignment, or the run ended: 0 would be a lie."""
+def test_rebalance_without_a_result_has_no_length() -> None:
+    """The log did not append its assignment, or the run ended: 0 would be wrong."""
     stuck = rebalance(length_us=None, stable_us=None, store_error="REQUEST_TIMED_OUT")
     last = rebalance(length_us=None, stable_us=None, join_us=None, new_generation=None)
     rows = table(built([stuck, last], fault_summary(rebalances=(rebalances_of(count=2),)))).rows
@@ -78,8 +78,8 @@ def test_rebalance_that_led_nowhere_has_no_length() -> None:
     assert rows[1][5] == "1 to none"
 
 
-def test_faults_with_and_without_rebalances_are_told_apart() -> None:
-    """Which of the three restarts was it?"""
+def test_faults_with_and_without_rebalances_are_listed_separately() -> None:
+    """The reader sees which of three restarts caused one."""
     faults = (
         fault_summary(fault="crash-0", members=12, rebalances=(rebalances_of(),)),
         fault_summary(fault="crash-1", members=12),
@@ -90,7 +90,7 @@ def test_faults_with_and_without_rebalances_are_told_apart() -> None:
     assert f"1 rebalance: session expiry of c-0 ({GROUP}); 45.00 s after the fault" in found
 
 
-def test_many_rebalances_are_summed_up_and_folded_away() -> None:
+def test_many_rebalances_are_summed_up_and_folded() -> None:
     """Thirteen generations every five seconds are one line, and one strip of lengths."""
     rows = [rebalance(started_us=(55 + n) * S) for n in range(MAX_ONE_BY_ONE + 1)]
     many = rebalances_of(count=len(rows), last_us=67 * S)
@@ -102,7 +102,7 @@ def test_many_rebalances_are_summed_up_and_folded_away() -> None:
 
 
 def test_table_of_rebalances_is_bounded() -> None:
-    """A storm of them must not make the page heavy; what is left out is counted."""
+    """A storm of rebalances must not make the page slow; the omitted ones are counted."""
     rows = [rebalance(started_us=n * S) for n in range(MAX_LISTED + 5)]
     shown = table(built(rows, fault_summary(rebalances=(rebalances_of(count=len(rows)),))))
     assert len(shown.rows) == MAX_LISTED

@@ -24,8 +24,8 @@ def _configuration(*settings: SettingFact) -> list[TextTable]:
     return _tables(configuration_section(report_input(run_facts(settings=settings))))
 
 
-def test_configuration_begins_with_what_differs_from_kafka() -> None:
-    """That is what decides whether a result holds for the reader's cluster."""
+def test_configuration_begins_with_the_differences_from_kafka() -> None:
+    """They decide whether a result applies to the reader's cluster."""
     differs, experiment, rest = _configuration(
         _setting("default.replication.factor", "1", "1"),
         _setting("min.insync.replicas", "2", "1"),
@@ -37,8 +37,8 @@ def test_configuration_begins_with_what_differs_from_kafka() -> None:
     assert rest.folded == "1 more setting: the defaults"
 
 
-def test_configuration_of_late_members_says_only_what_is_not_the_groups() -> None:
-    """They have their group's settings unless they say otherwise."""
+def test_configuration_of_late_members_has_only_differences_from_their_group() -> None:
+    """They inherit all other settings."""
     late = "groups.readers.late_members[0].config"
     first, _rest = _configuration(
         _setting(SESSION, "6000", "45000", "groups.readers.config"),
@@ -52,7 +52,7 @@ def test_configuration_of_late_members_says_only_what_is_not_the_groups() -> Non
 
 
 def test_configuration_without_a_difference_says_so() -> None:
-    """An empty table would look forgotten."""
+    """An empty table would look like a mistake."""
     section = configuration_section(
         report_input(run_facts(settings=(_setting(SESSION, "45000", "45000"),)))
     )
@@ -60,8 +60,8 @@ def test_configuration_without_a_difference_says_so() -> None:
     assert section.parts[0] == Paragraph(html="<p>Every Kafka setting has its default.</p>")
 
 
-def test_replay_gives_the_command_the_other_runtime_and_what_the_run_was_made_of() -> None:
-    """Somebody who was sent the file can run the same again, here and on Ray."""
+def test_replay_has_the_command_the_other_runtime_and_the_origin_of_the_run() -> None:
+    """A recipient of the file can run the same experiment, here and on Ray."""
     facts = run_facts(digest="abc", versions={"python": "3.11.7"}, experiment_yaml="name: <x>\n")
     section = replay_section(report_input(facts))
     html = "".join(part.html for part in section.parts if isinstance(part, Paragraph))
@@ -80,7 +80,7 @@ def test_replay_on_ray_promises_no_same_trace() -> None:
 
 
 def test_replay_links_only_to_pages_of_the_web() -> None:
-    """An experiment file may say anything; a link that runs a script must not come of it."""
+    """An experiment file may contain any text, which must not become a link that runs a script."""
     facts = run_facts(links={"docs": "https://kafka.apache.org", "bad": "javascript:alert(1)"})
     section = replay_section(report_input(facts))
     html = "".join(part.html for part in section.parts if isinstance(part, Paragraph))

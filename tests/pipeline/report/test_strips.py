@@ -1,4 +1,4 @@
-"""The strips of phases: honest about 0, the clocks' error and what is missing, and small."""
+"""The strips of phases: correct about 0, the clocks' error and missing values, and small."""
 
 from collections import Counter
 
@@ -7,7 +7,7 @@ from tests.support.builders.report_rows import S, distribution
 
 
 def strip(*values_us: int | None, bound_us: int = 0, note: str = "") -> Strip:
-    """A phase over some members."""
+    """Return a phase over some members."""
     known = [(f"c-{place}", each) for place, each in enumerate(values_us) if each is not None]
     return Strip(
         name="accept",
@@ -19,12 +19,12 @@ def strip(*values_us: int | None, bound_us: int = 0, note: str = "") -> Strip:
 
 
 def marks(*strips: Strip) -> Counter[str]:
-    """How many marks of each kind a chart of strips has."""
+    """Return the number of marks of each kind in a chart of strips."""
     return Counter(row["mark"] for row in strip_rows(strips, axis_over(strips)))
 
 
 def test_axis_shows_20_us_beside_8_s_and_begins_at_0() -> None:
-    """The scale is symmetric-logarithmic: 0, which a load wait often is, has a place."""
+    """The scale is symmetric-logarithmic: it has a place for 0, a frequent load wait."""
     axis = axis_over([strip(0, 20, 8 * S)])
     assert axis.ticks == [0, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000]
     assert axis.place(0) == 0
@@ -34,15 +34,15 @@ def test_axis_shows_20_us_beside_8_s_and_begins_at_0() -> None:
     assert max(steps) - min(steps) < 0.01, "each ten times is one step, whatever the size"
 
 
-def test_axis_turns_places_into_the_values_that_stand_there() -> None:
-    """Bars are binned by place and drawn by value: both must mean the same."""
+def test_axis_converts_places_back_into_values() -> None:
+    """Bars are binned by place and drawn by value: both must agree."""
     axis = axis_over([strip(20, 8 * S)])
     for value in (0, 20, 5_000, 8 * S):
         assert abs(axis.value(axis.place(value)) - value) <= 1e-6 * max(1, value)
 
 
 def test_few_members_have_a_dot_each_and_many_are_counted_in_bars() -> None:
-    """Twelve dots are a distribution; a thousand are a blot, and a heavy page."""
+    """Twelve dots are a distribution; a thousand are a blot, and a slow page."""
     few, many = strip(*range(1, MAX_DOTS + 1)), strip(*range(1, 1_001))
     assert marks(few)["dot"] == MAX_DOTS
     assert marks(few)["bar"] == 0
@@ -54,14 +54,14 @@ def test_few_members_have_a_dot_each_and_many_are_counted_in_bars() -> None:
 
 
 def test_dots_of_equal_values_do_not_hide_one_another() -> None:
-    """Members that wait for the same moment have the same length."""
+    """Members that wait for the same event have equal lengths."""
     rows = strip_rows([strip(*[8 * S] * 12)], axis_over([strip(8 * S)]))
     heights = [row["y"] for row in rows if row["mark"] == "dot"]
     assert len(set(heights)) == 12
     assert max(heights) - min(heights) <= 30
 
 
-def test_values_below_the_clocks_error_are_drawn_at_it_and_said_as_such() -> None:
+def test_values_below_the_clocks_error_are_drawn_at_it_with_a_note() -> None:
     """A length between two machines' clocks that is shorter than their error is not known."""
     short = strip(200, 300, 5_000, bound_us=1_000)
     rows = strip_rows([short], axis_over([short]))
@@ -73,7 +73,7 @@ def test_values_below_the_clocks_error_are_drawn_at_it_and_said_as_such() -> Non
     assert figures_text(short)[1] == "p50 < 1 ms, max 5 ms"
 
 
-def test_percentiles_stand_only_where_there_are_enough_samples() -> None:
+def test_percentiles_are_shown_only_with_enough_samples() -> None:
     """The 90th percentile of two partitions would be the longest under another name."""
     assert marks(strip(1, 2)) == Counter(name=1, range=1, dot=2, p50=1, max=1)
     ten = strip(*range(1, 11))
@@ -82,21 +82,21 @@ def test_percentiles_stand_only_where_there_are_enough_samples() -> None:
     assert figures_text(ten)[1] == "p50 5 us, max 10 us", "a phone has room for two"
 
 
-def test_phase_that_nobody_needed_is_words_without_a_mark() -> None:
-    """No rebalance is a result, and 0 would be a lie."""
+def test_phase_that_no_member_needed_is_a_text_without_a_mark() -> None:
+    """No rebalance is a result; a mark at 0 would be wrong."""
     needless = strip(None, None, note="no member had to")
     assert marks(needless) == Counter(name=1)
     assert figures_text(needless) == ("no member had to", "no member had to")
 
 
-def test_no_length_at_all_is_0_without_a_unit() -> None:
-    """`0 us` reads as if microseconds had been counted."""
+def test_zero_length_has_no_unit() -> None:
+    """`0 us` looks as if microseconds had been measured."""
     assert figures_text(strip(0, 5_000))[0] == "p50 0, max 5 ms; 2 members"
     assert figures_text(strip(0, 5_000, bound_us=1_000))[1] == "p50 < 1 ms, max 5 ms"
 
 
-def test_one_member_is_no_plural() -> None:
-    """The number of subjects stands beside the figures, with what became of the others."""
+def test_one_member_is_singular() -> None:
+    """The figures have the number of subjects, and that of the others by reason."""
     assert figures_text(strip(5_000))[0] == "p50 5 ms, max 5 ms; 1 member"
     some = strip(5_000, 6_000, None, note="1 did not have to")
     assert figures_text(some)[0].endswith("; 2 members, 1 did not have to")

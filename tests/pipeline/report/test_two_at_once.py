@@ -1,4 +1,4 @@
-"""Two owners at once: which members, of which partition, from when to when, and why."""
+"""Two owners at once: the members, the partition, the times, and the cause."""
 
 import re
 from typing import Any
@@ -25,7 +25,7 @@ EXPIRY = SettingFact(
 
 
 def overlap(partition: str, first: str, second: str, **changes: Any) -> Row:  # noqa: ANN401
-    """A partition with two owners from 64 s to 93 s."""
+    """Return a partition with two owners from 64 s to 93 s."""
     row: Row = {
         "group": GROUP,
         "partition": partition,
@@ -50,7 +50,7 @@ def overlap(partition: str, first: str, second: str, **changes: Any) -> Row:  # 
 
 
 def owned(row: Row, side: str, from_us: int, to_us: int, ended_by: str, **changes: Any) -> Row:  # noqa: ANN401
-    """The interval of `ownership` that one side of an overlap is."""
+    """Return the interval of `ownership` that is one side of an overlap."""
     return {
         "group": row["group"],
         "partition": row["partition"],
@@ -118,25 +118,25 @@ SPLIT: dict[str, list[Row]] = {
 
 
 def built(tables: dict[str, list[Row]], **summary: Any) -> Section | None:  # noqa: ANN401
-    """The section of a run with these rows."""
+    """Return the section of a run with these rows."""
     facts = run_facts(settings=(EXPIRY,))
     return two_at_once_section(report_input(facts, run_summary(**summary), tables))
 
 
 def words(found: Section) -> str:
-    """All paragraphs as plain text, a list item a line."""
+    """Return all paragraphs as plain text, a list item a line."""
     text = "\n".join(part.html for part in found.parts if isinstance(part, Paragraph))
     text = re.sub(r"</(li|p|h3)>|<ol>", "\n", text)
     return re.sub(r"<[^>]+>", "", text).replace("\N{NO-BREAK SPACE}", " ")
 
 
-def test_run_with_one_of_everything_has_no_section() -> None:
-    """Nothing is said of what did not happen."""
+def test_run_without_overlaps_has_no_section() -> None:
+    """There is nothing to report."""
     assert built({}) is None
 
 
-def test_reader_learns_who_owned_a_partition_twice_and_from_when_to_when() -> None:
-    """The question that the report of a split brain must answer by itself."""
+def test_section_names_both_owners_of_a_partition_and_the_times() -> None:
+    """This is the question that the report of a split brain must answer."""
     found = built(SPLIT)
     assert found is not None
     (table,) = [part for part in found.parts if isinstance(part, TextTable)]
@@ -154,7 +154,7 @@ def test_reader_learns_who_owned_a_partition_twice_and_from_when_to_when() -> No
     ]
 
 
-def test_reader_learns_why_step_by_step_in_time_order() -> None:
+def test_section_explains_the_cause_step_by_step_in_time_order() -> None:
     """Fault, second coordinator, expired sessions, new generation, healing, end."""
     found = built(SPLIT)
     assert found is not None
@@ -189,7 +189,7 @@ def test_reader_learns_why_step_by_step_in_time_order() -> None:
 
 
 def _answer(consumer: str, ended_us: int) -> Row:
-    """A heartbeat that the new coordinator answers UNKNOWN_MEMBER_ID."""
+    """Return a heartbeat that the new coordinator answers UNKNOWN_MEMBER_ID."""
     return {
         "fault": "cut-0",
         "api": "Heartbeat",
@@ -200,8 +200,8 @@ def _answer(consumer: str, ended_us: int) -> Row:
     }
 
 
-def test_answers_that_ended_it_are_named_with_their_moments() -> None:
-    """NOT_COORDINATOR sends members to the new coordinator, UNKNOWN_MEMBER_ID takes partitions."""
+def test_answers_that_ended_the_overlap_are_named_with_their_times() -> None:
+    """NOT_COORDINATOR sends members to the new coordinator, UNKNOWN_MEMBER_ID ends ownership."""
     clients = [
         client_phase(name, fault="cut-0", noticed_by="NOT_COORDINATOR", unknown_us=92 * S)
         for name in ("c-0", "c-5")
@@ -217,8 +217,8 @@ def test_answers_that_ended_it_are_named_with_their_moments() -> None:
     )
 
 
-def test_steps_link_into_the_lanes_at_their_moments() -> None:
-    """Words say what happened, lanes show it: one click apart."""
+def test_steps_link_into_the_lanes_at_their_times() -> None:
+    """The lanes show what the words describe."""
     found = built(SPLIT)
     assert found is not None
     html = "".join(part.html for part in found.parts if isinstance(part, Paragraph))
@@ -228,16 +228,16 @@ def test_steps_link_into_the_lanes_at_their_moments() -> None:
     assert '<a href="#lane-ownership" data-from="64.0" data-to="93.000007">' in html
 
 
-def test_cut_that_reaches_the_members_too_does_not_spare_them() -> None:
-    """`not from its clients` would be a lie where they were cut off as well."""
+def test_cut_that_includes_the_members_is_described_as_such() -> None:
+    """`not from its clients` would be wrong here."""
     faults = [SPLIT["faults"][0] | {"to_nodes": ["broker-0", "c-0", "c-5"]}]
     found = built(SPLIT | {"faults": faults})
     assert found is not None
     assert "not from its clients" not in words(found)
 
 
-def test_member_that_was_stopped_is_told_from_a_split_brain() -> None:
-    """One coordinator: it removed a stopped member, which came back and went on."""
+def test_overlap_of_a_stopped_member_is_no_split_brain() -> None:
+    """One coordinator removed a stopped member, which resumed and processed."""
     row = overlap("orders-0", "c-0", "c-1", first_coordinator=NEW[0], first_epoch=NEW[1])
     tables = {
         "ownership_overlaps": [row],
@@ -255,7 +255,7 @@ def test_member_that_was_stopped_is_told_from_a_split_brain() -> None:
 
 
 def test_overlap_that_never_ended_has_no_end() -> None:
-    """A run that was interrupted: both still owned it."""
+    """The run was interrupted: both still owned the partition."""
     row = overlap("orders-0", "c-0", "c-6", to_us=None)
     found = built({"ownership_overlaps": [row]})
     assert found is not None
@@ -263,14 +263,14 @@ def test_overlap_that_never_ended_has_no_end() -> None:
     assert "One owner again" not in words(found)
 
 
-def test_overlap_below_the_clocks_error_is_not_told() -> None:
+def test_overlap_below_the_clocks_error_is_omitted() -> None:
     """On several machines a handover may look like two owners who never were."""
     short = overlap("orders-0", "c-0", "c-6", length_us=900)
     assert built({"ownership_overlaps": [short]}, clock_error_us=1_000) is None
 
 
-def test_two_coordinators_without_two_owners_are_told_as_in_the_terminal() -> None:
-    """A split brain of a group that nobody was expired from."""
+def test_two_coordinators_without_two_owners_have_the_words_of_the_terminal() -> None:
+    """It is a split brain of a group without an expired member."""
     both = Coordinators(
         groups=(GROUP,),
         partition=OFFSETS,
@@ -302,7 +302,7 @@ def test_two_coordinators_without_two_owners_are_told_as_in_the_terminal() -> No
     ), "the heading itself leads to the lane"
 
 
-def test_spans_in_the_table_stay_on_one_line() -> None:
+def test_time_spans_in_the_table_are_not_wrapped() -> None:
     """A narrow column would break them after `to`, and each row would be three lines high."""
     found = built(SPLIT)
     assert found is not None
@@ -313,8 +313,8 @@ def test_spans_in_the_table_stay_on_one_line() -> None:
     assert first == "6.000 s to 93.000 s".replace(" ", gap) + " (lost)"
 
 
-def test_table_names_members_without_what_they_share() -> None:
-    """Long names that differ in their last letter break, and hide what differs."""
+def test_table_names_members_without_their_common_prefix() -> None:
+    """Long names that differ in their last letter are broken, which hides the difference."""
     row = overlap("orders-0", "consumer-orders-readers-0", "consumer-orders-readers-6")
     found = built({"ownership_overlaps": [row]})
     assert found is not None

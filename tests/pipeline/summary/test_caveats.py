@@ -1,4 +1,4 @@
-"""What stands beside a PASS: what a group felt although no promise forbids it."""
+"""Caveats beside a PASS: effects on a group that no promise forbids."""
 
 from pipeline.summary.caveats import caveats_of, pass_text
 from pipeline.summary.felt import Felt, FeltGroup, Spread
@@ -24,7 +24,7 @@ def owners(group: str, longest_us: int, *, partitions: int = 1) -> Owners:
 
 
 def felt_group(**totals: int) -> FeltGroup:
-    """A group of one partition: `unowned` in microseconds, `repeated` in records."""
+    """Return a group of one partition: `unowned` in microseconds, `repeated` in records."""
     names = {"unowned": "without an owner", "repeated": "records processed again"}
     return FeltGroup(
         partitions=1,
@@ -46,8 +46,8 @@ def run(*both: Owners, clock_error_us: int = 0, **groups: FeltGroup) -> RunSumma
     return summary_of("x/1", owners=both, felt=felt, clock_error_us=clock_error_us)
 
 
-def test_two_owners_of_a_partition_stand_beside_the_pass() -> None:
-    """Half a minute of double ownership under a bare PASS misled everybody who read it."""
+def test_two_owners_of_a_partition_are_a_caveat_of_the_pass() -> None:
+    """Readers overlooked half a minute of double ownership under a bare PASS."""
     said = pass_text("PASS", caveats_of(run(owners("g", 29_133_000))))
     assert said == (
         "PASS, and two members owned a partition of g at once for 29.13 s: no promise forbids it "
@@ -55,24 +55,24 @@ def test_two_owners_of_a_partition_stand_beside_the_pass() -> None:
     )
 
 
-def test_of_many_partitions_and_groups_the_worst_is_told() -> None:
-    """One clause, however many groups there are."""
+def test_of_many_partitions_and_groups_the_worst_is_named() -> None:
+    """The caveat is one clause, however many groups there are."""
     both = (owners("g", 5 * S), owners("h", 9 * S, partitions=12), owners("h", 2 * S))
     assert caveats_of(run(*both)) == (
         "two members owned 12 partitions of h at once, the longest for 9.00 s (and 1 more group)",
     )
 
 
-def test_time_without_an_owner_and_records_processed_again_are_told() -> None:
-    """Each in its unit, and of which group."""
+def test_time_without_an_owner_and_records_processed_again_are_caveats() -> None:
+    """Each has its unit, and the name of its group."""
     assert caveats_of(run(g=felt_group(unowned=45 * S, repeated=1), h=felt_group(repeated=7))) == (
         "a partition of g had no owner for 45.00 s",
         "h processed 7 records again (and 1 more group)",
     )
 
 
-def test_what_nobody_feels_leaves_the_pass_alone() -> None:
-    """Less than a second, and what the clocks cannot tell from nothing, is no caveat."""
+def test_unnoticeable_effects_are_no_caveat() -> None:
+    """Less than a second, or less than the clocks' error, is no caveat."""
     short = run(owners("g", 999_999), g=felt_group(unowned=999_999, repeated=0))
     assert caveats_of(short) == ()
     assert caveats_of(run(owners("g", 2 * S), clock_error_us=3 * S)) == ()

@@ -1,4 +1,4 @@
-"""Runs side by side: what is lined up, what is missing, what is marked as different."""
+"""Runs side by side: alignment, missing values, and marked differences."""
 
 from dataclasses import replace
 
@@ -20,26 +20,26 @@ MS = 1_000
 
 
 def crash(detect_us: int, *gaps_us: int, **changes: object) -> FaultSummary:
-    """A crash with one offsets partition that moved and some members."""
+    """Return a crash with one offsets partition that moved and some members."""
     values = {"detect": [detect_us], "commit gap": list(gaps_us)}
     given: dict[str, object] = {"members": 12, "members_kept": 12, "partitions_moved": 1}
     return fault_summary(values=values, **given | changes)  # type: ignore[arg-type]
 
 
 def row(comparison: Comparison, label: str, fault: str | None = "crash") -> ComparisonRow:
-    """The one row of that name."""
+    """Return the one row of that name."""
     (found,) = [each for each in comparison.rows if each.label == label and each.fault == fault]
     return found
 
 
-def test_each_run_has_a_column_while_they_are_few() -> None:
-    """Two runs of one experiment are two columns, in the order in which they were given."""
+def test_each_of_a_few_runs_has_a_column() -> None:
+    """Two runs of one experiment are two columns, in the given order."""
     found = compare_runs([summary_of("x/2", crash(8 * S)), summary_of("x/1", crash(9 * S))])
     assert [column.title for column in found.columns] == ["x/2", "x/1"]
     assert row(found, "detect p50").texts == ("8.00 s", "9.00 s")
 
 
-def test_median_and_longest_are_rows_of_their_own() -> None:
+def test_median_and_longest_are_separate_rows() -> None:
     """A comparison of medians alone would hide the member that waited longest."""
     found = compare_runs([summary_of("x/1", crash(8 * S, 100 * MS, 200 * MS, 900 * MS))])
     assert row(found, "commit gap p50").texts == ("200 ms",)
@@ -47,8 +47,8 @@ def test_median_and_longest_are_rows_of_their_own() -> None:
     assert row(found, "commit gap max").group == "gap"
 
 
-def test_what_a_run_does_not_have_is_missing_not_zero() -> None:
-    """A phase that no member needed took no time, and is not the fastest of all."""
+def test_missing_value_is_not_zero() -> None:
+    """A phase that no member needed has no duration, and is not the fastest of all."""
     joined = fault_summary(
         values={"detect": [8 * S], "join": [700 * MS]}, partitions_moved=1, members=12
     )
@@ -57,7 +57,7 @@ def test_what_a_run_does_not_have_is_missing_not_zero() -> None:
     assert row(found, "join p50").differs, "a rebalance is what one wants to see marked"
 
 
-def test_in_full_there_is_every_figure_and_a_zero_beside_others_counts() -> None:
+def test_full_comparison_has_every_figure_and_counts_zeros() -> None:
     """Over many seeds a count that is 0 in some of them is part of its range."""
     runs = [
         summary_of(
@@ -76,8 +76,8 @@ def test_in_full_there_is_every_figure_and_a_zero_beside_others_counts() -> None
     assert not any("timeouts" in each.name for each in none.rows), "nothing but 0 is no figure"
 
 
-def test_range_says_its_unit_once_if_both_ends_have_it() -> None:
-    """As short as it can be: two of them stand side by side in 80 columns."""
+def test_range_has_its_unit_once_if_both_ends_share_it() -> None:
+    """Two ranges must fit side by side in 80 columns."""
 
     def render_line(*values: int) -> str:
         cell = cell_of(values, "us", 0)
@@ -90,8 +90,8 @@ def test_range_says_its_unit_once_if_both_ends_have_it() -> None:
     assert render_line(8 * S, 8 * S) == "8.00 s"
 
 
-def test_faults_are_lined_up_by_kind_and_order() -> None:
-    """The second crash stands beside the second crash, whatever was in between."""
+def test_faults_are_aligned_by_kind_and_order() -> None:
+    """The second crash is beside the second crash, whatever is between."""
     pause = crash(3 * S, fault="pause-1", kind="pause")
     first = summary_of("x/1", crash(1 * S), pause, crash(2 * S, fault="crash-2"))
     second = summary_of("x/2", crash(5 * S), crash(6 * S, fault="crash-1"))
@@ -102,16 +102,16 @@ def test_faults_are_lined_up_by_kind_and_order() -> None:
     assert not row(found, "detect p50", "pause").differs, "the other run has no such fault"
 
 
-def test_runs_without_a_common_kind_of_fault_are_lined_up_by_order() -> None:
-    """A crash beside a pause: somebody asked for just that."""
+def test_runs_without_a_common_kind_of_fault_are_aligned_by_order() -> None:
+    """A user compares a crash with a pause on purpose."""
     pause = crash(9 * S, fault="pause-0", kind="pause")
     found = compare_runs([summary_of("x/1", crash(8 * S)), summary_of("y/1", pause)])
     assert found.faults == ("fault",)
     assert row(found, "detect p50", "fault").texts == ("8.00 s", "9.00 s")
 
 
-def test_columns_of_single_runs_or_of_two_runtimes_are_noted() -> None:
-    """One throw beside another shows what chance does, and a model's time is no machine's."""
+def test_columns_of_single_runs_or_of_two_runtimes_have_a_note() -> None:
+    """Two single runs may differ by chance, and a model's time is no machine's."""
     runs = [summary_of(f"x/{nth}", crash(8 * S)) for nth in range(4)]
     single = compare_runs(runs[:2])
     (note,) = comparison_notes(single, ["ray", "ray"])
@@ -124,7 +124,7 @@ def test_columns_of_single_runs_or_of_two_runtimes_are_noted() -> None:
 
 
 def test_runs_of_one_name_share_a_column_with_median_and_range() -> None:
-    """Five runs of one configuration: their median, their range, and how many have none."""
+    """Five runs of one configuration: their median, their range, and how many have no value."""
     names = ["9000", "9000", "9000", "18000", "9000"]
     runs = [
         summary_of(f"x/{place}", *([crash(each)] if each else []))
@@ -144,15 +144,15 @@ def test_runs_of_one_name_share_a_column_with_median_and_range() -> None:
     assert (cell.runs, cell.missing, cell.values) == (3, 1, (7 * S, 8 * S, 9 * S))
 
 
-def test_many_runs_without_names_are_put_together_by_experiment() -> None:
-    """Nobody reads forty columns."""
+def test_many_runs_without_names_are_grouped_by_experiment() -> None:
+    """Forty columns would be unreadable."""
     runs = [summary_of(f"x/{n}", crash(n * S)) for n in range(1, MAX_COLUMNS + 2)]
     found = compare_runs(runs)
     assert [column.title for column in found.columns] == ["x"]
     assert len(found.columns[0].runs) == MAX_COLUMNS + 1
 
 
-def test_values_kept_for_a_picture_are_bounded_and_span_the_range() -> None:
+def test_values_kept_for_a_chart_are_bounded_and_span_the_range() -> None:
     """A thousand runs must not make a page of megabytes."""
     runs = [summary_of(f"x/{n}", crash((n + 1) * S)) for n in range(500)]
     cell = row(compare_runs(runs), "detect p50").cells[0]
@@ -167,14 +167,14 @@ def test_values_kept_for_a_picture_are_bounded_and_span_the_range() -> None:
         ((8 * S, 8 * S + 900), False),  # no two times are ever equal
         ((8 * S, 8 * S + 390 * MS), False),  # less than 5 %
         ((8 * S, 8 * S + 430 * MS), True),
-        ((200 * MS, 299 * MS), False),  # half as much again, and nobody feels it
+        ((200 * MS, 299 * MS), False),  # half as much again, but too short to notice
         ((200 * MS, 300 * MS), True),
     ],
 )
 def test_times_are_marked_from_5_percent_and_a_tenth_of_a_second_on(
     times: tuple[int, int], differs: bool
 ) -> None:
-    """A mark at every row would say nothing."""
+    """A mark at every row would mean nothing."""
     found = compare_runs(
         [summary_of(f"x/{place}", crash(each)) for place, each in enumerate(times)]
     )
@@ -182,7 +182,7 @@ def test_times_are_marked_from_5_percent_and_a_tenth_of_a_second_on(
 
 
 def test_times_within_the_clocks_error_are_not_marked() -> None:
-    """Two runs of several machines: what the clocks cannot tell apart is no difference."""
+    """Two runs of several machines: a difference below the clocks' error is not known."""
     faults = [
         fault_summary(values={"detect": [each]}, bound_us=50 * MS, partitions_moved=1)
         for each in (51 * MS, 99 * MS)
@@ -201,7 +201,7 @@ def test_times_within_the_clocks_error_are_not_marked() -> None:
 
 
 def test_overlapping_ranges_are_not_marked() -> None:
-    """Medians of two configurations may be apart by chance as long as their runs mingle."""
+    """Medians of two configurations may differ by chance as long as their ranges overlap."""
     names = ["a"] * 3 + ["b"] * 3
     times = [7 * S, 8 * S, 15 * S, 8 * S, 12 * S, 13 * S]
     runs = [summary_of(f"x/{place}", crash(each)) for place, each in enumerate(times)]
@@ -210,7 +210,7 @@ def test_overlapping_ranges_are_not_marked() -> None:
     assert row(compare_runs(apart, names=["a"] * 2 + ["b"] * 2), "detect p50").differs
 
 
-def test_outcomes_are_counted_and_marked_when_they_are_not_the_same() -> None:
+def test_outcomes_are_counted_and_marked_when_they_differ() -> None:
     """One rebalance more is a difference, however short it was."""
     without = crash(8 * S)
     with_one = crash(8 * S, rebalances=(rebalances_of(),), members_kept=11)
@@ -221,8 +221,8 @@ def test_outcomes_are_counted_and_marked_when_they_are_not_the_same() -> None:
     assert not row(found, "members").differs
 
 
-def test_whole_runs_are_compared_last_with_their_verdicts() -> None:
-    """Two owners, verdicts: what is not of one fault."""
+def test_figures_of_whole_runs_come_last_with_their_verdicts() -> None:
+    """Two owners and verdicts do not belong to one fault."""
     owners = Owners(
         group=GROUP,
         partitions=12,
@@ -244,14 +244,14 @@ def test_whole_runs_are_compared_last_with_their_verdicts() -> None:
     assert {each.fault for each in found.rows} == {None}
 
 
-def test_run_without_events_is_missing_everywhere() -> None:
-    """Nothing was seen in it: neither that two owned a partition nor that they did not."""
+def test_run_without_events_has_only_missing_values() -> None:
+    """It shows neither that a partition had two owners nor that it had not."""
     found = compare_runs([summary_of("x/1"), summary_of("x/2", events=0, completed=False)])
     assert row(found, "two coordinators at once max", None).texts == ("never", None)
 
 
-def test_hundreds_of_faults_of_a_kind_are_taken_together() -> None:
-    """Repeats are samples of one thing: medians of them, and the longest of all."""
+def test_hundreds_of_faults_of_a_kind_are_grouped() -> None:
+    """Repeats are samples: their medians, and the longest of all."""
     many = [crash(place * S, place * S, fault=f"crash-{place}") for place in range(1, 101)]
     found = compare_runs([summary_of("x/1", *many), summary_of("x/2", crash(8 * S))])
     assert found.faults == ("crash, all",)
@@ -260,7 +260,7 @@ def test_hundreds_of_faults_of_a_kind_are_taken_together() -> None:
     assert row(found, "members", "crash, all").texts == ("1,200", "12")
 
 
-def test_names_must_fit_the_runs() -> None:
-    """A name too few would shift every column."""
+def test_number_of_names_must_equal_the_number_of_runs() -> None:
+    """A missing name would shift every column."""
     with pytest.raises(ValueError, match="2 runs have 1 names"):
         compare_runs([summary_of("x/1"), summary_of("x/2")], names=["a"])

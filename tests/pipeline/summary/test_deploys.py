@@ -1,4 +1,4 @@
-"""What a deploy cost: in all, for each replaced member, and beside another one."""
+"""The cost of a deploy: in total, for each replaced member, and compared with another one."""
 
 from typing import Any
 
@@ -69,7 +69,7 @@ def crash() -> JournalEntry:
     )
 
 
-def test_cost_of_a_deploy_is_told_in_all_and_for_each_replaced_member() -> None:
+def test_cost_of_a_deploy_is_given_in_total_and_for_each_replaced_member() -> None:
     (cost,) = deploys_of((rollout(ready=40),), felt())
     assert (cost.replaced, cost.length_us) == (40, 79 * S)
     assert deploy_text(cost) == (
@@ -110,7 +110,7 @@ def of_costs(**changes: Any) -> DeployCost:  # noqa: ANN401 - a test's own words
     return DeployCost(**(fields | changes))
 
 
-def test_better_deploy_is_named_with_how_much_it_costs_less() -> None:
+def test_cheaper_deploy_is_named_with_the_difference() -> None:
     static = of_costs(rebalances=0, waited_us=8_000 * S, longest_wait_us=36 * S)
     assert better_texts("a", of_costs(), "b", static) == (
         "records waited, all partitions: a is better, 800.00 s against 8000.00 s (10 times less); "
@@ -134,14 +134,14 @@ def test_reason_says_what_partitions_waited_for() -> None:
     )
 
 
-def test_deploys_that_cost_nearly_the_same_are_told_as_equal() -> None:
+def test_deploys_of_nearly_equal_cost_count_as_equal() -> None:
     other = of_costs(waited_us=810 * S)
     assert better_texts("a", of_costs(), "b", other)[0] == (
         "records waited, all partitions: no difference, 800.00 s"
     )
 
 
-def test_without_records_that_wait_the_time_without_an_owner_decides() -> None:
+def test_without_waiting_records_the_time_without_an_owner_decides() -> None:
     one = of_costs(waited_us=0, longest_wait_us=0)
     other = of_costs(waited_us=0, longest_wait_us=0, unowned_us=60 * S)
     assert better_texts("a", one, "b", other)[0] == (

@@ -1,4 +1,4 @@
-"""How figures print: only percentiles that mean something, and nothing below the clocks' error."""
+"""Printed figures: only meaningful percentiles, and nothing below the clocks' error."""
 
 import pytest
 
@@ -54,15 +54,15 @@ def _distribution(samples: int, *, missing: int = 0) -> Distribution:
         (100, ("2 ms", "9 ms", "10 ms", "11 ms")),
     ],
 )
-def test_distribution_leaves_out_percentiles_of_too_few_samples(
+def test_distribution_omits_percentiles_of_too_few_samples(
     samples: int, shown: tuple[str, ...]
 ) -> None:
-    """A p99 of twelve members would only be their maximum under another name."""
+    """A p99 of twelve members would be their maximum under another name."""
     assert _distribution(samples).cells(is_time=True) == (str(samples), "", *shown)
 
 
-def test_distribution_of_subjects_that_never_came_back_counts_them() -> None:
-    """The worst cases have no length: leaving them out silently would flatter the rest."""
+def test_distribution_counts_subjects_that_never_recovered() -> None:
+    """The worst cases have no length: without the count the distribution would look better."""
     assert _distribution(1, missing=2).cells(is_time=True)[:2] == ("1", "2")
 
 
@@ -71,8 +71,8 @@ def test_distribution_of_counts_prints_no_unit() -> None:
     assert _distribution(1).cells(is_time=False) == ("1", "", "2,000", "", "", "11,000")
 
 
-def test_fault_rows_without_any_join_leave_the_line_out() -> None:
-    """A failover without a rebalance is the common outcome: no empty lines for it."""
+def test_fault_rows_without_any_join_omit_the_line() -> None:
+    """A failover without a rebalance is the common outcome."""
     by_name = {measure.name: measure for measure in MEASURES}
     fault = FaultSummary(
         fault="f1",

@@ -1,4 +1,4 @@
-"""The summary beside the tables: what is read back, and what tells old tables from current ones."""
+"""The summary beside the tables: reading it back, and recognising outdated tables."""
 
 import json
 from pathlib import Path
@@ -26,7 +26,7 @@ from tests.support.builders.report_rows import S, fault_summary, rebalances_of, 
 
 
 def _everything() -> tuple[FaultSummary, dict[str, object]]:
-    """Return a fault and fields of a summary in which nothing is left out."""
+    """Return a fault and fields of a summary in which no field is empty."""
     fault = fault_summary(
         values={"detect": [7 * S, None], "commit gap": [8 * S, 9 * S]},
         rebalances=(rebalances_of(),),
@@ -73,7 +73,7 @@ def _everything() -> tuple[FaultSummary, dict[str, object]]:
 
 
 def _write(directory: Path, *, rows: int = 3) -> RunSummary:
-    """Make a run that was analysed: one file of events, one table, the summary."""
+    """Write an analysed run: one file of events, one table, the summary."""
     (directory / "events").mkdir(parents=True)
     _write_rows(directory, rows)
     (directory / "tables" / "runs").mkdir(parents=True)
@@ -88,8 +88,8 @@ def _write_rows(directory: Path, rows: int) -> None:
     pq.write_table(table, directory / "events" / "part-0.parquet")
 
 
-def test_summary_file_gives_back_what_was_written(tmp_path: Path) -> None:
-    """Keys of percentiles are numbers and tuples stay tuples, though JSON has neither."""
+def test_summary_file_is_read_back_as_it_was_written(tmp_path: Path) -> None:
+    """Keys of percentiles are numbers and tuples are tuples, though JSON has neither."""
     summary = _write(tmp_path / "1")
 
     assert read_summary(tmp_path / "1") == summary
@@ -98,8 +98,8 @@ def test_summary_file_gives_back_what_was_written(tmp_path: Path) -> None:
     ]
 
 
-def test_summary_of_a_run_that_was_moved_names_its_new_place(tmp_path: Path) -> None:
-    """Links of a report would lead nowhere."""
+def test_summary_of_a_moved_run_names_its_new_place(tmp_path: Path) -> None:
+    """Otherwise links of a report would lead nowhere."""
     _write(tmp_path / "1")
     (tmp_path / "1").rename(tmp_path / "2")
 
@@ -111,7 +111,7 @@ def test_summary_of_a_run_that_was_moved_names_its_new_place(tmp_path: Path) -> 
 
 
 def test_summary_of_another_version_reads_as_none(tmp_path: Path) -> None:
-    """Its tables may have other columns, or mean something else by them."""
+    """Its tables may have other columns, or other meanings of them."""
     _write(tmp_path)
     document = json.loads(summary_path(tmp_path).read_text())
     document["made_from"]["tables_version"] = TABLES_VERSION - 1
@@ -121,8 +121,8 @@ def test_summary_of_another_version_reads_as_none(tmp_path: Path) -> None:
     assert not is_current(tmp_path)
 
 
-def test_summary_that_is_torn_or_missing_reads_as_none(tmp_path: Path) -> None:
-    """A full disk, or a run that was never analysed."""
+def test_torn_or_missing_summary_reads_as_none(tmp_path: Path) -> None:
+    """The disk was full, or the run was never analysed."""
     assert read_summary(tmp_path) is None
     _write(tmp_path)
     whole = summary_path(tmp_path).read_text()
@@ -137,7 +137,7 @@ def test_summary_that_is_torn_or_missing_reads_as_none(tmp_path: Path) -> None:
 
 
 def test_tables_are_current_until_events_or_tables_change(tmp_path: Path) -> None:
-    """A run that was killed gets its salvaged events later; copying one changes only times."""
+    """A killed run gets its salvaged events later; copying changes only times."""
     _write(tmp_path, rows=3)
     assert is_current(tmp_path)
 
@@ -155,7 +155,7 @@ def test_tables_are_current_until_events_or_tables_change(tmp_path: Path) -> Non
 
 
 def test_tables_made_beside_an_unreadable_file_are_current(tmp_path: Path) -> None:
-    """It was set aside and said so: analysing again finds nothing more."""
+    """The file was set aside with a message: another analysis would find nothing more."""
     (tmp_path / "events").mkdir()
     (tmp_path / "events" / "torn.parquet").write_bytes(b"PAR1")
     (tmp_path / "tables").mkdir()

@@ -1,4 +1,4 @@
-"""The summary of a run in memory; tests/pipeline/whole_runs holds it against Spark's."""
+"""The summary of a run in memory; tests/pipeline/whole_runs compares it with Spark's."""
 
 from pathlib import Path
 
@@ -10,8 +10,8 @@ from tests.support.builders.trace_builder import write_run
 from tests.support.random_worlds.random_trace import random_run
 
 
-def test_summary_of_rows_is_that_of_the_files_they_are_written_to(tmp_path: Path) -> None:
-    """Whoever plays many seeds has the rows in hand, and needs no files."""
+def test_summary_of_rows_equals_that_of_their_files(tmp_path: Path) -> None:
+    """A player of many seeds has the rows in memory, and needs no files."""
     rows = random_run(2)
     directory = write_run(tmp_path / "talk" / "1", rows, files=3, clock_error_us=250)
     found = summarize_rows(

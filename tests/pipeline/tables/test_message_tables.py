@@ -17,8 +17,8 @@ PREPARING, COMPLETING = "PreparingRebalance", "CompletingRebalance"
 def test_group_states_follow_the_group_on_each_coordinator(analysed: AnalysedRuns) -> None:
     """A state ends with the next one, the unload, the broker's death or the run's end.
 
-    Members are counted when a state begins: c-1 is gone from generation 2 already. Whom broker-2
-    loaded in its second life is not known until a generation starts.
+    Members are counted when a state begins: c-1 has left generation 2 already. The members that
+    broker-2 loaded in its second incarnation are unknown until a generation starts.
     """
     rows = read_table(analysed.directories["talk"], "group_states")
     columns = ("leader_epoch", "state", "generation", "members", "from_us", "to_us", "length_us")
@@ -50,13 +50,13 @@ def test_group_states_follow_the_group_on_each_coordinator(analysed: AnalysedRun
     assert causes[40_200_000] is None  # loaded
 
 
-def test_messages_around_a_fault_show_what_waited_and_what_never_came(
+def test_messages_around_a_fault_include_waiting_and_unanswered_ones(
     analysed: AnalysedRuns,
 ) -> None:
-    """From a second before the fault to a second after the group is stable again.
+    """The window is from a second before the fault to a second after the group is stable again.
 
-    Moments of both sides; the JoinGroups wait for c-1 until its session ends, and c-1's heartbeat
-    is answered to a dead process. A commit that is under way when the window begins belongs to it.
+    Times are of both sides; the JoinGroups wait for c-1 until its session ends, and c-1's heartbeat
+    is answered to a dead process. A commit in flight at the start of the window belongs to it.
     """
     rows = analysed.table("talk", "messages", "from_node", "api", "sent_us")
     columns = ("correlation_id", "received_us", "answered_us", "ended_us", "outcome")
@@ -89,10 +89,10 @@ def test_messages_around_a_fault_show_what_waited_and_what_never_came(
     assert {row["fault"] for row in rows.values()} == {"crash-0"}
 
 
-def test_messages_that_are_alike_are_one_row_unless_they_change_the_group(
+def test_equal_messages_are_one_row_unless_they_change_the_group(
     analysed: AnalysedRuns,
 ) -> None:
-    """Three commits after the fault are one row, two SyncGroups are two; so are other names."""
+    """Three commits after the fault are one row, two SyncGroups are two, as are other names."""
     rows = analysed.table("talk", "messages", "from_node", "api", "sent_us")
     columns = ("to_node", "purpose", "member", "named", "repeats", "last_ended_us")
     found = {key: [row[column] for column in columns] for key, row in rows.items()}
@@ -108,8 +108,8 @@ def test_messages_that_are_alike_are_one_row_unless_they_change_the_group(
     assert found["admin-0", "OffsetFetch", None] == ["broker-1", None, None, None, 1, None]
 
 
-def test_messages_of_a_crowd_are_few_and_tell_whole_stories(analysed: AnalysedRuns) -> None:
-    """Of 602 rows a fault keeps 400: what happened once, then one client after the other."""
+def test_messages_of_many_clients_are_bounded_to_whole_exchanges(analysed: AnalysedRuns) -> None:
+    """Of 602 rows a fault keeps 400: the single ones, then one client after the other."""
     rows = read_table(analysed.directories["crowd"], "messages")
     assert CLIENTS * PER_CLIENT > len(rows) == 400
     of_client: dict[str, list[tuple[str, str]]] = {}
@@ -129,12 +129,12 @@ def test_messages_of_a_crowd_are_few_and_tell_whole_stories(analysed: AnalysedRu
 
 
 def test_messages_of_a_trace_without_messages_are_none(analysed: AnalysedRuns) -> None:
-    """A run with --no-trace has failures of requests, but no requests: the table is empty."""
+    """A run with --no-trace has failed requests, but no other messages."""
     assert read_table(analysed.directories["pause"], "messages") == []
 
 
-def test_verdicts_list_the_checks_with_the_run_they_are_of(analysed: AnalysedRuns) -> None:
-    """`findings` counts all, not those in the file; the run's seed is not the configuration's."""
+def test_verdicts_list_the_checks_with_their_run(analysed: AnalysedRuns) -> None:
+    """`findings` counts all, not only those in the file; the seed is the run's."""
     rows = analysed.table("talk", "verdicts", "check")
     columns = ("outcome", "findings", "note", "verdict", "runtime", "seed", "experiment")
     of_run = ["violated", "ray", 11, "talk"]
@@ -152,7 +152,7 @@ def test_verdicts_list_the_checks_with_the_run_they_are_of(analysed: AnalysedRun
 def test_verdicts_of_a_run_without_checks_are_one_row_of_nulls(
     analysed: AnalysedRuns, run: str, verdict: str | None
 ) -> None:
-    """So that a sweep over many runs counts those that have no verdict, too."""
+    """A sweep over many runs can then count those without a verdict."""
     (row,) = read_table(analysed.directories[run], "verdicts")
     assert row.pop("run") == analysed.summaries[run].run
     assert row.pop("verdict") == verdict
@@ -162,7 +162,7 @@ def test_verdicts_of_a_run_without_checks_are_one_row_of_nulls(
 def test_figures_of_a_crash_are_ranked_only_where_there_are_enough(
     analysed: AnalysedRuns,
 ) -> None:
-    """Of two members one had to join; a median is a value that occurred, the lower of two."""
+    """Of two members one had to join; a median is an existing value, the lower of two."""
     rows = analysed.table("crash", "figures", "measure")
     columns = ("chain", "is_time", "samples", "missing", "p50", "p90", "p99", "max")
     found = {key[0]: [row[column] for column in columns] for key, row in rows.items()}

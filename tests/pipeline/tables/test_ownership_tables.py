@@ -1,6 +1,6 @@
 """Owners, coordinators and rebalances of two small split brains, worked out by hand.
 
-The stories, with their moments, are `traces/split.txt` and `traces/stuck.txt`.
+The stories, with their times, are `traces/split.txt` and `traces/stuck.txt`.
 """
 
 from collections.abc import Sequence
@@ -24,10 +24,10 @@ def _rows(
     }
 
 
-def test_ownership_of_two_lineages_names_who_assigned_and_how_it_ended(
+def test_ownership_of_a_split_brain_names_the_coordinator_and_the_end(
     analysed: AnalysedRuns,
 ) -> None:
-    """The lineage is that of the answered SyncGroup: c-3's trace has none, so nobody knows."""
+    """The coordinator is that of the answered SyncGroup: c-3's trace has none, so it is unknown."""
     rows = analysed.table("split", "ownership", "partition", "consumer")
     columns = ("member", "generation", "coordinator", "leader_epoch", "position", "start_offset")
     assert _rows(rows, *columns) == {
@@ -40,14 +40,14 @@ def test_ownership_of_two_lineages_names_who_assigned_and_how_it_ended(
     assert _rows(rows, *times) == {
         ("t-0", "c-0"): [4_120_000, 33 * S, 28_880_000, "revoked", 5],
         ("t-1", "c-1"): [4_120_000, 63 * S, 58_880_000, "lost", 30],
-        # Revoked only while the run stopped: it still owned the partition when the run ended.
+        # Revoked only while the run stopped: the member still owned the partition at the end.
         ("t-1", "c-2"): [40_200_000, None, 29_800_000, "run end", 31],
         ("t-0", "c-3"): [40_300_000, None, 29_700_000, "run end", 4],
     }
 
 
 def test_ownership_ends_with_its_process_and_not_with_a_pause(analysed: AnalysedRuns) -> None:
-    """A paused member goes on owning; a death that nobody saw is known by the next life."""
+    """A paused member remains owner; an untraced death is known from the next incarnation."""
     rows = analysed.table("stuck", "ownership", "group", "consumer", "partition", "from_us")
     columns = ("incarnation", "to_us", "ended_by", "paused_us")
     assert _rows(rows, *columns) == {
@@ -63,7 +63,7 @@ def test_ownership_ends_with_its_process_and_not_with_a_pause(analysed: Analysed
     }
 
 
-def test_ownership_overlap_counts_what_both_processed_in_it(analysed: AnalysedRuns) -> None:
+def test_ownership_overlap_counts_records_that_both_processed_in_it(analysed: AnalysedRuns) -> None:
     """Of the records that c-2 reads again, c-1 had processed the first 20 long before."""
     row = analysed.table("split", "ownership_overlaps", "partition")["t-1",]
     row.pop("run")
@@ -92,7 +92,7 @@ def test_ownership_overlap_counts_what_both_processed_in_it(analysed: AnalysedRu
 def test_ownership_overlap_that_never_ends_lasts_to_the_end_of_the_run(
     analysed: AnalysedRuns,
 ) -> None:
-    """Two that were assigned in one moment are a pair once; another group's owner is none."""
+    """Two members assigned at one time are one pair; an owner in another group does not count."""
     rows = analysed.table("stuck", "ownership_overlaps", "partition")
     columns = ("first_consumer", "second_consumer", "to_us", "length_us", "records_both")
     assert _rows(rows, *columns, "healed_us") == {
@@ -100,8 +100,8 @@ def test_ownership_overlap_that_never_ends_lasts_to_the_end_of_the_run(
     }
 
 
-def test_processing_tells_repeated_from_shared_records(analysed: AnalysedRuns) -> None:
-    """c-3 repeats two of c-0's records, but c-0 had given the partition up by then."""
+def test_processing_distinguishes_repeated_from_shared_records(analysed: AnalysedRuns) -> None:
+    """c-3 repeats two of c-0's records, but c-0 had revoked the partition by then."""
     rows = analysed.table("split", "processing", "partition", "consumer")
     columns = ("records", "first_offset", "last_offset", "repeated", "shared")
     assert _rows(rows, *columns) == {
@@ -115,8 +115,8 @@ def test_processing_tells_repeated_from_shared_records(analysed: AnalysedRuns) -
     assert _rows(rows, "records", "repeated", "shared") == {"c-4": [3, 1, 1], "c-5": [1, 1, 1]}
 
 
-def test_tenure_overlap_tells_what_each_coordinator_did_meanwhile(analysed: AnalysedRuns) -> None:
-    """The cut one goes on answering heartbeats; the heartbeat before the overlap does not count."""
+def test_tenure_overlap_has_the_acts_of_each_coordinator(analysed: AnalysedRuns) -> None:
+    """The cut one still answers heartbeats; a heartbeat before the overlap does not count."""
     row = analysed.table("split", "tenure_overlaps", "partition")["__consumer_offsets-0",]
     row.pop("run")
     assert row == {
@@ -147,7 +147,7 @@ def test_tenure_overlap_tells_what_each_coordinator_did_meanwhile(analysed: Anal
 
 
 def test_tenures_count_acknowledged_commits_and_the_time_cut_off(analysed: AnalysedRuns) -> None:
-    """One append of two partitions is one commit; a failed one and the group's record are none.
+    """One append of two partitions is one commit; a failed one and the group's record do not count.
 
     The cut is the old coordinator's: the new one, at its other end, is not marked.
     """
@@ -163,8 +163,8 @@ def test_tenures_count_acknowledged_commits_and_the_time_cut_off(analysed: Analy
     }
 
 
-def test_faults_of_links_say_which_ends_they_hit_and_when(analysed: AnalysedRuns) -> None:
-    """In force from when both ends had it to when its undoing began."""
+def test_faults_of_links_have_their_ends_and_their_time_in_force(analysed: AnalysedRuns) -> None:
+    """They are in force from when both ends had them until their undoing began."""
     rows = analysed.table("split", "faults", "fault")
     columns = ("node", "nodes", "from_nodes", "to_nodes", "in_force_us", "in_force_until_us")
     assert _rows(rows, *columns) == {
@@ -194,8 +194,8 @@ def test_client_phases_of_a_split_count_the_second_failure(analysed: AnalysedRun
     }
 
 
-def test_rebalance_names_who_came_who_went_and_why(analysed: AnalysedRuns) -> None:
-    """Members that go while it waits for them belong to it, whoever began it."""
+def test_rebalance_names_joined_and_removed_members_and_its_reason(analysed: AnalysedRuns) -> None:
+    """Members that leave while it waits for them belong to it, whatever began it."""
     rows = analysed.table("split", "rebalances", "started_us")
     columns = ("reason", "consumer", "client_reason", "leader_epoch", "new_generation")
     assert _rows(rows, *columns) == {
@@ -218,19 +218,19 @@ def test_rebalance_names_who_came_who_went_and_why(analysed: AnalysedRuns) -> No
     }
 
 
-def test_rebalances_that_cannot_store_an_assignment_say_so(analysed: AnalysedRuns) -> None:
+def test_rebalances_that_cannot_store_an_assignment_are_marked(analysed: AnalysedRuns) -> None:
     """MEASURED_FAILOVER two-lineages: the failed append is the cause of the next one."""
     rows = analysed.table("stuck", "rebalances", "started_us", "reason")
     columns = ("generation", "new_generation", "store_error", "removed", "added", "stable_us")
     timed_out = "REQUEST_TIMED_OUT"
     assert _rows(rows, *columns) == {
-        # The static member that changed its id before neither came nor went.
+        # The static member that changed its id neither joined nor left.
         (16 * S, "join"): [1, 2, timed_out, [], ["c-1"], None],
         (21_500_000, "assignment not stored"): [2, 3, timed_out, [], [], None],
         # Cut short by a leave in the very microsecond in which its generation began.
         (26_600_000, "assignment not stored"): [3, 4, None, [], [], None],
         (26_700_000, "leave"): [4, 5, None, ["c-0"], [], 26_800_000],
-        # The last member is gone: no generation of anybody, and not the next one's loss.
+        # The last member has left: no generation follows, and the next rebalance does not count it.
         (30 * S, "session expiry"): [5, None, None, ["c-1"], [], None],
         (31 * S, "join"): [6, 7, None, [], ["c-3"], 34_100_000],
         (35 * S, "group too large"): [7, None, None, [], [], None],
@@ -239,7 +239,7 @@ def test_rebalances_that_cannot_store_an_assignment_say_so(analysed: AnalysedRun
 
 
 def test_commits_are_counted_by_coordinator_and_error(analysed: AnalysedRuns) -> None:
-    """A commit of two partitions that fails is one; one that was never sent has no coordinator."""
+    """A failed commit of two partitions counts once; one that was never sent has no coordinator."""
     rows = analysed.table("split", "commits", "fault", "coordinator", "error")
     assert _rows(rows, "consumer", "commits", "first_us", "last_us") == {
         (None, "broker-2", "NONE"): ["c-0", 1, 5 * S, 5 * S],
@@ -249,8 +249,8 @@ def test_commits_are_counted_by_coordinator_and_error(analysed: AnalysedRuns) ->
     }
 
 
-def test_summary_of_a_split_brain_holds_both_sides(analysed: AnalysedRuns) -> None:
-    """What the closing summary tells: two coordinators, two owners, duplicates, errors."""
+def test_summary_of_a_split_brain_has_both_sides(analysed: AnalysedRuns) -> None:
+    """The closing summary shows two coordinators, two owners, duplicates, errors."""
     summary = analysed.summaries["split"]
     [coordinators] = summary.coordinators
     assert (coordinators.older.broker, coordinators.older.heartbeats) == ("broker-2", 2)
@@ -278,7 +278,7 @@ def test_summary_of_a_split_brain_holds_both_sides(analysed: AnalysedRuns) -> No
 
 
 def test_summary_of_a_fault_that_moved_nothing_has_no_phases(analysed: AnalysedRuns) -> None:
-    """Nothing is told of a coordinator that stayed."""
+    """The coordinator did not change."""
     fault = analysed.fault("stuck", "cut-0")
     assert fault.rows("broker") == ()
     assert fault.rows("client") == ()

@@ -13,8 +13,10 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 _KEY = ("fault", "subject_kind", "group", "subject")
 
 
-def test_availability_of_random_runs_are_the_oracles(random_runs: tuple[AnalysedRun, ...]) -> None:
-    """Of members, partitions and groups; some never come back, some miss nothing."""
+def test_availability_of_random_runs_equals_the_oracle(
+    random_runs: tuple[AnalysedRun, ...],
+) -> None:
+    """Subjects are members, partitions and groups; some never recover, some have no gap."""
     rows = check_table(random_runs, "availability", availability_of, _KEY)
     kinds = Counter((row["subject_kind"], row["after_us"] is None) for row in rows)
     assert all(

@@ -13,10 +13,10 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 _KEY = ("partition", "leader_epoch", "broker", "incarnation")
 
 
-def test_coordinator_tenures_of_random_runs_are_the_oracles(
+def test_coordinator_tenures_of_random_runs_equal_the_oracle(
     random_runs: tuple[AnalysedRun, ...],
 ) -> None:
-    """Every way to end occurs, and brokers that stand still, are cut off, or come back."""
+    """Every kind of end occurs, and brokers that are paused, cut off, or restarted."""
     rows = check_table(random_runs, "coordinator_tenures", coordinator_tenures_of, _KEY)
     ends = Counter(row["end_reason"] for row in rows)
     assert all(ends[end] >= 2 for end in ("unloaded", "killed", "stopped", "run end")), ends

@@ -16,21 +16,21 @@ from tests.support.worlds.analysed_runs import AnalysedRuns
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
 
-def test_runs_of_random_traces_are_the_oracles(random_runs: tuple[AnalysedRun, ...]) -> None:
-    """Some break off, some never become steady."""
+def test_runs_of_random_traces_equal_the_oracle(random_runs: tuple[AnalysedRun, ...]) -> None:
+    """Some are interrupted, some never become steady."""
     rows = check_table(random_runs, "runs", runs_of, ())
     assert {row["completed"] for row in rows} == {True, False}
     assert any(row["steady_us"] is None for row in rows)
 
 
-def test_groups_of_random_traces_are_the_oracles(random_runs: tuple[AnalysedRun, ...]) -> None:
-    """Loaded by a coordinator or placed by name alone."""
+def test_groups_of_random_traces_equal_the_oracle(random_runs: tuple[AnalysedRun, ...]) -> None:
+    """A coordinator loaded them, or only their name gives their partition."""
     rows = check_table(random_runs, "groups", groups_of, ("group",))
     assert len({row["partition"] for row in rows}) > 1
     assert len({row["consumers"] for row in rows}) > 1
 
 
-def test_commits_of_random_traces_are_the_oracles(random_runs: tuple[AnalysedRun, ...]) -> None:
+def test_commits_of_random_traces_equal_the_oracle(random_runs: tuple[AnalysedRun, ...]) -> None:
     """A commit of several partitions is one, and failed if it failed for one of them."""
     key = ("fault", "group", "consumer", "coordinator", "error")
     rows = check_table(random_runs, "commits", commits_of, key)
@@ -40,25 +40,27 @@ def test_commits_of_random_traces_are_the_oracles(random_runs: tuple[AnalysedRun
     assert any(row["commits"] > 1 for row in rows)
 
 
-def test_requests_of_coordination_are_the_oracles(random_runs: tuple[AnalysedRun, ...]) -> None:
-    """Of several groups, clients and lives, more than one in a tenth of a second."""
+def test_requests_of_coordination_equal_the_oracle(random_runs: tuple[AnalysedRun, ...]) -> None:
+    """There are several groups, clients and incarnations, and several in a tenth of a second."""
     key = ("group", "consumer", "incarnation", "api", "from_us")
     rows = check_table(random_runs, "coordinator_requests", coordinator_requests_of, key)
     assert {row["api"] for row in rows} >= {"JoinGroup", "SyncGroup", "Heartbeat", "OffsetCommit"}
     assert any(row["requests"] > 1 for row in rows)
 
 
-def test_processing_of_random_traces_is_the_oracles(random_runs: tuple[AnalysedRun, ...]) -> None:
-    """Records that are processed again, by the same member and by two at once."""
+def test_processing_of_random_traces_equals_the_oracle(
+    random_runs: tuple[AnalysedRun, ...],
+) -> None:
+    """Records are processed again, by the same member and by two at once."""
     rows = check_table(random_runs, "processing", processing_of, ("group", "partition", "consumer"))
     assert sum(row["repeated"] > 0 for row in rows) > 20
     assert any(row["shared"] for row in rows)
 
 
-def test_metrics_of_random_and_real_runs_are_the_oracles(
+def test_metrics_of_random_and_real_runs_equal_the_oracle(
     random_runs: tuple[AnalysedRun, ...],
 ) -> None:
-    """Empty samples, nulls, two lives; of the real runs all that controller and brokers told."""
+    """Empty samples, nulls, two incarnations; real runs have all metrics of the servers."""
     rows = check_table(
         random_runs, "metrics", metrics_of, ("node", "incarnation", "sampled_us", "metric")
     )
@@ -70,8 +72,8 @@ def test_metrics_of_random_and_real_runs_are_the_oracles(
     assert any(row["value"] is None for row in real)
 
 
-def test_bad_rows_of_a_spoiled_trace_are_the_oracles(analysed: AnalysedRuns) -> None:
-    """Each row of the file that lacks what it needs, with the first reason; the rest is used."""
+def test_bad_rows_of_a_damaged_trace_equal_the_oracle(analysed: AnalysedRuns) -> None:
+    """Each incomplete row of the file has its first reason; the other rows are used."""
     directory = analysed.directories["spoiled"]
     written = pq.read_table(directory / "events").to_pylist()
     expected = [row | {"run": "spoiled/1"} for row in bad_rows_of(written)]

@@ -9,10 +9,10 @@ from tests.support.reference.comparison import check_table
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
 
-def test_felt_partitions_of_random_runs_are_the_oracles(
+def test_felt_partitions_of_random_runs_equal_the_oracle(
     random_runs: tuple[AnalysedRun, ...],
 ) -> None:
-    """Partitions without an owner, with records that wait, processed twice, and with none of it."""
+    """Some partitions have no owner, waiting records, or records processed twice."""
     rows = check_table(random_runs, "felt_partitions", felt_partitions_of, ("group", "partition"))
     for column in ("unowned_us", "waited_us", "repeated", "lag_peak", "lag_over_us"):
         assert any(row[column] for row in rows), column
@@ -20,8 +20,8 @@ def test_felt_partitions_of_random_runs_are_the_oracles(
     assert any(row["lag_peak_us"] is not None and row["lag_over_us"] is None for row in rows)
 
 
-def test_felt_groups_of_random_runs_are_the_oracles(random_runs: tuple[AnalysedRun, ...]) -> None:
-    """Groups whose partitions moved, and came back; members that were sent away for nothing."""
+def test_felt_groups_of_random_runs_equal_the_oracle(random_runs: tuple[AnalysedRun, ...]) -> None:
+    """Some groups have partitions that moved and returned, and members removed needlessly."""
     rows = check_table(random_runs, "felt_groups", felt_groups_of, ("group",))
     for column in ("partitions", "rebalances", "moved", "came_back", "sent_away"):
         assert any(row[column] for row in rows), column

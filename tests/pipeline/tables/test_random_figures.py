@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 _KEY = ("fault", "measure")
 
 
-def test_figures_of_random_runs_are_the_oracles(random_runs: tuple[AnalysedRun, ...]) -> None:
+def test_figures_of_random_runs_equal_the_oracle(random_runs: tuple[AnalysedRun, ...]) -> None:
     """Every measure occurs, with samples and without; percentiles are nearest ranks."""
     rows = check_table(random_runs, "figures", figures_of, _KEY)
     assert len(rows) > 500

@@ -11,10 +11,10 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 _KEY = ("group", "broker", "incarnation", "from_us", "state")
 
 
-def test_group_states_of_random_runs_are_the_oracles(
+def test_group_states_of_random_runs_equal_the_oracle(
     random_runs: tuple[AnalysedRun, ...],
 ) -> None:
-    """Groups that two coordinators have at once, that die with their broker, that come back."""
+    """Some groups have two coordinators at once, die with their broker, or return."""
     rows = check_table(random_runs, "group_states", group_states_of, _KEY)
     assert len(rows) > 500
     states = {row["state"] for row in rows}

@@ -13,8 +13,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 _KEY = ("fault", "api", "from_node", "to_node", "group", "sent_us", "correlation_id")
 
 
-def test_messages_of_random_runs_are_the_oracles(random_runs: tuple[AnalysedRun, ...]) -> None:
-    """Answers that are lost, connections that count anew, clocks that disagree, lives that end."""
+def test_messages_of_random_runs_equal_the_oracle(random_runs: tuple[AnalysedRun, ...]) -> None:
+    """Answers are lost, connections are counted anew, clocks disagree, incarnations end."""
     rows = check_table(random_runs, "messages", messages_of, _KEY)
     assert len(rows) > 1_000
     for column in ("received_us", "answered_us", "ended_us", "named", "member"):
@@ -25,7 +25,7 @@ def test_messages_of_random_runs_are_the_oracles(random_runs: tuple[AnalysedRun,
     assert outcomes >= {"NONE", "no answer", "DISCONNECTED", "TIMED_OUT", "NOT_COORDINATOR"}
 
 
-def test_messages_of_a_crowd_are_the_oracles(analysed: AnalysedRuns) -> None:
+def test_messages_of_many_clients_equal_the_oracle(analysed: AnalysedRuns) -> None:
     """No random run has as many messages around a fault as the table keeps."""
     run = AnalysedRun(
         run="crowd/1",

@@ -1,7 +1,7 @@
 """Owners, overlaps and duplicates of random traces, against a model in plain Python.
 
-The traces hold what no hand-written story thinks of: members that are assigned what they own, give
-up what they do not, die paused, and process what they never owned.
+The traces have cases that no hand-written story has: members that are assigned their own
+partitions, revoke foreign ones, die paused, and process partitions that they never owned.
 """
 
 import pytest
@@ -14,14 +14,14 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
 @pytest.fixture(scope="module")
 def runs(random_runs: tuple[AnalysedRun, ...]) -> list[tuple[Owned, AnalysedRun]]:
-    """Return the runs of owners alone: each as the model has it, and as Spark does."""
+    """Return the runs of owners alone, as the model and as Spark compute them."""
     return [(owned_by(run.rows), run) for run in random_runs if run.run.startswith("owners/")]
 
 
-def test_ownership_of_random_members_is_the_models(
+def test_ownership_of_random_members_equals_the_model(
     runs: list[tuple[Owned, AnalysedRun]],
 ) -> None:
-    """Each interval once, with its end, its pauses and its records."""
+    """Each interval occurs once, with its end, its pauses and its records."""
     columns = (
         "partition",
         "consumer",
@@ -39,10 +39,10 @@ def test_ownership_of_random_members_is_the_models(
     assert sum(len(model.intervals) for model, _ in runs) > 100
 
 
-def test_ownership_overlaps_of_random_members_are_the_models(
+def test_ownership_overlaps_of_random_members_equal_the_model(
     runs: list[tuple[Owned, AnalysedRun]],
 ) -> None:
-    """Each pair once, in the order in which they began, with the records that both processed."""
+    """Each pair occurs once, in the order of its beginning, with the records of both."""
     key = ("partition", "first_consumer", "second_consumer", "from_us", "to_us")
     for model, run in runs:
         rows = run.table("ownership_overlaps")
@@ -52,10 +52,10 @@ def test_ownership_overlaps_of_random_members_are_the_models(
     assert any(both for model, _ in runs for both in model.overlaps.values())
 
 
-def test_processing_of_random_members_is_the_models(
+def test_processing_of_random_members_equals_the_model(
     runs: list[tuple[Owned, AnalysedRun]],
 ) -> None:
-    """A record is repeated for whoever processed it later, owner or not."""
+    """A record is repeated for the member that processed it later, owner or not."""
     for model, run in runs:
         found = {
             (row["partition"], row["consumer"]): {

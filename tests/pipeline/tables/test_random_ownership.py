@@ -13,8 +13,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 _KEY = ("group", "partition", "consumer", "incarnation", "from_us")
 
 
-def test_ownership_of_random_runs_are_the_oracles(random_runs: tuple[AnalysedRun, ...]) -> None:
-    """Every way to end occurs; coordinators, epochs and positions are known and unknown."""
+def test_ownership_of_random_runs_equals_the_oracle(random_runs: tuple[AnalysedRun, ...]) -> None:
+    """Every kind of end occurs; coordinators, epochs and positions are known and unknown."""
     rows = check_table(random_runs, "ownership", ownership_of, _KEY)
     ends = Counter(row["ended_by"] for row in rows)
     wanted = ("revoked", "lost", "reassigned", "killed", "stopped", "run end")

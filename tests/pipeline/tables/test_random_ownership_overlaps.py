@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 _KEY = ("group", "partition", "first_consumer", "second_consumer", "from_us", "to_us")
 
 
-def test_ownership_overlaps_of_random_runs_are_the_oracles(
+def test_ownership_overlaps_of_random_runs_equal_the_oracle(
     random_runs: tuple[AnalysedRun, ...],
 ) -> None:
     """Some never end, some share no record, some began before any fault or healing."""

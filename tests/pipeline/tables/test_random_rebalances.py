@@ -12,8 +12,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 _KEY = ("group", "broker", "started_us", "cause")
 
 
-def test_rebalances_of_random_runs_are_the_oracles(random_runs: tuple[AnalysedRun, ...]) -> None:
-    """Every reason occurs, with members that came and went, and rebalances that were cut short."""
+def test_rebalances_of_random_runs_equal_the_oracle(random_runs: tuple[AnalysedRun, ...]) -> None:
+    """Every reason occurs, with joined and removed members, and rebalances that were cut short."""
     rows = check_table(random_runs, "rebalances", rebalances_of, _KEY)
     reasons = {row["reason"] for row in rows}
     assert reasons == set(RebalanceCause)

@@ -19,10 +19,10 @@ _KEY = (
 )
 
 
-def test_tenure_overlaps_of_random_runs_are_the_oracles(
+def test_tenure_overlaps_of_random_runs_equal_the_oracle(
     random_runs: tuple[AnalysedRun, ...],
 ) -> None:
-    """Both sides answer in some of them, no fault is known to have caused others."""
+    """In some of them both sides answer, for others no fault is known as the cause."""
     rows = check_table(random_runs, "tenure_overlaps", tenure_overlaps_of, _KEY)
     assert len(rows) > 20
     for column in ("older_heartbeats", "newer_heartbeats", "older_commits", "newer_commits"):

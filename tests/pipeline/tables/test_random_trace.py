@@ -1,4 +1,4 @@
-"""The random traces themselves: plausible, repeatable, and full of what the oracles need."""
+"""The random traces themselves: plausible, repeatable, with all cases that the oracles need."""
 
 from collections import Counter
 
@@ -8,7 +8,7 @@ from tests.support.random_worlds.random_trace import random_run
 from tests.support.random_worlds.random_zookeeper import random_zookeeper_run
 
 _NEVER_RANDOM = {
-    # Of no table: nothing is lost by their absence.
+    # Of no table: their absence has no effect.
     TraceKind.RESPONSE_LOST,
     TraceKind.ZOOKEEPER_EVENT_RECEIVED,
     TraceKind.REQUEST_WAITING,
@@ -40,14 +40,14 @@ _NEVER_RANDOM = {
 }
 
 
-def test_random_run_of_one_seed_is_the_same_twice() -> None:
-    """A table that differs from its oracle must differ again when the seed is looked at."""
+def test_random_run_of_one_seed_is_reproducible() -> None:
+    """A table that differs from its oracle must differ again under the same seed."""
     assert random_run(5) == random_run(5)
     assert random_run(5) != random_run(6)
 
 
-def test_random_runs_number_rows_and_keep_time_in_each_life() -> None:
-    """As in a real trace: readers order a node's rows by `seq` and its moments by time."""
+def test_random_runs_number_rows_and_order_times_in_each_incarnation() -> None:
+    """As in a real trace, readers order a node's rows by `seq` and its times."""
     for seed in SEEDS:
         last: dict[tuple[str, int], tuple[int, int]] = {}
         for row in random_run(seed):
@@ -58,8 +58,8 @@ def test_random_runs_number_rows_and_keep_time_in_each_life() -> None:
             last[life] = (row.seq, row.time_us)
 
 
-def test_random_runs_hold_every_kind_that_a_table_reads() -> None:
-    """A kind that no trace has is one that no oracle checks."""
+def test_random_runs_have_every_kind_that_a_table_reads() -> None:
+    """No oracle checks a kind that no trace has."""
     rows = [row for seed in SEEDS for row in random_run(seed)]
     rows += [row for seed in ZOOKEEPER_SEEDS for row in random_zookeeper_run(seed)]
     kinds = Counter(row.kind for row in rows)
@@ -67,8 +67,8 @@ def test_random_runs_hold_every_kind_that_a_table_reads() -> None:
     assert not [kind.value for kind in wanted if kinds[kind] < 2]
 
 
-def test_random_runs_hold_ties_and_two_lives_and_open_ends() -> None:
-    """The orders in which windows and joins go wrong."""
+def test_random_runs_have_ties_and_two_incarnations_and_open_ends() -> None:
+    """Windows and joins go wrong in these cases."""
     runs = [random_run(seed) for seed in SEEDS]
     times = [Counter(row.time_us for row in rows) for rows in runs]
     assert sum(count > 1 for counted in times for count in counted.values()) > 1_000

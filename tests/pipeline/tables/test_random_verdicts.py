@@ -9,10 +9,10 @@ from tests.support.reference.comparison import differences
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
 
-def test_verdicts_of_random_documents_are_the_oracles(
+def test_verdicts_of_random_documents_equal_the_oracle(
     random_runs: tuple[AnalysedRun, ...],
 ) -> None:
-    """Documents that are missing, torn, or know of no check."""
+    """Documents may be missing, torn, or without checks."""
     rows = []
     for run in random_runs:
         expected = [row | {"run": run.run} for row in verdicts_of(run.directory)]

@@ -17,8 +17,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 Runs = tuple[AnalysedRun, ...]
 
 
-def test_sessions_of_random_runs_are_the_oracles(random_runs: Runs) -> None:
-    """Open, closed, expired; some whose client never heard of them, some that deleted others'."""
+def test_sessions_of_random_runs_equal_the_oracle(random_runs: Runs) -> None:
+    """Open, closed, expired; some clients never learned it, some deleted others' nodes."""
     rows = check_table(random_runs, "zookeeper_sessions", zookeeper_sessions_of, ("session",))
     assert {row["end"] for row in rows} == {"expired", "closed", None}
     assert any(row["consumer"] is None for row in rows)
@@ -28,8 +28,8 @@ def test_sessions_of_random_runs_are_the_oracles(random_runs: Runs) -> None:
     assert any(row["consumer"] is not None and row["group"] is None for row in rows)
 
 
-def test_watches_of_random_runs_are_the_oracles(random_runs: Runs) -> None:
-    """Some of transactions that no server has applied, some that no attempt followed."""
+def test_watches_of_random_runs_equal_the_oracle(random_runs: Runs) -> None:
+    """Some are of transactions that no server has applied, some have no later attempt."""
     key = ("server", "incarnation", "consumer", "fired_us")
     rows = check_table(random_runs, "zookeeper_watches", zookeeper_watches_of, key)
     assert any(row["changed_us"] is None for row in rows)
@@ -38,8 +38,8 @@ def test_watches_of_random_runs_are_the_oracles(random_runs: Runs) -> None:
     assert any(row["group"] is None for row in rows)
 
 
-def test_attempts_of_random_runs_are_the_oracles(random_runs: Runs) -> None:
-    """Done, in conflict, failed, cut off by a death, given up; steps outside of an attempt."""
+def test_attempts_of_random_runs_equal_the_oracle(random_runs: Runs) -> None:
+    """Done, in conflict, failed, ended by a death, given up; steps outside of an attempt."""
     key = ("consumer", "incarnation", "started_us")
     rows = check_table(random_runs, "zookeeper_attempts", zookeeper_attempts_of, key)
     outcomes = {row["outcome"] for row in rows}
@@ -49,8 +49,8 @@ def test_attempts_of_random_runs_are_the_oracles(random_runs: Runs) -> None:
     assert any(row["incarnation"] for row in rows)
 
 
-def test_operations_of_random_runs_are_the_oracles(random_runs: Runs) -> None:
-    """Reads, writes and what a session costs by itself, apart from requests to brokers."""
+def test_operations_of_random_runs_equal_the_oracle(random_runs: Runs) -> None:
+    """Reads, writes and a session's own cost, separate from requests to brokers."""
     key = ("consumer", "incarnation", "api", "from_us")
     rows = check_table(random_runs, "zookeeper_operations", zookeeper_operations_of, key)
     assert {row["effect"] for row in rows} == {"read", "write", "session"}
@@ -58,8 +58,8 @@ def test_operations_of_random_runs_are_the_oracles(random_runs: Runs) -> None:
     assert any(row["requests"] > 1 for row in rows)
 
 
-def test_rewinds_of_random_runs_are_the_oracles(random_runs: Runs) -> None:
-    """Of either store; of members, and of clients that name none."""
+def test_rewinds_of_random_runs_equal_the_oracle(random_runs: Runs) -> None:
+    """They are of either store, by members and by clients without a member id."""
     key = ("group", "partition", "store", "at_us", "offset_after")
     rows = check_table(random_runs, "offset_rewinds", offset_rewinds_of, key)
     assert {row["store"] for row in rows} == {"kafka", "zookeeper"}
@@ -67,7 +67,7 @@ def test_rewinds_of_random_runs_are_the_oracles(random_runs: Runs) -> None:
 
 
 def test_late_release_shows_in_the_tables(random_runs: Runs) -> None:
-    """A member that returns deletes owner nodes of the living; others give up (ZK-74, ZK-38)."""
+    """A returning member deletes owner nodes of live ones; others give up (ZK-74, ZK-38)."""
     (run,) = (each for each in random_runs if each.run.startswith("zookeeper_late_release"))
     sessions = run.table("zookeeper_sessions")
     (silent,) = (row for row in sessions if row["end"] == "expired")

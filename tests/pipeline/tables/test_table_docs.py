@@ -1,4 +1,4 @@
-"""docs/TABLES.md and the docstrings agree with the tables that are written."""
+"""docs/TABLES.md and the docstrings agree with the written tables."""
 
 import hashlib
 import re
@@ -29,29 +29,29 @@ def _documented() -> dict[str, list[tuple[str, str]]]:
 
 
 def test_tables_page_lists_every_column_with_its_type() -> None:
-    """In the order of the files."""
+    """The order is that of the files."""
     declared = {name: list(columns.items()) for name, columns in TABLE_COLUMNS.items()}
     assert _documented() == declared
     assert declared.keys() == set(TABLE_NAMES)
 
 
 @pytest.mark.parametrize("run", ["crash", "empty"])
-def test_tables_that_are_written_have_their_columns(analysed: AnalysedRuns, run: str) -> None:
-    """The same for a run without rows."""
+def test_written_tables_have_their_columns(analysed: AnalysedRuns, run: str) -> None:
+    """A run without rows has them, too."""
     for name in TABLE_NAMES:
         written = pq.read_table(analysed.directories[run] / "tables" / name).schema
         assert written.names == list(TABLE_COLUMNS[name]), name
-        # Arrow calls the values of a list "item", Spark's files "element".
+        # Arrow names the values of a list "item", Spark's files "element".
         kinds = [str(field.type).replace("element:", "item:") for field in written]
         assert kinds == [
             str(field.type).replace("element:", "item:") for field in arrow_schema(name)
         ], name
 
 
-def test_version_of_the_tables_goes_up_with_their_columns() -> None:
-    """Otherwise a report of a run that was analysed before an update reads columns that it lacks.
+def test_version_of_the_tables_is_raised_with_their_columns() -> None:
+    """Otherwise a report of a run analysed before an update reads missing columns.
 
-    If this fails: raise TABLES_VERSION, and say here what it stands for.
+    If this fails: raise TABLES_VERSION, and write here what it stands for.
     """
     columns = hashlib.sha256(repr(_documented()).encode()).hexdigest()[:12]
     assert (TABLES_VERSION, columns) == (7, "521cdc1f438b")

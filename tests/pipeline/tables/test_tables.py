@@ -1,6 +1,6 @@
 """Every table against small traces worked out by hand, all runs analysed at once.
 
-The stories, with their moments, are `traces/*.txt`; the tables are read back without Spark.
+The stories, with their times, are `traces/*.txt`; the tables are read back without Spark.
 """
 
 from collections.abc import Sequence
@@ -53,10 +53,10 @@ def test_broker_phases_of_a_crash_follow_the_elected_leader(analysed: AnalysedRu
     }
 
 
-def test_broker_phases_of_a_run_that_broke_off_before_the_load_are_null(
+def test_broker_phases_of_a_run_interrupted_before_the_load_are_null(
     analysed: AnalysedRuns,
 ) -> None:
-    """An interrupted run is analysed as far as it goes."""
+    """An interrupted run is analysed up to its end."""
     rows = analysed.table("pause", "broker_phases", "fault", "partition")
     assert _rows(rows, "decided_us", "detect_us", "publish_us", "active_us", "load_us") == {
         ("f1", "__consumer_offsets-0"): [8_000_000, 3_000_000, 100_000, 8_200_000, 100_000],
@@ -64,10 +64,10 @@ def test_broker_phases_of_a_run_that_broke_off_before_the_load_are_null(
     }
 
 
-def test_client_phases_of_a_patient_member_ignore_the_heartbeat_waved_through(
+def test_client_phases_of_a_waiting_member_ignore_heartbeats_answered_while_loading(
     analysed: AnalysedRuns,
 ) -> None:
-    """BEHAVIOUR 2.0: a loading broker answers heartbeats NONE; the commit at 19.9 s is real."""
+    """A loading broker answers heartbeats NONE; the commit at 19.9 s counts (BEHAVIOUR 2.0)."""
     row = analysed.table("crash", "client_phases", "consumer")["consumer-0",]
     row.pop("run")
     assert row == {
@@ -97,7 +97,9 @@ def test_client_phases_of_a_patient_member_ignore_the_heartbeat_waved_through(
     }
 
 
-def test_client_phases_of_a_rejoining_member_time_its_join_and_sync(analysed: AnalysedRuns) -> None:
+def test_client_phases_of_a_rejoining_member_measure_its_join_and_sync(
+    analysed: AnalysedRuns,
+) -> None:
     """Join: from the first JoinGroup at 20.02 s, MEMBER_ID_REQUIRED included, to 20.1 s."""
     rows = analysed.table("crash", "client_phases", "consumer")
     assert set(rows) == {("consumer-0",), ("consumer-1",)}  # not the admin client
@@ -110,7 +112,7 @@ def test_client_phases_of_a_rejoining_member_time_its_join_and_sync(analysed: An
 def test_client_phases_that_never_end_are_null_and_count_every_lookup(
     analysed: AnalysedRuns,
 ) -> None:
-    """After the second fault the member is only ever told a broker that is not elected."""
+    """After the second fault every answer names a broker that is not elected."""
     rows = analysed.table("pause", "client_phases", "fault")
     columns = ("notice_us", "rediscover_us", "accept_us", "attempts", "stale_answers")
     assert _rows(rows, *columns) == {
@@ -120,8 +122,8 @@ def test_client_phases_that_never_end_are_null_and_count_every_lookup(
     assert rows["f2",]["generation_after"] is None
 
 
-def test_coordinator_tenures_end_where_their_broker_does(analysed: AnalysedRuns) -> None:
-    """By the kill at 12 s, not by the restart or the end; no tenure shares time with another."""
+def test_coordinator_tenures_end_with_their_broker(analysed: AnalysedRuns) -> None:
+    """The kill at 12 s ends them, not the restart or the end of the run; no tenures overlap."""
     rows = analysed.table("crash", "coordinator_tenures", "partition", "leader_epoch")
     columns = ("broker", "incarnation", "start_us", "end_us", "end_reason", "overlap_us")
     assert _rows(rows, *columns) == {
@@ -147,7 +149,7 @@ def test_coordinator_tenures_of_a_split_brain_overlap(analysed: AnalysedRuns) ->
 
 
 def test_availability_of_a_crash_per_member_partition_and_group(analysed: AnalysedRuns) -> None:
-    """The acknowledgement in flight at the kill ends no gap; what never came back has no length."""
+    """An acknowledgement in flight at the kill ends no gap; a gap without an end has no length."""
     rows = analysed.table("crash", "availability", "subject_kind", "subject")
     assert _rows(rows, "gap_us", "before_us", "after_us") == {
         ("member", "consumer-0"): [7_899_000, 12_001_000, 19_900_000],
@@ -159,10 +161,10 @@ def test_availability_of_a_crash_per_member_partition_and_group(analysed: Analys
     }
 
 
-def test_availability_with_two_coordinators_at_once_has_no_time_without(
+def test_availability_with_two_coordinators_has_no_time_without_one(
     analysed: AnalysedRuns,
 ) -> None:
-    """The members' gap is what a pause costs: 15 s without an answer (MEASURED_FAILOVER 3)."""
+    """The members' gap is the cost of a pause: 15 s without an answer (MEASURED_FAILOVER 3)."""
     rows = analysed.table("pause", "availability", "fault", "subject_kind")
     assert _rows(rows, "gap_us", "before_us", "after_us") == {
         ("f1", "member"): [15_600_000, 4_800_000, 20_400_000],
@@ -172,8 +174,8 @@ def test_availability_with_two_coordinators_at_once_has_no_time_without(
     }
 
 
-def test_rebalances_know_their_cause_and_the_fault_before(analysed: AnalysedRuns) -> None:
-    """One that another cuts short never became stable; the group's forming belongs to no fault."""
+def test_rebalances_have_their_cause_and_the_fault_before(analysed: AnalysedRuns) -> None:
+    """A rebalance cut short by another never became stable; the group's first has no fault."""
     rows = analysed.table("crash", "rebalances", "cause")
     columns = ("fault", "member", "generation", "started_us", "joined_us", "stable_us", "length_us")
     assert _rows(rows, *columns) == {
@@ -183,8 +185,8 @@ def test_rebalances_know_their_cause_and_the_fault_before(analysed: AnalysedRuns
     }
 
 
-def test_faults_carry_their_blast_radius_and_window(analysed: AnalysedRuns) -> None:
-    """A fault's window ends with the next one that hit anybody; one never healed says so."""
+def test_faults_have_their_blast_radius_and_window(analysed: AnalysedRuns) -> None:
+    """A fault's window ends with the next one that hit a node; one never healed is marked."""
     row = analysed.table("crash", "faults", "fault")["f1",]
     row.pop("run")
     assert row == {
@@ -210,7 +212,7 @@ def test_faults_carry_their_blast_radius_and_window(analysed: AnalysedRuns) -> N
 
 
 def test_groups_find_their_partition_by_load_or_by_name(analysed: AnalysedRuns) -> None:
-    """No coordinator said that it loaded group-1: its name alone puts it into partition 2 of 3."""
+    """No coordinator loaded group-1: its name alone gives partition 2 of 3."""
     assert _rows(analysed.table("crash", "groups", "group"), "partition", "consumers") == {
         "group-1": [P2, 2]
     }
@@ -219,8 +221,8 @@ def test_groups_find_their_partition_by_load_or_by_name(analysed: AnalysedRuns) 
     }
 
 
-def test_runs_that_broke_off_end_with_their_last_event(analysed: AnalysedRuns) -> None:
-    """Without the stage `stopping` there is nothing better."""
+def test_interrupted_runs_end_with_their_last_event(analysed: AnalysedRuns) -> None:
+    """They have no stage `stopping`."""
     columns = ("steady_us", "end_us", "completed")
     assert _rows(analysed.table("crash", "runs", "run"), *columns) == {
         "crash/1": [10_000_000, 40_000_000, True]
@@ -231,7 +233,7 @@ def test_runs_that_broke_off_end_with_their_last_event(analysed: AnalysedRuns) -
 
 
 def test_bad_rows_and_files_are_set_aside_and_counted(analysed: AnalysedRuns) -> None:
-    """What is left of a broken run is analysed; a torn detail spoils only itself."""
+    """The rest of a broken run is analysed; a torn detail affects only its own row."""
     summary = analysed.summaries["broken"]
     assert summary.bad_rows == (("no kind", 1), ("no time_us", 1), ("unknown kind", 2))
     assert [problem.split(":")[0] for problem in summary.unreadable] == [
@@ -246,7 +248,7 @@ def test_bad_rows_and_files_are_set_aside_and_counted(analysed: AnalysedRuns) ->
 
 
 def test_empty_run_has_every_table_without_rows(analysed: AnalysedRuns) -> None:
-    """Whoever reads the tables needs no special case for a run that broke off at once."""
+    """Readers of the tables need no special case for a run that ended at once."""
     assert [read_table(analysed.directories["empty"], name) for name in TABLE_NAMES] == [
         [] for _ in TABLE_NAMES
     ]
@@ -254,14 +256,14 @@ def test_empty_run_has_every_table_without_rows(analysed: AnalysedRuns) -> None:
     assert (summary.events, summary.completed, summary.faults) == (0, False, ())
 
 
-def test_tables_leave_nothing_beside_them(analysed: AnalysedRuns) -> None:
-    """The folder in which they were computed is gone."""
+def test_analysis_leaves_only_the_tables(analysed: AnalysedRuns) -> None:
+    """The folder in which they were computed is removed."""
     names = sorted(path.name for path in analysed.directories["crash"].iterdir())
     assert names == ["events", "manifest.json", "tables"]
 
 
-def test_summary_of_a_crash_reads_like_its_story(analysed: AnalysedRuns) -> None:
-    """The closing summary's lines; notice is below the clocks' error of 40 ms in the manifest."""
+def test_summary_of_a_crash_has_the_lines_of_its_story(analysed: AnalysedRuns) -> None:
+    """Notice is below the clocks' error of 40 ms in the manifest."""
     fault = analysed.fault("crash", "f1")
     assert fault.rows("broker") == (
         ("detect", "1", "", "7.70 s", "", "", "7.70 s"),
@@ -295,15 +297,15 @@ def test_summary_of_a_crash_reads_like_its_story(analysed: AnalysedRuns) -> None
 
 
 def test_summary_of_two_faults_keeps_them_apart(analysed: AnalysedRuns) -> None:
-    """In time order, each with its own; a manifest that is torn means no known clock error."""
+    """They are in time order, each with its own figures; a torn manifest has no clock error."""
     summary = analysed.summaries["pause"]
     assert [fault.fault for fault in summary.faults] == ["f1", "f2"]
     assert [fault.members_kept for fault in summary.faults] == [1, 0]
     assert summary.clock_error_us == 0
 
 
-def test_metrics_are_one_row_a_value_with_nulls_for_nan(analysed: AnalysedRuns) -> None:
-    """Two samples of one moment are told apart by their names, two lives by the incarnation."""
+def test_metrics_have_one_row_a_value_with_nulls_for_nan(analysed: AnalysedRuns) -> None:
+    """Samples of one time differ by their names, two lives by the incarnation."""
     rows = analysed.table("crash", "metrics", "node", "incarnation", "sampled_us", "metric")
     assert {key: row["value"] for key, row in rows.items()} == {
         ("broker-0", 0, 5_000_000, "NumGroups"): 0,

@@ -1,4 +1,4 @@
-"""Runs that a task reads whole have the tables and the summary that the transforms give them."""
+"""Runs that a task reads whole have the tables and the summary of the transforms."""
 
 import errno
 import shutil
@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 def _copied(run: Path, base: Path) -> Path:
-    """Copy a run without what an analysis left in it; it keeps its name."""
+    """Copy a run without the results of an analysis; it keeps its name."""
     ignored = shutil.ignore_patterns("tables", "*.html")
     return Path(shutil.copytree(run, base.joinpath(*run.parts[-2:]), ignore=ignored))
 
@@ -41,7 +41,7 @@ def _read_whole(run: Path, base: Path) -> tuple[Path, RunSummary | None]:
 
 
 def _check_tables(whole: Path, run: Path) -> None:
-    """Hold each table against the one that the transforms wrote, in any order of rows."""
+    """Compare each table with the one of the transforms, in any order of rows."""
     assert is_current(whole)
     for name in TABLE_NAMES:
         assert pq.read_schema(whole / "tables" / name / "part-00000.parquet") == arrow_schema(name)
@@ -52,7 +52,7 @@ def _check_tables(whole: Path, run: Path) -> None:
 def test_random_runs_read_whole_have_the_tables_of_the_transforms(
     analysis: Analysis, tmp_path: Path
 ) -> None:
-    """One definition of each table and figure: whoever reads a run, both say the same."""
+    """Each table and figure has one meaning for both readers."""
     summaries = []
     for run in analysis.random:
         copy, summary = _read_whole(run.directory, tmp_path)
@@ -67,7 +67,7 @@ def test_random_runs_read_whole_have_the_tables_of_the_transforms(
         assert any(getattr(summary, part) for summary in summaries), part
 
 
-def test_told_runs_read_whole_have_the_tables_of_the_transforms(
+def test_written_runs_read_whole_have_the_tables_of_the_transforms(
     analysis: Analysis, tmp_path: Path
 ) -> None:
     """Torn files, rows without a time, no events at all, clocks that differ."""
@@ -81,19 +81,19 @@ def test_told_runs_read_whole_have_the_tables_of_the_transforms(
         _check_tables(copy, run)
         assert replace(summary, directory=run) == read_summary(run), run
         summaries.append(summary)
-    assert 0 < len(directories) - len(summaries) < len(summaries)  # a torn one is left
+    assert 0 < len(directories) - len(summaries) < len(summaries)  # a torn one remains
     assert any(summary.bad_rows for summary in summaries)
     assert any(summary.unreadable for summary in summaries)
     assert any(summary.clock_error_us for summary in summaries)
     assert any(not summary.events for summary in summaries)
 
 
-def test_runs_of_one_call_are_read_whole_or_transformed_as_each_needs(
+def test_each_run_of_one_call_is_read_whole_or_transformed_as_needed(
     spark: SparkSession, analysis: Analysis, tmp_path: Path
 ) -> None:
-    """Summaries come in the order of the runs, and the progress ends with its total.
+    """Summaries are in the order of the runs, and the progress ends with its total.
 
-    A run that is transformed alone, as one is here, is named without a look at its files.
+    A run that is transformed alone, as one is here, is named without reading its files.
     """
     told = analysis.told.directories
     spoiled = next(run for run in told.values() if _read_whole(run, tmp_path / "tried")[1] is None)
@@ -113,10 +113,10 @@ def test_runs_of_one_call_are_read_whole_or_transformed_as_each_needs(
     assert [each.done for each in seen] == sorted(each.done for each in seen)
 
 
-def test_tables_that_cannot_be_written_are_an_error_of_the_system_with_its_path(
+def test_unwritable_tables_are_an_error_of_the_system_with_its_path(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """What a task raises would come as the text of a Java exception."""
+    """An exception of a task would arrive as the text of a Java exception."""
     run = write_run(tmp_path / "talk" / "1", random_run(2))
     (run / "tables").write_text("in the way")
     with pytest.raises(NotADirectoryError) as raised:
@@ -126,7 +126,7 @@ def test_tables_that_cannot_be_written_are_an_error_of_the_system_with_its_path(
 
 
 class _Cluster:
-    """Another machine's Spark, as far as `workers_have_lab` looks: this one under its name."""
+    """Another machine's Spark, for `workers_have_lab`: this one under its name."""
 
     master = "spark://elsewhere:7077"
     defaultParallelism = 2

@@ -1,4 +1,4 @@
-"""Batches as real clients produce them, in Kafka's format, for the tests of logs and brokers."""
+"""Batches of real clients in Kafka's format, for the tests of logs and brokers."""
 
 from msgspec.structs import replace
 
@@ -19,9 +19,9 @@ def client_batch(
     has_keys: bool = True,
     timestamp_ms: int = 7,
 ) -> RecordBatch:
-    """Return a batch with one record for each value, its key and value alike.
+    """Return a batch with one record for each value; its key equals the value.
 
-    A producer with an id has epoch 0 and begins with sequence 0, unless the test says otherwise.
+    A producer with an id has epoch 0 and begins with sequence 0, unless the test sets others.
     """
     is_idempotent = producer_id != NO_PRODUCER_ID
     first = 0 if is_idempotent else NO_SEQUENCE
@@ -43,7 +43,7 @@ def client_batch(
 
 
 def resealed(batch: RecordBatch, header: KafkaHeader | None = None, **changes: int) -> RecordBatch:
-    """Return a batch in Kafka's format with other fields, and the CRC that they must have.
+    """Return a batch in Kafka's format with changed fields and a valid CRC.
 
     Raises: ValueError if the batch is not in Kafka's format.
     """

@@ -1,4 +1,4 @@
-"""Small experiments for tests, built as their files would be read."""
+"""Small experiments for tests, built as if read from files."""
 
 from typing import Any
 

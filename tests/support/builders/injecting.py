@@ -1,4 +1,4 @@
-"""One FaultInjector on a FakeRuntime, with what it wrote."""
+"""A FaultInjector on a FakeRuntime, with the rows that it wrote."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ from tests.support.harness.fake_runtime import FakeRuntime
 
 
 class Injecting:
-    """The faults of an experiment, one by one, by their place in the plan."""
+    """Injects the faults of an experiment one by one, by their index in the plan."""
 
     def __init__(
         self,
@@ -47,15 +47,15 @@ class Injecting:
         return self.entry(index)
 
     def heal_everything(self) -> None:
-        """Undo whatever is in force."""
+        """Undo all faults in force."""
         self.runtime.run(self.injector.heal_everything(self.plan))
 
     def entry(self, index: int = 0) -> JournalEntry:
-        """Return what the journal says of one fault."""
+        """Return the journal's entry of one fault."""
         return self.journal.entry(self.plan[index].fault_id)
 
     def status(self) -> ClusterStatus:
-        """Look at the cluster."""
+        """Query the cluster's status."""
 
         async def look() -> ClusterStatus:
             return await self.runtime.status()

@@ -1,4 +1,4 @@
-"""Rows of the tables that the lanes read, each with what a quiet run would have in it."""
+"""Rows of the tables that the lanes read, with the values of a quiet run as defaults."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ def _maybe_us(time_s: float | None) -> int | None:
 
 
 def tenure(broker: str, epoch: int, from_s: float, to_s: float, **changes: object) -> Row:
-    """Return a row of `coordinator_tenures`: `broker` in office on __consumer_offsets-2."""
+    """Return a row of `coordinator_tenures`: `broker` coordinates __consumer_offsets-2."""
     return {
         "partition": OFFSETS_2,
         "leader_epoch": epoch,
@@ -67,7 +67,7 @@ def load(leader: str, epoch: int, from_s: float, to_s: float, **changes: object)
 
 
 def tenure_overlap(from_s: float, to_s: float) -> Row:
-    """Return a row of `tenure_overlaps`: broker-2 and broker-0 both in office."""
+    """Return a row of `tenure_overlaps`: broker-2 and broker-0 coordinate at the same time."""
     return {
         "partition": OFFSETS_2,
         "older_broker": "broker-2",

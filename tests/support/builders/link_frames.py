@@ -1,4 +1,4 @@
-"""Builders of frames between nodes `a` and `b`, and of link rules about them."""
+"""Frames between nodes `a` and `b`, and link rules for them."""
 
 from cluster.host.frames import CloseFrame, OpenFrame, RequestFrame, ResponseFrame
 from cluster.links.rules import LinkEffect, LinkRule, Selector
@@ -19,7 +19,7 @@ def request(
     destination: NodeName = B,
     find: bool = False,
 ) -> RequestFrame:
-    """Return a Heartbeat, or a FindCoordinator, with a number to know it by."""
+    """Return a Heartbeat, or a FindCoordinator, identified by a number."""
     body: AnyRequest = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
     if find:
         body = FindCoordinatorRequest(coordinator_keys=("g",))
@@ -95,7 +95,7 @@ def rule(
     apis: tuple[str, ...] = (),
     rule_id: str = "r",
 ) -> LinkRule:
-    """Return a rule, by default about everything from `a` to `b`."""
+    """Return a rule, by default for all frames from `a` to `b`."""
     selector = Selector(sources=sources, destinations=destinations, purposes=purposes, apis=apis)
     return LinkRule(rule_id=rule_id, selector=selector, effect=effect)
 
@@ -103,5 +103,5 @@ def rule(
 def both_ways(
     effect: LinkEffect, *, purposes: tuple[str, ...] = (), apis: tuple[str, ...] = ()
 ) -> LinkRule:
-    """Return a rule about everything between `a` and `b`."""
+    """Return a rule for all frames between `a` and `b`."""
     return rule(effect, sources=(A, B), destinations=(A, B), purposes=purposes, apis=apis)

@@ -47,7 +47,7 @@ def log_of_epochs(*epochs: int) -> PartitionLog:
 
 
 def values(partition_log: PartitionLog, *, up_to: int | None = None) -> list[str]:
-    """Return what a log holds, by the values of its records."""
+    """Return the values of a log's records."""
     end = partition_log.log_end_offset if up_to is None else up_to
     found = partition_log.read(partition_log.log_start_offset, 2**62, up_to=end)
     return [
@@ -68,7 +68,7 @@ def replica(
     min_insync_check: bool = True,
     message_max_bytes: int = 1_048_588,
 ) -> Partition:
-    """Return a replica that knows of no leader; brokers 0, 1 and 2 may join its ISR."""
+    """Return a replica without a leader; brokers 0, 1 and 2 may join its ISR."""
     made = Partition(
         PARTITION,
         broker,
@@ -142,7 +142,7 @@ def fetch_request(
     last_fetched_epoch: int = -1,
     partition_max_bytes: int = 1_048_576,
 ) -> FetchPartition:
-    """Return what a fetcher asks of one partition."""
+    """Return a fetcher's request for one partition."""
     return FetchPartition(
         partition=PARTITION.partition,
         current_leader_epoch=leader_epoch,
@@ -173,7 +173,7 @@ def fetch_as(
     result = leading.fetch(
         request, replica_id=broker, replica_epoch=epoch, max_bytes=max_bytes, now_us=now_us
     )
-    # What a broker asks first must be what it would have got in the end.
+    # The broker's first question must have the answer that the whole read gives later.
     assert nothing is None or result == FetchResult(data=nothing)
     check_log(leading.log)
     check_partition(leading)
@@ -181,7 +181,7 @@ def fetch_as(
 
 
 def replicate(leading: Partition, following: Partition, *, now_us: int = 0) -> FollowerFetchResult:
-    """Let `following` fetch once from `leading` and take the answer."""
+    """Let `following` fetch once from `leading` and apply the answer."""
     request = following.fetch_position(1_048_576)
     answer = leading.fetch(
         request,

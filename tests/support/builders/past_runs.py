@@ -1,4 +1,4 @@
-"""Run directories made by hand, analysed ones too, for commands that read them: no Spark needed."""
+"""Run directories made by hand, some of them analysed, for commands that read them."""
 
 import re
 from collections.abc import Mapping
@@ -55,7 +55,7 @@ def results(
     reasons: tuple[str, ...] = (),
     faults: tuple[JournalEntry, ...] = (),
 ) -> Results:
-    """Return what a run proved, with the exit code that belongs to it."""
+    """Return the results of a run, with the exit code that belongs to them."""
     return Results(
         outcome=outcome,
         verdict=verdict,
@@ -69,7 +69,7 @@ def results(
 def past_run(
     root: Path, of: Experiment | None = None, *, verdict: Verdict = Verdict.PASS
 ) -> RunDirectory:
-    """Make the directory of a run that ended: its JSON files, and EVENTS rows of events."""
+    """Write the directory of a run that ended: its JSON files, and EVENTS rows of events."""
     made_of = of or experiment()
     run = create_run_directory(
         root,
@@ -94,7 +94,7 @@ def past_run(
 
 
 def write_rows(run: RunDirectory, count: int) -> None:
-    """Write so many rows as the events of a run."""
+    """Write `count` rows as the events of a run."""
     rows = pa.table({"run": [run.manifest.run] * count})
     pq.write_table(rows, run.events / EVENTS_FILE)
 
@@ -105,7 +105,7 @@ def analysed_run(
     of: Experiment | None = None,
     verdict: Verdict = Verdict.PASS,
 ) -> RunDirectory:
-    """Make the directory of a run that was analysed: tables without rows, and a summary."""
+    """Write the directory of an analysed run: tables without rows, and a summary."""
     run = past_run(root, of, verdict=verdict)
     for name, columns in _tables().items():
         folder = run.path / "tables" / name

@@ -13,7 +13,7 @@ QUICK_BROKERS = {
 
 
 def quick_experiment(**changes: object) -> Experiment:
-    """Return it: the coordinator of two members dies for 3 s, 1 s after the steady state."""
+    """Return an experiment with a crash of the coordinator of two members, 1 s after the start."""
     quick: dict[str, object] = {
         "name": "quick",
         "cluster": {"brokers": 3, "config": QUICK_BROKERS},
@@ -32,9 +32,10 @@ def quick_experiment(**changes: object) -> Experiment:
 
 
 def failing_experiment() -> Experiment:
-    """Return one that breaks a promise under every seed: a guard is off, its coordinator cut off.
+    """Return an experiment that breaks a promise under every seed.
 
-    The fault behind the cut has no part in it.
+    A guard is off, and its coordinator is cut off. The fault behind the cut has no effect on the
+    violation.
     """
     guards = {"high_watermark_gate": False}
     return quick_experiment(

@@ -1,4 +1,4 @@
-"""Builders of what a report is made from: facts, tables in memory, a summary, and a small chart."""
+"""Inputs of a report: facts, tables in memory, a summary, and a small chart."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -25,8 +25,8 @@ _TABLES = Path(__file__).parents[3] / "docs" / "TABLES.md"
 def run_facts(**changes: Any) -> RunFacts:  # noqa: ANN401 - any field of the structs in it
     """Return the facts of a run that ended well, without faults.
 
-    Shape: `changes` are fields of RunFacts, Manifest and Results, and keys of the experiment; no
-    verdict: no results.
+    Shape: `changes` are fields of RunFacts, Manifest and Results, and keys of the experiment;
+    without a verdict there are no results.
     """
     of_facts, of_manifest, of_config = (
         {name: changes.pop(name) for name in names if name in changes}
@@ -93,7 +93,7 @@ def journal_entry(**changes: Any) -> JournalEntry:  # noqa: ANN401 - any field o
 
 
 def run_summary(**changes: Any) -> RunSummary:  # noqa: ANN401 - any field of RunSummary
-    """Return the summary of a complete run in which nothing happened."""
+    """Return the summary of a complete run without events."""
     summary = RunSummary(
         run=RUN,
         directory=Path("runs") / RUN,
@@ -112,7 +112,7 @@ def report_input(
     summary: RunSummary | None = None,
     tables: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
 ) -> ReportInput:
-    """Return what a report is made from; every table that is not given has no rows."""
+    """Return the input of a report; tables that are not given have no rows."""
     given = {name: tuple(dict(row) for row in rows) for name, rows in (tables or {}).items()}
     documented = re.findall(r"^## (\w+)$", _TABLES.read_text(encoding="utf-8"), re.M)
     rows = {name: given.get(name, ()) for name in (*documented, *given)}

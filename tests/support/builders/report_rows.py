@@ -1,4 +1,4 @@
-"""Builders of table rows, as `docs/TABLES.md` describes them, and of summaries made by hand."""
+"""Table rows, as `docs/TABLES.md` describes them, and summaries made by hand."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -64,7 +64,7 @@ def client_phase(consumer: str, *lengths_us: int | None, **changes: Any) -> Row:
 def _chain(
     fault_us: int, lengths_us: Sequence[int | None], steps: Sequence[tuple[str, str]]
 ) -> Row:
-    """Return lengths and moments of a chain; after the first None all are."""
+    """Return durations and times of a chain; after the first None all are None."""
     row: Row = {"fault_us": fault_us}
     now: int | None = fault_us
     for place, (length, moment) in enumerate(steps):
@@ -135,7 +135,7 @@ def rebalance(**changes: Any) -> Row:  # noqa: ANN401
 
 
 def rebalances_of(**changes: Any) -> Rebalances:  # noqa: ANN401
-    """Return the summary of the same rebalance."""
+    """Return the summary of the rebalance that `rebalance` returns as a row."""
     values: dict[str, Any] = {
         "group": GROUP,
         "broker": "broker-0",
@@ -158,7 +158,7 @@ def rebalances_of(**changes: Any) -> Rebalances:  # noqa: ANN401
 
 
 def distribution(values: Sequence[int | None], *, bound_us: int = 0) -> Distribution:
-    """Return the distribution of values, None standing for one that is missing."""
+    """Return the distribution of values; None stands for a missing one."""
     known = sorted(value for value in values if value is not None)
     return Distribution(
         samples=len(known),
@@ -178,7 +178,7 @@ def fault_summary(
     bound_us: int = 0,
     **changes: Any,  # noqa: ANN401 - any field of FaultSummary
 ) -> FaultSummary:
-    """Return the summary of a crash: measured from rows of tables, or by measures' names."""
+    """Return the summary of a crash, measured from rows of tables, or by measures' names."""
     fault = changes.get("fault", "crash-0")
     found: dict[str, list[int | None]] = {name: list(said) for name, said in (values or {}).items()}
     for measure in MEASURES:

@@ -1,4 +1,4 @@
-"""Builders of requests with sensible defaults: tests name only what they are about."""
+"""Requests with sensible defaults: a test names only the fields that matter to it."""
 
 from protocol.api import API_OF_REQUEST, GroupRequest
 from protocol.envelope import RequestEnvelope

@@ -1,4 +1,4 @@
-"""Hand-made traces: rows as a run would have written them, for checkers and readers of traces."""
+"""Hand-made traces: rows as a run writes them, for checkers and readers of traces."""
 
 from collections.abc import Callable, Sequence
 from typing import TypedDict, Unpack
@@ -65,11 +65,11 @@ class Rows:
         return row
 
     def stage(self, time_s: float, stage: str) -> None:
-        """The run enters a stage."""
+        """Add the row of a stage that the run enters."""
         self.add(time_s, "driver", TraceKind.RUN_STAGE, detail={"stage": stage})
 
     def leads(self, time_s: float, node: str, epoch: int, log_end: int, **more: str) -> None:
-        """`node` becomes leader of an offsets partition whose log ends at `log_end`."""
+        """Make `node` leader of an offsets partition whose log ends at `log_end`."""
         self.add(
             time_s,
             node,
@@ -82,7 +82,7 @@ class Rows:
     def append_started(
         self, time_s: float, node: str, epoch: int, base: int, records: int = 1
     ) -> int:
-        """`node` appends to the offsets partition; returns the append id."""
+        """Let `node` append to the offsets partition; return the append id."""
         self._appends += 1
         self._append(time_s, node, TraceKind.APPEND_STARTED, epoch, base, self._appends, records)
         return self._appends
@@ -90,7 +90,7 @@ class Rows:
     def append_completed(
         self, time_s: float, node: str, epoch: int, base: int, append_id: int, error: str = "NONE"
     ) -> None:
-        """The append was acknowledged, or failed with `error`."""
+        """Acknowledge the append, or let it fail with `error`."""
         self._append(
             time_s, node, TraceKind.APPEND_COMPLETED, epoch, base, append_id, 1, error=error
         )
@@ -119,7 +119,7 @@ class Rows:
         )
 
     def appended(self, time_s: float, node: str, epoch: int, base: int, records: int = 1) -> None:
-        """An append begun now and acknowledged 2 ms later."""
+        """Add an append that begins now and is acknowledged 2 ms later."""
         append_id = self.append_started(time_s, node, epoch, base, records)
         self.append_completed(time_s + 0.002, node, epoch, base, append_id)
 
@@ -135,7 +135,7 @@ class Rows:
         peer: str | None = None,
         member: str | None = None,
     ) -> None:
-        """`consumer` is given the first partitions of topic `t`, or those named, by `peer`."""
+        """Assign `consumer` the first partitions of topic `t`, or the named ones, by `peer`."""
         given = [f"t-{index}" for index in range(partitions)] if names is None else list(names)
         self.add(
             time_s,
@@ -149,7 +149,7 @@ class Rows:
         )
 
     def given_up(self, time_s: float, consumer: str, *, lost: bool = False) -> None:
-        """`consumer` revokes, or loses, what it owns."""
+        """Let `consumer` revoke, or lose, its partitions."""
         self.add(
             time_s,
             consumer,
@@ -162,7 +162,7 @@ class Rows:
     def position_reset(
         self, time_s: float, consumer: str, offset: int, cause: str = "committed"
     ) -> None:
-        """`consumer` begins to read t-0 at `offset`."""
+        """Let `consumer` begin to read t-0 at `offset`."""
         self.add(
             time_s,
             consumer,
@@ -175,7 +175,7 @@ class Rows:
         )
 
     def consumed(self, time_s: float, consumer: str, first: int, last: int) -> None:
-        """`consumer` has processed records `first` to `last` of t-0."""
+        """Let `consumer` process the records `first` to `last` of t-0."""
         self.add(
             time_s,
             consumer,
@@ -190,7 +190,7 @@ class Rows:
     def committed(
         self, time_s: float, consumer: str, offset: int, *, group: str = "g", peer: str = "broker-0"
     ) -> None:
-        """A commit of t-0 is acknowledged to `consumer`."""
+        """Acknowledge a commit of t-0 to `consumer`."""
         self.add(
             time_s,
             consumer,
@@ -206,7 +206,7 @@ class Rows:
     def commit_failed(
         self, time_s: float, consumer: str, offset: int, error: str, *, peer: str = "broker-0"
     ) -> None:
-        """A commit of t-0 to `peer` failed."""
+        """Let a commit of t-0 to `peer` fail."""
         self.add(
             time_s,
             consumer,
@@ -229,7 +229,7 @@ class Rows:
         peer: str | None = "broker-0",
         cause: str | None = None,
     ) -> None:
-        """`node` is told the committed offset of t-0."""
+        """Answer `node` with the committed offset of t-0."""
         self.add(
             time_s,
             node,
@@ -244,7 +244,7 @@ class Rows:
     def group_state(
         self, time_s: float, node: str, before: str, after: str, generation: int = 1
     ) -> None:
-        """The coordinator on `node` moves group `g` to another state."""
+        """Let the coordinator on `node` move group `g` to another state."""
         self.add(
             time_s,
             node,
@@ -262,7 +262,7 @@ class Rows:
         generation: int = 1,
         members: Sequence[str] | int = 2,
     ) -> None:
-        """The coordinator on `node` has loaded group `g` from the log."""
+        """Let the coordinator on `node` load group `g` from the log."""
         self.add(
             time_s,
             node,
@@ -278,13 +278,13 @@ class Rows:
         )
 
     def load_started(self, time_s: float, node: str, epoch: int) -> None:
-        """`node` begins to load the offsets partition."""
+        """Let `node` begin to load the offsets partition."""
         self.add(
             time_s, node, TraceKind.LOAD_STARTED, partition=OFFSETS_0, leader_epoch=epoch, detail={}
         )
 
     def unloaded(self, time_s: float, node: str, epoch: int) -> None:
-        """`node` is no coordinator of the offsets partition any more."""
+        """Let `node` unload the offsets partition."""
         self.add(time_s, node, TraceKind.UNLOAD_COMPLETED, partition=OFFSETS_0, leader_epoch=epoch)
 
     def member_added(
@@ -296,7 +296,7 @@ class Rows:
         generation: int = 0,
         instance: str | None = None,
     ) -> None:
-        """The coordinator on `node` takes a member into group `g`."""
+        """Let the coordinator on `node` add a member to group `g`."""
         self.add(
             time_s,
             node,
@@ -317,7 +317,7 @@ class Rows:
         generation: int = 1,
         instance: str | None = None,
     ) -> None:
-        """The coordinator on `node` takes a member out of group `g`."""
+        """Let the coordinator on `node` remove a member from group `g`."""
         self.add(
             time_s,
             node,
@@ -332,7 +332,7 @@ class Rows:
     def generation_started(
         self, time_s: float, node: str, generation: int, members: Sequence[str]
     ) -> None:
-        """The coordinator on `node` completes a join phase, and its assignment is stored."""
+        """Let the coordinator on `node` complete a join phase, and store its assignment."""
         self.group_state(
             time_s, node, "PreparingRebalance", "CompletingRebalance", generation=generation
         )
@@ -356,7 +356,7 @@ class Rows:
         *,
         offset: int = 100,
     ) -> None:
-        """The coordinator on `node` stores a commit of t-0 that it appended as `append_id`."""
+        """Let the coordinator on `node` store a commit of t-0 that it appended as `append_id`."""
         self.add(
             time_s,
             node,
@@ -370,7 +370,7 @@ class Rows:
         )
 
     def load_completed(self, time_s: float, node: str, epoch: int) -> None:
-        """`node` has loaded the offsets partition: it is the coordinator from here."""
+        """Let `node` complete the load: it coordinates the offsets partition from here."""
         self.add(
             time_s,
             node,
@@ -393,7 +393,7 @@ class Rows:
         cause: str | None = None,
         error: str | None = None,
     ) -> None:
-        """A consumer moves to another state; with `error`, because a broker answered so."""
+        """Move a consumer to another state; `error` is the broker's answer that caused it."""
         self.add(
             time_s,
             consumer,
@@ -416,7 +416,7 @@ class Rows:
         generation: int = 1,
         incarnation: int = 0,
     ) -> None:
-        """The coordinator on `node` has got a request of a member of group `g`."""
+        """Let the coordinator on `node` receive a request of a member of group `g`."""
         self.add(
             time_s,
             node,
@@ -438,7 +438,7 @@ class Rows:
         members_survive: bool = True,
         **detail: object,
     ) -> None:
-        """A fault hits `peer`."""
+        """Let a fault hit `peer`."""
         self.add(
             time_s,
             "driver",
@@ -449,7 +449,7 @@ class Rows:
         )
 
     def healed(self, time_s: float, peer: str, *, fault: str = "crash") -> None:
-        """The fault is undone."""
+        """Heal the fault."""
         self.add(
             time_s,
             "driver",

@@ -1,7 +1,7 @@
 """Hand-written traces as run directories, and tables read back without Spark: for the pipeline.
 
 A trace is a text file, one event a line, in any order of time: seconds, node (`broker-2/1` is its
-incarnation 1), kind, then `name=value`s, where names that are no columns go into `detail`; there
+incarnation 1), kind, then `name=value` pairs. Names that are no columns go into `detail`, where
 `a,b,` is a list, and `null` null. `#` begins a comment.
 """
 
@@ -73,7 +73,7 @@ def write_run(
     files: int = 1,
     clock_error_us: int | None = None,
 ) -> Path:
-    """Write a run directory, the rows dealt out to `files`; `clock_error_us` None: no manifest."""
+    """Write a run directory with the rows in `files`; `clock_error_us` None: no manifest."""
     (directory / "events").mkdir(parents=True)
     if clock_error_us is not None:
         (directory / "manifest.json").write_text(json.dumps({"clock_error_us": clock_error_us}))
@@ -84,12 +84,12 @@ def write_run(
 
 
 def write_events(path: Path, rows: Sequence[TableRow]) -> None:
-    """Write rows, which may be wrong, as one event file; what a row lacks is null."""
+    """Write rows, which may be wrong, as one event file; missing columns are null."""
     schema = pa.schema([(name, pa.type_for_alias(kind)) for name, kind in TRACE_COLUMNS])
     pq.write_table(pa.Table.from_pylist(list(rows), schema=schema), path)
 
 
 def read_table(run: Path, name: str) -> list[TableRow]:
-    """Return the rows of a written table, as another reader than Spark sees them."""
+    """Return the rows of a written table, as a reader other than Spark sees them."""
     rows: list[TableRow] = pq.read_table(run / "tables" / name).to_pylist()
     return rows

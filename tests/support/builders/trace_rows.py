@@ -12,7 +12,7 @@ def trace_row(
     incarnation: int = 0,
     **columns: object,
 ) -> TraceRow:
-    """Return a row of a node whose clock is right."""
+    """Return a row of a node with an exact clock."""
     return stamp(
         TraceEvent(kind=kind, **columns),  # type: ignore[arg-type]  # a test's own words
         run="run",

@@ -1,4 +1,4 @@
-"""Builders of a run with a group on ZooKeeper and one with a coordinator, as its tables have it."""
+"""Inputs of a report on a run with a group on ZooKeeper and one with a coordinator."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A cluster of controller and brokers in virtual time, and a client that sends what it is told."""
+"""A cluster of controller and brokers in virtual time, and a client for single requests."""
 
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
@@ -82,7 +82,7 @@ def broker_cluster(
 
 
 class TestClient:
-    """A node that keeps one connection to each broker and sends what a test tells it to."""
+    """A node that keeps one connection to each broker and sends a test's requests."""
 
     __test__ = False
 
@@ -91,14 +91,14 @@ class TestClient:
         self._connections: dict[int, Connection] = {}
 
     def start(self) -> None:
-        """Wait to be told."""
+        """Do nothing until a test sends a request."""
 
     def shut_down(self, on_done: Callable[[], None]) -> None:
         """Stop at once."""
         on_done()
 
     def report(self, status: ClusterStatus) -> None:
-        """Know nothing."""
+        """Return an empty status."""
 
     async def call(
         self,
@@ -217,7 +217,7 @@ class TestClient:
 
 
 def values_of(data: PartitionData) -> list[bytes | None]:
-    """Return the values of the records that were fetched."""
+    """Return the values of the fetched records."""
     return [record.value for batch in data.records for _, record in records_of(batch, CODECS)]
 
 
@@ -235,7 +235,7 @@ class BrokerLab:
         self.cluster = cluster
         self.rows: list[TraceRow] = []
         self.storages: dict[NodeName, Storage] = {}
-        """The disk of each node's present life."""
+        """The disk of each node's present incarnation."""
         self.client: TestClient
         self.runtime = VirtualRuntime(
             cluster,
@@ -248,7 +248,7 @@ class BrokerLab:
         )
 
     def run(self, story: Callable[["BrokerLab"], Coroutine[Any, Any, T]]) -> T:
-        """Start the cluster, wait until every broker leads, tell `story`, and stop."""
+        """Start the cluster, wait until every broker leads, play `story`, and stop."""
 
         async def main() -> T:
             await self.start()
@@ -268,13 +268,13 @@ class BrokerLab:
         await self.seconds(1)
 
     async def seconds(self, duration_s: float) -> None:
-        """Let time pass."""
+        """Advance the time."""
         await self.runtime.sleep(round(duration_s * SECOND_US))
 
     async def until(
         self, condition: Callable[[ClusterStatus], bool], *, at_most_s: float = 30
     ) -> ClusterStatus:
-        """Look every 20 ms until `condition` holds."""
+        """Check `condition` every 20 ms until it holds."""
         deadline_us = self.runtime.now_us() + round(at_most_s * SECOND_US)
         while True:
             status = await self.runtime.status()

@@ -1,4 +1,4 @@
-"""A headless Chromium that opens one local page and lets nothing else through.
+"""A headless Chromium that opens one local page and permits no other request.
 
 Playwright drives the system's own browser: nothing is downloaded. Its synchronous form keeps an
 event loop running in the thread that started it, so that no run may be played while it is open.
@@ -32,9 +32,9 @@ QUIET = (
     "--disable-component-update",
     "--disable-sync",
 )
-"""What keeps the browser itself from the network."""
+"""Options that keep the browser itself from the network."""
 PAGE_TIMEOUT_MS = 30_000
-"""For anything a page is waited for: a machine busy with other tests takes its time."""
+"""Longest wait for a page, on a machine that is busy with other tests."""
 
 Scheme = Literal["light", "dark"]
 Media = Literal["screen", "print"]
@@ -42,7 +42,7 @@ Media = Literal["screen", "print"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Screen:
-    """A window. Units: CSS pixels; `scale` is how many device pixels each has."""
+    """A window. Units: CSS pixels; `scale` is the number of device pixels of each."""
 
     width: int
     height: int
@@ -56,7 +56,7 @@ PHONE = Screen(width=360, height=740, touch=True, scale=2.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visit:
-    """A page that is open, and what a reader should never have seen of it."""
+    """An open page, and the errors that a reader should never see."""
 
     page: Page
     console: list[str] = field(default_factory=list)
@@ -65,12 +65,12 @@ class Visit:
 
     @property
     def problems(self) -> list[str]:
-        """Errors and warnings of the console, what was thrown, and every request but the page."""
+        """Errors and warnings of the console, exceptions, and every request but the page."""
         return [*self.console, *self.errors, *(f"requested {url}" for url in self.requests)]
 
 
 def find_chromium() -> Path | None:
-    """Return the system's Chromium, None if there is none on the PATH."""
+    """Return the system's Chromium; None if there is none on the PATH."""
     found = next(filter(None, map(shutil.which, PROGRAMS)), None)
     return None if found is None else Path(found)
 
@@ -99,7 +99,7 @@ def visit(
     media: Media = "screen",
     fragment: str = "",
 ) -> Iterator[Visit]:
-    """Open a local file in a fresh profile; whatever else it asks for is noted and refused."""
+    """Open a local file in a fresh profile; every other request is recorded and refused."""
     context = browser.new_context(
         viewport={"width": screen.width, "height": screen.height},
         device_scale_factor=screen.scale,
@@ -146,7 +146,7 @@ def draw_all(page: Page) -> None:
 
 
 def shown_range(page: Page) -> tuple[float, float]:
-    """Return the span of the time axis that the page shows, in seconds."""
+    """Return the visible span of the time axis, in seconds."""
     from_s, to_s = page.evaluate("window.coordlab.range()")
     return float(from_s), float(to_s)
 
@@ -159,7 +159,7 @@ def set_range(page: Page, from_s: float, to_s: float) -> None:
 
 
 def chart_states(page: Page) -> dict[str, str]:
-    """Return what became of each chart, by its id: waiting, drawn or failed."""
+    """Return the state of each chart, by its id: waiting, drawn or failed."""
     states: dict[str, str] = page.evaluate(
         "() => Object.fromEntries([...document.querySelectorAll('figure[id][data-state]')]"
         ".map((figure) => [figure.id, figure.dataset.state]))"
@@ -168,7 +168,7 @@ def chart_states(page: Page) -> dict[str, str]:
 
 
 def scrolls_sideways(page: Page) -> Sequence[str]:
-    """Return what makes the page wider than its window, but for what is in a box that scrolls."""
+    """Return the elements that make the page wider than its window, without scrolling boxes."""
     found: list[str] = page.evaluate(
         """() => {
           const width = document.documentElement.clientWidth;

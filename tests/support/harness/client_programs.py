@@ -1,4 +1,4 @@
-"""Programs of real Kafka clients (`clients/`) beside a test: events, and what they add up to."""
+"""Programs of real Kafka clients (`clients/`) beside a test, with their events and totals."""
 
 import json
 import signal
@@ -66,10 +66,10 @@ class ClientProgram:
         }
 
     def acknowledged(self) -> dict[int, Stored | None]:
-        """Return where each acknowledged record is stored, by its number.
+        """Return the place of each acknowledged record, by its number.
 
         None: the client knows only that the record is stored. librdkafka takes a refused repetition
-        of a batch that it knows to be stored as its acknowledgement.
+        of a stored batch as its acknowledgement.
         """
         return {
             number: None if offset is None else (partition, offset)
@@ -84,14 +84,14 @@ class ClientProgram:
         return self.finish(timeout_s)
 
     def finish(self, timeout_s: float) -> int:
-        """Wait for the program's end, and for its last events; return its exit code."""
+        """Wait for the program's end and its last events; return its exit code."""
         code = self.process.wait(timeout_s)
         for reader in self._readers:
             reader.join(timeout_s)
         return code
 
     def kill(self) -> None:
-        """End the program as a crash does."""
+        """Kill the program, as a crash."""
         self.process.kill()
         self.process.wait()
 
@@ -112,7 +112,7 @@ class ClientProgram:
 
 
 class ClientPrograms:
-    """Starts programs of one client family against a cluster, and kills what is left of them."""
+    """Starts programs of one client family against a cluster, and kills the rest at the end."""
 
     def __init__(self, family: str, bootstrap: str) -> None:
         self._command = JAVA if family == "java" else PROGRAMS[family]
@@ -140,7 +140,7 @@ class ClientPrograms:
 
 @contextmanager
 def client_programs(family: str, bootstrap: str) -> Iterator[ClientPrograms]:
-    """Yield a starter of programs; at the end none of them is left."""
+    """Yield a starter of programs; at the end all of them are killed."""
     programs = ClientPrograms(family, bootstrap)
     try:
         yield programs
@@ -151,7 +151,7 @@ def client_programs(family: str, bootstrap: str) -> Iterator[ClientPrograms]:
 def wait_until(
     condition: Callable[[], bool], what: str, *programs: ClientProgram, timeout_s: float = 60.0
 ) -> None:
-    """Wait for a condition; if it does not come, fail with the programs' last events."""
+    """Wait for a condition; on a timeout fail with the programs' last events."""
     deadline_s = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() > deadline_s:

@@ -1,7 +1,7 @@
 """`python -m coordlab` as a user runs it: a process of its own, in an empty folder.
 
-Every process that a command starts inherits a mark in its environment, daemons of Ray that left
-the session too, so that a test can tell whether anything was started, or left behind.
+Every process that a command starts inherits a mark in its environment, also daemons of Ray that
+left the session. A test can thus tell which processes were started, or left.
 """
 
 import os
@@ -22,7 +22,7 @@ COMMAND_TIMEOUT_S = 200.0
 
 
 class CommandLine:
-    """Runs commands in `folder`; `runs` are what they left there."""
+    """Runs commands in `folder`; `runs` are the run directories in it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -45,9 +45,9 @@ class CommandLine:
         environment: Mapping[str, str | None] | None = None,
         stdout: IO[str] | None = None,
     ) -> Iterator["subprocess.Popen[str]"]:
-        """Start one command in a process group of its own; at the end nothing of it is left.
+        """Start one command in a process group of its own, which is killed at the end.
 
-        `stdout` None: its output comes through a pipe.
+        `stdout` None: its output is read through a pipe.
         """
         variables = {
             **os.environ,
@@ -77,7 +77,7 @@ class CommandLine:
                 self.kill_everything()
 
     def kill_everything(self) -> None:
-        """Kill whatever the commands in this folder left."""
+        """Kill all processes that the commands in this folder left."""
         for pid in self.processes():
             with suppress(ProcessLookupError):
                 os.kill(pid, SIGKILL)

@@ -1,4 +1,4 @@
-"""A ControllerCore with a clock and brokers that speak to it: no host, no network."""
+"""A ControllerCore with a clock and simulated brokers: no host, no network."""
 
 from cluster.controller.core import ControllerCore
 from cluster.controller.metadata_image import (
@@ -70,7 +70,7 @@ def topic(
 
 
 class ControllerLab:
-    """A controller, its log, the time, and everything it has asked for so far."""
+    """A controller, its log, the time, and all results of its inputs so far."""
 
     def __init__(self, cluster: ClusterSpec, storage: MemoryLogStorage | None = None) -> None:
         self.now_us = 0
@@ -80,20 +80,20 @@ class ControllerLab:
         self.trace: list[TraceEvent] = []
         self.replies: dict[RequestId, AnyResponse] = {}
         self.timers: dict[str, int] = {}
-        """When each pending timer fires."""
+        """Time at which each pending timer fires."""
         self.broker_epochs: dict[int, int] = {}
         self._next_request_id = 0
         self._take(self.core.start(self.now_us))
 
     @property
     def image(self) -> MetadataImage:
-        """What the controller believes."""
+        """The controller's metadata image."""
         return self.core.image
 
     # -- requests --
 
     def send(self, request: AnyRequest, *, host: str = "broker-0") -> RequestId:
-        """Hand a request to the controller; its reply, if there is one by now, is in `replies`."""
+        """Pass a request to the controller; its reply, if there is one by now, is in `replies`."""
         request_id = RequestId(self._next_request_id)
         self._next_request_id += 1
         envelope = RequestEnvelope(
@@ -108,7 +108,7 @@ class ControllerLab:
         return request_id
 
     def register(self, broker_id: int, incarnation_id: int = 0) -> BrokerRegistrationResponse:
-        """Register a broker; its epoch is remembered."""
+        """Register a broker and keep its epoch."""
         response = self.replies[
             self.send(
                 BrokerRegistrationRequest(
@@ -134,7 +134,7 @@ class ControllerLab:
         want_fence: bool = False,
         want_shut_down: bool = False,
     ) -> BrokerHeartbeatResponse:
-        """Heartbeat of a broker that has read the whole metadata log, unless told otherwise."""
+        """Send the heartbeat of a broker that has read the whole metadata log, by default."""
         response = self.replies[
             self.send(
                 BrokerHeartbeatRequest(
@@ -182,7 +182,7 @@ class ControllerLab:
         partition_epoch: int | None = None,
         broker_epochs: dict[int, int] | None = None,
     ) -> AlterPartitionPartitionResponse:
-        """Propose an ISR, with the epochs in force unless told otherwise."""
+        """Propose an ISR, by default with the present epochs."""
         now = self.image.partition(name)
         data = AlterPartitionPartitionData(
             partition_index=name.partition,
@@ -216,7 +216,7 @@ class ControllerLab:
     def elect_leaders(
         self, *partitions: TopicPartition, election_type: int = 0
     ) -> ElectLeadersResponse:
-        """Ask for elections as an administrator: of every partition if none is named."""
+        """Request elections as an administrator: of every partition if none is named."""
         named = tuple(ElectLeadersTopic(topic, (index,)) for topic, index in partitions)
         response = self.replies[
             self.send(
@@ -233,7 +233,7 @@ class ControllerLab:
     def reassign(
         self, name: TopicPartition, replicas: tuple[int, ...] | None
     ) -> ReassignablePartitionResponse:
-        """Ask for other replicas of one partition."""
+        """Request other replicas of one partition."""
         target = ReassignablePartition(partition_index=name.partition, replicas=replicas)
         response = self.replies[
             self.send(
@@ -250,7 +250,7 @@ class ControllerLab:
     # -- time --
 
     def advance_ms(self, duration_ms: int) -> None:
-        """Let time pass; timers fire when they are due."""
+        """Advance the time; timers fire when they are due."""
         end_us = self.now_us + duration_ms * 1_000
         while True:
             due = min(self.timers.items(), key=lambda item: item[1], default=None)
@@ -261,17 +261,17 @@ class ControllerLab:
             self._take(self.core.timer_fired(due[0], self.now_us))
         self.now_us = end_us
 
-    # -- what happened --
+    # -- results --
 
     def partition(self, name: TopicPartition) -> PartitionRegistration:
-        """Return what is registered of a partition that exists."""
+        """Return the registration of an existing partition."""
         found = self.image.partition(name)
         if found is None:
             raise KeyError(name)
         return found
 
     def broker(self, broker_id: int) -> BrokerRegistration:
-        """Return what is registered of a broker."""
+        """Return the registration of a broker."""
         return self.image.brokers[BrokerId(broker_id)]
 
     def events(self, kind: TraceKind) -> list[TraceEvent]:

@@ -1,9 +1,9 @@
 """Executes the Results of a GroupCoordinator: a log, virtual timers, and the answers.
 
-The log is a list of batches for each partition. It acknowledges appends at once, or holds them,
-and what comes behind them, until a test says what became of each. For a coordinator that follows
-its logs (`JavaSwitches`) what is held stands in the log already, above the high watermark. After
-every input the coordinator's invariants are checked.
+The log is a list of batches for each partition. It acknowledges appends at once, or holds them and
+all later ones until a test decides the outcome of each. For a coordinator with Java's switches
+(`JavaSwitches`), which follows its logs, a held append is already in the log, above the high
+watermark. After every input the coordinator's invariants are checked.
 """
 
 import heapq
@@ -56,13 +56,13 @@ MEMBER_ID_REQUIRED_VERSION = 4
 
 
 def new_uuids() -> Callable[[], str]:
-    """Return a generator of uuids that are told apart at a glance: 1, 2, 3."""
+    """Return a generator of uuids that are easily distinguished: 1, 2, 3."""
     numbers = count(1)
     return lambda: str(next(numbers))
 
 
 class CoordinatorHarness:
-    """A coordinator with everything around it that a broker would be."""
+    """A coordinator with simulated parts of its broker."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class CoordinatorHarness:
         )
         self.now_us = EPOCH_US
         self.log: dict[int, list[RecordBatch]] = log or {}
-        self.checks_invariants = True  # False where a test forces a state that cannot be
+        self.checks_invariants = True  # False where a test forces an illegal state
         self.holds_appends = False
         self.held: list[Append] = []
         self.holds_verifications = False
@@ -100,7 +100,7 @@ class CoordinatorHarness:
         self._timer_heap: list[tuple[int, int, str]] = []
         self._timer_sequence = count()
         self._to_acknowledge: list[tuple[Append, int]] = []
-        self._base_offsets: dict[AppendId, int] = {}  # of what is held, where it is in the log
+        self._base_offsets: dict[AppendId, int] = {}  # log positions of the held appends
         self._high_watermarks: dict[int, int] = {}
         self._told: dict[int, LogPosition] = {}
         for partition in owned:
@@ -118,7 +118,7 @@ class CoordinatorHarness:
         return request_id
 
     def advance(self, delay_ms: float) -> None:
-        """Let virtual time pass and every timer fire that falls due, the last instant included."""
+        """Advance virtual time and fire every due timer, those at the last instant included."""
         end_us = self.now_us + round(delay_ms * 1_000)
         while self._timer_heap and self._timer_heap[0][0] <= end_us:
             deadline_us, sequence, key = heapq.heappop(self._timer_heap)
@@ -130,10 +130,10 @@ class CoordinatorHarness:
         self.now_us = end_us
 
     def tick(self, delay_ms: int) -> None:
-        """Set the clock forward at once, then fire what was due before that moment.
+        """Set the clock forward at once, then fire the timers that were due before that moment.
 
-        That is how the clock of Kafka's own tests moves, and what their times are about: a timer
-        that falls due exactly then waits, and one that fires late counts from then.
+        The clock of Kafka's own tests moves like this, and the times in them depend on it: a timer
+        that is due exactly then waits, and one that fires late counts from then.
         """
         self.now_us += delay_ms * 1_000
         while self._timer_heap and self._timer_heap[0][0] < self.now_us:
@@ -143,7 +143,7 @@ class CoordinatorHarness:
                 self.execute(self.coordinator.timer_fired(key, self.now_us))
 
     def complete(self, error: ErrorCode = ErrorCode.NONE, *, index: int = 0) -> None:
-        """Let one held append succeed, or fail with `error`."""
+        """Complete one held append, or let it fail with `error`."""
         append = self.held.pop(index)
         base_offset = self._base_offsets.pop(append.append_id, None)
         if error is ErrorCode.NONE:
@@ -157,30 +157,30 @@ class CoordinatorHarness:
         self._complete(append, error, base_offset)
 
     def commit_everything(self, partition: int = 0) -> None:
-        """Let the high watermark reach the log's end: what is held succeeds, what timed out too."""
+        """Move the high watermark to the log end: held appends complete, timed out ones, too."""
         while self.held:
             self.complete()
         self._high_watermarks[partition] = self._end_of(partition)
-        self._tell_logs()
+        self._report_logs()
 
-    def tell_high_watermark(self, offset: int, partition: int = 0) -> None:
-        """Tell the coordinator that the log is committed up to `offset`, and how long it is."""
+    def report_high_watermark(self, offset: int, partition: int = 0) -> None:
+        """Report to the coordinator that the log is committed up to `offset`, and its length."""
         position = LogPosition(self._end_of(partition), offset)
         self.execute(self.coordinator.log_moved(partition, position, self.now_us))
 
     def lose_leadership(self, partition: int = 0) -> None:
-        """Tell the coordinator that another broker leads the partition; nothing is unloaded."""
+        """Report to the coordinator that another broker leads the partition; unload nothing."""
         self.execute(self.coordinator.log_moved(partition, None, self.now_us))
 
     def verify(self, error: ErrorCode = ErrorCode.NONE, *, guard: int | None = 1) -> None:
-        """Let the oldest verification that is held succeed with `guard`, or fail with `error`."""
+        """Complete the oldest held verification with `guard`, or let it fail with `error`."""
         asked = self.verifying.pop(0)
         self._verify(asked, error, guard if error is ErrorCode.NONE else None)
 
     def end_transaction(
         self, producer_id: int, *, is_commit: bool, partitions: tuple[int, ...] = (0,)
     ) -> None:
-        """Write markers into partitions, and tell the coordinator that they are acknowledged."""
+        """Write markers into partitions, and report their acknowledgement to the coordinator."""
         for partition in partitions:
             self.write_marker(producer_id, is_commit=is_commit, partition=partition)
         self.execute(
@@ -192,7 +192,7 @@ class CoordinatorHarness:
     def load(
         self, partition: int = 0, epoch: int = 0, *, batches_per_chunk: int = 1_000
     ) -> LoadIgnored | None:
-        """Load a partition from the log; return why not, if it was ignored."""
+        """Load a partition from the log; return the reason if the load was ignored."""
         begun = self.coordinator.begin_load(partition, epoch, self.now_us)
         if isinstance(begun, LoadIgnored):
             return begun
@@ -206,7 +206,7 @@ class CoordinatorHarness:
         return None
 
     def unload(self, partition: int = 0, epoch: int | None = 0) -> LoadIgnored | None:
-        """Unload a partition; return why not, if it was ignored."""
+        """Unload a partition; return the reason if the unload was ignored."""
         result = self.coordinator.unload(partition, epoch, self.now_us)
         if isinstance(result, LoadIgnored):
             return result
@@ -239,7 +239,7 @@ class CoordinatorHarness:
         return response
 
     def beat(self, member_id: str, generation_id: int, instance: str | None = None) -> ErrorCode:
-        """Return what a Heartbeat is answered."""
+        """Return the answer of a Heartbeat."""
         response = self._now(heartbeat(member_id, generation_id, instance=instance), 4)
         assert isinstance(response, HeartbeatResponse)
         return response.error_code
@@ -267,7 +267,7 @@ class CoordinatorHarness:
     # -- whole groups --
 
     def new_member_id(self, *, client_id: str = "client", group_id: str = GROUP) -> str:
-        """Return the id that a new dynamic client is told to come back with."""
+        """Return the member id that a new dynamic client must join again with."""
         request_id = self.submit(join_group(group_id=group_id), client_id=client_id)
         response = self.join_response(request_id)
         assert response.error_code is ErrorCode.MEMBER_ID_REQUIRED
@@ -298,10 +298,10 @@ class CoordinatorHarness:
         self.submit(sync_group(ids[0], generation_id, assignments, group_id=group_id))
         assert self.summary(group_id).state is GroupState.STABLE
 
-    # -- what is seen --
+    # -- observations --
 
     def response(self, request_id: RequestId) -> AnyResponse | None:
-        """Return the answer of a request, None while it has none."""
+        """Return the answer of a request; None while it has none."""
         return self.responses.get(request_id)
 
     def join_response(self, request_id: RequestId) -> JoinGroupResponse:
@@ -317,15 +317,15 @@ class CoordinatorHarness:
         return response
 
     def summary(self, group_id: str = GROUP) -> GroupSummary:
-        """Return what may be seen of a group that must exist."""
+        """Return the description of an existing group."""
         return next(s for s in self.coordinator.groups() if s.group_id == group_id)
 
     def state(self, group_id: str = GROUP) -> GroupState:
-        """Return the state of a group that must exist."""
+        """Return the state of an existing group."""
         return self.summary(group_id).state
 
     def group(self, group_id: str = GROUP) -> Group:
-        """Return a group that must exist."""
+        """Return an existing group."""
         group = self.coordinator.group(group_id)
         assert group is not None
         return group
@@ -335,22 +335,22 @@ class CoordinatorHarness:
         return [event for event in self.trace if event.kind is kind]
 
     def timer_keys(self) -> list[str]:
-        """Return the keys of the timers that run, soonest first."""
+        """Return the keys of the running timers, soonest first."""
         return [key for key, _ in self.deadlines()]
 
     def deadlines(self) -> list[tuple[str, int]]:
-        """Return the keys of the timers that run and when they fire, soonest first."""
+        """Return the keys of the running timers and their times, soonest first."""
         by_deadline = sorted(self._deadlines.items(), key=lambda item: item[1])
         return [(key, deadline_us) for key, (deadline_us, _) in by_deadline]
 
     def offset(self, topic: str, partition: int, *, group_id: str = GROUP) -> int:
-        """Return the committed offset in memory, -1 if there is none."""
+        """Return the committed offset in memory; -1 if there is none."""
         return self.fetched(topic, partition, group_id=group_id).committed_offset
 
     def fetched(
         self, topic: str, partition: int, *, group_id: str = GROUP, require_stable: bool = False
     ) -> OffsetFetchResponsePartition:
-        """Return what an OffsetFetch says of one partition."""
+        """Return an OffsetFetch's answer for one partition."""
         response = self.fetch(
             offset_fetch((topic, partition), group_id=group_id, require_stable=require_stable)
         )
@@ -359,14 +359,14 @@ class CoordinatorHarness:
     # -- the broker's part --
 
     def execute(self, result: Result) -> None:
-        """Carry out a Result, and what follows from it at once."""
+        """Carry out a Result, and its immediate consequences."""
         self._carry_out(result)
         while self._to_acknowledge:
             append, base_offset = self._to_acknowledge.pop(0)
             self._complete(append, ErrorCode.NONE, base_offset)
         while self.verifying and not self.holds_verifications:
             self.verify()
-        self._tell_logs()
+        self._report_logs()
 
     def write_records(
         self,
@@ -376,7 +376,7 @@ class CoordinatorHarness:
         is_transactional: bool = False,
         is_control: bool = False,
     ) -> int:
-        """Append a batch to the log, as some earlier leader, and return its base offset."""
+        """Append a batch to the log, as an earlier leader, and return its base offset."""
         batches = self.log.setdefault(partition, [])
         base_offset = batches[-1].next_offset if batches else 0
         batches.append(
@@ -416,7 +416,7 @@ class CoordinatorHarness:
                 self._deadlines.pop(timer.key, None)
         for append in result.appends:
             if append.required_acks == 0:
-                self._write(append)  # nobody is told what became of it
+                self._write(append)  # the request gets no answer
             elif self.holds_appends or self.held:
                 if self.coordinator.follows_log:
                     self._base_offsets[append.append_id] = self._write(append)
@@ -433,8 +433,8 @@ class CoordinatorHarness:
         if self.checks_invariants:
             self.coordinator.check_invariants()
 
-    def _tell_logs(self) -> None:
-        """Say how far the logs go, if that is new. What is not held is replicated at once."""
+    def _report_logs(self) -> None:
+        """Report new log ends and high watermarks; appends that are not held replicate at once."""
         for partition in self.log if self.coordinator.follows_log else ():
             end_offset = self._end_of(partition)
             if not self.holds_appends and not self.held:

@@ -1,9 +1,11 @@
-"""CrashingFiles: a machine whose process can be killed in any system call, and that can lose power.
+"""A machine whose process can be killed in any system call, and that can lose power.
 
-Every call is carried out on real files; beside it stands what the disk must hold of each file and
-what it may hold. `kill` leaves the files as they are, with a prefix of the write that was going on;
-`lose_power` puts in their place something that a disk may hold: what was synced, and of the rest
-any mixture of old bytes, new ones and zeros.
+Every call is carried out on real files; the model keeps what the disk must hold of each file and
+what it may hold.
+
+1. `kill` leaves the files unchanged, with a prefix of the interrupted write.
+2. `lose_power` replaces them by a state that the disk may have: all synced data, and of the rest
+   any mixture of old bytes, new bytes and zeros.
 """
 
 import random
@@ -16,11 +18,11 @@ PAGES = (1, 16, 512, 4096)
 
 
 class Killed(BaseException):
-    """The process was killed in a system call; no `except` of the code under test may see more."""
+    """The process was killed in a system call; no `except` of the code under test may catch it."""
 
 
 class _File:
-    """A file's content as the disk had it at its last sync, and after each call since."""
+    """A file's content on the disk at its last sync, and after each call since."""
 
     def __init__(self) -> None:
         self.versions = [b""]
@@ -52,15 +54,15 @@ class CrashingFiles(Files):
         self._open: dict[int, _File] = {}
         self._named: dict[Path, _File] = {}
         self._on_disk: dict[Path, _File] = {}
-        """The names that the last sync of the directory found."""
+        """The names at the last sync of the directory."""
         self._renames: list[dict[Path, _File]] = []
         """All names after each change since."""
         self._calls_left: int | None = None
         self._write_fails = False
         self.torn_bytes = 0
-        """Bytes that the last kill left of a write that it cut short."""
+        """Bytes that the last kill left of the write that it interrupted."""
 
-    # -- what a test does to the machine --
+    # -- acts on the machine --
 
     def kill_in(self, calls: int) -> None:
         """Kill the process in the system call after the next `calls`."""
@@ -68,11 +70,11 @@ class CrashingFiles(Files):
         self.torn_bytes = 0
 
     def fill_disk(self) -> None:
-        """Let the next write fail for want of space, after some of it was written."""
+        """Let the next write fail for lack of space, after a part of it was written."""
         self._write_fails = True
 
     def kill(self) -> None:
-        """End the process: the kernel closes its files and keeps what it wrote."""
+        """End the process: the kernel closes its files and keeps their contents."""
         self._calls_left = None
         self._write_fails = False
         for file in list(self._open):
@@ -80,7 +82,7 @@ class CrashingFiles(Files):
         self._open.clear()
 
     def lose_power(self) -> None:
-        """End the machine; it comes back with what its disk may hold."""
+        """End the machine; it returns with a state that its disk may have."""
         self.kill()
         names = self._rng.choice([self._on_disk, *self._renames])
         self._named = {}
@@ -107,7 +109,7 @@ class CrashingFiles(Files):
         return descriptor
 
     def write(self, file: int, content: bytes, position: int) -> int:
-        """Write all of it, or, where the test wants it, some of it and fail."""
+        """Write all bytes, or, where the test demands it, a part of them and fail."""
         fails, self._write_fails = self._write_fails, False
         try:
             self._enter()
@@ -119,7 +121,7 @@ class CrashingFiles(Files):
         if fails:
             self._write(file, content[: self._rng.randrange(len(content))], position)
             raise OSError("no space left on device")
-        # Some systems take less at once than they were given.
+        # Some systems write fewer bytes at once than were given.
         taken = content if self._rng.random() < 0.9 else content[: len(content) // 2 + 1]
         self._write(file, taken, position)
         return len(taken)
@@ -132,7 +134,7 @@ class CrashingFiles(Files):
         known.versions.append(known.content[:size])
 
     def fdatasync(self, file: int) -> None:
-        """Make what was written to the file certain."""
+        """Make the file's content durable."""
         self._enter()
         known = self._open[file]
         known.versions = [known.content]
@@ -152,7 +154,7 @@ class CrashingFiles(Files):
         self._renames.append(dict(self._named))
 
     def sync_directory(self, directory: Path) -> None:
-        """Make the names certain."""
+        """Make the names durable."""
         self._enter()
         self._on_disk = dict(self._named)
         self._renames.clear()

@@ -1,6 +1,6 @@
 """An ensemble in virtual time, and clients of it on hosts of their own.
 
-Owns the cluster (servers of ZooKeeper, no broker that anybody asks) and what its clients heard.
+Owns the cluster (servers of ZooKeeper, and an unused broker) and the events of its clients.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -29,16 +29,16 @@ class IdleNode:
         """Do nothing."""
 
     def shut_down(self, on_done: Callable[[], None]) -> None:
-        """Be done."""
+        """Stop at once."""
         on_done()
 
     def report(self, status: object) -> None:
-        """Say nothing."""
+        """Return an empty status."""
 
 
 @dataclass
 class Client:
-    """A session, and what it has heard: states and events, in order."""
+    """A session, with its states and events in order."""
 
     handle: ZooKeeperHandle
     states: list[KeeperState] = field(default_factory=list)
@@ -108,7 +108,7 @@ class EnsembleRun:
         return leader
 
     def client(self, index: int = 0, servers: Sequence[NodeName] = ()) -> Client:
-        """Return a new session of host `index`, which knows `servers` (all)."""
+        """Return a new session of host `index`, which knows `servers` (default: all)."""
         states: list[KeeperState] = []
         events: list[WatcherEvent] = []
         handle = ZooKeeperHandle(
@@ -174,7 +174,7 @@ def link_rules(
     apis: tuple[str, ...] = (),
     both_ways: bool = False,
 ) -> list[LinkRule]:
-    """Return the rules of one effect on the way there, or on both ways."""
+    """Return the rules of one effect, in one direction or in both."""
     ways = [(sources, destinations)] + ([(destinations, sources)] if both_ways else [])
     return [
         LinkRule(

@@ -1,6 +1,6 @@
-"""A small cluster of fake nodes on the virtual runtime: brokers that answer, consumers that ask.
+"""A small cluster of fake nodes on the virtual runtime: brokers answer, consumers ask.
 
-For tests of the runtime itself; the brokers keep what they were asked on their disk.
+For tests of the runtime itself; the brokers keep their requests on disk.
 """
 
 import random
@@ -39,14 +39,14 @@ class FakeController:
         self.host = host
 
     def start(self) -> None:
-        """Begin to do nothing."""
+        """Start without any work."""
 
     def shut_down(self, on_done: Callable[[], None]) -> None:
         """Stop at once."""
         on_done()
 
     def report(self, status: ClusterStatus) -> None:
-        """Know nothing."""
+        """Return an empty status."""
 
 
 class FakeBroker:
@@ -82,7 +82,7 @@ class FakeBroker:
         on_done()
 
     def report(self, status: ClusterStatus) -> None:
-        """Say how much is on the disk, as a generation."""
+        """Return the number of batches on the disk, as a generation."""
         status.groups.setdefault("g", []).append(
             GroupStatus(
                 coordinator=BrokerId(self.spec.broker_id),
@@ -104,11 +104,11 @@ class FakeConsumer:
         self.acknowledged = 0
 
     def start(self) -> None:
-        """Begin to ask."""
+        """Begin to send requests."""
         self.host.spawn(self.run(), name="heartbeats")
 
     async def run(self) -> None:
-        """Ask for ever."""
+        """Send requests for ever."""
         turn = self.spec.index
         while True:
             broker = self.cluster.brokers[turn % len(self.cluster.brokers)]
@@ -133,7 +133,7 @@ class FakeConsumer:
         on_done()
 
     def report(self, status: ClusterStatus) -> None:
-        """Say how many answers came."""
+        """Return the number of answers."""
         status.members[self.host.name] = MemberStatus(
             group_id=self.spec.group_id,
             member_id=self.spec.name,
@@ -147,7 +147,7 @@ class FakeConsumer:
 
 
 class SetIteratingConsumer(FakeConsumer):
-    """Planted nondeterminism: the order of a set of strings decides whom it asks."""
+    """Planted nondeterminism: the order of a set of strings decides which broker is asked."""
 
     async def run(self) -> None:
         """Ask every broker, in the order of a set."""
@@ -162,7 +162,7 @@ class GlobalRandomConsumer(FakeConsumer):
     """Planted nondeterminism: waits are drawn from the process's own generator."""
 
     async def run(self) -> None:
-        """Ask one broker after waits of any length."""
+        """Ask one broker after random waits."""
         while True:
             await self.host.sleep(random.randrange(20 * MS))
             name = self.cluster.brokers[0].name

@@ -1,6 +1,6 @@
-"""A runtime without nodes: its clock moves when somebody sleeps, its status is a script's.
+"""A runtime without nodes: its clock moves when code sleeps, its status is scripted.
 
-For tests of whoever drives a Runtime. Everything asked of it is kept in `acts`.
+For tests of code that drives a Runtime. Every call is kept in `acts`.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -53,8 +53,8 @@ Script = Callable[["FakeRuntime"], None]
 class FakeRuntime(Runtime):
     """A healthy cluster as the experiment describes it, unless its fields are changed.
 
-    Shape: `at` maps a time in microseconds to what happens then, once, when the clock passes it;
-    `nodes` has the state of every node, `partitions` what differs from `leader` leading with all
+    Shape: `at` maps a time in microseconds to an event that happens once, when the clock passes it;
+    `nodes` has the state of every node, `partitions` the differences from `leader` leading with all
     brokers as replicas in sync.
     """
 
@@ -69,24 +69,24 @@ class FakeRuntime(Runtime):
         self.partitions: dict[TopicPartition, PartitionStatus] = {}
         self.rules: tuple[LinkRule, ...] = ()
         self.open_connections = 3
-        """What reset_links ends each time."""
+        """Number of connections that each reset_links ends."""
         self.stopping_takes_us: int | None = 1_000_000
-        """A controlled shutdown; None: it never ends."""
+        """Duration of a controlled shutdown; None: it never ends."""
         self.admin_answer: dict[str, str] | Exception = {}
-        """What an order about a group is answered with."""
+        """Answer of an order about a group."""
         self.controller: NodeName | None = controller_name(FIRST_CONTROLLER_ID)
-        """None: none answers, and nobody knows who leads what."""
+        """The active controller; None: none answers, and no leader is known."""
         self.group_leader: str | None = None
         """Member id of every group's leader; None: the first member's."""
         self.leader = BrokerId(0)
-        """Of every partition."""
+        """Replication of every partition."""
         self.group_state = "Stable"
         self.nobody_joined = False
         self.commits_stand_still = False
         self.waiting: tuple[WaitingRequest, ...] = ()  # of every member
         self.first_commit = 1
         self.committed: dict[TopicPartition, Offset] | None = None
-        """None: every partition has offset 7."""
+        """Committed offsets; None: every partition has offset 7."""
         self.tool_failures: list[str] = []
         self.machines_away: list[MachineEvent] = []
         self.lost_traces: tuple[NodeName, ...] = ()
@@ -104,11 +104,11 @@ class FakeRuntime(Runtime):
         self._observer = observer
 
     def now_us(self) -> int:
-        """Return the clock."""
+        """Return the clock's time."""
         return self.time_us
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
-        """Run `main`, which never waits for anything but this runtime."""
+        """Run `main`, which waits only for this runtime."""
         try:
             main.send(None)
         except StopIteration as end:
@@ -117,7 +117,7 @@ class FakeRuntime(Runtime):
         raise AssertionError("the coroutine waits for something that is not the runtime")
 
     async def sleep(self, delay_us: int) -> None:
-        """Move the clock, and let the script happen on the way."""
+        """Advance the clock, and carry out the script's events on the way."""
         until = self.time_us + delay_us
         for time_us in sorted(self.at):
             if time_us <= until:
@@ -232,7 +232,7 @@ class FakeRuntime(Runtime):
         return self._change(node, LifeAct.KILL, NodeState.DOWN, "power loss")
 
     async def shut_down(self, node: NodeName) -> HitNode:
-        """Let a node stop, in its own time."""
+        """Let a node stop after its shutdown's duration."""
         hit = self._change(node, LifeAct.SHUT_DOWN, NodeState.STOPPING, "shut down")
         if self.stopping_takes_us is not None:
             self.at[self.time_us + self.stopping_takes_us] = lambda runtime: runtime.nodes.update(
@@ -241,11 +241,11 @@ class FakeRuntime(Runtime):
         return hit
 
     async def pause(self, node: NodeName) -> HitNode:
-        """Stop a node."""
+        """Pause a node."""
         return self._change(node, LifeAct.PAUSE, NodeState.PAUSED, "pause")
 
     async def resume(self, node: NodeName) -> None:
-        """Let a paused node go on."""
+        """Resume a paused node."""
         self._change(node, LifeAct.RESUME, NodeState.UP, "resume")
 
     async def set_link_rules(self, rules: Sequence[LinkRule]) -> None:
@@ -271,7 +271,7 @@ class FakeRuntime(Runtime):
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """Remember what is asked or ordered, and answer as the script says."""
+        """Keep the request or order, and answer it as scripted."""
         asked: Any = question
         values: list[Any] = [*args, *kwargs.values()]
         if isinstance(asked, partial):
@@ -288,7 +288,7 @@ class FakeRuntime(Runtime):
     def _committed_offsets(
         self, group_id: str, partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, Offset]:
-        """Return what the script says is committed."""
+        """Return the scripted committed offsets."""
         self.acts.append(f"read offsets of {group_id}")
         if self.committed is not None:
             for partition in partitions:
@@ -333,7 +333,7 @@ class FakeRuntime(Runtime):
         self.stopped = True
 
     def failures(self) -> tuple[str, ...]:
-        """Return the failures that the script wants."""
+        """Return the scripted failures."""
         return tuple(self.tool_failures)
 
 

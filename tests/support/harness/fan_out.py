@@ -1,6 +1,6 @@
-"""Workers for tests of the search: they do their work when they are waited for, and die on demand.
+"""Workers for tests of the search: each works when it is awaited, and dies on demand.
 
-What they play is made up: a run is a function of its seed alone, as a real one is.
+Their runs are made up: a run is a function of its seed alone, as a real one is.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,14 +15,14 @@ Play = Callable[[int], PlayedRun]
 
 
 def passed(seed: int) -> PlayedRun:
-    """Return a run that passed; its digest is of the seed."""
+    """Return a run that passed; its digest depends on the seed."""
     return PlayedRun(seed=seed, result=PlayResult.PASS, digest=f"{seed:04x}", virtual_us=40_000_000)
 
 
 def violated(
     seed: int, *, check: str = "fencing", claim: str = "it broke", faults: int = 5, time_us: int = 7
 ) -> PlayedRun:
-    """Return a run that found `claim`."""
+    """Return a run with the finding `claim`."""
     finding = PlayedFinding(
         signature=Signature(check=check, claim=claim), summary=f"{claim} {seed}", time_us=time_us
     )
@@ -32,8 +32,8 @@ def violated(
     )
 
 
-def says_nothing(seed: int, result: PlayResult, reason: str) -> PlayedRun:
-    """Return a run that proves nothing, and why."""
+def inconclusive(seed: int, result: PlayResult, reason: str) -> PlayedRun:
+    """Return a run that proves nothing, with its reason."""
     return PlayedRun(seed=seed, result=result, reasons=(reason,))
 
 
@@ -49,11 +49,11 @@ class ScriptedClock:
 
 
 class ScriptedWorkers:
-    """`size` workers that answer one after another, in turn; each wait is an answer.
+    """`size` workers that answer one after another, in turn; each wait returns one answer.
 
-    Shape: `given` has what every worker was given, in order; `deadly` has seeds with the number of
-    workers that each still ends. `play_again` is how a seed is played when it was played before.
-    The last of them is up after `late` waits. `play_item` plays lineages as well.
+    Shape: `given` has the work of every worker, in order; `deadly` has seeds with the number of
+    workers that each still ends. `play_again` plays a seed that was played before. The last worker
+    has started after `late` waits. `play_item` plays lineages as well.
     """
 
     def __init__(
@@ -88,23 +88,23 @@ class ScriptedWorkers:
         """End."""
 
     def idle(self) -> tuple[WorkerName, ...]:
-        """Return those that have nothing to do."""
+        """Return the workers without work."""
         up = self._names[: len(self._names) - self.coming()]
         return tuple(name for name in up if name not in self._busy)
 
     def coming(self) -> int:
-        """Return whether the last is still being started."""
+        """Return True while the last worker is starting."""
         return int(self.late > 0)
 
     def give(self, worker: WorkerName, items: Items) -> None:
-        """Take work."""
+        """Accept work."""
         if worker in self._busy or worker not in self._names:
             raise ValueError(f"{worker} is not idle")
         self.given.append((worker, items))
         self._busy[worker] = items
 
     def wait(self, timeout_s: float) -> list[Finished | Died]:
-        """Let the one that was given work first answer, or die."""
+        """Let the worker that has waited longest answer, or die."""
         self._on_wait()
         self.late -= 1
         if not self._busy:

@@ -25,7 +25,7 @@ class Golden:
 
 
 def sections(pages: Iterable[Callable[[], str]]) -> str:
-    """Return what each of `pages` returns, below its name and the reason in its docstring."""
+    """Return the result of each of `pages`, below its name and the reason in its docstring."""
     parts = []
     for page in pages:
         name = page.__name__.removeprefix("page_").replace("_", " ")

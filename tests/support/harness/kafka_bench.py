@@ -25,14 +25,14 @@ NEW_MEMBER_MS = 300_000
 P = protocols("range")
 PS = protocols("range", "roundrobin")
 PARTITION = 1
-"""Of GROUP, where there are two; the other is not owned."""
+"""Partition of GROUP, of two; the other is not owned."""
 NO_ID_REQUIRED, ID_REQUIRED = 3, 9
-"""Versions of JoinGroup: a client without id becomes a member at once, or is given an id first."""
+"""Versions of JoinGroup: a client without id becomes a member at once, or first gets an id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statics:
-    """The member ids of a Stable group of two static members; their instances are L and F."""
+    """The member ids of a Stable group of two static members with the instance ids L and F."""
 
     leader: str
     follower: str
@@ -40,7 +40,7 @@ class Statics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Awaited:
-    """A join phase that only waits for an id that was given out."""
+    """A join phase that waits only for a pending member id."""
 
     pending: str
     members: tuple[str, str]
@@ -92,7 +92,7 @@ class KafkaBench(CoordinatorHarness):
         return self.submit(body, version=version, client_id=client_id)
 
     def give_id(self, *, session_timeout_ms: int = SESSION_MS) -> str:
-        """Return the member id that a new client is to come back with."""
+        """Return the member id that a new client must join again with."""
         request_id = self.add(version=ID_REQUIRED, session_timeout_ms=session_timeout_ms)
         response = self.join_response(request_id)
         assert response.error_code is ErrorCode.MEMBER_ID_REQUIRED
@@ -171,7 +171,7 @@ class KafkaBench(CoordinatorHarness):
         return statics
 
     def awaiting_pending(self) -> Awaited:
-        """Bring a group of two to a join phase that waits for a third's id alone."""
+        """Bring a group of two to a join phase that waits only for a third's pending id."""
         joins = [self.add() for _ in range(2)]
         self.tick(DELAY_MS + 1)
         self.tick(DELAY_MS + 1)
@@ -188,7 +188,7 @@ class KafkaBench(CoordinatorHarness):
         return Awaited(pending=pending, members=(ids[0], ids[1]), joins=(first, second))
 
     def force(self, *states: GroupState) -> None:
-        """Take the group into states, one after another, without what belongs to it."""
+        """Move the group through states, one after another, without their usual effects."""
         self.checks_invariants = False
         for state in states:
             self.group().transition_to(

@@ -1,4 +1,4 @@
-"""A cluster on the local runtime whose brokers listen for Kafka clients, and a client of bytes."""
+"""A cluster on the local runtime whose brokers listen for Kafka clients, and a raw client."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -32,7 +32,7 @@ class KafkaConnection:
         self.writer = writer
 
     def send(self, data: bytes) -> None:
-        """Write bytes as they are."""
+        """Write bytes."""
         self.writer.write(data)
 
     def send_request(
@@ -59,7 +59,7 @@ class KafkaConnection:
         return (await self.answer())[1]
 
     async def ended(self) -> bool:
-        """Wait until the broker has ended the connection; return whether no byte came before."""
+        """Wait until the broker has closed the connection; return True if no byte came before."""
         try:
             left = await asyncio.wait_for(self.reader.read(), PATIENCE_S)
         except ConnectionResetError:
@@ -67,7 +67,7 @@ class KafkaConnection:
         return left == b""
 
     async def is_silent(self) -> bool:
-        """Return whether nothing comes for a moment."""
+        """Return True if no byte arrives for a moment."""
         try:
             await asyncio.wait_for(self.reader.read(1), 0.2)
         except TimeoutError:
@@ -122,7 +122,7 @@ class ListeningCluster:
 
     @property
     def bootstrap(self) -> str:
-        """Return the brokers that are up, as clients take them."""
+        """Return the brokers that are up, as bootstrap servers."""
         return ",".join(self.runtime.bootstrap_servers())
 
     async def connect(self, broker: int = 0) -> KafkaConnection:
@@ -136,7 +136,7 @@ class ListeningCluster:
         raise AssertionError(f"broker {broker} does not listen")
 
     def refusals(self) -> list[str]:
-        """Return the reasons for which connections were ended, from the trace."""
+        """Return the reasons of closed connections, from the trace."""
         return [
             str((row.detail or "").partition('"reason":"')[2].partition('"')[0])
             for row in self.rows

@@ -1,7 +1,7 @@
-"""What a page of the report says, without its markup: its words as lines, and its facts.
+"""The text of a page of the report, without its markup: its words as lines, and its facts.
 
-A fact is a figure with its unit, a name of Kafka's or of the run's, or a cell of a table: what
-stays equal when a sentence is written anew.
+A fact is a figure with its unit, a name of Kafka's or of the run's, or a cell of a table. Facts are
+unchanged when a sentence is reworded.
 """
 
 import hashlib
@@ -55,7 +55,7 @@ _PATH = re.compile(r"(?<!\S)/\S*/(?=[\w.-]+)")
 _MADE_OF = ["what", "value"]
 """The headings of the table of versions: of each row only its name is kept."""
 MAX_ROWS = 6
-"""So many rows of a table are kept as they are; all of a longer one by their digest."""
+"""Rows of a table that are kept; all rows of a longer one are kept as their digest."""
 
 
 @dataclass
@@ -74,8 +74,8 @@ class _Reader(HTMLParser):
         self.sections = [Section("page")]
         self.data: dict[str, str] = {}
         self._text = ""
-        self._cells: list[str] | None = None  # of the row that is being read
-        self._script: str | None = None  # its id, empty for one that has none; None: no script
+        self._cells: list[str] | None = None  # of the current row
+        self._script: str | None = None  # its id, empty without one; None: no script
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         named = dict(attrs)
@@ -125,7 +125,7 @@ class _Reader(HTMLParser):
             parts = self.sections[-1].parts
             place = len(parts)
             if parts and isinstance(parts[-1], list) and not parts[-1]:
-                place -= 1  # a caption stands in its table, above the rows
+                place -= 1  # a caption is in its table, above the rows
             parts.insert(place, text)
 
 
@@ -141,7 +141,7 @@ def read_page(html: str) -> tuple[list[Section], dict[str, str]]:
 
 
 def _leave_defaults_out(section: Section) -> None:
-    """Forget the table of settings that have their defaults: every new setting would change it."""
+    """Remove the table of settings at their defaults, which every new setting would change."""
     for place, part in enumerate(section.parts):
         if isinstance(part, str) and part.endswith("more settings: the defaults"):
             del section.parts[place : place + 2]
@@ -149,7 +149,7 @@ def _leave_defaults_out(section: Section) -> None:
 
 
 def words_of(html: str) -> str:
-    """Return what a reader sees: a line for each paragraph, the first rows of each table."""
+    """Return the visible text: a line for each paragraph, the first rows of each table."""
     lines: list[str] = []
     for section in read_page(html)[0]:
         lines += ["", f"== {section.name}"] if lines else [f"== {section.name}"]
@@ -201,7 +201,7 @@ def _by_heading(headings: list[str], row: list[str]) -> list[str]:
 
 
 def _chart_facts(text: str) -> str:
-    """Return how many rows each of a chart's data has, and a digest of all their numbers."""
+    """Return the number of rows of each of a chart's data, and a digest of all its numbers."""
     data = json.loads(text)["data"]
     found = []
     for name in sorted(data):

@@ -26,24 +26,24 @@ SECOND_US = 1_000_000
 
 
 class EchoNode:
-    """Answers heartbeats, and offers the test its host."""
+    """Answers heartbeats, and gives the test access to its host."""
 
     def __init__(self, host: Host) -> None:
         self.host = host
         self.served: list[int] = []
         self.on_done: Callable[[], None] | None = None
-        """Set when it is asked to shut down."""
+        """Set at the request to shut down."""
 
     def start(self) -> None:
         """Serve."""
         self.host.serve(self.handle)
 
     def shut_down(self, on_done: Callable[[], None]) -> None:
-        """Be done when the test says so."""
+        """Stop when the test permits it."""
         self.on_done = on_done
 
     def report(self, status: ClusterStatus) -> None:
-        """Say how many were served, as produced records."""
+        """Return the number of served requests, as produced records."""
         status.records_produced += len(self.served)
 
     def handle(self, request: IncomingRequest) -> None:
@@ -79,7 +79,7 @@ class Lab:
         return process
 
     def node(self, process_id: str, name: NodeName, incarnation: int = 0) -> EchoNode:
-        """Start an EchoNode and tell every process where it is."""
+        """Start an EchoNode and send its address to every process."""
         node = self.processes[process_id].start_node(
             name, Incarnation(incarnation), EchoNode, storage=MemoryStorage(), role="echo"
         )
@@ -88,26 +88,26 @@ class Lab:
         return node
 
     def push(self) -> None:
-        """Tell every process where every node is."""
+        """Send the addresses of all nodes to every process."""
         for process in self.processes.values():
             process.set_directory(self.directory)
 
     def set_rules(self, rules: Sequence[LinkRule]) -> None:
-        """Give every process the link rules."""
+        """Send the link rules to every process."""
         for process in self.processes.values():
             process.set_link_rules(rules)
 
     def rows(self, name: NodeName, incarnation: int = 0) -> tuple[TraceRow, ...]:
-        """Return what an incarnation has traced."""
+        """Return the rows of an incarnation."""
         return read_frames(frames_path(self.run_dir / "trace", name, incarnation)).rows
 
     def kinds(self, name: NodeName, incarnation: int = 0) -> list[str]:
-        """Return the kinds of what an incarnation has traced."""
+        """Return the kinds of an incarnation's rows."""
         return [row.kind for row in self.rows(name, incarnation)]
 
 
 def in_lab(tmp_path: Path, body: Callable[[Lab], Awaitable[None]]) -> None:
-    """Run `body` in a lab of its own, which is stopped whatever happens."""
+    """Run `body` in a lab of its own, which is stopped in any case."""
 
     async def main() -> None:
         lab = Lab(tmp_path)

@@ -1,4 +1,4 @@
-"""Programs in sessions of their own, for tests of drivers: start them, hear them, see them gone."""
+"""Programs in sessions of their own, for tests of drivers: their start, output and end."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from cluster.realtime.machine_processes import ProcessRef, is_alive, start_ticks
 
 ROOT = Path(__file__).resolve().parents[3]
 LEAVES_WITHIN_S = 10.0
-"""A laptop's user kills a run and starts the next one."""
+"""Time within which a killed run must end, so that a user can start the next one."""
 PATIENCE_S = 60.0
 
 
@@ -24,7 +24,7 @@ PATIENCE_S = 60.0
 def program(
     *arguments: str, cwd: Path, environment: dict[str, str | None] | None = None
 ) -> Iterator["subprocess.Popen[str]"]:
-    """Run a program in a session of its own, which is ended whatever happens."""
+    """Run a program in a session of its own, which is ended in any case."""
     env = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
     for name, value in (environment or {}).items():
         env.pop(name, None)
@@ -42,8 +42,8 @@ def program(
     try:
         yield process
     finally:
-        # Only the program itself, which ends what it started: a Ray head whose processes get the
-        # signal too takes half a minute to believe it.
+        # Only the program gets the signal, and ends what it started: a Ray head whose processes get
+        # it, too, takes half a minute to notice.
         process.terminate()
         try:
             process.wait(20)
@@ -54,13 +54,13 @@ def program(
 
 
 def driver_arguments(run_dir: Path, address: str, run_ms: int, *more: str) -> tuple[str, ...]:
-    """Return how tests.support.ray_driver is started; makes the run directory."""
+    """Return the command line of tests.support.ray_driver; create the run directory."""
     run_dir.mkdir()
     return ("-m", "tests.support.harness.ray_driver", str(run_dir), address, str(run_ms), *more)
 
 
 def event(process: "subprocess.Popen[str]", name: str) -> dict[str, Any]:
-    """Read the driver's output up to an event; what else it printed explains a failure."""
+    """Read the driver's output up to an event; earlier output explains a failure."""
     output: IO[str] | None = process.stdout
     assert output is not None
     other: list[str] = []
@@ -74,7 +74,7 @@ def event(process: "subprocess.Popen[str]", name: str) -> dict[str, Any]:
 
 
 def wait_gone(pids: Sequence[int]) -> None:
-    """Wait until no process has one of these numbers."""
+    """Wait until no process has one of these pids."""
     deadline = time.monotonic() + PATIENCE_S
     while any(start_ticks(pid) is not None for pid in pids):
         assert time.monotonic() < deadline, f"still there: {pids}"
@@ -82,7 +82,7 @@ def wait_gone(pids: Sequence[int]) -> None:
 
 
 def processes(pids: Iterable[int]) -> list[ProcessRef]:
-    """Return what tells these processes from later ones of their numbers."""
+    """Return the start times that distinguish these processes from later ones of their pids."""
     return [ProcessRef(pid=pid, start_ticks=start_ticks(pid) or 0) for pid in pids]
 
 
@@ -103,7 +103,7 @@ def rays_own(session: int) -> list[ProcessRef]:
 
 
 def left_after(refs: Sequence[ProcessRef]) -> list[ProcessRef]:
-    """Wait until all are gone, for LEAVES_WITHIN_S at most; return who is not."""
+    """Wait until all have ended, for LEAVES_WITHIN_S at most; return the remaining ones."""
     deadline = time.monotonic() + LEAVES_WITHIN_S
     while time.monotonic() < deadline:
         if not any(is_alive(ref) for ref in refs):
@@ -145,7 +145,7 @@ def ray_head(tmp_path: Path, *, auth_mode: str | None) -> Iterator[str]:
         yield f"127.0.0.1:{port}"
 
 
-def pid_of_nobody() -> int:
+def pid_of_ended_process() -> int:
     """Return the id of a process that has ended."""
     pid = os.spawnlp(os.P_NOWAIT, "true", "true")
     os.waitpid(pid, 0)

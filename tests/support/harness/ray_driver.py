@@ -1,4 +1,4 @@
-"""A driver in a process of its own: runs a fake cluster on Ray until told otherwise.
+"""A driver in a process of its own: runs a fake cluster on Ray until it is stopped.
 
 Usage: python -m tests.support.harness.ray_driver RUN_DIR ADDRESS MILLISECONDS [NODE_TO_PAUSE].
 Prints one JSON object a line: `up` with the pids of the node processes, the paused one first and

@@ -1,4 +1,4 @@
-"""Work for workers on Ray that dies, fails or sleeps as its number says."""
+"""Work for workers on Ray that dies, fails or sleeps, by its number."""
 
 import os
 from collections.abc import Callable
@@ -21,7 +21,7 @@ def work(items: Items) -> bytes:
 def events_of(
     workers: Workers, done: Callable[[list[Finished | Died]], bool]
 ) -> list[Finished | Died]:
-    """Wait until the events so far are enough."""
+    """Wait until the events so far suffice."""
     events: list[Finished | Died] = []
     while not done(events):
         events += workers.wait(1.0)
@@ -29,6 +29,6 @@ def events_of(
 
 
 def wait_idle(workers: Workers, number: int) -> None:
-    """Wait until so many workers are idle."""
+    """Wait until `count` workers are idle."""
     while len(workers.idle()) < number:
         workers.wait(1.0)

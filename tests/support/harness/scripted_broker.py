@@ -1,7 +1,7 @@
-"""Brokers that answer as told: for tests of the clients, one answer at a time.
+"""Brokers with scripted answers: for tests of the clients, one answer at a time.
 
-Each keeps every request. What no script says is answered as a healthy broker would that
-coordinates a group of one member, leads every partition and has `high_watermark` records in each.
+Each keeps every request. Without a scripted answer it answers as a healthy broker that coordinates
+a group of one member, leads every partition and has `high_watermark` records in each.
 """
 
 from collections import deque
@@ -87,7 +87,7 @@ GROUP = "g"
 
 
 class LabMaker(Protocol):
-    """Makes labs that are disposed of when the test ends."""
+    """Creates labs that are disposed of when the test ends."""
 
     def __call__(self, brokers: int = 2, *, partitions: int = 2) -> "ClientLab":
         """Return a new lab."""
@@ -115,11 +115,11 @@ class ScriptedBroker:
         self.host.serve(self._handle)
 
     def answer(self, request_type: type, *answers: AnyResponse | None) -> None:
-        """Give the next requests of a type these answers, in order."""
+        """Answer the next requests of a type with these answers, in order."""
         self.script.setdefault(request_type, deque()).extend(answers)
 
     def of_type(self, request_type: type) -> list[AnyRequest]:
-        """Return the requests of a type, in the order in which they came."""
+        """Return the requests of a type, in the order of their arrival."""
         return [request for request in self.requests if isinstance(request, request_type)]
 
     def _handle(self, incoming: IncomingRequest) -> None:
@@ -247,9 +247,9 @@ class ClientLab:
         self.high_watermark = 0
         self.committed: dict[int, int] = {}
         self.pending: dict[int, int] = {}
-        """What the open transaction committed."""
+        """Offsets committed in the open transaction."""
         self.live = tuple(range(brokers))
-        """Brokers that Metadata names."""
+        """Brokers in the answer to Metadata."""
         self._incarnations = 0
         self.clients: list[VirtualHost] = []
         self.cluster = ClusterSpec(
@@ -269,12 +269,12 @@ class ClientLab:
         return [row for row in self.rows if row.kind == kind]
 
     def next_incarnation(self) -> int:
-        """Return a number for a host that no other has."""
+        """Return an incarnation number that no other host has."""
         self._incarnations += 1
         return self._incarnations
 
     def run_for(self, duration_us: int) -> None:
-        """Let time pass; a node's task that died fails the test."""
+        """Advance the time; a failed task of a node fails the test."""
         self.hosts.run_for(duration_us)
         assert not self.hosts.failures, self.hosts.failures
 
@@ -299,7 +299,7 @@ class ClientLab:
         process_spread_us: int = 0,
         transaction_timeout_ms: int | None = None,
     ) -> ConsumerNode:
-        """Start a consumer of the topic and return it; with a timeout it has transactions."""
+        """Start a consumer of the topic and return it; with a timeout it uses transactions."""
         spec = ConsumerSpec(
             name=NodeName("consumer-g-0"),
             group_id=GROUP,
@@ -329,7 +329,7 @@ class ClientLab:
         return node
 
     def metadata(self) -> MetadataResponse:
-        """Return what every broker believes of the cluster."""
+        """Return the metadata of the cluster that every broker has."""
         return MetadataResponse(
             brokers=tuple(
                 MetadataResponseBroker(node_id=i, host=broker_name(i), port=9092) for i in self.live
@@ -352,7 +352,7 @@ class ClientLab:
     def fetched_offsets(
         self, partitions: range, error: ErrorCode = ErrorCode.NONE
     ) -> OffsetFetchResponse:
-        """Return what is committed, every partition with `error`."""
+        """Return the committed offsets, every partition with `error`."""
         return OffsetFetchResponse(
             groups=(
                 OffsetFetchResponseGroup(
@@ -376,7 +376,7 @@ class ClientLab:
 
 
 def member_status(node: ConsumerNode) -> MemberStatus:
-    """Return a consumer as it sees itself."""
+    """Return a consumer's status of itself."""
     status = ClusterStatus()
     node.report(status)
     return next(iter(status.members.values()))
@@ -392,7 +392,7 @@ def coordinator_is(broker_id: int) -> FindCoordinatorResponse:
 
 
 def no_coordinator(error: ErrorCode) -> FindCoordinatorResponse:
-    """Return an answer that names none."""
+    """Return an answer without a coordinator."""
     return FindCoordinatorResponse(coordinators=(Coordinator(key=GROUP, error_code=error),))
 
 

@@ -10,9 +10,9 @@ import pytest
 
 @contextmanager
 def small_disk(folder: Path, size: str) -> Iterator[Path]:
-    """Mount a tmpfs of `size` (as in mount's options) at `folder`; skips the test where it may not.
+    """Mount a tmpfs of `size` (as in mount's options) at `folder`; skip the test if not permitted.
 
-    Unmounted at the end, whatever is still open there.
+    It is unmounted at the end, even with open files.
     """
     folder.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]

@@ -1,4 +1,4 @@
-"""A command on a terminal of its own (a pseudo-terminal), as a person sits before it."""
+"""A command on a terminal of its own (a pseudo-terminal), as a person uses it."""
 
 import fcntl
 import os
@@ -18,7 +18,7 @@ _PATIENCE_S = 100.0
 
 
 class TerminalCommand:
-    """Runs `python -m coordlab` on a terminal of `width` columns; `screen` is all that it wrote."""
+    """Runs `python -m coordlab` on a terminal of `width` columns; `screen` has its output."""
 
     def __init__(
         self, folder: Path, *arguments: str, width: int, environment: dict[str, str]
@@ -93,5 +93,5 @@ class TerminalCommand:
 
 
 def without_control(screen: str) -> str:
-    """Return what stands on a screen, without colours and moves of the cursor."""
+    """Return the text of a screen, without colours and movements of the cursor."""
     return _CONTROL.sub("", screen)

@@ -1,7 +1,7 @@
 """Executes the Results of a TransactionCoordinator: a log, virtual timers, markers, the answers.
 
-Appends are acknowledged at once and markers written at once, or both are held until a test says
-what became of each. Producer ids come in blocks of `BLOCK`.
+Appends are acknowledged and markers written at once, or both are held until a test decides the
+outcome of each. Producer ids come in blocks of `BLOCK`.
 """
 
 import heapq
@@ -37,11 +37,11 @@ BLOCK = 10
 TX = "tx"
 TIMEOUT_MS = 60_000
 OFFSETS = offsets_partition(0)
-"""The offsets partition of every group here: there is one."""
+"""The offsets partition of every group; there is only one."""
 
 
 class TransactionHarness:
-    """A transaction coordinator with everything around it that a broker would be."""
+    """A transaction coordinator with simulated parts of its broker."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class TransactionHarness:
         epoch: int | None = 0,
         first_producer_id: int = 0,
     ) -> None:
-        """Own the one partition in leader epoch `epoch`; None: own nothing."""
+        """Own the one partition in leader epoch `epoch`; None: own none."""
         self.config = config or BrokerConfig()
         self.coordinator = TransactionCoordinator(
             config=self.config, num_partitions=1, num_offsets_partitions=1
@@ -94,7 +94,7 @@ class TransactionHarness:
         return request_id
 
     def advance(self, delay_ms: int) -> None:
-        """Let virtual time pass and every timer fire that falls due."""
+        """Advance virtual time and fire every due timer."""
         end_us = self.now_us + delay_ms * 1_000
         while self._timer_heap and self._timer_heap[0][0] <= end_us:
             deadline_us, sequence, key = heapq.heappop(self._timer_heap)
@@ -106,11 +106,11 @@ class TransactionHarness:
         self.now_us = end_us
 
     def complete(self, error: ErrorCode = ErrorCode.NONE) -> None:
-        """Let the oldest held append succeed, or fail with `error`."""
+        """Complete the oldest held append, or let it fail with `error`."""
         self._complete(self.held.pop(0), error)
 
     def answer_markers(self, error: ErrorCode = ErrorCode.NONE) -> None:
-        """Let the oldest held markers be written everywhere, or fail everywhere with `error`."""
+        """Complete the oldest held markers for every partition, or let all fail with `error`."""
         markers = self.markers.pop(0)
         self.execute(
             self.coordinator.markers_answered(
@@ -151,7 +151,7 @@ class TransactionHarness:
         epoch: int = -1,
         version: int | None = None,
     ) -> InitProducerIdResponse:
-        """Return what an InitProducerId is answered."""
+        """Return the answer of an InitProducerId."""
         request = InitProducerIdRequest(
             transactional_id=transactional_id,
             transaction_timeout_ms=timeout_ms,
@@ -165,7 +165,7 @@ class TransactionHarness:
     def add_offsets(
         self, producer_id: int, epoch: int = 0, *, transactional_id: str = TX, group: str = "group"
     ) -> ErrorCode:
-        """Return what an AddOffsetsToTxn is answered."""
+        """Return the answer of an AddOffsetsToTxn."""
         request = AddOffsetsToTxnRequest(
             transactional_id=transactional_id,
             producer_id=producer_id,
@@ -185,7 +185,7 @@ class TransactionHarness:
         verify_only: bool = False,
         version: int | None = None,
     ) -> dict[TopicPartition, ErrorCode]:
-        """Return what an AddPartitionsToTxn of one transaction is answered."""
+        """Return the answer of an AddPartitionsToTxn of one transaction."""
         topics: dict[str, tuple[int, ...]] = {}
         for topic, index in partitions:
             topics[topic] = (*topics.get(topic, ()), index)
@@ -213,7 +213,7 @@ class TransactionHarness:
         }
 
     def verify(self, producer_id: int, epoch: int = 0, *, transactional_id: str = TX) -> ErrorCode:
-        """Return whether the offsets partition is part of the transaction."""
+        """Return True if the offsets partition is part of the transaction."""
         (error,) = self.add_partitions(
             producer_id, epoch, OFFSETS, transactional_id=transactional_id, verify_only=True
         ).values()
@@ -228,7 +228,7 @@ class TransactionHarness:
         transactional_id: str = TX,
         version: int | None = None,
     ) -> ErrorCode:
-        """Return what an EndTxn is answered."""
+        """Return the answer of an EndTxn."""
         request_id = self.submit(
             end_txn(producer_id, epoch, is_commit=is_commit, transactional_id=transactional_id),
             version=version,
@@ -236,40 +236,40 @@ class TransactionHarness:
         return self.end_error(request_id)
 
     def end_error(self, request_id: RequestId) -> ErrorCode:
-        """Return what an EndTxn was answered."""
+        """Return the error of an answered EndTxn."""
         response = self.responses[request_id]
         assert isinstance(response, EndTxnResponse)
         return response.error_code
 
-    # -- what is seen --
+    # -- observations --
 
     def metadata(self, transactional_id: str = TX) -> TransactionMetadata:
-        """Return a transactional id that must be known."""
+        """Return the metadata of a known transactional id."""
         metadata = self.coordinator.metadata(transactional_id)
         assert metadata is not None
         return metadata
 
     def state(self, transactional_id: str = TX) -> TransactionState:
-        """Return the state of a transactional id that must be known."""
+        """Return the state of a known transactional id."""
         return self.metadata(transactional_id).state
 
     def states(self) -> list[str]:
-        """Return the states entered, in the words of the trace."""
+        """Return the entered states, by their names in the trace."""
         return [str((event.detail or {})["to"]) for event in self.trace]
 
     def deadlines(self) -> list[tuple[str, int]]:
-        """Return the keys of the timers that run and when they fire, soonest first."""
+        """Return the keys of the running timers and their times, soonest first."""
         by_deadline = sorted(self._deadlines.items(), key=lambda item: item[1])
         return [(key, deadline_us) for key, (deadline_us, _) in by_deadline]
 
     def records(self) -> list[Record]:
-        """Return what the log holds."""
+        """Return the records of the log."""
         return [record for batch in self.log for record in decode_records(batch.records)]
 
     # -- the broker's part --
 
     def execute(self, result: TransactionResult) -> None:
-        """Carry out a Result, and what follows from it at once."""
+        """Carry out a Result, and its immediate consequences."""
         self._carry_out(result)
         while self._acknowledge:
             self._complete(self._acknowledge.pop(0), ErrorCode.NONE)

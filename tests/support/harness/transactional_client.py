@@ -59,7 +59,7 @@ def transactional_cluster(
 
 
 class TransactionalClient:
-    """A producer with a transactional id; `id` and `epoch` are those given last."""
+    """A producer with a transactional id; `id` and `epoch` are the last assigned ones."""
 
     def __init__(self, lab: BrokerLab, transactional_id: str = "tx") -> None:
         self.id: int = NO_PRODUCER_ID
@@ -77,7 +77,7 @@ class TransactionalClient:
         return response.coordinators[0]
 
     async def init_once(self, broker: int, *, timeout_ms: int = 60_000) -> InitProducerIdResponse:
-        """Ask for an id and an epoch, once."""
+        """Request an id and an epoch, once."""
         response = await self._lab.client.call(
             broker,
             InitProducerIdRequest(
@@ -90,7 +90,7 @@ class TransactionalClient:
         return response
 
     async def init(self, broker: int, *, timeout_ms: int = 60_000) -> None:
-        """Get an id and an epoch, asking again while it must be waited for."""
+        """Get an id and an epoch; retriable errors repeat the request."""
 
         async def attempt() -> ErrorCode:
             return (await self.init_once(broker, timeout_ms=timeout_ms)).error_code
@@ -98,7 +98,7 @@ class TransactionalClient:
         assert await self._retried(attempt) is ErrorCode.NONE
 
     async def add_offsets(self, broker: int, group_id: str) -> ErrorCode:
-        """Add a group's offsets to the transaction, asking again while it must be waited for."""
+        """Add a group's offsets to the transaction; retriable errors repeat the request."""
 
         async def attempt() -> ErrorCode:
             response = await self._lab.client.call(
@@ -142,7 +142,7 @@ class TransactionalClient:
         return response.topics[0].partitions[0].error_code
 
     async def end(self, broker: int, *, is_commit: bool = True) -> ErrorCode:
-        """End the transaction, asking again while it must be waited for."""
+        """End the transaction; retriable errors repeat the request."""
 
         async def attempt() -> ErrorCode:
             response = await self._lab.client.call(

@@ -21,14 +21,14 @@ from protocol.trace import TraceRow
 T = TypeVar("T")
 
 LATENCY_US = 100
-"""One way, constant."""
+"""Latency of each direction, constant."""
 CONSTANT_LATENCY = LinkModel(base_us=LATENCY_US, jitter_us=0, tail_us=0)
 
 
 class HostLab:
     """Hosts by name on one loop and network; keeps every trace row and frame.
 
-    `lose` says which frames never arrive.
+    Frames for which `lose` returns True never arrive.
     """
 
     def __init__(self, model: LinkModel = CONSTANT_LATENCY, *, copy_messages: bool = False) -> None:
@@ -88,7 +88,7 @@ class HostLab:
         return [row.kind for row in self.rows if row.node == node]
 
     def run_for(self, duration_us: int) -> None:
-        """Let `duration_us` pass."""
+        """Advance the time by `duration_us`."""
         self.loop.run_until_us(self.loop.now_us() + duration_us)
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
@@ -119,7 +119,7 @@ class EchoServer:
             self.host.reply(request.request_id, HeartbeatResponse())
 
     def release(self) -> None:
-        """Answer what is parked."""
+        """Answer the parked requests."""
         parked, self.parked = self.parked, []
         for request in parked:
             self.host.reply(request.request_id, HeartbeatResponse())
@@ -143,5 +143,5 @@ def group_of(request: AnyRequest) -> str:
 
 
 async def forever() -> None:
-    """Wait for what never comes."""
+    """Wait for ever."""
     await asyncio.get_running_loop().create_future()

@@ -53,5 +53,5 @@ class Run:
         self.runtime.run(whole())
 
     def rows_of(self, node: str, *kinds: TraceKind) -> list[TraceRow]:
-        """Return the rows of `node`, of `kinds` if any are named."""
+        """Return the rows of `node`, only of `kinds` if any are named."""
         return [r for r in self.rows if r.node == node and (not kinds or r.kind in kinds)]

@@ -1,6 +1,7 @@
 """A group on ZooKeeper in virtual time: an ensemble, brokers, a producer, and its members.
 
-Owns the cluster and what its rows say: requests by node, attempts, owners over time, processing.
+Owns the cluster and the readers of its rows: requests by node, attempts, owners over time,
+processing.
 """
 
 import json
@@ -43,7 +44,7 @@ def member_name(index: int) -> NodeName:
 
 
 class GroupLab:
-    """`members` members of one group; those from `late_from` on are started by the scenario.
+    """`members` members of one group; the scenario starts those from `late_from` on.
 
     Without `starts_apart` all others start at one moment. `has_visitor` adds a host without a node,
     for a client of the ensemble that is no member.
@@ -128,13 +129,13 @@ class GroupLab:
             build=self._build,
         )
         self.joined_us = 0
-        """When the scenario's change began, for a scenario to set."""
+        """Time at which the scenario's change began; the scenario sets it."""
         self.settled_us = 0
-        """When it was over, for a scenario to set."""
+        """Time at which the change was over; the scenario sets it."""
         self._started = self.names if late_from is None else self.names[:late_from]
 
     def run(self, scenario: Callable[["GroupLab"], Awaitable[None]]) -> "GroupLab":
-        """Start everything, wait until the group is settled, carry out `scenario`, stop."""
+        """Start all nodes, wait until the group is settled, carry out `scenario`, stop."""
 
         async def main() -> None:
             await self.runtime.start(apart=self._starts_apart)
@@ -148,11 +149,11 @@ class GroupLab:
         return self
 
     async def status(self) -> dict[NodeName, MemberStatus]:
-        """Return what each member says of itself."""
+        """Return each member's own status."""
         return (await self.runtime.status()).members
 
     async def settled(self, names: Sequence[NodeName], timeout_us: int = 120 * SECOND) -> None:
-        """Wait until each of `names` owns what it has computed."""
+        """Wait until each of `names` owns its computed share."""
         deadline_us = self.runtime.now_us() + timeout_us
         while self.runtime.now_us() < deadline_us:
             status = await self.status()
@@ -191,10 +192,10 @@ class GroupLab:
         node = self.nodes[host.name] = build_node(spec, cluster, host)
         return node
 
-    # -- what the rows say -----------------------------------------------------------------------
+    # -- readers of the rows ---------------------------------------------------------------------
 
     def of(self, kind: TraceKind, *, after_us: int = 0, node: str | None = None) -> list[TraceRow]:
-        """Return the rows of a kind, from a moment on, of one node or of all."""
+        """Return the rows of a kind, from a time on, of one node or of all."""
         return [
             row
             for row in self.rows
@@ -202,7 +203,7 @@ class GroupLab:
         ]
 
     def requests(self, after_us: int = 0, node: str | None = None) -> Counter[str]:
-        """Return how many requests the ensemble was sent, by operation."""
+        """Return the number of requests to the ensemble, by operation."""
         return Counter(
             str(row.api)
             for row in self.of(TraceKind.REQUEST_SENT, after_us=after_us, node=node)
@@ -210,7 +211,7 @@ class GroupLab:
         )
 
     def reads(self, after_us: int = 0) -> int:
-        """Return how many reads the members made."""
+        """Return the number of reads by the members."""
         requests = self.requests(after_us)
         return sum(requests[name] for name in READS)
 

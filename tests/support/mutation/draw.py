@@ -1,7 +1,7 @@
 """Draws mutants of a package by a seed: every place of every kind of change, then a sample.
 
-A change is made in the text, where the syntax tree says that its place is. Left alone is what
-nobody outside sees: texts for people, docstrings, what is raised, and the checks of invariants.
+A change is made in the text, at the place that the syntax tree gives. Parts without an effect that
+other code sees are left alone: texts for people, docstrings, raised errors, checks of invariants.
 """
 
 import ast
@@ -47,13 +47,13 @@ class Drawn:
 
     @property
     def name(self) -> str:
-        """Return where the change is, and what it is."""
+        """Return the place of the change, and the change."""
         return f"{self.file}: `{self.before}` -> `{self.after}`"
 
 
 @dataclass(frozen=True, slots=True)
 class _Edit:
-    """Characters to put in the place of others; offsets in the file's bytes."""
+    """Characters that replace others; offsets are in the file's bytes."""
 
     start: int
     end: int
@@ -107,7 +107,7 @@ def _edits(source: bytes) -> Iterator[_Edit]:
 
 
 def _visible(node: ast.AST, scope: str) -> Iterator[tuple[ast.AST, str]]:
-    """Yield the nodes whose change can be seen from outside, with their scope, in file order."""
+    """Yield the nodes whose change other code can see, with their scope, in file order."""
     if isinstance(node, (ast.Raise, ast.JoinedStr, ast.Import, ast.ImportFrom)):
         return
     if isinstance(node, ast.Call) and _called(node) == "TraceEvent":
@@ -164,7 +164,7 @@ def _changes(node: ast.AST, source: bytes, starts: list[int]) -> Iterator[_Edit]
             yield _Edit(*span(node), "pass")
         case ast.If(test=test) | ast.IfExp(test=test) if not isinstance(
             test,
-            (ast.Compare, ast.UnaryOp),  # turned round as such
+            (ast.Compare, ast.UnaryOp),  # inverted as a whole
         ):
             begin, end = span(test)
             yield _Edit(begin, end, f"not ({source[begin:end].decode()})")

@@ -1,7 +1,7 @@
 """The process that runs tests against mutants, in a copy of the packages that it may change.
 
-It is told its jobs as JSON, and answers each with a line. A job runs in a child: what every test
-imports, and no mutant changes, is imported once. Must not import what a mutant may change.
+It reads its jobs as JSON, and answers each with a line. A job runs in a child, so that modules that
+no mutant changes are imported once. Must not import what a mutant may change.
 """
 
 import io
@@ -21,13 +21,14 @@ ARGUMENTS = ("-x", "-q", "--timeout=60", "--timeout-method=signal", "-p", "no:ca
 CPU_SECONDS_MAX = 600
 """A child that takes longer is in an endless loop, which a test would show as a failure.
 
-Spark's process, which inherits the limit, takes 100 s."""
+Spark's process, which inherits the limit, takes 100 s.
+"""
 SAID_MAX = 4_000
-"""How many of the last characters that pytest said are kept."""
+"""Number of last characters of pytest's output that are kept."""
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """Tests to run with the packages as they are, or with one file changed."""
+    """Tests to run with the packages unchanged, or with one file changed."""
 
     tests: tuple[str, ...]
     path: str = ""
@@ -35,19 +36,19 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """What pytest returned for a job, and the end of what it said."""
+    """Pytest's exit code for a job, and the end of its output."""
 
     code: int
     said: str
 
     @property
     def is_passed(self) -> bool:
-        """Whether every test passed."""
+        """Return True if every test passed."""
         return self.code == pytest.ExitCode.OK
 
     @property
     def is_failed(self) -> bool:
-        """Whether a test failed; otherwise they could not be run."""
+        """Return True if a test failed; False also if the tests could not be run."""
         return self.code == pytest.ExitCode.TESTS_FAILED
 
 
@@ -65,14 +66,14 @@ def main() -> None:
 
 @contextmanager
 def _changed(job: Job, number: int) -> Iterator[None]:
-    """Put the changed file in place, and the file of before back."""
+    """Write the changed file, and restore the original afterwards."""
     if not job.path:
         yield
         return
     path = Path(job.path)
     before, times = path.read_bytes(), path.stat()
     path.write_text(job.source, encoding="utf-8")
-    # Compiled files are told apart by seconds and size: every change has a second of its own.
+    # Compiled files are compared by seconds and size: every change has a second of its own.
     os.utime(path, (number, number))
     try:
         yield

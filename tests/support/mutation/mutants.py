@@ -23,32 +23,32 @@ PACKAGE = "coordinator"
 LIST = ROOT / "tests" / "coordinator" / "mutants.toml"
 TESTS = "tests/coordinator/"
 COPIED = ("protocol", "partition_log", PACKAGE, "benchmarks", "tests/support", "tests/coordinator")
-"""All that the tests of the coordinator need, beside pytest's own files."""
+"""All files that the tests of the coordinator need, beside pytest's own."""
 SURVIVORS = ROOT / "tests" / "coordinator" / "surviving_mutants.toml"
 SLOW_TESTS = (
     "test_coordinator_properties.py",
     "storage/test_compacted_load.py",
     "test_core_benchmark.py",
 )
-"""Tried only on mutants that the others let live."""
+"""Tests tried only on mutants that the others did not kill."""
 
 
 class Mutant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One change of one file of the package, and the scenario whose tests notice it.
 
-    What no scenario of the list is about (a switch of the Java coordinator) names a file of
+    A change that no scenario of the list covers (a switch of the Java coordinator) names a file of
     `tests`.
     """
 
     file: str
     scenario: str = ""
     tests: str = ""
-    old: str  # stands in the file exactly once
+    old: str  # occurs in the file exactly once
     new: str
 
     @property
     def name(self) -> str:
-        """Return scenario or tests, file and the first line that goes, for people."""
+        """Return scenario or tests, file and the first changed line, for people."""
         line = self.old.strip().splitlines()[0].strip()
         return f"{self.scenario or self.tests} {self.file}: {line}"
 
@@ -63,15 +63,15 @@ class Mutant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 def read_mutants() -> tuple[Mutant, ...]:
-    """Return the mutants that are kept in the list."""
+    """Return the mutants of the list."""
     with LIST.open("rb") as file:
         return msgspec.convert(tomllib.load(file)["mutant"], tuple[Mutant, ...])
 
 
 def scenario_tests(mutant: Mutant) -> tuple[str, ...]:
-    """Return the tests of the coordinator that name the mutant's scenario, as pytest knows them.
+    """Return the tests of the coordinator that name the mutant's scenario, as pytest's node ids.
 
-    Or the file of tests that the mutant names.
+    Without a scenario, return the file of tests that the mutant names.
     """
     if mutant.tests:
         return (f"{TESTS}{mutant.tests}",)
@@ -80,7 +80,7 @@ def scenario_tests(mutant: Mutant) -> tuple[str, ...]:
 
 
 def survivors(folder: Path, mutants: Sequence[Mutant]) -> list[Mutant]:
-    """Run for each mutant the tests of its scenario, below `folder`; return whom none noticed.
+    """Run for each mutant the tests of its scenario, below `folder`; return the survivors.
 
     Raises: RuntimeError if one of these tests fails without any change, or cannot be run with one.
     """
@@ -100,7 +100,7 @@ def survivors(folder: Path, mutants: Sequence[Mutant]) -> list[Mutant]:
 
 
 class Survivor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A drawn mutant that no test kills, and why that is right."""
+    """A drawn mutant that no test kills, and the reason why that is right."""
 
     file: str
     before: str
@@ -109,13 +109,13 @@ class Survivor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 def read_survivors() -> tuple[Survivor, ...]:
-    """Return the drawn mutants that are known to live."""
+    """Return the drawn mutants that are known to survive."""
     with SURVIVORS.open("rb") as file:
         return msgspec.convert(tomllib.load(file)["survivor"], tuple[Survivor, ...])
 
 
 def drawn_survivors(folder: Path, drawn: Sequence[Drawn]) -> list[Drawn]:
-    """Run every test of the coordinator against each mutant; return whom none noticed.
+    """Run every test of the coordinator against each mutant; return the survivors.
 
     Raises: RuntimeError if the tests fail without any change.
     """
@@ -162,7 +162,7 @@ class JobFolder:
                 shutil.copy(ROOT / name, folder / name)
 
     def run(self, jobs: Sequence[Job]) -> Iterator[Run]:
-        """Run the jobs one after another, and yield what came of each when it is known.
+        """Run the jobs one after another, and yield the result of each when it is known.
 
         Raises: RuntimeError if one of their tests fails without any change; no job is run then.
         """
@@ -177,7 +177,7 @@ class JobFolder:
         with subprocess.Popen(
             [sys.executable, "-m", "tests.support.mutation.mutant_runs"],
             cwd=self._folder,
-            env=environment,  # nothing may come before the copy
+            env=environment,  # the copy must be first on the path
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         ) as process:

@@ -1,8 +1,8 @@
 """A sample of mutants of every package, drawn once, and which of them the tests killed.
 
-A change that moves code or gives it other words must kill the same mutants afterwards. A mutant is
-found again by package, scope (function or class) and the line before and after its change; the file
-may be another one. `python -m tests.support.mutation.recorded_mutants` runs, finds and compares.
+After a change that moves or rewords code the tests must kill the same mutants. A mutant is found
+again by package, scope (function or class) and the line before and after its change; the file may
+be another one. `python -m tests.support.mutation.recorded_mutants` runs, finds and compares.
 """
 
 import argparse
@@ -45,7 +45,7 @@ STAGES: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "coordlab": (("tests/coordlab", "-m", _QUICK),),
 }
-"""For each package the tests to run; a later stage only on what the earlier ones let live."""
+"""Tests of each package; a later stage runs only on mutants that the earlier ones did not kill."""
 
 
 FOLDERS = (*STAGES, "results_schema", "scripts")
@@ -60,7 +60,7 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
     scope: str
     before: str
     after: str
-    nth: int  # among the mutants of its package with this scope, before and after, from 0
+    nth: int  # index among the mutants of its package with this scope, before and after
     is_killed: bool
 
     @property
@@ -71,7 +71,7 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fates:
-    """What became of a package's recorded mutants that were killed; `gone`: no line is theirs."""
+    """Results of a package's recorded mutants that were killed; `gone`: their line was removed."""
 
     killed: int
     alive: tuple[Recorded, ...]
@@ -79,7 +79,7 @@ class Fates:
 
 
 def main() -> None:
-    """Draw and run the sample, or run the recorded one against the code as it is."""
+    """Draw and run the sample, or run the recorded one against the present code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--draw", action="store_true", help="draw anew and write the record")
     parser.add_argument("--package", choices=STAGES, action="append")
@@ -128,9 +128,9 @@ def write_sample(package: str) -> None:
 
 
 def newly_alive(package: str) -> Fates:
-    """Run the recorded mutants of a package that were killed, wherever they stand now."""
+    """Run the recorded mutants of a package that were killed, wherever they are now."""
     killed_before = [r for r in read_record() if r.package == package and r.is_killed]
-    # What a package gave away is looked for where it may have gone.
+    # Code that left a package is searched for in the packages that it may have moved to.
     known = [
         (folder, list(_every(folder)))
         for folder in (package, *(f for f in FOLDERS if f != package))
@@ -152,9 +152,9 @@ def read_record() -> list[Recorded]:
 
 
 def find(recorded: Recorded, known: Sequence[tuple[str, Sequence[Drawn]]]) -> Place | None:
-    """Return where the mutant stands in the code as it is; None if its line is gone.
+    """Return the place of the mutant in the present code; None if its line was removed.
 
-    Its scope may have another name, if there is only one place left with its line.
+    Its scope may have another name, if only one place with its line is left.
     """
     for folder, mutants in known:
         alike = [m for m in mutants if (m.before, m.after) == (recorded.before, recorded.after)]
@@ -172,7 +172,7 @@ def find(recorded: Recorded, known: Sequence[tuple[str, Sequence[Drawn]]]) -> Pl
 def run_mutants(package: str, mutants: Sequence[Place]) -> list[bool]:
     """Run the stages of a package; return for each mutant whether a test failed.
 
-    What is known of a mutant is kept at once: after an interruption only the others are run.
+    Each result is kept at once: after an interruption only the other mutants are run.
     """
     killed = [False] * len(mutants)
     for stage, tests in enumerate(STAGES[package]):
@@ -200,7 +200,7 @@ def _runs(tests: tuple[str, ...], places: Sequence[Place]) -> Iterator[Run]:
 
 
 def _key_of(package: str, stage: int, place: Place) -> str:
-    """Return the name under which a mutant's fate is kept: with other code or tests another one."""
+    """Return the key of a mutant's result, which depends on the code and the tests."""
     about = (code_id(("tests", *FOLDERS)), place[0], place[1].file, place[1].source)
     digest = hashlib.sha256("".join(about).encode())
     return f"recorded-{package}-{stage}-{digest.hexdigest()[:16]}"

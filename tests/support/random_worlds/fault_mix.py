@@ -1,4 +1,4 @@
-"""Every fault that a virtual runtime knows, in one run of the fake cluster."""
+"""Every fault of a virtual runtime, in one run of the fake cluster."""
 
 from collections.abc import Callable
 
@@ -31,13 +31,13 @@ def rule(
     destinations: tuple[NodeName, ...],
     rule_id: str = "r",
 ) -> LinkRule:
-    """Return a rule about everything from `sources` to `destinations`."""
+    """Return a rule for all frames from `sources` to `destinations`."""
     selector = Selector(sources=sources, destinations=destinations)
     return LinkRule(rule_id=rule_id, selector=selector, effect=effect)
 
 
 async def everything(runtime: VirtualRuntime) -> None:
-    """Pause, cut, slow, reset, kill, stop, and leave half of it as it is."""
+    """Pause, cut, slow, reset, kill, stop, and leave half of the faults in force."""
     await runtime.sleep(SECOND_US)
     await runtime.set_link_rules(
         [

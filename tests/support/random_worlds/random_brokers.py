@@ -37,7 +37,7 @@ def partition_of(group: str) -> str:
 
 @dataclass(slots=True)
 class Coordinated:
-    """A group as one coordinator has it. `members` maps member ids to their client ids."""
+    """A group at one coordinator. `members` maps member ids to their client ids."""
 
     state: str = "Empty"
     generation: int = 0
@@ -46,7 +46,7 @@ class Coordinated:
 
 @dataclass(slots=True)
 class Broker:
-    """A broker's process: which offsets partitions it serves in which epoch, and their groups."""
+    """A broker's process: its offsets partitions with their epochs, and their groups."""
 
     name: str
     served: dict[str, int] = field(default_factory=dict)
@@ -66,14 +66,14 @@ class Brokers:
         self._log_end = dict.fromkeys(self.epochs, 0)
 
     def restarted(self, name: str) -> None:
-        """A broker lives again and remembers nothing; it may load what it leads once more."""
+        """Start a broker without its old state; it may load its partitions again."""
         self.brokers[name] = Broker(name)
         for partition, leader in self.leaders.items():
             if leader == name and self._world.chance(0.85):
                 self._apply_later(partition, name, self.epochs[partition])
 
     def elect(self, partition: str, *, leader: str | None = None) -> None:
-        """Elect a leader: any living broker, nobody, or the same one once more."""
+        """Elect a leader: any live broker, none, or the present one again."""
         world = self._world
         before = self.leaders[partition]
         if leader is None:
@@ -124,7 +124,7 @@ class Brokers:
         def finish() -> None:
             broker.loading.pop(partition, None)
             if world.chance(0.06):
-                return  # the load was overtaken
+                return  # a newer load replaced this one
             records = world.rng.randint(0, 400)
             world.add(
                 name,
@@ -139,7 +139,7 @@ class Brokers:
         world.node_later(name, wait_us, begin)
 
     def _load_groups(self, broker: Broker, partition: str) -> None:
-        """Load the groups as another coordinator has them, in a state that its log can hold."""
+        """Load the groups that another coordinator has, in a state that its log can have."""
         world = self._world
         for group in GROUPS:
             known = [b.groups[group] for b in self.brokers.values() if group in b.groups]
@@ -187,7 +187,7 @@ class Brokers:
     # -- groups --
 
     def coordinators(self, group: str) -> list[Broker]:
-        """Return the brokers that serve a group now, by what they themselves believe."""
+        """Return the brokers that serve a group now, by their own view."""
         return [
             broker
             for broker in self.brokers.values()
@@ -281,7 +281,7 @@ class Brokers:
             self._enter(broker, group, "Stable", GroupStateCause.ASSIGNMENT_STORED)
 
     def join(self, broker: Broker, group: str, member: str, client_id: str) -> None:
-        """Take a member in, or let it join again."""
+        """Add a member, or let it join again."""
         held = broker.groups.setdefault(group, Coordinated())
         reason = self._world.rng.choice(_CLIENT_REASONS)
         if member not in held.members:
@@ -301,7 +301,7 @@ class Brokers:
             )
 
     def replace(self, broker: Broker, group: str, old: str, new: str) -> None:
-        """A static member comes back under a new id, which may begin a rebalance."""
+        """Let a static member return under a new id, which may begin a rebalance."""
         held = broker.groups[group]
         client_id = held.members.pop(old)
         held.members[new] = client_id
@@ -319,7 +319,7 @@ class Brokers:
             self.prepare(broker, group, came_back)
 
     def expire(self, broker: Broker, group: str, member: str, *, left: bool) -> None:
-        """Take a member out: it left, or its session ended."""
+        """Remove a member: it left, or its session ended."""
         self._remove(
             broker, group, member, RemovalCause.LEAVE if left else RemovalCause.SESSION_EXPIRY
         )
@@ -381,7 +381,7 @@ class Brokers:
     def store_commit(
         self, broker: Broker, group: str, member: str, generation: int, partitions: Sequence[str]
     ) -> str:
-        """Append a commit to the group's offsets partition; returns the error, NONE if stored."""
+        """Append a commit to the group's offsets partition; return the error, NONE if stored."""
         world, partition = self._world, partition_of(group)
         broker.appends += 1
         append_id, epoch = broker.appends, broker.served.get(partition, self.epochs[partition])

@@ -1,6 +1,6 @@
-"""Consumers of a random trace: what they ask brokers, own, process and commit; and a producer.
+"""Consumers of a random trace: their requests, partitions, records and commits; and a producer.
 
-A consumer believes what it was told last, and asks whom it likes; a broker answers by what it is.
+A consumer acts by its last answers, and asks any broker; a broker answers by its own state.
 """
 
 from collections.abc import Callable, Sequence
@@ -55,12 +55,12 @@ class Consumers:
         self._produced = dict.fromkeys(DATA_PARTITIONS, 0)
 
     def restarted(self, name: str) -> None:
-        """A consumer lives again and remembers nothing but how many ids it ever had."""
+        """Start a consumer without its old state; only the number of its ids is kept."""
         ids = self.consumers[name].ids
         self.consumers[name] = Consumer(name, CONSUMERS[name], ids=ids)
 
     def act(self, name: str) -> None:
-        """Let a consumer do one thing."""
+        """Let a consumer take one step."""
         consumer = self.consumers[name]
         actions: list[tuple[int, Callable[[Consumer], None]]]
         if consumer.coordinator is None:
@@ -76,13 +76,13 @@ class Consumers:
         self._world.rng.choices([act for _, act in actions], weights)[0](consumer)
 
     def administer(self) -> None:
-        """The administrator looks at a group: no member of it, whatever it is told."""
+        """Let the administrator, which is no member, query a group."""
         self._look_up(self._admin)
         if self._admin.coordinator is not None:
             self._fetch_offsets(self._admin)
 
     def produce(self) -> None:
-        """The producer writes some records, or fails to."""
+        """Let the producer write some records, or fail."""
         world = self._world
         partition = world.rng.choice(DATA_PARTITIONS)
         count = world.rng.randint(1, 12)
@@ -116,7 +116,7 @@ class Consumers:
         *,
         purpose: str = "coordinator",
     ) -> None:
-        """Ask a broker; `answer` returns its error, `done` is told it, or what came instead."""
+        """Ask a broker; `answer` returns its error; `done` receives it, or another failure."""
         world = self._world
         link = (peer, purpose)
         if link in consumer.sent and world.chance(0.04):
@@ -140,7 +140,7 @@ class Consumers:
             error = answer(self._brokers.brokers[peer])
             world.add(peer, TraceKind.RESPONSE_SENT, ids, peer=consumer.name, error=error)
             if world.chance(0.04):
-                return  # lost on the way back; the client goes on waiting
+                return  # lost on the way back; the client keeps waiting
             world.node_later(consumer.name, world.delay_us(80_000), lambda: receive(error))
 
         def receive(error: str) -> None:
@@ -155,7 +155,7 @@ class Consumers:
             world.node_later(peer, world.delay_us(200_000), serve)
 
     def _error(self, broker: Broker, consumer: Consumer) -> str:
-        """Return what a broker says to a member's request."""
+        """Return a broker's answer to a member's request."""
         partition = partition_of(consumer.group)
         if partition in broker.loading and partition not in broker.served:
             return "COORDINATOR_LOAD_IN_PROGRESS"
@@ -297,7 +297,7 @@ class Consumers:
 
         def answer(broker: Broker) -> str:
             error = self._error(broker, consumer)
-            # A loading broker waves heartbeats through.
+            # A loading broker answers heartbeats NONE.
             return "NONE" if error == "COORDINATOR_LOAD_IN_PROGRESS" else error
 
         def done(error: str) -> None:
@@ -411,14 +411,14 @@ class Consumers:
             if error in ("NOT_COORDINATOR", "REQUEST_TIMED_OUT", "DISCONNECTED", "TIMED_OUT"):
                 self._give_up_coordinator(consumer)
 
-        # Some commit in transactions, of which the coordinator of the group sees this.
+        # Some commit in transactions; the coordinator of the group writes these rows.
         api = "TxnOffsetCommit" if consumer.name.endswith("1") else "OffsetCommit"
         self._exchange(consumer, api, peer, answer, done)
 
     def _outcome(
         self, consumer: Consumer, partitions: Sequence[str], error: str, peer: str | None
     ) -> None:
-        """Write what became of a commit: one row a partition, all at one time."""
+        """Write the outcome of a commit: one row a partition, all at one time."""
         for partition in partitions:
             missing = error == "NONE" and self._world.chance(0.03)
             code = "UNKNOWN_TOPIC_OR_PARTITION" if missing else error

@@ -19,11 +19,11 @@ _YAML = st.recursive(
     ),
     max_leaves=4,
 )
-"""What a fault's arguments may hold."""
+"""Possible values of a fault's arguments."""
 
 
 def experiments() -> st.SearchStrategy[Experiment]:
-    """Return a strategy for whole experiments; what has a default often is left at it."""
+    """Return a strategy for whole experiments; fields with a default often keep it."""
     return values_of(Experiment)
 
 
@@ -49,7 +49,7 @@ def values_of(kind: object, metas: tuple[Meta, ...] = ()) -> st.SearchStrategy[A
 
 
 def _structs(struct: type[msgspec.Struct]) -> st.SearchStrategy[Any]:
-    # What is optional is left out of some examples: the default stays.
+    # Optional fields are left out of some examples: they keep the default.
     given = {info.name: values_of(info.type) for info in msgspec.structs.fields(struct)}
     required = [info.name for info in msgspec.structs.fields(struct) if info.required]
     return st.fixed_dictionaries(

@@ -1,4 +1,4 @@
-"""Faults of a random trace: what is broken, told in the rows of the driver, and undone or not."""
+"""Faults of a random trace: injected, with the driver's rows, and healed or not."""
 
 from dataclasses import dataclass
 
@@ -27,12 +27,12 @@ _KINDS = (
     ("missed", 2),
 )
 MOMENTARY = ("reset", "leadership_move")
-"""Faults that are over at once: no FAULT_IN_FORCE, no FAULT_HEALED."""
+"""Momentary faults: no FAULT_IN_FORCE, no FAULT_HEALED."""
 
 
 @dataclass(slots=True)
 class _Fault:
-    """One fault: its id, kind, what it hit, and the ends of its links."""
+    """One fault: its id, kind, hit, and the ends of its links."""
 
     fault: str
     kind: str
@@ -51,10 +51,10 @@ class Faults:
         self._count = 0
 
     def inject(self) -> None:
-        """Break something, of any kind, or miss."""
+        """Inject a fault of any kind, which may miss."""
         world = self._world
         if world.chance(0.15):
-            self.inject()  # two at one moment
+            self.inject()  # two at one time
         kind = world.rng.choices([kind for kind, _ in _KINDS], [weight for _, weight in _KINDS])[0]
         name = f"{kind}-{self._count}"
         self._count += 1
@@ -78,7 +78,7 @@ class Faults:
         self._act(fault, victim)
 
     def _miss(self, name: str) -> None:
-        """Hit nobody: known before, or only after the row of the injection stands."""
+        """Hit no node, which is known before, or only after the row of the injection."""
         world = self._world
         detail: dict[str, object] = {"fault": "crash", "target": "broker(7)"}
         if world.chance(0.5):
@@ -135,7 +135,7 @@ class Faults:
             world.later(length_us, lambda: self._heal(fault, victim))
 
     def _elect(self, partition: str, victim: str) -> None:
-        """Elect anew, unless somebody else leads the partition by now."""
+        """Elect a leader, unless another one leads the partition by now."""
         if self._brokers.leaders[partition] in (victim, ""):
             self._brokers.elect(partition)
 
@@ -169,5 +169,5 @@ def _groups() -> tuple[str, ...]:
 
 
 def spontaneous_election(world: World, brokers: Brokers) -> None:
-    """Move a partition for no fault's sake."""
+    """Move a partition without a fault."""
     brokers.elect(offsets_partition(world.rng.randrange(3)))

@@ -1,4 +1,4 @@
-"""What else a run directory may hold: random results and manifests, rows that cannot be used."""
+"""Other files of a run directory: random results and manifests, unusable rows."""
 
 import json
 import random
@@ -55,7 +55,7 @@ def _report(rng: random.Random, check: str) -> dict[str, object]:
 
 
 def spoiled_rows(rows: Sequence[TraceRow], seed: int) -> list[TableRow]:
-    """Return a trace's rows as cells of a file, some without what they need, or of no kind."""
+    """Return a trace's rows as cells of a file, some of them incomplete, or of no kind."""
     rng = random.Random(seed)
     spoiled = []
     for row in rows:

@@ -1,4 +1,4 @@
-"""Samples of metrics in a random trace: of brokers and the controller, while they live and move."""
+"""Samples of metrics in a random trace: of live brokers and controllers."""
 
 import random
 
@@ -13,7 +13,8 @@ _LONGEST_US = 6_000_000
 def sample_metrics(world: World, seed: int) -> None:
     """Let every server of the world write samples from now on.
 
-    What they hold and when is drawn from a stream of its own: the rest of the trace stays as it is.
+    Values and times are drawn from a stream of their own, so that the rest of the trace is
+    unchanged.
     """
     rng = random.Random(f"metrics of {seed}")
     for node in (*BROKERS, CONTROLLER):
@@ -23,7 +24,7 @@ def sample_metrics(world: World, seed: int) -> None:
 def _sample_later(world: World, rng: random.Random, node: str) -> None:
     def sample() -> None:
         if node in world.moving((node,)):
-            # Two rows of one moment, as a broker writes them of its parts; either may be empty.
+            # Two rows of one time, as a broker writes them of its parts; either may be empty.
             for names in (_NAMES[:2], _NAMES[2:]):
                 detail: dict[str, object] = {
                     name: _value(rng) for name in names if rng.random() < 0.8

@@ -1,6 +1,6 @@
 """Random traces and a few real ones, for Spark and the oracles.
 
-An oracle computes a table from `rows` in plain Python; `table` is what Spark wrote of the same run.
+An oracle computes a table from `rows` in plain Python; `table` is Spark's table of the same run.
 """
 
 from dataclasses import dataclass, field
@@ -18,12 +18,12 @@ from tests.support.worlds.acceptance import play_virtual
 
 SEEDS = range(24)
 OWNER_SEEDS = range(16)
-"""Of traces that hold nothing but members that own, give up and process partitions."""
+"""Number of traces with only members that own, revoke and process partitions."""
 ZOOKEEPER_SEEDS = range(10)
-"""Of traces that hold an ensemble and consumers on it."""
+"""Number of traces with an ensemble and consumers on it."""
 _FEW = ("groups.orders-readers.members=3", "topics.orders.partitions=3")
 _REAL = {
-    # Two lineages of generations, owners twice over, a store that times out; no commits.
+    # Two sequences of generations, two owners each, appends that time out; no commits.
     "split_brain_generations": (*_FEW, "producers[0].records_per_second=4"),
     # Three controlled shutdowns one after the other, with commits all the time.
     "rolling_restart": (
@@ -32,7 +32,7 @@ _REAL = {
         "groups.orders-readers.poll_timeout_ms=500",
         "groups.orders-readers.commit_interval_ms=500",
     ),
-    # Owner nodes that another's release deletes, members that give up, commits that go back.
+    # Owner nodes that another's release deletes, members that give up, offsets that decrease.
     "zookeeper_late_release": (
         "topics.orders.partitions=16",
         "groups.old.members=2",
@@ -41,12 +41,12 @@ _REAL = {
         "producers[0].records_per_second=16",
     ),
 }
-"""Experiments that are played in virtual time, and what makes them small."""
+"""Experiments that are played in virtual time, with the overrides that make them small."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnalysedRun:
-    """One run as its trace has it, and as Spark does. `run` is its name in the tables."""
+    """One run: its trace, and Spark's tables of it. `run` is its name in the tables."""
 
     run: str
     rows: tuple[TraceRow, ...]

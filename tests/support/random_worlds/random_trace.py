@@ -1,10 +1,11 @@
-"""Random but plausible traces, for holding Spark's tables against plain Python.
+"""Random but plausible traces, for comparing Spark's tables with plain Python.
 
-A light play of a cluster, not the cluster itself: a controller that elects, brokers that load and
-forget groups, consumers that ask whom they believe in, faults that hit, miss, overlap and are not
-always undone. Rows pair and follow each other as a real trace's do; what happens next is chance,
-so that it holds what no hand-written story thinks of: ties of the clock, answers that never come,
-two coordinators at once, a broker elected once more, nodes with two lives, runs that broke off.
+A simple simulation of a cluster, not the cluster itself: a controller elects, brokers load and
+unload groups, consumers ask the brokers that they take for leaders, faults hit, miss, overlap and
+are not always healed. Rows pair and follow each other as in a real trace. Every next step is
+random, so that the traces have cases that no hand-written story has: simultaneous rows, answers
+that never come, two coordinators at once, a broker elected again, nodes with two lives, interrupted
+runs.
 """
 
 import random
@@ -29,9 +30,9 @@ _SKEW_US = 4_000
 def random_run(seed: int) -> list[TraceRow]:
     """Return the trace of a random run, in the order in which its rows were written.
 
-    Shape: `seq` counts from 0 in each node's life, time never goes back in one; the clocks of
-    different nodes differ in some runs, or tell only 50 ms apart. Some runs have no messages, some
-    break off, some have no fault, and some go on after the stage `stopping`.
+    Shape: `seq` counts from 0 in each incarnation, whose time never decreases; the clocks of nodes
+    differ in some runs, or have a resolution of 50 ms. Some runs have no messages, some are
+    interrupted, some have no fault, and some continue after the stage `stopping`.
     """
     rng = random.Random(seed)
     world = World(rng, messages=rng.random() < 0.85)
@@ -83,7 +84,7 @@ def _one_thing(
     elif chance < 0.84:
         consumers.produce()
     elif chance < 0.90:
-        _expire_somebody(world, brokers)
+        _expire_random_member(world, brokers)
     elif chance < 0.92:
         consumers.administer()
     elif chance < 0.925:
@@ -98,7 +99,7 @@ def _one_thing(
             faults.revive(rng.choice(dead))
 
 
-def _expire_somebody(world: World, brokers: Brokers) -> None:
+def _expire_random_member(world: World, brokers: Brokers) -> None:
     group = world.rng.choice(GROUPS)
     for broker in brokers.coordinators(group):
         held = broker.groups.get(group)

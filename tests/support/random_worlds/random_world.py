@@ -123,7 +123,7 @@ class World:
         return [name for name in names if self.lives[name].alive and not self.lives[name].paused]
 
     def start(self, node: str, role: str) -> None:
-        """Start a node, the next incarnation if it lived before."""
+        """Start a node, as the next incarnation if it lived before."""
         life = self.lives.get(node)
         if life is None:
             self.lives[node] = Life(node)

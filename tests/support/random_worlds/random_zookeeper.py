@@ -1,7 +1,7 @@
 """Random traces of an ensemble and of consumers on it, for the tables of ZooKeeper.
 
-Servers apply one log, each at its own pace; sessions come, are lost, go silent and end; consumers
-begin attempts that succeed, conflict, fail, are given up or cut off by their death.
+Servers apply one log, each at its own pace; sessions are opened, lost, silent and ended; consumers
+begin attempts that succeed, conflict, fail, are given up, or end with a death.
 """
 
 import random
@@ -58,12 +58,12 @@ class _Ensemble:
         self._world = world
         self._rng = world.rng
         self._zxid = world.rng.randint(1, 9) << 32
-        self._open: dict[str, str | None] = {}  # session -> its client, if it heard of it
+        self._open: dict[str, str | None] = {}  # session -> its client, if it was notified
         self._znodes: dict[str, str | None] = {}  # path -> session of an ephemeral
-        self._attempts: dict[str, bool] = {}  # consumer -> whether one goes on
+        self._attempts: dict[str, bool] = {}  # consumer -> True during an attempt
 
     def act(self) -> None:
-        """Let one thing happen."""
+        """Let one event happen."""
         acts = (
             self._open_session,
             self._hear,
@@ -110,7 +110,7 @@ class _Ensemble:
         self._apply(session, "createSession")
 
     def _hear(self) -> None:
-        """A client hears of its session: that it is open, lost, or over."""
+        """Notify a client that its session is open, lost, or over."""
         if not self._open:
             return
         session = self._rng.choice(list(self._open))
@@ -206,7 +206,7 @@ class _Ensemble:
             )
 
     def _rebalance(self) -> None:
-        """A consumer takes the next step of its attempt, or begins one."""
+        """Let a consumer take the next step of its attempt, or begin one."""
         rng, consumer = self._rng, self._rng.choice(list(_CONSUMERS))
         if not self._world.lives[consumer].alive:
             return
@@ -253,7 +253,7 @@ class _Ensemble:
                 )
 
     def _die(self) -> None:
-        """A consumer dies in the midst of what it does, or a dead one is started again."""
+        """Let a consumer die in the middle of an attempt, or start a dead one again."""
         consumer = self._rng.choice(list(_CONSUMERS))
         if self._rng.random() < 0.5:
             return

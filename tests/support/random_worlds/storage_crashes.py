@@ -1,8 +1,8 @@
-"""Random crash points of a broker's disk: what is left must be a prefix of what was written.
+"""Random crash points of a broker's disk: a prefix of the writes must remain.
 
 A disk lives through a few crashes. Each life opens the disk and does a random workload on two logs
-and a checkpoint, until a random byte or system call, the opening's too. How it ends is one of
-three; then a copy of the disk is opened, and what is in it compared with what was written.
+and a checkpoint, until a random byte or system call, the opening included. It ends in one of three
+ways; then a copy of the disk is opened, and its content compared with the writes.
 """
 
 import random
@@ -27,22 +27,22 @@ LIVES = 3
 NEVER = 2**62
 STEPS_MAX = 25
 CALLS_MAX = 11
-"""No step makes more system calls than that; one that makes fewer is killed right behind it."""
+"""Largest number of system calls of a step; a shorter step is killed right behind it."""
 
 
 class End(StrEnum):
-    """How a life ends."""
+    """The end of a life."""
 
     KILL = "kill -9"
-    """The page cache stays."""
+    """The page cache is kept."""
     CUT_TO_MARKS = "power loss as an experiment makes it"
     """A kill, then `cut_to_flush_marks`."""
     POWER_LOSS = "power loss"
-    """The disk keeps what was synced, and any mixture of the rest."""
+    """The disk keeps all synced data, and any mixture of the rest."""
 
 
 class Step(StrEnum):
-    """What a workload does to a log or to the checkpoint."""
+    """A workload's step on a log or on the checkpoint."""
 
     APPEND = "append"
     FAILED_APPEND = "append to a full disk"
@@ -68,7 +68,7 @@ KILLED_IN_OPENING_ONE_IN = 8
 
 @dataclass(slots=True)
 class ExpectedLog:
-    """What is known of one log. The step that is going on may or may not have had its effect."""
+    """The known content of one log. The step in progress may or may not have had its effect."""
 
     batches: list[RecordBatch] = field(default_factory=list)
     batches_after: list[RecordBatch] = field(default_factory=list)
@@ -76,13 +76,13 @@ class ExpectedLog:
     """Batches below the flush mark."""
     mark_after: int = 0
     durable: int = 0
-    """Batches that no power loss may take, whatever the step that is going on does."""
+    """Batches that no power loss may remove, whatever the effect of the step in progress."""
     durable_mark: int = 0
-    """Batches that lie below the flush mark after any power loss."""
+    """Batches that are below the flush mark after any power loss."""
     mark_is_torn: bool = False
-    """Whether the process was killed while it wrote, but not a batch."""
+    """True if the process was killed in a write that is no batch."""
     is_cleaning: bool = False
-    """Whether the step that is going on puts a new file in the place of the log's."""
+    """True if the step in progress replaces the log's file."""
 
     @property
     def next_offset(self) -> int:
@@ -90,14 +90,14 @@ class ExpectedLog:
         return _end_offset(self.batches)
 
     def settle(self) -> None:
-        """The step that was going on has ended."""
+        """Note that the step in progress has ended."""
         self.batches, self.mark = list(self.batches_after), self.mark_after
         self.is_cleaning = False
 
 
 @dataclass(slots=True, kw_only=True)
 class CrashReport:
-    """What was tried: crash points by their end and by the step that they hit."""
+    """The tried crash points, by their end and by the step that they hit."""
 
     ends: Counter[End] = field(default_factory=Counter)
     steps: Counter[Step] = field(default_factory=Counter)
@@ -114,8 +114,8 @@ class CrashReport:
 def check_crash_points(count: int, first_seed: int, directory: Path) -> CrashReport:
     """Check `count` crash points, of disks below `directory` with seeds from `first_seed` on.
 
-    Raises: AssertionError naming the seed and the life, for the first disk that holds something
-    else than it must; that disk is left behind.
+    Raises: AssertionError naming the seed and the life, for the first disk with a wrong content;
+    that disk is kept.
     """
     report = CrashReport()
     seed = first_seed
@@ -128,7 +128,7 @@ def check_crash_points(count: int, first_seed: int, directory: Path) -> CrashRep
 
 
 class CrashingDisk:
-    """One disk, and what it must hold."""
+    """One disk, and its required content."""
 
     def __init__(self, seed: int, directory: Path, report: CrashReport) -> None:
         self.directory = directory
@@ -143,7 +143,7 @@ class CrashingDisk:
         self._files = CrashingFiles(directory, self._rng)
 
     def live(self, lives: int) -> None:
-        """Work and crash `lives` times; then see whether the disk can still be written."""
+        """Work and crash `lives` times; then check that the disk can be written."""
         self.directory.mkdir(parents=True)
         for _ in range(lives):
             self._life += 1
@@ -153,7 +153,7 @@ class CrashingDisk:
     # -- a life --
 
     def _crash(self) -> None:
-        """Work for a while, die, and check what is left."""
+        """Work for a while, die, and check the remaining content."""
         files = self._files
         step = self._work()
         end = self._rng.choice(list(End))
@@ -185,7 +185,7 @@ class CrashingDisk:
             self._step(storage, self._choose())
             self._settle()
         last = self._choose()
-        # An append is one call, most often: its kills shall be in the middle of it.
+        # An append is mostly one call: its kills should be in the middle of it.
         files.kill_in(0 if last is Step.APPEND else self._rng.randrange(CALLS_MAX))
         try:
             self._step(storage, last)
@@ -259,7 +259,7 @@ class CrashingDisk:
         )
         return build_batch(records, base_offset=base_offset, leader_epoch=self._life)
 
-    # -- what the next life finds --
+    # -- checks of the next life --
 
     def _check(self, end: End, cuts: Sequence[LogRecovery], *, hit: str) -> None:
         copy = self.directory.with_name(f"{self.directory.name}-copy")
@@ -277,7 +277,7 @@ class CrashingDisk:
             batches = _batches_of(found)
             self._report.batches_kept += len(batches)
             self._report.batches_lost += max(0, len(expected.batches) - len(batches))
-            if end is End.POWER_LOSS:  # the disk has what it shows
+            if end is End.POWER_LOSS:  # the disk has the visible content
                 expected.durable, expected.durable_mark = len(batches), found.flushed_length
             self._logs[partition] = ExpectedLog(
                 batches=batches,
@@ -321,7 +321,7 @@ def _check_log(
     recoveries: Sequence[LogRecovery],
     hit: str,
 ) -> None:
-    """Check one log against what was written to it, and what is said of it."""
+    """Check one log against its writes and its reported loss."""
     batches = _batches_of(found)
     before, after = expected.batches, expected.batches_after
     if expected.is_cleaning and batches == after:
@@ -351,7 +351,7 @@ def _check_log(
 
 
 def _written(batches: list[RecordBatch], expected: ExpectedLog) -> list[RecordBatch]:
-    """Return what was written of which a log may be a prefix: of a cleaning its old or new file."""
+    """Return the writes of which a log may be a prefix: after a cleaning its old or new file."""
     before, after = expected.batches, expected.batches_after
     if expected.is_cleaning:
         return after if batches == after[: len(batches)] else before
@@ -359,7 +359,7 @@ def _written(batches: list[RecordBatch], expected: ExpectedLog) -> list[RecordBa
 
 
 def _check_cut(cut: LogRecovery, found: FileLogStorage, expected: ExpectedLog, hit: str) -> None:
-    """Check what `cut_to_flush_marks` says of one log."""
+    """Check the result of `cut_to_flush_marks` for one log."""
     batches = _batches_of(found)
     assert cut.cause is RecoveryCause.POWER_LOSS, hit
     assert cut.log_end_offset == _end_offset(batches), hit
@@ -371,9 +371,9 @@ def _check_cut(cut: LogRecovery, found: FileLogStorage, expected: ExpectedLog, h
 
 
 def _check_marked(found: FileLogStorage, expected: ExpectedLog, hit: str) -> None:
-    """Check a flush mark that nothing but a kill has touched.
+    """Check a flush mark after a kill.
 
-    A kill in the middle of the mark's own write takes it back to where it was last synced.
+    A kill in the middle of the mark's own write restores its last synced value.
     """
     marks = (expected.mark, expected.mark_after)
     if expected.is_cleaning:

@@ -1,4 +1,4 @@
-"""Holds a table that Spark wrote against an oracle's, row by row and column by column."""
+"""Compares a table of Spark's with an oracle's, row by row and column by column."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -14,7 +14,8 @@ def check_table(
 ) -> list[TableRow]:
     """Compare a table of all runs with its oracle; return the rows of the random runs.
 
-    Raises: AssertionError with the first rows that differ, told apart by `key`, and how.
+    Raises: AssertionError with the first rows that differ, identified by `key`, and their
+    differences.
     """
     of_random_runs = []
     for run in runs:
@@ -32,7 +33,7 @@ def check_table(
 def differences(
     expected: Sequence[TableRow], found: Sequence[TableRow], key: Sequence[str]
 ) -> list[str]:
-    """Say how two tables differ: rows that one lacks, and columns of rows that both have."""
+    """Describe the differences of two tables: missing rows, and columns of common rows."""
     here, there = _by_key(expected, key), _by_key(found, key)
     said = []
     for place in sorted({*here, *there}, key=repr):

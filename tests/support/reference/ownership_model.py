@@ -1,7 +1,7 @@
-"""Owners, their overlaps and what they processed, computed from rows in plain Python.
+"""Owners, their overlaps and their processed records, computed from rows in plain Python.
 
 Written from the tables' documentation, step by step over the rows in time order, so that the
-pipeline's windows and joins can be held against something that shares nothing with them.
+pipeline's windows and joins are compared with code that shares nothing with them.
 """
 
 import json
@@ -23,7 +23,7 @@ _OWN_ENDS = {
 
 @dataclass(slots=True)
 class Interval:
-    """One member's time with one partition. `to_us` None: it lasts. `records` as processed."""
+    """One member's ownership of one partition. `to_us` None: it lasts. `records` as processed."""
 
     partition: str
     consumer: str
@@ -37,7 +37,7 @@ class Interval:
 
 @dataclass(slots=True)
 class Owned:
-    """What the model found. `overlaps` maps (partition, first, second, from, to) to records."""
+    """The model's results. `overlaps` maps (partition, first, second, from, to) to records."""
 
     intervals: list[Interval] = field(default_factory=list)
     overlaps: dict[tuple[str, str, str, int, int | None], int] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class Owned:
 
 
 def random_owners(seed: int) -> list[TraceRow]:
-    """Return a random trace of members that come, go, stand still and process, in time order."""
+    """Return a random trace of members that start, stop, pause and process, in time order."""
     rng = random.Random(seed)
     rows = Rows()
     time_us = 1_000_000
@@ -97,7 +97,7 @@ def random_owners(seed: int) -> list[TraceRow]:
 
 
 def owned_by(rows: Sequence[TraceRow]) -> Owned:
-    """Return who owned and processed what in the group `GROUP` of one run."""
+    """Return owners and processed records in the group `GROUP` of one run."""
     end_us = rows[-1].time_us
     found = Owned()
     current: dict[tuple[str, str], Interval] = {}
@@ -161,7 +161,7 @@ def owned_by(rows: Sequence[TraceRow]) -> Owned:
 
 
 _Processed = list[tuple[int, str, str, int]]
-"""Time, consumer, partition and offset of each record that was processed, in order."""
+"""Time, consumer, partition and offset of each processed record, in order."""
 
 
 def _processed(rows: Sequence[TraceRow]) -> _Processed:

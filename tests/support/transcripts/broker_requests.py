@@ -23,9 +23,9 @@ from tests.support.transcripts.words import Command, read_bytes, read_partition
 
 
 def read_broker_request(command: Command) -> AnyRequest:
-    """Return the request that a command stands for; `version` is left to take.
+    """Return the request of a command; `version` remains to be taken.
 
-    Raises: UnknownWord if it is none.
+    Raises: UnknownWord for any other command.
     """
     read = READERS.get(command.name)
     return read_request(command) if read is None else read(command)

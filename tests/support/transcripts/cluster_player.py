@@ -1,8 +1,8 @@
 """Plays the stories of a small cluster in virtual time: three brokers, a controller, a client.
 
-A command prints the trace rows that tell of leaders, logs and groups, each with its time; what the
-client was answered, and after how long; the nodes, partitions and groups that changed. Times are
-seconds since the story began, to a tenth: what takes less is not the subject of a transcript.
+A command prints the trace rows about leaders, logs and groups, each with its time; the answers of
+the client, with their durations; the nodes, partitions and groups that changed. Times are seconds
+since the story began, to a tenth, because shorter times are not the subject of a transcript.
 """
 
 import asyncio
@@ -56,13 +56,13 @@ ROWS_LEFT_OUT = frozenset(
         TraceKind.OFFSETS_FETCHED,
     }
 )
-"""Each request, each offset, each ISR (the state has it): a story would be lost among them."""
+"""Kinds that are not printed (each request, offset, ISR), because they would hide the others."""
 COLUMNS = ("peer", "group", "member", "partition", "generation", "leader_epoch", "offset")
 AT_MOST_S = 30
 
 
 class ClusterPlayer:
-    """One story: a cluster, and how it looked when it was last printed."""
+    """One story: a cluster, and its state when it was last printed."""
 
     def __init__(self) -> None:
         self._lab = BrokerLab(broker_cluster())
@@ -77,7 +77,7 @@ class ClusterPlayer:
         self._producers: dict[str, TransactionalClient] = {}
 
     def play(self, commands: tuple[str, ...]) -> list[str]:
-        """Carry out the commands of a step and return what came of them.
+        """Carry out the commands of a step and return their results.
 
         Raises: UnknownWord.
         """
@@ -91,7 +91,7 @@ class ClusterPlayer:
         return [number_uuids(line, self._numbers) for line in lines]
 
     def close(self) -> None:
-        """Stop the cluster, whose nodes check themselves.
+        """Stop the cluster, whose nodes check their invariants.
 
         Raises: AssertionError if a node failed.
         """
@@ -135,7 +135,7 @@ class ClusterPlayer:
         return []
 
     async def _power_loss(self, command: Command) -> list[str]:
-        """Kill a broker with all that it has not flushed."""
+        """Kill a broker and its unflushed data."""
         await self._lab.runtime.power_loss(_node(command))
         return []
 
@@ -157,7 +157,7 @@ class ClusterPlayer:
         return []
 
     async def _cut(self, command: Command) -> list[str]:
-        """`cut broker-2 from controller-100,broker-0`: both ways; with `to`: one way."""
+        """`cut broker-2 from controller-100,broker-0`: both directions; with `to`: only one."""
         source, way, others = command.words
         destinations = tuple(NodeName(name) for name in others.split(","))
         ways: list[tuple[tuple[NodeName, ...], ...]] = [((NodeName(source),), destinations)]
@@ -199,7 +199,7 @@ class ClusterPlayer:
         return await self._request(command)
 
     async def _send(self, command: Command) -> list[str]:
-        """`send 0 commit orders-0=41`: go on at once; the answer is printed when it has come."""
+        """`send 0 commit orders-0=41`: continue at once, and print the answer on its arrival."""
         self._sent += 1
         number, send = self._sent, self._request(command)
 
@@ -228,7 +228,7 @@ class ClusterPlayer:
         return message_lines(f"broker-{broker_id} {self._after(begun_us)}: {name}", response)
 
     async def _transaction(self, command: Command) -> list[str]:
-        """`transaction tx-1 init 2`: as a producer, which asks again while it must wait.
+        """`transaction tx-1 init 2`: a request of a producer; retriable errors repeat it.
 
         Then `add_offsets 2 GROUP`, `commit 0 GROUP 41`, `end 2 commit`.
         """
@@ -249,7 +249,7 @@ class ClusterPlayer:
         return [f"{self._after(begun_us)}: {error.name}, epoch {producer.epoch}"]
 
     async def _stable_offset(self, command: Command) -> list[str]:
-        """`stable_offset 0 GROUP`: of orders-0, asked for again while it is unstable."""
+        """`stable_offset 0 GROUP`: of orders-0, requested again while it is unstable."""
         broker, group_id = command.words
         begun_us = self._lab.runtime.now_us()
         offset = await stable_offset(self._lab, int(broker), group_id)
@@ -281,7 +281,7 @@ class ClusterPlayer:
         return [line for line in lines if "broker" in line]
 
     async def _log(self, command: Command) -> list[str]:
-        """`log orders-0`: where its batches begin on each disk, and how many are flushed."""
+        """`log orders-0`: the base offsets of its batches on each disk, and the number flushed."""
         partition = read_partition(command.words[0])
         lines = []
         for name, storage in sorted(self._lab.storages.items()):
@@ -291,7 +291,7 @@ class ClusterPlayer:
                 lines.append(f"on {name}: {offsets or 'nothing'}; {log.flushed_length} flushed")
         return lines
 
-    # -- what is printed --
+    # -- printed lines --
 
     def _seconds(self, time_us: int) -> str:
         return f"{(time_us - self._began_us) / SECOND_US:.1f} s"
@@ -309,7 +309,7 @@ class ClusterPlayer:
         ]
 
     def _changes(self) -> list[str]:
-        """Return the lines of nodes, partitions and groups that look otherwise than before."""
+        """Return the lines of nodes, partitions and groups that have changed."""
         status = self._lab.runtime.run(self._lab.runtime.status())
         lines = dict(_status_lines(status))
         changed = [
@@ -394,4 +394,4 @@ COMMANDS: dict[str, Callable[[ClusterPlayer, Command], Coroutine[Any, Any, list[
     "disks": ClusterPlayer._disks,
     "log": ClusterPlayer._log,
 }
-"""What may be done to a cluster."""
+"""Commands about a cluster."""

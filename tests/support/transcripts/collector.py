@@ -1,6 +1,6 @@
 """Collects transcripts as tests: each story of a `scenarios/*.txt` is one.
 
-`--rewrite` writes what came of the commands into the file, for a person to review as a diff.
+`--rewrite` writes the results of the commands into the file, for a person to review as a diff.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,21 +18,21 @@ PLAYERS = {
     "transactions": "tests.support.transcripts.transaction_player:TransactionPlayer",
     "cluster": "tests.support.transcripts.cluster_player:ClusterPlayer",
 }
-"""Who plays the stories of a file, by the first word of its scene."""
+"""Players of a file's stories, by the first word of its scene."""
 
 
 class Player(Protocol):
     """Plays one story."""
 
     def play(self, commands: tuple[str, ...]) -> list[str]:
-        """Carry out the commands of a step and return what came of them."""
+        """Carry out the commands of a step and return their results."""
 
     def close(self) -> None:
-        """Stop what plays; check what is left."""
+        """Stop the player; check the final state."""
 
 
 class TranscriptDiffers(Exception):
-    """A story goes otherwise than it is written."""
+    """A story whose results differ from its file."""
 
 
 class TranscriptFile(pytest.File):
@@ -61,7 +61,7 @@ class TranscriptItem(pytest.Item):
         player = new_player(self._told)
         player.play(self._told.scene)
         played = self._story.played(player.play)
-        player.close()  # not after a failure: what runs for ever would not stop either
+        player.close()  # not after a failure: an endless story would not stop either
         if played == self._story:
             return
         if self.config.getoption("--rewrite"):
@@ -81,7 +81,7 @@ class TranscriptItem(pytest.Item):
         return str(super().repr_failure(excinfo))
 
     def reportinfo(self) -> tuple[object, int | None, str]:  # type: ignore[override]  # a Path
-        """Return where the story stands."""
+        """Return the place of the story."""
         return self.path, None, self.name
 
 

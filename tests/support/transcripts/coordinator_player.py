@@ -1,9 +1,9 @@
-"""Plays the stories of a group coordinator: a command goes in, what came of it comes out as lines.
+"""Plays the stories of a group coordinator: each command prints its results as lines.
 
 A command prints, in this order: replies, appends and trace events of each input, with the time
-where it moved; the groups that changed; the timers, if others run or run out at another time;
-the offsets partitions, if others are served. What is not printed is as it was. A step that begins
-with `given` prints the state alone that its commands lead to: another story shows how.
+where it moved; the groups that changed; the timers, if they changed; the offsets partitions, if
+they changed. Unprinted parts are unchanged. A step that begins with `given` prints only the
+resulting state: another story shows the steps to it.
 """
 
 from collections.abc import Callable, Iterator
@@ -33,11 +33,11 @@ from tests.support.transcripts.words import Command, UnknownWord, read_command, 
 ConfigT = TypeVar("ConfigT", bound=msgspec.Struct)
 NEW_CLIENT_ID = "client"
 GIVEN = "given"
-"""Begins a step of which only the state counts that it leads to."""
+"""Begins a step of which only the resulting state is printed."""
 
 
 class CoordinatorPlayer:
-    """One story: a coordinator, and how it looked when it was last printed."""
+    """One story: a coordinator, and its state when it was last printed."""
 
     def __init__(self) -> None:
         self._h: PrintingCoordinator = PrintingCoordinator()
@@ -47,7 +47,7 @@ class CoordinatorPlayer:
         self._begin(PrintingCoordinator())
 
     def play(self, commands: tuple[str, ...]) -> list[str]:
-        """Carry out the commands of a step and return what came of them.
+        """Carry out the commands of a step and return their results.
 
         Raises: UnknownWord.
         """
@@ -115,7 +115,7 @@ class CoordinatorPlayer:
         return self._until_now()
 
     def _until_now(self) -> list[str]:
-        """Return the lines of a time that passed, the time it is now last."""
+        """Return the lines of the passed time, the present time last."""
         lines = self._h.take_lines()
         now = f"@{(self._h.now_us - EPOCH_US) / 1_000:g}"
         return lines if now in lines else [*lines, now]
@@ -151,7 +151,7 @@ class CoordinatorPlayer:
         return self._h.take_lines()
 
     def _high_watermark(self, command: Command) -> list[str]:
-        self._h.tell_high_watermark(int(command.words[0]), command.number("partition", 0))
+        self._h.report_high_watermark(int(command.words[0]), command.number("partition", 0))
         return self._h.take_lines()
 
     def _lose_leadership(self, command: Command) -> list[str]:
@@ -196,7 +196,7 @@ class CoordinatorPlayer:
         return [*self._h.take_lines(), *_ignored("unload", ignored)]
 
     def _crash(self, _command: Command) -> list[str]:
-        """Go on with another broker, which has loaded what this one wrote."""
+        """Continue with another broker, which has loaded this one's log."""
         crashed = self._h
         self._h = PrintingCoordinator(
             config=crashed.config,
@@ -222,16 +222,16 @@ class CoordinatorPlayer:
         return []
 
     def _fire(self, command: Command) -> list[str]:
-        """Fire a timer that may not be there any more, as a late one of a real clock."""
+        """Fire a timer that may be cancelled, as a late one of a real clock."""
         self._h.execute(self._h.coordinator.timer_fired(command.words[0], self._h.now_us))
         return self._h.take_lines()
 
     def _force(self, command: Command) -> list[str]:
-        """Take the group into states, one after another, without what belongs to it."""
+        """Move the group through states, one after another, without their usual effects."""
         self._bench().force(*(GroupState(word) for word in command.words))
         return self._h.take_lines()
 
-    # -- whole groups; what leads to them is not printed --
+    # -- whole groups; the steps to them are not printed --
 
     def _stable_group(self, command: Command) -> list[str]:
         size = int(command.words[0])
@@ -268,7 +268,7 @@ class CoordinatorPlayer:
     # -- state --
 
     def _changes(self) -> list[str]:
-        """Return the lines of all that looks otherwise than when it was last printed."""
+        """Return the lines of all parts that have changed since they were last printed."""
         coordinator = self._h.coordinator
         groups = {}
         for summary in coordinator.groups():
@@ -297,7 +297,7 @@ class CoordinatorPlayer:
 
 
 def _changed_lines(before: dict[str, str], now: dict[str, str]) -> list[str]:
-    """Return the lines of a group that changed, and what it has no more."""
+    """Return the lines of a group that changed, and the names of removed ones."""
     changed = [line for name, line in now.items() if before.get(name) != line]
     gone = [f"{name} is gone" for name in before if name not in now]
     own = now[""]
@@ -305,7 +305,7 @@ def _changed_lines(before: dict[str, str], now: dict[str, str]) -> list[str]:
 
 
 def take_settings(kind: type[ConfigT], settings: dict[str, str]) -> ConfigT:
-    """Take the settings that a kind of configuration has, under Kafka's names."""
+    """Take the settings of a kind of configuration, under Kafka's names."""
     names = [field.encode_name for field in msgspec.structs.fields(kind)]
     known = {name: settings.pop(name) for name in names if name in settings}
     return msgspec.convert(known, kind, strict=False)

@@ -33,9 +33,9 @@ from tests.support.transcripts.words import (
 
 
 def read_request(command: Command) -> GroupRequest:
-    """Return the request that a command stands for; `client` and `version` are left to take.
+    """Return the request of a command; `client` and `version` remain to be taken.
 
-    Raises: UnknownWord if it is none.
+    Raises: UnknownWord for any other command.
     """
     read = READERS.get(command.name)
     if read is None:

@@ -1,6 +1,6 @@
 """Messages, records, trace events and state as the lines of a transcript.
 
-Everything that has its default is left out. Times are milliseconds since the story began: `@500`.
+Fields at their defaults are left out. Times are milliseconds since the story began: `@500`.
 """
 
 import re
@@ -47,7 +47,7 @@ def message_lines(head: str, message: msgspec.Struct) -> list[str]:
 
 
 def append_lines(append: Append, offset: int | None) -> list[str]:
-    """Return an append and its records; `offset` is None where it is held."""
+    """Return an append and its records; `offset` is None while it is held."""
     words = [f"append to __consumer_offsets-{append.partition}"]
     words.append("held" if offset is None else f"at {offset}")
     if append.required_acks != ACKS_ALL:
@@ -85,7 +85,7 @@ def record_lines(record: Record) -> list[str]:
 
 
 def batch_text(batch: RecordBatch) -> str:
-    """Return where a batch stands, who wrote it, and the values of its records."""
+    """Return the offset of a batch, its writer, and the values of its records."""
     values = " ".join(bytes_text(each.value or b"") for each in decode_records(batch.records))
     words = f"{batch.base_offset} in epoch {batch.partition_leader_epoch}: {values}"
     if batch.producer_id == NO_PRODUCER_ID:
@@ -94,7 +94,7 @@ def batch_text(batch: RecordBatch) -> str:
 
 
 def trace_text(event: TraceEvent) -> str:
-    """Return a trace event: its kind, and every column that it has."""
+    """Return a trace event: its kind, and its columns."""
     columns = [
         f"{name}={value_text(value, name)}"
         for name in event.__struct_fields__
@@ -108,7 +108,7 @@ def trace_text(event: TraceEvent) -> str:
 
 
 def group_lines(group: Group) -> dict[str, str]:
-    """Return all that a group remembers: a line for itself, each member, each offset, by name."""
+    """Return a group's state: a line for itself, each member, each offset, by name."""
     words = [f"{group_name(group.group_id)} {group.state.value} generation={group.generation_id}"]
     named = {
         "type": group.protocol_type,
@@ -132,12 +132,12 @@ def group_lines(group: Group) -> dict[str, str]:
 
 
 def group_name(group_id: str) -> str:
-    """Return what a group is called: its id only where it is not the one of most stories."""
+    """Return a group's id, or nothing for the group of most stories."""
     return "group" if group_id == GROUP else f"group {group_id!r}"
 
 
 def time_text(time_ms: float | None) -> str:
-    """Return a wall-clock time as milliseconds since the story began; one before it as it is."""
+    """Return a wall-clock time as milliseconds since the story began; an earlier one unchanged."""
     if time_ms is None:
         return "none"
     return f"@{time_ms - EPOCH_MS:g}" if time_ms >= EPOCH_MS else f"{time_ms:g}"
@@ -176,7 +176,7 @@ def _struct_text(message: msgspec.Struct) -> str:
 def _fields(
     message: msgspec.Struct, *, leave_out: Iterable[str] = ()
 ) -> tuple[list[str], list[tuple[str, tuple[msgspec.Struct, ...]]]]:
-    """Return the fields that are not at their defaults, those that hold structs apart."""
+    """Return the fields that are not at their defaults, those with structs separately."""
     plain: list[str] = []
     nested: list[tuple[str, tuple[msgspec.Struct, ...]]] = []
     for field in msgspec.structs.fields(message):
@@ -228,7 +228,7 @@ def _member_text(group: Group, member: Member, instances: dict[str, str]) -> str
 
 
 def _offsets(offsets: GroupOffsets) -> Iterator[tuple[str, str]]:
-    """Yield the name and the line of each offset that is committed, and of each that waits."""
+    """Yield the name and the line of each committed and each pending offset."""
     for partition, stored in offsets.committed().items():
         place = f"batch={stored.appended_batch_offset}"
         yield f"offset {partition}", f"offset {partition} {value_text(stored.value)} {place}"

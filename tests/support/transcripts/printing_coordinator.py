@@ -1,4 +1,4 @@
-"""A coordinator with everything around it, which keeps a line of all that it carries out."""
+"""A coordinator with simulated parts of its broker, which prints every act."""
 
 from protocol.effects import Append, Result
 from protocol.ids import AppendId
@@ -8,7 +8,7 @@ from tests.support.transcripts.printing import INDENT, append_lines, message_lin
 
 
 class PrintingCoordinator(CoordinatorHarness):
-    """Keeps a line of everything that it carries out."""
+    """Keeps a line of each act that it carries out."""
 
     def __init__(self, **settings: object) -> None:
         self.lines: list[str] = []
@@ -44,4 +44,4 @@ class PrintingCoordinator(CoordinatorHarness):
 
 
 class PrintingBench(PrintingCoordinator, KafkaBench):
-    """The bench of Kafka's tests, which says what it does."""
+    """The bench of Kafka's tests, which prints its acts."""

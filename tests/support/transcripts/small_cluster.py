@@ -1,4 +1,4 @@
-"""The cluster of a story: three brokers with the settings that a `cluster` command names."""
+"""The cluster of a story: three brokers with the settings of a `cluster` command."""
 
 import msgspec
 

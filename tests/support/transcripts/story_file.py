@@ -1,13 +1,10 @@
-"""The text of transcripts: a file of stories, each a row of steps with what came of them.
+"""The text of transcripts: a file of stories, each a list of steps with their results.
 
-A file begins with comments (`#`) and, if its stories have one, the command that sets their scene.
-A story begins with `== name ==` and comments that say what it shows. A step is one command a line,
-comments before them, then `----` and what came of them, up to an empty line:
+A file begins with comments (`#`) and, if its stories have one, the command that sets their scene. A
+story begins with `== name ==` and comments that describe it. A step is one command a line, comments
+before them, then `----` and the results, up to an empty line:
 
-    # The session is over.
-    advance 500
-    ----
-    @500 ...
+    # The session is over. advance 500 ---- @500 ...
 
 Must not know what commands mean.
 """
@@ -20,37 +17,37 @@ RULE = "----"
 
 
 class NotATranscript(Exception):
-    """Text that is no transcript: says in which line."""
+    """Text that is no transcript; the message names the line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """Commands that are carried out one after another, and what came of them together."""
+    """Commands that are carried out one after another, and their results together."""
 
     comments: tuple[str, ...]
     commands: tuple[str, ...]
     output: tuple[str, ...]
 
     def text(self) -> str:
-        """Return the step as it stands in a file."""
+        """Return the step as text of a file."""
         return "\n".join((*self.comments, *self.commands, RULE, *self.output)) + "\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
-    """One test: its name, what it shows, its steps."""
+    """One test: its name, its description, its steps."""
 
     name: str
     comments: tuple[str, ...]
     steps: tuple[Step, ...]
 
     def text(self) -> str:
-        """Return the story as it stands in a file."""
+        """Return the story as text of a file."""
         head = "\n".join((f"== {self.name} ==", *self.comments)) + "\n"
         return "\n".join((head, *(step.text() for step in self.steps)))
 
     def played(self, play: Callable[[tuple[str, ...]], list[str]]) -> "Story":
-        """Return the story with what comes of the commands of each step now."""
+        """Return the story with the present results of each step."""
         steps = tuple(replace(step, output=tuple(play(step.commands))) for step in self.steps)
         return replace(self, steps=steps)
 
@@ -60,7 +57,7 @@ class StoryFile:
     """The stories of one file."""
 
     comments: tuple[str, ...]
-    scene: tuple[str, ...]  # commands that come before those of every story
+    scene: tuple[str, ...]  # commands that precede those of every story
     stories: tuple[Story, ...]
 
     def text(self) -> str:

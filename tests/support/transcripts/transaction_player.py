@@ -1,8 +1,8 @@
-"""Plays the stories of a transaction coordinator: a command goes in, what came of it comes out.
+"""Plays the stories of a transaction coordinator: each command prints its results.
 
 A command prints replies, appends, markers and trace events of each input, with the time where it
-moved; the transactional ids that changed; the timers, if others run or run out at another time.
-`given` is that of a group coordinator's stories.
+moved; the transactional ids that changed; the timers, if they changed. `given` has the meaning of a
+group coordinator's stories.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ from tests.support.transcripts.words import Command, UnknownWord, read_command, 
 
 
 class _Printing(TransactionHarness):
-    """Keeps a line of everything that it carries out."""
+    """Keeps a line of each act that it carries out."""
 
     def __init__(self, **settings: object) -> None:
         self.lines: list[str] = []
@@ -57,7 +57,7 @@ class _Printing(TransactionHarness):
 
 
 class TransactionPlayer:
-    """One story: a coordinator, and how it looked when it was last printed."""
+    """One story: a coordinator, and its state when it was last printed."""
 
     def __init__(self) -> None:
         self._h = _Printing()
@@ -65,7 +65,7 @@ class TransactionPlayer:
         self._timers: list[str] = []
 
     def play(self, commands: tuple[str, ...]) -> list[str]:
-        """Carry out the commands of a step and return what came of them.
+        """Carry out the commands of a step and return their results.
 
         Raises: UnknownWord.
         """
@@ -124,7 +124,7 @@ class TransactionPlayer:
         )
 
     def _add_partitions(self, command: Command) -> None:
-        """`add_partitions 0 1 out-1 out-2`; with `verify=yes` they are only asked for."""
+        """`add_partitions 0 1 out-1 out-2`; with `verify=yes` they are only verified."""
         producer_id, epoch, *names = command.words
         topics: dict[str, tuple[int, ...]] = {}
         for partition in map(read_partition, names):
@@ -205,7 +205,7 @@ class TransactionPlayer:
         self._h.coordinator.unload(0)
 
     def _crash(self, command: Command) -> None:
-        """Go on with another broker, which loads what this one wrote."""
+        """Continue with another broker, which loads this one's log."""
         crashed = self._h
         self._h = _Printing(
             config=crashed.config, log=list(crashed.log), epoch=None, first_producer_id=1_000
@@ -296,4 +296,4 @@ COMMANDS: dict[str, Callable[[TransactionPlayer, Command], list[str] | None]] = 
     "unload": TransactionPlayer._unload,
     "crash": TransactionPlayer._crash,
 }
-"""What may be done to a transaction coordinator."""
+"""Commands about a transaction coordinator."""

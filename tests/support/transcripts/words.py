@@ -1,4 +1,4 @@
-r"""The words of a command: `name word key=value`, apart at spaces outside of quotes.
+r"""The words of a command: `name word key=value`, separated by spaces outside of quotes.
 
 Bytes are written as the topics of a subscription (`foo+bar`), or quoted (`'one'`, `'\x00'`).
 """
@@ -23,12 +23,12 @@ _PLAIN = re.compile(r"[A-Za-z0-9_.+-]+")
 
 
 class UnknownWord(Exception):
-    """A command that nobody knows, or a word too many."""
+    """An unknown command, or a surplus word."""
 
 
 @dataclass(slots=True)
 class Command:
-    """A command's name, its words, and its settings; who reads a setting takes it."""
+    """A command's name, its words, and its settings; a reader of a setting takes it."""
 
     name: str
     words: list[str]
@@ -48,7 +48,7 @@ class Command:
         return int(self.settings.pop(key, default))
 
     def parts(self, key: str) -> list[str]:
-        """Take a setting that has parts, apart at commas."""
+        """Take a setting that has parts, separated by commas."""
         return _PART.findall(self.settings.pop(key, ""))
 
     def check_all_taken(self) -> None:
@@ -74,7 +74,7 @@ def read_command(line: str) -> Command:
 
 
 def read_bytes(text: str) -> bytes:
-    """Return the bytes that a word stands for."""
+    """Return the bytes of a word."""
     if text.startswith("'"):
         return text[1:-1].encode().decode("unicode_escape").encode("latin-1")
     return encode_subscription(ConsumerProtocolSubscription(topics=tuple(text.split("+"))))
@@ -109,7 +109,7 @@ def read_offsets(command: Command) -> Iterator[tuple[tuple[str, int], int]]:
 
 
 def number_uuids(text: str, numbers: dict[str, int]) -> str:
-    """Return a text with a number for each uuid, in the order in which `numbers` met them."""
+    """Return a text with a number for each uuid, in the order of their first occurrence."""
 
     def number(found: re.Match[str]) -> str:
         return str(numbers.setdefault(found[0], len(numbers) + 1))

@@ -1,8 +1,8 @@
-"""What one coordinator crash was, computed from the rows of its trace in plain Python.
+"""The facts of one coordinator crash, computed from the rows of its trace in plain Python.
 
 Independent of the pipeline and of the checkers on purpose: it shares no code with either, reads
 every row in memory, and knows only the one story of `coordinator_crash` (one kill, one group). The
-acceptance tests and the soak hold a run against the acceptance bounds with it, on both runtimes.
+acceptance tests and the soak check the acceptance bounds of a run with it, on each runtime.
 """
 
 from collections.abc import Sequence
@@ -39,12 +39,12 @@ RESUME_MAX_US = 1_500_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberFailover:
-    """What one member lived through.
+    """The failover of one member.
 
-    Units: microseconds of the run's clock. `answers_before_detection` are the brokers that it was
-    told are the coordinator after the kill and before the controller fenced the dead one.
+    Units: microseconds of the run's clock. `answers_before_detection` are the brokers named as
+    coordinator by answers after the kill and before the controller fenced the dead one.
     `identities` are the (member id, generation) pairs of its acknowledged commits, from the first
-    of the run to the last. None: it did not come to that.
+    of the run to the last. None: the member did not reach this step.
     """
 
     node: str
@@ -64,7 +64,7 @@ class MemberFailover:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorFailover:
-    """One kill of a group's coordinator and what came of it, phase by phase."""
+    """One kill of a group's coordinator and its phases."""
 
     group: str
     victim: str
@@ -121,7 +121,7 @@ def coordinator_failover(
 ) -> CoordinatorFailover:
     """Read the one kill of `group`'s coordinator out of a trace in time order.
 
-    Raises: AssertionError if the trace holds no such story, naming what is missing.
+    Raises: AssertionError if the trace has no such kill, naming the missing row.
     """
     partition = str(offsets_partition(group_partition(experiment, group)))
     killed = _first(rows, TraceKind.FAULT_INJECTED, 0)
@@ -171,9 +171,9 @@ def rebalances_after(rows: Sequence[TraceRow], group: str, since_us: int) -> lis
 def lost_commits(rows: Sequence[TraceRow], experiment: Experiment, group: str) -> list[str]:
     """Return a sentence for each partition whose committed offset at the end is too old.
 
-    Members of a group that was never rebalanced only ever commit rising offsets, so that what is
-    read at the end must not lie below the largest one that was acknowledged before the reading
-    began; the members go on committing meanwhile.
+    Members of a group that was never rebalanced commit only increasing offsets. So the offset read
+    at the end must not be below the largest one that was acknowledged before the reading began; the
+    members commit meanwhile.
     """
     reading_us = next(
         row.time_us
@@ -207,7 +207,7 @@ def _member(
 ) -> MemberFailover:
     own = [row for row in rows if row.node == node]
     commits = [row for row in own if row.kind == TraceKind.OFFSETS_COMMITTED]
-    # What the dead broker acknowledged with its last breath may arrive after the kill.
+    # The dead broker's last acknowledgements may arrive after the kill.
     before = [row.time_us for row in commits if row.time_us <= killed_us or row.peer == victim]
     after = [row.time_us for row in commits if row.time_us > killed_us and row.peer != victim]
     unknown = [
@@ -260,7 +260,7 @@ def detail_of(row: TraceRow) -> dict[str, object]:
 
 
 def percentile(ascending: Sequence[int], percent: int) -> int:
-    """Return the value below which `percent` of the values lie (nearest rank); one that occurred.
+    """Return the value below which `percent` of the values lie (nearest rank), an existing value.
 
     Shape: `ascending` is sorted and not empty.
     """

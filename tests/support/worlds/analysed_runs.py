@@ -1,6 +1,6 @@
 """All runs whose tables and reports are tested, analysed together by Spark.
 
-Hand-written ones (tests/pipeline/traces), random traces, and what `report_runs` plays.
+Hand-written ones (tests/pipeline/traces), random traces, and the runs of `report_runs`.
 """
 
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ class AnalysedRuns:
     summaries: dict[str, RunSummary]
 
     def table(self, run: str, name: str, *keys: str) -> dict[tuple[object, ...], TableRow]:
-        """Return a table's rows by the given columns, which must tell them apart."""
+        """Return a table's rows by the given columns, which must identify them."""
         rows = read_table(self.directories[run], name)
         assert {row["run"] for row in rows} <= {self.summaries[run].run}
         by_key = {tuple(row[key] for key in keys): row for row in rows}
@@ -56,7 +56,7 @@ class AnalysedRuns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Analysis:
-    """What one analysis left: hand-written runs, random ones, and those of the reports."""
+    """The results of one analysis: hand-written runs, random ones, and those of the reports."""
 
     told: AnalysedRuns
     random: tuple[AnalysedRun, ...]
@@ -66,8 +66,9 @@ class Analysis:
 def analyse_together(spark: SparkSession, base: Path) -> Analysis:
     """Write the stories and random traces, play the runs of the reports, and analyse all of them.
 
-    Stories and random traces go through the transforms, against which the plain functions are held,
-    in one call: planning takes Spark longer than the rows of any. Runs of reports are read whole.
+    Stories and random traces go through the transforms in one call, because planning takes Spark
+    longer than the rows; the plain functions are compared with them. Runs of reports are read
+    whole.
     """
     told = _write_stories(base / "stories")
     random_runs = write_random_runs(base / "random_runs")
@@ -94,7 +95,7 @@ def _write_stories(base: Path) -> dict[str, Path]:
     pause = parse_trace((TRACES / "pause.txt").read_text())
     directories = {
         "crash": write_run(base / "crash" / "1", crash, files=2, clock_error_us=40_000),
-        # What a user may call a folder must not end up as a pattern or a column.
+        # A user's name of a folder must not be taken for a pattern or a column.
         "pause": write_run(base / "own [x] {y}=1+1" / "1", pause),
         "split": _told(base, "split"),
         "stuck": _told(base, "stuck"),
@@ -117,7 +118,7 @@ def _told(base: Path, story: str) -> Path:
 
 
 def _spoiled_run(directory: Path) -> Path:
-    """Write a random run with rows all over it that cannot be used."""
+    """Write a random run with unusable rows all over it."""
     write_run(directory, [])
     write_events(directory / "events" / "0.parquet", spoiled_rows(random_run(0), seed=0))
     return directory

@@ -1,4 +1,4 @@
-"""Real clients that produce and consume while a cluster is broken under them.
+"""Real clients that produce and consume while faults are injected into their cluster.
 
 Three faults, one after the other, in the middle of producing and fetching: the crash of the group's
 coordinator, a move of a partition's leader, the crash and return of the controller. What must hold:
@@ -59,8 +59,8 @@ FAULTS = (
 )
 
 
-def live_through_faults(family: str, bootstrap: str, command_line: CommandLine) -> None:
-    """Let programs of one family live through FAULTS, and check what they say afterwards."""
+def survive_faults(family: str, bootstrap: str, command_line: CommandLine) -> None:
+    """Let programs of one family run through FAULTS, and check their events afterwards."""
     with client_programs(family, bootstrap) as programs:
         consumers = [
             programs.start("consume", TOPIC, f"reader-{index}", "--group", GROUP)
@@ -173,5 +173,5 @@ def bootstrap_in(line_of_up: str) -> str:
 
 
 def java_is_built(classes: Path) -> bool:
-    """Return whether the Java program was built."""
+    """Return True if the Java program was built."""
     return (classes / "LabClient.class").exists()

@@ -1,4 +1,4 @@
-"""Fifty groups of twenty-five members that do everything at once, on a virtual cluster.
+"""Fifty groups of twenty-five members that act at once, on a virtual cluster.
 
 Three brokers, two offsets partitions, latencies drawn by a seed. A member sends raw requests and
 waits for each answer; it retries nothing. Mirrors Kafka's GroupCoordinatorConcurrencyTest.
@@ -55,17 +55,17 @@ BROKERS, OFFSETS_PARTITIONS = 3, 2
 TOPIC = "foo"
 MACHINE = NodeName("machine")
 JOIN_VERSION = 3
-"""A client without member id is a member at once."""
+"""JoinGroup version in which a client without member id becomes a member at once."""
 SESSION_MS = 60_000
 LOOK_EVERY_US = 10_000
 WAIT_MAX_US = 600_000_000
-"""Longer than any timeout: what is not answered by then never will be."""
+"""Longer than any timeout: a later answer would never come."""
 Operation = Callable[["ClientMember"], Awaitable[ErrorCode]]
 
 
 @dataclass(slots=True)
 class ClientMember:
-    """A member as its client knows it; it commits offset `index` of partition `index`."""
+    """A member in its client's view; it commits offset `index` of partition `index`."""
 
     machine: ClientMachine
     group_id: str
@@ -76,7 +76,7 @@ class ClientMember:
     joined: JoinGroupResponse | None = None
 
     async def join(self) -> ErrorCode:
-        """JoinGroup; remembers the answer."""
+        """Send a JoinGroup and keep the answer."""
         body = join_group(
             self.member_id,
             group_id=self.group_id,
@@ -92,7 +92,7 @@ class ClientMember:
         return response.error_code
 
     async def sync(self) -> ErrorCode:
-        """SyncGroup; a leader gives every member its own id."""
+        """Send a SyncGroup; a leader assigns every member its own id."""
         members = self.joined.members if self.joined is not None else ()
         assignments = {m.member_id: m.member_id.encode() for m in members}
         body = sync_group(self.member_id, self.generation_id, assignments, group_id=self.group_id)
@@ -103,7 +103,7 @@ class ClientMember:
         return response.error_code
 
     async def heartbeat(self) -> ErrorCode:
-        """Heartbeat."""
+        """Send a Heartbeat."""
         response = await self._ask(
             heartbeat(self.member_id, self.generation_id, group_id=self.group_id), 4
         )
@@ -111,7 +111,7 @@ class ClientMember:
         return response.error_code
 
     async def commit(self) -> ErrorCode:
-        """OffsetCommit of the member's own partition."""
+        """Send an OffsetCommit of the member's own partition."""
         body = offset_commit(
             {(TOPIC, self.index): self.index},
             self.member_id,
@@ -123,7 +123,7 @@ class ClientMember:
         return response.topics[0].partitions[0].error_code
 
     async def fetch(self) -> ErrorCode:
-        """OffsetFetch of the member's own partition."""
+        """Send an OffsetFetch of the member's own partition."""
         return (await self.fetched())[0]
 
     async def fetched(self, *, require_stable: bool = False) -> tuple[ErrorCode, int]:
@@ -184,7 +184,7 @@ class ClientMember:
         return error
 
     async def _init_producer_id(self, transactional_id: str) -> InitProducerIdResponse:
-        """InitProducerId, again while the coordinator waits for the next block of ids."""
+        """Send InitProducerId, again while the coordinator waits for the next block of ids."""
         body = InitProducerIdRequest(
             transactional_id=transactional_id, transaction_timeout_ms=60_000
         )
@@ -197,7 +197,7 @@ class ClientMember:
             await self.machine.host.sleep(LOOK_EVERY_US)
 
     async def fetch_stable(self) -> ErrorCode:
-        """OffsetFetch of the member's own partition, until no transaction holds it back."""
+        """Send OffsetFetch of the member's own partition, until its offset is stable."""
         error, offset = await self.fetched(require_stable=True)
         while error is ErrorCode.UNSTABLE_OFFSET_COMMIT:
             await self.machine.host.sleep(LOOK_EVERY_US)
@@ -206,7 +206,7 @@ class ClientMember:
         return error
 
     async def leave(self) -> ErrorCode:
-        """LeaveGroup."""
+        """Send a LeaveGroup."""
         response = await self._ask(leave_group(self.member_id, group_id=self.group_id), 5)
         assert isinstance(response, LeaveGroupResponse)
         assert response.error_code is ErrorCode.NONE
@@ -261,15 +261,15 @@ class ConcurrentGroups:
         self.runtime.run(whole())
 
     async def all_do(self, operation: Operation) -> dict[str, list[ErrorCode]]:
-        """Let every member do something at once, wait for all; return the errors by group."""
+        """Let every member take a step at once, wait for all; return the errors by group."""
         return await self.all_do_each([operation])
 
     async def all_do_each(
         self, operations: Sequence[Operation], *, shuffled: bool = False, pause_us: int = 0
     ) -> dict[str, list[ErrorCode]]:
-        """Let every member do things one after another, all members at once.
+        """Let every member take steps one after another, all members at once.
 
-        Shape: the errors by group, in the order in which answers came.
+        Shape: the errors by group, in the order of the answers.
         """
         machine = self._machine
         assert machine is not None
@@ -297,7 +297,7 @@ class ConcurrentGroups:
         return errors
 
     async def described(self) -> dict[str, DescribedGroup]:
-        """Return what the coordinators say of the groups."""
+        """Return the coordinators' descriptions of the groups."""
         found: dict[str, DescribedGroup] = {}
         for broker_id in range(BROKERS):
             response = await self._described_by(broker_id)

@@ -1,18 +1,17 @@
-"""A crash that a thousand messages are about: more than a message diagram can show."""
+"""A crash with a thousand messages: more than a message diagram can show."""
 
 from protocol.trace import TraceKind, TraceRow
 from tests.support.builders.rows import Rows
 
 CLIENTS = 150
 PER_CLIENT = 4
-"""Rows of each client: a heartbeat fails, its coordinator is named, it joins, it goes on."""
+"""Rows of each client: a heartbeat fails, its coordinator is named, it joins and commits."""
 
 
 def crowd() -> list[TraceRow]:
     """Return the trace of 150 members who all lose their coordinator at 10 s.
 
-    Member c-77 alone has two more that nobody else has: a JoinGroup that is refused, and a
-    LeaveGroup.
+    Only member c-77 has two more exchanges: a refused JoinGroup, and a LeaveGroup.
     """
     rows = Rows()
     rows.stage(0, "steady")

@@ -1,7 +1,7 @@
 """One failover in the figures of docs/kafka/MEASURED_FAILOVER.md, from the rows alone.
 
-Independent of the pipeline and of the checkers, as `acceptance` is; that module knows more of the
-one story of `coordinator_crash`.
+Independent of the pipeline and of the checkers, as `acceptance` is; that module computes more of
+the one story of `coordinator_crash`.
 """
 
 import itertools
@@ -20,9 +20,10 @@ COMMIT_PAUSE_US = 400_000
 class Failover:
     """The first failover of a group's coordinator after a fault.
 
-    Units: microseconds after the fault, but for the lengths `publish_us`, `load_us`,
-    `commit_gaps_us`, and `resumes_us` and `unloaded_after_active_us`, which count from the new
-    coordinator's activity. Lists are in ascending order. None and empty: it did not come to that.
+    Units: microseconds after the fault, except the durations `publish_us`, `load_us` and
+    `commit_gaps_us`; `resumes_us` and `unloaded_after_active_us` count from the time at which the
+    new coordinator is active.
+    Shape: lists are in ascending order. None and empty: the step was not reached.
     """
 
     decided_us: int | None
@@ -42,10 +43,10 @@ class Failover:
 def failover_of(
     rows: Sequence[TraceRow], experiment: Experiment, group: str, *, fault: int = 0
 ) -> Failover:
-    """Return what fault number `fault` of the run meant for `group`, up to the next fault.
+    """Return the effects of fault number `fault` of the run on `group`, up to the next fault.
 
-    A member's gap is its first time without an acknowledged commit after the fault; a later one is
-    the undoing's, or a busy machine's.
+    A member's gap is its first time without an acknowledged commit after the fault; a later one
+    belongs to the undoing, or to a busy machine.
     """
     injected = [row for row in rows if row.kind == TraceKind.FAULT_INJECTED]
     since = injected[fault].time_us

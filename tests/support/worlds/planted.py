@@ -14,10 +14,10 @@ from protocol.trace import TraceRow
 from results_schema.results import CheckOutcome, CheckReport, Results
 from tests.support.builders.experiments import experiment
 
-GROUP = "readers"  # lives in __consumer_offsets-0
+GROUP = "readers"  # its offsets partition is __consumer_offsets-0
 SESSION_MS = 10_000
 SEED = 7
-"""Of every run that names none; the soak changes it."""
+"""Seed of every run that names none; the soak changes it."""
 CUT: dict[str, object] = {
     "at": "2s",
     "fault": "cut",
@@ -25,7 +25,7 @@ CUT: dict[str, object] = {
     "to": ["controller", "brokers"],
     "duration": "30s",
 }
-"""The coordinator is isolated from the cluster, and goes on serving its members."""
+"""The coordinator is isolated from the cluster, and still serves its members."""
 
 RowHook = Callable[[VirtualRuntime, TraceRow], None]
 
@@ -85,12 +85,12 @@ class Played:
     rows: list[TraceRow]
 
     def report(self, check: str) -> CheckReport:
-        """Return what one checker says."""
+        """Return the report of one checker."""
         return next(report for report in self.results.checks if report.check == check)
 
     @property
     def violated(self) -> list[str]:
-        """The checkers that found something."""
+        """The checkers with a finding."""
         return [
             report.check
             for report in self.results.checks
@@ -105,7 +105,7 @@ def play(
     build: NodeBuilder = build_node,
     on_row: RowHook | None = None,
 ) -> Played:
-    """Run `of` to its end. `on_row` sees each row after the checkers did, and may break things."""
+    """Run `of` to its end. `on_row` sees each row after the checkers did, and may inject faults."""
     seed = SEED if seed is None else seed
     suite = CheckSuite(context_of(of, in_virtual_time=True), of.checks)
     rows: list[TraceRow] = []

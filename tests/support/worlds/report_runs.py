@@ -1,4 +1,4 @@
-"""Real runs in virtual time for the report: small, violated, cut short, and with 1,000 members."""
+"""Real runs in virtual time for the report: small, violated, interrupted, with 1,000 members."""
 
 import gc
 from collections.abc import Iterator, Mapping
@@ -25,9 +25,9 @@ THOUSAND_GROUPS, THOUSAND_MEMBERS_EACH = 10, 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """How a run is made. `experiment` is a name or a file; None stands for the 1,000 members.
+    """Recipe of a run. `experiment` is a name or a file; None stands for the 1,000 members.
 
-    Units: `interrupted_after_us` counts from the steady state; None: it goes on to its end.
+    Units: `interrupted_after_us` counts from the steady state; None: it runs to its end.
     """
 
     experiment: str | None
@@ -52,7 +52,7 @@ RECIPES: Mapping[str, Recipe] = {
             "producers[0].records_per_second=12",
         ),
     ),
-    # Ctrl-C 4 s after the kill: the broker is dead, and nobody has noticed yet.
+    # Ctrl-C 4 s after the kill: the broker is dead, and no node has noticed yet.
     "interrupted": Recipe(
         experiment="coordinator_crash",
         overrides=("groups.orders-readers.members=3", "producers[0].records_per_second=20"),
@@ -60,7 +60,7 @@ RECIPES: Mapping[str, Recipe] = {
     ),
     "thousand": Recipe(experiment=None),
 }
-"""The runs that reports are tested with, by name; few records, whose fetches cost the most."""
+"""Runs that reports are tested with, by name; few records, because fetches are slow."""
 SCHEDULES: Mapping[str, Recipe] = {
     "transactions": Recipe(experiment="tests/schedules/orders_about_groups_and_transactions.yaml"),
     "many": Recipe(experiment="tests/schedules/seventy_four_faults.yaml"),
@@ -69,7 +69,7 @@ SCHEDULES: Mapping[str, Recipe] = {
 
 
 def make_run(root: Path, recipe: Recipe) -> Path:
-    """Play a recipe in virtual time and return its run directory below `root`, as `run` leaves it.
+    """Play a recipe in virtual time and return its run directory below `root`, as `run` writes it.
 
     Raises: ExperimentError; RuntimeError if the lab itself failed.
     """
@@ -104,7 +104,7 @@ def make_run(root: Path, recipe: Recipe) -> Path:
         progress=CtrlC(recipe.interrupted_after_us),
     )
     try:
-        with collector_at_rest():
+        with pause_garbage_collector():
             results = played.execute()
     finally:
         writer.close()
@@ -116,8 +116,8 @@ def make_run(root: Path, recipe: Recipe) -> Path:
 
 
 @contextmanager
-def collector_at_rest() -> Iterator[None]:
-    """Look for no garbage cycles meanwhile: with 1,000 members that is half of the work."""
+def pause_garbage_collector() -> Iterator[None]:
+    """Pause the garbage collector in the block: with 1,000 members it is half of the work."""
     gc.disable()
     try:
         yield
@@ -126,10 +126,7 @@ def collector_at_rest() -> Iterator[None]:
 
 
 class CtrlC:
-    """Looks at a run as a live view does, and presses Ctrl-C so long after steady; None: never.
-
-    It comes once: a second one would break off the healing too.
-    """
+    """Observes a run as a live view does, and sends Ctrl-C after a time in steady state."""
 
     def __init__(self, after_us: int | None) -> None:
         self._after_us = after_us
@@ -151,9 +148,9 @@ def write_thousand_members(
 ) -> Path:
     """Write an experiment whose groups together have 1,000 members, each with a partition.
 
-    One coordinator is killed; a third of the groups is its own. The cluster's sessions are short
-    and the members look seldom, so that it takes seconds to play: what the report must cope with
-    is the number of members, not of records. `overrides` replace whole top-level keys.
+    One coordinator is killed, which serves a third of the groups. Sessions are short and heartbeats
+    rare, so that it takes seconds to play: the report must cope with the number of members, not of
+    records. `overrides` replace whole top-level keys.
     """
     group = {
         "members": members_each,

@@ -1,4 +1,4 @@
-"""The reports of `report_runs`, built as `report` does it."""
+"""The reports of `report_runs`, written as `report` does it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from tests.support.worlds.analysed_runs import AnalysedRuns
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reports:
-    """Runs by their recipe's name: the run's facts, and the page that says them."""
+    """Runs by their recipe's name: the run's facts, and its page."""
 
     pages: Mapping[str, Path]
     facts: Mapping[str, RunFacts]
@@ -29,7 +29,7 @@ class Reports:
 
 
 def make_reports(analysed: AnalysedRuns) -> Reports:
-    """Write the reports of runs that are analysed, as `report` does it."""
+    """Write the reports of analysed runs, as `report` does it."""
     for summary in analysed.summaries.values():
         write_summary(summary)
     runs = analysed.directories

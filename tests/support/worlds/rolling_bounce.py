@@ -1,7 +1,7 @@
 """A rolling bounce in the figures of docs/kafka/MEASURED_BOUNCE.md, from the rows alone.
 
-Independent of the pipeline and of the checkers, as `failover` is: what the harness of the
-measurement saw in its rebalance callbacks.
+Independent of the pipeline and of the checkers, as `failover` is: the figures are those that the
+measurement's harness saw in its rebalance callbacks.
 """
 
 import itertools
@@ -18,9 +18,9 @@ CALLBACKS = (TraceKind.PARTITIONS_ASSIGNED, TraceKind.PARTITIONS_REVOKED)
 class Change:
     """One leave or join.
 
-    Units: microseconds. `settled_us` counts from the close or the creation until each member that
-    is there owns what it is going to; `unowned_us` is summed over the partitions, `handed_out` are
-    the partitions that were assigned.
+    Units: microseconds. `settled_us` counts from the close or the creation until each remaining
+    member owns its final partitions; `unowned_us` is the sum over the partitions.
+    Shape: `handed_out` are the assigned partitions.
     """
 
     settled_us: int
@@ -45,7 +45,7 @@ class RollingBounce:
 
 
 def rolling_bounce_of(rows: Sequence[TraceRow], group: str) -> RollingBounce:
-    """Return what the rollout of a run cost its group.
+    """Return the cost of a run's rollout for its group.
 
     A close begins with the SIGTERM, upon which the application closes its consumer at once; a
     creation is the start of the node.

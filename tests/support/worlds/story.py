@@ -1,8 +1,8 @@
-"""The story of a run as milestones: what happened to one group, and how long after the fault.
+"""The story of a run as milestones: events of one group, and their time after the fault.
 
-Computed from the rows in plain Python, without the pipeline and the checkers, for every experiment
-alike: so that Ray and virtual time can be held against each other. A milestone that many members
-reach (each marks its coordinator unknown) is their median.
+Computed from the rows in plain Python, without the pipeline and the checkers, equally for every
+experiment, so that Ray and virtual time can be compared. A milestone that many members reach (each
+marks its coordinator unknown) is their median.
 """
 
 import itertools
@@ -16,7 +16,7 @@ from protocol.trace import TraceKind, TraceRow
 from tests.support.worlds.acceptance import detail_of
 
 PHASE_MIN_US = 1_000_000
-"""Shorter phases are a machine's noise: only their order among long ones is compared."""
+"""Shorter phases depend on the machine: only their order among long ones is compared."""
 TOLERANCE = 0.20
 
 Milestones = dict[str, int]
@@ -33,14 +33,21 @@ class Phase:
 
 
 def milestones_of(rows: Sequence[TraceRow], experiment: Experiment, group: str) -> Milestones:
-    """Return what `group` lived through after the first fault, in time order.
+    """Return the milestones of `group` after the first fault, in time order.
 
-    Shape: tenures of its offsets partition are told apart by their leader epoch, counted from the
-    one before the fault; those of one kind within a tenure by "first" and "last".
+    Shape: tenures of its offsets partition are distinguished by their leader epoch, counted from
+    the one before the fault; milestones of one kind within a tenure by "first" and "last".
     Raises: AssertionError if no fault was injected or the group had no coordinator before it.
     """
-    teller = _Teller(rows, str(offsets_partition(group_partition(experiment, group))), group)
-    found = {**teller.leaderships(), **teller.rebalances(), **teller.members(), **teller.faults()}
+    finder = _MilestoneFinder(
+        rows, str(offsets_partition(group_partition(experiment, group))), group
+    )
+    found = {
+        **finder.find_leaderships(),
+        **finder.find_rebalances(),
+        **finder.find_members(),
+        **finder.find_faults(),
+    }
     return dict(sorted(found.items(), key=lambda item: item[1]))
 
 
@@ -60,7 +67,7 @@ def medians(runs: Sequence[Milestones]) -> Milestones:
 def phases_of(runs: Sequence[Milestones]) -> list[Phase]:
     """Return the phases of at least a second, by the medians over several runs.
 
-    Each is from the milestone before the long wait; its length is the median of its lengths.
+    Each begins at the milestone before the long wait; its length is the median of its lengths.
     """
     phases = []
     before = "fault"
@@ -73,9 +80,9 @@ def phases_of(runs: Sequence[Milestones]) -> list[Phase]:
 
 
 def differences(virtual_runs: Sequence[Milestones], real_runs: Sequence[Milestones]) -> list[str]:
-    """Return where two stories part: other milestones, another order, a phase of another length.
+    """Return the differences of two stories: milestones, their order, lengths of phases.
 
-    Milestones less than a second apart may change places: a busy machine decides about those.
+    Milestones less than a second apart may be in another order, which depends on the machine.
     """
     virtual, real = medians(virtual_runs), medians(real_runs)
     told = [f"only in virtual time: {name}" for name in virtual if name not in real]
@@ -88,7 +95,7 @@ def differences(virtual_runs: Sequence[Milestones], real_runs: Sequence[Mileston
     for phase in phases_of(virtual_runs):
         length_us = _length_us(real_runs, phase.start, phase.end)
         if length_us is None:
-            continue  # a milestone that is missing was told above
+            continue  # a missing milestone was reported above
         if abs(length_us - phase.length_us) > TOLERANCE * phase.length_us:
             told.append(
                 f"{phase.start} -> {phase.end}: {phase.length_us / 1e6:.2f} s in virtual time, "
@@ -107,7 +114,7 @@ def _length_us(runs: Sequence[Milestones], start: str, end: str) -> int | None:
     return median_low(sorted(lengths)) if lengths else None
 
 
-class _Teller:
+class _MilestoneFinder:
     """Finds the milestones of one group in the rows of one run."""
 
     def __init__(self, rows: Sequence[TraceRow], partition: str, group: str) -> None:
@@ -124,8 +131,8 @@ class _Teller:
         self._after = [row for row in rows if row.time_us > self._fault_us]
         self._rows = rows
 
-    def leaderships(self) -> Milestones:
-        """When each tenure was decided on, became active, and ended."""
+    def find_leaderships(self) -> Milestones:
+        """Find the times at which each tenure was decided, became active, and ended."""
         names = {
             TraceKind.LEADER_ELECTED: "elected",
             TraceKind.LOAD_COMPLETED: "active",
@@ -137,14 +144,14 @@ class _Teller:
             if what is None or row.time_us <= self._fault_us:
                 continue
             if row.kind == TraceKind.UNLOAD_COMPLETED and not self._has_loaded(row):
-                continue  # a replica that was told to resign had nothing to unload
-            # An unload carries the epoch in which the leadership went to another.
+                continue  # a replica that resigned without groups had nothing to unload
+            # An unload has the epoch in which another replica became leader.
             epoch = (row.leader_epoch or 0) - self._first_epoch
             found.setdefault(f"epoch +{epoch} {what}", self._since(row))
         return found
 
-    def rebalances(self) -> Milestones:
-        """The first and the last of what a rebalance is made of, by the tenure that did it."""
+    def find_rebalances(self) -> Milestones:
+        """Find the first and the last of each step of a rebalance, by the tenure that took it."""
         names = {
             TraceKind.REBALANCE_STARTED: "rebalance",
             TraceKind.GENERATION_STARTED: "generation",
@@ -160,8 +167,8 @@ class _Teller:
             found[f"last {what} {tenure}"] = self._since(row)
         return found
 
-    def members(self) -> Milestones:
-        """What most members did: marked the coordinator unknown, lost partitions, committed."""
+    def find_members(self) -> Milestones:
+        """Find the times at which most members left the coordinator, lost partitions, committed."""
         found: Milestones = {}
         for kind, what in (
             (TraceKind.COORDINATOR_UNKNOWN, "members mark the coordinator unknown"),
@@ -178,8 +185,8 @@ class _Teller:
             found["members commit again"] = median_low(sorted(resumed))
         return found
 
-    def faults(self) -> Milestones:
-        """When each fault but the first began, and when the undoing of each did."""
+    def find_faults(self) -> Milestones:
+        """Find the begin of each fault but the first, and of each undoing."""
         found: Milestones = {}
         for row in self._after:
             if row.kind == TraceKind.FAULT_INJECTED:
@@ -192,7 +199,7 @@ class _Teller:
         return found
 
     def _commit_gaps(self) -> list[tuple[int, int]]:
-        """Each member's longest time without an acknowledged commit after the fault."""
+        """Return each member's longest time without an acknowledged commit after the fault."""
         commits: dict[str, list[int]] = {}
         for row in self._rows:
             if row.kind == TraceKind.OFFSETS_COMMITTED and row.group == self._group:

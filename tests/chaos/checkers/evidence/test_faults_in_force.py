@@ -1,4 +1,4 @@
-"""Which faults disturb whom, and until when."""
+"""The faults in force: the parts that they disturb, and their ends."""
 
 from chaos.checkers.context import CheckContext, GroupExpectation
 from chaos.checkers.evidence.faults_in_force import FAULT_KINDS, FaultsInForce
@@ -30,8 +30,8 @@ def killed(time_s: float, node: str) -> Rows:
     return rows
 
 
-def test_end_of_a_member_disturbs_its_group_alone() -> None:
-    """The servers go on; who is about to judge a group knows its members."""
+def test_end_of_a_member_disturbs_only_its_group() -> None:
+    """The servers are undisturbed; a checker of a group knows its members."""
     rows = killed(20, C0)
     assert faults_after(rows).quiet_since_us is None
     assert faults_after(rows).cluster_quiet_since_us == 0
@@ -41,8 +41,8 @@ def test_end_of_a_member_disturbs_its_group_alone() -> None:
     assert faults_after(rows).cluster_quiet_since_us == 0
 
 
-def test_dead_broker_disturbs_until_it_is_fenced_and_again_when_it_is_back() -> None:
-    """From its fencing on everybody knows that it is not there."""
+def test_dead_broker_disturbs_until_it_is_fenced_and_again_after_its_restart() -> None:
+    """Once it is fenced, all nodes know that it is down."""
     rows = killed(20, "broker-1")
     assert faults_after(rows).cluster_quiet_since_us is None
 
@@ -58,7 +58,7 @@ def test_dead_broker_disturbs_until_it_is_fenced_and_again_when_it_is_back() -> 
 
 
 def test_stopped_broker_disturbs_even_when_it_is_fenced() -> None:
-    """It may still believe that it leads."""
+    """It may still take itself for a leader."""
     rows = Rows()
     rows.add(20, "driver", TraceKind.NODE_PAUSED, peer="broker-1")
     rows.add(29, "controller-100", TraceKind.BROKER_FENCED, peer="broker-1")
@@ -66,8 +66,8 @@ def test_stopped_broker_disturbs_even_when_it_is_fenced() -> None:
     assert faults_after(rows).cluster_quiet_since_us is None
 
 
-def test_fault_of_links_disturbs_whomever_it_hits() -> None:
-    """Also where it is about a consumer."""
+def test_fault_of_links_disturbs_all_nodes_that_it_hits() -> None:
+    """A consumer may be among them."""
     rows = Rows()
     rows.fault(20, C0, fault="cut", nodes=[C0])
 

@@ -1,4 +1,4 @@
-"""Which acknowledged commits Kafka itself forgets, and which it must not."""
+"""Acknowledged commits that Kafka itself forgets, and those that it must keep."""
 
 from chaos.checkers.context import CheckContext, GroupExpectation
 from chaos.checkers.durable_commits import FORGOTTEN, DurableCommits
@@ -60,8 +60,8 @@ def check(rows: Rows) -> CheckReport:
     return checker.finish()
 
 
-def test_commit_whose_slot_a_failed_append_emptied_is_excused() -> None:
-    """Kafka removes what is pending, whichever attempt failed."""
+def test_commit_whose_pending_slot_a_failed_append_emptied_is_excused() -> None:
+    """Kafka removes the pending offset, whichever attempt failed."""
     report = check(lost_commit(failed_s=11))
 
     assert not report.findings
@@ -69,7 +69,7 @@ def test_commit_whose_slot_a_failed_append_emptied_is_excused() -> None:
 
 
 def test_lost_commit_without_a_failed_append_in_its_transaction_is_found() -> None:
-    """Planted bug: a marker that counts nothing."""
+    """Planted bug: a commit marker that commits no offset."""
     for failed_s in (None, 9.0):
         assert (
             "offset 5 was acknowledged" in check(lost_commit(failed_s=failed_s)).findings[0].summary
@@ -77,10 +77,10 @@ def test_lost_commit_without_a_failed_append_in_its_transaction_is_found() -> No
 
 
 def test_failed_append_of_another_broker_excuses_nothing() -> None:
-    """It emptied nobody's slot here."""
+    """It emptied no slot of this coordinator."""
     assert check(lost_commit(failed_s=11, node="broker-1")).findings
 
 
-def test_commit_that_ended_in_the_group_is_no_forgotten_one() -> None:
-    """Its slot was there when the marker came."""
+def test_commit_that_ended_in_the_group_was_not_forgotten() -> None:
+    """Its slot still existed when the marker came."""
     assert check(lost_commit(failed_s=11, ends=True)).findings

@@ -1,4 +1,4 @@
-"""Which coordinators answer from half of their log."""
+"""Coordinators that answer from a partial load of their log."""
 
 import pytest
 
@@ -10,10 +10,10 @@ from tests.support.builders.rows import OFFSETS_0, Rows
 @pytest.mark.parametrize(
     ("read_to", "elected_epoch", "is_half"), [(10, 2, True), (12, 2, False), (10, 1, False)]
 )
-def test_half_is_what_ended_before_the_log_and_was_taken_away(
+def test_partial_load_ended_before_the_log_and_was_replaced(
     read_to: int, elected_epoch: int, is_half: bool
 ) -> None:
-    """A load that ends early and is still its leader's has another reason: no excuse."""
+    """A load that ends early under a leader that stays has another reason: no excuse."""
     rows = Rows()
     rows.leads(1, "broker-0", 1, 12)
     rows.add(
@@ -43,8 +43,8 @@ def test_half_is_what_ended_before_the_log_and_was_taken_away(
     assert not loads.answers_from_half("broker-1", OFFSETS_0)
 
 
-def test_second_load_of_an_epoch_is_no_half_of_the_first() -> None:
-    """A broker that is told once more, too late, that it leads, loads a log that is not its own."""
+def test_second_load_of_an_epoch_does_not_continue_the_first() -> None:
+    """A broker that receives its leadership again, too late, loads a log that it has lost."""
     rows = Rows()
     rows.leads(1, "broker-0", 1, 12)
     loads = HalfLoads()

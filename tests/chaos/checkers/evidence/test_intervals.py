@@ -1,4 +1,4 @@
-"""Intervals of offsets behave as sets of offsets do."""
+"""Intervals of offsets behave like sets of offsets."""
 
 from itertools import pairwise
 
@@ -14,10 +14,10 @@ pieces = st.lists(
 
 
 @given(pieces, st.tuples(st.integers(0, 70), st.integers(0, 30)))
-def test_intervals_hold_what_a_set_would_hold(
+def test_intervals_equal_a_set_of_offsets(
     added: list[tuple[int, int]], asked: tuple[int, int]
 ) -> None:
-    """Against the plain model: add, total, covered, missing, and no two that touch."""
+    """The plain model checks add, total, covered and missing; no two intervals touch."""
     intervals = IntervalSet()
     model: set[int] = set()
     for start, end in added:
@@ -34,8 +34,8 @@ def test_intervals_hold_what_a_set_would_hold(
     assert all(left[1] < right[0] for left, right in pairwise(parts))
 
 
-def test_records_in_a_row_stay_one_interval() -> None:
-    """A long run costs no memory."""
+def test_consecutive_records_are_one_interval() -> None:
+    """A long run must not grow the memory."""
     intervals = IntervalSet()
     for offset in range(10_000):
         intervals.add(offset, offset + 1)

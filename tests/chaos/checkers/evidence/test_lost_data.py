@@ -1,4 +1,4 @@
-"""What may be lost with the last replica in sync, and what may not: the checkers know the line.
+"""Data that may be lost with the last replica in sync, and data that must not be.
 
 Power losses and empty disks of the only replica in sync, which Kafka answers with a clean election
 of a leader that has lost its log. Corpus: `power_loss_of_the_last_replica_in_sync`.
@@ -33,7 +33,7 @@ CONTEXT = CheckContext(
 
 
 def elected(rows: Rows, time_s: float, leader: str, epoch: int, isr: list[int]) -> None:
-    """The controller makes `leader` the leader among those in sync; "" for nobody."""
+    """Let the controller elect `leader` among the replicas in sync; "" for none."""
     rows.add(
         time_s,
         CONTROLLER,
@@ -46,7 +46,7 @@ def elected(rows: Rows, time_s: float, leader: str, epoch: int, isr: list[int]) 
 
 
 def damaged(rows: Rows, time_s: float, broker: str, how: str) -> None:
-    """The broker's machine loses power, or the broker is killed and its disk emptied."""
+    """Let the broker's machine lose power, or kill the broker and empty its disk."""
     disk = {"disk": "empty"} if how == "empty disk" else {}
     rows.add(
         time_s,
@@ -90,10 +90,10 @@ def check(checker: Checker, rows: Rows) -> CheckReport:
 
 @pytest.mark.parametrize("checker", [Fencing, DurableCommits])
 @pytest.mark.parametrize("how", ["power loss", "empty disk"])
-def test_what_the_last_replica_in_sync_lost_is_no_violation(
+def test_data_lost_with_the_last_replica_in_sync_is_no_violation(
     checker: type[Checker], how: str
 ) -> None:
-    """Nobody else was in sync, whoever may have had it: Kafka elects cleanly, and loses."""
+    """No other replica was in sync: Kafka elects cleanly, and loses the data."""
     assert check(checker(CONTEXT), last_replica_lost(how=how)).findings_total == 0
 
 
@@ -107,13 +107,15 @@ def test_what_the_last_replica_in_sync_lost_is_no_violation(
     ],
     ids=["killed with its disk whole", "another was in sync", "it had come back into sync"],
 )
-def test_what_a_replica_had_no_right_to_lose_is_found(checker: type[Checker], rows: Rows) -> None:
-    """A kill keeps what was written; another replica in sync had it; or it had fetched it again."""
+def test_data_that_a_replica_must_keep_is_found_when_lost(
+    checker: type[Checker], rows: Rows
+) -> None:
+    """Cases: a kill keeps data; another replica in sync had it; it was fetched again."""
     assert check(checker(CONTEXT), rows).findings_total == 1
 
 
 def test_commits_after_the_loss_are_promised_again() -> None:
-    """The group goes on in the new log, which nobody damaged."""
+    """The group continues in the new log, which is undamaged."""
     rows = last_replica_lost()
     rows.committed(7, "consumer-0", 9, peer="broker-0")
     rows.stage(9, "verifying")
@@ -143,10 +145,10 @@ def transaction_over_a_loss(began_s: float, partition: str) -> Rows:
 
 @pytest.mark.parametrize("partition", [TRANSACTIONS, OFFSETS_0])
 @pytest.mark.parametrize(("began_s", "findings"), [(4.9, 0), (5.1, 1)])
-def test_transaction_that_was_open_when_data_was_lost_may_be_lost_although_it_ended(
+def test_transaction_that_was_open_at_the_loss_may_be_lost_although_it_ended(
     partition: str, began_s: float, findings: int
 ) -> None:
-    """Its offsets were taken before the loss, and its end is acknowledged after it."""
+    """Its offsets were appended before the loss, and its end is acknowledged after it."""
     (expected,) = CONTEXT.groups.values()
     context = replace(
         CONTEXT, groups={"g": replace(expected, transaction_partitions=(TRANSACTIONS,))}
@@ -158,7 +160,7 @@ def test_transaction_that_was_open_when_data_was_lost_may_be_lost_although_it_en
 
 
 def test_election_that_loses_data_is_named_with_its_epoch() -> None:
-    """Whoever compares epochs needs to know between which of them the log was cut."""
+    """A comparison of epochs needs the two epochs between which the log was cut."""
     lost = LostData()
     for row in last_replica_lost().rows:
         lost.observe(row)
@@ -166,7 +168,7 @@ def test_election_that_loses_data_is_named_with_its_epoch() -> None:
 
 
 def test_records_between_a_lost_commit_and_the_latest_may_be_skipped() -> None:
-    """Without its commit the group starts from the latest, as it was told to."""
+    """Without its commit the group starts from the latest offset, as configured."""
     rows = last_replica_lost()
     rows.position_reset(7, "consumer-0", 40, "latest")
     rows.consumed(8, "consumer-0", 40, 41)
@@ -177,8 +179,8 @@ def test_records_between_a_lost_commit_and_the_latest_may_be_skipped() -> None:
     assert report.measured["skipped_where_data_was_lost_with_the_last_replica"] == 33
 
 
-def test_owner_of_a_group_that_is_gone_may_be_overtaken_at_once() -> None:
-    """The new coordinator knows no group: whoever joins first begins a new one."""
+def test_owner_in_a_lost_group_may_be_overtaken_at_once() -> None:
+    """The new coordinator has no group: the first member to join begins a new one."""
     rows = last_replica_lost()
     rows.add(5.2, "broker-0", TraceKind.LOAD_STARTED, partition=OFFSETS_0, leader_epoch=3)
     rows.add(5.3, "broker-0", TraceKind.LOAD_COMPLETED, partition=OFFSETS_0, leader_epoch=3)
@@ -190,7 +192,7 @@ def test_owner_of_a_group_that_is_gone_may_be_overtaken_at_once() -> None:
 
 @pytest.mark.parametrize("fault_before_load", [False, True])
 def test_rebalance_of_a_group_that_lost_its_members_is_needed(*, fault_before_load: bool) -> None:
-    """They were stored in the log that is gone, also if another fault comes before the load."""
+    """The lost log had them; this holds if another fault precedes the load, too."""
     rows = Rows()
     elected(rows, 0.1, "broker-0", 0, [0])
     rows.add(0.2, "broker-0", TraceKind.LOAD_COMPLETED, partition=OFFSETS_0, leader_epoch=0)

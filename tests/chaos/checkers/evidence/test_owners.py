@@ -1,4 +1,4 @@
-"""Who owns which partition, by the members' own rows."""
+"""The owners of partitions, by the members' own rows."""
 
 from chaos.checkers.evidence.owners import Owners
 from protocol.trace import TraceKind
@@ -7,7 +7,7 @@ from tests.support.builders.rows import Rows
 C0, C1 = "consumer-g-0", "consumer-g-1"
 
 
-def test_partition_has_two_owners_until_the_older_one_gives_it_up() -> None:
+def test_partition_has_two_owners_until_the_older_one_revokes_it() -> None:
     """An overlap begins with the second assignment and ends with the first revocation."""
     owners = Owners()
     rows = Rows()
@@ -28,8 +28,8 @@ def test_partition_has_two_owners_until_the_older_one_gives_it_up() -> None:
     assert (owners.owned_by((C0, 0)), owners.owned_by((C1, 0))) == ((), ("t-0",))
 
 
-def test_next_assignment_and_the_end_of_the_process_end_the_one_before() -> None:
-    """A killed member is named by the driver; a new life of it begins with nothing."""
+def test_next_assignment_or_the_end_of_the_process_ends_an_ownership() -> None:
+    """The driver names a killed member; its new incarnation owns nothing."""
     owners = Owners()
     rows = Rows()
     rows.assigned(1, C0, partitions=2)

@@ -1,4 +1,4 @@
-"""What a transaction committed counts exactly if its end was decided so."""
+"""Offsets of a transaction count exactly if its end was decided as a commit."""
 
 import pytest
 
@@ -65,7 +65,7 @@ def completed(
 
 
 def elected(rows: Rows, time_s: float) -> None:
-    """Broker 2, alone in sync, leads the log of transactions."""
+    """Elect broker 2, the only replica in sync, for the log of transactions."""
     rows.add(
         time_s,
         "controller-100",
@@ -77,10 +77,10 @@ def elected(rows: Rows, time_s: float) -> None:
 
 
 @pytest.mark.parametrize(("to", "committed"), [(COMMIT, True), (ABORT, False)])
-def test_end_as_it_was_decided_passes_also_at_the_next_coordinator(
+def test_end_that_follows_the_decision_passes_also_at_the_next_coordinator(
     to: str, *, committed: bool
 ) -> None:
-    """The marker finds the group wherever it is."""
+    """The marker reaches the group at any coordinator."""
     rows = Rows()
     pending(rows, 1)
     decided(rows, 2, to)
@@ -97,10 +97,10 @@ def test_end_as_it_was_decided_passes_also_at_the_next_coordinator(
     ],
 )
 def test_end_against_the_decision_is_found(to: str, told: str, *, committed: bool) -> None:
-    """Planted bug: a marker that is read the wrong way round."""
+    """Planted bug: a marker that is read as its opposite."""
     rows = Rows()
     pending(rows, 0.1)
-    decided(rows, 0.2, COMMIT if to == ABORT else ABORT)  # of the transaction before
+    decided(rows, 0.2, COMMIT if to == ABORT else ABORT)  # of the previous transaction
     completed(rows, 0.3, committed=committed)
     pending(rows, 1)
     decided(rows, 2, to)
@@ -118,8 +118,8 @@ def test_end_against_the_decision_is_found(to: str, told: str, *, committed: boo
     ]
 
 
-def test_offsets_that_count_whatever_the_marker_says_are_found() -> None:
-    """Planted bug: an abort marker that makes of what waits the group's offsets."""
+def test_offsets_that_count_after_an_abort_are_found() -> None:
+    """Planted bug: an abort marker that commits the pending offsets."""
     rows = Rows()
     pending(rows, 1)
     decided(rows, 2, ABORT)
@@ -128,7 +128,7 @@ def test_offsets_that_count_whatever_the_marker_says_are_found() -> None:
     assert check(rows).findings_total == 1
 
 
-def test_marker_that_the_next_transaction_overtakes_is_judged_by_its_own_decision() -> None:
+def test_marker_overtaken_by_the_next_transaction_is_judged_by_its_own_decision() -> None:
     """A completion waits behind the loads of the group's broker, as in Kafka."""
     rows = Rows()
     pending(rows, 1)
@@ -141,8 +141,8 @@ def test_marker_that_the_next_transaction_overtakes_is_judged_by_its_own_decisio
     assert check(rows).findings_total == 0
 
 
-def test_decision_that_nobody_wrote_down_proves_nothing() -> None:
-    """Its coordinator died when the log had it; the next one loads it, and writes the markers."""
+def test_decision_without_a_row_proves_nothing() -> None:
+    """Its coordinator died after the append; the next one loads it, and writes the markers."""
     rows = Rows()
     pending(rows, 1)
     decided(rows, 2, ABORT, producer_id=7)
@@ -152,8 +152,8 @@ def test_decision_that_nobody_wrote_down_proves_nothing() -> None:
 
 
 @pytest.mark.parametrize(("clock_error_us", "findings"), [(0, 1), (2_000_000, 0)])
-def test_decision_by_a_clock_that_is_late_is_waited_for(clock_error_us: int, findings: int) -> None:
-    """Of two clocks the transaction coordinator's may be the later one."""
+def test_decision_with_a_later_clock_is_waited_for(clock_error_us: int, findings: int) -> None:
+    """Of two clocks the transaction coordinator's may be ahead."""
     rows = Rows()
     pending(rows, 1)
     decided(rows, 1.5, ABORT)
@@ -164,7 +164,7 @@ def test_decision_by_a_clock_that_is_late_is_waited_for(clock_error_us: int, fin
 
 
 @pytest.mark.parametrize(("carried_out_s", "findings"), [(None, 1), (2.5, 0)])
-def test_marker_after_the_transaction_was_carried_out_is_the_next_ones(
+def test_marker_after_a_completed_transaction_belongs_to_the_next_one(
     carried_out_s: float | None, findings: int
 ) -> None:
     """A group that was loaded with the marker leaves no row."""
@@ -179,7 +179,7 @@ def test_marker_after_the_transaction_was_carried_out_is_the_next_ones(
 
 
 @pytest.mark.parametrize(("cause", "findings"), [("power loss", 0), (None, 1)])
-def test_decision_that_was_lost_with_the_last_replica_in_sync_binds_nobody(
+def test_decision_lost_with_the_last_replica_in_sync_is_not_binding(
     cause: str | None, findings: int
 ) -> None:
     """The transaction coordinator is back at an older transaction."""
@@ -195,7 +195,7 @@ def test_decision_that_was_lost_with_the_last_replica_in_sync_binds_nobody(
 
 
 def late_end(rows: Rows, *, loaded_s: float, committed: bool = False) -> Rows:
-    """A transaction was aborted and carried out; the next one ends in the group as that one."""
+    """A transaction is aborted and completed; the next one ends in the group with its marker."""
     decided(rows, 10, ABORT)
     decided(rows, 10.1, "CompleteAbort")
     rows.load_completed(loaded_s, "broker-0", 3)
@@ -205,16 +205,16 @@ def late_end(rows: Rows, *, loaded_s: float, committed: bool = False) -> Rows:
     return rows
 
 
-def test_end_that_comes_behind_a_load_is_that_of_the_transaction_before() -> None:
-    """Kafka does so: the thread that carries out ends is the one that loads."""
+def test_end_behind_a_load_is_that_of_the_previous_transaction() -> None:
+    """In Kafka one thread completes transactions and loads partitions."""
     report = check(late_end(Rows(), loaded_s=10.5))
 
     assert not report.findings
     assert report.excused == {"end of a transaction that came behind a load": 1}
 
 
-def test_late_end_may_come_when_the_next_transaction_is_carried_out_too() -> None:
-    """What that one committed is forgotten all the same: its own end finds nothing."""
+def test_late_end_may_follow_the_completion_of_the_next_transaction() -> None:
+    """The next one's offsets are forgotten all the same: its own end finds none."""
     rows = Rows()
     decided(rows, 10, ABORT)
     decided(rows, 10.1, "CompleteAbort")
@@ -230,14 +230,14 @@ def test_late_end_may_come_when_the_next_transaction_is_carried_out_too() -> Non
 
 
 def test_wrong_end_without_a_load_has_no_excuse() -> None:
-    """Planted bug: ends are mixed up although nothing held one of them up."""
+    """Planted bug: ends are mixed up although nothing delayed one of them."""
     report = check(late_end(Rows(), loaded_s=9))
 
     assert "broker-0 forgot the offsets of a transaction" in report.findings[0].summary
 
 
-def test_wrong_end_after_the_one_before_had_ended_has_no_excuse() -> None:
-    """Then there is no end that could come late."""
+def test_wrong_end_after_the_previous_one_has_no_excuse() -> None:
+    """No earlier end is left that could be late."""
     rows = Rows()
     pending(rows, 9)
     completed(rows, 10.05, committed=False)
@@ -245,7 +245,7 @@ def test_wrong_end_after_the_one_before_had_ended_has_no_excuse() -> None:
     assert check(late_end(rows, loaded_s=10.5)).findings
 
 
-def test_producer_id_that_was_given_twice_is_found() -> None:
+def test_producer_id_that_was_assigned_twice_is_found() -> None:
     """Planted bug: blocks of producer ids that overlap."""
     rows = Rows()
     decided(rows, 10, COMMIT)
@@ -267,7 +267,7 @@ def test_producer_id_that_was_given_twice_is_found() -> None:
     assert "producer id 0 was given to two transactional ids" in finding.summary
 
 
-def test_producer_id_that_is_none_is_found() -> None:
+def test_invalid_producer_id_is_found() -> None:
     """Planted bug: blocks of producer ids that are counted down."""
     rows = Rows()
     decided(rows, 10, COMMIT, producer_id=-7)

@@ -1,4 +1,4 @@
-"""What led to a finding: rows of the time before it that tell why it could happen."""
+"""Turning points of a finding: earlier rows that explain how it came about."""
 
 from chaos.checkers.evidence.turning_points import MOST_FAULTS, MOST_OTHERS, TurningPoints
 from chaos.experiment.loader import load_experiment
@@ -23,7 +23,7 @@ def led_to(rows: list[TraceRow], *evidence: TraceRow) -> tuple[TraceRow, ...]:
     return points.led_to(evidence, partitions={OFFSETS}, groups={"readers"}, faults=[CUT])
 
 
-def test_fault_and_what_it_did_to_the_partition_led_to_the_finding() -> None:
+def test_fault_and_its_effects_on_the_partition_are_turning_points() -> None:
     """In time order, from the fault to the last row of the evidence."""
     before = row(5, "controller-100", TraceKind.LEADER_ELECTED, partition=OFFSETS)
     after = row(31, "controller-100", TraceKind.LEADER_ELECTED, partition=OFFSETS)
@@ -31,8 +31,8 @@ def test_fault_and_what_it_did_to_the_partition_led_to_the_finding() -> None:
     assert led_to([before, CUT, FENCED, ELECTED, after], APPENDED) == (CUT, FENCED, ELECTED)
 
 
-def test_other_partitions_and_groups_led_to_nothing() -> None:
-    """Nor does what the evidence has already."""
+def test_rows_of_other_partitions_and_groups_are_no_turning_points() -> None:
+    """Rows that the evidence already has are not repeated."""
     elsewhere = row(22, "controller-100", TraceKind.LEADER_ELECTED, partition="orders-0")
     other = row(23, "broker-1", TraceKind.REBALANCE_STARTED, group="writers")
     own = row(24, "broker-1", TraceKind.REBALANCE_STARTED, group="readers")
@@ -40,16 +40,16 @@ def test_other_partitions_and_groups_led_to_nothing() -> None:
     assert led_to([CUT, elsewhere, other, own, ELECTED], ELECTED, APPENDED) == (CUT, own)
 
 
-def test_request_without_answer_counts_where_the_controller_was_asked() -> None:
-    """A broker that does not hear of its successor asked in vain; clients always ask somebody."""
+def test_request_without_answer_is_a_turning_point_if_sent_to_the_controller() -> None:
+    """It explains why a broker did not learn of its successor; clients have other brokers."""
     beat = row(15, "broker-0", TraceKind.REQUEST_FAILED, peer="controller-100", api="Fetch")
     asked = row(16, "consumer-a-0", TraceKind.REQUEST_FAILED, peer="broker-0", api="Heartbeat")
 
     assert led_to([CUT, beat, asked], APPENDED) == (CUT, beat)
 
 
-def test_of_repetitions_the_last_one_stays() -> None:
-    """The same node takes the same step for the same partition."""
+def test_of_repeated_steps_only_the_last_is_kept() -> None:
+    """A repetition is the same step of the same node for the same partition."""
     moves = [
         row(11 + place, f"broker-{place % 2}", TraceKind.BECAME_FOLLOWER, partition=OFFSETS)
         for place in range(6)
@@ -58,8 +58,8 @@ def test_of_repetitions_the_last_one_stays() -> None:
     assert led_to([CUT, *moves], APPENDED) == (CUT, *moves[-2:])
 
 
-def test_last_rows_stay_where_there_are_many() -> None:
-    """Faults have a place of their own: they come first, and would be crowded out."""
+def test_only_the_last_rows_are_kept_beside_the_faults() -> None:
+    """Faults come first, and the limit of the other rows does not remove them."""
     faults = [row(11, "driver", TraceKind.FAULT_INJECTED, cause=f"cut-{n}") for n in range(1, 9)]
     moves = [
         row(12 + place, f"broker-{place}", TraceKind.BECAME_FOLLOWER, partition=OFFSETS)
@@ -72,7 +72,7 @@ def test_last_rows_stay_where_there_are_many() -> None:
 
 
 def test_violation_of_a_run_names_the_fault_the_silence_and_the_election() -> None:
-    """A coordinator cut off from the controller: why it could acknowledge what was lost."""
+    """The coordinator is cut off from the controller, so it could acknowledge the lost commit."""
     findings: list[Finding] = []
     schedule = load_experiment("tests/corpus/two_coordinators_after_a_cut_from_the_controller.yaml")
     play(schedule.experiment, 1, on_finding=findings.append)
@@ -84,6 +84,6 @@ def test_violation_of_a_run_names_the_fault_the_silence_and_the_election() -> No
     assert ("leader_elected", None) in kinds
 
 
-def test_finding_without_evidence_has_nothing_that_led_to_it() -> None:
-    """There is no moment to look back from."""
+def test_finding_without_evidence_has_no_turning_points() -> None:
+    """No row gives the time to search backwards from."""
     assert led_to([CUT, ELECTED]) == ()

@@ -1,4 +1,4 @@
-"""What a fault in a file may not say, with the place, what was expected and a near miss."""
+"""Refused faults of a file, with the place, the expected value and a near miss."""
 
 from typing import Any
 
@@ -37,8 +37,8 @@ def problems(fault: dict[str, Any]) -> list[Problem]:
         {**PAUSE, "fault": "crash", "args": {"disk": "empty"}},
     ],
 )
-def test_fault_that_makes_sense_is_accepted(fault: dict[str, Any]) -> None:
-    """One of each form."""
+def test_valid_fault_of_each_form_is_accepted(fault: dict[str, Any]) -> None:
+    """The list has one of each form."""
     assert problems(fault) == []
 
 
@@ -123,10 +123,10 @@ def test_fault_that_makes_sense_is_accepted(fault: dict[str, Any]) -> None:
         ),
     ],
 )
-def test_fault_that_makes_no_sense_is_an_error_at_its_place(
+def test_invalid_fault_is_one_error_at_its_place(
     fault: dict[str, Any], path: str, message: str, near_miss: str | None
 ) -> None:
-    """Before anything is started, and one problem for one mistake."""
+    """The error precedes the start, and one mistake is one problem."""
     (problem,) = problems(fault)
 
     assert problem.path == f"faults[0].{path}"
@@ -134,8 +134,8 @@ def test_fault_that_makes_no_sense_is_an_error_at_its_place(
     assert problem.near_miss == near_miss
 
 
-def test_destination_that_holds_no_replica_is_an_error() -> None:
-    """Where the replicas are is decided by the file alone."""
+def test_destination_without_a_replica_is_an_error() -> None:
+    """The file alone decides where the replicas are."""
     made_of = experiment(
         cluster={
             "brokers": 4,
@@ -159,7 +159,7 @@ def test_destination_that_holds_no_replica_is_an_error() -> None:
     ],
 )
 def test_fault_too_short_to_be_noticed_is_a_warning(fault: dict[str, Any], message: str) -> None:
-    """It may be meant: it is said and run."""
+    """It may be intended: the file runs with a warning."""
     (warning,) = warnings(experiment(faults=[fault]))
 
     assert warning.path == "faults[0].duration"
@@ -175,6 +175,6 @@ def test_fault_too_short_to_be_noticed_is_a_warning(fault: dict[str, Any], messa
         {**CUT, "duration": "1s"},
     ],
 )
-def test_fault_that_is_short_and_felt_all_the_same_is_no_warning(fault: dict[str, Any]) -> None:
-    """Warnings that cry wolf are not read."""
+def test_short_fault_with_an_effect_is_no_warning(fault: dict[str, Any]) -> None:
+    """Needless warnings make people ignore the others."""
     assert list(warnings(experiment(faults=[fault]))) == []

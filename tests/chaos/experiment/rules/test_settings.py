@@ -1,4 +1,4 @@
-"""Settings that Kafka takes and an engineer would not want are said, each at its place."""
+"""Settings that Kafka accepts and an engineer would not want: a warning at each place."""
 
 from typing import Any
 
@@ -171,7 +171,7 @@ def _kafka(config: dict[str, object]) -> dict[str, object]:
 def test_unwise_setting_is_one_warning_at_its_place(
     changes: dict[str, Any], path: str, expected: str | None
 ) -> None:
-    """Nothing else is said beside it, and the file runs."""
+    """The file has no other warning, and it runs."""
     made_of = experiment(**changes)
 
     (warning,) = warnings(made_of)
@@ -211,13 +211,13 @@ def test_unwise_setting_is_one_warning_at_its_place(
         {"groups": readers({"process_us": 500_000})},
     ],
 )
-def test_setting_that_the_plan_never_tries_is_no_warning(changes: dict[str, Any]) -> None:
-    """Warnings that cry wolf are not read: who moves a leader needs every replica, and has it."""
+def test_setting_that_the_plan_never_uses_is_no_warning(changes: dict[str, Any]) -> None:
+    """Needless warnings are ignored: a plan that moves a leader has every replica in sync."""
     assert list(warnings(experiment(**changes))) == []
 
 
-def test_rebalance_that_is_over_before_members_hear_of_it_is_warned_about() -> None:
-    """Such members drop each other for ever, even two minutes after healing."""
+def test_rebalance_timeout_below_the_heartbeat_interval_is_a_warning() -> None:
+    """Such members expire one another for ever, even two minutes after healing."""
     made_of = experiment(
         groups=readers(
             session_timeout_ms=6_000, heartbeat_interval_ms=2_000, max_poll_interval_ms=2_000
@@ -232,8 +232,8 @@ def test_rebalance_that_is_over_before_members_hear_of_it_is_warned_about() -> N
     ) in told
 
 
-def test_what_late_members_inherit_is_said_once() -> None:
-    """Their own settings are judged, with their place; the group's are the group's."""
+def test_inherited_setting_of_late_members_is_reported_once() -> None:
+    """Their own settings are judged at their own place, the group's at the group's."""
     unwise = {"heartbeat.interval.ms": 20_000}
     late = [
         {"at": "1s", "members": 1, "config": CONSUMER | unwise},
@@ -340,7 +340,7 @@ TRANSACTIONAL = {"transactional": True}
         ),
     ],
 )
-def test_setting_with_which_no_transaction_could_be_is_an_error(
+def test_setting_without_which_no_transaction_can_commit_is_an_error(
     changes: dict[str, Any], path: str, expected: str
 ) -> None:
     """A group whose members could not commit in transactions is refused before it starts."""
@@ -350,8 +350,8 @@ def test_setting_with_which_no_transaction_could_be_is_an_error(
     assert (told[path] or "").startswith(expected)
 
 
-def test_what_transactions_need_is_asked_of_no_other_group() -> None:
-    """The topic of transactions is only where there are transactions."""
+def test_groups_without_transactions_have_no_such_requirements() -> None:
+    """The topic of transactions exists only if a group uses transactions."""
     changes = {
         "groups": readers({"transaction_timeout_ms": 60_001}),
         "cluster": cluster(
@@ -369,10 +369,10 @@ def test_what_transactions_need_is_asked_of_no_other_group() -> None:
         ({"machine_lost_after": "3s"}, "run.machine_lost_after"),
     ],
 )
-def test_machine_is_silent_for_some_seconds_before_it_is_lost(
+def test_machine_must_be_silent_for_some_seconds_before_it_is_lost(
     changes: dict[str, str], path: str
 ) -> None:
-    """Machines are asked once in a second, and a lost one never comes back."""
+    """Machines are asked once a second, and a lost one never returns."""
     assert [each.path for each in errors(experiment(run=changes))] == [path]
 
 

@@ -1,4 +1,4 @@
-"""Groups that live on ZooKeeper: what the file may say of them, and what is built."""
+"""Groups on ZooKeeper: the settings of the file, and the cluster that is built."""
 
 import msgspec
 import pytest
@@ -12,12 +12,12 @@ OLD = NEW | {"coordination": "zookeeper"}
 
 
 def with_old(**changes: object) -> Experiment:
-    """Return an experiment with a group of each kind; `changes` are of the one on ZooKeeper."""
+    """Return an experiment with a group of each kind; `changes` apply to the one on ZooKeeper."""
     return experiment(groups={"readers": NEW, "old": OLD | changes})
 
 
 def test_ensemble_is_built_only_if_a_group_asks_for_it() -> None:
-    """New nodes exist only when a group asks for zookeeper: other runs are what they were."""
+    """Other runs are unchanged, because the new nodes exist only for such a group."""
     without, both = to_cluster_spec(experiment()), to_cluster_spec(with_old())
 
     assert without.zookeepers == ()
@@ -31,7 +31,7 @@ def test_ensemble_is_built_only_if_a_group_asks_for_it() -> None:
 
 
 def test_settings_of_the_file_reach_servers_and_members() -> None:
-    """Kafka's and ZooKeeper's own names stand in the file."""
+    """The file uses the names of Kafka and ZooKeeper."""
     file = with_old(
         zookeeper={"zookeeper.session.timeout.ms": 12_000, "rebalance.max.retries": 10},
         late_members=[{"at": "5s", "members": 1}],
@@ -73,13 +73,13 @@ def test_settings_of_the_file_reach_servers_and_members() -> None:
 def test_settings_of_the_other_kind_of_group_are_refused(
     changes: dict[str, object], path: str
 ) -> None:
-    """They would mean nothing."""
+    """They would have no effect."""
     assert list(errors(with_old())) == []
     assert [problem.path for problem in errors(with_old(**changes))] == [path]
 
 
-def test_settings_for_zookeeper_need_the_coordination() -> None:
-    """Nobody would read them."""
+def test_settings_for_zookeeper_need_a_group_on_zookeeper() -> None:
+    """No node would read them."""
     group = NEW | {"zookeeper": {"rebalance.max.retries": 8}}
 
     assert [each.path for each in errors(experiment(groups={"readers": group}))] == [
@@ -87,7 +87,7 @@ def test_settings_for_zookeeper_need_the_coordination() -> None:
     ]
 
 
-def test_members_that_give_up_before_a_session_can_end_are_warned_about() -> None:
+def test_members_whose_retries_end_before_a_session_are_warned_about() -> None:
     """`rebalance.max.retries x rebalance.backoff.ms > zookeeper.session.timeout.ms` (ZK-50)."""
 
     def warned(**settings: object) -> list[str]:
@@ -100,8 +100,8 @@ def test_members_that_give_up_before_a_session_can_end_are_warned_about() -> Non
     ]
 
 
-def test_filter_names_the_topics_of_the_group_or_all_others() -> None:
-    """Which topics members read stands in `topics`, whatever way they subscribe."""
+def test_filter_names_the_topics_of_the_group_or_excludes_the_others() -> None:
+    """`topics` lists the topics that the members read, for each way to subscribe."""
     topics = {name: {"partitions": 2, "replication.factor": 1} for name in ("a.b", "c", "d")}
     for kind, regex in (("white_list", "a[.]b|c"), ("black_list", "d")):
         group = {"members": 1, "topics": ["a.b", "c"], "coordination": "zookeeper"}
@@ -118,6 +118,6 @@ def test_filter_names_the_topics_of_the_group_or_all_others() -> None:
     assert plain.topic_filter is None
 
 
-def test_filter_is_for_members_on_zookeeper() -> None:
+def test_filter_is_only_for_members_on_zookeeper() -> None:
     found = errors(experiment(groups={"readers": NEW | {"topic_filter": "white_list"}}))
     assert [str(each.path) for each in found] == ["groups.readers.topic_filter"]

@@ -1,4 +1,4 @@
-"""Draws: the same in every process, valid, wide, and not reshuffled by a change elsewhere."""
+"""Draws: equal in every process, valid, wide, and independent of one another."""
 
 import json
 import os
@@ -56,7 +56,7 @@ def digests() -> list[str]:
 
 @pytest.mark.slow
 def test_draw_is_the_same_in_another_process() -> None:
-    """Under another hash seed: a seed means one experiment, everywhere and for ever."""
+    """A seed means one experiment under any hash seed."""
     said = subprocess.run(
         [sys.executable, "-c", DIGESTS],
         env={**os.environ, "PYTHONHASHSEED": "4711"},
@@ -70,14 +70,14 @@ def test_draw_is_the_same_in_another_process() -> None:
 
 @pytest.mark.slow
 def test_every_draw_can_be_run() -> None:
-    """As if it had been read from a file; each is called by its seed."""
+    """It passes the checks of a file; its name has its seed."""
     for seed, experiment in enumerate(drawn()):
         assert list(errors(experiment)) == []
         assert experiment.name == f"standard-{seed}"
 
 
-def test_draw_written_as_a_file_is_read_again_as_the_same(tmp_path: Path) -> None:
-    """So that whatever is found can be kept, changed and run by people."""
+def test_draw_written_as_a_file_is_read_back_equal(tmp_path: Path) -> None:
+    """A finding can then be kept, changed and run by people."""
     path = tmp_path / "drawn.yaml"
     for experiment in drawn()[:20]:
         path.write_text(experiment_text(experiment), encoding="utf-8")
@@ -85,7 +85,7 @@ def test_draw_written_as_a_file_is_read_again_as_the_same(tmp_path: Path) -> Non
 
 
 def test_every_value_of_every_setting_is_drawn() -> None:
-    """A value that no seed takes would be a promise of the file that is not kept."""
+    """Otherwise a value of the space would never be tried."""
     texts = [msgspec.json.encode(experiment).decode() for experiment in drawn()]
     for value in (
         '"brokers":5',
@@ -96,7 +96,7 @@ def test_every_value_of_every_setting_is_drawn() -> None:
         assert 10 < sum(value in text for text in texts) < SEEDS, value
     groups = Counter(len(experiment.groups) for experiment in drawn())
     assert set(groups) == {1, 2, 3}
-    assert groups[2] > groups[3]  # it stands there twice
+    assert groups[2] > groups[3]  # the space lists it twice
     members = {group.members for each in drawn() for group in each.groups.values()}
     assert members == {0, 1, 2, 3, 4}
     differing = sum(len({group.members for group in each.groups.values()}) > 1 for each in drawn())
@@ -104,7 +104,7 @@ def test_every_value_of_every_setting_is_drawn() -> None:
 
 
 def test_every_fault_target_and_kind_of_link_is_drawn() -> None:
-    """The search is as wide as the faults that there are."""
+    """The search must cover all faults."""
     faults = [fault for experiment in drawn() for fault in experiment.faults]
     roles = {
         parts[0]
@@ -121,7 +121,7 @@ def test_every_fault_target_and_kind_of_link_is_drawn() -> None:
         "machine_pause",
         "machine_cut",
     }
-    # No group of this space lives on ZooKeeper, and none is of clients from outside.
+    # No group of this space is on ZooKeeper, and none has clients from outside.
     assert roles == set(TARGET_KINDS) - {
         "kafka-client",
         "kafka-clients",
@@ -136,8 +136,8 @@ def test_every_fault_target_and_kind_of_link_is_drawn() -> None:
     assert any(len(ends_of(fault.from_)) > 1 for fault in faults)
 
 
-def test_seeds_leave_faults_out_so_that_others_get_more_of_the_run() -> None:
-    """Swarm testing: with everything in every run, some things would never happen."""
+def test_seeds_omit_kinds_of_faults_so_that_others_are_more_frequent() -> None:
+    """Swarm testing: with every kind in every run, some situations would never occur."""
     without = Counter(
         kind
         for experiment in drawn()
@@ -148,8 +148,8 @@ def test_seeds_leave_faults_out_so_that_others_get_more_of_the_run() -> None:
     assert all(without[kind] > 10 for kind in FAULT_KINDS)
 
 
-def test_lengths_are_drawn_around_the_timeouts_of_the_same_experiment() -> None:
-    """0.9 and 1.1 of a session are where it is decided whether it ends."""
+def test_durations_are_drawn_around_the_timeouts_of_the_experiment() -> None:
+    """0.9 and 1.1 of a session decide whether it ends."""
     near: Counter[float] = Counter()
     for experiment in drawn():
         sessions = {group.config.session_timeout_ms for group in experiment.groups.values()}
@@ -160,8 +160,8 @@ def test_lengths_are_drawn_around_the_timeouts_of_the_same_experiment() -> None:
     assert all(near[factor] > 5 for factor in standard().faults.factors)
 
 
-def test_faults_begin_within_the_window_and_none_lasts_longer_than_allowed() -> None:
-    """Patterns may go on a little longer: they begin in it."""
+def test_faults_begin_within_the_window_and_none_exceeds_the_longest_duration() -> None:
+    """Patterns must begin within the window, and may end a little later."""
     faults = msgspec.structs.replace(standard().faults, patterns={})
     longest_us, window_us = microseconds(faults.longest), microseconds(faults.window)
     for seed in range(60):
@@ -172,18 +172,18 @@ def test_faults_begin_within_the_window_and_none_lasts_longer_than_allowed() -> 
 
 @pytest.mark.parametrize("name", PATTERNS)
 def test_every_pattern_makes_faults_that_can_be_run(name: str) -> None:
-    """Alone: each seed is one pattern after the other."""
+    """Each seed plays one pattern repeatedly, and no other fault."""
     is_on_zookeeper = PATTERNS[name].draw.__module__ == zookeeper_patterns.__name__
     whole = on_zookeeper() if is_on_zookeeper else standard()
     faults = msgspec.structs.replace(whole.faults, kinds={}, patterns={name: 1}, kept=1.0)
     space = replace(whole, faults=faults)
 
-    experiments = [draw(space, seed) for seed in range(12)]  # draws check themselves
+    experiments = [draw(space, seed) for seed in range(12)]  # draw() checks each experiment
 
     assert any(len(experiment.faults) > 1 for experiment in experiments)
 
 
-def test_patterns_of_zookeeper_have_no_faults_without_a_group_on_it() -> None:
+def test_patterns_of_zookeeper_draw_no_faults_without_a_group_on_it() -> None:
     """A space may name them all the same."""
     names = [
         name
@@ -199,7 +199,7 @@ def test_patterns_of_zookeeper_have_no_faults_without_a_group_on_it() -> None:
 
 
 def test_faults_on_servers_connections_and_sessions_of_zookeeper_are_drawn() -> None:
-    """In a space of its own: `standard` draws no ensemble, whatever it learns."""
+    """They have a space of their own: `standard` draws no ensemble."""
     experiments = [draw(on_zookeeper(), seed) for seed in range(60)]
     faults = [fault for experiment in experiments for fault in experiment.faults]
     roles = {
@@ -223,8 +223,8 @@ def test_faults_on_servers_connections_and_sessions_of_zookeeper_are_drawn() -> 
     assert kinds == {"zookeeper", "coordinator"}
 
 
-def test_another_value_of_one_setting_leaves_all_else_as_it_was() -> None:
-    """A stream for each choice and each fault: a wider space does not make other schedules."""
+def test_another_value_of_one_setting_changes_no_other_draw() -> None:
+    """Each choice and each fault has its own stream: a wider space keeps its schedules."""
     choices = tuple(
         replace(choice, options=(*choice.options, choice.options[0]))
         if choice.where.startswith("together.size")
@@ -244,8 +244,8 @@ def test_another_value_of_one_setting_leaves_all_else_as_it_was() -> None:
     assert changed
 
 
-def test_smaller_window_cuts_the_schedule_short() -> None:
-    """The faults that are left are the same; nodes are lost at some time of the whole window."""
+def test_smaller_window_only_removes_faults() -> None:
+    """The remaining faults are equal; losses of nodes are drawn over the whole window."""
     faults = msgspec.structs.replace(
         standard().faults, patterns={}, window="10s", kinds=standard().faults.kinds, lost=0.0
     )

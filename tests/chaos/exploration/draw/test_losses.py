@@ -1,4 +1,4 @@
-"""Nodes that a seed loses for good: as many as the rest can do without, and no more."""
+"""Nodes that a seed loses for good: no more than the cluster can spare."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -26,8 +26,8 @@ def roles(losses: tuple[FaultDefinition, ...]) -> list[str]:
     return [(split_target(loss.target or "") or ("", ""))[0] for loss in losses]
 
 
-def test_at_most_one_broker_is_lost_and_one_first_member_of_each_group_stays() -> None:
-    """Late members may never come, or come late: they do not count."""
+def test_at_most_one_broker_is_lost_and_each_group_keeps_a_first_member() -> None:
+    """Late members may never join, so they do not count."""
     group = {"topics": ["orders"], "commit_interval_ms": 200}
     of = experiment(
         groups={
@@ -50,7 +50,7 @@ def test_at_most_one_broker_is_lost_and_one_first_member_of_each_group_stays() -
 @pytest.mark.parametrize(
     ("offsets_replicas", "topic_replicas", "may"), [(3, 3, True), (2, 3, False), (3, 2, False)]
 )
-def test_broker_is_lost_only_where_every_partition_has_a_replica_to_spare(
+def test_broker_is_lost_only_if_every_partition_has_a_replica_to_spare(
     offsets_replicas: int, topic_replicas: int, may: bool
 ) -> None:
     """min.insync.replicas is 2 here."""

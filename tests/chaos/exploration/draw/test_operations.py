@@ -1,4 +1,4 @@
-"""Rollouts and scalings that a seed draws, and how they are made smaller."""
+"""Drawn rollouts and scalings, and how they are shrunk."""
 
 from typing import Any
 
@@ -44,7 +44,7 @@ def test_standard_space_draws_no_operation() -> None:
     assert not {"rollout", "scale"} & set(packaged_space("standard").faults.kinds)
 
 
-def test_group_without_a_place_for_a_member_is_left_alone() -> None:
+def test_group_without_a_place_for_a_member_gets_no_operation() -> None:
     made = quick_experiment()
     group = msgspec.structs.replace(made.groups["readers"], members=0)
     empty = msgspec.structs.replace(made, groups={"readers": group})
@@ -53,7 +53,7 @@ def test_group_without_a_place_for_a_member_is_left_alone() -> None:
 
 
 def shortened(args: dict[str, Any], fails: Any) -> dict[str, Any]:  # noqa: ANN401 - a predicate
-    """Return the arguments that are left when `fails` says which candidates still fail."""
+    """Return the remaining arguments if `fails` tells which candidates still fail."""
     made = quick_experiment(
         faults=[{"at": "1s", "fault": "rollout", "target": "members(readers)", "args": args}]
     )
@@ -69,7 +69,7 @@ def shortened(args: dict[str, Any], fails: Any) -> dict[str, Any]:  # noqa: ANN4
             kept = candidate
 
 
-def test_lengths_of_a_rollout_are_shortened_one_by_one() -> None:
+def test_durations_of_a_rollout_are_shortened_one_by_one() -> None:
     args = {"start_up": ["3s", "9s"], "ready_after": "8s", "max_unavailable": "50%"}
     assert shortened(args, lambda _: True) == {
         "start_up": "200ms",

@@ -1,4 +1,4 @@
-"""What is drawn is met: each pattern alone brings runs into the situation that it is named for."""
+"""Each pattern, played alone, brings runs into the situation of its name."""
 
 from dataclasses import replace
 from functools import cache
@@ -52,15 +52,15 @@ def played_with(pattern: str) -> list[PlayedRun]:
 def test_pattern_brings_runs_into_the_situation_of_its_name(
     pattern: str, marks: tuple[str, ...]
 ) -> None:
-    """In one run in ten at least. Whether a promise is broken, the searches ask."""
+    """At least one run in ten reaches it. The searches check the promises."""
     runs = played_with(pattern)
     share = {mark: sum(mark in run.marks for run in runs) / SEEDS for mark in marks}
     assert min(share.values()) >= 1 / SEEDS, share
     assert [run.reasons for run in runs if run.result is PlayResult.BROKEN] == []
 
 
-def test_runs_that_lose_nodes_are_live_with_what_is_left() -> None:
-    """The end waits for the smaller cluster, not in vain for the one that was."""
+def test_runs_that_lose_nodes_are_live_with_the_remaining_ones() -> None:
+    """The end waits for the smaller cluster."""
     faults = msgspec.structs.replace(
         standard().faults, kinds={"leadership_move": 1}, patterns={}, kept=1.0, lost=1.0
     )
@@ -72,7 +72,7 @@ def test_runs_that_lose_nodes_are_live_with_what_is_left() -> None:
     assert [run.result for run in runs] == [PlayResult.PASS] * SEEDS, [
         (run.seed, run.findings or run.reasons) for run in runs
     ]
-    # 30 s of faults; a waiting in vain would take the 120 s of liveness_timeout more.
+    # 30 s of faults; waiting for lost nodes would take the 120 s of liveness_timeout more.
     late = [
         run.seed
         for run, steady, end in zip(runs, steady_s, ends_s, strict=True)

@@ -1,4 +1,4 @@
-"""The corpus: which plans are kept, for which marks and pairs, and what is rare."""
+"""The corpus: the kept plans, by marks and pairs, and their rarity."""
 
 from collections.abc import Iterator
 
@@ -17,8 +17,8 @@ def common(seeds: range, marks: str = "xy") -> Iterator[RunSeen]:
         yield run(seed, marks=marks)
 
 
-def test_pair_is_rare_if_its_marks_are_common_and_seldom_meet() -> None:
-    """A pair of a rare mark is told by the mark; one of two common ones nothing else tells."""
+def test_pair_is_rare_if_its_marks_are_common_and_seldom_occur_together() -> None:
+    """A pair with a rare mark adds nothing to that mark."""
     coverage = Coverage()
     for index in range(300):
         coverage.take(("a",) if index % 2 else ("b",), mutated=False)
@@ -31,7 +31,7 @@ def test_pair_is_rare_if_its_marks_are_common_and_seldom_meet() -> None:
 
 
 def test_smallest_plans_of_a_rare_mark_are_kept() -> None:
-    """What is small is quick to run, and its change is likelier to matter."""
+    """A small plan is quick to run, and its change is likelier to matter."""
     corpus = Corpus()
     for seen in common(range(200)):
         corpus.take(seen)
@@ -44,8 +44,8 @@ def test_smallest_plans_of_a_rare_mark_are_kept() -> None:
     assert parents == {(301,), (302,), (303,)}
 
 
-def test_run_that_broke_a_promise_or_is_of_the_last_generation_is_no_parent() -> None:
-    """The first is a finding with a file of its own; the second would take ever longer to grow."""
+def test_violating_run_or_one_of_the_last_generation_is_no_parent() -> None:
+    """The first is a finding with its own file; the second would make plans ever longer."""
     corpus = Corpus()
     for seen in common(range(100)):
         corpus.take(seen)

@@ -1,4 +1,4 @@
-"""Guided search: the same plans whatever plays them, and rare situations sooner than by drawing."""
+"""Guided search: plans independent of the workers, and rare situations sooner than by drawing."""
 
 from collections.abc import Callable
 from functools import cache
@@ -39,7 +39,7 @@ SMALL = {
 }
 MEETINGS = {2: "two_meet", 3: "three_meet", 4: "four_meet", 5: "five_meet"}
 MEETING_US = 300_000
-"""Faults meet that begin within so long."""
+"""Faults that begin within this time begin together."""
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def space(tmp_path_factory: pytest.TempPathFactory) -> Space:
 
 
 def marks_of(experiment: Experiment) -> tuple[str, ...]:
-    """Return marks that hang on the plan alone: how many faults begin together at most."""
+    """Return marks that depend only on the plan: the most faults that begin together."""
     begins = [microseconds(fault.at) for fault in experiment.faults]
     together = max(
         (sum(0 <= other - begin < MEETING_US for other in begins) for begin in begins), default=0
@@ -61,7 +61,7 @@ def marks_of(experiment: Experiment) -> tuple[str, ...]:
 
 
 def player(space: Space) -> Callable[[Item], PlayedRun]:
-    """Return what plays an item without a cluster: its marks are those of its plan."""
+    """Return a player without a cluster: the marks of an item are those of its plan."""
 
     @cache
     def play(item: Item) -> PlayedRun:
@@ -116,7 +116,7 @@ class Explored:
         self.stop = search.run()
 
     def plans(self) -> dict[int, tuple[tuple[int, ...], str]]:
-        """Return lineage and plan of every seed that was played."""
+        """Return lineage and plan of every played seed."""
         return {
             run.seed: (run.lineage, run.digest)
             for record in self.written
@@ -125,19 +125,19 @@ class Explored:
         }
 
 
-def test_plans_do_not_hang_on_workers_and_batches(space: Space) -> None:
-    """With three workers blocks overlap; a block's plans come from whole blocks all the same."""
+def test_plans_do_not_depend_on_workers_and_batches(space: Space) -> None:
+    """With three workers blocks overlap; a block's plans still follow from whole blocks."""
     alone = Explored(space, 120, size=1, batch=1)
     together = Explored(space, 120, size=3, batch=7)
 
     assert alone.plans() == together.plans()
     mutated = [seed for seed, (lineage, _) in alone.plans().items() if lineage]
     assert 20 < len(mutated) < 70
-    assert min(mutated) >= 40  # the first two blocks have nothing to learn from
+    assert min(mutated) >= 40  # the first two blocks have no earlier results
 
 
-def test_resumed_search_plays_what_an_uninterrupted_one_does(space: Space) -> None:
-    """In the middle of a block, with seeds of two blocks missing here and there."""
+def test_resumed_search_plays_the_seeds_of_an_uninterrupted_one(space: Space) -> None:
+    """It was interrupted in the middle of a block, with seeds of two blocks missing."""
     whole = Explored(space, 120)
     begun = Explored(space, 120, stop_after_runs=71)
     rest = Explored(space, 120, before=tuple(begun.written))
@@ -149,20 +149,20 @@ def test_resumed_search_plays_what_an_uninterrupted_one_does(space: Space) -> No
 
 
 def test_longer_search_begins_with_the_same_plans(space: Space) -> None:
-    """`--count` may be raised later."""
+    """A user may raise `--count` later."""
     short, long = Explored(space, 70).plans(), Explored(space, 120).plans()
     assert {seed: plan for seed, plan in long.items() if seed < 70} == short
 
 
-def test_seed_that_ends_its_workers_does_not_stop_the_blocks_behind_it(space: Space) -> None:
-    """It counts as done: nothing is learnt from it."""
+def test_seed_that_ends_its_workers_does_not_stop_later_blocks(space: Space) -> None:
+    """It counts as done, without results."""
     explored = Explored(space, 120, deadly={7: 2}, batch=1)
     assert explored.stop is Stop.COUNT
     assert any(isinstance(record, Lost) for record in explored.written)
     assert len(explored.plans()) == 119
 
 
-def test_mutated_seed_is_played_again_as_the_same_plan(space: Space) -> None:
+def test_mutated_seed_is_rechecked_with_the_same_plan(space: Space) -> None:
     """A recheck needs the lineage, not only the seed."""
     explored = Explored(space, 120)
     assert explored.tally.rechecked == 12
@@ -182,7 +182,7 @@ def test_without_a_share_every_seed_is_drawn(space: Space) -> None:
     assert guided_search(explored.guidance).mutated_runs == 0
 
 
-def test_block_waits_for_the_one_before_the_last_only() -> None:
+def test_block_waits_only_for_the_block_before_the_last() -> None:
     guidance = Guidance(0.5, 1_000)
 
     def played(seeds: range) -> PlayedSeeds:
@@ -200,7 +200,7 @@ def test_block_waits_for_the_one_before_the_last_only() -> None:
 
 @pytest.mark.slow
 def test_mutation_reaches_a_rare_situation_sooner_than_drawing(space: Space) -> None:
-    """Five faults at once: a plan in which four meet is one change away from it."""
+    """The situation is five faults at once; a plan with four together is one change away."""
     count = 600
 
     def first_with(mark: str, share: float) -> int:
@@ -213,8 +213,8 @@ def test_mutation_reaches_a_rare_situation_sooner_than_drawing(space: Space) -> 
     assert guided * 2 <= drawn, (guided, drawn)
 
 
-def test_report_tells_what_mutation_reached_alone(space: Space) -> None:
-    """Rare marks by the runs that reached them, and how many of those were mutated."""
+def test_report_names_the_marks_that_only_mutated_runs_reached(space: Space) -> None:
+    """It counts the runs of each rare mark, and the mutated ones among them."""
     explored = Explored(space, 600, block=50, batch=10)
     report = guided_search(explored.guidance)
 
@@ -226,8 +226,8 @@ def test_report_tells_what_mutation_reached_alone(space: Space) -> None:
     assert report.first_by_mutated_runs > 0
 
 
-def test_report_counts_rare_situations_in_mutated_and_drawn_runs_apart() -> None:
-    """From the first mutated seed on: what was drawn before had nothing beside it."""
+def test_report_counts_rare_marks_in_mutated_and_drawn_runs_separately() -> None:
+    """The count begins with the first mutated seed, so that both shares cover the same time."""
 
     def run(seed: int, *marks: str, parent: int | None = None) -> PlayedRun:
         lineage = () if parent is None else (parent, seed)

@@ -1,4 +1,4 @@
-"""What a mutated seed found can be played again: by its file, and by its lineage."""
+"""A mutated seed's finding can be played again by its file, and by its lineage."""
 
 from functools import partial
 from pathlib import Path
@@ -50,8 +50,8 @@ def test_lineage_on_the_command_line_is_the_mutated_schedule() -> None:
 
 
 @pytest.mark.slow
-def test_mutated_runs_of_a_cluster_are_the_same_in_one_go_and_in_two() -> None:
-    """Small blocks, so that few runs are enough; some of them are played twice as well."""
+def test_mutated_runs_of_a_cluster_are_equal_without_and_with_an_interruption() -> None:
+    """Small blocks, so that few runs are enough; some of them are rechecked."""
     space = load_space("reference")
 
     def search(count: int, before: list[ExplorationRecord]) -> list[ExplorationRecord]:

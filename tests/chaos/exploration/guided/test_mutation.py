@@ -1,4 +1,4 @@
-"""Mutations: small, runnable, drawn from the mutant's own seed, and the same everywhere."""
+"""Mutations: small, runnable, drawn from the mutant's own seed, equal in every process."""
 
 import json
 import os
@@ -40,7 +40,7 @@ def mutants() -> tuple[Genome, ...]:
 
 
 def digests() -> list[str]:
-    """Return the digest of what a few lineages mean."""
+    """Return the digests of the plans of a few lineages."""
     lineages = [(0, 400), (1, 400), (2, 401, 402, 403)]
     return [
         sha256(msgspec.json.encode(grow(standard(), lineage).experiment)).hexdigest()
@@ -50,7 +50,7 @@ def digests() -> list[str]:
 
 @pytest.mark.slow
 def test_lineage_means_the_same_in_another_process() -> None:
-    """A worker grows what the search gave it by its seeds alone."""
+    """A worker builds a plan from its lineage alone."""
     said = subprocess.run(
         [sys.executable, "-c", DIGESTS],
         env={**os.environ, "PYTHONHASHSEED": "4711"},
@@ -62,7 +62,7 @@ def test_lineage_means_the_same_in_another_process() -> None:
     assert len(set(digests())) == 3
 
 
-def test_seed_alone_is_what_it_draws() -> None:
+def test_lineage_of_one_seed_is_the_drawn_plan() -> None:
     grown = grow(standard(), (PARENT,))
     assert (grown.experiment, grown.network_seed) == (draw(standard(), PARENT), PARENT)
 
@@ -76,7 +76,7 @@ def test_every_mutant_can_be_run_and_is_called_by_its_own_seed() -> None:
 
 
 def test_mutant_keeps_most_of_its_parent() -> None:
-    """What made a run rare is still there in most of them; and something is always different."""
+    """Most mutants keep the faults that made the run rare; each differs in something."""
     parent = drawn_genome(standard(), PARENT)
     own = Counter(msgspec.json.encode(fault) for fault in parent.faults)
     kept = []
@@ -107,8 +107,8 @@ def test_mutants_move_lengthen_drop_repeat_and_add_faults_and_change_settings() 
     )
 
 
-def test_half_of_the_mutants_keep_their_parents_network() -> None:
-    """Up to its first change such a run goes as its parent's: the rare moment comes again."""
+def test_half_of_the_mutants_keep_their_parents_network_seed() -> None:
+    """Up to its first change such a run equals its parent's: the rare moment occurs again."""
     same = sum(genome.network_seed == PARENT for genome in mutants())
     others = sum(
         genome.network_seed == seed for seed, genome in zip(MUTANTS, mutants(), strict=True)

@@ -1,4 +1,4 @@
-"""Each coverage mark on a story of its own: the last row reaches it, and the rows before do not."""
+"""Each coverage mark on its own rows: the last row reaches it, the rows before do not."""
 
 import pytest
 
@@ -263,9 +263,9 @@ STALE = "stale leader epoch"
 FIRST: tuple[Told, ...] = (elected(B0, 0), leads(B0, 0), loaded(B0, 0))
 """Broker 0 leads and coordinates in epoch 0."""
 MOVED: tuple[Told, ...] = (*FIRST, elected(B1, 1))
-"""Broker 1 was elected in epoch 1; broker 0 has not heard of it."""
+"""Broker 1 was elected in epoch 1; broker 0 has not received it."""
 A_SESSION: tuple[Told, ...] = tuple(high_watermark(B2, end) for end in range(10))
-"""Rows of ten seconds, a session timeout, that mean nothing here."""
+"""Irrelevant rows for ten seconds, a session timeout."""
 
 STORIES: dict[str, tuple[Told, ...]] = {
     "elected_in_join_phase": (
@@ -481,8 +481,8 @@ def reached(story: tuple[Told, ...]) -> tuple[str, ...]:
     return marks.reached()
 
 
-def test_every_mark_has_a_story_and_a_meaning() -> None:
-    """A mark that nothing shows how to reach may be one that nothing reaches."""
+def test_every_mark_has_a_story_and_a_description() -> None:
+    """A mark without a story may be one that no run can reach."""
     assert sorted(STORIES) == sorted(set(MARKS) - set(ZOOKEEPER_MARKS))
     assert len(MARKS) == len(ALL_MARKS)
     assert all(MARKS.values())
@@ -490,7 +490,7 @@ def test_every_mark_has_a_story_and_a_meaning() -> None:
 
 @pytest.mark.parametrize("name", sorted(STORIES))
 def test_mark_is_reached_by_the_last_row_of_its_story(name: str) -> None:
-    """And not before: each row of the situation is needed."""
+    """The rows before it do not reach the mark: each row of the situation is needed."""
     assert name in reached(STORIES[name])
     assert name not in reached(STORIES[name][:-1])
 
@@ -603,13 +603,13 @@ NEARLY: dict[str, tuple[Told, ...]] = {
 
 
 @pytest.mark.parametrize("name", sorted(NEARLY))
-def test_mark_is_not_reached_by_what_is_nearly_its_situation(name: str) -> None:
+def test_mark_is_not_reached_by_a_similar_situation(name: str) -> None:
     """A mark that the ordinary run reaches would prove nothing."""
     assert name not in reached(NEARLY[name])
 
 
-def test_row_of_another_partition_or_group_reaches_nothing_of_these() -> None:
-    """Data partitions move all the time."""
+def test_row_of_another_partition_or_group_reaches_no_mark() -> None:
+    """Leaders of data partitions move often."""
     data: Columns = {"partition": "t-0", "leader_epoch": 0, "peer": B0, "detail": {"isr": [0]}}
     again: Columns = {**data, "leader_epoch": 1, "peer": B1}
     story = (

@@ -1,4 +1,4 @@
-"""Marks of ZooKeeper, each on a story: its last row reaches the mark, those before do not."""
+"""Marks of ZooKeeper, each on its own rows: the last one reaches the mark, no earlier one."""
 
 import pytest
 
@@ -148,26 +148,26 @@ def reached(story: tuple[Told, ...]) -> tuple[str, ...]:
     return marks.reached()
 
 
-def test_every_mark_of_zookeeper_has_a_story_and_a_meaning() -> None:
-    """A mark that nothing shows how to reach may be one that nothing reaches."""
+def test_every_mark_of_zookeeper_has_a_story_and_a_description() -> None:
+    """A mark without a story may be one that no run can reach."""
     assert sorted(STORIES) == sorted(ZOOKEEPER_MARKS)
     assert all(MARKS[name] for name in ZOOKEEPER_MARKS)
 
 
 @pytest.mark.parametrize("name", sorted(ZOOKEEPER_MARKS))
 def test_mark_is_reached_by_the_last_row_of_its_story(name: str) -> None:
-    """And not before: each row of the situation is needed."""
+    """The rows before it do not reach the mark: each row of the situation is needed."""
     assert name in reached(STORIES[name])
     assert name not in reached(STORIES[name][:-1])
 
 
-def test_marks_of_zookeeper_are_asked_for_where_one_of_them_is_reached() -> None:
-    """In a space without an ensemble their absence says nothing."""
+def test_marks_of_zookeeper_are_expected_only_where_one_of_them_is_reached() -> None:
+    """In a space without an ensemble their absence means nothing."""
     assert not set(ZOOKEEPER_MARKS) & set(expected_marks(["two_owners"]))
     assert set(ZOOKEEPER_MARKS) < set(expected_marks(["heard_late"]))
 
 
-def test_rebalance_that_is_given_up_in_a_new_session_is_one_of_a_consumer_that_runs() -> None:
-    """ZK-38: the exception ends in a log line then, as while it runs."""
+def test_rebalance_given_up_in_a_new_session_counts_as_that_of_a_running_consumer() -> None:
+    """ZK-38: the exception ends in a log line in both cases."""
     assert "gave_up_running" in reached(gave_up("new session"))
     assert "gave_up_starting" not in reached(gave_up("new session"))

@@ -1,4 +1,4 @@
-"""The search for the smallest schedule, with a fake judge: fast, exact, and any bug one likes."""
+"""The search for the smallest schedule, with a fake player that needs no cluster."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -41,7 +41,7 @@ Fails = Callable[[Experiment, int], bool]
 
 
 class FakePlay:
-    """Plays nothing: says that an experiment fails where `fails` does. `played` is what it saw."""
+    """Plays nothing: a run fails if `fails` returns True. `played` has the experiments."""
 
     def __init__(self, fails: Fails, *, at_us: int = 60_000_000) -> None:
         self._fails = fails
@@ -49,7 +49,7 @@ class FakePlay:
         self.played: list[tuple[Experiment, int]] = []
 
     def __call__(self, experiment: Experiment, seed: int, signature: Signature) -> PlayedRun:
-        """Return the run that `fails` says it is; one that does not fail shows OTHER."""
+        """Return the run that `fails` decides; one that does not fail shows OTHER."""
         self.played.append((experiment, seed))
         shown = signature if self._fails(experiment, seed) else OTHER
         return PlayedRun(
@@ -63,7 +63,7 @@ class FakePlay:
 
 
 class FakeClock:
-    """A second passes with every look."""
+    """A clock that advances a second with each call."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -119,7 +119,7 @@ def shrunk(
     progress: Callable[[ShrinkProgress], None] = lambda _: None,
     base: Experiment | None = None,
 ) -> Shrunk:
-    """Shrink `whole` and return what is left."""
+    """Shrink `whole` and return the result."""
     shrinker = Shrinker(
         play,
         now_s=FakeClock(),
@@ -133,7 +133,7 @@ def shrunk(
 
 
 class SlowPlay(FakePlay):
-    """A run that lasts as long as its bound of liveness says; it fails where `fails` does."""
+    """A player whose runs last as long as their bound of liveness; `fails` decides."""
 
     def __call__(self, experiment: Experiment, seed: int, signature: Signature) -> PlayedRun:
         """Return the run, which ends with its bound."""
@@ -143,12 +143,12 @@ class SlowPlay(FakePlay):
 
 
 def horizon_us(experiment: Experiment) -> int:
-    """Return when an experiment is healed, from the steady state on."""
+    """Return the healing time of an experiment, from the steady state on."""
     return sizes_of(experiment).horizon_us
 
 
 def waits(play: FakePlay) -> list[str]:
-    """Return the bounds of liveness of what was played."""
+    """Return the liveness bounds of the played experiments."""
     return [played.run.liveness_timeout for played, _ in play.played]
 
 
@@ -161,8 +161,8 @@ MANY = tuple(fault(f"{3 * index + 2}137ms", "pause", "broker(1)") for index in r
 
 
 @pytest.mark.parametrize("needed", [(0,), (19,), (3, 17), (2, 9, 10)])
-def test_only_the_faults_that_are_needed_are_left(needed: tuple[int, ...]) -> None:
-    """Wherever they stand in a plan of twenty."""
+def test_only_the_needed_faults_are_left(needed: tuple[int, ...]) -> None:
+    """Their places in a plan of twenty do not matter."""
     marked = tuple(
         replace(each, fault="crash") if index in needed else each for index, each in enumerate(MANY)
     )
@@ -176,8 +176,8 @@ def test_only_the_faults_that_are_needed_are_left(needed: tuple[int, ...]) -> No
     assert found.end is ShrinkEnd.SMALLEST
 
 
-def test_half_the_plan_goes_with_one_run() -> None:
-    """The large steps come first: a useless plan costs one run, one needed of twenty a few."""
+def test_half_of_the_plan_is_removed_with_one_run() -> None:
+    """Large steps come first: a useless plan costs one run, one needed fault of twenty a few."""
     play = FakePlay(lambda it, _: bool(faults_named(it, "crash")))
     sizes: list[int] = []
 
@@ -190,8 +190,8 @@ def test_half_the_plan_goes_with_one_run() -> None:
     assert sizes.index(1) < 14
 
 
-def test_group_that_a_long_plan_needs_goes_before_its_single_faults_do() -> None:
-    """Every run of a large cluster is dear: parts of the plan, then the group, then faults."""
+def test_group_without_effect_is_removed_before_the_single_faults_of_a_long_plan() -> None:
+    """Runs of a large cluster are slow: first parts of the plan, then the group, then faults."""
     plan = tuple(
         fault(f"{index + 2}s", "pause", "broker(1)" if index % 4 else "broker(0)")
         for index in range(48)
@@ -214,8 +214,8 @@ def test_group_that_a_long_plan_needs_goes_before_its_single_faults_do() -> None
     assert min(faults for faults, groups in seen if groups == 2) > 6
 
 
-def test_fault_that_one_of_a_few_other_seeds_can_spare_goes_in_the_first_round() -> None:
-    """What is read first is shortest, also where the time is up before anything is reworded."""
+def test_fault_that_one_of_a_few_other_seeds_can_spare_is_removed_in_the_first_round() -> None:
+    """The plan is then short even if the time ends before the simplifying rounds."""
 
     def fails(it: Experiment, seed: int) -> bool:
         return len(it.faults) == 2 or (len(it.faults) == 1 and seed == FEW_SEEDS - 1)
@@ -230,8 +230,8 @@ def test_fault_that_one_of_a_few_other_seeds_can_spare_goes_in_the_first_round()
     assert {faults for what, faults in does if what == "moving the plan to its beginning"} == {1}
 
 
-def test_what_was_injected_after_the_violation_goes_first() -> None:
-    """The second run leaves it out, whatever the plan."""
+def test_faults_injected_after_the_violation_are_removed_first() -> None:
+    """The second run is without them, for any plan."""
     play = FakePlay(lambda it, _: len(it.faults) >= 2, at_us=STEADY_US + 9_000_000)
 
     shrunk(play, experiment(*MANY))
@@ -240,7 +240,7 @@ def test_what_was_injected_after_the_violation_goes_first() -> None:
     assert [each.at for each in second.faults] == ["2137ms", "5137ms", "8137ms"]
 
 
-def test_nodes_that_are_not_needed_go_with_the_faults_that_name_them() -> None:
+def test_unneeded_nodes_are_removed_with_the_faults_that_name_them() -> None:
     """Two members and four brokers are needed; `writers`, `payments` and the producer are not."""
 
     def fails(it: Experiment, _seed: int) -> bool:
@@ -265,8 +265,8 @@ def test_nodes_that_are_not_needed_go_with_the_faults_that_name_them() -> None:
     assert left.faults == ()
 
 
-def test_faults_that_name_absent_nodes_are_dropped_and_lists_of_ends_lose_them() -> None:
-    """A broker goes, a cut that named it among others stays."""
+def test_faults_of_removed_nodes_are_dropped_and_lists_of_ends_lose_them() -> None:
+    """A broker is removed, and a cut that named it among others is kept."""
     cut = FaultDefinition(
         at="2s", fault="cut", from_="controller", to=("broker(0)", "broker(4)"), duration="20s"
     )
@@ -280,8 +280,8 @@ def test_faults_that_name_absent_nodes_are_dropped_and_lists_of_ends_lose_them()
     assert [ends_of(each.to) for each in left.faults] == [("broker(0)",)]
 
 
-def test_what_is_left_can_be_written_and_read(tmp_path: Path) -> None:
-    """Everything fails here, so everything goes that may: but a group keeps a topic."""
+def test_result_can_be_written_and_read_back(tmp_path: Path) -> None:
+    """Everything fails here, so every part that may go is removed: a group keeps a topic."""
 
     def fails(it: Experiment, _seed: int) -> bool:
         return "readers" in it.groups
@@ -293,7 +293,7 @@ def test_what_is_left_can_be_written_and_read(tmp_path: Path) -> None:
     assert load_experiment(str(path)).experiment == left
 
 
-def test_what_is_promised_is_never_weakened() -> None:
+def test_promises_are_never_weakened() -> None:
     """With one replica, or min.insync.replicas 1, acknowledged commits may be lost: no bug."""
     left = shrunk(FakePlay(lambda _it, _seed: True), experiment(*MANY)).experiment
 
@@ -301,8 +301,8 @@ def test_what_is_promised_is_never_weakened() -> None:
     assert left.cluster.config.offsets_topic_replication_factor >= 2
 
 
-def test_settings_and_guards_go_back_to_their_defaults_but_for_those_that_matter() -> None:
-    """One unusual setting makes it fail; a guard that was off is of no importance."""
+def test_settings_and_guards_get_their_defaults_unless_they_matter() -> None:
+    """One unusual setting makes it fail; the guard that was off does not matter."""
 
     def fails(it: Experiment, _seed: int) -> bool:
         readers = it.groups.get("readers")
@@ -319,8 +319,8 @@ def test_settings_and_guards_go_back_to_their_defaults_but_for_those_that_matter
     assert left.groups["readers"].config.session_timeout_ms == 20_000
 
 
-def test_a_setting_that_cannot_have_the_default_gets_the_value_of_the_space() -> None:
-    """Where the default does not fail, what every draw begins with is the next best."""
+def test_a_setting_that_needs_another_value_than_the_default_gets_the_spaces() -> None:
+    """The first value of the space is the second choice."""
 
     def fails(it: Experiment, _seed: int) -> bool:
         return it.cluster.config.broker_session_timeout_ms < 9_000
@@ -335,8 +335,8 @@ def test_a_setting_that_cannot_have_the_default_gets_the_value_of_the_space() ->
     assert left.cluster.config.broker_session_timeout_ms == 5_000
 
 
-def test_times_move_to_the_beginning_get_short_and_round() -> None:
-    """A gap of 4 s is needed between the two, and 9 s of the pause: it gets some room."""
+def test_times_are_moved_to_the_beginning_shortened_and_rounded() -> None:
+    """The faults need a gap of 4 s, and 9 s of the pause, which gets some room."""
 
     def fails(it: Experiment, _seed: int) -> bool:
         crashes, pauses = faults_named(it, "crash"), faults_named(it, "pause")
@@ -359,8 +359,8 @@ def test_times_move_to_the_beginning_get_short_and_round() -> None:
     assert found.after.horizon_us < found.before.horizon_us
 
 
-def test_the_plan_ends_in_order_of_time() -> None:
-    """However it was drawn."""
+def test_the_shrunk_plan_is_in_order_of_time() -> None:
+    """The drawn plan need not be."""
 
     def fails(it: Experiment, _seed: int) -> bool:
         return len(it.faults) == 2
@@ -370,8 +370,8 @@ def test_the_plan_ends_in_order_of_time() -> None:
     assert [each.fault for each in left.faults] == ["pause", "crash"]
 
 
-def test_what_has_room_keeps_it_in_every_round() -> None:
-    """A second shrinking of the shrunk changes nothing."""
+def test_room_of_a_duration_is_kept_in_every_round() -> None:
+    """A second shrinking of the result changes nothing."""
 
     def fails(it: Experiment, _seed: int) -> bool:
         return any(microseconds(each.duration or "0s") >= 4_000_000 for each in it.faults)
@@ -383,8 +383,8 @@ def test_what_has_room_keeps_it_in_every_round() -> None:
     assert twice == once
 
 
-def test_brokers_by_number_become_roles_where_that_fails_as_well() -> None:
-    """`coordinator-of` says what is meant, whoever leads."""
+def test_broker_numbers_become_roles_if_that_fails_as_well() -> None:
+    """`coordinator-of` has a meaning under any leader."""
     play = FakePlay(lambda it, _: bool(it.faults) and "readers" in it.groups)
 
     left = shrunk(play, experiment(fault("2s", "crash", "broker(3)"))).experiment
@@ -392,8 +392,8 @@ def test_brokers_by_number_become_roles_where_that_fails_as_well() -> None:
     assert left.faults[0].target == "coordinator-of(readers)"
 
 
-def test_a_cut_of_everything_becomes_a_cut_of_one_link() -> None:
-    """Lists lose entries, sets become one node, arguments go."""
+def test_a_cut_of_all_nodes_becomes_a_cut_of_one_link() -> None:
+    """Lists lose entries, sets become one node, arguments are removed."""
     cut = FaultDefinition(
         at="2s",
         fault="cut",
@@ -412,7 +412,7 @@ def test_a_cut_of_everything_becomes_a_cut_of_one_link() -> None:
     assert left.faults[0].to == "broker(1)"  # broker 0 has no link to itself
 
 
-def test_late_members_go_or_get_fewer_and_sooner() -> None:
+def test_late_members_are_removed_or_become_fewer_and_earlier() -> None:
     """One of two is needed."""
     whole = experiment(fault("2s"))
     late = (
@@ -430,8 +430,8 @@ def test_late_members_go_or_get_fewer_and_sooner() -> None:
     assert [each.members for each in left.groups["readers"].late_members] == [1]
 
 
-def test_a_race_goes_on_with_the_network_seed_that_it_fails_under() -> None:
-    """A smaller plan fails under one other seed only; the answer names that seed."""
+def test_a_race_is_shrunk_further_with_the_network_seed_that_fails() -> None:
+    """A smaller plan fails only under one other seed, which the result names."""
 
     def fails(it: Experiment, seed: int) -> bool:
         return len(it.faults) == 2 or (len(it.faults) == 1 and seed == 7)
@@ -443,7 +443,7 @@ def test_a_race_goes_on_with_the_network_seed_that_it_fails_under() -> None:
     assert NETWORK_SEEDS > 7
 
 
-def test_a_simpler_wording_is_not_worth_a_plan_that_fails_less_often() -> None:
+def test_a_simpler_plan_that_fails_less_often_is_refused() -> None:
     """A pause of 3 s fails under the first seed, one of 10 s under all."""
 
     def fails(it: Experiment, seed: int) -> bool:
@@ -456,7 +456,7 @@ def test_a_simpler_wording_is_not_worth_a_plan_that_fails_less_often() -> None:
 
 
 def test_another_claim_of_the_same_check_is_another_violation() -> None:
-    """What the fake shows beside is OTHER: nothing may be left out for that."""
+    """The fake shows OTHER as well, for which no part may be removed."""
     whole = experiment(fault("2s"))
     play = FakePlay(lambda it, _: it == whole)
 
@@ -465,15 +465,15 @@ def test_another_claim_of_the_same_check_is_another_violation() -> None:
     assert found.experiment == whole
 
 
-def test_a_schedule_that_does_not_fail_is_told_so() -> None:
-    """Not shrunk to nothing."""
+def test_a_schedule_that_does_not_fail_is_reported() -> None:
+    """It is not shrunk to nothing."""
     with pytest.raises(DoesNotFail, match="1 append is missing"):
         shrunk(FakePlay(lambda _it, _seed: False), experiment(fault("2s")))
 
 
 @pytest.mark.parametrize("limit", [5, 20])
-def test_runs_are_limited_and_the_best_so_far_is_the_answer(limit: int) -> None:
-    """The answer fails, and no run more was played."""
+def test_runs_are_limited_and_the_best_schedule_so_far_is_the_result(limit: int) -> None:
+    """The result fails, and no further run was played."""
     play = FakePlay(lambda it, _: bool(faults_named(it, "crash")))
 
     found = shrunk(play, experiment(*MANY, fault("1s")), max_runs=limit)
@@ -483,8 +483,8 @@ def test_runs_are_limited_and_the_best_so_far_is_the_answer(limit: int) -> None:
     assert faults_named(found.experiment, "crash")
 
 
-def test_time_is_limited_by_the_clock_that_was_given() -> None:
-    """The fake clock gains a second with each look."""
+def test_time_is_limited_by_the_given_clock() -> None:
+    """The fake clock advances a second with each call."""
     play = FakePlay(lambda it, _: bool(faults_named(it, "crash")))
 
     found = shrunk(play, experiment(*MANY, fault("1s")), deadline_s=6.0)
@@ -493,8 +493,8 @@ def test_time_is_limited_by_the_clock_that_was_given() -> None:
     assert len(play.played) == 6
 
 
-def test_a_group_that_never_comes_back_is_waited_for_less_long() -> None:
-    """What is left is confirmed in full after each pass that changed it, and keeps its bound."""
+def test_a_group_that_never_recovers_is_awaited_for_a_shorter_time() -> None:
+    """The result of each pass is confirmed with the full bound, and keeps it."""
     whole = experiment(fault("2s"), fault("9s", "pause"), fault("15s"))
     play = SlowPlay(lambda candidate, _: bool(faults_named(candidate, "pause")))
     left = shrunk(play, whole)
@@ -508,7 +508,7 @@ def test_a_group_that_never_comes_back_is_waited_for_less_long() -> None:
     assert play.played[-1][0].run.liveness_timeout in ("20s", bound)
 
 
-def test_what_was_only_slow_is_waited_for_longer_and_not_taken() -> None:
+def test_a_slow_recovery_is_awaited_longer_and_is_no_failure() -> None:
     """One fault alone is over after half a minute, which a short wait takes for never."""
 
     def fails(candidate: Experiment, _: int) -> bool:
@@ -524,7 +524,7 @@ def test_what_was_only_slow_is_waited_for_longer_and_not_taken() -> None:
     assert fails(left.experiment, 0)
 
 
-def test_when_the_runs_are_used_up_what_is_left_is_confirmed_all_the_same() -> None:
+def test_result_is_confirmed_even_when_the_runs_are_used_up() -> None:
     def fails(candidate: Experiment, _: int) -> bool:
         return len(candidate.faults) >= 2 or microseconds(candidate.run.liveness_timeout) < 100e6
 
@@ -535,7 +535,7 @@ def test_when_the_runs_are_used_up_what_is_left_is_confirmed_all_the_same() -> N
         assert len(play.played) <= limit + 1
 
 
-def test_a_short_bound_of_its_own_is_not_shortened() -> None:
+def test_a_short_bound_of_the_experiment_is_not_shortened() -> None:
     whole = experiment(fault("2s"), fault("9s", "pause"))
     whole = replace(whole, run=replace(whole.run, liveness_timeout="20s"))
     play = SlowPlay(lambda candidate, _: bool(faults_named(candidate, "pause")))
@@ -544,8 +544,8 @@ def test_a_short_bound_of_its_own_is_not_shortened() -> None:
     assert waits(play)[:4] == ["20s"] * 4
 
 
-def test_an_interrupt_leaves_the_best_so_far() -> None:
-    """Ctrl-C in the fifth run."""
+def test_an_interrupt_returns_the_best_schedule_so_far() -> None:
+    """Ctrl-C arrives in the fifth run."""
     inner = FakePlay(lambda it, _: bool(faults_named(it, "crash")))
 
     def play(it: Experiment, seed: int, signature: Signature) -> PlayedRun:
@@ -560,8 +560,8 @@ def test_an_interrupt_leaves_the_best_so_far() -> None:
     assert found.after.faults < found.before.faults
 
 
-def test_the_same_input_is_shrunk_in_the_same_way() -> None:
-    """Run for run."""
+def test_shrinking_is_deterministic() -> None:
+    """Two shrinkings of one input play the same runs."""
     whole = experiment(*MANY, fault("1s"), fault("40s"))
     plays = [FakePlay(lambda it, _: len(faults_named(it, "crash")) == 2) for _ in range(2)]
 
@@ -571,8 +571,8 @@ def test_the_same_input_is_shrunk_in_the_same_way() -> None:
     assert plays[0].played == plays[1].played
 
 
-def test_robustness_counts_other_seeds_only_and_stops_with_the_time() -> None:
-    """Every third seed fails; the seed that was shrunk with is not asked again."""
+def test_robustness_counts_only_other_seeds_and_stops_at_the_time_limit() -> None:
+    """Every third seed fails; the seed of the shrinking is not played again."""
     play = FakePlay(lambda it, seed: bool(it.faults) and (seed == 1 or seed % 3 == 0))
     whole = experiment(fault("2s"))
     shrinker = Shrinker(play, now_s=FakeClock(), deadline_s=1e9, last_s=1e9)

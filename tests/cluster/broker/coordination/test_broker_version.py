@@ -30,7 +30,7 @@ COORDINATOR = partition_for(GROUP, 3)
 
 
 def test_static_member_is_refused_by_each_api_of_an_old_broker() -> None:
-    """BEHAVIOUR 2.0: whatever else the request says; LeaveGroup never checked it."""
+    """The check precedes all others; Kafka's LeaveGroup has none (BEHAVIOUR 2.0)."""
     error = ErrorCode.UNSUPPORTED_VERSION
     joined = static_member_refusal(envelope(join_group(instance="i"), version=5))
     assert isinstance(joined, JoinGroupResponse)
@@ -54,8 +54,8 @@ def test_static_member_is_refused_by_each_api_of_an_old_broker() -> None:
     assert static_member_refusal(envelope(leave_group(leaving))) is None
 
 
-def test_member_without_instance_id_is_left_to_the_coordinator() -> None:
-    """Only static members are new in 2.3."""
+def test_member_without_instance_id_is_accepted_by_an_old_broker() -> None:
+    """Only static members need version 2.3."""
     for body in (join_group(), sync_group("m", 1), heartbeat("m", 1), offset_commit({("t", 0): 1})):
         assert static_member_refusal(envelope(body)) is None
 
@@ -68,8 +68,10 @@ def test_member_without_instance_id_is_left_to_the_coordinator() -> None:
         ("3.9", ErrorCode.UNKNOWN_MEMBER_ID),
     ],
 )
-def test_broker_of_an_old_version_knows_no_static_members(version: str, error: ErrorCode) -> None:
-    """The coordinator is not asked."""
+def test_old_broker_refuses_static_members_before_the_coordinator(
+    version: str, error: ErrorCode
+) -> None:
+    """The coordinator receives no request."""
 
     async def story(lab: BrokerLab) -> None:
         answer = await lab.client.call(COORDINATOR, heartbeat("m", 1, instance="i"))
@@ -84,6 +86,6 @@ def test_broker_of_an_old_version_knows_no_static_members(version: str, error: E
 
 
 def test_version_that_kafka_does_not_have_is_no_setting() -> None:
-    """Refused when the experiment is read, before anything starts."""
+    """The setting is refused when the experiment is read, before any node starts."""
     with pytest.raises(msgspec.ValidationError, match=r"inter\.broker\.protocol\.version"):
         msgspec.convert({"inter.broker.protocol.version": "2.1-IV9"}, BrokerConfig)

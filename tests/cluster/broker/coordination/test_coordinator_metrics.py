@@ -21,19 +21,19 @@ pytestmark = pytest.mark.slow
 
 @cache
 def crash() -> VirtualRun:
-    """Play the crash of a coordinator, with its settings as they are."""
+    """Play the crash of a coordinator, with the experiment's own settings."""
     return play_virtual(
         load_experiment("coordinator_crash").experiment, seed=7, trace_messages=False
     )
 
 
 def samples(run: VirtualRun, node: str) -> list[dict[str, float]]:
-    """Return what a broker said of its coordinator, the earliest first."""
+    """Return a broker's samples of coordinator metrics, the earliest first."""
     return [json.loads(row.detail or "{}") for row in sampled(run, node)]
 
 
 def sampled(run: VirtualRun, node: str | None = None) -> list[TraceRow]:
-    """Return the rows of a broker's coordinator, or of all of them."""
+    """Return the coordinator samples of one broker, or of all brokers."""
     return [
         row
         for row in run.rows
@@ -56,8 +56,8 @@ def test_every_broker_samples_every_ten_seconds() -> None:
     assert {row.node for row in rows} == {"broker-0", "broker-1", "broker-2"}
 
 
-def test_gauges_tell_the_group_where_it_is() -> None:
-    """And after the failover at the broker that has loaded it, with its offsets."""
+def test_gauges_count_the_group_at_its_coordinator() -> None:
+    """After the failover the broker that loaded the group counts it, with its offsets."""
     run = crash()
     before = coordinator_of(run, TraceKind.ASSIGNMENT_STORED).node
     after = coordinator_of(run, TraceKind.GROUP_LOADED).node
@@ -73,7 +73,7 @@ def test_gauges_tell_the_group_where_it_is() -> None:
     assert sum(sample["NumGroupsDead"] for sample in samples(run, after)) == 0
 
 
-def test_counts_are_those_of_the_trace() -> None:
+def test_counts_equal_the_rows_of_the_trace() -> None:
     run = crash()
     after = coordinator_of(run, TraceKind.GROUP_LOADED).node
     last = sampled(run, after)[-1].time_us
@@ -90,7 +90,7 @@ def test_counts_are_those_of_the_trace() -> None:
     assert sum(sample["group-completed-rebalance-count"] for sample in completed) == 1
 
 
-def test_load_time_has_the_wait_in_it_and_is_missing_before_the_first_load() -> None:
+def test_load_time_includes_the_wait_and_is_missing_before_the_first_load() -> None:
     """Kafka answers NaN before the first one.
 
     MM-67: time of a load is measured from its scheduling
@@ -123,7 +123,7 @@ def test_load_time_has_the_wait_in_it_and_is_missing_before_the_first_load() -> 
     ]
 
 
-def test_interval_of_zero_writes_none() -> None:
+def test_sample_interval_of_zero_disables_samples() -> None:
     experiment = load_experiment("coordinator_crash").experiment
     quiet: Experiment = replace(
         experiment, cluster=replace(experiment.cluster, metrics_interval="0s")

@@ -42,7 +42,7 @@ TASK_KINDS = (
 
 
 class TaskLab:
-    """The task queue of a broker, fed with leaderships by hand."""
+    """The task queue of a broker; a test feeds it with leaderships."""
 
     def __init__(
         self,
@@ -91,9 +91,9 @@ class TaskLab:
     def partition(
         self, index: int, *more: Record, commit_records: int = 0, records_per_batch: int = 500
     ) -> Partition:
-        """Return this broker's replica of an offsets partition, made with that many records.
+        """Return this broker's replica of an offsets partition, with that many records.
 
-        `more` stand behind them in one batch.
+        `more` is one further batch.
         """
         if index not in self.partitions:
             storage = MemoryLogStorage()
@@ -113,7 +113,7 @@ class TaskLab:
         return self.partitions[index]
 
     def lead(self, *indexes: int, epoch: int) -> None:
-        """Become leader of offsets partitions in one delta."""
+        """Make this broker leader of offsets partitions in one delta."""
         for index in indexes:
             self.partition(index).make_leader(
                 leader_epoch=epoch,
@@ -129,7 +129,7 @@ class TaskLab:
         )
 
     def follow(self, index: int, *, epoch: int) -> None:
-        """Become follower of an offsets partition."""
+        """Make this broker follower of an offsets partition."""
         partition = self.partition(index)
         partition.make_follower(
             leader_id=BrokerId(1),
@@ -143,7 +143,7 @@ class TaskLab:
         )
 
     def done(self) -> list[tuple[str, str | None, int | None]]:
-        """Return what the queue did: kind, partition and leader epoch."""
+        """Return kind, partition and leader epoch of each completed task."""
         return [
             (row.kind, row.partition, row.leader_epoch)
             for row in self.lab.rows
@@ -177,8 +177,8 @@ def test_loads_of_one_delta_run_one_after_the_other() -> None:
     assert waits[1] >= CostModel().load_fixed_us
 
 
-def test_load_costs_what_the_model_says_and_reads_everything() -> None:
-    """In virtual time: 300 ns a record and 4 ns a byte, and a fixed part."""
+def test_load_takes_the_time_of_the_model_and_reads_every_record() -> None:
+    """The model: 300 ns a record, 4 ns a byte, and a fixed part, in virtual time."""
     lab = TaskLab()
     lab.partition(0, commit_records=20_000)
     lab.lead(0, epoch=1)
@@ -197,10 +197,10 @@ def test_load_costs_what_the_model_says_and_reads_everything() -> None:
     assert expected_us - turns - 2 <= took_us <= expected_us
 
 
-def test_load_makes_the_next_one_wait_for_what_it_costs() -> None:
-    """BEHAVIOUR 6.3: ten times the cost, ten times the wait, whatever the next one has to read.
+def test_load_delays_the_next_one_by_its_own_cost() -> None:
+    """Ten times the cost delays the next load ten times as long, however short that one is.
 
-    Here of the Java coordinator's rate (MEASURED_FAILOVER load-rate), and of a tenth of it.
+    One rate is the Java coordinator's (MEASURED_FAILOVER load-rate), the other a tenth of it.
     """
     waits = []
     for load_ns_per_record in (1_200, 12_000):
@@ -219,8 +219,8 @@ def test_load_makes_the_next_one_wait_for_what_it_costs() -> None:
     assert waits == [[0, 24_000, 24_000], [0, 240_000, 240_000]]
 
 
-def test_expiry_waits_for_the_loads_before_it() -> None:
-    """The same thread looks for expired offsets."""
+def test_offset_expiry_waits_for_the_loads_before_it() -> None:
+    """Loads and the expiry of offsets share one thread."""
     costs = CostModel(load_ns_per_record=10_000, load_ns_per_byte=0, load_fixed_us=0)
     lab = TaskLab(costs=costs, check_interval_ms=100)
     looked: list[int] = []
@@ -239,8 +239,8 @@ def test_expiry_waits_for_the_loads_before_it() -> None:
     assert looked == [completed_us, completed_us, 300_000, 400_000]
 
 
-def test_groups_are_loading_until_everything_is_read() -> None:
-    """Requests meanwhile get COORDINATOR_LOAD_IN_PROGRESS, not half of the offsets."""
+def test_groups_are_loading_until_the_whole_log_is_read() -> None:
+    """Requests get COORDINATOR_LOAD_IN_PROGRESS, never a part of the offsets."""
     lab = TaskLab()
     lab.partition(0, commit_records=20_000)
     lab.lead(0, epoch=1)
@@ -251,7 +251,7 @@ def test_groups_are_loading_until_everything_is_read() -> None:
     assert lab.coordinator.is_owned(0)
 
 
-def test_ping_pong_leaves_the_queue_in_the_order_of_the_epochs() -> None:
+def test_queue_runs_tasks_in_the_order_of_the_leader_epochs() -> None:
     """FO-06, KAFKA-10614: lead 1, follow 2, lead 3, while the first load still runs."""
     lab = TaskLab()
     lab.partition(0, commit_records=20_000)
@@ -272,7 +272,7 @@ def test_ping_pong_leaves_the_queue_in_the_order_of_the_epochs() -> None:
 
 
 def test_load_of_a_lost_leadership_stops_reading() -> None:
-    """5.4 step 4: a replica that leads no more has no log end to read to."""
+    """BEHAVIOUR 5.4 step 4: a replica that no longer leads has no log end to read to."""
     lab = TaskLab()
     lab.partition(0, commit_records=20_000)
     lab.lead(0, epoch=1)
@@ -300,8 +300,8 @@ def test_load_reads_a_batch_that_is_larger_than_its_buffer() -> None:
     assert detail["bytes"] > 2 * 100
 
 
-def test_load_says_why_it_stopped_early_and_serves_all_the_same() -> None:
-    """5.4 step 8 [S], recipe f: the groups of the partition are not there."""
+def test_load_that_stops_early_traces_the_reason_and_serves_the_partition() -> None:
+    """Scala [S]: the partition is served without its groups (BEHAVIOUR 5.4 step 8, recipe f)."""
     lab = TaskLab()
     lab.partition(0, Record(None, b"v"), commit_records=1_000)
     lab.lead(0, epoch=1)
@@ -312,8 +312,8 @@ def test_load_says_why_it_stopped_early_and_serves_all_the_same() -> None:
     assert lab.coordinator.is_owned(0)
 
 
-def test_load_that_failed_refuses_its_partition_until_a_newer_epoch_as_in_java() -> None:
-    """[J]: FAILED; the same epoch told again loads nothing."""
+def test_failed_load_refuses_the_partition_until_a_newer_epoch_in_java() -> None:
+    """Java [J]: the coordinator is FAILED; a second notice of the same epoch loads nothing."""
     lab = TaskLab(java=JavaSwitches(failed_load_refuses=True), late_notices_us=100_000)
     lab.partition(0, Record(None, b"v"), commit_records=1_000)
     lab.lead(0, epoch=1)
@@ -330,8 +330,8 @@ def test_load_that_failed_refuses_its_partition_until_a_newer_epoch_as_in_java()
     assert not lab.coordinator.is_owned(0)
 
 
-def test_load_goes_on_in_a_log_that_is_cleaned_meanwhile() -> None:
-    """KAFKA-19862: it reads by offset, and what a cleaning leaves has its offset still."""
+def test_load_continues_in_a_log_that_is_cleaned_during_it() -> None:
+    """KAFKA-19862: the load reads by offset, and a cleaning does not change offsets."""
     lab = TaskLab()
     log = lab.partition(0, commit_records=20_000).log
     lab.lead(0, epoch=1)
@@ -365,8 +365,8 @@ def test_load_goes_on_in_a_log_that_is_cleaned_meanwhile() -> None:
         assert loaded.offsets.committed() == expected.offsets.committed()
 
 
-def test_load_counts_the_records_that_it_does_not_know() -> None:
-    """Written by a newer coordinator."""
+def test_load_counts_records_of_unknown_types() -> None:
+    """A newer coordinator wrote them."""
     lab = TaskLab()
     newer = Record(b"\x00\x10\x91\xa1x", b"\x00\x00")
     lab.partition(0, newer, newer, commit_records=1_000)
@@ -378,8 +378,8 @@ def test_load_counts_the_records_that_it_does_not_know() -> None:
     assert lab.coordinator.is_owned(0)
 
 
-def test_load_of_a_partition_that_is_owned_is_ignored() -> None:
-    """Elected again with a higher epoch on the same broker: no reload (5.4 step 2)."""
+def test_load_of_an_owned_partition_is_ignored() -> None:
+    """The broker was elected again in a higher epoch: no reload (BEHAVIOUR 5.4 step 2)."""
     lab = TaskLab()
     lab.lead(0, epoch=1)
     lab.lab.run_for(100_000)
@@ -390,16 +390,16 @@ def test_load_of_a_partition_that_is_owned_is_ignored() -> None:
     assert lab.coordinator.is_owned(0)
 
 
-def test_data_partitions_are_no_business_of_the_coordinator() -> None:
-    """Only __consumer_offsets is loaded."""
+def test_data_partitions_are_not_loaded() -> None:
+    """Only partitions of __consumer_offsets are loaded."""
     lab = TaskLab()
     lab.tasks.leadership_changed(LocalLeadership(became_leader=(), became_follower=()))
     lab.lab.run_for(10_000)
     assert lab.done() == []
 
 
-def test_notices_that_come_again_too_late_are_refused_by_their_epoch() -> None:
-    """KAFKA-10614: without the epoch the last leader would serve nothing, or a former one."""
+def test_delayed_notices_of_older_epochs_are_refused() -> None:
+    """KAFKA-10614: otherwise the last leader would serve nothing, or a former one would serve."""
     lab = TaskLab(late_notices_us=1_000_000)
     lab.lead(0, epoch=1)
     lab.follow(0, epoch=2)

@@ -1,4 +1,4 @@
-"""What the API layer and the append path do around the coordinator (BEHAVIOUR 2.0, 2.1, 5.3)."""
+"""Steps of the API layer and the append path around the coordinator (BEHAVIOUR 2.0, 2.1, 5.3)."""
 
 from protocol.errors import ErrorCode
 from protocol.ids import CONSUMER_OFFSETS
@@ -40,7 +40,7 @@ def test_commit_is_acknowledged_when_the_high_watermark_passed_it() -> None:
     BrokerLab(broker_cluster()).run(story)
 
 
-def test_commit_of_an_unknown_partition_is_refused_alone() -> None:
+def test_commit_of_an_unknown_partition_is_refused_for_that_partition_only() -> None:
     """BEHAVIOUR 2.0: only partitions that exist reach the coordinator."""
 
     async def story(lab: BrokerLab) -> None:
@@ -52,8 +52,8 @@ def test_commit_of_an_unknown_partition_is_refused_alone() -> None:
     BrokerLab(broker_cluster()).run(story)
 
 
-def test_commit_of_nothing_that_exists_does_not_reach_the_coordinator() -> None:
-    """No group comes into being by it: asked of a broker that is not even the coordinator."""
+def test_commit_of_unknown_partitions_only_does_not_reach_the_coordinator() -> None:
+    """No group is created; the broker asked is not even the coordinator."""
 
     async def story(lab: BrokerLab) -> None:
         answer = await lab.client.commit(FOLLOWERS[0], GROUP, 7, partitions=(8, 9))
@@ -64,7 +64,7 @@ def test_commit_of_nothing_that_exists_does_not_reach_the_coordinator() -> None:
 
 
 def test_sync_group_without_protocol_names_is_inconsistent_since_version_5() -> None:
-    """BEHAVIOUR 2.0, the API layer's own check: before membership is looked at."""
+    """The API layer checks this before the membership (BEHAVIOUR 2.0)."""
 
     async def story(lab: BrokerLab) -> None:
         request = SyncGroupRequest(group_id=GROUP, generation_id=1, member_id="m")
@@ -79,8 +79,8 @@ def test_sync_group_without_protocol_names_is_inconsistent_since_version_5() -> 
     BrokerLab(broker_cluster()).run(story)
 
 
-def test_metadata_names_live_brokers_and_leaders() -> None:
-    """What a client starts from; a fenced broker is not told to anybody."""
+def test_metadata_lists_live_brokers_and_leaders() -> None:
+    """A client starts from this list, which leaves fenced brokers out."""
 
     async def story(lab: BrokerLab) -> None:
         answer = await lab.client.call(0, MetadataRequest(topics=None))
@@ -104,7 +104,7 @@ def test_metadata_names_live_brokers_and_leaders() -> None:
 
 
 def test_broker_is_not_the_controller() -> None:
-    """A broker that is asked for the controller's work says so."""
+    """A broker refuses the controller's requests with NOT_CONTROLLER."""
 
     async def story(lab: BrokerLab) -> None:
         request = BrokerHeartbeatRequest(broker_id=1, broker_epoch=1, current_metadata_offset=1)
@@ -129,7 +129,7 @@ def test_commit_record_carries_the_wall_clock() -> None:
 
 
 def test_consumer_group_heartbeat_is_refused_while_the_protocol_is_off() -> None:
-    """Recording `kip848-refused`: 3.9 enables the classic protocol alone."""
+    """Recording `kip848-refused`: 3.9 enables the classic protocol only."""
 
     async def story(lab: BrokerLab) -> None:
         answer = await lab.client.call(

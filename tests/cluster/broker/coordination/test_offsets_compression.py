@@ -25,7 +25,7 @@ NEXT = BrokerId((COORDINATOR + 1) % 3)
 
 @pytest.mark.parametrize("codec", list(CompressionType))
 def test_groups_and_offsets_survive_a_failover_in_every_codec(codec: CompressionType) -> None:
-    """What a coordinator writes, cleaned or not, the next one reads."""
+    """The next coordinator reads the records of the last one, cleaned or not."""
     config = msgspec.structs.replace(
         NO_BALANCING,
         offsets_topic_compression_codec=codec,
@@ -80,7 +80,7 @@ OTHER = next(
 
 
 def test_preloaded_log_is_compressed_and_a_load_reads_fewer_bytes() -> None:
-    """As many records, for which most of the cost is."""
+    """The number of records, which makes most of the cost, is the same."""
     read = {}
     for codec in (CompressionType.NONE, CompressionType.GZIP):
         config = msgspec.structs.replace(NO_BALANCING, offsets_topic_compression_codec=codec)

@@ -27,7 +27,7 @@ def test_batches_are_a_log_of_epoch_0_with_every_record() -> None:
 
 
 def test_records_are_commits_of_groups_of_that_partition() -> None:
-    """A load must find what it would find on an old cluster."""
+    """A load must find the records that an old cluster would have."""
     assert all(partition_for(group, 3) == 1 for group in group_ids(SPEC, 3))
     groups = {}
     for batch in preloaded_batches(SPEC, 3):
@@ -40,8 +40,8 @@ def test_records_are_commits_of_groups_of_that_partition() -> None:
     assert list(groups) == group_ids(SPEC, 3)
 
 
-def test_deleted_offsets_end_in_a_tombstone_each() -> None:
-    """What a load of them must leave is nothing."""
+def test_deleted_offsets_end_with_a_tombstone_each() -> None:
+    """A load of them must leave no offset."""
     spec = PreloadSpec(partition=1, commit_records=5, deleted=(("g", "t", 0), ("g", "t", 1)))
     batches = preloaded_batches(spec, 3)
     assert all(check_batch(batch) is ErrorCode.NONE for batch in batches)
@@ -54,8 +54,8 @@ def test_deleted_offsets_end_in_a_tombstone_each() -> None:
     assert (batches[-1].base_offset, batches[-1].next_offset) == (5, 7)
 
 
-def test_preload_writes_to_an_empty_disk_of_a_replica_alone() -> None:
-    """A disk that has a log keeps it; a broker that is no replica gets none."""
+def test_preload_writes_only_to_an_empty_disk_of_a_replica() -> None:
+    """A disk with a log keeps it; a broker without the replica gets no log."""
     cluster = broker_cluster(preload=(SPEC,))
     storage = MemoryStorage()
     preload(storage, BrokerId(0), cluster)

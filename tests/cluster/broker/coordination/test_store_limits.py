@@ -1,4 +1,4 @@
-"""The store on a real broker: what is too large, what has expired, where there is no log."""
+"""Limits of the store on a real broker: too large commits, expired offsets, no replica."""
 
 import msgspec
 import pytest
@@ -38,14 +38,14 @@ COORDINATOR = partition_for(GROUP, 3)
 
 
 def small_messages() -> BrokerConfig:
-    """Return settings of brokers whose logs take batches of 500 bytes."""
+    """Return settings of brokers whose logs accept batches of up to 500 bytes."""
     return msgspec.structs.replace(
         NO_BALANCING, message_max_bytes=500, group_initial_rebalance_delay_ms=0
     )
 
 
-def test_commit_that_is_too_large_is_refused_as_a_whole() -> None:
-    """BEHAVIOUR 5.8: INVALID_COMMIT_OFFSET_SIZE; each metadata alone is within its bound."""
+def test_too_large_commit_is_refused_as_a_whole() -> None:
+    """Each metadata is within its bound, the batch is not: INVALID_COMMIT_OFFSET_SIZE."""
 
     async def story(lab: BrokerLab) -> None:
         body = offset_commit({(ORDERS, 0): 1, (ORDERS, 1): 1}, metadata="m" * 300)
@@ -73,8 +73,8 @@ def test_commit_that_is_too_large_is_refused_as_a_whole() -> None:
     ],
     ids=["group", "commit"],
 )
-def test_append_where_there_is_no_replica_fails_without_one(record: Record) -> None:
-    """NOT_LEADER_OR_FOLLOWER, of which clients are told NOT_COORDINATOR.
+def test_append_without_a_replica_fails_on_the_broker(record: Record) -> None:
+    """The log's NOT_LEADER_OR_FOLLOWER becomes NOT_COORDINATOR for clients.
 
     MM-36: storing a group without a replica
     """
@@ -96,8 +96,8 @@ def test_append_where_there_is_no_replica_fails_without_one(record: Record) -> N
     assert [row.kind for row in lab.rows] == [TraceKind.APPEND_COMPLETED]
 
 
-def test_periodic_look_at_offsets_tells_only_of_what_has_expired() -> None:
-    """Thousands of looks that find nothing would hide the one that did.
+def test_periodic_expiry_traces_only_expired_offsets() -> None:
+    """Thousands of rows of checks without a result would hide the one with a result.
 
     MM-01: cleanup tells only of what has expired
     """
@@ -120,8 +120,8 @@ def test_periodic_look_at_offsets_tells_only_of_what_has_expired() -> None:
 
 
 @pytest.mark.parametrize("refuses", [False, True])
-def test_record_that_nobody_can_read_fails_every_load_of_its_partition(refuses: bool) -> None:
-    """Recipe f: [S] serves the partition without its groups, and takes new ones; [J] refuses it."""
+def test_unreadable_record_fails_every_load_of_its_partition(refuses: bool) -> None:
+    """Recipe f: [S] serves the partition without its groups and accepts new ones, [J] refuses."""
     preload = PreloadSpec(partition=COORDINATOR, commit_records=1_000, unreadable=True)
     cluster = msgspec.structs.replace(
         broker_cluster(preload=(preload,)), java=JavaSwitches(failed_load_refuses=refuses)

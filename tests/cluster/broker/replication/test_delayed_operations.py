@@ -1,4 +1,4 @@
-"""What waits for the high watermark, for bytes, or for a timer."""
+"""Requests that wait for the high watermark, for bytes, or for a timer."""
 
 import pytest
 
@@ -30,13 +30,13 @@ def leader() -> Partition:
 
 
 def append(partition: Partition) -> int:
-    """Append a record and return the offset that must be passed."""
+    """Append a record and return the offset that the high watermark must pass."""
     info = partition.append_records((Record(None, b"a"),), required_acks=-1, now_us=0)
     return info.next_offset
 
 
 def follower_has(partition: Partition, offset: int) -> None:
-    """Let the follower fetch from `offset`: it has everything before it."""
+    """Let the follower fetch from `offset`, which shows that it has every record before it."""
     partition.fetch(
         FetchPartition(partition=0, current_leader_epoch=0, fetch_offset=offset),
         replica_id=FOLLOWER,
@@ -46,8 +46,8 @@ def follower_has(partition: Partition, offset: int) -> None:
     )
 
 
-def test_appends_complete_in_the_order_of_the_log_up_to_the_high_watermark() -> None:
-    """One follower's Fetch may acknowledge several, and not the last one."""
+def test_appends_complete_in_log_order_up_to_the_high_watermark() -> None:
+    """One follower's Fetch may acknowledge several appends, and not the last one."""
     partition, appends = leader(), DelayedAppends()
     done: list[tuple[str, ErrorCode]] = []
     for name in ("a", "b", "c"):
@@ -64,7 +64,7 @@ def test_appends_complete_in_the_order_of_the_log_up_to_the_high_watermark() -> 
 
 
 def test_expired_append_is_not_completed_again() -> None:
-    """Its caller was told REQUEST_TIMED_OUT; that the record is committed later is its risk."""
+    """Its caller got REQUEST_TIMED_OUT, although the record may be committed later."""
     partition, appends = leader(), DelayedAppends()
     done: list[ErrorCode] = []
     delayed = appends.park(partition, append(partition), done.append)
@@ -75,8 +75,8 @@ def test_expired_append_is_not_completed_again() -> None:
     assert done == [ErrorCode.REQUEST_TIMED_OUT]
 
 
-def test_lost_leadership_ends_every_wait() -> None:
-    """Whether the records survive is the new leader's business."""
+def test_lost_leadership_ends_every_delayed_operation() -> None:
+    """The new leader decides whether the records survive."""
     partition, appends = leader(), DelayedAppends()
     done: list[ErrorCode] = []
     for _ in range(2):
@@ -89,7 +89,7 @@ def test_lost_leadership_ends_every_wait() -> None:
 
 
 def test_timer_with_the_same_key_replaces_the_pending_one() -> None:
-    """A member's heartbeat pushes its session's end back."""
+    """A member's heartbeat extends its session like this."""
     lab = HostLab()
     fired: list[tuple[int, str]] = []
     timers = KeyedTimers(lab.host("a"), lambda key: fired.append((lab.loop.now_us(), key)))
@@ -101,7 +101,7 @@ def test_timer_with_the_same_key_replaces_the_pending_one() -> None:
 
 
 def test_cancelled_timer_does_not_fire_and_may_be_set_again() -> None:
-    """A cancel of a timer that is not there is no error either."""
+    """Cancelling a timer that is not set is no error."""
     lab = HostLab()
     fired: list[str] = []
     timers = KeyedTimers(lab.host("a"), fired.append)
@@ -113,8 +113,8 @@ def test_cancelled_timer_does_not_fire_and_may_be_set_again() -> None:
     assert fired == ["m"]
 
 
-def test_append_that_could_be_answered_and_waits_is_named() -> None:
-    """Whoever moves a high watermark has to look at what waits for it."""
+def test_invariant_names_a_waiting_append_below_the_high_watermark() -> None:
+    """Code that moves a high watermark must complete the appends below it."""
     partition, appends = leader(), DelayedAppends()
     appends.park(partition, append(partition), lambda error: None)
     appends.check_invariants()
@@ -125,8 +125,8 @@ def test_append_that_could_be_answered_and_waits_is_named() -> None:
     appends.check_invariants()
 
 
-def test_append_that_is_done_and_waits_is_named() -> None:
-    """Its time would end unnoticed, and nobody would be answered."""
+def test_invariant_names_a_waiting_append_that_is_complete() -> None:
+    """Its timeout would pass unnoticed, and its request would never be answered."""
     partition, appends = leader(), DelayedAppends()
     delayed = appends.park(partition, append(partition), lambda error: None)
     delayed.is_done = True

@@ -39,7 +39,7 @@ CONFIG = BrokerConfig(
 
 
 class LossyCluster:
-    """A controller and three brokers on a network that loses what a test tells it to."""
+    """A controller and three brokers on a network that drops the frames a test names."""
 
     def __init__(self, *, metrics_interval_us: int = 0) -> None:
         self.lab = HostLab()
@@ -55,13 +55,13 @@ class LossyCluster:
         self.lab.run_for(2_000_000)
 
     def isr(self) -> tuple[int, ...]:
-        """Return the ISR of orders-0 that the controller knows."""
+        """Return the ISR of orders-0 in the controller's image."""
         status = ClusterStatus()
         self.controller.report(status)
         return status.partitions[P0].isr
 
     def lose_fetches_of_broker_2(self, frame: Frame) -> bool:
-        """Whether `frame` is a Fetch that broker 2 sends to broker 0."""
+        """Return True for a Fetch of broker 2 to broker 0."""
         return (
             isinstance(frame, RequestFrame)
             and (frame.source, frame.destination) == ("broker-2", "broker-0")
@@ -69,14 +69,14 @@ class LossyCluster:
         )
 
     def lose_alter_partition(self, frame: Frame) -> bool:
-        """Whether `frame` belongs to a leader's wish for another ISR, or to the lost Fetches."""
+        """Return True for an AlterPartition of a leader, and for the dropped Fetches."""
         return self.lose_fetches_of_broker_2(frame) or (
             isinstance(frame, RequestFrame)
             and isinstance(frame.envelope.body, AlterPartitionRequest)
         )
 
     def alter_partition_requests(self) -> list[AlterPartitionRequest]:
-        """Return every AlterPartition that was sent, lost or not."""
+        """Return every AlterPartition that was sent, dropped ones included."""
         return [
             frame.envelope.body
             for frame in self.lab.frames
@@ -85,7 +85,7 @@ class LossyCluster:
         ]
 
     def metrics(self, node: str) -> dict[str, float]:
-        """Return what a broker said last of its replicas."""
+        """Return the latest replica metrics of a broker."""
         samples = [
             row.detail or ""
             for row in self.lab.rows
@@ -97,7 +97,7 @@ class LossyCluster:
         return found
 
     def produce(self, *, seconds: int, topic: str = ORDERS) -> Outcome | None:
-        """Produce a record to broker 0 and return what was answered within `seconds`."""
+        """Produce a record to broker 0 and return the answer within `seconds`."""
         answers: list[Outcome] = []
         client = self.lab.host(f"client-{topic}-{self.lab.loop.now_us()}")
         connection = client.connect(
@@ -122,7 +122,7 @@ class LossyCluster:
 
 
 def test_lagging_follower_leaves_the_isr_and_returns_when_it_has_caught_up() -> None:
-    """Out after replica.lag.time.max.ms (checked twice in it); in with its first full Fetch."""
+    """It leaves after replica.lag.time.max.ms, and returns with its first Fetch at the log end."""
     cluster = LossyCluster()
     cluster.lab.lose = cluster.lose_fetches_of_broker_2
     begun_us = cluster.lab.loop.now_us()
@@ -142,8 +142,8 @@ def test_lagging_follower_leaves_the_isr_and_returns_when_it_has_caught_up() -> 
     assert cluster.lab.failures == []
 
 
-def test_leader_counts_its_isr_changes_once_they_are_in_force() -> None:
-    """And tells how many of its partitions lack a replica meanwhile."""
+def test_leader_counts_isr_changes_once_they_are_confirmed() -> None:
+    """Until then it reports the number of its partitions that lack a replica."""
     cluster = LossyCluster(metrics_interval_us=1_000_000)
     cluster.lab.lose = cluster.lose_alter_partition
     cluster.produce(seconds=9)
@@ -167,7 +167,7 @@ def test_leader_counts_its_isr_changes_once_they_are_in_force() -> None:
     assert cluster.metrics("broker-1")["IsrShrinksPerSec.Count"] == 0
 
 
-def test_record_waits_until_the_shrink_is_confirmed_then_it_is_acknowledged() -> None:
+def test_record_is_acknowledged_when_the_shrink_is_confirmed() -> None:
     """A replica that is being removed counts for the high watermark until the controller agrees."""
     cluster = LossyCluster()
     cluster.lab.lose = cluster.lose_fetches_of_broker_2
@@ -175,18 +175,18 @@ def test_record_waits_until_the_shrink_is_confirmed_then_it_is_acknowledged() ->
 
 
 def test_leader_that_cannot_reach_the_controller_never_shrinks_its_isr() -> None:
-    """The core protection against a zombie that acknowledges alone: nothing is acknowledged."""
+    """A zombie therefore never acknowledges a record alone."""
     cluster = LossyCluster()
     cluster.lab.lose = cluster.lose_alter_partition
     assert cluster.produce(seconds=40) is None
     assert cluster.isr() == (0, 1, 2)
-    # It goes on asking: the request that was lost timed out after 30 s.
+    # The leader repeats the request, because the dropped one timed out after 30 s.
     assert len(cluster.alter_partition_requests()) >= 2
     assert cluster.lab.failures == []
 
 
-def test_one_request_is_in_flight_at_a_time() -> None:
-    """AlterPartitionManager: what comes meanwhile goes with the next request."""
+def test_one_alter_partition_request_is_in_flight_at_a_time() -> None:
+    """Changes in the meantime travel with the next request, as in Kafka's AlterPartitionManager."""
     cluster = LossyCluster()
     cluster.lab.lose = cluster.lose_fetches_of_broker_2
     cluster.produce(seconds=0)
@@ -208,7 +208,7 @@ def test_one_request_is_in_flight_at_a_time() -> None:
 
 
 @pytest.mark.parametrize("where", ["_pending", "_sent"])
-def test_isr_proposal_that_is_nowhere_is_found(where: str) -> None:
+def test_invariant_finds_a_proposal_that_was_never_sent(where: str) -> None:
     """Planted bug: a proposal is dropped, and its partition waits for the answer for ever."""
     cluster = LossyCluster()
     cluster.lab.lose = cluster.lose_alter_partition
@@ -236,10 +236,10 @@ def test_isr_proposal_that_is_nowhere_is_found(where: str) -> None:
         (1, {"partition_epoch": 7}),
     ],
 )
-def test_replica_that_does_not_follow_the_metadata_is_found(
+def test_invariant_finds_a_replica_that_contradicts_its_metadata(
     broker: int, changes: dict[str, int]
 ) -> None:
-    """Planted bugs: a replica keeps an older epoch, or makes one up. Broker 0 leads orders-0."""
+    """Planted bugs: a replica keeps an older epoch, or invents one. Broker 0 leads orders-0."""
     cluster = LossyCluster()
     replicas = cluster.brokers[broker]._replicas
     replicas.check_follows_metadata()
@@ -253,8 +253,8 @@ def test_replica_that_does_not_follow_the_metadata_is_found(
         replicas.check_follows_metadata()
 
 
-def test_leader_may_know_a_newer_partition_epoch_than_its_metadata() -> None:
-    """The answer to its proposal comes before the record."""
+def test_leader_may_have_a_newer_partition_epoch_than_its_metadata() -> None:
+    """The answer to its proposal arrives before the metadata record."""
     cluster = LossyCluster()
     replicas = cluster.brokers[0]._replicas
     partition = replicas.partition(P0)

@@ -1,4 +1,4 @@
-"""The log cleaner on real brokers: what it leaves, who reads it, and when it looks."""
+"""The log cleaner on real brokers: its results, their readers, and its intervals."""
 
 import json
 
@@ -60,7 +60,7 @@ async def commit(lab: BrokerLab, count: int, *, at: int = COORDINATOR) -> None:
 
 
 async def committed(lab: BrokerLab, broker_id: int) -> int:
-    """Return what a coordinator says is committed."""
+    """Return the committed offset in a coordinator's answer."""
     answer = await lab.client.call(broker_id, offset_fetch((ORDERS, 0), group_id=GROUP))
     assert isinstance(answer, OffsetFetchResponse)
     assert answer.groups[0].error_code is ErrorCode.NONE
@@ -82,8 +82,8 @@ def loaded(lab: BrokerLab, broker_id: int) -> dict[str, int]:
     return detail(rows[-1])
 
 
-def test_every_replica_is_cleaned_and_a_load_reads_what_is_left() -> None:
-    """Compaction decides how much there is to load."""
+def test_every_replica_is_cleaned_and_a_load_reads_the_remaining_records() -> None:
+    """Compaction bounds the number of records that a load reads."""
 
     async def story(lab: BrokerLab) -> None:
         await commit(lab, 60)
@@ -103,8 +103,8 @@ def test_every_replica_is_cleaned_and_a_load_reads_what_is_left() -> None:
     BrokerLab(compacted()).run(story)
 
 
-def test_nothing_is_cleaned_in_segments_of_kafkas_size() -> None:
-    """The active segment has 100 MB by default: short runs never fill it."""
+def test_log_within_one_segment_is_not_cleaned() -> None:
+    """A segment has 100 MB by default, which short runs never fill."""
 
     async def story(lab: BrokerLab) -> None:
         await commit(lab, 60)
@@ -116,8 +116,8 @@ def test_nothing_is_cleaned_in_segments_of_kafkas_size() -> None:
 
 
 @pytest.mark.parametrize("off", ["cleaner", "policy"])
-def test_cleaner_that_is_off_or_has_no_compacted_topic_does_nothing(off: str) -> None:
-    """log.cleaner.enable, cleanup.policy."""
+def test_cleaner_without_compacted_topics_or_switched_off_does_nothing(off: str) -> None:
+    """Settings: log.cleaner.enable and cleanup.policy."""
     config = msgspec.structs.replace(
         NO_BALANCING,
         offsets_topic_segment_bytes=2_000,
@@ -133,8 +133,8 @@ def test_cleaner_that_is_off_or_has_no_compacted_topic_does_nothing(off: str) ->
     BrokerLab(compacted(config) if off == "cleaner" else broker_cluster(config=config)).run(story)
 
 
-def test_follower_that_comes_back_reads_over_the_holes_and_leads_in_its_turn() -> None:
-    """It fetches from its log end, where its leader has nothing left."""
+def test_restarted_follower_copies_the_holes_and_can_lead() -> None:
+    """It fetches from its log end, where the leader's records were removed."""
 
     async def story(lab: BrokerLab) -> None:
         await commit(lab, 5)
@@ -160,8 +160,8 @@ def test_follower_that_comes_back_reads_over_the_holes_and_leads_in_its_turn() -
     BrokerLab(compacted()).run(story)
 
 
-def test_restarted_broker_knows_what_is_clean_already() -> None:
-    """cleaner-offset-checkpoint."""
+def test_restarted_broker_reads_the_cleaned_offset_from_its_checkpoint() -> None:
+    """The file is cleaner-offset-checkpoint."""
 
     async def story(lab: BrokerLab) -> None:
         await commit(lab, 60)
@@ -183,7 +183,7 @@ def test_restarted_broker_knows_what_is_clean_already() -> None:
 
 
 def test_preloaded_log_is_cleaned_like_any_other() -> None:
-    """20,000 commits of 1,000 keys: a tenth of the load is left, and a bit."""
+    """Of 20,000 commits of 1,000 keys a little more than a tenth remains to be loaded."""
     preload = PreloadSpec(partition=COORDINATOR, commit_records=20_000)
     config = msgspec.structs.replace(
         NO_BALANCING, offsets_topic_segment_bytes=100_000, log_cleaner_backoff_ms=1_000
@@ -204,7 +204,7 @@ def test_preloaded_log_is_cleaned_like_any_other() -> None:
 
 
 def test_deleted_topic_is_forgotten_by_the_cleaner() -> None:
-    """Also in the middle of a cleaning."""
+    """This holds in the middle of a cleaning, too."""
 
     async def story(lab: BrokerLab) -> None:
         await commit(lab, 60)
@@ -217,7 +217,7 @@ def test_deleted_topic_is_forgotten_by_the_cleaner() -> None:
     BrokerLab(compacted()).run(story)
 
 
-def test_batch_that_is_larger_than_a_segment_is_not_taken() -> None:
+def test_batch_larger_than_a_segment_is_refused() -> None:
     """BEHAVIOUR 5.8: RECORD_LIST_TOO_LARGE reaches the client as INVALID_COMMIT_OFFSET_SIZE."""
 
     async def story(lab: BrokerLab) -> None:

@@ -1,4 +1,4 @@
-"""When a broker's logs reach the disk: Kafka's scheduler and settings, the system's write-back."""
+"""Flushes of a broker's logs: Kafka's scheduler and settings, the system's write-back."""
 
 import pytest
 from msgspec.structs import replace
@@ -50,12 +50,12 @@ class FlusherLab:
         log.append_as_leader(records("a"), leader_epoch=0)
 
     def seconds(self, duration_s: float) -> None:
-        """Let time pass."""
+        """Advance the time."""
         self.hosts.run_for(round(duration_s * SECOND_US))
 
 
-def test_system_writes_back_what_has_been_dirty_for_30_seconds() -> None:
-    """Linux: expired after 30 s, found by the next wake-up of its flusher, up to 5 s later."""
+def test_system_writes_back_data_that_is_dirty_for_30_seconds() -> None:
+    """Linux: data expires after 30 s, and the flusher's next wake-up is up to 5 s later."""
     lab = FlusherLab()
     lab.seconds(12)
     lab.append(lab.orders)
@@ -66,8 +66,8 @@ def test_system_writes_back_what_has_been_dirty_for_30_seconds() -> None:
     assert lab.orders.recovery_point == 0, "Kafka did not flush it"
 
 
-def test_system_writes_back_a_file_as_a_whole() -> None:
-    """The age is the file's, since its first dirty page; what is newer goes with it."""
+def test_system_writes_back_the_whole_file() -> None:
+    """The age is that of the file's first dirty page; newer pages are written with it."""
     lab = FlusherLab()
     for _ in range(36):
         lab.append(lab.orders)
@@ -76,7 +76,7 @@ def test_system_writes_back_a_file_as_a_whole() -> None:
 
 
 def test_write_back_counts_from_the_first_append_after_a_flush() -> None:
-    """A flush makes the file clean: its age begins anew."""
+    """A flush makes the file clean, so that its age begins anew."""
     lab = FlusherLab()
     lab.append(lab.orders)
     lab.seconds(21)
@@ -88,8 +88,8 @@ def test_write_back_counts_from_the_first_append_after_a_flush() -> None:
     assert lab.orders.storage.flushed_length == 2
 
 
-def test_write_back_interval_is_the_clusters() -> None:
-    """An experiment about power losses sets it."""
+def test_write_back_interval_is_a_setting_of_the_cluster() -> None:
+    """An experiment with power losses sets it."""
     lab = FlusherLab(model=StorageModel(write_back_ms=1_000, write_back_check_ms=100))
     lab.append(lab.orders)
     lab.seconds(0.9)
@@ -98,8 +98,8 @@ def test_write_back_interval_is_the_clusters() -> None:
     assert lab.orders.storage.flushed_length == 1
 
 
-def test_log_flush_interval_messages_is_told_to_every_log() -> None:
-    """The broker's setting, unless the topic has its own."""
+def test_log_flush_interval_messages_applies_to_every_log() -> None:
+    """The topic's own setting has precedence."""
     lab = FlusherLab(
         BrokerConfig(log_flush_interval_messages=2), topic=TopicConfig(flush_messages=3)
     )
@@ -109,15 +109,15 @@ def test_log_flush_interval_messages_is_told_to_every_log() -> None:
 
 
 def test_logs_are_not_flushed_by_time_unless_the_scheduler_is_on() -> None:
-    """log.flush.interval.ms alone does nothing: log.flush.scheduler.interval.ms is Long.MAX."""
+    """log.flush.interval.ms alone has no effect: log.flush.scheduler.interval.ms is Long.MAX."""
     lab = FlusherLab(BrokerConfig(log_flush_interval_ms=1))
     lab.append(lab.orders)
     lab.seconds(600)
     assert lab.orders.recovery_point == 0
 
 
-def test_scheduler_flushes_what_was_last_flushed_longer_ago_than_the_interval() -> None:
-    """Kafka's kafka-log-flusher: first after 30 s, then at every interval of its own."""
+def test_scheduler_flushes_logs_whose_last_flush_is_older_than_the_interval() -> None:
+    """Kafka's kafka-log-flusher runs after 30 s, then at its own interval."""
     config = BrokerConfig(log_flush_interval_ms=40_000, log_flush_scheduler_interval_ms=2_000)
     lab = FlusherLab(config, topic=TopicConfig(flush_ms=1_000))
     lab.append(lab.orders)
@@ -132,8 +132,8 @@ def test_scheduler_flushes_what_was_last_flushed_longer_ago_than_the_interval() 
     assert lab.orders.recovery_point == 1
 
 
-def test_flush_by_the_number_of_messages_puts_off_the_one_by_time() -> None:
-    """The interval counts from the last flush of any kind."""
+def test_flush_by_number_of_messages_delays_the_flush_by_time() -> None:
+    """The interval counts from the last flush of either kind."""
     config = BrokerConfig(
         log_flush_interval_messages=2,
         log_flush_interval_ms=10_000,
@@ -154,7 +154,7 @@ def test_flush_by_the_number_of_messages_puts_off_the_one_by_time() -> None:
 
 @pytest.mark.parametrize("interval_ms", [None, 5_000])
 def test_flush_all_flushes_every_log(interval_ms: int | None) -> None:
-    """An orderly shutdown leaves nothing to the system."""
+    """An orderly shutdown leaves no data for the system to write back."""
     lab = FlusherLab(BrokerConfig(log_flush_interval_ms=interval_ms))
     lab.append(lab.orders)
     lab.append(lab.payments)

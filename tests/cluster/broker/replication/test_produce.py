@@ -1,4 +1,4 @@
-"""Produce from real clients: stored as sent, once for each sequence, on brokers that crash."""
+"""Produce of real clients: stored as sent, once for each sequence, on brokers that crash."""
 
 from collections.abc import Awaitable
 
@@ -47,7 +47,7 @@ def with_settings(
 
 
 def test_batches_of_a_real_client_are_fetched_byte_for_byte() -> None:
-    """Through the leader, its followers and a restart of all of them."""
+    """The records pass the leader, its followers and a restart of all brokers."""
 
     async def story(lab: BrokerLab) -> None:
         sent = [each for each in recorded_batches() if not each.is_transactional]
@@ -73,8 +73,8 @@ def test_batches_of_a_real_client_are_fetched_byte_for_byte() -> None:
     BrokerLab(broker_cluster(), copy_messages=True).run(story)
 
 
-def test_answer_names_offsets_and_what_is_wrong_with_records() -> None:
-    """An administrator's topic that is compacted refuses records without a key."""
+def test_answer_has_the_offsets_and_the_errors_of_records() -> None:
+    """A compacted topic refuses records without a key."""
 
     async def story(lab: BrokerLab) -> None:
         taken = await lab.client.produce_batch(0, client_batch("a", "b"))
@@ -88,8 +88,8 @@ def test_answer_names_offsets_and_what_is_wrong_with_records() -> None:
 
 
 @pytest.mark.parametrize("is_topics_own", [True, False])
-def test_topic_may_have_its_own_size_and_timestamps(is_topics_own: bool) -> None:
-    """max.message.bytes and message.timestamp.type; the broker's are the defaults."""
+def test_topic_may_override_message_size_and_timestamp_type(is_topics_own: bool) -> None:
+    """max.message.bytes and message.timestamp.type override the defaults of the broker."""
     if is_topics_own:
         cluster = with_settings(
             topic_config=TopicConfig(message_timestamp_type="LogAppendTime", max_message_bytes=100)
@@ -116,8 +116,8 @@ def test_topic_may_have_its_own_size_and_timestamps(is_topics_own: bool) -> None
 
 
 @pytest.mark.parametrize("topic", INTERNAL_TOPICS)
-def test_internal_topics_are_written_by_coordinators_alone(topic: str) -> None:
-    """A client would put groups there; Source: Kafka ReplicaManager.appendToLocalLog."""
+def test_only_coordinators_write_to_internal_topics(topic: str) -> None:
+    """A client could forge groups. Source: Kafka ReplicaManager.appendToLocalLog."""
 
     async def story(lab: BrokerLab) -> None:
         answer = await lab.client.produce(0, b"a", topic=topic)
@@ -128,8 +128,8 @@ def test_internal_topics_are_written_by_coordinators_alone(topic: str) -> None:
     BrokerLab(broker_cluster()).run(story)
 
 
-def test_duplicate_is_acknowledged_with_the_first_append() -> None:
-    """While the first one waits for its replicas, and after that at once."""
+def test_duplicate_is_acknowledged_like_the_first_append() -> None:
+    """It waits while the first append waits for its replicas; after that it is answered at once."""
 
     async def story(lab: BrokerLab) -> None:
         for broker_id in (1, 2):
@@ -146,7 +146,8 @@ def test_duplicate_is_acknowledged_with_the_first_append() -> None:
             ("again", produced("a", "b")),
         )
         for name, batch in sent:
-            # Each on a connection of its own: on one, an answer waits for those before it.
+            # Each request has its own connection, because the answers of one connection are in
+            # order.
             client = TestClient(host)
             host.spawn(keep(name, client.produce_batch(0, batch)), name=name)
             await lab.seconds(0.1)
@@ -167,8 +168,8 @@ def test_duplicate_is_acknowledged_with_the_first_append() -> None:
 
 
 @pytest.mark.parametrize("has_power_loss", [False, True])
-def test_next_leader_knows_what_a_producer_sent_to_the_last_one(has_power_loss: bool) -> None:
-    """A retry after a failover, and after the return from the disk, is not written twice."""
+def test_next_leader_recognises_batches_sent_to_the_last_one(has_power_loss: bool) -> None:
+    """A retry after a failover or a restart is not written twice."""
 
     async def story(lab: BrokerLab) -> None:
         await lab.client.produce_batch(0, produced("a", "b"))
@@ -197,8 +198,8 @@ def test_next_leader_knows_what_a_producer_sent_to_the_last_one(has_power_loss: 
     BrokerLab(broker_cluster()).run(story)
 
 
-def test_expired_producer_may_go_on_anywhere() -> None:
-    """producer.id.expiration.ms, looked at every producer.id.expiration.check.interval.ms."""
+def test_expired_producer_may_continue_with_any_sequence() -> None:
+    """producer.id.expiration.ms; the check runs at producer.id.expiration.check.interval.ms."""
     config = BrokerConfig(
         auto_leader_rebalance_enable=False,
         producer_id_expiration_ms=2_000,
@@ -218,8 +219,8 @@ def test_expired_producer_may_go_on_anywhere() -> None:
     BrokerLab(with_settings(config=config)).run(story)
 
 
-def test_producer_ids_are_given_by_every_broker_and_never_twice() -> None:
-    """InitProducerId without transactional id, in a cluster without `__transaction_state`."""
+def test_every_broker_assigns_producer_ids_and_none_twice() -> None:
+    """The request has no transactional id; the cluster has no `__transaction_state`."""
 
     async def story(lab: BrokerLab) -> None:
         ids: list[int] = []
@@ -233,7 +234,7 @@ def test_producer_ids_are_given_by_every_broker_and_never_twice() -> None:
                     assert answer.producer_epoch == 0
                     ids.append(answer.producer_id)
                     return
-                # As Kafka answers until the controller has given the broker a block of ids.
+                # Kafka answers this until the controller has given the broker a block of ids.
                 assert answer.error_code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
                 assert (answer.producer_id, answer.producer_epoch) == (-1, -1)
                 await lab.seconds(0.1)
@@ -253,8 +254,8 @@ def test_producer_ids_are_given_by_every_broker_and_never_twice() -> None:
     BrokerLab(broker_cluster()).run(story)
 
 
-def test_append_that_repeats_an_earlier_one_completes_in_its_place() -> None:
-    """A duplicate waits for fewer replicas' progress than what was appended after the first."""
+def test_repeated_append_completes_with_the_first_one() -> None:
+    """A duplicate needs less progress of the replicas than appends after the first one."""
     log = PartitionLog(P0, MemoryLogStorage())
     partition = Partition(P0, BrokerId(0), log, ReplicaConfig())
     replicas = (BrokerId(0), BrokerId(1))

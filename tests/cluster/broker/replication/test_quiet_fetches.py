@@ -1,4 +1,4 @@
-"""A leader that remembers what was quiet answers and counts as one that reads everything anew."""
+"""A leader that skips quiet partitions answers and counts like one that reads everything."""
 
 import random
 
@@ -26,7 +26,7 @@ STEPS = 300
 
 
 class NeverQuiet(QuietFetches):
-    """Remembers nothing: every partition is read for every Fetch."""
+    """Remembers no quiet partition: every partition is read for every Fetch."""
 
     def topic(
         self, topic: FetchTopic, replica_id: int, replica_epoch: int, *, is_new: bool
@@ -36,7 +36,7 @@ class NeverQuiet(QuietFetches):
 
 
 class Leader:
-    """The partitions that a broker leads, and what it reports of changes, as ReplicaManager."""
+    """The partitions that a broker leads, with the change reports of a ReplicaManager."""
 
     def __init__(self, quiet: type[QuietFetches]) -> None:
         self.eligible = {A: BrokerEpoch(100), B: BrokerEpoch(101), C: BrokerEpoch(102)}
@@ -64,7 +64,7 @@ class Leader:
         )
 
     def lead(self, index: int, isr: tuple[BrokerId, ...], *, now_us: int) -> None:
-        """Take metadata of a partition, with a new leader epoch."""
+        """Apply metadata of a partition, with a new leader epoch."""
         name = TopicPartition(TOPIC, index)
         self.quiet.changed(name)
         self.epoch += 1
@@ -97,7 +97,7 @@ class Leader:
                 self.proposals[name] = proposal
 
     def answer_proposals(self, now_us: int) -> None:
-        """Let the controller take every ISR that was proposed."""
+        """Let the controller accept every proposed ISR."""
         for (topic, index), proposal in self.proposals.items():
             name = TopicPartition(topic, index)
             self.epoch += 1
@@ -124,7 +124,7 @@ class Leader:
 
 
 class Follower:
-    """Asks two leaders, who should answer the same, by the same positions while nothing moves."""
+    """Sends equal Fetches to two leaders, which must answer equally."""
 
     def __init__(self, broker: BrokerId, epoch: int) -> None:
         self.broker = broker
@@ -158,7 +158,7 @@ class Follower:
 
 
 def fetch_again(follower: Follower, quiet: Leader, plain: Leader, now_us: int) -> None:
-    """Read a parked Fetch again, as a growing log lets it be read."""
+    """Read a parked Fetch again, as the growth of a log causes."""
     if follower.parked is None:
         return
     request, of_quiet, of_plain = follower.parked
@@ -185,8 +185,8 @@ def fetch(follower: Follower, quiet: Leader, plain: Leader, now_us: int) -> None
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_what_is_remembered_changes_no_answer_and_no_count(seed: int) -> None:
-    """Appends, slow followers, new leader epochs and ISRs, incarnations that were replaced."""
+def test_skipping_quiet_partitions_changes_no_answer_and_no_count(seed: int) -> None:
+    """Events: appends, slow followers, new leader epochs and ISRs, replaced incarnations."""
     rng = random.Random(seed)
     quiet, plain = Leader(QuietFetches), Leader(NeverQuiet)
     followers = [Follower(B, 101), Follower(C, 102)]
@@ -220,8 +220,8 @@ def test_what_is_remembered_changes_no_answer_and_no_count(seed: int) -> None:
         assert quiet.log == plain.log
 
 
-def test_a_partition_that_is_quiet_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the whole is for: a follower of hundreds of partitions lacks something of one."""
+def test_quiet_partition_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A follower of hundreds of partitions usually lacks records of one."""
     leader, follower = Leader(QuietFetches), Follower(B, 101)
     for now_us in (1, 2):
         leader.reader.read(follower.request(leader), now_us)
@@ -241,8 +241,10 @@ def test_a_partition_that_is_quiet_is_not_read_again(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("seed", [1, 3])
-def test_a_whole_run_is_the_same_without_it(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    """Every change of a partition must be reported: a run of a broker that forgets none differs."""
+def test_whole_run_is_unchanged_without_the_skipping(
+    monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Every change of a partition must be reported, or the digests of the two runs differ."""
     space = load_space("reference")
     remembered = play_seed(space, seed)
     monkeypatch.setattr(QuietFetches, "topic", NeverQuiet.topic)

@@ -1,4 +1,4 @@
-"""Brokers that lose power or their disk: what is lost, what is not, and how they come back."""
+"""Brokers that lose power or their disk: the lost data, the kept data, the return."""
 
 import json
 from pathlib import Path
@@ -27,7 +27,7 @@ ALL = {0, 1, 2}
 
 
 async def lose_power(lab: BrokerLab, broker_id: int) -> None:
-    """Kill a broker with all that it has not flushed."""
+    """Kill a broker and its unflushed data."""
     await lab.runtime.power_loss(broker_name(broker_id))
 
 
@@ -56,10 +56,10 @@ def single_replica(config: BrokerConfig, *, flush_messages: int | None = None) -
     ],
     ids=["default", "log.flush.interval.messages=1", "flush.messages=1", "flush.messages=2"],
 )
-def test_records_of_one_replica_survive_a_power_loss_if_they_were_flushed(
+def test_flushed_records_of_a_single_replica_survive_a_power_loss(
     config: BrokerConfig, flush_messages: int | None, kept: list[bytes]
 ) -> None:
-    """With one replica the disk is all there is, and by default nobody flushes."""
+    """A single replica has only its disk, and by default no broker flushes."""
 
     async def story(lab: BrokerLab) -> None:
         for value in (b"a", b"b"):
@@ -75,8 +75,8 @@ def test_records_of_one_replica_survive_a_power_loss_if_they_were_flushed(
     BrokerLab(single_replica(config, flush_messages=flush_messages)).run(story)
 
 
-def test_records_of_one_replica_survive_a_power_loss_after_the_system_wrote_them_back() -> None:
-    """Linux writes back what has been dirty for 30 s; what is younger is lost."""
+def test_written_back_records_of_a_single_replica_survive_a_power_loss() -> None:
+    """Linux writes back data that is dirty for 30 s; younger data is lost."""
 
     async def story(lab: BrokerLab) -> None:
         await lab.client.produce(0, b"old")
@@ -94,8 +94,8 @@ def test_records_of_one_replica_survive_a_power_loss_after_the_system_wrote_them
     BrokerLab(single_replica(NO_BALANCING)).run(story)
 
 
-def test_high_watermark_checkpoint_beyond_the_log_end_is_cut() -> None:
-    """The checkpoint survives the power loss that the log did not."""
+def test_high_watermark_checkpoint_beyond_the_log_end_is_lowered() -> None:
+    """The checkpoint survives the power loss, the records do not."""
 
     async def story(lab: BrokerLab) -> None:
         await lab.client.produce(0, b"a", b"b")
@@ -118,8 +118,8 @@ def test_high_watermark_checkpoint_beyond_the_log_end_is_cut() -> None:
     BrokerLab(broker_cluster()).run(story)
 
 
-def test_preloaded_commits_are_on_the_disk_from_the_beginning() -> None:
-    """They stand for what an old cluster wrote long ago: no power loss takes them."""
+def test_preloaded_commits_are_flushed_from_the_start() -> None:
+    """They stand for old commits of a cluster, which no power loss removes."""
 
     async def story(lab: BrokerLab) -> None:
         await lose_power(lab, 1)
@@ -132,7 +132,7 @@ def test_preloaded_commits_are_on_the_disk_from_the_beginning() -> None:
 
 
 def test_torn_tail_of_a_file_is_traced_and_logged(tmp_path: Path) -> None:
-    """On Ray a kill may hit a write: the broker says what it cut off."""
+    """On Ray a kill may interrupt a write: the broker reports the bytes that it cut off."""
     FileStorage(tmp_path).log(P0).append(batch("a"))
     path = tmp_path / f"{P0}.log"
     path.write_bytes(path.read_bytes() + b"torn")

@@ -1,4 +1,4 @@
-"""A follower's fetch loop: who waits for whom after an error."""
+"""A follower's fetch loop after an error: the partitions that wait, and those that do not."""
 
 from collections.abc import Iterator
 
@@ -42,7 +42,7 @@ class Lab:
     def __init__(self) -> None:
         self.hosts = HostLab()
         self.asked: list[tuple[int, tuple[int, ...]]] = []
-        """When the source was asked, in us, and for which partitions."""
+        """Times of the source's Fetches, in us, with their partitions."""
         self.wrong: tuple[int, ...] = ()
         """Partitions that the source does not lead."""
         host = self.hosts.host(broker_name(FOLLOWER))
@@ -51,7 +51,7 @@ class Lab:
         self.fetchers = ReplicaFetchers(host, identity, BrokerConfig(), lambda *_: None)
 
     def start_source(self) -> None:
-        """Let the source serve."""
+        """Let the source accept requests."""
         self.source = self.hosts.host(broker_name(SOURCE))
         self.source.serve(self._serve)
 
@@ -79,7 +79,7 @@ class Lab:
         self.fetchers.follow(partition)
 
     def run_for(self, duration_us: int) -> None:
-        """Let time pass."""
+        """Advance the time."""
         self.hosts.run_for(duration_us)
         assert self.hosts.failures == []
 
@@ -112,10 +112,10 @@ def lab() -> Iterator[Lab]:
         host.dispose()
 
 
-def test_partition_that_met_an_error_is_left_out_and_keeps_no_other_from_being_fetched(
+def test_partition_with_an_error_is_left_out_and_delays_no_other(
     lab: Lab,
 ) -> None:
-    """Kafka delays the partition; one that is followed meanwhile ends the thread's wait."""
+    """Kafka delays the partition; a partition added meanwhile ends the thread's wait."""
     lab.start_source()
     lab.wrong = (0,)
     lab.follow(0)
@@ -131,10 +131,10 @@ def test_partition_that_met_an_error_is_left_out_and_keeps_no_other_from_being_f
     assert BACKOFF_US <= again_us - first_us <= BACKOFF_US + 500 * MS + 4 * LATENCY_US
 
 
-def test_partition_that_is_followed_while_the_source_is_held_back_is_fetched_at_once(
+def test_partition_added_while_the_source_backs_off_is_fetched_at_once(
     lab: Lab,
 ) -> None:
-    """A request that failed delays what was fetched then, and nothing that comes after it."""
+    """A failed request delays only the partitions that it contained."""
     lab.follow(0)
     lab.run_for(300 * MS)
     lab.start_source()

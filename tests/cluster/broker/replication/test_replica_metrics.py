@@ -1,4 +1,4 @@
-"""Metrics of a broker's replicas under Kafka's names (BEHAVIOUR 8.3); see test_isr_changes, too."""
+"""Metrics of a broker's replicas under Kafka's names (BEHAVIOUR 8.3); see test_isr_changes."""
 
 import pytest
 
@@ -42,8 +42,8 @@ def partition(index: int, *isr: int, leader: int = ME, checks: bool = True) -> P
 
 
 @pytest.mark.parametrize("checks", [True, False])
-def test_partitions_lack_replicas_where_this_broker_leads_them(checks: bool) -> None:
-    """A leader alone tells, or a partition would count three times; whatever the guard does."""
+def test_partition_that_lacks_replicas_is_counted_by_its_leader_only(checks: bool) -> None:
+    """Otherwise a partition would count three times; the guard makes no difference."""
     held = [
         partition(0, 0, 1, 2, checks=checks),
         partition(1, 0, 1, checks=checks),
@@ -60,8 +60,8 @@ def test_partitions_lack_replicas_where_this_broker_leads_them(checks: bool) -> 
     assert [values[name] for name in GAUGES] == [5, 3, 2, 1]
 
 
-def test_broker_without_partitions_tells_of_none() -> None:
-    """Every name is there from the beginning, at zero."""
+def test_broker_without_partitions_reports_zero_for_each_metric() -> None:
+    """Every name exists from the start."""
     values = ReplicaMetrics(HostLab().host("broker-0"), {}, interval_us=0).values()
     assert set(values.values()) == {0}
     assert set(GAUGES) < set(values)

@@ -1,4 +1,4 @@
-"""Brokers replicate: produce, fetch, high watermark, ISR, and a broker that comes back."""
+"""Brokers replicate: produce, fetch, high watermark, ISR, and the restart of a broker."""
 
 from partition_log.checkpoints import REPLICATION_OFFSET_CHECKPOINT, decode_offset_checkpoint
 from protocol.ids import TopicPartition, broker_name
@@ -29,7 +29,7 @@ async def list_offset(
 
 
 def test_produce_is_acknowledged_within_a_fetch_round_trip() -> None:
-    """Followers wait in a long poll: an append must wake them, not their next poll."""
+    """An append must end the followers' long polls, or it would wait for their next one."""
 
     async def story(lab: BrokerLab) -> None:
         begun_us = lab.runtime.now_us()
@@ -40,7 +40,7 @@ def test_produce_is_acknowledged_within_a_fetch_round_trip() -> None:
 
 
 def test_parked_consumer_fetch_is_answered_when_the_high_watermark_advances() -> None:
-    """Otherwise every record would reach consumers up to fetch.max.wait.ms late."""
+    """Otherwise records would reach consumers up to fetch.max.wait.ms late."""
 
     async def story(lab: BrokerLab) -> None:
         host = lab.client.host
@@ -51,7 +51,7 @@ def test_parked_consumer_fetch_is_answered_when_the_high_watermark_advances() ->
             fetched.append((lab.runtime.now_us(), values_of(data)))
 
         async def produce() -> None:
-            # On the fetch's own connection it would wait behind it.
+            # On the fetch's connection the Produce would wait behind the parked Fetch.
             other = type(lab.client)(host)
             await other.produce(0, b"a")
 
@@ -67,8 +67,8 @@ def test_parked_consumer_fetch_is_answered_when_the_high_watermark_advances() ->
     BrokerLab(broker_cluster()).run(story)
 
 
-def test_replicas_hold_the_same_log_byte_for_byte() -> None:
-    """Followers append the leader's batches as they are."""
+def test_replicas_have_byte_identical_logs() -> None:
+    """Followers append the leader's batches unchanged."""
 
     async def story(lab: BrokerLab) -> list[tuple[RecordBatch, ...]]:
         for number in range(20):
@@ -85,8 +85,8 @@ def test_replicas_hold_the_same_log_byte_for_byte() -> None:
     assert logs[0] == logs[1] == logs[2]
 
 
-def test_high_watermark_checkpoint_survives_a_restart_that_waits_for_the_fence() -> None:
-    """A broker that dies again before it was let in must still know what was committed."""
+def test_high_watermark_checkpoint_survives_a_restart_while_fenced() -> None:
+    """A broker that dies again before it is unfenced must still know its high watermark."""
 
     async def story(lab: BrokerLab) -> None:
         await lab.client.produce(0, b"a")

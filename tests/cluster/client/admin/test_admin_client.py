@@ -18,7 +18,7 @@ from tests.support.harness.real_cluster import GROUP, TOPIC, real_spec
 T = TypeVar("T")
 
 SIMPLE = "tool"
-"""A group without members: somebody committed."""
+"""A group without members, with commits of a simple consumer."""
 COORDINATOR = partition_for(SIMPLE, 3)
 P0, P1, P2 = (TopicPartition(ORDERS, index) for index in range(3))
 
@@ -26,12 +26,12 @@ P0, P1, P2 = (TopicPartition(ORDERS, index) for index in range(3))
 def admin_of(
     lab: BrokerLab, timeout_ms: int = 15_000, broker: BrokerId | None = None
 ) -> AdminClient:
-    """An administrator whose connections end with its block."""
+    """Yield an administrator; its connections are closed at the end of the block."""
     return AdminClient(lab.runtime.admin_host(), lab.cluster, timeout_ms=timeout_ms, broker=broker)
 
 
 def with_simple_group(ask: Callable[[AdminClient, BrokerLab], Awaitable[T]]) -> T:
-    """Ask of a cluster on which `tool` has committed 5 for the first two partitions."""
+    """Run `ask` on a cluster on which `tool` has committed 5 for the first two partitions."""
 
     async def story(lab: BrokerLab) -> T:
         for _ in range(9):
@@ -44,7 +44,7 @@ def with_simple_group(ask: Callable[[AdminClient, BrokerLab], Awaitable[T]]) -> 
 
 
 def with_members(ask: Callable[[AdminClient, BrokerLab], Awaitable[T]]) -> T:
-    """Ask of a cluster on which two consumers read, and `tool` has committed."""
+    """Run `ask` on a cluster on which two consumers read, and `tool` has committed."""
 
     async def story(lab: BrokerLab) -> T:
         await lab.until(
@@ -62,7 +62,7 @@ def with_members(ask: Callable[[AdminClient, BrokerLab], Awaitable[T]]) -> T:
 
 
 def test_groups_of_every_broker_are_listed_with_their_state_and_broker() -> None:
-    """GA-list: no broker knows the groups of another."""
+    """GA-list: a broker lists only the groups that it coordinates."""
 
     async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
         listings = await admin.list_groups()
@@ -82,7 +82,7 @@ def test_groups_of_every_broker_are_listed_with_their_state_and_broker() -> None
 
 
 def test_broker_that_does_not_answer_is_named_beside_the_groups_of_the_others() -> None:
-    """A stopped broker that nobody has fenced yet: its list is missing, not the whole answer."""
+    """A stopped broker is not fenced yet: only its own list is missing."""
 
     async def story(lab: BrokerLab) -> None:
         await lab.client.commit(COORDINATOR, SIMPLE, 5)
@@ -100,8 +100,8 @@ def test_broker_that_does_not_answer_is_named_beside_the_groups_of_the_others() 
     BrokerLab(broker_cluster()).run(story)
 
 
-def test_described_group_has_its_coordinator_protocol_and_who_is_assigned_what() -> None:
-    """DescribeConsumerGroupsHandler: the assignments of its members are read."""
+def test_described_group_has_coordinator_protocol_and_assignments() -> None:
+    """DescribeConsumerGroupsHandler: the assignment bytes of the members are decoded."""
 
     async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
         group, gone = (await admin.describe_groups((GROUP, "nobody"))).values()
@@ -119,8 +119,8 @@ def test_described_group_has_its_coordinator_protocol_and_who_is_assigned_what()
     with_members(ask)
 
 
-def test_committed_offsets_and_the_logs_ends_are_read_for_the_lag() -> None:
-    """OffsetFetch of all partitions, and ListOffsets at the leaders."""
+def test_committed_offsets_and_log_ends_are_read_for_the_lag() -> None:
+    """The requests are OffsetFetch of all partitions, and ListOffsets at the leaders."""
 
     async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
         assert await admin.list_consumer_group_offsets((SIMPLE, "nobody")) == {
@@ -135,8 +135,8 @@ def test_committed_offsets_and_the_logs_ends_are_read_for_the_lag() -> None:
     with_simple_group(ask)
 
 
-def test_what_does_not_exist_is_an_answer_at_once() -> None:
-    """No retry of UNKNOWN_TOPIC_OR_PARTITION: a person waits."""
+def test_missing_topic_or_group_is_answered_at_once() -> None:
+    """UNKNOWN_TOPIC_OR_PARTITION is not retried, because a person waits."""
 
     async def ask(admin: AdminClient, lab: BrokerLab) -> None:
         began_us = lab.runtime.now_us()
@@ -151,8 +151,8 @@ def test_what_does_not_exist_is_an_answer_at_once() -> None:
     with_simple_group(ask)
 
 
-def test_group_with_members_is_not_deleted_and_one_without_goes_with_its_offsets() -> None:
-    """DeleteGroups, group by group: Kafka's errors are answers."""
+def test_group_with_members_is_not_deleted_and_an_empty_one_is_with_its_offsets() -> None:
+    """DeleteGroups answers for each group; Kafka's errors are answers."""
 
     async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
         outcomes = await admin.delete_groups((GROUP, SIMPLE, "nobody"))
@@ -168,7 +168,7 @@ def test_group_with_members_is_not_deleted_and_one_without_goes_with_its_offsets
 
 
 def test_offsets_of_a_topic_that_a_group_reads_are_not_deleted() -> None:
-    """GROUP_SUBSCRIBED_TO_TOPIC, partition by partition; what does not exist is told too."""
+    """GROUP_SUBSCRIBED_TO_TOPIC for each partition; missing partitions are named, too."""
 
     async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
         nowhere = TopicPartition("no", 3)
@@ -183,7 +183,7 @@ def test_offsets_of_a_topic_that_a_group_reads_are_not_deleted() -> None:
 
 
 def test_offset_of_a_group_without_members_is_deleted() -> None:
-    """The other partitions keep theirs."""
+    """The other partitions keep their offsets."""
 
     async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
         assert await admin.delete_consumer_group_offsets(SIMPLE, (P0,)) == {P0: ErrorCode.NONE}
@@ -192,8 +192,8 @@ def test_offset_of_a_group_without_members_is_deleted() -> None:
     with_simple_group(ask)
 
 
-def test_offsets_of_a_group_without_members_are_set_and_another_load_finds_them() -> None:
-    """A commit without a generation, as Kafka's tool sends it: also for a group that never was."""
+def test_offsets_of_a_group_without_members_are_set_and_survive_a_load() -> None:
+    """A commit without a generation, as of Kafka's tool, also creates a group."""
 
     async def ask(admin: AdminClient, lab: BrokerLab) -> None:
         assert await admin.alter_consumer_group_offsets(SIMPLE, {P0: 2, P2: 1}) == {
@@ -212,7 +212,7 @@ def test_offsets_of_a_group_without_members_are_set_and_another_load_finds_them(
 
 
 def test_offsets_of_a_group_with_members_are_refused_by_its_coordinator() -> None:
-    """Nobody's commit: UNKNOWN_MEMBER_ID at every partition."""
+    """A commit without a member id gets UNKNOWN_MEMBER_ID for every partition."""
 
     async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
         assert await admin.alter_consumer_group_offsets(GROUP, {P0: 0}) == {
@@ -222,8 +222,8 @@ def test_offsets_of_a_group_with_members_are_refused_by_its_coordinator() -> Non
     with_members(ask)
 
 
-def test_question_goes_on_over_the_death_of_the_coordinator() -> None:
-    """Asked while nobody coordinates the group: answered by the next one, once it has loaded."""
+def test_request_is_repeated_after_the_death_of_the_coordinator() -> None:
+    """The next coordinator answers it, once it has loaded the group."""
 
     async def story(lab: BrokerLab) -> None:
         await lab.client.commit(COORDINATOR, SIMPLE, 5)
@@ -237,8 +237,8 @@ def test_question_goes_on_over_the_death_of_the_coordinator() -> None:
     BrokerLab(broker_cluster()).run(story)
 
 
-def test_time_that_is_over_is_told_with_the_error_that_came_last() -> None:
-    """A dead coordinator is named until the controller fences it, here after 9 s."""
+def test_request_that_times_out_names_the_last_error() -> None:
+    """Brokers name a dead coordinator until the controller fences it, here after 9 s."""
 
     async def story(lab: BrokerLab) -> None:
         await lab.client.commit(COORDINATOR, SIMPLE, 5)
@@ -253,8 +253,8 @@ def test_time_that_is_over_is_told_with_the_error_that_came_last() -> None:
     BrokerLab(broker_cluster()).run(story)
 
 
-def test_broker_that_is_named_is_asked_itself_and_its_no_is_an_answer() -> None:
-    """Nobody is looked up: what it believes is wanted, also that it is not the coordinator."""
+def test_request_to_a_given_broker_is_not_redirected() -> None:
+    """Its own view is wanted, so NOT_COORDINATOR is an answer."""
 
     async def story(lab: BrokerLab) -> None:
         await lab.client.commit(COORDINATOR, SIMPLE, 5)

@@ -1,4 +1,4 @@
-"""Who is asked about which key, and when again: one request over many groups, broker by broker."""
+"""Requests about many groups: the broker that gets each key, lookups and retries."""
 
 import pytest
 
@@ -63,8 +63,8 @@ def state(outcome: GroupDescription | ClientError) -> str:
     return outcome.state if isinstance(outcome, GroupDescription) else outcome.name
 
 
-def test_coordinator_that_loads_is_asked_again_without_another_lookup(make_lab: LabMaker) -> None:
-    """DescribeConsumerGroupsHandler: COORDINATOR_LOAD_IN_PROGRESS keeps the key where it is."""
+def test_loading_coordinator_is_asked_again_without_another_lookup(make_lab: LabMaker) -> None:
+    """DescribeConsumerGroupsHandler: COORDINATOR_LOAD_IN_PROGRESS keeps the key's broker."""
     lab = make_lab(1)
     loading = answer(GROUP, error=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     lab.brokers[0].answer(DescribeGroupsRequest, loading, loading, answer(GROUP))
@@ -77,10 +77,8 @@ def test_coordinator_that_loads_is_asked_again_without_another_lookup(make_lab: 
 @pytest.mark.parametrize(
     "error", [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE], ids=str
 )
-def test_coordinator_that_is_elsewhere_is_looked_up_again(
-    make_lab: LabMaker, error: ErrorCode
-) -> None:
-    """Its groups moved: the brokers are asked who has them now."""
+def test_group_that_moved_is_looked_up_again(make_lab: LabMaker, error: ErrorCode) -> None:
+    """The answer NOT_COORDINATOR drops the key's broker."""
     lab = make_lab(2)
     for broker in lab.brokers:
         broker.answer(FindCoordinatorRequest, coordinator_is(0), coordinator_is(1))
@@ -91,7 +89,7 @@ def test_coordinator_that_is_elsewhere_is_looked_up_again(
     assert outcome.coordinator == 1
 
 
-def test_error_that_no_retry_can_help_is_the_groups_own(make_lab: LabMaker) -> None:
+def test_fatal_error_belongs_to_its_group_only(make_lab: LabMaker) -> None:
     """The other group of the same request is answered."""
     lab = make_lab(1)
     lab.brokers[0].answer(FindCoordinatorRequest, found({GROUP: 0, OTHER: 0}))
@@ -107,7 +105,7 @@ def test_error_that_no_retry_can_help_is_the_groups_own(make_lab: LabMaker) -> N
     assert len(lab.brokers[0].of_type(DescribeGroupsRequest)) == 1
 
 
-def test_coordinator_that_says_nothing_does_not_hold_up_another_group(make_lab: LabMaker) -> None:
+def test_silent_coordinator_does_not_delay_another_group(make_lab: LabMaker) -> None:
     """Each group is repeated on its own: one waits for a stopped broker, one for a load."""
     lab = make_lab(2)
     places = found({GROUP: 0, OTHER: 1})
@@ -123,8 +121,8 @@ def test_coordinator_that_says_nothing_does_not_hold_up_another_group(make_lab: 
     assert len(lab.brokers[0].of_type(DescribeGroupsRequest)) == 3, "a third of the time each"
 
 
-def test_broker_that_loads_lists_what_it_knows_until_the_time_is_over(make_lab: LabMaker) -> None:
-    """And a group that two brokers claim stands there twice: a split brain is to be seen."""
+def test_loading_broker_lists_its_loaded_groups_until_the_timeout(make_lab: LabMaker) -> None:
+    """A group that two brokers list appears twice, so that a split brain is visible."""
     lab = make_lab(2)
     listed = (ListedGroup(group_id=GROUP, protocol_type="", group_state="x", group_type="classic"),)
     lab.brokers[0].answer(ListGroupsRequest, ListGroupsResponse(groups=listed))
@@ -137,7 +135,7 @@ def test_broker_that_loads_lists_what_it_knows_until_the_time_is_over(make_lab: 
 
 
 def test_commit_is_repeated_while_the_group_rebalances(make_lab: LabMaker) -> None:
-    """AlterConsumerGroupOffsetsHandler: the members may have gone when it is over."""
+    """AlterConsumerGroupOffsetsHandler: members may have left when the rebalance is over."""
     lab = make_lab(1)
     lab.brokers[0].answer(
         OffsetCommitRequest,
@@ -151,8 +149,8 @@ def test_commit_is_repeated_while_the_group_rebalances(make_lab: LabMaker) -> No
     }
 
 
-def test_no_broker_at_all_is_told_when_the_time_is_over(make_lab: LabMaker) -> None:
-    """Nobody listens: lookups are refused until then."""
+def test_absence_of_all_brokers_is_reported_at_the_timeout(make_lab: LabMaker) -> None:
+    """Until then each lookup is refused."""
     lab = make_lab(1)
     lab.brokers[0].host.crash()
     (outcome,) = describe(lab, GROUP, timeout_ms=2_000).values()

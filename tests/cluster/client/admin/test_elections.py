@@ -1,4 +1,4 @@
-"""An administrator elects and moves leaders, on real controllers and brokers in virtual time."""
+"""An administrator elects and moves leaders, on real controllers and brokers."""
 
 import pytest
 
@@ -22,8 +22,8 @@ def leader(status: ClusterStatus, name: TopicPartition) -> int:
     return status.partitions[name].leader
 
 
-def test_moved_leader_is_first_of_the_replicas_and_leads_when_the_call_returns() -> None:
-    """What kafka-reassign-partitions and kafka-leader-election do one after the other."""
+def test_moved_leader_is_the_first_replica_and_leads_when_the_call_returns() -> None:
+    """The call combines kafka-reassign-partitions and kafka-leader-election."""
 
     async def story(lab: BrokerLab) -> ClusterStatus:
         await lab.runtime.ask_as_admin(move_leader, P0, TWO)
@@ -34,8 +34,8 @@ def test_moved_leader_is_first_of_the_replicas_and_leads_when_the_call_returns()
     assert sorted(moved.isr) == [0, 1, 2]
 
 
-def test_moved_leader_takes_over_without_anybody_being_fenced_or_losing_records() -> None:
-    """The old leader follows: it stays in the ISR, and what it acknowledged is there."""
+def test_leader_move_fences_no_broker_and_loses_no_record() -> None:
+    """The old leader becomes a follower in the ISR, and its acknowledged records remain."""
 
     async def story(lab: BrokerLab) -> tuple[ErrorCode, ErrorCode]:
         await lab.client.produce(0, b"before")
@@ -53,8 +53,8 @@ def test_moved_leader_takes_over_without_anybody_being_fenced_or_losing_records(
     )
 
 
-def test_leader_moved_back_before_the_brokers_know_of_the_first_move_leads_again() -> None:
-    """A broker that names the replicas of before the first move does not keep back the second."""
+def test_second_leader_move_before_the_first_is_known_succeeds() -> None:
+    """A broker whose metadata precedes the first move does not stop the second."""
 
     async def story(lab: BrokerLab) -> tuple[int, tuple[BrokerId, ...]]:
         cluster = broker_cluster()
@@ -75,8 +75,8 @@ def test_leader_moved_back_before_the_brokers_know_of_the_first_move_leads_again
     assert BrokerLab(broker_cluster()).run(story) == (0, (0, 1, 2))
 
 
-def test_moved_leader_that_leads_already_is_a_success_and_changes_nothing() -> None:
-    """ELECTION_NOT_NEEDED: what was wanted is so."""
+def test_move_to_the_present_leader_succeeds_and_changes_nothing() -> None:
+    """The controller answers ELECTION_NOT_NEEDED."""
 
     async def story(lab: BrokerLab) -> int:
         await lab.runtime.ask_as_admin(move_leader, P0, BrokerId(0))
@@ -86,8 +86,8 @@ def test_moved_leader_that_leads_already_is_a_success_and_changes_nothing() -> N
     assert BrokerLab(broker_cluster()).run(story) == 0
 
 
-def test_leaders_go_back_to_the_preferred_replicas_of_every_partition_when_asked() -> None:
-    """After a rolling restart, before the automatic check of 300 s."""
+def test_preferred_leaders_of_all_partitions_are_elected_on_request() -> None:
+    """A rolling restart needs this before the automatic check of 300 s."""
 
     async def story(lab: BrokerLab) -> None:
         await lab.runtime.shut_down(broker_name(0))
@@ -103,7 +103,7 @@ def test_leaders_go_back_to_the_preferred_replicas_of_every_partition_when_asked
 
 
 def test_election_of_a_replica_that_is_down_names_the_partition_and_kafkas_error() -> None:
-    """An answer, not a failure of the tool: it comes at once."""
+    """The error is an answer, and comes at once."""
 
     async def story(lab: BrokerLab) -> str:
         await lab.runtime.shut_down(broker_name(0))
@@ -128,10 +128,10 @@ def test_election_of_a_replica_that_is_down_names_the_partition_and_kafkas_error
         (TopicPartition("no such topic", 0), TWO, "UNKNOWN_TOPIC_OR_PARTITION"),
     ],
 )
-def test_move_of_what_does_not_exist_is_refused(
+def test_move_to_an_unknown_partition_or_broker_is_refused(
     name: TopicPartition, broker: BrokerId, message: str
 ) -> None:
-    """A target of an experiment that can never be: said in words."""
+    """The error names the part of the target that does not exist."""
 
     async def story(lab: BrokerLab) -> None:
         with pytest.raises(ElectionFailed, match=message):
@@ -140,8 +140,8 @@ def test_move_of_what_does_not_exist_is_refused(
     BrokerLab(broker_cluster()).run(story)
 
 
-def test_election_waits_for_a_controller_that_is_away_for_a_while() -> None:
-    """It retries as clients do, and asks in the controller's next life."""
+def test_election_is_repeated_until_the_controller_has_restarted() -> None:
+    """It is retried as clients retry, and reaches the controller's next incarnation."""
 
     async def story(lab: BrokerLab) -> int:
         await lab.runtime.crash(lab.controller)
@@ -157,7 +157,7 @@ def test_election_waits_for_a_controller_that_is_away_for_a_while() -> None:
 
 
 def test_election_without_a_controller_times_out_after_a_minute() -> None:
-    """default.api.timeout.ms; whether it happened nobody knows."""
+    """default.api.timeout.ms has passed; the outcome is unknown."""
 
     async def story(lab: BrokerLab) -> int:
         await lab.runtime.crash(lab.controller)
@@ -180,8 +180,8 @@ def test_election_asked_of_a_broker_is_refused_as_not_controller() -> None:
     assert BrokerLab(broker_cluster()).run(story) is ErrorCode.NOT_CONTROLLER
 
 
-def test_messages_of_an_administrator_pass_the_codec() -> None:
-    """The same story with every message copied, as on Ray."""
+def test_messages_of_an_administrator_pass_through_the_codec() -> None:
+    """Every message is encoded and decoded, as on Ray."""
 
     async def story(lab: BrokerLab) -> int:
         await lab.runtime.ask_as_admin(move_leader, P0, TWO)

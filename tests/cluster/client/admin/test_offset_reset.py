@@ -1,4 +1,4 @@
-"""The plan of a reset: where each offset goes, and what cannot be."""
+"""The plan of a reset: the new offset of each partition, and impossible resets."""
 
 import pytest
 
@@ -30,7 +30,7 @@ BOUNDS = {P0: LogBounds(earliest=3, latest=10), P1: LogBounds(earliest=0, latest
     ids=lambda value: type(value).__name__,
 )
 def test_plan_has_each_partition_within_its_own_log(target: ResetTarget, new: list[int]) -> None:
-    """Nothing is committed for the second: `current` is then the log's end, as Kafka has it."""
+    """The second partition has no commit: `current` is then the log end, as in Kafka."""
     plan = plan_reset(target, BOUNDS, {P0: 7})
     assert [(each.partition, each.current, each.new) for each in plan] == [
         (P0, 7, new[0]),
@@ -49,17 +49,17 @@ def test_plan_has_each_partition_within_its_own_log(target: ResetTarget, new: li
         (ShiftBy(records=2), [9, 4], [None, None]),
     ],
 )
-def test_offset_outside_of_the_log_goes_to_its_nearer_end_and_says_so(
+def test_offset_outside_of_the_log_is_moved_to_the_nearer_end_with_a_warning(
     target: ResetTarget, new: list[int], asked_for: list[int | None]
 ) -> None:
-    """Kafka's tool warns and goes on."""
+    """Kafka's tool warns and continues."""
     plan = plan_reset(target, BOUNDS, {P0: 7, P1: 2})
     assert [each.new for each in plan] == new
     assert [each.asked_for for each in plan] == asked_for
 
 
 def test_shift_without_a_committed_offset_cannot_be_planned() -> None:
-    """There is nothing to count from; the partitions are named, and no other is planned."""
+    """A shift needs an offset to start from; the error names the partitions."""
     with pytest.raises(CannotShift, match="t-1") as refused:
         plan_reset(ShiftBy(records=1), BOUNDS, {P0: 7})
     assert refused.value.partitions == (P1,)

@@ -31,7 +31,7 @@ Story = Callable[[BrokerLab], Awaitable[None]]
 
 
 def until_stable(lab: BrokerLab, members: int = 2) -> Awaitable[object]:
-    """Wait for the group to have so many members and an assignment."""
+    """Wait until the group has `members` members and an assignment."""
     return lab.until(
         lambda status: any(
             group.state == "Stable" and len(group.members) == members
@@ -54,7 +54,7 @@ def with_members(story: Story) -> BrokerLab:
 
 
 async def all_members_leave(lab: BrokerLab) -> None:
-    """Stop both consumers, and wait until the group knows."""
+    """Stop both consumers, and wait until the group is empty."""
     for node in (await lab.runtime.status()).members:
         await lab.runtime.shut_down(node)
     await lab.until(
@@ -62,8 +62,8 @@ async def all_members_leave(lab: BrokerLab) -> None:
     )
 
 
-def test_removed_members_are_told_and_join_again() -> None:
-    """Both go at once; each hears UNKNOWN_MEMBER_ID by its next heartbeat, and comes back."""
+def test_removed_members_get_unknown_member_id_and_join_again() -> None:
+    """Both are removed at once, and learn it with their next heartbeat."""
     before: list[str] = []
 
     async def story(lab: BrokerLab) -> None:
@@ -84,7 +84,7 @@ def test_removed_members_are_told_and_join_again() -> None:
 
 
 def test_group_with_members_is_not_deleted() -> None:
-    """NON_EMPTY_GROUP is an answer: nobody asks again."""
+    """NON_EMPTY_GROUP is an answer, so the request is not repeated."""
 
     async def story(lab: BrokerLab) -> None:
         with pytest.raises(GroupOrderRefused, match=f"{GROUP}: NON_EMPTY_GROUP"):
@@ -93,8 +93,8 @@ def test_group_with_members_is_not_deleted() -> None:
     with_members(story)
 
 
-def test_empty_group_loses_offsets_then_itself() -> None:
-    """First to the end, then gone; the administrator's commits are in the trace."""
+def test_empty_group_can_be_reset_then_deleted() -> None:
+    """The reset is to the end; the administrator's commits are in the trace."""
 
     async def story(lab: BrokerLab) -> None:
         await all_members_leave(lab)
@@ -120,8 +120,8 @@ def test_empty_group_loses_offsets_then_itself() -> None:
     assert {row.offset for row in commits} >= {0}
 
 
-def test_order_that_nobody_answers_is_given_up() -> None:
-    """After two seconds: a plan goes on."""
+def test_unanswered_order_is_given_up() -> None:
+    """The plan continues after two seconds."""
 
     async def story(lab: BrokerLab) -> None:
         for broker in lab.cluster.brokers:
@@ -134,8 +134,8 @@ def test_order_that_nobody_answers_is_given_up() -> None:
     with_members(story)
 
 
-def test_commit_of_an_administrator_that_is_given_up_may_still_arrive() -> None:
-    """Each request to the silent coordinator is in the trace, for whoever judges later fetches."""
+def test_commit_of_an_order_that_was_given_up_may_still_be_applied() -> None:
+    """The trace has each request to the silent coordinator, for the checkers of later fetches."""
     asked = {TopicPartition(TOPIC, 0): 3}
 
     async def story(lab: BrokerLab) -> None:

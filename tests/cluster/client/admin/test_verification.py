@@ -1,4 +1,4 @@
-"""The verification's question: what has the group committed?"""
+"""The verification reads the committed offsets of a group."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def group_error(code: ErrorCode) -> OffsetFetchResponse:
 
 
 def test_committed_offsets_are_read_stable_and_traced_as_verification(make_lab: LabMaker) -> None:
-    """Partitions without an offset are left out of the answer, not of the trace."""
+    """The answer leaves out partitions without an offset; the trace has them."""
     lab = make_lab(2)
     lab.coordinator = 1
     lab.committed = {0: 11}
@@ -42,8 +42,8 @@ def test_committed_offsets_are_read_stable_and_traced_as_verification(make_lab: 
     ]
 
 
-def test_partitions_that_are_named_are_asked_for_by_name(make_lab: LabMaker) -> None:
-    """Whoever answers "no offset" is known: a zombie's answer proves nothing."""
+def test_named_partitions_are_fetched_by_name(make_lab: LabMaker) -> None:
+    """The answering broker is known, because the answer of a zombie proves nothing."""
     lab = make_lab(2)
     lab.coordinator = 1
     host = lab.client_host("admin-0")
@@ -58,10 +58,10 @@ def test_partitions_that_are_named_are_asked_for_by_name(make_lab: LabMaker) -> 
     )
 
 
-def test_committed_offsets_are_asked_for_until_the_coordinator_has_loaded(
+def test_committed_offsets_are_requested_until_the_coordinator_has_loaded(
     make_lab: LabMaker,
 ) -> None:
-    """It retries as clients do: LOAD at the same broker, NOT_COORDINATOR after a new lookup."""
+    """A loading coordinator is asked again; NOT_COORDINATOR needs a new lookup first."""
     lab = make_lab(1)
     lab.committed = {0: 1}
     lab.brokers[0].answer(
@@ -75,7 +75,7 @@ def test_committed_offsets_are_asked_for_until_the_coordinator_has_loaded(
 
 
 def test_committed_offsets_without_any_broker_time_out_after_a_minute(make_lab: LabMaker) -> None:
-    """default.api.timeout.ms; the caller's verdict is then UNKNOWN, not lost."""
+    """After default.api.timeout.ms the caller's verdict is UNKNOWN, not a lost commit."""
     lab = make_lab(2)
     for broker in lab.brokers:
         broker.host.crash()
@@ -84,16 +84,16 @@ def test_committed_offsets_without_any_broker_time_out_after_a_minute(make_lab: 
     assert 60 * SECOND <= lab.hosts.loop.now_us() < 61 * SECOND
 
 
-def test_committed_offsets_that_are_forbidden_are_an_error_at_once(make_lab: LabMaker) -> None:
-    """No retry can help: the error itself is raised."""
+def test_committed_offsets_without_authorization_are_an_error_at_once(make_lab: LabMaker) -> None:
+    """A retry cannot help: the error itself is raised."""
     lab = make_lab(1)
     lab.brokers[0].answer(OffsetFetchRequest, group_error(ErrorCode.GROUP_AUTHORIZATION_FAILED))
     with pytest.raises(ClientError, match="GROUP_AUTHORIZATION_FAILED"):
         ask(lab)
 
 
-def test_committed_offsets_can_be_asked_for_twice_on_one_host(make_lab: LabMaker) -> None:
-    """Each question closes its connections; the runtime keeps one admin-0."""
+def test_committed_offsets_can_be_requested_twice_on_one_host(make_lab: LabMaker) -> None:
+    """Each request closes its connections; the runtime keeps one admin-0."""
     lab = make_lab(1)
     lab.committed = {0: 1}
     host = lab.client_host("admin-0")

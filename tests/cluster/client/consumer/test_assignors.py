@@ -31,13 +31,13 @@ def test_range_with_uneven_partitions_gives_the_first_members_one_more() -> None
     }
 
 
-def test_range_with_more_members_than_partitions_leaves_the_last_without() -> None:
+def test_range_with_more_members_than_partitions_leaves_the_last_member_idle() -> None:
     """Kafka: testTwoConsumersOneTopicOnePartition."""
     assigned = RANGE.assign({"t": 1}, (member("a", "t"), member("b", "t")))
     assert assigned == {"a": partitions("t", 0), "b": ()}
 
 
-def test_range_with_mixed_subscriptions_deals_each_topic_to_its_subscribers() -> None:
+def test_range_with_mixed_subscriptions_assigns_each_topic_to_its_subscribers() -> None:
     """Kafka: testMultipleConsumersMixedTopicSubscriptions."""
     assigned = RANGE.assign(
         {"t1": 3, "t2": 2}, (member("a", "t1"), member("b", "t1", "t2"), member("c", "t1"))
@@ -49,8 +49,8 @@ def test_range_with_mixed_subscriptions_deals_each_topic_to_its_subscribers() ->
     }
 
 
-def test_range_with_static_members_keeps_their_places_when_member_ids_change() -> None:
-    """Static members come first, by instance id: a restarted one gets the same partitions."""
+def test_static_members_keep_their_range_when_member_ids_change() -> None:
+    """Static members are sorted first, by instance id: a restarted one gets the same partitions."""
     before = RANGE.assign(
         {"t": 3},
         (

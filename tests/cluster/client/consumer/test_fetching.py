@@ -1,4 +1,4 @@
-"""Positions and fetches: where reading begins, what the application gets, what moves leaders."""
+"""Positions and fetches: the first position, the returned records, changes of the leader."""
 
 import json
 
@@ -27,7 +27,7 @@ def ranges(lab: ClientLab) -> list[tuple[str | None, int | None, str | None]]:
 def test_partition_without_a_committed_offset_is_reset(
     make_lab: LabMaker, reset: str, offset: int
 ) -> None:
-    """auto.offset.reset: what a group without offsets reads first."""
+    """auto.offset.reset decides the first position of a group without offsets."""
     lab = make_lab(1)
     lab.high_watermark = 5
     config = ConsumerConfig(
@@ -44,7 +44,7 @@ def test_partition_without_a_committed_offset_is_reset(
 def test_partition_without_a_committed_offset_and_reset_none_ends_the_application(
     make_lab: LabMaker,
 ) -> None:
-    """Kafka's NoOffsetForPartitionException is the application's business."""
+    """Kafka throws NoOffsetForPartitionException to the application."""
     lab = make_lab(1)
     node = lab.consumer(ConsumerConfig(enable_auto_commit=False, auto_offset_reset="none"))
     lab.run_for(2 * SECOND)
@@ -53,7 +53,7 @@ def test_partition_without_a_committed_offset_and_reset_none_ends_the_applicatio
 
 
 def test_reset_that_fails_is_repeated(make_lab: LabMaker) -> None:
-    """A leader that has moved: metadata is asked for and the reset retried."""
+    """The leader has moved: the consumer refreshes metadata and repeats the reset."""
     lab = make_lab(1)
     lab.brokers[0].answer(ListOffsetsRequest, ListOffsetsResponse(), ListOffsetsResponse())
     lab.consumer()
@@ -63,7 +63,7 @@ def test_reset_that_fails_is_repeated(make_lab: LabMaker) -> None:
 
 
 def test_consumed_ranges_name_first_last_and_count(make_lab: LabMaker) -> None:
-    """Duplicates and gaps are counted from these rows."""
+    """Checkers count duplicates and gaps from these rows."""
     lab = make_lab(1, partitions=1)
     lab.high_watermark = 3
     lab.consumer()
@@ -77,7 +77,7 @@ def test_consumed_ranges_name_first_last_and_count(make_lab: LabMaker) -> None:
 
 
 def test_poll_returns_at_most_max_poll_records(make_lab: LabMaker) -> None:
-    """max.poll.records cuts a fetch into several polls; positions follow what was returned."""
+    """A fetch is returned by several polls; positions follow the returned records."""
     lab = make_lab(1, partitions=1)
     lab.high_watermark = 25
     config = ConsumerConfig(
@@ -94,7 +94,7 @@ def test_poll_returns_at_most_max_poll_records(make_lab: LabMaker) -> None:
 
 
 def test_one_fetch_is_in_flight_per_leader(make_lab: LabMaker) -> None:
-    """All partitions of a leader travel in one long poll of fetch.max.wait.ms."""
+    """One long poll of fetch.max.wait.ms contains all partitions of a leader."""
     lab = make_lab(1, partitions=6)
     lab.consumer(commit_interval_ms=None)
     lab.run_for(SECOND)
@@ -117,10 +117,10 @@ def test_one_fetch_is_in_flight_per_leader(make_lab: LabMaker) -> None:
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ],
 )
-def test_fetch_from_the_wrong_leader_refreshes_metadata_and_goes_on_elsewhere(
+def test_fetch_from_the_wrong_leader_refreshes_metadata_and_continues_at_the_right_one(
     make_lab: LabMaker, code: ErrorCode
 ) -> None:
-    """Records on a partition whose leader moved are read from the new one."""
+    """The records of the moved partition are read from the new leader."""
     lab = make_lab(2)
     node = lab.consumer(commit_interval_ms=None)
     lab.run_for(SECOND)
@@ -135,8 +135,8 @@ def test_fetch_from_the_wrong_leader_refreshes_metadata_and_goes_on_elsewhere(
     assert request.topics[0].partitions[0].current_leader_epoch == 1
 
 
-def test_fetch_from_a_leader_that_died_goes_on_with_the_next_one(make_lab: LabMaker) -> None:
-    """The broken connection asks for metadata by itself; nothing is read twice."""
+def test_fetch_continues_at_the_next_leader_after_a_death(make_lab: LabMaker) -> None:
+    """The closed connection triggers a metadata request; no record is read twice."""
     lab = make_lab(2)
     lab.coordinator = 1
     lab.high_watermark = 3
@@ -150,8 +150,8 @@ def test_fetch_from_a_leader_that_died_goes_on_with_the_next_one(make_lab: LabMa
     assert lab.committed == {0: 4, 1: 4}
 
 
-def test_fetch_keeps_the_newer_leader_when_an_older_broker_is_asked(make_lab: LabMaker) -> None:
-    """Kafka ignores metadata with an older leader epoch than it has seen."""
+def test_fetch_ignores_metadata_with_an_older_leader_epoch(make_lab: LabMaker) -> None:
+    """Kafka keeps the newest leader epoch that it has seen."""
     lab = make_lab(2)
     lab.leader, lab.leader_epoch = 1, 5
     lab.consumer(
@@ -167,7 +167,7 @@ def test_fetch_keeps_the_newer_leader_when_an_older_broker_is_asked(make_lab: La
 
 
 def test_fetch_out_of_range_resets_the_position(make_lab: LabMaker) -> None:
-    """A committed offset beyond the log (an unclean election) falls back to auto.offset.reset."""
+    """A committed offset beyond the log end (unclean election) falls back to auto.offset.reset."""
     lab = make_lab(1, partitions=1)
     lab.committed = {0: 100}
     lab.high_watermark = 2
@@ -181,8 +181,8 @@ def test_fetch_out_of_range_resets_the_position(make_lab: LabMaker) -> None:
     assert ranges(lab) == [("t-0", 0, '{"count":2,"last":1}')]
 
 
-def test_records_are_counted_when_they_are_processed(make_lab: LabMaker) -> None:
-    """process_us a record; a consumer that dies before has processed nothing."""
+def test_records_count_as_processed_after_the_processing_time(make_lab: LabMaker) -> None:
+    """process_us a record; a consumer that dies earlier has processed none."""
     lab = make_lab(1, partitions=1)
     lab.high_watermark = 10
     lab.consumer(process_us=100 * MS)
@@ -192,8 +192,8 @@ def test_records_are_counted_when_they_are_processed(make_lab: LabMaker) -> None
     assert ranges(lab) == [("t-0", 0, '{"count":10,"last":9,"work_us":1000000}')]
 
 
-def test_work_counts_from_the_poll_that_gave_the_records(make_lab: LabMaker) -> None:
-    """The application has the second partition's records while it works on the first one's."""
+def test_processing_time_counts_from_the_poll_that_returned_the_records(make_lab: LabMaker) -> None:
+    """The application has the second partition's records while it processes the first one's."""
     lab = make_lab(1, partitions=2)
     lab.high_watermark = 10
     lab.consumer(process_us=10 * MS)
@@ -204,8 +204,8 @@ def test_work_counts_from_the_poll_that_gave_the_records(make_lab: LabMaker) -> 
     ]
 
 
-def test_pause_is_no_work(make_lab: LabMaker) -> None:
-    """A member that stands still in the middle of a batch does not work on it then."""
+def test_pause_is_no_processing(make_lab: LabMaker) -> None:
+    """A member paused in the middle of a batch does not process it during the pause."""
     lab = make_lab(1, partitions=1)
     lab.high_watermark = 10
     lab.consumer(process_us=100 * MS)
@@ -217,8 +217,8 @@ def test_pause_is_no_work(make_lab: LabMaker) -> None:
     assert ranges(lab) == [("t-0", 0, '{"count":10,"last":9,"work_us":1000000}')]
 
 
-def test_work_of_each_record_is_drawn_between_its_bounds(make_lab: LabMaker) -> None:
-    """A stream of the node's own: the same in every run, another for another incarnation."""
+def test_processing_time_of_each_record_is_drawn_between_its_bounds(make_lab: LabMaker) -> None:
+    """The stream is the node's own: equal in every run, different for each incarnation."""
     lab = make_lab(1, partitions=1)
     lab.high_watermark = 10
     lab.consumer(process_us=10 * MS, process_spread_us=20 * MS)

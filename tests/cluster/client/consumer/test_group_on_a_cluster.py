@@ -17,7 +17,7 @@ from tests.support.worlds.measured_cluster import MS, SECOND, cluster
 
 @dataclass
 class Story:
-    """What a run left: its rows, looks at the cluster before and after, and when it was hit."""
+    """Results of a run: its rows, cluster status before and after, and the time of the fault."""
 
     rows: list[TraceRow] = field(default_factory=list)
     before: ClusterStatus = field(default_factory=ClusterStatus)
@@ -64,19 +64,19 @@ def play(spec: ClusterSpec, *, crash_coordinator: bool, after_us: int) -> Story:
 
 @pytest.fixture(scope="module")
 def kill() -> Story:
-    """The coordinator of a group of 12 is killed."""
+    """Kill the coordinator of a group of 12."""
     return play(cluster(12), crash_coordinator=True, after_us=15 * SECOND)
 
 
 @pytest.fixture(scope="module")
 def member_crash() -> Story:
-    """The leading member of a group of 4 with a session of 10 s is killed."""
+    """Kill the leading member of a group of 4 with a session of 10 s."""
     spec = cluster(4, session_timeout_ms=10_000)
     return play(spec, crash_coordinator=False, after_us=25 * SECOND)
 
 
 def test_group_of_twelve_becomes_stable_in_one_generation(kill: Story) -> None:
-    """The initial rebalance delay gathers them all; each gets one of the 12 partitions."""
+    """The initial rebalance delay collects all members; each gets one of the 12 partitions."""
     (group,) = kill.before.groups["g"]
     assert (group.state, group.generation, len(group.members)) == ("Stable", 1, 12)
     members = kill.before.members.values()
@@ -88,7 +88,7 @@ def test_group_of_twelve_becomes_stable_in_one_generation(kill: Story) -> None:
     assert all(member.commits_acknowledged > 10 for member in members)
 
 
-def test_killed_coordinator_is_noticed_by_every_member_within_tens_of_ms(kill: Story) -> None:
+def test_every_member_notices_the_killed_coordinator_within_tens_of_ms(kill: Story) -> None:
     """MEASURED_FAILOVER kill: p50 27 ms, max 58 ms: the connection dies."""
     first: dict[str, int] = {}
     for row in kill.since_hit("coordinator_unknown"):
@@ -97,8 +97,8 @@ def test_killed_coordinator_is_noticed_by_every_member_within_tens_of_ms(kill: S
     assert max(first.values()) < 60 * MS
 
 
-def test_killed_coordinator_is_named_again_and_again_until_it_is_fenced(kill: Story) -> None:
-    """Before detection every answer is stale: brokers answer from metadata that names the dead."""
+def test_killed_coordinator_is_named_until_it_is_fenced(kill: Story) -> None:
+    """Until then every broker's metadata names it, so every lookup is answered with it."""
     (fenced,) = kill.since_hit("broker_fenced")
     stale = [row for row in kill.since_hit("coordinator_found") if row.time_us < fenced.time_us]
     assert {row.peer for row in stale} == {fenced.peer}
@@ -125,7 +125,7 @@ def test_every_member_commits_again_soon_after_the_load(kill: Story) -> None:
 
 
 def test_killed_coordinator_causes_no_rebalance(kill: Story) -> None:
-    """Member ids and generation are kept; nobody's partitions are touched."""
+    """Member ids, generation and partitions are kept."""
     for name, before in kill.before.members.items():
         after = kill.after.members[name]
         assert (after.member_id, after.generation, after.state, after.assigned) == (
@@ -139,7 +139,7 @@ def test_killed_coordinator_causes_no_rebalance(kill: Story) -> None:
 
 
 def test_no_acknowledged_commit_is_lost_with_the_coordinator(kill: Story) -> None:
-    """What admin reads at the end is the newest acknowledged commit of each partition, or newer."""
+    """The verification reads the newest acknowledged commit of each partition, or a newer one."""
     acknowledged: dict[str, int] = {}
     for row in kill.rows:
         if row.kind == "offsets_committed" and row.partition is not None:
@@ -149,8 +149,8 @@ def test_no_acknowledged_commit_is_lost_with_the_coordinator(kill: Story) -> Non
         assert offset >= acknowledged[str(partition)]
 
 
-def test_members_go_on_processing_while_the_coordinator_is_unknown(kill: Story) -> None:
-    """Partitions whose leader and followers are untouched are read on; nothing is read twice."""
+def test_members_continue_processing_without_a_coordinator(kill: Story) -> None:
+    """Partitions with unaffected replicas are read on; no record is read twice."""
     consumed = [row for row in kill.rows if row.kind == "records_consumed"]
     next_offset: dict[str | None, int] = {}
     for row in consumed:
@@ -163,7 +163,7 @@ def test_members_go_on_processing_while_the_coordinator_is_unknown(kill: Story) 
 
 @pytest.mark.slow
 def test_crash_of_the_leading_member_causes_one_rebalance(member_crash: Story) -> None:
-    """BEHAVIOUR 3.6: its session ends, it is removed; the others learn of it by heartbeat."""
+    """Its session ends and it is removed; the others learn it by heartbeat (BEHAVIOUR 3.6)."""
     generations = member_crash.since_hit("generation_started")
     assert len(generations) == 1
     waited_us = generations[0].time_us - member_crash.hit_at_us
@@ -187,11 +187,11 @@ def test_survivors_of_a_rebalance_keep_their_ids_and_revoke_first(member_crash: 
     assert member_crash.since_hit("partitions_lost") == []
 
 
-def test_commits_resume_positions_after_the_rejoin(member_crash: Story) -> None:
-    """Each partition goes on where the last acknowledged commit stood: nothing is skipped.
+def test_positions_after_the_rejoin_are_the_committed_offsets(member_crash: Story) -> None:
+    """Each partition continues at its last acknowledged commit: no record is skipped.
 
-    Survivors commit before they revoke, so only what the dead member had processed and not
-    committed is processed twice.
+    Survivors commit before they revoke, so only records that the dead member had processed and not
+    committed are processed twice.
     """
     reset = [row for row in member_crash.since_hit("position_reset")]
     assert {row.cause for row in reset} == {"committed"}

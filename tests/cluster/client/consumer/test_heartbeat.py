@@ -1,4 +1,4 @@
-"""Heartbeats: their rhythm, and every row of BEHAVIOUR 7.4's table."""
+"""Heartbeats: their interval, and every row of BEHAVIOUR 7.4's table."""
 
 import pytest
 
@@ -18,13 +18,13 @@ def heartbeat_error(code: ErrorCode) -> HeartbeatResponse:
 
 
 def member_ids(lab: ClientLab, broker: int = 0) -> list[str]:
-    """Return the member ids of the JoinGroups that a broker got."""
+    """Return the member ids of the JoinGroups that a broker received."""
     requests = lab.brokers[broker].of_type(JoinGroupRequest)
     return [request.member_id for request in requests if isinstance(request, JoinGroupRequest)]
 
 
-def test_heartbeats_come_every_interval_with_the_generation(make_lab: LabMaker) -> None:
-    """heartbeat.interval.ms 3000, from the join on."""
+def test_heartbeats_are_sent_every_interval_with_the_generation(make_lab: LabMaker) -> None:
+    """heartbeat.interval.ms is 3000, counted from the join."""
     lab = make_lab(1)
     lab.consumer(commit_interval_ms=None)
     lab.run_for(31 * SECOND)
@@ -43,7 +43,7 @@ def test_heartbeats_come_every_interval_with_the_generation(make_lab: LabMaker) 
         (ErrorCode.UNKNOWN_MEMBER_ID, "", "partitions_lost"),
     ],
 )
-def test_heartbeat_error_makes_the_member_rejoin_as_its_row_says(
+def test_heartbeat_error_makes_the_member_rejoin_as_in_the_table(
     make_lab: LabMaker, code: ErrorCode, next_member_id: str, end_of_ownership: str
 ) -> None:
     """BEHAVIOUR 7.4, CL-17: a reset generation loses the partitions, a rebalance revokes them."""
@@ -59,10 +59,10 @@ def test_heartbeat_error_makes_the_member_rejoin_as_its_row_says(
 
 
 @pytest.mark.parametrize("code", [ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR])
-def test_heartbeat_to_the_wrong_broker_is_repeated_to_the_right_one(
+def test_heartbeat_refused_as_not_coordinator_is_repeated_to_the_new_coordinator(
     make_lab: LabMaker, code: ErrorCode
 ) -> None:
-    """BEHAVIOUR 7.4: the coordinator is doubted and the heartbeat retried soon; no rejoin."""
+    """The coordinator becomes unknown, the heartbeat is repeated, no rejoin (BEHAVIOUR 7.4)."""
     lab = make_lab(2)
     lab.brokers[0].answer(HeartbeatRequest, heartbeat_error(code))
     node = lab.consumer(commit_interval_ms=None)
@@ -83,10 +83,10 @@ def test_heartbeat_to_the_wrong_broker_is_repeated_to_the_right_one(
         ErrorCode.UNKNOWN_SERVER_ERROR,
     ],
 )
-def test_heartbeat_fatal_error_surfaces_at_the_next_poll(
+def test_fatal_heartbeat_error_is_raised_by_the_next_poll(
     make_lab: LabMaker, code: ErrorCode
 ) -> None:
-    """BEHAVIOUR 7.4: the application gets it and closes."""
+    """The application receives it and closes its consumer (BEHAVIOUR 7.4)."""
     lab = make_lab(1)
     lab.brokers[0].answer(HeartbeatRequest, heartbeat_error(code))
     node = lab.consumer(commit_interval_ms=None)
@@ -96,11 +96,12 @@ def test_heartbeat_fatal_error_surfaces_at_the_next_poll(
 
 
 def test_heartbeat_error_for_an_older_generation_is_ignored(make_lab: LabMaker) -> None:
-    """CL-07: a late answer must not undo what an earlier one has begun.
+    """CL-07: a late answer must not undo the effect of an earlier one.
 
-    1. The coordinator hangs with three heartbeats of generation 1 in flight. 2. It answers the
-    first with ILLEGAL_GENERATION: the member rejoins under its id. 3. The second answer is
-    UNKNOWN_MEMBER_ID, for a generation that is no more: the id stays.
+    1. The coordinator hangs with three heartbeats of generation 1 in flight.
+    2. It answers the first with ILLEGAL_GENERATION: the member rejoins under its id.
+    3. The second answer is UNKNOWN_MEMBER_ID, for a generation that has ended: the member keeps its
+       id.
     """
     lab = make_lab(2)
     lab.leader = 1
@@ -121,10 +122,10 @@ def test_heartbeat_error_for_an_older_generation_is_ignored(make_lab: LabMaker) 
     assert (status.state, status.member_id, status.generation) == ("STABLE", "m-1", 2)
 
 
-def test_heartbeat_without_answers_doubts_the_coordinator_after_the_session(
+def test_unanswered_heartbeats_make_the_coordinator_unknown_after_the_session(
     make_lab: LabMaker,
 ) -> None:
-    """BEHAVIOUR 7.4: the client keeps a session timeout too, against a coordinator that hangs."""
+    """The client has the session timeout, too, against a coordinator that hangs (BEHAVIOUR 7.4)."""
     lab = make_lab(1)
     config = ConsumerConfig(
         enable_auto_commit=False, auto_offset_reset="earliest", session_timeout_ms=10_000
@@ -140,7 +141,7 @@ def test_heartbeat_without_answers_doubts_the_coordinator_after_the_session(
 def test_application_that_does_not_poll_leaves_the_group_and_loses_its_partitions(
     make_lab: LabMaker,
 ) -> None:
-    """BEHAVIOUR 7.4: max.poll.interval.ms; the next poll finds the partitions lost and rejoins."""
+    """After max.poll.interval.ms the next poll finds no partitions and rejoins (BEHAVIOUR 7.4)."""
     lab = make_lab(1)
     config = ConsumerConfig(
         enable_auto_commit=False, auto_offset_reset="earliest", max_poll_interval_ms=5_000
@@ -159,8 +160,8 @@ def test_application_that_does_not_poll_leaves_the_group_and_loses_its_partition
     assert member_status(node).records_consumed >= 2
 
 
-def test_application_that_polls_and_gets_nothing_stays_in_the_group(make_lab: LabMaker) -> None:
-    """An idle consumer polls every 50 ms, though the lab does not play each poll."""
+def test_application_that_polls_without_records_remains_in_the_group(make_lab: LabMaker) -> None:
+    """An idle consumer polls every 50 ms, although the lab does not play each poll."""
     lab = make_lab(1)
     config = ConsumerConfig(
         enable_auto_commit=False, auto_offset_reset="earliest", max_poll_interval_ms=5_000

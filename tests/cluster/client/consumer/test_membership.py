@@ -44,10 +44,10 @@ def joins_of(requests: list[object]) -> list[JoinGroupRequest]:
     return [request for request in requests if isinstance(request, JoinGroupRequest)]
 
 
-def test_first_join_sends_no_id_and_the_second_the_one_that_was_demanded(
+def test_second_join_sends_the_member_id_of_the_first_answer(
     make_lab: LabMaker,
 ) -> None:
-    """CL-03, KIP-394: MEMBER_ID_REQUIRED is answered at once with the id, without a backoff."""
+    """CL-03, KIP-394: the join after MEMBER_ID_REQUIRED has no backoff."""
     lab = make_lab(1)
     node = lab.consumer()
     lab.run_for(SECOND)
@@ -82,10 +82,10 @@ def test_member_states_are_traced_in_kafkas_order(make_lab: LabMaker) -> None:
         (ErrorCode.NOT_COORDINATOR, "m-1", True),
     ],
 )
-def test_join_group_error_is_retried_as_its_row_says(
+def test_join_group_error_is_retried_as_in_the_table(
     make_lab: LabMaker, code: ErrorCode, next_member_id: str, marks_unknown: bool
 ) -> None:
-    """BEHAVIOUR 7.3, JoinGroup: whether the id is kept, and whether the coordinator is doubted."""
+    """BEHAVIOUR 7.3 states whether the id is kept, and whether the coordinator becomes unknown."""
     lab = make_lab(1)
     broker = lab.brokers[0]
     demanded = JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id="m-1")
@@ -100,7 +100,7 @@ def test_join_group_error_is_retried_as_its_row_says(
 
 @pytest.mark.parametrize("code", JOIN_FATAL)
 def test_join_group_fatal_error_ends_the_application(make_lab: LabMaker, code: ErrorCode) -> None:
-    """BEHAVIOUR 7.3: thrown to the application, which closes its consumer and asks no more."""
+    """The error is thrown to the application, which closes its consumer (BEHAVIOUR 7.3)."""
     lab = make_lab(1)
     lab.brokers[0].answer(JoinGroupRequest, join_error(code))
     node = lab.consumer()
@@ -109,8 +109,8 @@ def test_join_group_fatal_error_ends_the_application(make_lab: LabMaker, code: E
     assert member_status(node).state == "UNJOINED"
 
 
-def test_join_group_is_awaited_longer_than_the_request_timeout(make_lab: LabMaker) -> None:
-    """CL-02: max(request timeout, rebalance timeout + 5 s); then the coordinator is doubted."""
+def test_join_group_times_out_later_than_other_requests(make_lab: LabMaker) -> None:
+    """CL-02: after max(request timeout, rebalance timeout + 5 s) the connection is closed."""
     lab = make_lab(1)
     config = ConsumerConfig(
         enable_auto_commit=False, auto_offset_reset="earliest", max_poll_interval_ms=40_000
@@ -126,8 +126,8 @@ def test_join_group_is_awaited_longer_than_the_request_timeout(make_lab: LabMake
     assert len(joins_of(list(lab.brokers[0].requests))) > 1
 
 
-def test_join_group_whose_connection_ends_keeps_the_member_id(make_lab: LabMaker) -> None:
-    """CL-04: the coordinator dies with the JoinGroup parked; the next one carries the same id."""
+def test_join_group_after_a_lost_connection_keeps_the_member_id(make_lab: LabMaker) -> None:
+    """CL-04: the coordinator dies with the JoinGroup parked; the next JoinGroup has the same id."""
     lab = make_lab(2)
     demanded = JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id="m-7")
     lab.brokers[0].answer(JoinGroupRequest, demanded, None)
@@ -150,7 +150,7 @@ def test_join_group_whose_connection_ends_keeps_the_member_id(make_lab: LabMaker
         (ErrorCode.NOT_COORDINATOR, "m-1", True),
     ],
 )
-def test_sync_group_error_leads_to_the_next_join_as_its_row_says(
+def test_sync_group_error_leads_to_the_next_join_as_in_the_table(
     make_lab: LabMaker, code: ErrorCode, next_member_id: str, marks_unknown: bool
 ) -> None:
     """BEHAVIOUR 7.3, SyncGroup: ILLEGAL_GENERATION keeps the id, UNKNOWN_MEMBER_ID does not."""
@@ -167,7 +167,7 @@ def test_sync_group_error_leads_to_the_next_join_as_its_row_says(
 
 @pytest.mark.parametrize("code", SYNC_FATAL)
 def test_sync_group_fatal_error_ends_the_application(make_lab: LabMaker, code: ErrorCode) -> None:
-    """BEHAVIOUR 7.3: COORDINATOR_LOAD_IN_PROGRESS too, so no broker answers with it here."""
+    """COORDINATOR_LOAD_IN_PROGRESS is fatal here, so no broker sends it (BEHAVIOUR 7.3)."""
     lab = make_lab(1)
     lab.brokers[0].answer(SyncGroupRequest, SyncGroupResponse(error_code=code))
     lab.consumer()
@@ -176,7 +176,7 @@ def test_sync_group_fatal_error_ends_the_application(make_lab: LabMaker, code: E
     assert len(joins_of(list(lab.brokers[0].requests))) == 2
 
 
-def test_sync_group_for_another_protocol_is_inconsistent(make_lab: LabMaker) -> None:
+def test_sync_group_answer_with_another_protocol_is_inconsistent(make_lab: LabMaker) -> None:
     """CL-06: a protocol name that was not selected is fatal."""
     lab = make_lab(1)
     lab.brokers[0].answer(
@@ -188,8 +188,8 @@ def test_sync_group_for_another_protocol_is_inconsistent(make_lab: LabMaker) -> 
     assert lab.of_kind("partitions_assigned") == []
 
 
-def test_sync_group_and_heartbeat_that_fail_together_make_one_rejoin(make_lab: LabMaker) -> None:
-    """BEHAVIOUR 7.4, CL-08: COMPLETING_REBALANCE members heartbeat behind the parked SyncGroup."""
+def test_sync_group_and_heartbeat_that_fail_together_cause_one_rejoin(make_lab: LabMaker) -> None:
+    """A member in COMPLETING_REBALANCE sends heartbeats behind the parked SyncGroup (CL-08)."""
     lab = make_lab(2)
     lab.leader = 1
     broker = lab.brokers[0]
@@ -210,7 +210,7 @@ def test_sync_group_and_heartbeat_that_fail_together_make_one_rejoin(make_lab: L
 def test_assignment_of_a_topic_that_is_not_subscribed_makes_the_member_rejoin(
     make_lab: LabMaker,
 ) -> None:
-    """CL-14: nothing is assigned from an outdated assignment."""
+    """CL-14: an outdated assignment assigns no partition."""
     lab = make_lab(1)
     other = b"\x00\x00\x00\x00\x00\x01\x00\x01u\x00\x00\x00\x01\x00\x00\x00\x00\xff\xff\xff\xff"
     lab.brokers[0].answer(SyncGroupRequest, SyncGroupResponse(assignment=other))
@@ -221,7 +221,7 @@ def test_assignment_of_a_topic_that_is_not_subscribed_makes_the_member_rejoin(
 
 
 def test_leader_without_metadata_waits_for_it_before_it_assigns(make_lab: LabMaker) -> None:
-    """CL-12: Kafka's leader makes sure that its metadata is fresh."""
+    """CL-12: Kafka's leader ensures that its metadata is fresh."""
     lab = make_lab(1)
     lab.brokers[0].answer(MetadataRequest, MetadataResponse(), MetadataResponse())
     node = lab.consumer()
@@ -230,7 +230,7 @@ def test_leader_without_metadata_waits_for_it_before_it_assigns(make_lab: LabMak
 
 
 def test_leader_that_sees_new_partitions_rejoins_and_assigns_them(make_lab: LabMaker) -> None:
-    """CL-13, BEHAVIOUR 7.7: the partition count is not that of the last assignment."""
+    """CL-13: the partition count differs from that of the last assignment (BEHAVIOUR 7.7)."""
     lab = make_lab(1)
     config = ConsumerConfig(
         enable_auto_commit=False, auto_offset_reset="earliest", metadata_max_age_ms=1_000
@@ -249,7 +249,7 @@ def test_leader_that_sees_new_partitions_rejoins_and_assigns_them(make_lab: LabM
 def test_revoked_partitions_are_committed_synchronously_before_the_join(
     make_lab: LabMaker,
 ) -> None:
-    """BEHAVIOUR 7.6, eager: the listener's commit is acknowledged before JoinGroup is sent."""
+    """Eager protocol: the commit is acknowledged before JoinGroup is sent (BEHAVIOUR 7.6)."""
     lab = make_lab(1)
     broker = lab.brokers[0]
     lab.consumer(commit_interval_ms=60_000)
@@ -271,7 +271,7 @@ def test_revoked_partitions_are_committed_synchronously_before_the_join(
 
 
 def test_closing_a_dynamic_member_commits_and_leaves_the_group(make_lab: LabMaker) -> None:
-    """CL-09, CL-22: an orderly close tells the coordinator; the others need not wait 45 s."""
+    """CL-09, CL-22: LeaveGroup saves the others the session timeout of 45 s."""
     lab = make_lab(1)
     node = lab.consumer(commit_interval_ms=60_000)
     lab.run_for(SECOND)
@@ -289,8 +289,8 @@ def test_closing_a_dynamic_member_commits_and_leaves_the_group(make_lab: LabMake
     assert len(lab.brokers[0].requests) == requests
 
 
-def test_closing_a_static_member_leaves_silently(make_lab: LabMaker) -> None:
-    """CL-09: it may be back before its session ends."""
+def test_closing_a_static_member_sends_no_leave_group(make_lab: LabMaker) -> None:
+    """CL-09: it may return before its session ends."""
     lab = make_lab(1)
     config = ConsumerConfig(
         enable_auto_commit=False, auto_offset_reset="earliest", group_instance_id="i"
@@ -304,7 +304,7 @@ def test_closing_a_static_member_leaves_silently(make_lab: LabMaker) -> None:
 
 
 def test_closing_without_a_coordinator_returns(make_lab: LabMaker) -> None:
-    """CL-22: nothing can be said to nobody, and the wait is bounded."""
+    """CL-22: no coordinator can receive LeaveGroup, and the wait is bounded."""
     lab = make_lab(2)
     lab.coordinator = 1
     node = lab.consumer(commit_interval_ms=None)
@@ -319,7 +319,7 @@ def test_closing_without_a_coordinator_returns(make_lab: LabMaker) -> None:
     assert len(lab.brokers[0].of_type(FindCoordinatorRequest)) == lookups
 
 
-def test_reason_is_cut_to_255_bytes_between_characters() -> None:
-    """CL-05."""
+def test_reason_is_truncated_to_255_bytes_between_characters() -> None:
+    """CL-05: the limit counts bytes, and a character is never split."""
     assert truncate_reason("x" * 300) == "x" * 255
     assert truncate_reason("é" * 200) == "é" * 127

@@ -30,7 +30,7 @@ def last_join(lab: ClientLab) -> JoinGroupRequest:
 
 
 def test_commit_carries_generation_and_every_position(make_lab: LabMaker) -> None:
-    """OFFSETS_COMMITTED: one row a partition, peer the coordinator that acknowledged."""
+    """OFFSETS_COMMITTED has a row for each partition; `peer` is the acknowledging coordinator."""
     lab = make_lab(1)
     lab.high_watermark = 4
     node = lab.consumer()
@@ -45,7 +45,7 @@ def test_commit_carries_generation_and_every_position(make_lab: LabMaker) -> Non
 
 
 def test_application_has_one_commit_in_flight(make_lab: LabMaker) -> None:
-    """MEASURED_FAILOVER set-up: the next commit waits for the answer, however long it takes."""
+    """MEASURED_FAILOVER set-up: the next commit waits for the answer, however late."""
     lab = make_lab(1)
     broker = lab.brokers[0]
     lab.consumer()
@@ -96,7 +96,7 @@ def test_commit_with_a_retriable_error_fails_once_and_the_next_one_succeeds(
 def test_commit_that_is_fenced_makes_the_member_rejoin(
     make_lab: LabMaker, code: ErrorCode, next_member_id: str, end_of_ownership: str
 ) -> None:
-    """CL-19: the id is kept for ILLEGAL_GENERATION, dropped for UNKNOWN_MEMBER_ID."""
+    """CL-19: ILLEGAL_GENERATION keeps the member id, UNKNOWN_MEMBER_ID drops it."""
     lab = make_lab(1)
     lab.brokers[0].answer(OffsetCommitRequest, commit_error(code))
     lab.consumer()
@@ -109,7 +109,7 @@ def test_commit_that_is_fenced_makes_the_member_rejoin(
 
 
 def test_commit_while_rebalancing_fails_without_being_sent(make_lab: LabMaker) -> None:
-    """BEHAVIOUR 7.5: only a STABLE member sends its generation; the failure says why."""
+    """Only a STABLE member sends its generation; the failure has the reason (BEHAVIOUR 7.5)."""
     lab = make_lab(1)
     broker = lab.brokers[0]
     node = lab.consumer(
@@ -134,7 +134,7 @@ def test_commit_while_rebalancing_fails_without_being_sent(make_lab: LabMaker) -
 def test_sync_commit_before_revocation_is_retried_until_it_is_acknowledged(
     make_lab: LabMaker,
 ) -> None:
-    """CL-18: commitSync retries what is retriable; the JoinGroup waits for it."""
+    """CL-18: commitSync retries retriable errors, and the JoinGroup waits for it."""
     lab = make_lab(1)
     broker = lab.brokers[0]
     lab.consumer(commit_interval_ms=60_000)
@@ -155,8 +155,8 @@ def test_sync_commit_before_revocation_is_retried_until_it_is_acknowledged(
     assert acknowledged[0] <= revoked.time_us
 
 
-def test_sync_commit_that_is_fenced_does_not_hold_the_rejoin_back(make_lab: LabMaker) -> None:
-    """CL-15: a non-retriable failure is logged, and the rebalance goes on."""
+def test_fenced_sync_commit_does_not_delay_the_rejoin(make_lab: LabMaker) -> None:
+    """CL-15: a non-retriable failure is logged, and the rebalance continues."""
     lab = make_lab(1)
     broker = lab.brokers[0]
     lab.consumer(commit_interval_ms=60_000)
@@ -171,8 +171,8 @@ def test_sync_commit_that_is_fenced_does_not_hold_the_rejoin_back(make_lab: LabM
     ]
 
 
-def test_auto_commit_comes_every_interval(make_lab: LabMaker) -> None:
-    """CL-20: auto.commit.interval.ms in poll, also when no records come."""
+def test_auto_commit_is_sent_every_interval(make_lab: LabMaker) -> None:
+    """CL-20: poll sends it after auto.commit.interval.ms, also without records."""
     lab = make_lab(1)
     lab.high_watermark = 1
     config = ConsumerConfig(auto_offset_reset="earliest", auto_commit_interval_ms=1_000)
@@ -182,8 +182,8 @@ def test_auto_commit_comes_every_interval(make_lab: LabMaker) -> None:
     assert lab.committed == {0: 1, 1: 1}
 
 
-def test_auto_commit_after_a_retriable_failure_comes_soon(make_lab: LabMaker) -> None:
-    """CL-20: retry.backoff.ms rather than a whole interval."""
+def test_auto_commit_after_a_retriable_failure_is_repeated_soon(make_lab: LabMaker) -> None:
+    """CL-20: after retry.backoff.ms instead of a whole interval."""
     lab = make_lab(1)
     config = ConsumerConfig(auto_offset_reset="earliest", auto_commit_interval_ms=3_000)
     lab.brokers[0].answer(OffsetCommitRequest, commit_error(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
@@ -198,7 +198,7 @@ def test_auto_commit_after_a_retriable_failure_comes_soon(make_lab: LabMaker) ->
 
 
 def test_position_is_the_committed_offset(make_lab: LabMaker) -> None:
-    """POSITION_RESET, cause "committed"; always with requireStable."""
+    """POSITION_RESET has the cause "committed"; the fetch always has requireStable."""
     lab = make_lab(1)
     lab.committed = {0: 7, 1: 9}
     lab.high_watermark = 20
@@ -229,7 +229,7 @@ def group_error(code: ErrorCode) -> OffsetFetchResponse:
 def test_offset_fetch_with_a_retriable_error_is_repeated(
     make_lab: LabMaker, code: ErrorCode, marks_unknown: bool
 ) -> None:
-    """CL-21: LOAD is retried, NOT_COORDINATOR rediscovers first."""
+    """CL-21: a loading coordinator is asked again, NOT_COORDINATOR needs a lookup first."""
     lab = make_lab(1)
     lab.brokers[0].answer(OffsetFetchRequest, group_error(code), group_error(code))
     lab.committed = {0: 1, 1: 1}
@@ -253,7 +253,7 @@ def test_offset_fetch_of_unstable_offsets_waits_for_them(make_lab: LabMaker) -> 
 
 
 def test_offset_fetch_of_an_unknown_topic_ends_the_application(make_lab: LabMaker) -> None:
-    """BEHAVIOUR 7.5: UNKNOWN_TOPIC_OR_PARTITION per partition is no retriable error here."""
+    """UNKNOWN_TOPIC_OR_PARTITION of a partition is not retriable here (BEHAVIOUR 7.5)."""
     lab = make_lab(1)
     unknown = lab.fetched_offsets(range(2), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     lab.brokers[0].answer(OffsetFetchRequest, unknown)

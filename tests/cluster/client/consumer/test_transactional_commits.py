@@ -1,4 +1,4 @@
-"""A member that commits in transactions, one answer at a time (KIP-98, KIP-447)."""
+"""A member that commits in transactions, one request at a time (KIP-98, KIP-447)."""
 
 import pytest
 
@@ -36,7 +36,7 @@ def started(lab: ClientLab) -> ConsumerNode:
 
 
 def failures(lab: ClientLab) -> list[tuple[str | None, str | None, str | None]]:
-    """Return error, reason and peer of the commits that failed, by their first partition."""
+    """Return error, reason and peer of the failed commits, by their first partition."""
     return [
         (row.error, row.cause_text, row.peer)
         for row in lab.of_kind("commit_failed")
@@ -45,7 +45,7 @@ def failures(lab: ClientLab) -> list[tuple[str | None, str | None, str | None]]:
 
 
 def ends(lab: ClientLab) -> list[bool]:
-    """Return the ends asked for: True is a commit."""
+    """Return the requested ends of transactions; True is a commit."""
     return [
         request.committed
         for request in lab.brokers[0].of_type(EndTxnRequest)
@@ -53,7 +53,7 @@ def ends(lab: ClientLab) -> list[bool]:
     ]
 
 
-def test_commit_is_a_transaction_in_kafkas_order(make_lab: LabMaker) -> None:
+def test_commit_is_a_transaction_with_kafkas_order_of_requests(make_lab: LabMaker) -> None:
     """InitProducerId once; then AddOffsetsToTxn, TxnOffsetCommit with the member, EndTxn."""
     lab = make_lab(1)
     node = started(lab)
@@ -80,7 +80,7 @@ def test_commit_is_a_transaction_in_kafkas_order(make_lab: LabMaker) -> None:
     assert member_status(node).commits_acknowledged == ends(lab).count(True)
 
 
-def test_transaction_coordinator_is_asked_for_by_the_transactional_id(make_lab: LabMaker) -> None:
+def test_transaction_coordinator_is_looked_up_by_the_transactional_id(make_lab: LabMaker) -> None:
     lab = make_lab(1)
     started(lab)
     lab.run_for(2 * SECOND)
@@ -116,10 +116,10 @@ def test_transaction_coordinator_is_asked_for_by_the_transactional_id(make_lab: 
         (EndTxnRequest, EndTxnResponse(error_code=ErrorCode.CONCURRENT_TRANSACTIONS)),
     ],
 )
-def test_what_must_be_waited_for_is_asked_again(
+def test_retriable_errors_repeat_the_request(
     make_lab: LabMaker, request_type: type, answer: AnyResponse
 ) -> None:
-    """The transaction goes on and commits; its producer stays."""
+    """The transaction continues and commits; the producer keeps its epoch."""
     lab = make_lab(1)
     lab.brokers[0].answer(request_type, answer, answer)
     started(lab)
@@ -139,8 +139,8 @@ def test_what_must_be_waited_for_is_asked_again(
         ErrorCode.OFFSET_METADATA_TOO_LARGE,
     ],
 )
-def test_commit_that_is_refused_aborts_the_transaction(make_lab: LabMaker, code: ErrorCode) -> None:
-    """And the next one commits what this one should have."""
+def test_refused_commit_aborts_the_transaction(make_lab: LabMaker, code: ErrorCode) -> None:
+    """The next transaction commits the same positions."""
     lab = make_lab(1)
     lab.brokers[0].answer(TxnOffsetCommitRequest, txn_commit_error(code))
     started(lab)
@@ -150,8 +150,8 @@ def test_commit_that_is_refused_aborts_the_transaction(make_lab: LabMaker, code:
     assert lab.committed == {0: 4, 1: 4}
 
 
-def test_commit_that_is_not_answered_in_time_aborts_the_transaction(make_lab: LabMaker) -> None:
-    """After transaction.timeout.ms its coordinator would abort it anyway."""
+def test_commit_without_an_answer_in_time_aborts_the_transaction(make_lab: LabMaker) -> None:
+    """After transaction.timeout.ms the transaction coordinator would abort it anyway."""
     lab = make_lab(1)
     loading = txn_commit_error(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     lab.brokers[0].answer(TxnOffsetCommitRequest, *[loading] * 12)
@@ -174,10 +174,10 @@ def test_commit_that_is_not_answered_in_time_aborts_the_transaction(make_lab: La
         (EndTxnRequest, EndTxnResponse(error_code=ErrorCode.PRODUCER_FENCED)),
     ],
 )
-def test_fenced_producer_is_followed_by_a_new_one(
+def test_fenced_producer_is_replaced_by_a_new_one(
     make_lab: LabMaker, request_type: type, answer: AnyResponse
 ) -> None:
-    """It asks for nothing more; the application begins anew, in the next epoch."""
+    """The fenced one sends no more requests; the application begins anew, in the next epoch."""
     lab = make_lab(1)
     lab.brokers[0].answer(request_type, answer)
     started(lab)
@@ -191,8 +191,8 @@ def test_fenced_producer_is_followed_by_a_new_one(
     assert lab.committed == {0: 4, 1: 4}
 
 
-def test_end_is_asked_for_until_it_is_answered(make_lab: LabMaker) -> None:
-    """No other transaction can begin before; the member goes on polling meanwhile."""
+def test_end_of_a_transaction_is_repeated_until_it_is_answered(make_lab: LabMaker) -> None:
+    """No other transaction can begin before; the member continues to poll."""
     lab = make_lab(1)
     not_available = EndTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
     lab.brokers[0].answer(EndTxnRequest, *[not_available] * 20)
@@ -205,7 +205,7 @@ def test_end_is_asked_for_until_it_is_answered(make_lab: LabMaker) -> None:
     assert failures(lab) == []
 
 
-def test_consumer_that_is_closed_commits_what_it_processed_first(make_lab: LabMaker) -> None:
+def test_closed_consumer_first_commits_its_processed_records(make_lab: LabMaker) -> None:
     lab = make_lab(1)
     node = started(lab)
     lab.run_for(2 * SECOND)
@@ -218,10 +218,10 @@ def test_consumer_that_is_closed_commits_what_it_processed_first(make_lab: LabMa
     assert lab.committed == {0: 9, 1: 9}
 
 
-def test_consumer_that_is_closed_with_its_end_unanswered_leaves_it_in_doubt(
+def test_closed_consumer_with_an_unanswered_end_has_an_unknown_outcome(
     make_lab: LabMaker,
 ) -> None:
-    """TIMED_OUT with the coordinator that has the offsets: it may commit at any time."""
+    """TIMED_OUT while the coordinator has the offsets: it may commit them at any time."""
     lab = make_lab(1)
     lab.brokers[0].answer(EndTxnRequest, *[None] * 40)
     node = started(lab)

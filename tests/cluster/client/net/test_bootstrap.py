@@ -1,4 +1,4 @@
-"""`bootstrap.servers`: whom a client asks before it knows the brokers."""
+"""`bootstrap.servers`: the first brokers that a client asks."""
 
 import pytest
 
@@ -12,7 +12,7 @@ from tests.support.harness.scripted_broker import MS, SECOND, LabMaker, member_s
 
 
 def only(*servers: str) -> ConsumerConfig:
-    """Return a consumer's settings that name these servers and no others."""
+    """Return a consumer's settings with only these servers."""
     return ConsumerConfig(
         enable_auto_commit=False, auto_offset_reset="earliest", bootstrap_servers=servers
     )
@@ -20,10 +20,10 @@ def only(*servers: str) -> ConsumerConfig:
 
 @pytest.mark.parametrize("server", ["broker-1", "broker-1:9092"])
 def test_first_lookup_goes_to_a_bootstrap_server(make_lab: LabMaker, server: str) -> None:
-    """No other node is known: what it names, also itself, is the first coordinator.
+    """The client knows no other broker; the answer, also itself, names the first coordinator.
 
-    Kafka's consumer looks its coordinator up before it knows the brokers. This is how a member
-    that joins during a split ends on one side of it.
+    Kafka's consumer looks its coordinator up before it knows the brokers. This is how a member that
+    joins during a split ends on one side of it.
     """
     lab = make_lab(3)
     lab.coordinator = 2
@@ -36,7 +36,7 @@ def test_first_lookup_goes_to_a_bootstrap_server(make_lab: LabMaker, server: str
 
 
 def test_all_brokers_are_known_after_the_first_metadata(make_lab: LabMaker) -> None:
-    """The list is for the beginning: the coordinator that is named is reached all the same."""
+    """The list is only for the start: a coordinator outside of it is reached."""
     lab = make_lab(3)
     lab.coordinator = 2
     lab.leader = 0
@@ -53,13 +53,13 @@ def test_all_brokers_are_known_after_the_first_metadata(make_lab: LabMaker) -> N
 def test_client_keeps_an_idle_connection_to_a_broker_from_the_first_metadata_on(
     make_lab: LabMaker,
 ) -> None:
-    """Kafka's client opens one for telemetry and never uses it for that: lookups go there.
+    """Kafka's client opens it for telemetry and never uses it for that; lookups use it.
 
-    Without it the member would have no connection but that to the leader it fetches from, and each
-    lookup would wait behind the Fetch that is parked there, for up to fetch.max.wait.ms.
+    Without it the member would have only the connection to the leader that it fetches from, and
+    each lookup would wait behind the parked Fetch, for up to fetch.max.wait.ms.
     """
     lab = make_lab(3)
-    lab.leader = 1  # it draws another one for its idle connection
+    lab.leader = 1  # a second draw, for the idle connection
     lab.consumer(only("broker-2"))
     lab.run_for(2 * SECOND)
     opened = [
@@ -78,8 +78,8 @@ def test_client_keeps_an_idle_connection_to_a_broker_from_the_first_metadata_on(
     assert found.time_us - doubt.time_us < MS
 
 
-def test_bootstrap_servers_that_are_down_leave_the_client_alone(make_lab: LabMaker) -> None:
-    """It knows of no other broker, and joins once a named one is back."""
+def test_client_whose_bootstrap_servers_are_down_joins_when_one_returns(make_lab: LabMaker) -> None:
+    """The client knows no other broker."""
     lab = make_lab(3)
     lab.brokers[1].host.crash()
     node = lab.consumer(only("broker-1:9092"))

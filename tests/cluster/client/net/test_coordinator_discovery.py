@@ -1,4 +1,4 @@
-"""Finding the coordinator, and going round in circles while brokers name a dead one."""
+"""Finding the coordinator, also while brokers still name a dead one."""
 
 import pytest
 
@@ -17,7 +17,7 @@ from tests.support.harness.scripted_broker import (
 )
 
 
-def test_discovery_of_a_reachable_coordinator_is_traced_with_who_named_it(
+def test_discovery_traces_the_coordinator_and_the_broker_that_named_it(
     make_lab: LabMaker,
 ) -> None:
     """COORDINATOR_FOUND: peer is the coordinator, cause the broker that answered."""
@@ -35,7 +35,7 @@ def test_discovery_of_a_reachable_coordinator_is_traced_with_who_named_it(
 def test_discovery_with_a_retriable_error_asks_again_after_a_backoff(
     make_lab: LabMaker, error: ErrorCode
 ) -> None:
-    """CL-01: __consumer_offsets may not exist yet; the member goes on asking."""
+    """CL-01: __consumer_offsets may not exist yet."""
     lab = make_lab(1)
     lab.brokers[0].answer(FindCoordinatorRequest, *[no_coordinator(error)] * 3)
     node = lab.consumer()
@@ -57,8 +57,8 @@ def test_discovery_with_a_fatal_error_stops_the_application(make_lab: LabMaker) 
     assert lab.brokers[0].of_type(JoinGroupRequest) == []
 
 
-def test_lookups_that_meet_share_one_request(make_lab: LabMaker) -> None:
-    """CL-01: commits, heartbeats and poll all want the coordinator; one request is in flight."""
+def test_concurrent_lookups_share_one_request(make_lab: LabMaker) -> None:
+    """CL-01: commits, heartbeats and poll need the coordinator; one request is in flight."""
     lab = make_lab(1)
     lab.consumer(commit_interval_ms=20)
     lab.run_for(2 * SECOND)
@@ -71,13 +71,13 @@ def test_lookups_that_meet_share_one_request(make_lab: LabMaker) -> None:
     assert len(broker.of_type(FindCoordinatorRequest)) == before + 1
 
 
-def test_coordinator_that_dies_is_noticed_at_once_and_found_again_in_circles(
+def test_dead_coordinator_is_noticed_at_once_and_named_until_metadata_changes(
     make_lab: LabMaker,
 ) -> None:
-    """The story of a kill: stale answers name the dead broker until the metadata changes.
+    """After a kill, stale answers name the dead broker until the metadata changes.
 
-    Before that every belief is dropped as soon as its connection is refused or held back; member
-    id and generation are kept throughout, and no JoinGroup is sent.
+    The member drops each stale answer when its connection is refused or backs off. It keeps member
+    id and generation, and sends no JoinGroup.
     """
     lab = make_lab(3)
     lab.coordinator = 2
@@ -111,8 +111,8 @@ def test_coordinator_that_dies_is_noticed_at_once_and_found_again_in_circles(
     assert lab.brokers[1].of_type(JoinGroupRequest) == []
 
 
-def test_consumer_without_a_coordinator_goes_on_fetching_and_processing(make_lab: LabMaker) -> None:
-    """BEHAVIOUR 7.4: ownership is no lease on the client; only its commits fail."""
+def test_consumer_without_a_coordinator_continues_to_fetch_and_process(make_lab: LabMaker) -> None:
+    """Ownership is no lease on the client; only its commits fail (BEHAVIOUR 7.4)."""
     lab = make_lab(2)
     lab.coordinator = 1
     node = lab.consumer()
@@ -131,8 +131,8 @@ def test_consumer_without_a_coordinator_goes_on_fetching_and_processing(make_lab
     }
 
 
-def test_stale_coordinator_that_says_so_is_left_for_the_named_one(make_lab: LabMaker) -> None:
-    """A moved coordinator: NOT_COORDINATOR marks it unknown, the next answer names the new one."""
+def test_stale_coordinator_that_refuses_is_replaced_by_the_named_one(make_lab: LabMaker) -> None:
+    """NOT_COORDINATOR makes it unknown, the next answer names the new one."""
     lab = make_lab(2)
     node = lab.consumer()
     lab.run_for(2 * SECOND)
@@ -147,10 +147,12 @@ def test_stale_coordinator_that_says_so_is_left_for_the_named_one(make_lab: LabM
     assert len(lab.brokers[1].of_type(HeartbeatRequest)) >= 1
 
 
-def test_doubting_the_coordinator_asks_for_no_metadata(make_lab: LabMaker) -> None:
-    """The client hangs up itself, and Kafka suspects metadata only when somebody else does.
+def test_coordinator_marked_unknown_by_the_client_causes_no_metadata_request(
+    make_lab: LabMaker,
+) -> None:
+    """The client closes the connection; Kafka refreshes metadata only when the peer closes it.
 
-    With the request the lookup would find its node busy, and ask one that Kafka would not ask.
+    With that request in flight, the lookup would go to a node that Kafka would not ask.
     """
     lab = make_lab(2)
     lab.consumer()
@@ -163,13 +165,15 @@ def test_doubting_the_coordinator_asks_for_no_metadata(make_lab: LabMaker) -> No
     assert sum(len(broker.of_type(MetadataRequest)) for broker in lab.brokers) == asked
 
 
-def test_lookup_that_a_silent_broker_was_asked_is_not_waited_for(make_lab: LabMaker) -> None:
-    """A broker that is stopped keeps its connections: 30 s would pass before another is asked.
+def test_lookup_sent_to_a_silent_broker_is_cleared(make_lab: LabMaker) -> None:
+    """A stopped broker keeps its connections: 30 s would pass before another one is asked.
 
-    1. The member has fetched from broker 1, which leads no more: that connection is open and idle,
-    the least loaded. 2. Broker 1 is stopped. 3. The coordinator is doubted, and broker 1 is asked
-    for it. 4. Kafka's heartbeat thread clears that lookup after retry.backoff.ms and begins
-    another: broker 1 has as much in flight as broker 0 now, and soon more.
+    1. The member has fetched from broker 1, which leads no more: its connection is open and idle,
+       so broker 1 is the least loaded node.
+    2. Broker 1 is stopped.
+    3. The coordinator becomes unknown, and broker 1 gets the lookup.
+    4. Kafka's heartbeat thread clears that lookup after retry.backoff.ms and begins another: broker
+       1 now has as much in flight as broker 0, and soon more.
     """
     lab = make_lab(2)
     lab.leader = 1

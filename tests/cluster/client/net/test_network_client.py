@@ -1,4 +1,4 @@
-"""Which node is asked, and when it may be connected to again."""
+"""The least loaded node, and the backoff of connections."""
 
 from collections.abc import Callable
 from itertools import pairwise
@@ -30,7 +30,7 @@ def ask(
 
 
 def picks(network: NetworkClient, times: int = 60) -> list[str]:
-    """Return who is least loaded, over many random starts."""
+    """Return the least loaded node for many random starts."""
     chosen = [network.least_loaded_node() for _ in range(times)]
     return sorted({node.name for node in chosen if node is not None})
 
@@ -52,8 +52,8 @@ def test_least_loaded_node_prefers_connected_and_idle_over_busy_and_unconnected(
     assert picks(network) == [SERVERS[1]]
 
 
-def test_requests_without_an_answer_are_known() -> None:
-    """Who was asked what, and for how long: a finding names them."""
+def test_unanswered_requests_are_listed() -> None:
+    """A finding names request, node and age."""
     lab = HostLab()
     for name in SERVERS:
         EchoServer(lab.host(name), parked_groups=("parked",))
@@ -66,7 +66,7 @@ def test_requests_without_an_answer_are_known() -> None:
 
 
 def test_least_loaded_node_prefers_fewest_in_flight_over_an_unconnected_one() -> None:
-    """Kafka asks a connected node behind a parked Fetch rather than connect to another."""
+    """Kafka queues behind a parked Fetch rather than open another connection."""
     lab = HostLab()
     for name in SERVERS:
         EchoServer(lab.host(name), parked_groups=("parked",))
@@ -78,7 +78,7 @@ def test_least_loaded_node_prefers_fewest_in_flight_over_an_unconnected_one() ->
     assert picks(network) == [SERVERS[0]]
 
 
-def test_least_loaded_node_prefers_a_connection_that_is_being_made() -> None:
+def test_least_loaded_node_prefers_a_connection_in_progress() -> None:
     """Kafka waits for it rather than open another."""
     lab = HostLab()
     network = client(lab)
@@ -86,7 +86,7 @@ def test_least_loaded_node_prefers_a_connection_that_is_being_made() -> None:
     assert picks(network) == [SERVERS[2]]
 
 
-def test_least_loaded_node_leaves_out_those_that_are_held_back() -> None:
+def test_least_loaded_node_skips_nodes_that_back_off() -> None:
     """A refused connection is not tried again at once."""
     lab = HostLab()
     EchoServer(lab.host(SERVERS[1]))
@@ -116,7 +116,7 @@ def test_reconnect_backoff_of_a_refusing_node_grows_to_its_maximum() -> None:
     assert len(waits) > 15
 
 
-def test_reconnect_backoff_starts_anew_once_a_connection_had_opened() -> None:
+def test_reconnect_backoff_is_reset_by_an_open_connection() -> None:
     """Kafka resets the backoff when a connection is ready."""
     lab = HostLab()
     network = client(lab)
@@ -135,8 +135,8 @@ def test_reconnect_backoff_starts_anew_once_a_connection_had_opened() -> None:
     assert not network.is_unavailable(SERVERS[0], GENERAL)
 
 
-def test_send_to_a_node_that_is_held_back_fails_without_a_connection() -> None:
-    """Kafka fails what is unsent to a node whose connection failed."""
+def test_send_to_a_node_that_backs_off_fails_without_a_connection() -> None:
+    """Kafka fails unsent requests to a node whose connection failed."""
     lab = HostLab()
     network = client(lab)
     ask(network, SERVERS[0])
@@ -164,8 +164,8 @@ def test_send_without_an_answer_times_out_and_closes_the_connection() -> None:
     assert network.is_unavailable(SERVERS[0], GENERAL)
 
 
-def test_connection_that_the_client_hangs_up_itself_is_no_sign_of_stale_metadata() -> None:
-    """Kafka's NetworkClient.disconnect requests no metadata; what the peer ends does."""
+def test_connection_closed_by_the_client_is_no_sign_of_stale_metadata() -> None:
+    """Kafka's NetworkClient.disconnect requests no metadata; a close by the peer does."""
     lab = HostLab()
     EchoServer(lab.host(SERVERS[0]), parked_groups=("parked",))
     ended: list[int] = []

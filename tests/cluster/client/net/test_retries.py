@@ -11,7 +11,7 @@ from tests.support.harness.virtual_hosts import HostLab
 
 
 def test_backoff_doubles_with_a_fifth_of_jitter_up_to_the_maximum() -> None:
-    """Kafka ExponentialBackoff: the cap is applied after the jitter, so no wait exceeds it."""
+    """Kafka ExponentialBackoff: the maximum is applied after the jitter, so no wait exceeds it."""
     backoff = ExponentialBackoff(HostLab().host("c"), 100, 1_000)
     for attempts, term_us in ((0, 100_000), (1, 200_000), (2, 400_000), (3, 800_000)):
         delays = [backoff.delay_us(attempts) for _ in range(200)]
@@ -23,14 +23,14 @@ def test_backoff_doubles_with_a_fifth_of_jitter_up_to_the_maximum() -> None:
 
 
 def test_backoff_with_an_initial_wait_at_the_maximum_is_constant() -> None:
-    """Kafka: without room to grow there is no jitter either."""
+    """Kafka adds no jitter where the backoff cannot grow."""
     backoff = ExponentialBackoff(HostLab().host("c"), 1_000, 1_000)
     assert {backoff.delay_us(attempts) for attempts in range(5)} == {1_000_000}
 
 
 @pytest.mark.parametrize("retriable", [True, False])
-def test_retrying_repeats_only_what_is_retriable_and_stops_at_the_deadline(retriable: bool) -> None:
-    """The stop asks the host's clock: the machine's stands still in virtual time."""
+def test_retrying_repeats_only_retriable_errors_until_the_deadline(retriable: bool) -> None:
+    """The deadline is on the host's clock: the machine's clock does not advance in virtual time."""
     lab = HostLab()
     host = lab.host("c")
     attempts: list[int] = []
@@ -53,8 +53,8 @@ def test_retrying_repeats_only_what_is_retriable_and_stops_at_the_deadline(retri
         assert attempts == [0]
 
 
-def test_wakeup_set_before_the_wait_ends_it_at_once() -> None:
-    """An answer that came while the application was busy must not be slept over."""
+def test_wakeup_before_the_wait_ends_it_at_once() -> None:
+    """An answer that arrived while the application was busy must not be missed."""
     lab = HostLab()
     host = lab.host("c")
     wakeup = Wakeup(host)
@@ -69,7 +69,7 @@ def test_wakeup_set_before_the_wait_ends_it_at_once() -> None:
 
 
 def test_request_future_calls_its_listeners_in_order_and_later_ones_at_once() -> None:
-    """Kafka: many commits may chain to one lookup and must be sent in their order."""
+    """Kafka: many commits may wait for one lookup and must be sent in order."""
     future: RequestFuture[int] = RequestFuture()
     seen: list[str] = []
     future.add_listener(lambda done: seen.append(f"a{done.value}"))

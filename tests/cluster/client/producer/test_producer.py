@@ -1,4 +1,4 @@
-"""The producer: its rate, its partitions, and what becomes of a batch that fails."""
+"""The producer: its rate, its partitions, and failed batches."""
 
 import pytest
 
@@ -18,7 +18,7 @@ from tests.support.harness.scripted_broker import MS, SECOND, TOPIC, ClientLab, 
 
 
 def sent(lab: ClientLab, broker: int = 0) -> list[tuple[int, list[int]]]:
-    """Return partition and numbers of every batch that a broker got, in order."""
+    """Return partition and record numbers of every batch that a broker received, in order."""
     return [
         (data.index, [int(record.value or b"") for record in decode_records(data.records.records)])
         for request in lab.brokers[broker].of_type(ProduceRequest)
@@ -45,8 +45,8 @@ def acknowledged(node: ProducerNode) -> int:
     return status.records_produced
 
 
-def test_producer_numbers_its_records_and_goes_round_the_partitions(make_lab: LabMaker) -> None:
-    """Numbered records at a fixed rate let a run count duplicates and gaps."""
+def test_producer_numbers_its_records_and_uses_the_partitions_in_turn(make_lab: LabMaker) -> None:
+    """Numbered records at a fixed rate allow a run to count duplicates and gaps."""
     lab = make_lab(1, partitions=3)
     node = lab.producer(10.0)
     lab.run_for(10 * SECOND)
@@ -58,7 +58,7 @@ def test_producer_numbers_its_records_and_goes_round_the_partitions(make_lab: La
 
 
 def test_producer_lingers_to_fill_a_batch(make_lab: LabMaker) -> None:
-    """linger.ms: records of one partition that come within it travel together."""
+    """Records of one partition within linger.ms are sent together."""
     lab = make_lab(1, partitions=1)
     lab.producer(1_000.0, ProducerConfig(linger_ms=10))
     lab.run_for(SECOND)
@@ -67,7 +67,7 @@ def test_producer_lingers_to_fill_a_batch(make_lab: LabMaker) -> None:
 
 
 def test_producer_waits_for_the_topic_before_its_first_record(make_lab: LabMaker) -> None:
-    """Kafka's send blocks until the partitions are known; nothing is numbered before."""
+    """Kafka's send blocks until the partitions are known; numbering begins then."""
     lab = make_lab(1)
     lab.brokers[0].answer(MetadataRequest, *[MetadataResponse()] * 3)
     lab.producer(100.0)
@@ -77,10 +77,10 @@ def test_producer_waits_for_the_topic_before_its_first_record(make_lab: LabMaker
 
 
 @pytest.mark.parametrize("code", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS])
-def test_producer_sends_a_failed_batch_again_before_later_ones(
+def test_producer_resends_a_failed_batch_before_later_ones(
     make_lab: LabMaker, code: ErrorCode
 ) -> None:
-    """One batch of a partition is in flight: the order survives retries."""
+    """One batch of a partition is in flight, so the order survives retries."""
     lab = make_lab(1, partitions=1)
     lab.brokers[0].answer(ProduceRequest, error(0, code), error(0, code))
     lab.producer(20.0)
@@ -93,7 +93,7 @@ def test_producer_sends_a_failed_batch_again_before_later_ones(
 
 
 def test_producer_follows_a_leader_that_moved(make_lab: LabMaker) -> None:
-    """Metadata is refreshed after a retriable error, and the batch goes to the new leader."""
+    """A retriable error refreshes the metadata, and the batch is sent to the new leader."""
     lab = make_lab(2, partitions=1)
     lab.producer(10.0)
     lab.run_for(SECOND)
@@ -107,7 +107,7 @@ def test_producer_follows_a_leader_that_moved(make_lab: LabMaker) -> None:
 
 
 def test_producer_gives_up_after_the_delivery_timeout(make_lab: LabMaker) -> None:
-    """delivery.timeout.ms counts from the batch's first record; PRODUCE_FAILED names why."""
+    """delivery.timeout.ms counts from the batch's first record; PRODUCE_FAILED has the reason."""
     lab = make_lab(1, partitions=1)
     lab.brokers[0].answer(ProduceRequest, *[error(0, ErrorCode.NOT_ENOUGH_REPLICAS)] * 100)
     lab.producer(1.0, ProducerConfig(delivery_timeout_ms=2_000))
@@ -118,8 +118,8 @@ def test_producer_gives_up_after_the_delivery_timeout(make_lab: LabMaker) -> Non
     assert 2 * SECOND <= failed[0].time_us <= 3_200 * MS
 
 
-def test_producer_does_not_retry_what_cannot_succeed(make_lab: LabMaker) -> None:
-    """MESSAGE_TOO_LARGE is definite: the batch is dropped, the next one goes on."""
+def test_producer_does_not_retry_a_definite_error(make_lab: LabMaker) -> None:
+    """After MESSAGE_TOO_LARGE the batch is dropped, and the next one is sent."""
     lab = make_lab(1, partitions=1)
     lab.brokers[0].answer(ProduceRequest, error(0, ErrorCode.MESSAGE_TOO_LARGE))
     lab.producer(10.0)
@@ -130,7 +130,7 @@ def test_producer_does_not_retry_what_cannot_succeed(make_lab: LabMaker) -> None
 
 
 @pytest.mark.parametrize(("acks", "wire"), [("all", -1), ("1", 1), ("0", 0)])
-def test_producer_asks_for_the_configured_acks(make_lab: LabMaker, acks: str, wire: int) -> None:
+def test_producer_sends_the_configured_acks(make_lab: LabMaker, acks: str, wire: int) -> None:
     """acks=all is -1 on the wire."""
     lab = make_lab(1)
     configs = {

@@ -1,4 +1,4 @@
-"""The lab's producer with enable.idempotence: numbers, repetitions, epochs."""
+"""The lab's producer with enable.idempotence: sequences, retries, epochs."""
 
 import pytest
 from msgspec.structs import replace
@@ -24,7 +24,7 @@ IDEMPOTENT = ProducerConfig(enable_idempotence=True)
 
 
 def sent(lab: ClientLab) -> list[tuple[int, int, int, int]]:
-    """Return id, epoch, sequence and number of records of each batch that broker 0 got."""
+    """Return id, epoch, sequence and record count of each batch that broker 0 received."""
     return [
         (batch.producer_id, batch.producer_epoch, batch.base_sequence, batch.record_count)
         for request in lab.brokers[0].of_type(ProduceRequest)
@@ -34,7 +34,7 @@ def sent(lab: ClientLab) -> list[tuple[int, int, int, int]]:
     ]
 
 
-def test_each_partition_is_numbered_by_itself() -> None:
+def test_each_partition_has_its_own_sequences() -> None:
     identity = ProducerIdentity()
     assert identity.producer_id == NO_PRODUCER_ID
     identity.begin(5, 0)
@@ -45,7 +45,7 @@ def test_each_partition_is_numbered_by_itself() -> None:
     assert identity.identify(P0, 1) == BatchIdentity(5, 0, 0)
 
 
-def test_raised_epoch_begins_every_partition_anew_and_ends_with_the_id() -> None:
+def test_new_epoch_resets_all_sequences_and_the_last_epoch_needs_a_new_id() -> None:
     """32,767 is the last epoch of an id."""
     identity = ProducerIdentity()
     identity.begin(5, 32_766)
@@ -59,8 +59,8 @@ def test_raised_epoch_begins_every_partition_anew_and_ends_with_the_id() -> None
     assert identity.identify(P0, 1) == BatchIdentity(6, 0, 0)
 
 
-def test_batch_that_is_sent_again_keeps_its_numbers(make_lab: LabMaker) -> None:
-    """So the leader recognises it."""
+def test_resent_batch_keeps_its_sequence(make_lab: LabMaker) -> None:
+    """The leader recognises it as a duplicate."""
     lab = make_lab(1, partitions=1)
     lab.brokers[0].answer(ProduceRequest, *[error(0, ErrorCode.NOT_ENOUGH_REPLICAS)] * 2)
     lab.producer(20.0, IDEMPOTENT)
@@ -74,8 +74,8 @@ def test_batch_that_is_sent_again_keeps_its_numbers(make_lab: LabMaker) -> None:
     assert following > 20
 
 
-def test_nothing_is_sent_before_a_broker_gave_an_id(make_lab: LabMaker) -> None:
-    """It answers COORDINATOR_LOAD_IN_PROGRESS until it has a block of ids, or not at all."""
+def test_nothing_is_sent_before_a_broker_has_assigned_an_id(make_lab: LabMaker) -> None:
+    """A broker without ids answers COORDINATOR_LOAD_IN_PROGRESS; a dead one does not answer."""
     lab = make_lab(1, partitions=1)
     loading = InitProducerIdResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     lab.brokers[0].answer(InitProducerIdRequest, loading, loading, loading)
@@ -88,7 +88,7 @@ def test_nothing_is_sent_before_a_broker_gave_an_id(make_lab: LabMaker) -> None:
 
 
 def test_batch_that_is_given_up_raises_the_epoch(make_lab: LabMaker) -> None:
-    """Nobody knows whether it was written: what follows is numbered from 0 again."""
+    """The batch may have been written, so later batches have sequences from 0 again."""
     lab = make_lab(1, partitions=1)
     lab.producer(10.0, IDEMPOTENT)
     lab.run_for(SECOND)
@@ -103,7 +103,7 @@ def test_batch_that_is_given_up_raises_the_epoch(make_lab: LabMaker) -> None:
 
 
 def test_idempotence_without_all_acks_is_an_error() -> None:
-    """Kafka's ConfigException."""
+    """Kafka throws ConfigException."""
     (found,) = errors(
         experiment(
             producers=[
@@ -136,7 +136,7 @@ class ProducerLab(BrokerLab):
 
 @pytest.mark.parametrize("is_idempotent", [True, False])
 def test_records_are_written_once_although_answers_are_lost(is_idempotent: bool) -> None:
-    """A leader that stops for 3 s writes what waited for it, and the producer sends it again."""
+    """A leader that is paused for 3 s writes waiting batches, and the producer resends them."""
 
     async def story(lab: BrokerLab) -> list[bytes]:
         leader = broker_name(BrokerId(0))

@@ -20,14 +20,14 @@ def view(members: dict[str, dict[str, int]], partitions: dict[str, int]) -> Grou
 
 
 def shares(strategy: str, of: GroupView) -> dict[str, list[str]]:
-    """Return what each member computes for itself."""
+    """Return the share that each member computes for itself."""
     return {
         member: [str(partition) for partition in assign(strategy, of, member)]
         for member in of.streams
     }
 
 
-def test_range_deals_consecutive_partitions_and_one_more_to_the_first_threads() -> None:
+def test_range_assigns_consecutive_partitions_and_one_more_to_the_first_threads() -> None:
     """Per topic: n = P div threads, the first P mod threads get one more (ZK-51)."""
     seven = view({"a": {"t": 1}, "b": {"t": 1}, "c": {"t": 1}}, {"t": 7})
 
@@ -38,14 +38,14 @@ def test_range_deals_consecutive_partitions_and_one_more_to_the_first_threads() 
     }
 
 
-def test_threads_are_in_the_order_of_their_text() -> None:
+def test_threads_are_sorted_as_text() -> None:
     """Threads in text order of the thread id (`c10` before `c2`) (ZK-51)."""
     two = view({"c2": {"t": 1}, "c10": {"t": 1}}, {"t": 2})
 
     assert shares("range", two) == {"c2": ["t-1"], "c10": ["t-0"]}
 
 
-def test_round_robin_deals_by_the_java_hash_and_passes_over_who_does_not_read() -> None:
+def test_round_robin_sorts_by_the_java_hash_and_skips_threads_of_other_topics() -> None:
     """Sorted by the Java hash of their text; threads that do not consume are skipped (ZK-52)."""
     assert [java_hash(text) for text in ("hello", "polygenelubricants", "")] == [
         99_162_322,
@@ -57,14 +57,14 @@ def test_round_robin_deals_by_the_java_hash_and_passes_over_who_does_not_read() 
     assert shares("roundrobin", both) == {"a": ["t-0"], "b": ["t-1", "u-0", "u-1"]}
 
 
-def test_more_threads_than_partitions_leave_some_with_nothing() -> None:
+def test_more_threads_than_partitions_leave_some_threads_idle() -> None:
     """An assignment of nothing (C > P) is a success (ZK-47)."""
     three = view({"a": {"t": 1}, "b": {"t": 1}, "c": {"t": 1}}, {"t": 2})
 
     assert shares("range", three) == {"a": ["t-0"], "b": ["t-1"], "c": []}
 
 
-def test_one_more_member_moves_the_borders_of_all_ranges() -> None:
+def test_one_more_member_moves_the_bounds_of_all_ranges() -> None:
     """Not sticky: a change of one member moves borders of all ranges (ZK-54)."""
     names = [f"c{index}" for index in range(9)]
     before = view({name: {"t": 1} for name in names[:8]}, {"t": 64})
@@ -84,10 +84,10 @@ def test_one_more_member_moves_the_borders_of_all_ranges() -> None:
     ),
     st.integers(1, 12),
 )
-def test_equal_views_give_every_partition_one_reader_that_reads_its_topic(
+def test_equal_views_give_every_partition_one_reader_of_its_topic(
     strategy: str, members: dict[str, dict[str, int]], partitions: int
 ) -> None:
-    """Consumers that see the same agree; what splits are the views (ZK-45)."""
+    """Consumers with equal views agree; only different views conflict (ZK-45)."""
     topics = {topic: partitions for each in members.values() for topic in each}
     of = view(members, topics)
     owners = [

@@ -1,4 +1,4 @@
-"""Commits to Kafka that fail, and how often each part of a consumer tries."""
+"""Commits to Kafka that fail, and the number of attempts of each part of a consumer."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Rebalances of a group on ZooKeeper: counts, conflicts, and who gives up."""
+"""Rebalances of a group on ZooKeeper: counts, conflicts, and failures."""
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -21,11 +21,11 @@ from tests.support.harness.zookeeper_group import (
 Scenario = Callable[[GroupLab], Awaitable[None]]
 FIDELITY = Path(__file__).parents[4] / "docs" / "FIDELITY.md"
 LARGE = 17
-"""Members from which on a join takes a test more than a second."""
+"""Smallest group whose join takes a test more than a second."""
 
 
 def newcomer_that_waits(members: int) -> Scenario:
-    """Return a scenario in which the last member joins and its claims are held back."""
+    """Return a scenario in which the last member joins and its claims are delayed."""
 
     async def scenario(lab: GroupLab) -> None:
         newcomer = member_name(members - 1)
@@ -110,7 +110,7 @@ def test_newcomer_of_a_small_group_conflicts_and_pays_a_back_off(seed: int) -> N
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
-def test_failed_attempt_adds_what_the_law_says(seed: int) -> None:
+def test_failed_attempt_adds_the_reads_of_the_formula(seed: int) -> None:
     """A failed attempt adds C + T + 2B + 6 + a reads + 1 per conflict (section 13).
 
     Of its a creates those without a conflict are undone by as many deletes: a consumer that waits
@@ -165,7 +165,7 @@ def test_dead_member_is_noticed_by_all_others_with_one_notification_each() -> No
         assert min(row.time_us for row in started) > fired[0].time_us
 
 
-def test_everything_is_released_before_the_view_is_read() -> None:
+def test_all_partitions_are_released_before_the_view_is_read() -> None:
     """Everything is given up in R5 before anything is known (ZK-41)."""
     lab = GroupLab(4, 16, late_from=3).run(newcomer_that_waits(4))
 
@@ -197,7 +197,7 @@ def test_offsets_are_read_before_the_claim() -> None:
     assert sent[claims - 4 : claims] == ["GetData"] * 4
 
 
-def test_notifications_during_a_rebalance_fall_into_one_further_rebalance() -> None:
+def test_notifications_during_a_rebalance_cause_one_further_rebalance() -> None:
     """While a rebalance runs, any number of notifications fall into one further one (ZK-30)."""
 
     async def scenario(lab: GroupLab) -> None:
@@ -227,7 +227,7 @@ def test_notifications_during_a_rebalance_fall_into_one_further_rebalance() -> N
     assert len(changes) >= len(rebalances)
 
 
-def test_owner_that_does_not_let_go_makes_a_newcomer_give_up_at_its_start() -> None:
+def test_owner_that_never_releases_makes_a_starting_newcomer_give_up() -> None:
     """The exception ends in the caller of createMessageStreams (ZK-38).
 
     The caller gets no streams, but the registration, the watches and the executor thread remain
@@ -238,11 +238,11 @@ def test_owner_that_does_not_let_go_makes_a_newcomer_give_up_at_its_start() -> N
 
     async def scenario(lab: GroupLab) -> None:
         lab.joined_us = lab.runtime.now_us()
-        # Deletes of the owner never arrive: it goes on holding what the newcomer claims.
+        # The owner's deletes never arrive: it keeps the partitions that the newcomer claims.
         await lab.rule(Clog(), [member_name(0)], lab.servers, apis=("Delete", "SetData"))
         await lab.runtime.start_node(member_name(1))
         await lab.runtime.sleep(3 * SECOND)
-        for _ in range(4):  # its pings are stuck behind: a new connection keeps the session
+        for _ in range(4):  # its pings wait behind the deletes: a new connection keeps the session
             await lab.runtime.sleep(2 * SECOND)
         gave_up.extend((row.time_us, detail_of(row)) for row in lab.of(TraceKind.ZOOKEEPER_GAVE_UP))
         await lab.heal()
@@ -280,7 +280,7 @@ def test_two_strategies_in_one_group_conflict_until_members_give_up() -> None:
     assert len(lab.of(TraceKind.ZOOKEEPER_CLAIM_CONFLICT)) > 8
 
 
-def test_claim_is_exclusive_while_the_holders_session_lives() -> None:
+def test_claim_is_exclusive_during_the_session_of_its_holder() -> None:
     """No invariant "at most one owner znode" is ever broken by claims (ZK-45, ZK-96)."""
 
     async def scenario(lab: GroupLab) -> None:
@@ -306,7 +306,7 @@ def test_claim_is_exclusive_while_the_holders_session_lives() -> None:
     assert all(name.startswith(f"{GROUP}_") for name in owners.values())
 
 
-def test_shutdown_commits_and_lets_all_ephemerals_vanish_in_one_step() -> None:
+def test_shutdown_commits_and_removes_all_ephemerals_in_one_step() -> None:
     """Stop fetchers, commit, close the session: the others are notified at once (ZK-59)."""
 
     async def scenario(lab: GroupLab) -> None:
@@ -364,7 +364,7 @@ def test_members_without_a_partition_are_settled() -> None:
     GroupLab(3, 2).run(scenario)
 
 
-def test_members_that_collided_sleep_the_same_time() -> None:
+def test_members_in_conflict_sleep_the_same_time() -> None:
     """No randomness in the back-off: consumers that collided sleep the same 2000 ms (ZK-39)."""
 
     async def scenario(lab: GroupLab) -> None:
@@ -387,7 +387,7 @@ def test_members_that_collided_sleep_the_same_time() -> None:
     assert pauses == {2 * SECOND}
 
 
-def test_member_finishes_while_another_has_not_begun() -> None:
+def test_member_may_finish_before_another_has_begun() -> None:
     """There is no barrier: a consumer may finish while another has not begun (ZK-43).
 
     The child list used for the assignment is that of R6; nothing later re-checks it.
@@ -412,7 +412,7 @@ def test_member_finishes_while_another_has_not_begun() -> None:
     assert len(views) >= 1
 
 
-def test_claims_are_in_another_order_at_each_member() -> None:
+def test_each_member_claims_in_another_order() -> None:
     """Order of R9 inside one consumer is that of a hash map, not of partition numbers (ZK-48).
 
     Two consumers do not claim in the same order.
@@ -483,7 +483,7 @@ def test_automatic_commit_does_not_wait_for_a_rebalance() -> None:
     assert len({row.time_us for row in during}) >= 2
 
 
-def test_member_that_hears_late_still_holds_what_others_claim() -> None:
+def test_member_that_is_notified_late_still_holds_partitions_that_others_claim() -> None:
     """Early ones claim what late ones still hold: conflicts, failed attempts (ZK-70)."""
 
     async def scenario(lab: GroupLab) -> None:

@@ -1,4 +1,4 @@
-"""How a consumer becomes known: its id, its registration, its watches, and what others leave."""
+"""Registration of a consumer: its id, its znode, its watches, and the notification of others."""
 
 import json
 import re
@@ -64,7 +64,7 @@ def test_start_registers_then_subscribes_then_rebalances() -> None:
         TraceKind.ZOOKEEPER_ATTEMPT_STARTED, after_us=lab.joined_us, node=member_name(1)
     )
     before = [api for api, time_us in sent if time_us < first_attempt.time_us]
-    # Whether the ensemble answers, the registration, `ids` twice, one for each of two topics.
+    # Reads: the ensemble answers, the registration, `ids` twice, one for each of two topics.
     assert before == ["Exists", "Create", "Exists", "GetChildren", "Exists", "Exists"]
 
 
@@ -117,7 +117,7 @@ def test_group_with_static_subscriptions_has_two_watches_a_member_and_one_a_topi
     assert standing == [members * (2 + topics)]
 
 
-def test_release_of_a_claim_wakes_nobody() -> None:
+def test_release_of_a_claim_notifies_no_consumer() -> None:
     """`owners` has no watch by anyone: a release or the vanishing of a claim wakes nobody (ZK-26).
 
     Waiting for a release is a sleep.
@@ -169,13 +169,13 @@ def test_owner_node_with_the_same_text_counts_as_the_consumers_own() -> None:
         if detail_of(row)["op"] == "closeSession"
     ]
     assert len(ends) == 1
-    # The consumer goes on with the partition, and nothing makes it claim the partition again.
+    # The consumer keeps processing the partition, and no event makes it claim the partition again.
     after = [row for row in lab.processed(ends[0].time_us) if row.partition == "t0-3"]
     assert after[-1].time_us > ends[0].time_us + 2 * SECOND
     assert lab.attempts(ends[0].time_us) == []
 
 
-def test_member_that_cannot_register_again_goes_on_until_the_queued_events_rebalance() -> None:
+def test_member_that_cannot_register_continues_until_queued_events_rebalance() -> None:
     """If step (2) throws, fetchers run on without registration (ZK-56).
 
     Not for ever: the events that zkclient queues behind `handleNewSession` start a rebalance, and

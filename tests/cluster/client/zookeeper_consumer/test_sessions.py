@@ -1,4 +1,4 @@
-"""Members that lose ZooKeeper, their session, or both, and where their offsets go."""
+"""Members that lose ZooKeeper, their session, or both, and the offsets that they commit."""
 
 import pytest
 
@@ -18,7 +18,7 @@ SLOW_WORK_US = 30_000
 
 
 async def cut_off(lab: GroupLab) -> None:
-    """Cut member 0 off from ZooKeeper alone for 20 s, and wait until all is well again."""
+    """Cut only member 0 off from ZooKeeper for 20 s, and wait until the group is settled."""
     lab.joined_us = lab.runtime.now_us()
     await lab.rule(Cut(), [member_name(0)], lab.servers, both_ways=True)
     await lab.runtime.sleep(CUT_US)
@@ -30,7 +30,7 @@ async def cut_off(lab: GroupLab) -> None:
 
 
 def processed_between(lab: GroupLab, node: str, from_us: int, until_us: int) -> list[TraceRow]:
-    """Return what a node's application has processed between two moments."""
+    """Return the records that a node's application processed between two times."""
     return [row for row in lab.processed(from_us, node) if row.time_us < until_us]
 
 
@@ -64,7 +64,7 @@ def test_member_without_zookeeper_goes_on_processing_what_another_owns() -> None
     assert lab.settled_us <= lost.time_us <= lab.settled_us + 3 * SECOND // 2
 
 
-def test_returning_member_drops_what_it_has_consumed_and_registers_again() -> None:
+def test_returning_member_drops_its_offsets_and_registers_again() -> None:
     """The registry is emptied, fetchers are not stopped, nothing is committed (ZK-55).
 
     Then the queued "everything changed" events cause one or two more rebalances (ZK-57).
@@ -149,7 +149,7 @@ def test_release_that_goes_on_in_the_next_session_deletes_owners_of_the_living()
     assert deleted_of_others > 0
 
 
-def test_kafka_storage_takes_the_commits_of_a_zombie_during_the_whole_cut() -> None:
+def test_kafka_storage_accepts_the_commits_of_a_zombie_during_the_whole_cut() -> None:
     """OffsetCommit goes to the group's offset manager with generation -1 and an empty member id.
 
     A broker accepts it while the group has no members of the new protocol: also no fencing (ZK-63).
@@ -231,7 +231,7 @@ def test_rebalance_commits_nothing_without_auto_commit() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("lag_us", [0, 2 * SECOND // 5])
-def test_follower_that_lags_parts_the_views_for_as_long_as_it_lags(lag_us: int) -> None:
+def test_lagging_follower_gives_different_views_while_it_lags(lag_us: int) -> None:
     """A computes with C members, B with C + 1: overlapping and missing claims (ZK-71).
 
     A join gives two different member lists among consumers at the same moment; after the lag all

@@ -1,4 +1,4 @@
-"""What waits between fetchers and streams, and which offset a commit covers."""
+"""The queue between fetchers and streams, and the offset that a commit covers."""
 
 from cluster.client.zookeeper_consumer.streams import (
     Chunk,
@@ -13,7 +13,7 @@ from tests.support.harness.ensemble import EnsembleRun, run_ensemble
 from tests.support.harness.zookeeper_group import SECOND, GroupLab
 
 
-def test_queue_holds_two_chunks_beside_the_one_in_hand() -> None:
+def test_queue_holds_two_chunks_beside_the_one_being_iterated() -> None:
     """`queued.max.message.chunks` (2) chunks, plus the chunk being iterated (ZK-34)."""
 
     async def scenario(lab: EnsembleRun) -> None:
@@ -39,7 +39,7 @@ def test_queue_holds_two_chunks_beside_the_one_in_hand() -> None:
     run_ensemble(scenario)
 
 
-def test_commit_covers_the_record_that_is_still_being_processed() -> None:
+def test_commit_covers_the_record_that_is_being_processed() -> None:
     """The iterator moves the consumed offset before the application handles the message (ZK-35).
 
     A commit can cover a message still in hand: it is lost if the consumer crashes now.

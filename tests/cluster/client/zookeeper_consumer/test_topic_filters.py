@@ -1,4 +1,4 @@
-"""Members that subscribe by a filter of topics: what they register, read and watch."""
+"""Members that subscribe by a topic filter: their registration, reads and watches."""
 
 import json
 
@@ -28,7 +28,7 @@ BOTH = TopicFilterSpec(pattern="white_list", regex="t[01]")
 NOT_THE_FIRST = TopicFilterSpec(pattern="black_list", regex="t0")
 
 
-def test_registration_of_a_filter_has_the_regular_expression_as_its_one_key() -> None:
+def test_registration_of_a_filter_has_the_regular_expression_as_its_only_key() -> None:
     """`pattern` = `static`, `white_list` or `black_list` (ZOOKEEPER_CONSUMER 2)."""
     content = registration({"t[01]": 1}, 1_795_353_795_563, WHITE_LIST)
 
@@ -54,7 +54,7 @@ def test_filter_matches_whole_names(pattern: str, expected: list[str]) -> None:
 @pytest.mark.parametrize(
     ("chosen", "topics"), [(BOTH, {"t0", "t1"}), (NOT_THE_FIRST, {"t1", "t2"})]
 )
-def test_members_with_a_filter_read_what_it_allows(
+def test_members_with_a_filter_read_the_matching_topics(
     chosen: TopicFilterSpec, topics: set[str]
 ) -> None:
     """All partitions of these topics have an owner, and no others."""
@@ -72,7 +72,7 @@ def test_members_with_a_filter_read_what_it_allows(
     assert processed == topics
 
 
-def test_filter_costs_a_watch_a_member_and_a_read_of_all_topics_with_each_registration() -> None:
+def test_filter_costs_two_watches_a_member_and_a_read_of_all_topics_a_registration() -> None:
     """Standing watches: C x (2 + T), and two on `/brokers/topics` of each member, as on `ids`.
 
     An attempt reads its own registration twice and each member's once: 2 + C reads more.
@@ -96,13 +96,15 @@ def test_filter_costs_a_watch_a_member_and_a_read_of_all_topics_with_each_regist
 
     c, t, b, p = members, 2, 1, 8
     static = c * (c + t + 3 * b + 9) + p + 1 + t
-    of_start = 1 + 2  # the topics before the registration, the watch of the topics at the end
+    of_start = (
+        1 + 2
+    )  # reads: the topics before the registration, the watch of the topics at the end
     assert [each["done"] for each in lab.attempts(lab.joined_us)] == [True] * members
     assert lab.reads(lab.joined_us) == static + c * (2 + c) + of_start
     assert standing == [c * (2 + t) + c * 2]
 
 
-def test_new_topic_that_the_filter_allows_starts_a_rebalance_and_another_does_not() -> None:
+def test_new_topic_starts_a_rebalance_if_the_filter_matches() -> None:
     """If the matching set changed: a direct rebalance (ZOOKEEPER_CONSUMER 3)."""
 
     async def scenario(lab: GroupLab) -> None:

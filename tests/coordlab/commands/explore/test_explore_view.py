@@ -1,4 +1,4 @@
-"""What an exploration shows while it goes on and when it ends, on terminals of any width."""
+"""The view of an exploration, during it and at its end, on terminals of any width."""
 
 import io
 from pathlib import Path
@@ -21,7 +21,7 @@ from coordlab.commands.explore.live_view import (
     progress_text,
 )
 from coordlab.commands.explore.summary import print_exploration
-from tests.support.harness.fan_out import passed, says_nothing, violated
+from tests.support.harness.fan_out import inconclusive, passed, violated
 
 MARKS = expected_marks(())
 MANIFEST = ExplorationManifest(
@@ -39,7 +39,7 @@ MANIFEST = ExplorationManifest(
 
 
 def everything() -> Tally:
-    """Return a tally of all that can happen to seeds."""
+    """Return running totals with every possible outcome of a seed."""
     tally = Tally(100)
     runs = (
         *map(passed, range(4)),
@@ -47,8 +47,8 @@ def everything() -> Tally:
         violated(5, claim="[bold]readers[/] lost an offset"),
         violated(6, claim="[bold]readers[/] lost an offset"),
         violated(7, check="liveness"),
-        says_nothing(8, PlayResult.UNKNOWN, "no steady state within 60s"),
-        says_nothing(9, PlayResult.BROKEN, "KeyError: 'x'"),
+        inconclusive(8, PlayResult.UNKNOWN, "no steady state within 60s"),
+        inconclusive(9, PlayResult.BROKEN, "KeyError: 'x'"),
     )
     tally.take(PlayedSeeds(worker="here:1", busy_s=2.0, runs=runs))
     tally.take(PlayedAgain(worker="here:2", busy_s=1.0, runs=(passed(0), violated(1))))
@@ -57,7 +57,7 @@ def everything() -> Tally:
 
 
 def progress(tally: Tally, *, elapsed_s: float = 30.0, stop: Stop | None = None) -> SearchProgress:
-    """Return how far a search of a thousand seeds with two workers is."""
+    """Return the progress of a search of a thousand seeds with two workers."""
     return SearchProgress(
         tally=tally,
         workers=2,
@@ -70,7 +70,7 @@ def progress(tally: Tally, *, elapsed_s: float = 30.0, stop: Stop | None = None)
 
 
 def printed(width: int) -> tuple[Console, io.StringIO]:
-    """Return a console that is no terminal, and what is printed on it."""
+    """Return a console that is no terminal, and the buffer that it prints to."""
     out = io.StringIO()
     return Console(file=out, width=width), out
 
@@ -98,14 +98,14 @@ def test_panel_shows_speed_findings_marks_rechecks_failures_and_time_left(width:
     assert all(len(line) <= width for line in out.getvalue().splitlines())
 
 
-def test_panel_says_what_it_waits_for_once_it_stops() -> None:
+def test_panel_names_what_it_waits_for_once_it_stops() -> None:
     console, out = printed(100)
     console.print(exploration_panel("standard", progress(Tally(0), stop=Stop.TIME_LIMIT)))
     assert "the time limit was reached: finishing what is being played" in out.getvalue()
     assert " left" not in progress_text(progress(Tally(0), stop=Stop.TIME_LIMIT))
 
 
-def test_without_a_terminal_there_is_a_line_for_each_finding_and_one_now_and_then() -> None:
+def test_without_a_terminal_each_finding_is_a_line_with_progress_between() -> None:
     console, out = printed(200)
     tally = Tally(0)
     with exploration_view(console, "standard") as view:
@@ -130,7 +130,7 @@ def test_without_a_terminal_there_is_a_line_for_each_finding_and_one_now_and_the
 
 
 @pytest.mark.parametrize("width", [40, 100])
-def test_summary_tells_findings_failures_marks_and_how_to_go_on(width: int) -> None:
+def test_summary_lists_findings_failures_marks_and_the_command_to_resume(width: int) -> None:
     console, out = printed(width)
     path = Path("runs/explorations/standard/then")
     results = results_of(
@@ -157,13 +157,13 @@ def test_summary_tells_findings_failures_marks_and_how_to_go_on(width: int) -> N
         assert part in said, part
     first = next(index for index, line in enumerate(lines) if "unknown in 1 run" in line)
     assert first < next(index for index, line in enumerate(lines) if "5 pass" in line)
-    # What is to be copied stands on one line, however narrow the terminal is.
+    # A command to copy is on one line, however narrow the terminal is.
     assert f"  python -m coordlab replay {path}/findings/fencing-1.yaml" in lines
     assert f"  python -m coordlab shrink {path}/findings/fencing-1.yaml" in lines
     assert f"to go on: python -m coordlab explore --resume {path}" in lines
 
 
-def test_summary_of_a_finished_search_says_nothing_of_going_on() -> None:
+def test_summary_of_a_finished_search_has_no_command_to_resume() -> None:
     console, out = printed(100)
     tally = Tally(0)
     tally.take(PlayedSeeds(worker="here:1", busy_s=9.0, runs=tuple(map(passed, range(1_000)))))
@@ -176,8 +176,8 @@ def test_summary_of_a_finished_search_says_nothing_of_going_on() -> None:
     assert "coordlab itself failed" not in out.getvalue()
 
 
-def test_summary_tells_rare_situations_and_names_mutated_seeds_as_replay_takes_them() -> None:
-    """A bare seed would draw another plan than the one that was played."""
+def test_summary_lists_rare_situations_and_names_mutated_seeds_by_their_lineage() -> None:
+    """The seed alone would draw another plan than the one that was played."""
     mark, other = list(MARKS)[:2]
     common = [
         msgspec.structs.replace(passed(seed), marks=(min(mark, other),)) for seed in range(200)

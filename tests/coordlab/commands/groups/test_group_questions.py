@@ -1,4 +1,4 @@
-"""What `groups` asks and tells, on real brokers in virtual time: one cluster, several questions."""
+"""Requests and answers of `groups`, on real brokers in virtual time, several per cluster."""
 
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -28,7 +28,7 @@ FIRST = (ChosenTopic(topic=ORDERS, partitions=(0,)),)
 
 
 def with_tool(ask: Callable[[AdminClient, BrokerLab], Awaitable[T]]) -> T:
-    """Ask of a cluster with nine records in the first partition, of which `tool` committed 5."""
+    """Run `ask` on a cluster with nine records in partition 0, of which `tool` committed 5."""
 
     async def story(lab: BrokerLab) -> T:
         for _ in range(9):
@@ -41,7 +41,7 @@ def with_tool(ask: Callable[[AdminClient, BrokerLab], Awaitable[T]]) -> T:
 
 
 def with_members(ask: Callable[[AdminClient, BrokerLab], Awaitable[T]]) -> T:
-    """Ask of a cluster on which two consumers read."""
+    """Run `ask` on a cluster on which two consumers read."""
 
     async def story(lab: BrokerLab) -> T:
         await lab.until(
@@ -60,8 +60,8 @@ def planned(reset: OffsetReset) -> list[tuple[int, int | None, int | None]]:
     return [(each.partition, each.current_offset, each.new_offset) for each in reset.offsets]
 
 
-def test_described_group_stands_where_it_committed_and_lags_behind_the_log() -> None:
-    """LAG is the log's end less the committed offset; nobody has the partition."""
+def test_described_group_has_its_committed_offset_and_its_lag() -> None:
+    """LAG is the log end minus the committed offset; the partition has no owner."""
 
     async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
         (group,) = await describe_groups(admin, (TOOL, TOOL), with_offsets=True)
@@ -75,7 +75,7 @@ def test_described_group_stands_where_it_committed_and_lags_behind_the_log() -> 
 
 
 def test_described_partition_that_is_assigned_and_not_committed_has_its_owner() -> None:
-    """Kafka's tool shows a dash in the place of what is not there."""
+    """Kafka's tool shows a dash for a missing value."""
 
     async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
         (group,) = await describe_groups(admin, (GROUP,), with_offsets=True)
@@ -91,8 +91,8 @@ def test_described_partition_that_is_assigned_and_not_committed_has_its_owner() 
     with_members(ask)
 
 
-def test_log_whose_leader_says_nothing_leaves_the_offset_without_a_lag() -> None:
-    """What is known is told: the committed offset, and why the log's end is not."""
+def test_offset_of_a_log_without_an_answering_leader_has_no_lag() -> None:
+    """The committed offset is shown, and the reason why the log end is unknown."""
     silent = (COORDINATOR + 1) % 3
 
     async def story(lab: BrokerLab) -> None:
@@ -109,8 +109,8 @@ def test_log_whose_leader_says_nothing_leaves_the_offset_without_a_lag() -> None
     BrokerLab(broker_cluster()).run(story)
 
 
-def test_group_that_does_not_exist_is_told_by_kafkas_name() -> None:
-    """Its coordinator says Dead; nothing more is asked about it."""
+def test_missing_group_is_reported_with_kafkas_error_name() -> None:
+    """Its coordinator answers Dead, so nothing else is requested."""
 
     async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
         nobody, tool = await describe_groups(admin, ("nobody", TOOL), with_offsets=True)
@@ -120,8 +120,8 @@ def test_group_that_does_not_exist_is_told_by_kafkas_name() -> None:
     with_tool(ask)
 
 
-def test_group_that_is_not_deleted_says_who_holds_it() -> None:
-    """NON_EMPTY_GROUP alone does not say whom to stop."""
+def test_refused_deletion_of_a_group_names_its_members() -> None:
+    """NON_EMPTY_GROUP alone does not name the members to stop."""
 
     async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
         held, gone = await delete_groups(admin, (GROUP, "nobody"))
@@ -134,8 +134,8 @@ def test_group_that_is_not_deleted_says_who_holds_it() -> None:
     with_members(ask)
 
 
-def test_offsets_of_a_whole_topic_are_deleted_and_what_is_unknown_is_told() -> None:
-    """A partition without an offset is deleted as well, as Kafka answers."""
+def test_offsets_of_a_whole_topic_are_deleted_and_an_unknown_topic_is_reported() -> None:
+    """A partition without an offset counts as deleted, as in Kafka's answer."""
 
     async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
         chosen = (
@@ -157,7 +157,7 @@ def test_offsets_of_a_whole_topic_are_deleted_and_what_is_unknown_is_told() -> N
     with_tool(ask)
 
 
-def test_reset_is_only_shown_until_it_is_to_be_executed() -> None:
+def test_reset_without_execute_is_only_shown() -> None:
     """The dry run is the default, as in Kafka."""
 
     async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
@@ -171,8 +171,8 @@ def test_reset_is_only_shown_until_it_is_to_be_executed() -> None:
     with_tool(ask)
 
 
-def test_reset_of_a_whole_topic_gives_every_partition_an_offset() -> None:
-    """Also to a group that never was: it is then a group without members."""
+def test_reset_of_a_whole_topic_sets_an_offset_for_every_partition() -> None:
+    """It may create the group, which then has no members."""
 
     async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
         done = await reset_group_offsets(admin, "new", WHOLE, ToOffset(offset=4), execute=True)
@@ -188,8 +188,8 @@ def test_reset_of_a_whole_topic_gives_every_partition_an_offset() -> None:
     with_tool(ask)
 
 
-def test_reset_of_which_a_part_cannot_be_changes_nothing() -> None:
-    """A shift from nothing, a partition that is not there: the rest is shown and not committed."""
+def test_partly_impossible_reset_changes_nothing() -> None:
+    """Cases: a shift without an offset, a missing partition; the other offsets are only shown."""
 
     async def ask(admin: AdminClient, _lab: BrokerLab) -> None:
         shifted = await reset_group_offsets(admin, TOOL, WHOLE, ShiftBy(records=-2), execute=True)
@@ -206,8 +206,8 @@ def test_reset_of_which_a_part_cannot_be_changes_nothing() -> None:
     with_tool(ask)
 
 
-def test_reset_of_a_group_with_members_is_refused_and_says_who_they_are() -> None:
-    """As Kafka's tool refuses it, before anything is committed."""
+def test_reset_of_a_group_with_members_is_refused_and_names_them() -> None:
+    """Kafka's tool refuses it, too, before any commit."""
 
     async def ask(admin: AdminClient, lab: BrokerLab) -> None:
         refused = await reset_group_offsets(admin, GROUP, None, ToEarliest(), execute=True)
@@ -226,8 +226,8 @@ def test_reset_of_a_group_with_members_is_refused_and_says_who_they_are() -> Non
     with_members(ask)
 
 
-def test_reset_that_the_log_does_not_take_in_time_tells_it_of_each_partition() -> None:
-    """No follower answers: REQUEST_TIMED_OUT after 5 s, and nobody knows whether it counts."""
+def test_timed_out_reset_is_reported_for_each_partition() -> None:
+    """No follower answers: REQUEST_TIMED_OUT after 5 s, with an unknown outcome."""
 
     async def ask(admin: AdminClient, lab: BrokerLab) -> None:
         others = [broker_name(broker) for broker in range(3) if broker != COORDINATOR]

@@ -1,4 +1,4 @@
-"""How `groups` shows what it was told: columns, what is missing, who holds a group, and why."""
+"""The output of `groups`: columns, missing values, members that prevent an act, and reasons."""
 
 import io
 from collections.abc import Callable
@@ -28,7 +28,7 @@ from tests.support.harness.golden import Golden, sections
 
 
 def printed(show: Callable[[Console], None], width: int = 200) -> list[str]:
-    """Return what `show` prints on a terminal of a width."""
+    """Return the output of `show` on a terminal of a width."""
     file = io.StringIO()
     show(Console(file=file, width=width))
     return file.getvalue().splitlines()
@@ -80,7 +80,7 @@ def rebalance(**changes: object) -> Rebalance:
 
 
 def page_group_that_two_brokers_claim_stands_in_the_list_twice() -> str:
-    """A split brain is what this lab is for; Kafka's tool would hide one of the two."""
+    """A split brain must be visible; Kafka's tool would hide one of the two."""
     listed = tuple(
         CoordinatedGroup(
             group="g", type="classic", protocol_type="consumer", state="Stable", coordinator=broker
@@ -98,13 +98,13 @@ def page_lines_are_never_broken_however_narrow_the_terminal() -> str:
 
 
 def page_static_members_have_a_column_for_their_instances() -> str:
-    """Only where there is one, as in Kafka's tool."""
+    """The column exists only if a member has an instance id, as in Kafka's tool."""
     some = group(members=(member(0, instance="i-0"), member(1)))
     return "\n".join(printed(lambda to: print_members(to, some, verbose=False)))
 
 
 def page_what_is_not_known_of_an_offset_is_a_dash_and_its_reason_below() -> str:
-    """Nothing committed; a log that nobody leads."""
+    """Cases: no commit; a log without a leader."""
     offset = GroupOffset(
         topic="orders",
         partition=3,
@@ -122,7 +122,7 @@ def page_what_is_not_known_of_an_offset_is_a_dash_and_its_reason_below() -> str:
 
 
 def page_group_that_rebalances_is_not_read_as_one_without_assignments() -> str:
-    """Its coordinator gives no assignments out then."""
+    """Its coordinator returns no assignments during a rebalance."""
     return "\n".join(
         printed(lambda to: print_offsets(to, group(state="CompletingRebalance", offsets=())))
     )
@@ -139,7 +139,7 @@ def page_group_with_an_error_is_told_and_the_others_are_shown() -> str:
 
 
 def page_of_many_members_that_hold_a_group_some_are_named() -> str:
-    """A group of a thousand must not fill the screen."""
+    """A group of a thousand members must not fill the screen."""
     reset = OffsetReset(
         group="g",
         executed=False,
@@ -151,13 +151,13 @@ def page_of_many_members_that_hold_a_group_some_are_named() -> str:
 
 
 def page_reset_of_a_group_that_committed_nothing_says_so() -> str:
-    """With --all-topics there is nothing to choose from."""
+    """With --all-topics there is no topic to choose."""
     reset = OffsetReset(group="g", executed=False, error=None, state="Empty")
     return "\n".join(printed(lambda to: print_reset(to, reset, execute=True)))
 
 
 def page_rebalance_is_told_with_its_course_its_reason_and_who_came_and_went() -> str:
-    """Member ids become the clients behind them, where the trace tells who they are."""
+    """Member ids are replaced by their clients, where the trace has them."""
     log = RebalanceLog()
     added = TraceEvent(
         kind=TraceKind.MEMBER_ADDED, group="g", member="m", detail={"client_id": "consumer-7"}
@@ -177,7 +177,7 @@ def page_rebalance_is_told_with_its_course_its_reason_and_who_came_and_went() ->
 
 
 def page_rebalance_without_an_end_says_what_became_of_it() -> str:
-    """Cut short, or still on its way."""
+    """It was cut short, or is in progress."""
     log = RebalanceLog()
     cut = rebalance(cut_short_us=1_500_000, cut_short_by="broker-1 was killed", removed=())
     return "\n".join(
@@ -202,6 +202,6 @@ PAGES = (
 )
 
 
-def test_pages_are_printed_as_they_were_reviewed(golden: Golden) -> None:
-    """A person reads the page whole, as a user does, when a word of it changes."""
+def test_pages_equal_the_reviewed_ones(golden: Golden) -> None:
+    """A person reviews each change of a page as its users see it."""
     golden.check("pages/groups.txt", sections(PAGES))

@@ -1,4 +1,4 @@
-"""`groups` at a moment of a replay: what it prints, its exit codes, and what it refuses."""
+"""`groups` at a moment of a replay: its output, its exit codes, and its refusals."""
 
 import json
 import re
@@ -26,7 +26,7 @@ QUICK = quick_experiment()
 
 
 def crash_time_us() -> int:
-    """When the coordinator of `QUICK` is killed, a second after the steady state."""
+    """Return the time of the coordinator's kill in `QUICK`, a second after the steady state."""
     times: list[int] = []
     play(
         QUICK,
@@ -40,7 +40,7 @@ CRASH_US = crash_time_us()
 STEADY_US = CRASH_US - 500_000
 STEADY = f"{STEADY_US}us"
 DEAD = f"{CRASH_US + 100_000}us"
-"""Nobody listens at the coordinator that the brokers still name."""
+"""A moment at which brokers still name the dead coordinator."""
 
 
 @pytest.fixture(autouse=True)
@@ -80,8 +80,8 @@ ANSWERED = (
 """Exit code, moment and question."""
 
 
-def test_answers_are_printed_as_they_were_reviewed(capsys: Captured, golden: Golden) -> None:
-    """With Kafka's columns, reasons, errors and names; times are left out, uuids are numbered."""
+def test_answers_equal_the_reviewed_pages(capsys: Captured, golden: Golden) -> None:
+    """They have Kafka's columns, reasons, errors and names; times are removed, uuids numbered."""
     said, numbers = [], dict[str, int]()
     for code, at, arguments in ANSWERED:
         assert groups(*arguments, at=at) == code, arguments
@@ -92,8 +92,8 @@ def test_answers_are_printed_as_they_were_reviewed(capsys: Captured, golden: Gol
     golden.check("pages/answers.txt", "\n".join(said))
 
 
-def test_groups_are_listed_by_their_states_and_types(capsys: Captured) -> None:
-    """Letter case does not count; every group here is a classic one."""
+def test_groups_are_filtered_by_their_states_and_types(capsys: Captured) -> None:
+    """Letter case does not matter; every group here is a classic one."""
     for words, count in {
         ("--state", "STABLE,empty"): 1,
         ("--state", "Dead"): 0,
@@ -104,8 +104,8 @@ def test_groups_are_listed_by_their_states_and_types(capsys: Captured) -> None:
         assert len(document(capsys)["groups"]) == count, words
 
 
-def test_same_question_at_the_same_moment_has_the_same_answer(capsys: Captured) -> None:
-    """Virtual time: what the asking takes is part of the run."""
+def test_question_at_one_moment_always_has_the_same_answer(capsys: Captured) -> None:
+    """The requests run in virtual time, and are part of the run."""
     documents = []
     for _ in range(2):
         assert groups("describe", "--all-groups", "--why", "--json") == EXIT_PASS
@@ -123,7 +123,7 @@ def test_same_question_at_the_same_moment_has_the_same_answer(capsys: Captured) 
 def test_question_after_the_crash_of_the_coordinator_waits_for_the_next_one(
     capsys: Captured,
 ) -> None:
-    """Time goes on until the controller fenced the dead broker, and the next one has loaded."""
+    """Time passes until the controller fences the dead broker, and the next one has loaded."""
     at_us = CRASH_US + 100_000
     arguments = ("describe", "--group", GROUP, "--state", "--why", "--json")
     assert groups(*arguments, at=f"{at_us}us") == EXIT_PASS
@@ -136,13 +136,12 @@ def test_question_after_the_crash_of_the_coordinator_waits_for_the_next_one(
     assert len(found["rebalances"][GROUP]) == 1, "a failover without a rebalance"
 
 
-def test_coordinator_that_was_replaced_and_does_not_know_it_can_be_asked_itself(
+def test_replaced_coordinator_that_is_cut_off_can_be_asked(
     capsys: Captured,
 ) -> None:
-    """Cut off from all brokers: they have given it up, and it still has its group.
+    """It is cut off from all brokers, which have replaced it, and still has its group.
 
-    Which brokers there are any of them may be asked, the one that is cut off too: then both stand
-    in the list.
+    Any broker may be asked, also the one that is cut off: then both are in the list.
     """
     cut = {
         "at": "1s",
@@ -164,7 +163,7 @@ def test_coordinator_that_was_replaced_and_does_not_know_it_can_be_asked_itself(
 
 
 def test_reset_is_committed_with_execute(capsys: Captured) -> None:
-    """Of a group that never was; what lies outside of the log goes to its end."""
+    """The group is created; an offset outside of the log becomes the nearer end."""
     arguments = ("reset-offsets", "--group", "tool", "--topic", "orders:0", "--to-offset", "9999")
     assert groups(*arguments, "--execute", "--json") == EXIT_PASS
     done = document(capsys)
@@ -175,13 +174,13 @@ def test_reset_is_committed_with_execute(capsys: Captured) -> None:
 
 
 def test_moment_that_never_comes_is_refused_with_the_end_of_the_run(capsys: Captured) -> None:
-    """There is no cluster to ask by then."""
+    """The cluster has ended by then."""
     assert groups("list", at="3600s") == EXIT_BAD_ARGUMENTS
     assert "before 3600.000000s" in capsys.readouterr().err
 
 
-def test_run_that_ends_before_an_answer_is_told(capsys: Captured) -> None:
-    """Everybody is stopped: nobody answers, and nobody ever will."""
+def test_run_that_ends_before_an_answer_is_reported(capsys: Captured) -> None:
+    """All nodes are stopped, so no answer can arrive."""
     ended_us = play(QUICK, 0).virtual_us
     code = groups("list", at=f"{ended_us - 1}us")
 
@@ -190,7 +189,7 @@ def test_run_that_ends_before_an_answer_is_told(capsys: Captured) -> None:
 
 
 def test_schedule_of_other_code_is_refused_unless_forced(capsys: Captured) -> None:
-    """As `replay` refuses it: the answers would be another run's."""
+    """`replay` refuses it, too: the answers would be another run's."""
     stamp = msgspec.structs.replace(stamp_of(QUICK, play(QUICK, 0)), code="0f")
     stamped = msgspec.structs.replace(QUICK, replay=stamp)
     Path("found.yaml").write_text(experiment_text(stamped))
@@ -224,10 +223,8 @@ REFUSED = (
 )
 
 
-def test_what_cannot_be_asked_is_refused_before_anything_is_played(
-    capsys: Captured, golden: Golden
-) -> None:
-    """Usage errors are 254, and say what was expected."""
+def test_invalid_question_is_refused_before_the_replay(capsys: Captured, golden: Golden) -> None:
+    """Usage errors are 254, and name the expected value."""
     said = []
     for arguments in REFUSED:
         assert run_cli(["groups", *arguments]) == EXIT_BAD_ARGUMENTS, arguments
@@ -236,8 +233,8 @@ def test_what_cannot_be_asked_is_refused_before_anything_is_played(
     golden.check("pages/refused.txt", "\n".join(said))
 
 
-def test_without_a_running_run_there_is_nobody_to_ask(capsys: Captured) -> None:
-    """And what can be asked instead is said."""
+def test_groups_without_a_running_run_suggests_a_replay(capsys: Captured) -> None:
+    """The message has the command."""
     assert run_cli(["groups", "list"]) == EXIT_BAD_ARGUMENTS
     told = capsys.readouterr().err
     assert "none of the runs in runs is in progress in real time on this machine" in told
@@ -256,10 +253,10 @@ def test_without_a_running_run_there_is_nobody_to_ask(capsys: Captured) -> None:
     ],
     ids=["virtual", "completed", "killed", "elsewhere", "other version", "no listeners"],
 )
-def test_run_that_cannot_be_asked_says_why(
+def test_run_that_cannot_be_asked_is_refused_with_the_reason(
     capsys: Captured, runtime: str, change: dict[str, object], told: str
 ) -> None:
-    """Named, or found as the latest: nobody waits for a cluster that is not there."""
+    """It is named, or the latest: the command does not wait for a cluster that is not there."""
     directory = create_run_directory(
         Path("runs"), QUICK, plan_of(QUICK), seed=0, runtime=runtime, replay=""
     )

@@ -1,4 +1,4 @@
-"""`init`: the file that a new user begins with must run, explain itself, and overwrite nothing."""
+"""`init`: a new user's file must run, explain itself, and overwrite nothing."""
 
 import re
 from pathlib import Path
@@ -22,22 +22,22 @@ QUOTED_DEFAULT = re.compile(r"Default:(?:\n +#)? (\S+)\.(\n +[a-z._]+:) (\S+)$",
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty working directory."""
+    """Work in an empty folder."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 def test_every_fault_has_an_example() -> None:
-    """A fault that is added needs a plan that shows it."""
+    """A new fault needs a plan that shows it."""
     assert list(fault_plans()) == list(FAULT_KINDS)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULT_KINDS)
-def test_new_experiment_runs_as_it_is_and_proves_something(
+def test_new_experiment_runs_unchanged_and_proves_something(
     here: Path, fault: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its fault hits, nothing in it is unwise, and the verdict is pass."""
+    """Its fault hits, it has no warning, and the verdict is pass."""
     assert run_cli(["init", "mine", "--fault", fault]) == EXIT_PASS
     assert load_experiment("mine.yaml").warnings == ()
 
@@ -50,8 +50,8 @@ def test_new_experiment_runs_as_it_is_and_proves_something(
 
 
 @pytest.mark.usefixtures("here")
-def test_what_is_commented_out_is_the_default() -> None:
-    """Who takes a # away gets a file that reads, and changes nothing by that."""
+def test_commented_lines_have_the_defaults() -> None:
+    """Removing a # gives a valid file with an unchanged meaning."""
     run_cli(["init", "mine"])
     text = Path("mine.yaml").read_text()
     whole = COMMENTED_OUT.sub(r"\1", text)
@@ -70,8 +70,8 @@ def test_what_is_commented_out_is_the_default() -> None:
 
 
 @pytest.mark.usefixtures("here")
-def test_defaults_that_comments_quote_are_those_of_the_settings() -> None:
-    """A line that the file sets says what it would be without: the template cannot know."""
+def test_defaults_quoted_in_comments_are_those_of_the_settings() -> None:
+    """A line with another value quotes its default, which the template cannot compute."""
     run_cli(["init", "mine"])
     whole = COMMENTED_OUT.sub(r"\1", Path("mine.yaml").read_text())
     Path("quoted.yaml").write_text(QUOTED_DEFAULT.sub(r"\2 \1", whole))
@@ -85,7 +85,7 @@ def test_defaults_that_comments_quote_are_those_of_the_settings() -> None:
 
 
 @pytest.mark.usefixtures("here")
-def test_checks_that_the_comment_names_are_all() -> None:
+def test_comment_lists_all_checks() -> None:
     """`checks:` may name some of them; without it a run has every one."""
     run_cli(["init", "mine"])
     text = " ".join(Path("mine.yaml").read_text().replace("\n#", "").split())
@@ -95,8 +95,8 @@ def test_checks_that_the_comment_names_are_all() -> None:
 
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("fault", FAULT_KINDS)
-def test_new_file_fits_a_screen_and_says_how_to_check_and_run_it(fault: str) -> None:
-    """100 columns; the commands stand in it, for who opens it a week later."""
+def test_new_file_fits_a_screen_and_has_the_commands_to_check_and_run_it(fault: str) -> None:
+    """It has 100 columns; the commands help a user who opens it a week later."""
     run_cli(["init", "mine", "--fault", fault])
     text = Path("mine.yaml").read_text()
     assert max(len(line) for line in text.splitlines()) <= 100
@@ -104,10 +104,10 @@ def test_new_file_fits_a_screen_and_says_how_to_check_and_run_it(fault: str) -> 
     assert "python -m coordlab run mine.yaml --runtime virtual" in text
 
 
-def test_new_file_of_a_name_goes_where_run_finds_it(
+def test_new_file_of_a_name_is_written_where_run_finds_it(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With a folder of experiments `run mine` is enough; the last lines say what to do next."""
+    """With a folder of experiments `run mine` is enough; the last lines have the next step."""
     (here / "experiments").mkdir()
 
     assert run_cli(["init", "mine"]) == EXIT_PASS
@@ -121,17 +121,17 @@ def test_new_file_of_a_name_goes_where_run_finds_it(
 @pytest.mark.parametrize("name", ["sub/mine", "sub/mine.yaml", "sub/mine.yml"])
 @pytest.mark.usefixtures("here")
 def test_new_file_of_a_path_is_named_after_it(name: str) -> None:
-    """Its folders are made."""
+    """Missing folders are created."""
     assert run_cli(["init", name]) == EXIT_PASS
 
     path = Path(name if "." in name else f"{name}.yaml")
     assert load_experiment(str(path)).experiment.name == "mine"
 
 
-def test_file_that_is_there_is_not_overwritten_without_force(
+def test_existing_file_is_not_overwritten_without_force(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """An evening's work must not go with a repeated command."""
+    """A repeated command must not destroy an edited file."""
     (here / "mine.yaml").write_text("my work")
 
     assert run_cli(["init", "mine"]) == EXIT_BAD_ARGUMENTS
@@ -144,8 +144,8 @@ def test_file_that_is_there_is_not_overwritten_without_force(
 
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("source", [listed.name for listed in list_experiments()])
-def test_copy_of_a_shipped_experiment_is_the_same_under_another_name(source: str) -> None:
-    """Comments included: they tell what one should see."""
+def test_copy_of_a_shipped_experiment_differs_only_in_its_name(source: str) -> None:
+    """Comments are copied, because they describe the result."""
     original = load_experiment(source)
 
     assert run_cli(["init", "mine", "--from", source]) == EXIT_PASS
@@ -169,7 +169,7 @@ def test_copy_of_a_shipped_experiment_is_the_same_under_another_name(source: str
 def test_bad_arguments_write_nothing(
     here: Path, arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Exit 254 with what was probably meant."""
+    """Exit 254 with a suggestion."""
     (here / "file").write_text("")
 
     assert run_cli(["init", *arguments]) == EXIT_BAD_ARGUMENTS
@@ -179,8 +179,8 @@ def test_bad_arguments_write_nothing(
 
 
 @pytest.mark.usefixtures("here")
-def test_first_line_leads_editors_to_the_published_schema() -> None:
-    """By a path that is there; the schema accepts the file."""
+def test_first_line_names_the_published_schema_for_editors() -> None:
+    """The path exists, and the schema accepts the file."""
     run_cli(["init", "mine"])
     first, _, rest = Path("mine.yaml").read_text().partition("\n")
 
@@ -191,7 +191,7 @@ def test_first_line_leads_editors_to_the_published_schema() -> None:
 
 
 def test_schema_command_prints_the_published_file(capsys: pytest.CaptureFixture[str]) -> None:
-    """Byte by byte: `schema > file` is how it is installed."""
+    """The bytes are equal: `schema > file` installs it."""
     assert run_cli(["schema"]) == EXIT_PASS
     published = Path(__file__).resolve().parents[4] / "docs" / "experiment.schema.json"
     assert capsys.readouterr().out == published.read_text()

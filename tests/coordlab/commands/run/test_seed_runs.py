@@ -1,4 +1,4 @@
-"""What several seeds come to together: exit code, the run to look at, figures, JUnit."""
+"""Several seeds together: exit code, the representative run, figures, JUnit."""
 
 import io
 import xml.etree.ElementTree as ET
@@ -21,7 +21,7 @@ FINDING = Finding(check="fencing", summary="an old leader appended", time_us=7)
 
 
 def crash(seed: int, detect_us: int, *, join_us: int | None = None) -> RunSummary:
-    """The summary of a run in which a coordinator crashed."""
+    """Return the summary of a run in which a coordinator crashed."""
     values = {"detect": [detect_us], "commit gap": [detect_us + S]}
     if join_us is not None:
         values["join"] = [join_us]
@@ -37,7 +37,7 @@ def seed_run(
     reasons: tuple[str, ...] = (),
     past: PastRun | None = None,
 ) -> SeedRun:
-    """A seed that was played."""
+    """Return a played seed."""
     violated = verdict is Verdict.VIOLATED
     check = CheckReport(
         check="fencing",
@@ -59,7 +59,7 @@ def runs(*each: SeedRun, interrupted: bool = False) -> SeedRuns:
 
 
 def printed(found: SeedRuns, width: int = 80) -> str:
-    """Both parts of what a terminal shows."""
+    """Return both parts of the terminal's output."""
     shown = Console(file=io.StringIO(), width=width, no_color=True)
     print_seed_runs(shown, found)
     summaries = [run.summary for run in found.finished if run.summary is not None]
@@ -92,7 +92,7 @@ def test_exit_code_is_that_of_the_worst_seed(found: SeedRuns, code: int) -> None
 
 
 def test_violated_seeds_come_first_each_with_its_command() -> None:
-    """What one does next with a seed that broke a promise is to play it alone."""
+    """The next step with a violated seed is to play it alone."""
     lines = printed(runs(seed_run(1), UNKNOWN, VIOLATED, seed_run(7), seed_run(8))).splitlines()
     assert lines[1:8] == [
         "VIOLATED  x on virtual, 5 seeds: 1 violated, 1 unknown, 3 passed",
@@ -108,7 +108,7 @@ def test_violated_seeds_come_first_each_with_its_command() -> None:
 
 
 def test_failure_of_the_lab_names_its_seed() -> None:
-    """Its last line says what it was; the whole of it stands in the JSON document."""
+    """The text has its last line; the JSON document has all of it."""
     found = runs(seed_run(1), FAILED)
     assert "seed 4 failed: OSError: No space left on device" in printed(found)
     documents = found.document()["runs"]
@@ -117,7 +117,7 @@ def test_failure_of_the_lab_names_its_seed() -> None:
 
 
 def test_each_figure_is_a_median_with_its_range() -> None:
-    """And says in how many seeds it exists, if not in all."""
+    """It also has the number of seeds with a value, if not all have one."""
     joined = replace(seed_run(3), summary=crash(3, 9 * S, join_us=700_000))
     shown = printed(runs(seed_run(1, detect_us=7 * S), seed_run(2), joined))
     lines = [" ".join(line.split()) for line in shown.splitlines()]
@@ -127,8 +127,8 @@ def test_each_figure_is_a_median_with_its_range() -> None:
     assert max(map(len, shown.splitlines())) <= 80
 
 
-def test_figure_that_is_zero_in_all_seeds_is_an_answer() -> None:
-    """Whether records wait or are processed again is asked: a row that is missing says nothing."""
+def test_figure_that_is_zero_in_all_seeds_is_shown() -> None:
+    """A missing row would not answer whether records wait or are processed again."""
     zero = Spread(samples=2, missing=0, p50=0, p90=None, maximum=0, total=0)
     names = ("without an owner", "no processing despite records", "records processed again")
     group = FeltGroup(
@@ -151,20 +151,20 @@ def test_figure_that_is_zero_in_all_seeds_is_an_answer() -> None:
     assert not any(line.startswith("without an owner") for line in lines)
 
 
-def test_interrupted_seed_says_so_once() -> None:
+def test_interrupted_seed_is_reported_once() -> None:
     run = seed_run(6, outcome=RunOutcome.INTERRUPTED, reasons=("interrupted",))
     assert run.why == ""
 
 
-def test_run_to_look_at_is_the_first_violated_one() -> None:
+def test_representative_run_is_the_first_violated_one() -> None:
     found = runs(seed_run(1), VIOLATED, seed_run(6, Verdict.VIOLATED))
     chosen = found.chosen({})
     assert chosen is not None
     assert (chosen.run.seed, chosen.because) == (3, "the first seed with a violation")
 
 
-def test_without_a_violation_the_run_in_the_middle_is_looked_at() -> None:
-    """By what took longest to notice; where nothing was to be noticed, by what is there."""
+def test_without_a_violation_the_median_run_is_representative() -> None:
+    """The order is that of the longest time to notice; without one, of the next figure."""
     found = runs(*(seed_run(seed) for seed in (1, 2, 3)))
     detects = {1: 7 * S, 2: 9 * S, 3: 8 * S}
     chosen = found.chosen({seed: crash(seed, at_us) for seed, at_us in detects.items()})
@@ -177,7 +177,7 @@ def test_without_a_violation_the_run_in_the_middle_is_looked_at() -> None:
 
 
 def test_document_has_figures_and_every_seed(tmp_path: Path) -> None:
-    """What CI wants of many seeds: which came to what, and numbers with units."""
+    """CI needs the outcome of each seed, and numbers with units."""
     past = PastRun(past_run(tmp_path).path)
     found = runs(seed_run(1, past=past), VIOLATED, NOT_PLAYED, interrupted=True)
     document = found.document()
@@ -213,7 +213,7 @@ def test_document_has_figures_and_every_seed(tmp_path: Path) -> None:
     assert [each["run_directory"] for each in documents] == [str(past.path), None, None]
 
 
-def test_junit_has_a_suite_for_each_seed_green_only_if_it_passed(tmp_path: Path) -> None:
+def test_junit_has_a_suite_for_each_seed_which_passes_only_with_its_run(tmp_path: Path) -> None:
     past = PastRun(past_run(tmp_path).path)
     found = runs(replace(seed_run(1), past=past), replace(VIOLATED, past=past), FAILED, NOT_PLAYED)
     root = ET.fromstring(found.junit())
@@ -230,8 +230,8 @@ def test_junit_has_a_suite_for_each_seed_green_only_if_it_passed(tmp_path: Path)
     assert (root.get("failures"), root.get("errors")) == ("1", "2")
 
 
-def test_state_of_a_seed_whose_run_wrote_no_results(tmp_path: Path) -> None:
-    """Its worker was ended by the second Ctrl-C: the directory is there."""
+def test_seed_whose_run_wrote_no_results_has_a_state(tmp_path: Path) -> None:
+    """The second Ctrl-C ended its worker: only its directory exists."""
     past = PastRun(past_run(tmp_path).path)
     assert replace(NOT_PLAYED, past=past).state is SeedState.INTERRUPTED
     assert NOT_PLAYED.state is SeedState.NOT_PLAYED

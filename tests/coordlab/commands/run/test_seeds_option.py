@@ -1,4 +1,4 @@
-"""`--seeds`: what it takes, and what it cannot stand beside."""
+"""`--seeds`: its valid values, and the options that it excludes."""
 
 import click
 import pytest
@@ -33,7 +33,7 @@ def test_seeds_are_ranges_and_numbers_each_once(text: str, seeds: tuple[int, ...
         (f"0..{MAX_SEEDS}", f"expected at most {MAX_SEEDS:,} seeds"),
     ],
 )
-def test_what_is_no_seed_is_refused_with_what_was_expected(text: str, said: str) -> None:
+def test_invalid_seed_is_refused_with_the_expected_form(text: str, said: str) -> None:
     with pytest.raises(click.BadParameter, match="expected") as refused:
         Seeds().convert(text, None, None)
     assert said in refused.value.message
@@ -51,9 +51,9 @@ def test_what_is_no_seed_is_refused_with_what_was_expected(text: str, said: str)
         (["--workers", "2", "--runtime", "virtual"], "expected `--seeds` beside it"),
     ],
 )
-def test_seeds_beside_what_they_contradict_are_refused(
+def test_seeds_beside_a_contradicting_option_are_refused(
     arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Before anything is started: exit 254."""
+    """The refusal precedes the start: exit 254."""
     assert run_cli(["run", "graceful_move", *arguments]) == EXIT_BAD_ARGUMENTS
     assert said in " ".join(capsys.readouterr().err.replace("│", " ").split())

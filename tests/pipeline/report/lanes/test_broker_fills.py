@@ -1,4 +1,4 @@
-"""One colour for each broker in all lanes; the look of it tells the generations apart."""
+"""Each broker has one colour in all lanes; shades distinguish the generations."""
 
 from pipeline.report.charts.chart import SERIES, soft
 from pipeline.report.lanes.broker_fills import broker_fill, broker_fills
@@ -23,7 +23,7 @@ _TABLES = {
 
 
 def test_broker_has_one_colour_in_all_lanes() -> None:
-    """A reader who has seen who is blue reads the owners by it: it must not mean another there."""
+    """A reader recognises an owner's broker by its colour."""
     run = report_input(tables=_TABLES)
     fills = broker_fills(run)
     coordinator, states, owners = coordinators_lane(run), groups_lane(run), ownership_lane(run)
@@ -47,8 +47,8 @@ def test_broker_has_one_colour_in_all_lanes() -> None:
     assert by_member["consumer-0", 2] not in {soft(fill) for fill in fills.values()}
 
 
-def test_generations_of_one_coordinator_are_looks_of_its_colour() -> None:
-    """Two generations differ, and both are seen to be of the same coordinator."""
+def test_generations_of_one_coordinator_are_shades_of_its_colour() -> None:
+    """Two generations differ, and both visibly belong to the same coordinator."""
     looks = [broker_fill(0, look) for look in range(3)]
     assert len(set(looks)) == 3
     assert looks[0] == SERIES[0]
@@ -57,7 +57,7 @@ def test_generations_of_one_coordinator_are_looks_of_its_colour() -> None:
 
 
 def test_brokers_have_none_of_the_colours_of_rebalances_and_faults() -> None:
-    """Orange is a rebalance or a fault: no broker is."""
+    """Orange is reserved for rebalances and faults."""
     for at in range(12):
         assert not {SERIES[1], "url(#hatch-2)"} & {broker_fill(at)}
     assert len({broker_fill(at) for at in range(12)}) == 12

@@ -1,4 +1,4 @@
-"""The fault lane and the coordinator lanes: the tables' words, overlaps and gaps as bars."""
+"""The fault lane and the coordinator lanes: overlaps and gaps as bars."""
 
 from pipeline.report.lanes import coordinators
 from pipeline.report.lanes.coordinators import coordinators_lane
@@ -22,7 +22,7 @@ def test_fault_lane_without_a_fault_is_none() -> None:
 
 
 def test_fault_lane_of_a_crash_has_its_parts() -> None:
-    """Injection, time in force and healing are told apart, each as long as it was."""
+    """Injection, time in force and healing are separate bars."""
     crash = journal_entry(in_force_from_us=us(11.5), healed_at_us=us(37))
     chart = faults_lane(report_input(run_facts(faults=(crash,), healed_at_us=us(37))))
     assert chart is not None
@@ -36,8 +36,8 @@ def test_fault_lane_of_a_crash_has_its_parts() -> None:
     assert cells(chart, "faults", "a", "b") == [(11.25, 37.0)], "the band behind every lane"
 
 
-def test_labels_of_moments_end_where_the_next_of_their_row_begins() -> None:
-    """Many orders of an administrator share a row: their names would lie over each other."""
+def test_labels_of_momentary_faults_end_where_the_next_begins() -> None:
+    """Many orders of an administrator share a row, where their names would overlap."""
     moments = [
         journal_entry(
             fault_id=f"delete_group-{index}",
@@ -55,7 +55,7 @@ def test_labels_of_moments_end_where_the_next_of_their_row_begins() -> None:
 
 
 def test_fault_lane_of_a_fault_that_was_never_healed_reaches_the_end() -> None:
-    """A run that broke off leaves its fault in force: the bar must not end before the run."""
+    """An interrupted run leaves its fault in force: the bar must reach the end of the run."""
     crash = journal_entry(in_force_until_us=None, healed_at_us=None)
     chart = faults_lane(report_input(run_facts(faults=(crash,))))
     assert chart is not None
@@ -64,7 +64,7 @@ def test_fault_lane_of_a_fault_that_was_never_healed_reaches_the_end() -> None:
 
 
 def test_fault_lane_of_many_faults_shares_rows_by_kind() -> None:
-    """A page of a hundred rows is no overview: faults of a kind that do not overlap share one."""
+    """Faults of a kind that do not overlap share a row, so that a hundred fit a page."""
     many = tuple(
         journal_entry(
             fault_id=f"{kind}-{index}",
@@ -85,7 +85,7 @@ def test_fault_lane_of_many_faults_shares_rows_by_kind() -> None:
 
 
 def test_fault_lane_of_a_momentary_fault_is_a_point() -> None:
-    """A reset is done when it returns: it has no length to draw."""
+    """A reset is done when it returns: it has no duration."""
     reset = journal_entry(fault_id="reset-0", fault="reset", momentary=True)
     chart = faults_lane(report_input(run_facts(faults=(reset,))))
     assert chart is not None
@@ -95,13 +95,13 @@ def test_fault_lane_of_a_momentary_fault_is_a_point() -> None:
 
 
 def test_coordinator_lane_without_groups_is_none() -> None:
-    """An offsets partition without a group coordinates nobody."""
+    """An offsets partition without a group has no coordinator lane."""
     run = report_input(tables={"coordinator_tenures": [tenure("broker-2", 0, 0, 60)]})
     assert coordinators_lane(run) is None
 
 
-def test_coordinator_lane_of_a_crash_shows_nobody_in_office_and_the_load() -> None:
-    """Between two tenures nobody is in office; the load of the next one is a part of that."""
+def test_coordinator_lane_of_a_crash_shows_the_time_without_a_coordinator_and_the_load() -> None:
+    """Between two tenures there is no coordinator; the next one's load is a part of that time."""
     run = report_input(
         tables={
             "groups": [group()],
@@ -126,8 +126,8 @@ def test_coordinator_lane_of_a_crash_shows_nobody_in_office_and_the_load() -> No
     assert cells(chart, "twice", "r") == []
 
 
-def test_coordinator_lane_of_two_in_office_has_a_row_each_and_one_that_says_so() -> None:
-    """Bars that overlap in one row would hide each other; for how long must stand in words."""
+def test_coordinator_lane_of_two_coordinators_has_a_row_each_and_one_for_the_overlap() -> None:
+    """Overlapping bars in one row would hide each other; a text has the length."""
     cut = tenure("broker-2", 0, 0.08, 40, cut_us=us(30), cut_from_us=us(9), cut_to_us=us(39))
     run = report_input(
         tables={
@@ -152,7 +152,7 @@ def test_coordinator_lane_of_two_in_office_has_a_row_each_and_one_that_says_so()
 
 
 def test_coordinator_lane_of_many_partitions_shows_those_that_moved() -> None:
-    """With more partitions than rows, one that lost its coordinator is never the one left out."""
+    """With more partitions than rows, one that lost its coordinator is always shown."""
     names = [f"__consumer_offsets-{index}" for index in range(120)]
     tenures = [tenure("broker-2", 0, 0, 60, partition=name) for name in names[:-1]]
     tenures += [

@@ -16,7 +16,7 @@ def test_group_lane_without_states_is_none() -> None:
 
 
 def test_group_lane_has_a_row_for_each_coordinator_of_a_group() -> None:
-    """Two coordinators that have the group at once must be seen at once."""
+    """Two coordinators that have the group at once must be visible at once."""
     states = [
         state("Stable", 6, 40),
         state("Dead", 40, 40),
@@ -43,7 +43,7 @@ def test_group_lane_has_a_row_for_each_coordinator_of_a_group() -> None:
 
 
 def test_group_lane_of_many_groups_counts_them_and_shows_one_on_demand() -> None:
-    """A thousand rows are no picture: how many are in which state is, and a pick of one group."""
+    """A thousand rows are unreadable: the lane counts groups by state, and shows one on demand."""
     states = []
     for index in range(1_000):
         name = f"group-{index}"
@@ -70,7 +70,7 @@ def test_group_lane_of_many_groups_counts_them_and_shows_one_on_demand() -> None
 
 
 def test_group_states_in_the_page_are_bounded() -> None:
-    """The file stays small: groups in which least happened are left to the table."""
+    """The file stays small: groups with the fewest changes are only in the table."""
     states = [
         state("Stable", at, at + 1, group=f"group-{index}")
         for index in range(2_000)
@@ -83,13 +83,13 @@ def test_group_states_in_the_page_are_bounded() -> None:
 
 
 def test_rebalance_lane_without_rebalances_is_none() -> None:
-    """A failover without a rebalance is common, and has no lane of them."""
+    """A failover without a rebalance is common."""
     assert rebalances_lane(report_input()) is None
     assert rebalance_detail(report_input()) is None
 
 
-def test_rebalance_lane_has_reason_and_both_parts() -> None:
-    """Waiting for joins and waiting for the assignment are different waits."""
+def test_rebalance_lane_has_the_reason_and_both_parts() -> None:
+    """Waiting for joins and waiting for the assignment are different parts."""
     run = report_input(tables={"rebalances": [rebalance(26, 64, 64.5, reason="session expiry")]})
     chart = rebalances_lane(run)
     assert chart is not None
@@ -105,7 +105,7 @@ def test_rebalance_lane_has_reason_and_both_parts() -> None:
 
 
 def test_rebalance_that_never_completed_ends_with_its_coordinator() -> None:
-    """Without an end of its own it would seem to last to the end of the run."""
+    """Otherwise it would seem to last to the end of the run."""
     run = report_input(
         tables={
             "groups": [group()],
@@ -121,8 +121,8 @@ def test_rebalance_that_never_completed_ends_with_its_coordinator() -> None:
     ]
 
 
-def test_rebalance_lane_of_many_groups_counts_those_under_way() -> None:
-    """A herd of rebalances is a number over time."""
+def test_rebalance_lane_of_many_groups_counts_those_in_progress() -> None:
+    """Many simultaneous rebalances are shown as a number over time."""
     herd = [rebalance(10 + index / 1_000, 20, 21, group=f"group-{index}") for index in range(500)]
     run = report_input(tables={"rebalances": herd})
     chart, one = rebalances_lane(run), rebalance_detail(run)
@@ -136,12 +136,12 @@ def test_rebalance_lane_of_many_groups_counts_those_under_way() -> None:
 
 
 def test_availability_lane_without_a_gap_is_none() -> None:
-    """No subject without service: nothing to show."""
+    """Every group, member and partition was always served."""
     assert availability_lane(report_input()) is None
 
 
 def test_availability_lane_has_a_row_for_each_subject() -> None:
-    """Groups first, then members in the order of their numbers, then partitions."""
+    """Groups come first, then members in the order of their numbers, then partitions."""
     run = report_input(
         tables={
             "availability": [
@@ -162,8 +162,8 @@ def test_availability_lane_has_a_row_for_each_subject() -> None:
     assert found["consumer-2"] == (11.2, 60.0, "48.80 s, until the run ended")
 
 
-def test_availability_lane_of_partitions_that_two_groups_consume_tells_them_apart() -> None:
-    """One partition may be consumed by one group and not by another."""
+def test_availability_lane_of_a_partition_of_two_groups_has_a_row_for_each_group() -> None:
+    """One group may consume the partition while the other does not."""
     run = report_input(
         tables={
             "availability": [
@@ -181,7 +181,7 @@ def test_availability_lane_of_partitions_that_two_groups_consume_tells_them_apar
 
 
 def test_availability_lane_draws_a_gap_around_many_faults_once() -> None:
-    """Bars over each other hide their labels, and leave no room for the gaps of others."""
+    """Overlapping bars would hide their labels, and leave no room for other gaps."""
     faults = [f"crash-{index}" for index in range(availability.MAX_GAPS + 1)]
     gaps = [gap("member", "consumer-0", 11, 50, fault=fault) for fault in faults]
     gaps.append(gap("member", "consumer-1", 11, 12))
@@ -194,7 +194,7 @@ def test_availability_lane_draws_a_gap_around_many_faults_once() -> None:
 
 
 def test_availability_lane_of_many_members_counts_those_without_service() -> None:
-    """Steps of a thousand members; a gap that two faults share counts once."""
+    """The lane of a thousand members is a step line; a gap that two faults share counts once."""
     gaps = [gap("member", f"consumer-{index}", 11, 19) for index in range(1_000)]
     gaps.append(gap("member", "consumer-0", 11, 19, fault="crash-1"))
     gaps += [gap("group", "readers", 12, 18)]
@@ -207,8 +207,8 @@ def test_availability_lane_of_many_members_counts_those_without_service() -> Non
     assert chart.picks[0].options[0] == members
 
 
-def test_availability_lane_of_many_counts_from_the_fault_on() -> None:
-    """The wait since the last commit before it is usual: nothing was broken yet."""
+def test_availability_lane_of_many_members_counts_from_the_fault_on() -> None:
+    """The wait since the last commit before the fault is usual."""
     gaps = [gap("member", f"consumer-{index}", 11, 19) for index in range(100)]
     run = report_input(run_facts(faults=(journal_entry(),)), tables={"availability": gaps})
     chart = availability_lane(run)
@@ -216,8 +216,8 @@ def test_availability_lane_of_many_counts_from_the_fault_on() -> None:
     assert cells(chart, "counts", "a", "n") == [(0.0, 0), (11.25, 100), (19.0, 0), (60.0, 0)]
 
 
-def test_availability_of_a_partition_tells_what_became_of_its_leader() -> None:
-    """It had an owner all the time: that its leader was gone is why nobody consumed it."""
+def test_availability_of_a_partition_shows_the_absence_of_its_leader() -> None:
+    """It always had an owner: the missing leader explains why it was not consumed."""
     crash = journal_entry(partitions=("__consumer_offsets-2", "orders-2"))
     gaps = [gap("partition", f"orders-{index}", 11, 50) for index in (1, 2)]
     chart = availability_lane(
@@ -233,7 +233,7 @@ def test_availability_of_a_partition_tells_what_became_of_its_leader() -> None:
 
 
 def test_availability_lane_leaves_out_groups_that_kept_their_coordinator() -> None:
-    """A bar of no length is noise; that there was no gap is said in words."""
+    """A bar of no length would be invisible; a text says that there was no gap."""
     kept = gap("group", "readers", 11.25, 11.25)
     assert availability_lane(report_input(tables={"availability": [kept]})) is None
     member = gap("member", "consumer-orders-readers-1", 11, 19)

@@ -1,4 +1,4 @@
-"""What the labels of members leave out."""
+"""Labels of members: the prefix that they leave out."""
 
 import pytest
 
@@ -18,18 +18,16 @@ from pipeline.report.lanes.labels import common_prefix, group_prefix, prefix_not
         ((), ""),
     ],
 )
-def test_common_prefix_keeps_what_tells_members_apart(
-    members: tuple[str, ...], prefix: str
-) -> None:
-    """`readers-0` is telling and short; `0` is not, nor is a name cut in its middle."""
+def test_common_prefix_keeps_the_distinguishing_part(members: tuple[str, ...], prefix: str) -> None:
+    """`readers-0` is short and clear; `0` is not, nor is a name cut in its middle."""
     assert common_prefix(members) == prefix
     labels = [name.removeprefix(prefix) for name in members]
     assert len(set(labels)) == len(members)
     assert not any(label.isdigit() for label in labels)
 
 
-def test_note_of_a_prefix_tells_the_reader() -> None:
-    """A name that is nowhere else in the run must be explained; none, not."""
+def test_note_of_a_prefix_explains_it() -> None:
+    """The note exists only if a prefix is left out."""
     assert (
         prefix_note("consumer-orders-") == " Members are named without consumer-orders- in front."
     )
@@ -37,6 +35,6 @@ def test_note_of_a_prefix_tells_the_reader() -> None:
 
 
 def test_group_prefix_leaves_out_the_only_group() -> None:
-    """One group in every row says nothing; of two, each row must say which."""
+    """With two groups each row has the name of its group."""
     assert group_prefix(["orders-readers", "orders-readers"]) == "orders-readers · "
     assert group_prefix(["a", "b"]) == ""

@@ -1,4 +1,4 @@
-"""The lane of lives: what the journal of an operation says of each member's place."""
+"""The lane of lives: the incarnations in each member's place, from an operation's journal."""
 
 from typing import Any
 
@@ -68,7 +68,7 @@ def test_successor_in_a_spare_place_begins_its_first_life_there() -> None:
     assert parts(rollout, place="m-0")[-1] == (AWAY, 1, 21, 60)
 
 
-def test_version_that_is_rolled_back_is_another_life() -> None:
+def test_rolled_back_version_is_another_life() -> None:
     old = start("m-0", 40, 44, is_of_old_version=True)
     rollout = entry(
         "rollout",
@@ -87,7 +87,7 @@ def test_successor_that_never_starts_leaves_its_place_empty() -> None:
     assert parts(rollout, place="m-0") == [(BEFORE, 1, 0, 10), (STOPPING, 1, 10, 60)]
 
 
-def test_scaling_says_when_it_started_and_stopped_whom() -> None:
+def test_scaling_shows_the_starts_and_stops_of_members() -> None:
     acts = [
         {"at_us": 5 * S, "place": "m-3", "act": "stop"},
         {"at_us": 25 * S, "place": "m-3", "act": "start"},
@@ -99,7 +99,7 @@ def test_scaling_says_when_it_started_and_stopped_whom() -> None:
     ]
 
 
-def test_later_rollout_goes_on_where_an_earlier_one_ended() -> None:
+def test_later_rollout_continues_an_earlier_one() -> None:
     first = entry("rollout", stopped=[stop("m-0", 10, 11)], replaced=[start("m-0", 12, 13)])
     second = entry("rollout", stopped=[stop("m-0", 30, 31)], replaced=[])
     assert [part[:2] for part in parts(first, second, place="m-0")] == [

@@ -1,4 +1,4 @@
-"""The message diagrams: exchanges as lines, failures as crosses, repeats as one bar."""
+"""Message diagrams: exchanges as lines, failures as crosses, repeats as one bar."""
 
 import pytest
 
@@ -20,15 +20,15 @@ def _chart(*rows: Row, **tables: list[Row]) -> Chart:
     return chart
 
 
-def test_message_diagrams_without_messages_are_none() -> None:
-    """A run without message trace has no diagrams, and no section of them."""
+def test_run_without_messages_has_no_diagrams() -> None:
+    """A run without message tracing has no section of them."""
     run = report_input(run_facts(faults=(journal_entry(),)))
     assert messages.lanes(run) == ()
     assert message_diagrams(run) is None
 
 
-def test_answered_request_goes_there_and_back() -> None:
-    """The request leads from who asked to who was asked, the answer back, at the seen moments."""
+def test_answered_request_has_two_lines() -> None:
+    """The request leads from client to server, the answer back, at the traced times."""
     chart = _chart(message("OffsetCommit", _CLIENT, _BROKER, 11))
     assert chart.id == "lane-messages-crash-0"
     assert cells(chart, "legs", "leg", "r", "q", "a", "b") == [
@@ -39,15 +39,15 @@ def test_answered_request_goes_there_and_back() -> None:
     assert cells(chart, "failures", "a") == []
 
 
-def test_parked_request_is_held_on_the_server() -> None:
-    """A JoinGroup that waits for the others is seen to wait at the coordinator."""
+def test_parked_request_is_a_bar_on_the_server() -> None:
+    """A JoinGroup that waits for the others visibly waits at the coordinator."""
     parked = message("JoinGroup", _CLIENT, _BROKER, 26, answered_us=us(64), ended_us=us(64.001))
     chart = _chart(parked)
     assert cells(chart, "waits", "r", "to", "a", "b") == [(_BROKER, _BROKER, 26.001, 64.0)]
 
 
-def test_request_that_was_never_answered_waits_at_the_client_and_fails() -> None:
-    """Nobody saw it arrive: no line to the other node is invented."""
+def test_unanswered_request_waits_at_the_client_and_fails() -> None:
+    """Its arrival is unknown: no line to the other node is drawn."""
     lost = message(
         "Heartbeat",
         _CLIENT,
@@ -68,8 +68,8 @@ def test_request_that_was_never_answered_waits_at_the_client_and_fails() -> None
     assert ("Heartbeat no answer (request timeout)", 1) in cells(chart, "words", "t", "k")
 
 
-def test_answer_that_was_lost_is_a_stub_at_the_server() -> None:
-    """The server answered into a cut: no line may cross it, to arrive when the client gave up."""
+def test_lost_answer_is_a_short_line_at_the_server() -> None:
+    """A line across the cut would end when the client gave up, long after."""
     lost = message("Heartbeat", _CLIENT, _BROKER, 12, ended_us=us(42), outcome="TIMED_OUT")
     chart = _chart(lost)
     assert cells(chart, "legs", "leg") == [("request",)]
@@ -77,8 +77,8 @@ def test_answer_that_was_lost_is_a_stub_at_the_server() -> None:
     assert cells(chart, "waits", "leg", "r", "a", "b") == [("no answer came", _CLIENT, 12.0, 42.0)]
 
 
-def test_answer_that_was_held_lies_on_its_senders_line_until_it_arrives() -> None:
-    """A line that slants over a minute would tell that the answer travelled all the time."""
+def test_held_answer_stays_on_its_senders_line_until_it_arrives() -> None:
+    """A slanted line over a minute would suggest that the answer travelled all the time."""
     chart = _chart(message("Heartbeat", _CLIENT, _BROKER, 12, ended_us=us(72)))
     assert cells(chart, "waits", "leg", "r", "a", "b") == [
         ("held on its way", _BROKER, 12.001, 72.0)
@@ -87,8 +87,8 @@ def test_answer_that_was_held_lies_on_its_senders_line_until_it_arrives() -> Non
     assert cells(chart, "stubs", "a") == []
 
 
-def test_error_that_the_protocol_consists_of_is_no_failure() -> None:
-    """Every member is first answered MEMBER_ID_REQUIRED: a red cross would tell of a fault."""
+def test_error_of_the_normal_protocol_is_no_failure() -> None:
+    """Every member is first answered MEMBER_ID_REQUIRED: a red cross would suggest a fault."""
     chart = _chart(
         message("JoinGroup", _CLIENT, _BROKER, 12, outcome="MEMBER_ID_REQUIRED"),
         message("Heartbeat", _CLIENT, _BROKER, 20, outcome="REBALANCE_IN_PROGRESS"),
@@ -102,8 +102,8 @@ def test_error_that_the_protocol_consists_of_is_no_failure() -> None:
     assert [bad for (bad,) in cells(chart, "words", "k")] == [0, 0, 1]
 
 
-def test_member_that_was_expelled_is_labelled_before_the_answers_that_follow() -> None:
-    """UNKNOWN_MEMBER_ID ends an ownership: MEMBER_ID_REQUIRED a moment later must not hide it."""
+def test_removed_member_is_labelled_before_later_answers() -> None:
+    """UNKNOWN_MEMBER_ID ends an ownership: the following MEMBER_ID_REQUIRED must not hide it."""
     chart = _chart(
         message("Heartbeat", _CLIENT, _BROKER, 12, outcome="UNKNOWN_MEMBER_ID"),
         message("JoinGroup", _CLIENT, _BROKER, 12.01, outcome="MEMBER_ID_REQUIRED"),
@@ -114,7 +114,7 @@ def test_member_that_was_expelled_is_labelled_before_the_answers_that_follow() -
 
 
 def test_fetch_from_a_controller_is_named_by_its_log() -> None:
-    """Kafka's brokers pull metadata with Fetch: the bare word would be read as one of data."""
+    """Brokers pull metadata with Fetch: without the name it would look like one of data."""
     chart = _chart(message("Fetch", "broker-0", "controller-100", 11))
     assert ("Fetch (__cluster_metadata)",) in cells(chart, "words", "t")
     assert chart.table is not None
@@ -122,7 +122,7 @@ def test_fetch_from_a_controller_is_named_by_its_log() -> None:
 
 
 def test_repeated_exchanges_are_one_bar_below_the_line() -> None:
-    """48 answers that named a dead coordinator are one fact; what runs at once has rows."""
+    """48 answers that name a dead coordinator are one fact; simultaneous ones have rows."""
     stale = message(
         "FindCoordinator",
         _CLIENT,
@@ -148,8 +148,8 @@ def test_repeated_exchanges_are_one_bar_below_the_line() -> None:
     ]
 
 
-def test_diagram_shows_what_became_of_the_coordinator() -> None:
-    """Who was elected and when it was active are why the answers change: they stand beside."""
+def test_diagram_shows_the_election_and_the_load_of_the_coordinator() -> None:
+    """They explain why the answers change."""
     heartbeat = message("BrokerHeartbeat", "broker-0", "controller-100", 11)
     chart = _chart(heartbeat, broker_phases=[load("broker-0", 1, 19.075, 19.08)])
     assert cells(chart, "words", "r", "t")[1:] == [
@@ -159,7 +159,7 @@ def test_diagram_shows_what_became_of_the_coordinator() -> None:
 
 
 def _lost(consumer: str, at_s: float) -> Row:
-    """Return a row of `client_phases`: the consumer gave its coordinator up, and found it."""
+    """Return a row of `client_phases`: the consumer lost its coordinator, and found it again."""
     return {
         "fault": "crash-0",
         "consumer": consumer,
@@ -169,8 +169,8 @@ def _lost(consumer: str, at_s: float) -> Row:
     }
 
 
-def test_diagram_links_to_the_turns_of_its_fault() -> None:
-    """The whole run is too much to read: the reader begins where something turned."""
+def test_diagram_links_to_the_important_times_of_its_fault() -> None:
+    """The whole run is too long: the reader begins at one of these times."""
     heartbeat = message("Heartbeat", _CLIENT, _BROKER, 11)
     chart = _chart(
         heartbeat,
@@ -189,8 +189,8 @@ def test_diagram_links_to_the_turns_of_its_fault() -> None:
 
 
 @pytest.mark.slow
-def test_diagram_of_few_members_says_at_once_who_lost_the_coordinator() -> None:
-    """Of twenty members the same words cover the whole run: they wait for a nearer zoom."""
+def test_diagram_of_few_members_labels_each_loss_of_the_coordinator_at_once() -> None:
+    """Labels of twenty members would cover the whole run: they appear at a nearer zoom."""
     for number, at_once in ((2, True), (20, False)):
         names = [f"consumer-{index}" for index in range(number)]
         chart = _chart(
@@ -207,7 +207,7 @@ def test_diagram_of_few_members_says_at_once_who_lost_the_coordinator() -> None:
 
 
 @pytest.mark.slow
-def test_diagrams_of_many_faults_are_bounded_and_say_so() -> None:
+def test_diagrams_of_many_faults_are_bounded_with_a_note() -> None:
     """Each diagram costs time and space: of many faults the first have one."""
     faults = tuple(
         journal_entry(fault_id=f"crash-{index}", fired_at_us=us(10 + index)) for index in range(12)
@@ -221,8 +221,8 @@ def test_diagrams_of_many_faults_are_bounded_and_say_so() -> None:
     assert "4 later faults have no diagram" in section.lead
 
 
-def test_nodes_are_servers_first_and_few() -> None:
-    """Of a thousand members those with most to tell have a line; the rest is said to be left."""
+def test_nodes_are_servers_first_and_bounded() -> None:
+    """Of a thousand members those with the most messages have a line; a note counts the others."""
     rows = [message("Heartbeat", f"consumer-{index}", _BROKER, 11) for index in range(1_000)]
     rows.append(message("Fetch", "broker-10", "controller-100", 11))
     rows += [message("JoinGroup", "consumer-777", _BROKER, 12 + at) for at in range(3)]
@@ -234,8 +234,8 @@ def test_nodes_are_servers_first_and_few() -> None:
     assert drawn.left_out == len(rows) - len(drawn.legs) // 2
 
 
-def test_texts_appear_once_they_do_not_touch() -> None:
-    """The more important of two close texts is seen first, the other from a nearer zoom on."""
+def test_texts_appear_once_they_do_not_overlap() -> None:
+    """The more important of two close texts is shown first, the other at a nearer zoom."""
     words = place_words(
         [
             Word("a", us(10), "a word", 2),
@@ -254,12 +254,12 @@ def test_texts_appear_once_they_do_not_touch() -> None:
 
 
 def test_timeline_of_an_empty_run_is_none() -> None:
-    """A run that broke off before anything happened has no time line."""
+    """A run that ended before its first event has no time line."""
     assert timeline(report_input()) is None
 
 
-def test_timeline_holds_its_lanes_in_order() -> None:
-    """What is broken stands above what it did."""
+def test_timeline_has_its_lanes_in_order() -> None:
+    """A cause is above its effects."""
     section = timeline(report_input(run_facts(faults=(journal_entry(),))))
     assert section is not None
     assert [part.id for part in section.parts if isinstance(part, Chart)] == ["lane-faults"]

@@ -1,4 +1,4 @@
-"""The ownership lane: who owned what, and which members owned the same at once."""
+"""The ownership lane: the owners, and members that owned a partition at the same time."""
 
 from pipeline.report.charts.chart import Chart
 from pipeline.report.lanes import ownership
@@ -10,7 +10,7 @@ from tests.support.vega import Datum, cells, compiled_without_warnings, rows
 
 
 def _many(partitions: int) -> list[Datum]:
-    """Return partitions that each have one owner, then nobody, then the next owner."""
+    """Return partitions with one owner, then none, then the next owner."""
     intervals = []
     for index in range(partitions):
         name, member = f"orders-{index}", f"consumer-{index % 20}"
@@ -30,13 +30,13 @@ def _lane_and_rows(tables: dict[str, list[Datum]]) -> tuple[Chart, Chart]:
 
 
 def test_ownership_lane_without_owners_is_none() -> None:
-    """Nobody owned anything: nothing to show."""
+    """The run has no assignment."""
     assert ownership_lane(report_input()) is None
     assert ownership_detail(report_input()) is None
 
 
 def test_ownership_lane_of_two_owners_shows_both_and_for_how_long() -> None:
-    """Who owned partition 0 twice, from when to when, assigned by whom: the whole point."""
+    """The lane shows owners, times and assigning coordinators of partition 0."""
     newer = {"generation": 2, "coordinator": "broker-0", "leader_epoch": 1}
     run = report_input(
         tables={
@@ -79,7 +79,7 @@ def test_ownership_lane_of_two_owners_shows_both_and_for_how_long() -> None:
 
 
 def test_ownership_table_is_in_the_order_of_partition_numbers() -> None:
-    """The overlaps of one rebalance begin microseconds apart: 10, 11, 6 would tell nothing."""
+    """Overlaps of one rebalance begin microseconds apart: by time the order would be 10, 11, 6."""
     names = ["orders-10", "orders-2", "orders-1"]
     overlaps = [
         ownership_overlap(name, "consumer-0", "consumer-6", 64 + at / 1_000, 93)
@@ -98,8 +98,8 @@ def test_ownership_table_is_in_the_order_of_partition_numbers() -> None:
     ]
 
 
-def test_ownership_lane_of_many_partitions_counts_one_owner_none_and_two() -> None:
-    """A thousand partitions are three numbers over time; the sum is those ever owned."""
+def test_ownership_lane_of_many_partitions_counts_those_with_one_owner_none_and_two() -> None:
+    """A thousand partitions are three numbers over time; their sum is the number ever owned."""
     intervals = [*_many(100), owned("orders-3", "consumer-99", 10, 15)]
     chart, _ = _lane_and_rows({"ownership": intervals})
     found: dict[float, dict[str, int]] = {}
@@ -115,7 +115,7 @@ def test_ownership_lane_of_many_partitions_counts_one_owner_none_and_two() -> No
 
 
 def test_ownership_rows_of_many_partitions_show_the_remarkable_first() -> None:
-    """Who opens the report sees the partition that two owned, not the first fifty by name."""
+    """The first rows have the partition with two owners, not the first fifty by name."""
     overlap = ownership_overlap("orders-999", "consumer-19", "consumer-99", 10, 15)
     intervals = [*_many(1_000), owned("orders-999", "consumer-99", 10, 15)]
     _, detail = _lane_and_rows({"ownership": intervals, "ownership_overlaps": [overlap]})
@@ -126,8 +126,8 @@ def test_ownership_rows_of_many_partitions_show_the_remarkable_first() -> None:
     assert [each["t"] for each in rows(detail, "twice")] == [1]
 
 
-def test_ownership_rows_of_every_pick_are_few() -> None:
-    """Whatever is picked, a range or a member, fits a screen or two and zooms fluidly."""
+def test_ownership_rows_of_every_selection_are_few() -> None:
+    """Any selection, a range or a member, fits a screen or two and zooms without delay."""
     intervals = [owned(f"orders-{index}", "consumer-0", 6, None) for index in range(1_000)]
     _, detail = _lane_and_rows({"ownership": intervals})
     partitions, members = detail.picks

@@ -1,4 +1,4 @@
-"""Intervals as rows and as steps: what every lane's picture rests on."""
+"""Intervals as rows and as steps: the geometry of every lane."""
 
 import random
 
@@ -19,7 +19,7 @@ def test_slots_of_touching_intervals_share_a_row() -> None:
 
 
 def test_slots_of_overlapping_intervals_never_share_a_row() -> None:
-    """Bars of one row would hide each other: whatever overlaps lies in rows of its own."""
+    """Overlapping bars of one row would hide each other."""
     rng = random.Random(1)
     for _ in range(50):
         intervals = []
@@ -36,28 +36,28 @@ def test_slots_of_overlapping_intervals_never_share_a_row() -> None:
         assert max(taken) + 1 == crowd, "no more rows than intervals at once"
 
 
-def test_free_of_covered_time_is_what_lies_between() -> None:
-    """The time in which nobody was in office is what no tenure covers, up to the end."""
+def test_free_time_is_what_the_intervals_leave() -> None:
+    """The time without a coordinator is not covered by any tenure, up to the end."""
     assert free([(10, 20), (15, 30), (40, 50)], 0, 60) == [(0, 10), (30, 40), (50, 60)]
     assert free([(0, 60)], 0, 60) == []
     assert free([(70, 80)], 0, 60) == [(0, 60)]
 
 
-def test_concurrent_of_intervals_counts_those_that_hold() -> None:
-    """A step holds until the next time; what reaches beyond the run is cut to it."""
+def test_concurrent_counts_the_intervals_at_each_time() -> None:
+    """A step holds until the next time; parts beyond the run are cut off."""
     steps = concurrent([(10, 30), (20, 30), (20, 99)], from_us=0, to_us=60)
     assert steps == Steps((0, 10, 20, 30, 60), ((0,), (1,), (3,), (1,), (0,)))
 
 
-def test_together_of_counts_has_each_at_every_change() -> None:
+def test_together_has_every_count_at_every_change() -> None:
     """Stacked areas need every count at every time at which any of them changes."""
     one = Steps((0, 10), ((1,), (2,)))
     other = Steps((0, 5, 20), ((7,), (8,), (9,)))
     assert join_steps(one, other) == Steps((0, 5, 10, 20), ((1, 7), (1, 8), (2, 8), (2, 9)))
 
 
-def test_thinned_of_many_steps_keeps_every_peak() -> None:
-    """A moment in which all members were without service must be seen, however short it was."""
+def test_thinned_steps_keep_every_peak() -> None:
+    """A moment without service of all members must be visible, however short it was."""
     rng = random.Random(2)
     counts = [rng.randrange(100) for _ in range(20_000)]
     counts[12_345] = 1_000
@@ -71,13 +71,13 @@ def test_thinned_of_many_steps_keeps_every_peak() -> None:
     assert list(few.times_us) == sorted(few.times_us)
 
 
-def test_thinned_of_few_steps_changes_nothing() -> None:
-    """What can be drawn is drawn as it was."""
+def test_few_steps_are_not_thinned() -> None:
+    """Steps that can be drawn are unchanged."""
     steps = Steps((0, 1, 2), ((1,), (2,), (3,)))
     assert thinned(steps, 3) is steps
 
 
-def test_longest_first_of_many_rows_leaves_out_the_shortest() -> None:
-    """What is too short to see is the first to go."""
+def test_longest_first_of_many_rows_omits_the_shortest() -> None:
+    """Bars too short to see are omitted first."""
     rows = [{"length_us": length} for length in (5, 1, 9, 7)]
     assert [row["length_us"] for row in longest_first(rows, 2)] == [9, 7]

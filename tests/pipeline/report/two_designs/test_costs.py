@@ -1,4 +1,4 @@
-"""What one change cost a group, by the tables; and the law of the reads beside the measurement."""
+"""The cost of one change for a group, by the tables; and the formula of the reads."""
 
 import re
 from pathlib import Path
@@ -29,13 +29,13 @@ MEASUREMENT = Path(__file__).parents[4] / "docs" / "kafka" / "MEASURED_ZOOKEEPER
 
 
 def both_costs(**tables: list[dict[str, object]]) -> tuple[Cost, Cost]:
-    """Return what the first change cost the group on ZooKeeper, and the other one."""
+    """Return the cost of the first change for the group on ZooKeeper, and for the other one."""
     old, new = sides_of([(two_design_facts(), two_design_tables(**tables))], ["a"])
     return costs_of(old)[0], costs_of(new)[0]
 
 
 def test_requests_and_notifications_of_a_change_are_those_of_its_window() -> None:
-    """Sessions' own requests, heartbeats and commits come anyway; earlier ones do not count."""
+    """Sessions' own requests, heartbeats, commits and earlier requests do not count."""
     old, new = both_costs()
 
     counts = old.counts
@@ -48,7 +48,7 @@ def test_requests_and_notifications_of_a_change_are_those_of_its_window() -> Non
 
 
 def test_request_in_the_tenth_of_a_second_of_the_change_counts() -> None:
-    """A newcomer asks at once; the table only says in which tenth of a second."""
+    """A newcomer sends requests at once; the table has only the tenth of a second."""
     facts = two_design_facts()
     facts.manifest.config["groups"]["old"]["late_members"] = [{"at": "5040ms", "members": 1}]
     side, _ = sides_of([(facts, two_design_tables())], ["a"])
@@ -57,11 +57,11 @@ def test_request_in_the_tenth_of_a_second_of_the_change_counts() -> None:
 
 
 def test_time_without_an_owner_counts_until_the_group_is_stable() -> None:
-    """Of every partition; a partition that nobody lost has none."""
+    """It is the sum over partitions; one that kept its owner adds none."""
     old, new = both_costs()
 
     assert old.settled_us == 120_000
-    assert old.unowned_us == old.longest_unowned_us == 110_000  # from 10 ms on, still at 120 ms
+    assert old.unowned_us == old.longest_unowned_us == 110_000  # from 10 ms on, and still at 120 ms
     assert new.settled_us == S + 2_000
     assert new.unowned_us == 2_000
     assert (old.given_up, new.given_up) == (1, 1)
@@ -80,8 +80,8 @@ def test_attempts_that_fail_are_counted_with_their_conflicts_and_views() -> None
     assert (counts.conflicts, counts.gave_up) == (4, 1)
 
 
-def test_change_after_which_nothing_was_computed_never_settled() -> None:
-    """It is unowned until the next change, then."""
+def test_change_without_a_later_computation_never_settles() -> None:
+    """It is unowned until the next change."""
     tables = {"zookeeper_attempts": [], "faults": [crash_of("consumer-old-1", JOIN_US + S)]}
     old, _ = both_costs(**tables)
 
@@ -90,8 +90,8 @@ def test_change_after_which_nothing_was_computed_never_settled() -> None:
 
 
 @pytest.mark.parametrize(("kind", "section"), [("join", "1"), ("death", "2")])
-def test_measured_points_are_those_of_the_measurement(kind: str, section: str) -> None:
-    """Medians; requests without commits and heartbeats, which have columns of their own."""
+def test_measured_points_equal_the_measurement(kind: str, section: str) -> None:
+    """They are medians; commits and heartbeats have columns of their own."""
     text = MEASUREMENT.read_text(encoding="utf-8").split(f"\n## {section}. ")[1].split("\n## ")[0]
     old, new = text.split("\nNew:\n")
     points = MEASURED["join" if kind == "join" else "death"]
@@ -118,11 +118,13 @@ def _rows(text: str) -> list[dict[str, int]]:
 
 
 @pytest.mark.parametrize(("members", "reads"), [(8, 234), (32, 1506)])
-def test_law_of_a_join_is_what_was_measured_without_a_conflict(members: int, reads: int) -> None:
+def test_formula_of_a_join_equals_the_measurement_without_a_conflict(
+    members: int, reads: int
+) -> None:
     assert reads_of_join(members, topics=1, brokers=1, partitions=64) == reads
 
 
 @pytest.mark.parametrize(("members", "reads"), [(2, 78), (4, 112), (8, 204), (32, 1428)])
-def test_law_of_a_death_is_what_was_measured(members: int, reads: int) -> None:
-    """All but the dead one make one attempt."""
+def test_formula_of_a_death_equals_the_measurement(members: int, reads: int) -> None:
+    """All but the dead member make one attempt."""
     assert reads_of_death(members, topics=1, brokers=1, partitions=64) == reads

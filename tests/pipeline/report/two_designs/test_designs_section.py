@@ -1,4 +1,4 @@
-"""The sections of the page: both answers, the pictures' data, and what a run without them shows."""
+"""Sections of the two designs: both answers, the charts' data, and runs without them."""
 
 from pathlib import Path
 
@@ -26,8 +26,8 @@ def charts_of(section: Section) -> dict[str, Chart]:
     return {part.id: part for part in section.parts if isinstance(part, Chart)}
 
 
-def test_what_was_felt_stands_first_and_then_both_answers() -> None:
-    """Apart by a factor of two is changed; alike is not."""
+def test_felt_effects_come_first_and_then_both_answers() -> None:
+    """Values that differ by a factor of two are marked; equal ones are not."""
     twice = {"partition": "t-0", "length_us": 5_000_000, "records_both": 3}
     overlaps = [{**twice, "group": "old"}, {**twice, "group": "new"}]
     found = sections(ownership_overlaps=overlaps)
@@ -45,7 +45,7 @@ def test_what_was_felt_stands_first_and_then_both_answers() -> None:
     assert ("records processed by two owners", "3", "3", "× 1.0") in alike.rows
 
 
-def test_figure_that_is_nothing_in_both_designs_is_left_out() -> None:
+def test_figure_that_is_zero_in_both_designs_is_omitted() -> None:
     _, changed, *_ = sections()["designs"].parts
     assert isinstance(changed, TextTable)
     assert all("refused" not in str(row[0]) for row in changed.rows)
@@ -82,8 +82,8 @@ def test_growth_has_runs_measured_points_and_the_law() -> None:
     assert growth.picks[0].options == ("one member joins",)
 
 
-def test_lanes_show_each_view_and_who_gave_up() -> None:
-    """Discs of one colour are of one view; the number is that of the members seen."""
+def test_lanes_show_each_view_and_the_members_that_gave_up() -> None:
+    """Discs of one colour have one view; the number is that of the members in it."""
     attempts = [
         attempt(0, JOIN_US, (0, 1)),
         attempt(1, JOIN_US, (0, 1, 2), outcome="conflict", conflicts=1, gave_up="running"),
@@ -104,8 +104,8 @@ def test_lanes_show_each_view_and_who_gave_up() -> None:
     assert len(spans) == 1
 
 
-def test_large_group_has_lanes_of_members_with_trouble_first() -> None:
-    """24 lanes at most, in the order of the members' numbers."""
+def test_large_group_shows_members_with_trouble_first() -> None:
+    """It has at most 24 lanes, in the order of the members' numbers."""
     attempts = [attempt(member, JOIN_US, range(40)) for member in range(40)]
     attempts[39] = attempt(39, JOIN_US, range(40), outcome="conflict", conflicts=1)
     chart = charts_of(sections(zookeeper_attempts=attempts)["design-plans"])
@@ -129,7 +129,7 @@ def test_report_of_one_run_has_them_in_one_section() -> None:
     assert designs_section(report_input()) is None
 
 
-def test_run_that_was_never_analysed_is_not_read_without_a_group_on_zookeeper() -> None:
+def test_unanalysed_run_is_not_read_without_a_group_on_zookeeper() -> None:
     """Comparisons of other runs read no table at all."""
     from pipeline.report.report_input import RunTables
     from tests.support.builders.report_inputs import run_facts

@@ -1,4 +1,4 @@
-"""Groups of runs, and the changes that each of them met."""
+"""Groups of runs, and the changes in each of them."""
 
 import pytest
 
@@ -16,14 +16,14 @@ from tests.support.builders.two_designs import (
 
 
 def test_runs_without_a_group_on_zookeeper_have_no_sides() -> None:
-    """Their comparison is what it was: no table is read."""
+    """Their comparison reads no table."""
     facts = run_facts(config={"groups": {"readers": {"members": 3, "topics": ["t"]}}})
 
     assert sides_of([(facts, two_design_tables())], ["a"]) == ()
 
 
 def test_sides_are_named_by_group_then_by_size_then_by_run() -> None:
-    """The shortest names that tell them apart."""
+    """The shortest distinct names are used."""
     run = (two_design_facts(), two_design_tables())
     larger = two_design_facts()
     larger.manifest.config["groups"]["old"]["members"] = 9
@@ -67,7 +67,7 @@ def test_changes_are_joins_and_faults_of_the_groups_own_members() -> None:
 
 
 @pytest.mark.parametrize(("duration", "expected_us"), [("500ms", 500_000), ("2m", 120 * S)])
-def test_late_members_join_that_long_after_the_steady_state(
+def test_late_members_join_at_their_time_after_the_steady_state(
     duration: str, expected_us: int
 ) -> None:
     facts = two_design_facts()

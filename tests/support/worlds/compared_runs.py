@@ -1,6 +1,6 @@
-"""Experiments in real time held against the same files in virtual time, run by run.
+"""Experiments in real time compared with the same files in virtual time, run by run.
 
-For the soak: each run is told as milestones, kept, and compared. A runtime is a `Player`.
+For the soak: each run is reduced to milestones, kept, and compared. A runtime is a `Player`.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,9 +23,12 @@ from tests.support.worlds.story import Milestones, differences, milestones_of, p
 GROUP = "orders-readers"
 RUNS = 5
 SHIFT_MS = 600
-"""Each run's faults fire this much later: together they spread evenly over an interval of the
-brokers' heartbeats (2 s) and over one of the members' (3 s). Five draws would not; and as nodes
-start together in real time, the runs in virtual time that they are held against do."""
+"""Delay of each run's faults, in even steps.
+
+1. Together they cover an interval of the brokers' heartbeats (2 s) and one of the members' (3 s).
+   Five random draws would not.
+2. Nodes start together in real time, so they also do in the runs in virtual time.
+"""
 EXPERIMENTS = (
     "coordinator_crash",
     "coordinator_crash_static",
@@ -45,8 +48,8 @@ Player = Callable[[Experiment, Path, int, Sequence[RowObserver]], Results]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToldRun:
-    """What is kept of one run. `undecided` are the checks that neither passed nor saw nothing."""
+class ComparedRun:
+    """The kept data of one run. `undecided` are checks that neither passed nor saw nothing."""
 
     verdict: str
     reasons: tuple[str, ...]
@@ -55,19 +58,20 @@ class ToldRun:
     failover: Failover
 
 
-def hold_against_virtual_time(part: str, name: str, play: Player, folder: Path) -> None:
-    """Play an experiment RUNS times here and in virtual time; both tell the same story.
+def compare_with_virtual_time(part: str, name: str, play: Player, folder: Path) -> None:
+    """Play an experiment RUNS times here and in virtual time; both must have the same milestones.
 
-    The same phases in the same order, those of a second or more within 20 % in the median.
-    Effects: the record's lines; runs are remembered as those of the soak's `part`.
+    Required: the same phases in the same order, those of a second or more within 20 % in the
+    median.
+    Effects: the record's lines; runs are kept as those of the soak's `part`.
     Raises: AssertionError.
     """
     here = [
-        remembered(part, f"{name}-{part}-{n}", ToldRun, partial(_run, name, n, play, folder))
+        remembered(part, f"{name}-{part}-{n}", ComparedRun, partial(_run, name, n, play, folder))
         for n in range(RUNS)
     ]
     virtual = [
-        remembered(part, f"{name}-virtual-{n}", ToldRun, partial(_run_virtually, name, n))
+        remembered(part, f"{name}-virtual-{n}", ComparedRun, partial(_run_virtually, name, n))
         for n in range(RUNS)
     ]
     stories = [run.milestones for run in here]
@@ -91,7 +95,7 @@ def hold_against_virtual_time(part: str, name: str, play: Player, folder: Path) 
 
 
 def shifted(name: str, shift_ms: int) -> Experiment:
-    """Return an experiment whose nodes start together, and everything planned `shift_ms` later."""
+    """Return an experiment whose nodes start together, and whose plan is `shift_ms` later."""
     experiment = load_experiment(name, ("cluster.starts=together",)).experiment
 
     def later(at: str) -> str:
@@ -112,7 +116,7 @@ def shifted(name: str, shift_ms: int) -> Experiment:
     )
 
 
-def _run(name: str, number: int, play: Player, folder: Path) -> ToldRun:
+def _run(name: str, number: int, play: Player, folder: Path) -> ComparedRun:
     """Run one experiment in real time, its faults a little later with each number."""
     experiment = shifted(name, number * SHIFT_MS)
     run_dir = folder / f"run-{number}"
@@ -121,15 +125,17 @@ def _run(name: str, number: int, play: Player, folder: Path) -> ToldRun:
     return _told(name, experiment, play(experiment, run_dir, number, [rows.append]), rows)
 
 
-def _run_virtually(name: str, number: int) -> ToldRun:
-    """Run the same in virtual time."""
+def _run_virtually(name: str, number: int) -> ComparedRun:
+    """Run the same experiment in virtual time."""
     experiment = shifted(name, number * SHIFT_MS)
     run = play_virtual(experiment, seed=number)
     return _told(name, experiment, run.results, run.rows)
 
 
-def _told(name: str, experiment: Experiment, results: Results, rows: Sequence[TraceRow]) -> ToldRun:
-    return ToldRun(
+def _told(
+    name: str, experiment: Experiment, results: Results, rows: Sequence[TraceRow]
+) -> ComparedRun:
+    return ComparedRun(
         verdict=results.verdict,
         reasons=results.reasons,
         undecided=_undecided(results),

@@ -1,4 +1,4 @@
-"""RayLives on a fleet of pretended processes: no Ray, no signals; calls fail as a test says."""
+"""RayLives on a fleet of fake processes: no Ray, no signals; calls fail as a test demands."""
 
 import asyncio
 import signal
@@ -35,12 +35,12 @@ def spec_with_a_late_consumer() -> ClusterSpec:
     return msgspec.structs.replace(spec, consumers=(first, late))
 
 
-class PretendedHandle(ProcessHandle):
-    """Answers everything at once, but for what `trouble` says of a call by its name."""
+class FakeProcessHandle(ProcessHandle):
+    """Answers each call at once, except those that `trouble` names."""
 
     def __init__(self, trouble: dict[str, BaseException | None]) -> None:
         self.trouble = trouble
-        """None: the call hangs."""
+        """Outcomes by name of the call; None: the call hangs."""
         self.calls: list[str] = []
         self.is_ended = False
 
@@ -86,8 +86,8 @@ class PretendedHandle(ProcessHandle):
                 raise error
 
 
-class PretendedAgent(AgentHandle):
-    """Kills a process that is up, and acts on one that is not as its machine would."""
+class FakeAgent(AgentHandle):
+    """Kills a process that is up, and acts on an ended one as its machine would."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
@@ -104,8 +104,8 @@ class PretendedAgent(AgentHandle):
         await asyncio.sleep(0)
 
 
-class PretendedFleet(Fleet):
-    """Processes that are only listed; `trouble` is what the calls to the next ones meet."""
+class FakeFleet(Fleet):
+    """Processes that are only listed; `trouble` applies to the calls of the next ones."""
 
     def __init__(self, run_dir: Path, on_failure: Callable[[str], None]) -> None:
         super().__init__(
@@ -118,17 +118,17 @@ class PretendedFleet(Fleet):
             on_failure=on_failure,
         )
         self.trouble: dict[str, BaseException | None] = {}
-        self.handles: list[PretendedHandle] = []
+        self.handles: list[FakeProcessHandle] = []
 
     async def start_process(self, plan: ProcessPlan) -> FleetProcess:
-        handle = PretendedHandle(self.trouble)
+        handle = FakeProcessHandle(self.trouble)
         self.handles.append(handle)
         number = len(self.handles)
         process = FleetProcess(
             process_id=f"{plan.name}#{number}",
             plan=plan,
             machine=Machine(ray_node_id="m", address="127.0.0.1"),
-            agent=PretendedAgent(self),
+            agent=FakeAgent(self),
             handle=handle,
             listening=ListeningProcess(
                 process=ProcessRef(pid=number, start_ticks=number),
@@ -153,7 +153,7 @@ class LivesLab:
         self.failures: list[str] = []
         self.rows: list[TraceEvent] = []
         cluster = cluster or fake_spec(brokers=1, consumers=1)
-        self.fleet = PretendedFleet(run_dir, self.failures.append)
+        self.fleet = FakeFleet(run_dir, self.failures.append)
         self.lives = RayLives(
             cluster,
             plan_processes(cluster),
