@@ -232,7 +232,10 @@ def _phase_table(fault: FaultSummary, chain: Chain, heading: str, *, narrow: boo
     for place in said:
         table.add_column(HEADER[place], justify="right")
     for name, *cells in rows:
-        table.add_row(f"{name}{subjects.get(name, '')}", *(cells[place] for place in said))
+        measure = name.removesuffix(MARK)
+        mark = name.removeprefix(measure)
+        shown = f"{measure}{subjects.get(measure, '')}{mark}"
+        table.add_row(shown, *(cells[place] for place in said))
     return Group(Text(heading, style="underline"), table)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from pipeline.summary.felt import Felt, FeltGroup
-from pipeline.summary.figures import length_text
+from pipeline.summary.figures import MARK, length_text
 from pipeline.summary.story import counted
 from results_schema.journal import JournalEntry
 
@@ -44,6 +44,12 @@ class DeployCost:
     moved: int = 0
     partitions: int = 0
     others: tuple[str, ...] = ()
+    disturbed: bool = False  # a machine was away by accident in the time that these figures cover
+
+    @property
+    def mark(self) -> str:
+        """MARK if a machine was away in the time that these figures cover."""
+        return MARK if self.disturbed else ""
 
 
 def deploys_of(faults: Sequence[JournalEntry], felt: Felt | None) -> tuple[DeployCost, ...]:
@@ -60,7 +66,7 @@ def deploys_of(faults: Sequence[JournalEntry], felt: Felt | None) -> tuple[Deplo
         )
     )
     return tuple(
-        _cost(entry, group, felt.groups[group], others)
+        replace(_cost(entry, group, felt.groups[group], others), disturbed=felt.disturbed)
         for entry in rollouts
         for group in entry.blast_radius.groups
         if group in felt.groups and groups.count(group) == 1
@@ -112,14 +118,14 @@ class CostMeasure:
     def text(self, cost: DeployCost) -> str:
         """Return the figure for people."""
         value = self.value_of(cost)
-        return length_text(value) if self.is_time else f"{value:,}"
+        return f"{length_text(value) if self.is_time else f'{value:,}'}{cost.mark}"
 
     def text_per_member(self, cost: DeployCost) -> str | None:
         """Return the figure per replaced member; None if that has no meaning for this figure."""
         if not self.per_member or not cost.replaced:
             return None
         each = self.value_of(cost) / cost.replaced
-        return length_text(round(each)) if self.is_time else f"{each:.2f}"
+        return f"{length_text(round(each)) if self.is_time else f'{each:.2f}'}{cost.mark}"
 
 
 WAITED_IN_ALL = CostMeasure(
@@ -180,7 +186,7 @@ def deploy_text(cost: DeployCost) -> str:
         f"partitions without an owner and {length_text(cost.waited_us // per)} in which records "
         f"waited (in all {cost.rebalances:,}, {length_text(cost.unowned_us)} and "
         f"{length_text(cost.waited_us)}; the worst partition {length_text(cost.longest_us)} and "
-        f"{length_text(cost.longest_wait_us)}){beside}"
+        f"{length_text(cost.longest_wait_us)}){cost.mark}{beside}"
     )
 
 
@@ -202,6 +208,7 @@ def typical_cost(costs: Sequence[DeployCost]) -> DeployCost:
         longest_wait_us=median(WAITED_AT_WORST.value_of),
         repeated=median(PROCESSED_AGAIN.value_of),
         moved=median(lambda cost: cost.moved),
+        disturbed=any(cost.disturbed for cost in costs),
     )
 
 

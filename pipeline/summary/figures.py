@@ -131,13 +131,12 @@ class Distribution:
         """The longest of these times as text; `never` if the time of a subject did not end."""
         if self.missing and not self.samples:
             return f"never{self.mark}"
-        return self._shown(self.maximum, is_time=True)
+        return f"{self._shown(self.maximum, is_time=True)}{self.mark}"
 
     def _shown(self, value: int | None, *, is_time: bool) -> str:
         if value is None:
             return ""
-        text = length_text(value, bound_us=self.bound_us) if is_time else f"{value:,}"
-        return f"{text}{self.mark}"
+        return length_text(value, bound_us=self.bound_us) if is_time else f"{value:,}"
 
     @property
     def mark(self) -> str:
@@ -220,7 +219,7 @@ class FaultSummary:
         count or gap that is 0 for all, and every phase of a failover if no coordinator moved.
         """
         return tuple(
-            (measure.name, *distribution.cells(is_time=measure.is_time))
+            (f"{measure.name}{distribution.mark}", *distribution.cells(is_time=measure.is_time))
             for measure, distribution in self.measures
             if measure.chain == chain and self.is_about(measure)
         )

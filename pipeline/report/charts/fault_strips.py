@@ -41,14 +41,13 @@ class FaultRows:
 
     def strips(self, chain: Chain) -> list[Strip]:
         """Return the strips of a chain, in the order of its phases."""
-        named = {row[0] for row in self.fault.rows(chain)}
         needless = _needless(self.fault, chain)
         return [
             _strip(measure, self.of(measure), self.fault.distribution(measure.name))
             for measure in MEASURES
             if measure.chain == chain
             and measure.name in _PHASES
-            and (measure.name in named or measure.name in needless)
+            and (self.fault.is_about(measure) or measure.name in needless)
         ]
 
 

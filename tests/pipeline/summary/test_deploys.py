@@ -1,5 +1,6 @@
 """The cost of a deploy: in total, for each replaced member, and compared with another one."""
 
+from dataclasses import replace
 from typing import Any
 
 from pipeline.summary.deploys import (
@@ -76,6 +77,17 @@ def test_cost_of_a_deploy_is_given_in_total_and_for_each_replaced_member() -> No
         "the rollout of readers replaced 40 members in 79.00 s. For each of them 0.50 rebalances, "
         "15.00 s of partitions without an owner and 20.00 s in which records waited (in all 20, "
         "600.00 s and 800.00 s; the worst partition 4.00 s and 6.00 s)"
+    )
+
+
+def test_cost_has_the_mark_if_a_machine_was_away() -> None:
+    """The felt figures cover the whole run, and so do those of its deploy."""
+    (cost,) = deploys_of((rollout(ready=40),), replace(felt(), disturbed=True))
+    assert deploy_text(cost).endswith("6.00 s) *")
+    (first, *_) = better_texts("a", cost, "b", of_costs(waited_us=0, longest_wait_us=0))
+    assert first == (
+        "records waited, all partitions: b is better, 0 against 800.00 s *; "
+        "for each replaced member 0 against 20.00 s *"
     )
 
 
