@@ -1,7 +1,7 @@
-"""The live view of a cluster that stays: brokers, groups, members, faults, and how to break it.
+"""The live view of `coordlab up`: brokers, groups, members, faults, findings.
 
-A panel on a terminal; elsewhere a line for each change of a broker, a group, a fault or a stage,
-and for each finding.
+On a terminal it is a panel that is drawn anew; elsewhere a line for each change of a broker, a
+group, a fault or a stage, and for each finding.
 """
 
 from collections.abc import Iterator
@@ -25,8 +25,8 @@ from results_schema.journal import FaultOutcome, JournalEntry
 
 _MAX_FINDINGS = 3
 _MAX_REFUSED = 3
-_MAX_OVER = 3
-"""Faults that are over and still shown."""
+_MAX_PAST_FAULTS = 3
+"""Faults that are over and still shown, the last ones."""
 
 
 def standing_view(console: Console, name: str, runtime: str) -> LiveView[Progress]:
@@ -41,7 +41,7 @@ def standing_view(console: Console, name: str, runtime: str) -> LiveView[Progres
 
 
 def standing_panel(name: str, runtime: str, progress: Progress, width: int) -> Group:
-    """Return what there is to see of a cluster; `width` is the terminal's."""
+    """Return the panel of a cluster; `width`: columns of the terminal."""
     parts: list[RenderableType] = [
         Text(f"{name} on {runtime}  {progress.time_us / 1e6:.1f} s  {progress.stage}", style="bold")
     ]
@@ -71,20 +71,20 @@ def standing_panel(name: str, runtime: str, progress: Progress, width: int) -> G
 def _shown_faults(faults: tuple[JournalEntry, ...]) -> list[JournalEntry]:
     """Return the faults that are not over, and the last few that are, in the journal's order."""
     over = [each for each in faults if not each.in_force and each.outcome is FaultOutcome.HIT]
-    shown = {each.fault_id for each in over[-_MAX_OVER:]}
+    shown = {each.fault_id for each in over[-_MAX_PAST_FAULTS:]}
     shown |= {each.fault_id for each in faults if each not in over}
     return [each for each in faults if each.fault_id in shown]
 
 
 class StandingLines:
-    """The lines that a progress adds: a run's, and what changed of brokers and groups."""
+    """Turns each progress into lines: those of a run, and the changes of brokers and groups."""
 
     def __init__(self) -> None:
         self._of_the_run = RunLines()
         self._brokers: dict[int, str] = {}
         self._groups: dict[str, str] = {}
         self._refused: dict[str, None] = {}
-        """Connections that were ended for what came on them: broker and reason."""
+        """Connections that a broker closed because of their bytes: texts with broker and reason."""
 
     def __call__(self, progress: Progress) -> Iterator[str]:
         """Yield the lines that `progress` adds."""

@@ -1,4 +1,9 @@
-"""The table `availability` in plain Python."""
+"""The table `availability` in plain Python: how long each fault left each subject without service.
+
+A subject is a member (without an acknowledged commit), a partition of data (without work on it) or
+a group (without a coordinator). `pipeline.tables.availability` has the rules, and computes the same
+with Spark.
+"""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -12,15 +17,17 @@ from protocol.trace import TraceKind, TraceRow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Gap:
-    """A time without service. `back_at` is the broker whose answer ended it.
+    """A time without service.
 
-    `after_us` None: it never ended. `since_us` is then the moment of the first attempt without
-    success, None if there was none.
+    - `before_us`: the last service before it.
+    - `after_us`: the first service after it; None if there was none, an *open gap*.
+    - `missed_us`: of an open gap, when the subject first missed something; None if it did not.
+    - `back_at`: of a member's gap, the broker that acknowledged the commit at `after_us`.
     """
 
     before_us: int
     after_us: int | None
-    since_us: int | None = None
+    missed_us: int | None = None
     back_at: str | None = None
 
 
@@ -30,20 +37,20 @@ def availability_of(trace: Trace) -> list[TableRow]:
     members = _commit_gaps(trace)
     partitions = _processing_gaps(trace)
     tenures = coordinator_tenures_of(trace)
-    found = []
+    table = []
     for failover in failovers_of(trace):
-        served = [each for each in tenures if each["partition"] == failover.partition]
-        picked = [("group", failover.group, _without_coordinator(trace, failover, served))]
+        of_group = [each for each in tenures if each["partition"] == failover.partition]
+        gaps_of_fault = [("group", failover.group, _coordinator_gap(trace, failover, of_group))]
         for (group, consumer), gaps in members.items():
             if group == failover.group:
-                picked.append(("member", consumer, _of_member(trace, failover, gaps)))
+                gaps_of_fault.append(("member", consumer, _member_gap(trace, failover, gaps)))
         for (group, partition), gaps in partitions.items():
             if group == failover.group:
                 longest = _longest_around(trace, failover, gaps)
-                picked.append(("partition", partition, longest))
-        for kind, subject, gap in picked:
+                gaps_of_fault.append(("partition", partition, longest))
+        for kind, subject, gap in gaps_of_fault:
             if gap is not None:
-                found.append(
+                table.append(
                     {
                         "fault": failover.fault,
                         "subject_kind": kind,
@@ -54,109 +61,126 @@ def availability_of(trace: Trace) -> list[TableRow]:
                         "after_us": gap.after_us,
                     }
                 )
-    return found
+    return table
 
 
-def _of_member(trace: Trace, failover: Failover, gaps: list[_Gap]) -> _Gap | None:
-    """Return the gap up to the first commit at a later coordinator, or else the longest one."""
-    if failover.phases is None:
+def _member_gap(trace: Trace, failover: Failover, gaps: list[_Gap]) -> _Gap | None:
+    """Return the gap of a member that belongs to the fault, None if there is none.
+
+    If the coordinator moved, it is the first gap that a later coordinator ended. The old one may
+    still acknowledge commits that were in flight, which is no recovery.
+    """
+    coordinator_moved = failover.phases is not None
+    if not coordinator_moved:
         return _longest_around(trace, failover, gaps)
     for gap in gaps:
         if gap.after_us is None:
-            return gap if gap.since_us is not None else None
-        at_later = any(
+            return gap if gap.missed_us is not None else None
+        ended_by_later_coordinator = any(
             broker == gap.back_at and start_us <= gap.after_us
             for broker, start_us in failover.later
         )
-        if gap.after_us > failover.fault_us and at_later:
+        if gap.after_us > failover.fault_us and ended_by_later_coordinator:
             return gap
     return None
 
 
 def _longest_around(trace: Trace, failover: Failover, gaps: list[_Gap]) -> _Gap | None:
     """Return the longest gap of this fault, by the rules of `tables.availability`."""
-    best: _Gap | None = None
-    best_us = -1
+    longest: _Gap | None = None
+    longest_us = -1
     for gap in gaps:
-        over = gap.after_us is not None and gap.after_us <= failover.fault_us
-        too_late = gap.before_us >= failover.until_us
-        nothing_missed = gap.after_us is None and gap.since_us is None
-        if over or too_late or nothing_missed:
+        ended_before_fault = gap.after_us is not None and gap.after_us <= failover.fault_us
+        began_with_next_fault = gap.before_us >= failover.until_us
+        missed_nothing = gap.after_us is None and gap.missed_us is None
+        if ended_before_fault or began_with_next_fault or missed_nothing:
             continue
-        ends_in_time = gap.after_us is not None and gap.after_us <= failover.until_us
-        is_last = failover.until_us >= trace.end_us
-        fell_into_it = gap.before_us <= failover.fault_us
-        if ends_in_time or is_last or fell_into_it:
-            length = _length_us(trace, gap)
-            if length > best_us:
-                best, best_us = gap, length
-    return best
+        # A gap that reaches over the next fault is also that fault's, unless this one began it.
+        ended_before_next_fault = gap.after_us is not None and gap.after_us <= failover.until_us
+        is_last_fault = failover.until_us >= trace.end_us
+        began_before_fault = gap.before_us <= failover.fault_us
+        if ended_before_next_fault or is_last_fault or began_before_fault:
+            length_us = _length_us(trace, gap)
+            if length_us > longest_us:
+                longest, longest_us = gap, length_us
+    return longest
 
 
 def _length_us(trace: Trace, gap: _Gap) -> int:
-    """Return the length of a gap; an open gap lasts from `since_us` to the run's end."""
+    """Return the length of a gap; an open gap lasts from `missed_us` to the run's end."""
     if gap.after_us is not None:
         return gap.after_us - gap.before_us
-    if gap.since_us is None:
+    if gap.missed_us is None:
         return 0
-    return max(0, trace.end_us - max(gap.since_us, gap.before_us))
+    return max(0, trace.end_us - max(gap.missed_us, gap.before_us))
 
 
-def _without_coordinator(trace: Trace, failover: Failover, tenures: list[TableRow]) -> _Gap | None:
-    """Return the longest time without an active coordinator; its length is 0 if there was none."""
+def _coordinator_gap(trace: Trace, failover: Failover, tenures: list[TableRow]) -> _Gap | None:
+    """Return the longest time without an active coordinator, None if none was active before.
+
+    If there was no such time, the gap has length 0 and both moments at the fault.
+    """
     spans = sorted((tenure["start_us"], tenure["end_us"]) for tenure in tenures)
     if not spans or spans[0][0] > failover.fault_us:
         return None
-    holes = []
-    covered_us = spans[0][1]
+    # Tenures may overlap (two coordinators at once), so a gap begins where all so far have ended.
+    gaps = []
+    covered_until_us = spans[0][1]
     for start_us, end_us in spans[1:]:
-        if start_us > covered_us:
-            holes.append(_Gap(before_us=covered_us, after_us=start_us))
-        covered_us = max(covered_us, end_us)
-    mine = [
-        hole
-        for hole in holes
-        if (hole.after_us or 0) > failover.fault_us and hole.before_us < failover.until_us
+        if start_us > covered_until_us:
+            gaps.append(_Gap(before_us=covered_until_us, after_us=start_us))
+        covered_until_us = max(covered_until_us, end_us)
+    if covered_until_us < trace.end_us and covered_until_us < failover.until_us:
+        # It lasts to the end of the run, so it is the longest.
+        return _Gap(before_us=covered_until_us, after_us=None)
+    after_fault = [
+        gap
+        for gap in gaps
+        if (gap.after_us or 0) > failover.fault_us and gap.before_us < failover.until_us
     ]
-    if covered_us < trace.end_us and covered_us < failover.until_us:
-        return _Gap(before_us=covered_us, after_us=None)  # never over: the longest of all
-    if mine:
-        return max(mine, key=lambda hole: _length_us(trace, hole))
+    if after_fault:
+        return max(after_fault, key=lambda gap: _length_us(trace, gap))
     return _Gap(before_us=failover.fault_us, after_us=failover.fault_us)
 
 
 _COMMIT_APIS = frozenset({"OffsetCommit", "AddOffsetsToTxn", "TxnOffsetCommit"})
-"""A request of these, a failed commit or an unknown coordinator shows a pending commit."""
+"""Requests that commit offsets, or begin to."""
 
 
 def _commit_gaps(trace: Trace) -> dict[tuple[str, str], list[_Gap]]:
-    """Return the gaps between the acknowledged commits of each consumer of each group."""
+    """Return the gaps between acknowledged commits, by group and consumer.
+
+    Behind its last commit a consumer misses something when it requests a commit, when a commit
+    fails, or when it marks the coordinator unknown.
+    """
     commits: dict[tuple[str, str], dict[int, str | None]] = {}
     for row in trace.of(TraceKind.OFFSETS_COMMITTED):
         commits.setdefault((str(row.group), row.node), {})[row.time_us] = row.peer
-    vain: dict[tuple[str, str], list[int]] = {}
+    commit_attempts: dict[tuple[str, str], list[int]] = {}
     for row in trace.of(
         TraceKind.REQUEST_SENT, TraceKind.COMMIT_FAILED, TraceKind.COORDINATOR_UNKNOWN
     ):
         if row.kind != TraceKind.REQUEST_SENT or row.api in _COMMIT_APIS:
-            vain.setdefault((str(row.group), row.node), []).append(row.time_us)
-    found = {}
+            member = (str(row.group), row.node)
+            commit_attempts.setdefault(member, []).append(row.time_us)
+    gaps_by_member = {}
     for member, acknowledged in commits.items():
         last_us = max(acknowledged)
-        since = [at_us for at_us in vain.get(member, []) if at_us > last_us]
+        in_vain = [at_us for at_us in commit_attempts.get(member, []) if at_us > last_us]
         gaps = [
             _Gap(before_us=before, after_us=after, back_at=acknowledged[after])
             for before, after in pairwise(sorted(acknowledged))
         ]
-        gaps.append(_Gap(before_us=last_us, after_us=None, since_us=min(since, default=None)))
-        found[member] = gaps
-    return found
+        gaps.append(_Gap(before_us=last_us, after_us=None, missed_us=min(in_vain, default=None)))
+        gaps_by_member[member] = gaps
+    return gaps_by_member
 
 
 def _processing_gaps(trace: Trace) -> dict[tuple[str, str], list[_Gap]]:
-    """Return the gaps between the batches that each group worked on, of each partition.
+    """Return the gaps between the batches that a group worked on, by group and partition.
 
-    If two members process a partition at once, the one that finishes later may have begun earlier.
+    A gap reaches from the end of the work on a batch to the beginning of the next work. Behind the
+    last batch a partition misses something when a record is produced that the group never read.
     """
     batches: dict[tuple[str, str], list[TraceRow]] = {}
     for row in trace.of(TraceKind.RECORDS_CONSUMED):
@@ -164,23 +188,26 @@ def _processing_gaps(trace: Trace) -> dict[tuple[str, str], list[_Gap]]:
     produced: dict[str, list[TraceRow]] = {}
     for row in trace.of(TraceKind.RECORDS_PRODUCED):
         produced.setdefault(str(row.partition), []).append(row)
-    found = {}
+    gaps_by_partition = {}
     for (group, partition), rows in batches.items():
-        reached = max(int(detail_of(row)["last"]) for row in rows)
+        last_offset = max(int(detail_of(row)["last"]) for row in rows)
         unread = [
             row.time_us
             for row in produced.get(partition, ())
-            if (row.offset or 0) + int(detail_of(row)["count"]) - 1 > reached
+            if (row.offset or 0) + int(detail_of(row)["count"]) - 1 > last_offset
         ]
-        begun: dict[int, int] = {}
+        began_by_end: dict[int, int] = {}
         for row in rows:
-            begun[row.time_us] = min(begun_us(row), begun.get(row.time_us, row.time_us))
-        since_us = min(unread, default=None)
-        gaps = [_Gap(before_us=max(begun), after_us=None, since_us=since_us)]
-        next_us = begun[max(begun)]
-        for _, at_us in pairwise(sorted(begun, reverse=True)):
-            gaps.append(_Gap(before_us=at_us, after_us=max(at_us, next_us)))
-            next_us = min(next_us, begun[at_us])
+            began_us = began_by_end.get(row.time_us, row.time_us)
+            began_by_end[row.time_us] = min(begun_us(row), began_us)
+        ends = sorted(began_by_end)
+        gaps = [_Gap(before_us=ends[-1], after_us=None, missed_us=min(unread, default=None))]
+        # From the last batch backwards: if two members work on the partition at once, the batch
+        # that ends later may have begun earlier, and then there is no gap before it.
+        next_began_us = began_by_end[ends[-1]]
+        for end_us in reversed(ends[:-1]):
+            gaps.append(_Gap(before_us=end_us, after_us=max(end_us, next_began_us)))
+            next_began_us = min(next_began_us, began_by_end[end_us])
         gaps.reverse()
-        found[group, partition] = gaps
-    return found
+        gaps_by_partition[group, partition] = gaps
+    return gaps_by_partition

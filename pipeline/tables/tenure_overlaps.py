@@ -32,41 +32,47 @@ def tenure_overlaps(
     Input grain: one row per event; `coordinator_tenures`; `groups`; `broker_phases`; one row per
     time in which a node was paused or cut off. Output grain: one row per run, offsets partition and
     pair of overlapping tenures; the older one has the lower epoch, or began first.
-    Columns: `run`, `partition`, `groups` (consumer groups on it); `older_broker`, `older_epoch`,
-    `older_incarnation`, `newer_broker`, `newer_epoch`, `newer_incarnation`; `fault`: the one that
-    moved the partition to the newer; `from_us`, `to_us` in microseconds on the run's clock,
-    `length_us`; `older_end`: how the older one ended; `older_paused_us`, `older_cut_us`:
-    microseconds of the overlap in which the older broker was stopped, or cut off from others;
-    `older_heartbeats`, `newer_heartbeats`: heartbeats that the broker answered with success, if the
-    answer reached the client during the overlap; `older_commits`, `newer_commits`: commits that it
-    acknowledged, if the answer reached the client during the overlap; `older_commits_in_all`,
-    `newer_commits_in_all`: commits that the log acknowledged in the whole tenure;
-    `older_last_commit_us`, `newer_first_commit_us`: when the log acknowledged the last commit of
-    the older tenure, and the first one of the newer.
+    Columns:
+    - `run`, `partition`, `groups` (consumer groups on it);
+    - `older_broker`, `older_epoch`, `older_incarnation`, and the same of the newer tenure;
+    - `fault`: the one that moved the partition to the newer;
+    - `from_us`, `to_us` in microseconds on the run's clock, and `length_us`;
+    - `older_end`: how the older tenure ended;
+    - `older_paused_us`, `older_cut_us`: microseconds of the overlap in which the older broker was
+      stopped, or cut off from others;
+    - `older_heartbeats`, `newer_heartbeats`: heartbeats that the broker answered with success, if
+      the answer reached the client during the overlap;
+    - `older_commits`, `newer_commits`: commits that the broker acknowledged, if the answer reached
+      the client during the overlap;
+    - `older_commits_in_all`, `newer_commits_in_all`: commits that the log acknowledged in the whole
+      tenure;
+    - `older_last_commit_us`, `newer_first_commit_us`: when the log acknowledged the last commit of
+      the older tenure, and the first one of the newer.
+
     Nulls: `fault` if no fault is known to have moved the partition; `older_last_commit_us`,
     `newer_first_commit_us` if the tenure had none.
     """
     older, newer = _side(tenures, "older"), _side(tenures, "newer")
-    in_order = F.struct("older_epoch", "older_start_us", "older_broker", "older_incarnation")
-    then = F.struct("newer_epoch", "newer_start_us", "newer_broker", "newer_incarnation")
+    older_key = F.struct("older_epoch", "older_start_us", "older_broker", "older_incarnation")
+    newer_key = F.struct("newer_epoch", "newer_start_us", "newer_broker", "newer_incarnation")
     both = (
         older.join(newer, ["run", "partition"])
         .withColumn("from_us", F.greatest("older_start_us", "newer_start_us"))
         .withColumn("to_us", F.least("older_end_us", "newer_end_us"))
-        .where((in_order < then) & (F.col("from_us") < F.col("to_us")))
+        .where((older_key < newer_key) & (F.col("from_us") < F.col("to_us")))
     )
     impaired = impaired_us(both, impairments, node="older_broker")
-    on_it = groups.groupBy("run", "partition").agg(
+    groups_on_partition = groups.groupBy("run", "partition").agg(
         F.sort_array(F.collect_list("group")).alias("groups")
     )
-    due = broker_phases.select(
+    faults_that_moved = broker_phases.select(
         "run", "partition", F.col("leader_epoch").alias("newer_epoch"), "fault"
     )
     answers = _answers(events).join(groups.select("run", "group", "partition"), ["run", "group"])
     return (
         impaired.join(_counted(both, answers), list(_OVERLAP), "left")
-        .join(on_it, ["run", "partition"], "left")
-        .join(due, ["run", "partition", "newer_epoch"], "left")
+        .join(groups_on_partition, ["run", "partition"], "left")
+        .join(faults_that_moved, ["run", "partition", "newer_epoch"], "left")
         .select(
             "run",
             "partition",
@@ -102,7 +108,7 @@ def tenure_overlaps(
 
 
 def _side(tenures: DataFrame, side: str) -> DataFrame:
-    """Give the columns of a tenure the name of its side."""
+    """Return tenures with `older_` or `newer_` before the names of their columns."""
     return tenures.select(
         "run",
         "partition",
@@ -119,7 +125,7 @@ def _side(tenures: DataFrame, side: str) -> DataFrame:
 
 
 def _answers(events: DataFrame) -> DataFrame:
-    """One row per successful heartbeat and per acknowledged commit, as its client saw it."""
+    """List successful heartbeats and acknowledged commits, when the answer reached the client."""
     answered_us = F.col("time_us").alias("answered_us")
     heartbeats = (
         of_kind(events, TraceKind.RESPONSE_RECEIVED)
@@ -136,7 +142,7 @@ def _answers(events: DataFrame) -> DataFrame:
 
 
 def _counted(overlaps: DataFrame, answers: DataFrame) -> DataFrame:
-    """One row per overlap with an answer of either coordinator: the answers, counted."""
+    """Count the answers of both coordinators in each overlap; an overlap without any has no row."""
     meanwhile = (F.col("answered_us") >= F.col("from_us")) & (F.col("answered_us") < F.col("to_us"))
     return (
         answers.join(F.broadcast(overlaps), ["run", "partition"])
