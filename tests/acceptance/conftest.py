@@ -1,4 +1,4 @@
-"""What the acceptance tests share."""
+"""Shared fixtures of the acceptance tests."""
 
 from pathlib import Path
 
@@ -9,5 +9,5 @@ from tests.support.harness.command_line import CommandLine
 
 @pytest.fixture
 def command_line(tmp_path: Path) -> CommandLine:
-    """`python -m coordlab` in an empty folder."""
+    """Return `python -m coordlab` in an empty folder."""
     return CommandLine(tmp_path)

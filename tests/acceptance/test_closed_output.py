@@ -1,4 +1,4 @@
-"""Commands whose output nobody reads any more: a closed pipe, a closed terminal, a full device."""
+"""Commands whose output has no reader any more: a closed pipe, a closed terminal, a full device."""
 
 import json
 import subprocess
@@ -23,7 +23,7 @@ SMALL = (
 )
 VIRTUAL = (*SMALL, "--runtime", "virtual")
 WHOLE = ("run", "coordinator_crash", "--no-analyze", "--runtime", "virtual")
-"""Takes seconds: a signal meets it before its end."""
+"""An experiment that takes seconds, so that a signal arrives before its end."""
 
 
 def run_until(command: "subprocess.Popen[str]", word: str) -> tuple[int, str]:
@@ -38,7 +38,7 @@ def run_until(command: "subprocess.Popen[str]", word: str) -> tuple[int, str]:
 
 
 def check_healed_and_stopped(past: PastRun) -> None:
-    """The run is recorded as interrupted, and nothing that it broke is left broken."""
+    """Check that the run is recorded as interrupted, and that all its faults were healed."""
     assert past.manifest.status is RunStatus.INTERRUPTED
     results = past.results()
     assert results is not None
@@ -49,7 +49,7 @@ def check_healed_and_stopped(past: PastRun) -> None:
 
 
 def test_run_whose_pipe_closes_heals_stops_and_ends_with_141(tmp_path: Path) -> None:
-    """`run ... | head -2`: not exit code 1, which says that a promise was violated."""
+    """`run ... | head -2`: exit code 1 would mean that a promise was violated."""
     command_line = CommandLine(tmp_path)
     with command_line.started(*VIRTUAL) as command:
         code, errors = run_until(command, "steady")
@@ -65,7 +65,7 @@ def test_run_whose_pipe_closes_heals_stops_and_ends_with_141(tmp_path: Path) -> 
 
 @pytest.mark.ray
 def test_run_on_ray_whose_pipe_closes_in_a_fault_leaves_no_process(tmp_path: Path) -> None:
-    """The cluster is real: what nobody watches must still be healed and stopped."""
+    """The cluster is real: it must be healed and stopped without a reader, too."""
     command_line = CommandLine(tmp_path)
     with command_line.started(
         *SMALL, "--var", "faults[0].at=0s", "--var", "faults[0].fault=pause"
@@ -78,7 +78,7 @@ def test_run_on_ray_whose_pipe_closes_in_a_fault_leaves_no_process(tmp_path: Pat
 
 
 def test_run_whose_terminal_closes_heals_stops_and_ends_with_141(tmp_path: Path) -> None:
-    """The panel's thread meets the end of the terminal at its next drawing.
+    """The panel's thread notices the closed terminal at its next drawing.
 
     A run in virtual time may end before that; then it is recorded as completed.
     """
@@ -92,8 +92,8 @@ def test_run_whose_terminal_closes_heals_stops_and_ends_with_141(tmp_path: Path)
     assert "stage stopping" in (past.path / "log.txt").read_text()
 
 
-def test_run_that_is_hung_up_heals_and_stops(tmp_path: Path) -> None:
-    """A closed terminal sends SIGHUP, to a run whose output goes to a file too."""
+def test_run_that_gets_sighup_heals_and_stops(tmp_path: Path) -> None:
+    """A closed terminal sends SIGHUP, also to a run whose output goes to a file."""
     command_line = CommandLine(tmp_path)
     with command_line.started(*WHOLE) as command:
         assert command.stdout is not None
@@ -107,7 +107,7 @@ def test_run_that_is_hung_up_heals_and_stops(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments", [("list",), ("schema",), ("run", "--help")])
-def test_listing_into_a_closed_pipe_ends_with_141_without_a_word(
+def test_list_into_a_closed_pipe_ends_with_141_without_a_message(
     tmp_path: Path, arguments: tuple[str, ...]
 ) -> None:
     """A command that only prints ends as `ls` does."""
@@ -121,8 +121,8 @@ def test_listing_into_a_closed_pipe_ends_with_141_without_a_word(
     assert (code, errors) == (EXIT_OUTPUT_CLOSED, "")
 
 
-def test_output_to_a_full_device_is_one_sentence_and_no_verdict(tmp_path: Path) -> None:
-    """Nobody closed it: the error is named, and the exit code is the tool's own."""
+def test_output_to_a_full_device_is_one_message_and_no_verdict(tmp_path: Path) -> None:
+    """The error is named, and the exit code is the tool's own."""
     command_line = CommandLine(tmp_path)
     with (
         Path("/dev/full").open("w") as full,

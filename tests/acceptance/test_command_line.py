@@ -1,4 +1,4 @@
-"""`python -m coordlab` from outside: exit codes, what it prints, and what it leaves behind.
+"""`python -m coordlab` from outside: exit codes, output, and files and processes left.
 
 Every command is a process in an empty folder; the runs are in virtual time and small.
 """
@@ -46,7 +46,7 @@ NO_JAVA = {"PATH": "/nonexistent", "JAVA_HOME": None}
 
 
 def edited(command_line: CommandLine, before: str, after: str) -> str:
-    """Write coordinator_crash with one change as mine.yaml, and return the changed line's place."""
+    """Write coordinator_crash with one change as mine.yaml; return the changed line's place."""
     text = find_experiment("coordinator_crash").read_text()
     assert text.count(before) == 1
     line = text[: text.index(before)].count("\n") + 1
@@ -106,10 +106,10 @@ def edited(command_line: CommandLine, before: str, after: str) -> str:
     ],
     ids=["key", "kafka's key", "fault", "target's group", "target"],
 )
-def test_file_that_cannot_be_run_is_refused_before_anything_starts(
+def test_invalid_file_is_refused_before_the_start(
     command_line: CommandLine, before: str, after: str, message: str
 ) -> None:
-    """Exit 254 with the place, what was expected and a near miss; no directory, no process."""
+    """Exit 254 with the place, the expected value and a near miss; no directory, no process."""
     place = edited(command_line, before, after)
 
     done = command_line.run("run", "mine.yaml")
@@ -121,7 +121,7 @@ def test_file_that_cannot_be_run_is_refused_before_anything_starts(
 
 
 def test_bad_arguments_exit_254_and_leave_nothing(command_line: CommandLine) -> None:
-    """All others: tests/coordlab/test_bad_arguments.py."""
+    """tests/coordlab/test_bad_arguments.py has all others."""
     done = command_line.run("run", "coordinator_crsh")
 
     assert done.returncode == 254
@@ -131,7 +131,7 @@ def test_bad_arguments_exit_254_and_leave_nothing(command_line: CommandLine) -> 
 
 
 def test_virtual_run_passes_and_leaves_a_complete_directory(command_line: CommandLine) -> None:
-    """Every file of a run directory that exists before an analysis."""
+    """It has every file of a run directory that exists before an analysis."""
     done = command_line.run(*VIRTUAL, "--seed", "7", *SMALL)
 
     assert (done.returncode, done.stderr) == (0, "")
@@ -168,7 +168,7 @@ def test_virtual_run_passes_and_leaves_a_complete_directory(command_line: Comman
 
 
 def test_seed_decides_the_digest(command_line: CommandLine) -> None:
-    """Same seed, same trace; another seed, another; `list` shows all three."""
+    """Equal seeds give equal traces, another seed another one; `list` shows all three."""
     for seed in ("7", "7", "8"):
         assert command_line.run(*VIRTUAL, "--seed", seed, *SMALL).returncode == 0
 
@@ -182,8 +182,8 @@ def test_seed_decides_the_digest(command_line: CommandLine) -> None:
     assert listed.stdout.count("completed") == listed.stdout.count(" pass") == 3
 
 
-def test_replay_command_makes_the_same_trace_again(command_line: CommandLine) -> None:
-    """What a run prints as "again" must be all that another person needs."""
+def test_printed_replay_command_gives_the_same_trace(command_line: CommandLine) -> None:
+    """The command that a run prints must suffice for another person."""
     options = ("--seed", "11", "--no-trace", "--time-limit", "5m")
     assert command_line.run(*VIRTUAL, *options, *SMALL).returncode == 0
     (first,) = command_line.runs()
@@ -197,7 +197,7 @@ def test_replay_command_makes_the_same_trace_again(command_line: CommandLine) ->
 
 
 def test_json_is_one_document_on_standard_output(command_line: CommandLine) -> None:
-    """Also when the file is unwise and the run proves nothing: CI reads it."""
+    """This holds with warnings and for an unknown verdict: CI reads it."""
     passed = command_line.run(*VIRTUAL, "--json", *SMALL)
     unknown = command_line.run(
         *VIRTUAL,
@@ -214,8 +214,8 @@ def test_json_is_one_document_on_standard_output(command_line: CommandLine) -> N
     assert "nobody ever joins this group" in unknown.stderr
 
 
-def test_group_that_nobody_joins_proves_nothing(command_line: CommandLine) -> None:
-    """Exit 2: the fault was never injected, so that the promise was never tried."""
+def test_group_without_members_proves_nothing(command_line: CommandLine) -> None:
+    """Exit 2: the fault was never injected, so that the promise was not tested."""
     done = command_line.run(
         *VIRTUAL,
         "--no-analyze",
@@ -233,8 +233,8 @@ def test_group_that_nobody_joins_proves_nothing(command_line: CommandLine) -> No
     assert [fault.outcome for fault in past.journal()] == ["planned"]
 
 
-def test_junit_of_a_run_says_what_each_check_found(command_line: CommandLine) -> None:
-    """Green for a pass; a run that proves nothing, or was interrupted, is an error."""
+def test_junit_of_a_run_has_the_result_of_each_check(command_line: CommandLine) -> None:
+    """Green for a pass; an unknown verdict or an interrupted run is an error."""
     passed = command_line.run(*VIRTUAL, *SMALL, "--junit", "build/passed.xml")
     unknown = command_line.run(*VIRTUAL, *SMALL, "--time-limit", "8s", "--junit", "unknown.xml")
     with command_line.started(*VIRTUAL, "--no-analyze", "--junit", "stopped.xml") as process:
@@ -266,7 +266,7 @@ def test_junit_of_a_run_says_what_each_check_found(command_line: CommandLine) ->
 
 
 def test_time_limit_ends_a_run_that_proves_nothing(command_line: CommandLine) -> None:
-    """Before the fault: exit 2, and a directory like any other."""
+    """The limit precedes the fault: exit 2, and a complete directory."""
     done = command_line.run(*VIRTUAL, *SMALL, "--time-limit", "8s")
 
     assert done.returncode == 2
@@ -275,8 +275,8 @@ def test_time_limit_ends_a_run_that_proves_nothing(command_line: CommandLine) ->
     assert past.manifest.status is RunStatus.COMPLETED
 
 
-def test_violated_promise_exits_1_with_its_story(command_line: CommandLine) -> None:
-    """The guard off, a slow network and many commits: what was acknowledged is lost."""
+def test_violated_promise_exits_1_with_its_evidence(command_line: CommandLine) -> None:
+    """The guard is off, the network slow, commits frequent: acknowledged commits are lost."""
     done = command_line.run(
         *VIRTUAL,
         *("--no-analyze", "--no-trace"),
@@ -296,7 +296,7 @@ def test_violated_promise_exits_1_with_its_story(command_line: CommandLine) -> N
 
 
 def test_verdict_and_figures_come_without_spark(command_line: CommandLine) -> None:
-    """What a run showed is asked for a hundred times a day; tables and report once."""
+    """They are needed for every run; tables and report only sometimes."""
     done = command_line.run(*VIRTUAL, *SMALL, environment=NO_JAVA)
     (past,) = command_line.runs()
 
@@ -307,10 +307,10 @@ def test_verdict_and_figures_come_without_spark(command_line: CommandLine) -> No
     assert not (past.path / "tables").exists()
 
 
-def test_without_java_a_run_works_and_says_how_to_analyse_it_later(
+def test_run_without_java_works_and_prints_how_to_analyse_it_later(
     command_line: CommandLine,
 ) -> None:
-    """The run does not need Spark; its analysis does, and must say so instead of failing."""
+    """The run does not need Spark; its analysis does, and must report that instead of failing."""
     analysed = [argument for argument in SMALL if argument != "--no-analyze"]
     done = command_line.run(*VIRTUAL, *analysed, environment=NO_JAVA)
     (past,) = command_line.runs()
@@ -334,8 +334,8 @@ def test_without_java_a_run_works_and_says_how_to_analyse_it_later(
 
 
 @pytest.mark.skipif(shutil.which("java") is None, reason="doctor would rightly complain")
-def test_doctor_names_everything_it_looked_at(command_line: CommandLine) -> None:
-    """As JSON too, for scripts."""
+def test_doctor_lists_all_its_checks(command_line: CommandLine) -> None:
+    """JSON has them, too, for scripts."""
     done = command_line.run("doctor", "--json")
     checks = {check["name"]: check for check in json.loads(done.stdout)}
     assert {"python", "packages", "java", "memory", "disk", "open files", "ports"} <= set(checks)
@@ -343,8 +343,8 @@ def test_doctor_names_everything_it_looked_at(command_line: CommandLine) -> None
     assert all(check["ok"] or check["advice"] for check in checks.values())
 
 
-def test_validate_tells_what_is_unwise_and_passes(command_line: CommandLine) -> None:
-    """A warning is no error; two files are both looked at."""
+def test_validate_prints_warnings_and_passes(command_line: CommandLine) -> None:
+    """A warning is no error; two files are both checked."""
     edited(command_line, "      enable.auto.commit: false", "      heartbeat.interval.ms: 40000")
     done = command_line.run("validate", "mine.yaml", "coordinator_crash")
     refused = command_line.run("validate", "coordinator_crash", "nowhere.yaml")
@@ -355,10 +355,10 @@ def test_validate_tells_what_is_unwise_and_passes(command_line: CommandLine) -> 
     assert not (command_line.folder / "runs").exists()
 
 
-def test_help_of_every_command_is_there_and_needs_no_ray(
+def test_help_of_every_command_exists_and_needs_no_ray(
     command_line: CommandLine,
 ) -> None:
-    """Ray takes seconds to import. One process for all of them; the first as a user asks."""
+    """Ray takes seconds to import. One process prints all; the first help is a user's call."""
     first = command_line.run("run", "--help")
     assert first.returncode == 0
     assert first.stdout.startswith(f"Usage: {sys.executable} -m coordlab run")

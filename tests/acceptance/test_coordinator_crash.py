@@ -1,6 +1,6 @@
 """`coordinator_crash` in virtual time against the acceptance bounds, computed from its rows.
 
-MEASURED_FAILOVER kill is what a real cluster did; nothing here is read from the pipeline's tables
+MEASURED_FAILOVER kill is the behaviour of a real cluster; nothing here uses the pipeline's tables
 or the checkers' models.
 """
 
@@ -30,7 +30,7 @@ SEEDS = (7, 0, 1)
 
 @pytest.fixture(scope="module", params=SEEDS, ids=lambda seed: f"seed {seed}")
 def run(request: pytest.FixtureRequest) -> VirtualRun:
-    """One run per seed; every test of this file looks at it."""
+    """Play one run for each seed; every test of this file reads it."""
     seed: int = request.param
     return play_virtual(load_experiment("coordinator_crash").experiment, seed=seed)
 
@@ -40,8 +40,8 @@ def failover(run: VirtualRun) -> CoordinatorFailover:
     return coordinator_failover(run.rows, run.experiment, GROUP)
 
 
-def test_run_passes_and_all_that_can_be_is_put_to_the_test(run: VirtualRun) -> None:
-    """The old leader is dead: nobody appends in an older epoch; it is back in time."""
+def test_run_passes_and_every_check_that_applies_judges(run: VirtualRun) -> None:
+    """Not judged: the old leader is dead, so no append has an older epoch; it is back in time."""
     assert run.results.reasons == ()
     assert run.results.verdict is Verdict.PASS
     assert {report.check: report.outcome for report in run.results.checks} == {
@@ -80,7 +80,7 @@ def test_members_notice_a_kill_by_their_sockets(failover: CoordinatorFailover) -
     assert notices[-1] < 500_000
 
 
-def test_before_detection_members_are_told_only_of_the_dead_broker(
+def test_before_detection_every_answer_names_the_dead_broker(
     run: VirtualRun, failover: CoordinatorFailover
 ) -> None:
     """MEASURED_FAILOVER 2: until the fencing every broker's metadata names the dead one."""
@@ -101,10 +101,10 @@ def test_before_detection_members_are_told_only_of_the_dead_broker(
     }
 
 
-def test_members_and_generation_survive_and_nothing_is_rebalanced(
+def test_failover_keeps_members_and_generation_without_a_rebalance(
     failover: CoordinatorFailover,
 ) -> None:
-    """Loaded from the log; the first heartbeat or commit of each member is accepted."""
+    """They are loaded from the log; each member's first heartbeat or commit is accepted."""
     assert failover.rebalances == 0
     members = {}
     for member in failover.members:
@@ -124,5 +124,5 @@ def test_every_member_commits_again_soon_after_the_load(failover: CoordinatorFai
 
 
 def test_no_acknowledged_commit_is_lost(run: VirtualRun) -> None:
-    """What is read at the end is not older than anything that was acknowledged."""
+    """The offset read at the end is not older than any acknowledged one."""
     assert lost_commits(run.rows, run.experiment, GROUP) == []

@@ -1,7 +1,7 @@
-"""The experiments in virtual time, held against the bounds that they promise.
+"""The experiments in virtual time against their promised bounds.
 
-Everything is computed from the rows of the trace, by code that shares nothing with the pipeline's
-tables or the checkers' models. docs/kafka/MEASURED_FAILOVER.md says what a real cluster did.
+All values are computed from the rows of the trace, by code that shares nothing with the pipeline's
+tables or the checkers' models. docs/kafka/MEASURED_FAILOVER.md has the behaviour of a real cluster.
 """
 
 import itertools
@@ -46,24 +46,24 @@ EXPERIMENTS = (
 
 @cache
 def played(name: str, *overrides: str) -> VirtualRun:
-    """Run an experiment once for all the tests that look at it."""
+    """Play an experiment once for all the tests that read it."""
     return play_virtual(load_experiment(name, overrides).experiment, seed=SEED)
 
 
 def failover(name: str, fault: int = 0) -> Failover:
-    """Return what a fault of an experiment did to the group."""
+    """Return the effect of an experiment's fault on the group."""
     run = played(name)
     return failover_of(run.rows, run.experiment, GROUP, fault=fault)
 
 
 def rows_of(run: VirtualRun, *kinds: TraceKind) -> list[TraceRow]:
-    """Return the rows of some kinds that are after the first fault."""
+    """Return the rows of some kinds after the first fault."""
     began_us = next(r.time_us for r in run.rows if r.kind == TraceKind.FAULT_INJECTED)
     return [row for row in run.rows if row.time_us >= began_us and row.kind in kinds]
 
 
 def fault_times(run: VirtualRun) -> tuple[int, int]:
-    """Return when the first fault was injected and when it was healed, on the run's clock."""
+    """Return the times of the first fault's injection and healing, on the run's clock."""
     (entry, *_) = run.results.faults
     assert entry.fired_at_us is not None
     assert entry.healed_at_us is not None
@@ -71,14 +71,14 @@ def fault_times(run: VirtualRun) -> tuple[int, int]:
 
 
 def concerned(experiment: Experiment) -> set[str]:
-    """Return the checks that are about anything in `experiment`."""
+    """Return the checks that apply to `experiment`."""
     context = context_of(experiment)
     return {name for name, checker in CHECKERS.items() if checker.concerns(context)}
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_experiment_passes_and_no_check_is_undecided(name: str) -> None:
-    """With every guard on, nothing that Kafka promises may break in any of them."""
+    """With every guard on, no promise of Kafka's may be broken in any of them."""
     run = played(name)
     assert run.results.reasons == ()
     assert run.results.verdict is Verdict.PASS
@@ -89,7 +89,7 @@ def test_experiment_passes_and_no_check_is_undecided(name: str) -> None:
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_no_acknowledged_commit_is_lost(name: str) -> None:
-    """What is read at the end is not older than anything that was acknowledged."""
+    """The offset read at the end is not older than any acknowledged one."""
     run = played(name)
     assert lost_commits(run.rows, run.experiment, GROUP) == []
 
@@ -114,8 +114,8 @@ def test_graceful_move_costs_less_than_two_seconds_and_no_rebalance() -> None:
     assert set(move.commit_errors) <= {"NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS"}
 
 
-def test_rolling_restart_moves_each_brokers_leaderships_once_and_rebalances_nothing() -> None:
-    """Each broker hands over what it leads before it goes: nobody waits for a session to end."""
+def test_rolling_restart_moves_each_brokers_leaderships_once_without_a_rebalance() -> None:
+    """Each broker moves its leaderships before it stops, so that no session must end."""
     run = played("rolling_restart")
     assert not rows_of(run, TraceKind.REBALANCE_STARTED, TraceKind.MEMBER_REMOVED)
     entries = run.results.faults
@@ -134,13 +134,13 @@ def test_rolling_restart_moves_each_brokers_leaderships_once_and_rebalances_noth
     last = failover("rolling_restart", fault=2)
     assert last.decided_us is not None
     assert last.decided_us < SECOND_US
-    # Whether a commit falls into the move is chance: it takes less than the members' interval.
+    # Whether a commit falls into the move is chance, because a move is shorter than the interval.
     assert len(last.notices_us) == 12
     assert all(gap_us < 2 * SECOND_US for gap_us in last.commit_gaps_us)
 
 
 def test_crashed_member_is_evicted_by_its_session_in_one_rebalance() -> None:
-    """BEHAVIOUR 3.6: removed when its session ends, at most 45 s after its last heartbeat."""
+    """BEHAVIOUR 3.6: it is removed when its session ends, at most 45 s after its last heartbeat."""
     run = played("member_crash")
     crashed_us, healed_us = fault_times(run)
     during = [r for r in rows_of(run, TraceKind.REBALANCE_STARTED) if r.time_us < healed_us]
@@ -152,7 +152,7 @@ def test_crashed_member_is_evicted_by_its_session_in_one_rebalance() -> None:
     generation = next(
         r for r in rows_of(run, TraceKind.GENERATION_STARTED) if r.time_us < healed_us
     )
-    # The others learn of it with their next heartbeat, 3 s apart at most.
+    # The others learn it with their next heartbeat, at most 3 s later.
     assert generation.time_us - removed[0].time_us <= 4 * SECOND_US
     assert len(detail_of(generation)["members"]) == 11  # type: ignore[arg-type]
 
@@ -183,8 +183,8 @@ def test_members_wait_for_a_paused_coordinator_although_another_is_ready() -> No
     ]
 
 
-def test_resumed_coordinator_believes_in_itself_until_it_has_learnt() -> None:
-    """MEASURED_FAILOVER 3: it answers from its old state, then learns: NOT_COORDINATOR."""
+def test_resumed_coordinator_serves_until_it_learns_of_its_successor() -> None:
+    """MEASURED_FAILOVER 3: it answers from its old state, then with NOT_COORDINATOR."""
     run = played("pause_coordinator")
     _, resumed_us = fault_times(run)
     own = [row for row in run.rows if row.node == COORDINATOR and row.time_us >= resumed_us]
@@ -195,7 +195,7 @@ def test_resumed_coordinator_believes_in_itself_until_it_has_learnt() -> None:
 
 
 def test_machine_without_power_is_noticed_when_requests_time_out() -> None:
-    """No kernel resets the sockets: members wait for request.timeout.ms, not for a crash's ms."""
+    """No kernel resets the sockets: members wait for request.timeout.ms, not for milliseconds."""
     run = played("coordinator_crash", "faults[0].fault=power_loss", "faults[0].duration=45s")
     assert run.results.verdict is Verdict.PASS
     loss = failover_of(run.rows, run.experiment, GROUP)
@@ -245,7 +245,7 @@ def test_commits_at_a_cut_coordinator_time_out_after_five_seconds() -> None:
 
 
 def test_members_leave_a_cut_coordinator_on_the_second_failure() -> None:
-    """Unless it answered their FindCoordinator itself, which it does for as long as it is cut."""
+    """A member stays if the cut coordinator answers its FindCoordinator, during the whole cut."""
     run = played("split_network")
     cut_us, healed_us = fault_times(run)
     left, fooled = [], []
@@ -270,7 +270,7 @@ def test_members_leave_a_cut_coordinator_on_the_second_failure() -> None:
             if row.kind == TraceKind.COORDINATOR_FOUND
             and failures[1].time_us <= row.time_us < failures[2].time_us
         ]
-        # Nobody else can still believe in it.
+        # No other member may still use it.
         assert answers[-1] == (COORDINATOR, COORDINATOR)
         fooled.append(index)
     gaps = failover("split_network").commit_gaps_us
@@ -280,7 +280,7 @@ def test_members_leave_a_cut_coordinator_on_the_second_failure() -> None:
 
 
 def test_no_commit_of_an_older_epoch_is_acknowledged_after_a_newer_one() -> None:
-    """What the high watermark gate is for, read from the appends and not from the checker."""
+    """The high watermark gate ensures this; the test reads the appends, not the checker."""
     for name in ("split_network", "split_brain_ownership", "split_brain_generations"):
         run = played(name)
         newest = -1
@@ -294,8 +294,8 @@ def test_no_commit_of_an_older_epoch_is_acknowledged_after_a_newer_one() -> None
 def test_two_sets_of_owners_process_the_same_partitions_until_the_cut_heals() -> None:
     """MEASURED_FAILOVER two-owners: all 12 partitions have two owners, from 52.1 to 83 s.
 
-    Who fetches from the cut broker, as the old owners of the partitions that it leads still do,
-    gets nothing new: its high watermark stands still (MEASURED_FAILOVER 7).
+    The old owners fetch from the cut broker the partitions that it leads, and get no new records,
+    because its high watermark does not move (MEASURED_FAILOVER 7).
     """
     run = played("split_brain_ownership")
     cut_us, healed_us = fault_times(run)
@@ -315,7 +315,7 @@ def test_two_sets_of_owners_process_the_same_partitions_until_the_cut_heals() ->
     active_us = milestones["epoch +1 active"]
     assert taken_us - active_us == pytest.approx(45 * SECOND_US, abs=0.2 * SECOND_US)
     lost_us = milestones["members lose their partitions"]
-    # Within a heartbeat interval of the healing the old owners hear of it.
+    # Within a heartbeat interval of the healing the old owners learn it.
     assert 80 * SECOND_US < lost_us <= 83.6 * SECOND_US
     last = next(r for r in reversed(run.rows) if r.kind == TraceKind.GENERATION_STARTED)
     assert last.generation == 3
@@ -323,14 +323,14 @@ def test_two_sets_of_owners_process_the_same_partitions_until_the_cut_heals() ->
 
 
 def test_ownership_overlap_is_measured_and_within_its_bound() -> None:
-    """It is what Kafka promises: no violation, but a figure."""
+    """Kafka permits the overlap: it is no violation, but a figure."""
     reports = {report.check: report for report in played("split_brain_ownership").results.checks}
     assert reports["ownership"].outcome is CheckOutcome.PASS
     assert reports["ownership"].seen["overlaps"] == 12
 
 
 def test_split_brain_without_the_high_watermark_gate_is_a_violation() -> None:
-    """Then each side acknowledges commits by itself: fencing and durable commits explain it."""
+    """Each side then acknowledges commits alone, which fencing and durable commits report."""
     run = played(
         "split_brain_ownership",
         "cluster.guards.high_watermark_gate=false",
@@ -348,7 +348,7 @@ def test_split_brain_without_the_high_watermark_gate_is_a_violation() -> None:
         assert len(finding.story) == len(finding.evidence)
 
 
-def test_old_coordinator_rebalances_every_five_seconds_for_nothing() -> None:
+def test_old_coordinator_rebalances_every_five_seconds_without_success() -> None:
     """MEASURED_FAILOVER two-lineages: generations 2 to 14 at the old one, every 5.0 s."""
     run = played("split_brain_generations")
     _, healed_us = fault_times(run)
@@ -370,7 +370,7 @@ def test_old_coordinator_rebalances_every_five_seconds_for_nothing() -> None:
     ]
 
 
-def test_old_lineage_vanishes_by_truncation_and_one_group_remains() -> None:
+def test_generations_of_the_old_side_are_truncated_and_one_group_remains() -> None:
     """MEASURED_FAILOVER two-lineages: cut from offset 14 to 1; one generation at the end."""
     run = played("split_brain_generations")
     _, healed_us = fault_times(run)

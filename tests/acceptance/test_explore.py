@@ -1,4 +1,4 @@
-"""`python -m coordlab explore` from outside: what it prints and keeps, and how it ends and goes on.
+"""`python -m coordlab explore` from outside: its output, its files, its ends, resuming.
 
 The space is the reference one with a guard off (an append is acknowledged when the leader has it),
 so that a few seeds find something; every run takes a fraction of a second.
@@ -31,7 +31,7 @@ HERE = ("--workers", "1")
 GUARD = "    high_watermark_gate: false"
 EIGHT = ("--count", "8", "--recheck", "25")
 FOUND_BY = 6
-"""So many of the first seeds without the guard find something."""
+"""Number of first seeds, without the guard, that include a finding."""
 
 
 def unguarded(command_line: CommandLine) -> str:
@@ -56,7 +56,7 @@ def latest(command_line: CommandLine, space: str = "unguarded") -> Path:
 
 
 def played(path: Path) -> dict[int, str]:
-    """Return the digest of each seed that was played."""
+    """Return the digest of each played seed."""
     records = [each for each in open_exploration(path).records() if isinstance(each, PlayedSeeds)]
     seeds = [run.seed for record in records for run in record.runs]
     assert len(set(seeds)) == len(seeds)
@@ -64,14 +64,14 @@ def played(path: Path) -> dict[int, str]:
 
 
 def wait_until(true: Callable[[], bool]) -> None:
-    """Look again and again until `true`; another process decides when that is."""
+    """Poll until `true` holds; another process decides when."""
     deadline = time.monotonic() + COMMAND_TIMEOUT_S
     while not true():
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
 
-def test_search_that_finds_nothing_passes_and_says_what_it_never_reached(
+def test_search_without_findings_passes_and_lists_unreached_marks(
     command_line: CommandLine,
 ) -> None:
     done = command_line.run("explore", "reference", *HERE, "--count", "3", "--recheck", "100")
@@ -90,7 +90,9 @@ def test_search_that_finds_nothing_passes_and_says_what_it_never_reached(
     assert "no runs in runs yet" in listed.stdout
 
 
-def test_finding_is_grouped_and_kept_as_a_file_that_can_be_run(command_line: CommandLine) -> None:
+def test_finding_is_grouped_and_written_as_a_file_that_can_be_run(
+    command_line: CommandLine,
+) -> None:
     done = command_line.run(
         *("explore", unguarded(command_line), *HERE, "--count", str(FOUND_BY)),
         *("--junit", "build/explored.xml"),
@@ -147,7 +149,7 @@ def test_search_stops_after_the_first_finding(command_line: CommandLine) -> None
 
 
 def test_search_ends_at_its_time_limit(command_line: CommandLine) -> None:
-    """Without a count it would go on for ever."""
+    """Without a count it would never end."""
     done = command_line.run("explore", "reference", *HERE, "--time-limit", "1s", "--json")
     assert done.returncode == 0, done.stderr
     results = json.loads(done.stdout)["results"]
@@ -165,7 +167,7 @@ class Whole:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
-    """The search that the interrupted ones must equal in the end."""
+    """Return the search whose results the resumed ones must equal."""
     command_line = CommandLine(tmp_path_factory.mktemp("whole"))
     done = command_line.run("explore", unguarded(command_line), *HERE, *EIGHT)
     assert done.returncode == 1, done.stdout + done.stderr
@@ -174,10 +176,10 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP, signal.SIGKILL])
-def test_search_that_was_ended_goes_on_and_has_the_results_of_one_that_was_not(
+def test_resumed_search_has_the_results_of_an_uninterrupted_one(
     command_line: CommandLine, whole: Whole, number: signal.Signals
 ) -> None:
-    """Nothing that was finished is played again, nothing is lost; half a line is dropped."""
+    """No finished seed is played again, none is lost; half a line is dropped."""
     with command_line.started("explore", unguarded(command_line), *HERE, *EIGHT) as process:
         folder = command_line.folder / "runs/explorations/unguarded/latest"
         wait_until(lambda: (folder / "batches.jsonl").exists() and len(played(folder)) >= 3)
@@ -217,7 +219,7 @@ def test_search_that_was_ended_goes_on_and_has_the_results_of_one_that_was_not(
     assert results["rechecks"]["equal"] == whole.results["rechecks"]["equal"] >= 2
 
 
-def test_exploration_can_be_made_longer(command_line: CommandLine) -> None:
+def test_exploration_can_be_extended(command_line: CommandLine) -> None:
     command_line.run("explore", "reference", *HERE, "--first-seed", "40", "--count", "2")
     path = latest(command_line, "reference")
     longer = command_line.run("explore", "--resume", str(path.parent), *HERE, "--count", "3")
@@ -225,7 +227,7 @@ def test_exploration_can_be_made_longer(command_line: CommandLine) -> None:
     assert sorted(played(path)) == [40, 41, 42]
 
 
-def test_exploration_goes_on_with_the_share_of_mutated_seeds_that_it_began_with(
+def test_resumed_exploration_keeps_its_share_of_mutated_seeds(
     command_line: CommandLine,
 ) -> None:
     command_line.run("explore", "reference", *HERE, "--count", "1", "--mutated", "30")
@@ -236,10 +238,10 @@ def test_exploration_goes_on_with_the_share_of_mutated_seeds_that_it_began_with(
 
     assert refused.returncode == 254
     assert "was begun with --mutated 30.0, and goes on with it; got 10.0" in refused.stderr
-    assert results_of(path)["guided"]["mutated_runs"] == 0  # nothing is known yet
+    assert results_of(path)["guided"]["mutated_runs"] == 0  # no seed is finished yet
 
 
-def test_exploration_is_not_gone_on_with_when_its_space_changed(command_line: CommandLine) -> None:
+def test_exploration_of_a_changed_space_is_not_resumed(command_line: CommandLine) -> None:
     space = unguarded(command_line)
     command_line.run("explore", space, *HERE, "--count", "1")
     file = command_line.folder / space
@@ -284,10 +286,10 @@ def test_search_on_ray_is_stopped_by_ctrl_c_and_leaves_no_process(
 
 
 @pytest.mark.ray
-def test_search_on_a_ray_that_is_named_sends_its_code_and_leaves_it_running(
+def test_search_on_a_named_ray_sends_its_code_and_leaves_it_running(
     command_line: CommandLine, tmp_path: Path
 ) -> None:
-    """Its workers were started elsewhere and know nothing of this folder."""
+    """Its workers were started elsewhere and do not have this folder."""
     with ray_head(tmp_path, auth_mode=None) as address:
         done = command_line.run(
             *("explore", "reference", "--ray-address", address, "--workers", "2"),

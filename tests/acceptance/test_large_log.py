@@ -1,6 +1,6 @@
 """A failover with 200,000 commit records in the group's offsets partition, on both runtimes.
 
-The successor must take visibly longer to load, and meanwhile go on as a broker: heartbeats to the
+The successor must take visibly longer to load, and serve as a broker meanwhile: heartbeats to the
 controller, and requests for the partitions that it led before. Kafka loads on another thread; here
 a load is cut into turns, and a turn too long, or a load in one piece, fails these tests.
 """
@@ -28,10 +28,12 @@ pytestmark = pytest.mark.slow
 
 RECORDS = 200_000
 READERS, BYSTANDERS = "orders-readers", "others"
-"""Partitions 2 and 3 of six offsets partitions: the coordinator of the second group is the broker
-that takes over from the coordinator of the first."""
+"""Partitions 2 and 3 of six offsets partitions.
+
+The coordinator of the second group is the broker that succeeds the coordinator of the first.
+"""
 SMALL_PARTITION = "__consumer_offsets-5"
-"""Moves in the same failover, from and to the same brokers, and is empty."""
+"""A partition that moves in the same failover, from and to the same brokers, and is empty."""
 SLOW = CostModel(load_ns_per_record=60_000)
 """A disk so slow that the load outlasts broker.session.timeout.ms: 12 s for 200,000 records."""
 
@@ -77,7 +79,7 @@ def large_log(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """One run, its failover, and what the successor did while it loaded."""
+    """One run, its failover, and the successor's work during the load."""
 
     experiment: Experiment
     results: Results
@@ -85,7 +87,7 @@ class Loaded:
     failover: CoordinatorFailover
 
     def small_load_us(self) -> int:
-        """How long the load of SMALL_PARTITION took in the same failover."""
+        """Duration of the load of SMALL_PARTITION in the same failover."""
         started, completed = (
             next(
                 row.time_us
@@ -147,7 +149,7 @@ def on_ray(local_ray: None, tmp_path_factory: pytest.TempPathFactory) -> Loaded:
 
 
 def check_loaded_everything(run: Loaded) -> None:
-    """The run passes, and the group's own commits were found behind 200,000 others."""
+    """Check that the run passes, and the group's own commits were found behind 200,000 others."""
     assert run.results.reasons == ()
     assert run.results.verdict is Verdict.PASS
     assert run.failover.records_loaded > RECORDS
@@ -156,7 +158,7 @@ def check_loaded_everything(run: Loaded) -> None:
 
 
 def check_successor_heartbeats(run: Loaded, at_least: int) -> None:
-    """Whole exchanges, begun and ended within the load; and nobody but the victim is fenced."""
+    """Check that heartbeats pass within the load, and that only the victim is fenced."""
     successor = run.failover.successor
     beats = [
         row for row in run.during_load() if row.node == successor and row.api == "BrokerHeartbeat"
@@ -172,7 +174,7 @@ def check_successor_heartbeats(run: Loaded, at_least: int) -> None:
 
 
 def check_successor_serves_others(run: Loaded, at_least: int) -> None:
-    """Records and commits of the second group pass through the successor while it loads."""
+    """Check that the second group's records and commits pass the successor during the load."""
     successor = run.failover.successor
     led_before = {
         row.partition
@@ -203,7 +205,7 @@ def check_successor_serves_others(run: Loaded, at_least: int) -> None:
 
 
 def check_group_waits_for_its_load(run: Loaded) -> None:
-    """A group is not served before its partition is loaded: LOAD_IN_PROGRESS, then commits."""
+    """Check that the group gets LOAD_IN_PROGRESS until its partition is loaded, then commits."""
     rows = run.during_load()
     assert not [
         row for row in rows if row.kind == TraceKind.OFFSETS_COMMITTED and row.group == READERS
@@ -231,18 +233,18 @@ def test_load_of_a_large_log_is_visibly_longer_in_virtual_time() -> None:
 
 
 def test_long_load_in_virtual_time_outlasts_the_session(slow_virtual: Loaded) -> None:
-    """What the next tests look at: a broker silent for this long would be fenced."""
+    """The next tests need this: a broker silent for this long would be fenced."""
     check_loaded_everything(slow_virtual)
     assert slow_virtual.failover.load_us > 10_000_000
 
 
-def test_loading_broker_goes_on_heartbeating_in_virtual_time(slow_virtual: Loaded) -> None:
+def test_loading_broker_sends_heartbeats_in_virtual_time(slow_virtual: Loaded) -> None:
     """One heartbeat every 2 s, for 12 s."""
     check_successor_heartbeats(slow_virtual, at_least=5)
 
 
 def test_loading_broker_serves_its_other_partitions_in_virtual_time(slow_virtual: Loaded) -> None:
-    """A second group commits every 50 ms and never notices."""
+    """A second group commits every 50 ms without an error."""
     check_successor_serves_others(slow_virtual, at_least=100)
     check_group_waits_for_its_load(slow_virtual)
 
@@ -255,8 +257,8 @@ def test_load_of_a_large_log_is_visibly_longer_on_ray(on_ray: Loaded) -> None:
 
 
 @pytest.mark.ray
-def test_loading_broker_goes_on_heartbeating_on_ray(on_ray: Loaded) -> None:
-    """One heartbeat every 10 ms, if the load lets it."""
+def test_loading_broker_sends_heartbeats_on_ray(on_ray: Loaded) -> None:
+    """It sends one every 10 ms, unless the load blocks it."""
     check_successor_heartbeats(on_ray, at_least=1)
 
 

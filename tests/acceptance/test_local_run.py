@@ -1,6 +1,6 @@
-"""`--runtime local`: experiments in this process, in real time, and who asks such a cluster.
+"""`--runtime local`: experiments in this process, in real time, and requests to such a cluster.
 
-The files are those that users run, ten times faster than their timeouts say.
+The files are those of users, at ten times the speed of their timeouts.
 """
 
 import json
@@ -32,8 +32,8 @@ TIME_SCALE = 10.0
 SMALLER = ("topics.orders.partitions=6", "producers[0].records_per_second=20")
 
 
-def test_experiment_tells_the_same_story_in_one_process(tmp_path: Path) -> None:
-    """The milestones of virtual time, and nothing else. `make soak` plays every experiment."""
+def test_experiment_in_one_process_agrees_with_virtual_time(tmp_path: Path) -> None:
+    """It has exactly the milestones of virtual time. `make soak` plays every experiment."""
     variables = (*SMALLER, f"groups.{GROUP}.members=4", "run.after_faults=3s")
     experiment = load_experiment("pause_coordinator", variables).experiment
     rows: list[TraceRow] = []
@@ -52,7 +52,7 @@ def test_experiment_tells_the_same_story_in_one_process(tmp_path: Path) -> None:
 
 
 def test_run_in_one_process_needs_neither_ray_nor_java(command_line: CommandLine) -> None:
-    """The command, its directory, and what it says of how to play it again."""
+    """The test covers the command, its directory, and its printed replay command."""
     done = command_line.run(
         "run",
         *("coordinator_crash", "--runtime", "local", "--time-scale", "10", "--json"),
@@ -76,10 +76,10 @@ def test_run_in_one_process_needs_neither_ray_nor_java(command_line: CommandLine
     assert len(pids) == 1, "all nodes live in the process of the command"
 
 
-def test_groups_of_a_local_cluster_are_asked_from_another_process(
+def test_groups_of_a_local_cluster_are_queried_from_another_process(
     command_line: CommandLine,
 ) -> None:
-    """As on Ray: by what the run's directory says; SIGTERM heals and ends the run."""
+    """As on Ray the run's directory has the addresses; SIGTERM heals and ends the run."""
     with command_line.started(
         "run", "coordinator_crash", "--runtime", "local", *SCALED_DOWN, *ENDLESS
     ) as run:

@@ -1,8 +1,8 @@
-"""Experiments on a local Ray, ten times faster than their timeouts say.
+"""Experiments on a local Ray, at ten times the speed of their timeouts.
 
-The files are those that users run; only the group is smaller. That the phases have the same lengths
-as in virtual time is the soak's to show, at the real speed: here it is the same story, in the same
-order, and that real processes were stopped, cut off and asked to go.
+The files are those of users; only the group is smaller. The soak compares the lengths of phases
+with virtual time, at the real speed. These tests check that the milestones have the same order, and
+that real processes were stopped, cut off and asked to stop.
 """
 
 from pathlib import Path
@@ -29,14 +29,14 @@ SMALLER = ("topics.orders.partitions=6", "producers[0].records_per_second=20")
 EXPERIMENTS = {
     # A signal to a real process; members wait for it.
     "pause_coordinator": (*SMALLER, f"groups.{GROUP}.members=4", "run.after_faults=3s"),
-    # Rules over the control plane, members that join late, processes that hear of it again.
+    # Rules over the control plane, members that join late, processes that get the rules again.
     "split_brain_generations": (*SMALLER, f"groups.{GROUP}.members=3", "run.after_faults=5s"),
 }
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_experiment_tells_the_same_story_on_ray(name: str, tmp_path: Path) -> None:
-    """The milestones of virtual time, and nothing else; no process is left behind."""
+def test_experiment_on_ray_agrees_with_virtual_time(name: str, tmp_path: Path) -> None:
+    """It has exactly the milestones of virtual time; no process is left."""
     experiment = load_experiment(name, EXPERIMENTS[name]).experiment
     rows: list[TraceRow] = []
     run_dir = tmp_path / "run"

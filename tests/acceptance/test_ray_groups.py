@@ -1,4 +1,4 @@
-"""`groups` against a cluster that runs on Ray: asked, changed, and asked over a failover."""
+"""`groups` against a cluster on Ray: queries, changes, and queries during a failover."""
 
 import json
 import stat
@@ -29,16 +29,16 @@ TOPICS = ("--topic", "orders:0,1")
 
 
 def ask(command_line: CommandLine, *words: str) -> tuple[int, Any]:
-    """Ask; return the exit code and the document, None if there was none."""
+    """Ask; return the exit code and the document, None without one."""
     done = command_line.run("groups", *words, "--json", "--timeout", "60s")
     assert "Traceback" not in done.stderr, done.stderr
     return done.returncode, json.loads(done.stdout) if done.stdout else None
 
 
-def test_groups_of_a_running_cluster_are_asked_and_changed_though_a_broker_dies(
+def test_groups_of_a_running_cluster_are_queried_and_changed_during_a_failover(
     command_line: CommandLine,
 ) -> None:
-    """From other processes, by what the run's directory says; its trace tells of every visit.
+    """Other processes use the addresses in the run's directory; its trace has every visit.
 
     SIGTERM, a service manager's stop and `timeout`'s, ends the run as Ctrl-C does: Ray's own
     handler would exit on the spot.
@@ -46,7 +46,7 @@ def test_groups_of_a_running_cluster_are_asked_and_changed_though_a_broker_dies(
     with command_line.started("run", "coordinator_crash", *SCALED_DOWN, *ENDLESS) as run:
         wait_until(lambda: run.poll() is not None or in_force(command_line), "the fault")
         assert run.poll() is None, run.communicate()
-        # The coordinator is dead, and nobody may have noticed yet: this one waits for the next.
+        # The coordinator is dead, and perhaps unnoticed: this query waits for the next one.
         code, described = ask(command_line, "describe", "--group", GROUP, "--why")
         (past,) = command_line.runs()
         check_described(code, described, coordinator_before(past.journal()[0].node))
@@ -79,13 +79,13 @@ def test_groups_of_a_running_cluster_are_asked_and_changed_though_a_broker_dies(
 
 
 def coordinator_before(node: str | None) -> int:
-    """The id of the broker that was killed."""
+    """Return the id of the killed broker."""
     assert node is not None
     return int(node.removeprefix("broker-"))
 
 
 def check_described(code: int, described: Any, killed: int) -> None:  # noqa: ANN401 - JSON
-    """The group is as it was, on another broker; and one rebalance formed it, with its reason."""
+    """Check that the group is unchanged on another broker, after one rebalance with its reason."""
     assert code == 0
     (group,) = described["groups"]
     assert (group["state"], group["error"], len(group["members"])) == ("Stable", None, 4)
@@ -102,7 +102,7 @@ def check_described(code: int, described: Any, killed: int) -> None:  # noqa: AN
 
 
 def check_refused(command_line: CommandLine) -> None:
-    """What a group with members does not allow, with who they are."""
+    """Check that orders which a group with members forbids are refused, and name the members."""
     code, refused = ask(command_line, "delete", "--group", GROUP)
     assert (code, refused["groups"][0]["error"]) == (1, "NON_EMPTY_GROUP")
     assert len(refused["groups"][0]["held_by"]) == 4
@@ -113,7 +113,7 @@ def check_refused(command_line: CommandLine) -> None:
 
 
 def check_changed(command_line: CommandLine) -> None:
-    """A group without members is made, described, loses an offset, and goes."""
+    """Check that a group without members is created, described, loses an offset, and is deleted."""
     reset = ("reset-offsets", "--group", TOOL, *TOPICS, "--to-earliest", "--execute")
     code, done = ask(command_line, *reset)
     assert (code, done["executed"]) == (0, True)

@@ -50,11 +50,11 @@ SHORT = ("--var", "faults[0].duration=6s", "--var", "run.after_faults=1s")
 ENDLESS = ("--var", "faults[0].duration=100s")
 PAUSED = ("--var", "faults[0].fault=pause")
 PATIENCE_S = 120.0
-"""A machine that does much else makes two Rays slow; the bounds are of the runs' own clocks."""
+"""Bounds of the runs' own clocks are unaffected by a busy machine, on which two Rays are slow."""
 
 
 def wait_until(true: Callable[[], bool], what: str, *, limit_s: float = PATIENCE_S) -> None:
-    """Look again and again until `true`; another process decides when that is."""
+    """Poll until `true` holds; another process decides when."""
     deadline = time.monotonic() + limit_s
     while not true():
         assert time.monotonic() < deadline, f"not within {limit_s} s: {what}"
@@ -62,7 +62,7 @@ def wait_until(true: Callable[[], bool], what: str, *, limit_s: float = PATIENCE
 
 
 def node_pids(rows: list[TraceRow]) -> dict[str, int]:
-    """Return the process of each node's each life, by "node/incarnation"."""
+    """Return the process of each incarnation of each node, by "node/incarnation"."""
     return {
         f"{row.node}/{row.incarnation}": int(str(detail_of(row)["pid"]))
         for row in rows
@@ -71,24 +71,24 @@ def node_pids(rows: list[TraceRow]) -> dict[str, int]:
 
 
 def check_no_process_is_left(command_line: CommandLine) -> None:
-    """Ray's own processes take a moment to go after the command that started them."""
+    """Wait until all processes ended; Ray's own take a moment after the command."""
     wait_until(lambda: command_line.processes() == [], "the last process of a run to go")
 
 
 def living_nodes(past: PastRun) -> dict[str, int]:
-    """Return the processes of a run that live, by what their nodes wrote when they started."""
+    """Return the live processes of a run, by the rows that their nodes wrote at the start."""
     files = sorted((past.path / "trace").glob("*.frames"))
     pids = node_pids([row for file in files for row in FrameReader(file)])
     return {node: pid for node, pid in pids.items() if start_ticks(pid) is not None}
 
 
 def in_force(command_line: CommandLine) -> bool:
-    """Return whether a run's journal says that its fault was injected and not yet healed."""
+    """Return True if a run's journal has its fault as injected and not yet healed."""
     return any(fault.in_force for run in command_line.runs() for fault in run.journal())
 
 
 def test_two_runs_side_by_side_pass_and_do_not_touch_each_other(tmp_path: Path) -> None:
-    """Each has its own Ray, processes, ports and directory; in each the killed process is gone."""
+    """Each has its own Ray, processes, ports and directory, and each killed process has ended."""
     sides = [CommandLine(tmp_path / name) for name in ("one", "other")]
     for side in sides:
         side.folder.mkdir()
@@ -110,20 +110,20 @@ def test_two_runs_side_by_side_pass_and_do_not_touch_each_other(tmp_path: Path) 
 
 
 def check_story(past: PastRun, experiment: Experiment, rows: list[TraceRow]) -> None:
-    """One whole run against the acceptance bounds, with a shorter session."""
+    """Check one whole run against the acceptance bounds, with a shorter session."""
     results = past.results()
     assert results is not None
     assert results.reasons == ()
     assert results.verdict is Verdict.PASS
-    # The old leader is dead: whether an append waited for it, which tests fencing, is chance; so is
-    # whether anything was left to recover when the fault was undone. Two are of virtual time.
+    # Not judged: whether an append waited for the dead leader, which tests fencing, is chance, and
+    # so is a recovery at the undoing. Two checks apply only in virtual time.
     untested = {report.check for report in results.checks if report.outcome != "pass"}
     of_virtual_time = {"administration", "stability"}
     assert of_virtual_time <= untested <= {"fencing", "recovery", *of_virtual_time}
     assert past.manifest.status is RunStatus.COMPLETED
     assert {row.run for row in rows} == {past.manifest.run}
     refused = [row for row in rows if row.kind == TraceKind.CONNECTION_REFUSED]
-    # A broker that is being started again may be asked too early; whoever is another run's is not.
+    # A broker that is restarting may be asked too early; one of another run never is.
     assert [row for row in refused if detail_of(row)["reason"] != "does not serve"] == []
 
     (fault,) = past.journal()
@@ -147,12 +147,12 @@ def check_story(past: PastRun, experiment: Experiment, rows: list[TraceRow]) -> 
 
 @pytest.fixture(scope="module")
 def interrupted(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
-    """A run that Ctrl-C ended after the fault, and before it would have been healed."""
+    """Return a run that Ctrl-C ended between its fault and the healing."""
     command_line = CommandLine(tmp_path_factory.mktemp("interrupted"))
     with command_line.started("run", "coordinator_crash", *SCALED_DOWN, *ENDLESS) as process:
         wait_until(lambda: process.poll() is not None or in_force(command_line), "the fault")
         assert process.poll() is None, process.communicate()
-        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to Ray's processes too
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to Ray's processes, too
         output, errors = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130, output + errors
     assert "Traceback" not in output + errors
@@ -167,7 +167,7 @@ def owners_of_sessions() -> set[int]:
 
 
 def test_ctrl_c_heals_and_stops_and_leaves_a_readable_run(interrupted: CommandLine) -> None:
-    """Exit 130; the directory is marked, the trace is whole, the way to analyse it is told."""
+    """Exit 130; the directory is marked, the trace is whole, the analysing command is printed."""
     (past,) = interrupted.runs()
     assert past.manifest.status is RunStatus.INTERRUPTED
     assert past.incomplete
@@ -188,7 +188,7 @@ def test_ctrl_c_heals_and_stops_and_leaves_a_readable_run(interrupted: CommandLi
 
 
 def test_ctrl_c_leaves_no_process(interrupted: CommandLine) -> None:
-    """Neither of the nodes nor of the run's own Ray."""
+    """Neither a node nor the run's own Ray remains."""
     (past,) = interrupted.runs()
     pids = node_pids(rows_of_run(past.path))
     assert len(pids) >= 5
@@ -198,7 +198,7 @@ def test_ctrl_c_leaves_no_process(interrupted: CommandLine) -> None:
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
-    """A run whose driver got SIGKILL while a broker was stopped."""
+    """Return a run whose driver got SIGKILL while a broker was stopped."""
     command_line = CommandLine(tmp_path_factory.mktemp("killed"))
     with command_line.started("run", "coordinator_crash", *SCALED_DOWN, *PAUSED, *ENDLESS) as run:
         wait_until(lambda: run.poll() is not None or in_force(command_line), "the fault")
@@ -214,11 +214,11 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
         run.wait()
         assert left_after([*processes(nodes.values()), *ray]) == []
         yield command_line
-    command_line.kill_everything()  # Ray's own helpers stay for a minute
+    command_line.kill_everything()  # Ray's own helpers remain for a minute
 
 
 def test_run_whose_driver_was_killed_leaves_no_process(killed: CommandLine) -> None:
-    """SIGKILL cannot be handled: nodes and Ray go by themselves, also one that was stopped."""
+    """SIGKILL cannot be handled: nodes and Ray end by themselves, also a stopped one."""
     (past,) = killed.runs()
     assert past.incomplete
     listed = killed.run("list")
@@ -226,8 +226,8 @@ def test_run_whose_driver_was_killed_leaves_no_process(killed: CommandLine) -> N
     assert " killed " in listed.stdout
 
 
-def test_disk_that_fills_is_one_sentence_and_leaves_what_was_traced(tmp_path: Path) -> None:
-    """The nodes' traces fill it, each in a process of its own: 255, no PASS above it, no node."""
+def test_disk_that_fills_is_one_message_and_keeps_the_traced_rows(tmp_path: Path) -> None:
+    """The nodes' traces fill it, each in its own process: 255, no PASS, no node remains."""
     command_line = CommandLine(tmp_path)
     with small_disk(tmp_path / "disk", "4600k") as disk:
         done = command_line.run("run", "coordinator_crash", *SCALED_DOWN, "--runs", str(disk))
@@ -248,10 +248,10 @@ def test_disk_that_fills_is_one_sentence_and_leaves_what_was_traced(tmp_path: Pa
 
 
 @pytest.mark.spark
-def test_runs_that_ended_badly_can_be_analysed(
+def test_interrupted_or_failed_runs_can_be_analysed(
     interrupted: CommandLine, killed: CommandLine
 ) -> None:
-    """What they had measured until then is not lost, and what is missing is said."""
+    """Their measurements up to the end are kept, and missing parts are named."""
     java = find_java()
     if isinstance(java, JavaProblem):
         pytest.skip(java.found)

@@ -1,4 +1,4 @@
-"""Clients of other people live in a cluster that stays, and through what breaks it."""
+"""Real Kafka clients in a standing cluster, during its faults."""
 
 import signal
 
@@ -12,10 +12,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
 
 @pytest.mark.parametrize("family", ["librdkafka", "kafka-python"])
-def test_clients_lose_nothing_and_store_nothing_twice(
+def test_clients_lose_no_record_and_store_none_twice(
     command_line: CommandLine, family: str
 ) -> None:
-    """A coordinator's crash, a move, the controller's crash and return, while records flow."""
+    """A coordinator's crash, a move, the controller's crash and return, during producing."""
     with command_line.started("up", *CLUSTER) as cluster:
         assert cluster.stdout is not None
         line = next(line for line in cluster.stdout if "bootstrap servers: " in line)

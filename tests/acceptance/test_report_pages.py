@@ -1,7 +1,7 @@
-"""Reports in a headless Chromium: of three members and a thousand, violated and cut short.
+"""Reports in a headless Chromium: of three members and a thousand, violated and interrupted.
 
-Each was made from a real run in virtual time. A page that says anything on the console, asks for
-anything but itself, or fails to draw a chart fails here.
+Each was made from a real run in virtual time. A page that logs to the console, requests anything
+but itself, or fails to draw a chart fails here.
 """
 
 import re
@@ -32,7 +32,7 @@ pytestmark = [
     pytest.mark.browser,
     pytest.mark.spark,
     pytest.mark.slow,
-    pytest.mark.timeout(300),  # whoever comes first makes the runs and their reports
+    pytest.mark.timeout(300),  # the first test makes the runs and their reports
 ]
 
 LARGEST_BYTES = 10_000_000
@@ -70,12 +70,12 @@ TEXT = ", ".join(
         "figcaption *, .role-axis-label text, .role-axis-title text, .role-legend text",
     )
 )
-"""What people read, as words and beside the charts."""
+"""Elements with text, as words and beside the charts."""
 RUNS = pytest.mark.parametrize("run", list(RECIPES))
 
 
 class Shelf:
-    """Opens the reports of the session's runs; whatever is wrong with one fails its test."""
+    """Opens the reports of the session's runs; an error in one fails its test."""
 
     def __init__(self, browser: Browser, reports: Reports) -> None:
         self._browser = browser
@@ -85,7 +85,7 @@ class Shelf:
     def opened(
         self, run: str, *, screen: Screen = DESKTOP, scheme: Scheme = "light", fragment: str = ""
     ) -> Iterator[Page]:
-        """Open a report and require at the end that there was nothing to complain of."""
+        """Open a report and require at the end that it logged no error."""
         with visit(
             self._browser,
             self.reports.pages[run],
@@ -103,13 +103,13 @@ def _check_clean(seen: Visit) -> None:
 
 @pytest.fixture(scope="module")
 def shelf(reports: Reports, browser: Browser) -> Shelf:
-    """The reports are made first: no run can be played while the browser's loop is there."""
+    """Return the opened reports, made first: no run can be played beside the browser's loop."""
     return Shelf(browser, reports)
 
 
 @RUNS
 def test_report_opens_offline_and_draws_every_lane(shelf: Shelf, run: str) -> None:
-    """What a reader needs is in the file, whatever the run was; the verdict needs no scrolling."""
+    """The file is complete for every kind of run; the verdict needs no scrolling."""
     assert shelf.reports.pages[run].stat().st_size < LARGEST_BYTES
     with shelf.opened(run) as page:
         for part in ("h1", ".verdict", FIGURES):
@@ -130,7 +130,7 @@ def test_report_opens_offline_and_draws_every_lane(shelf: Shelf, run: str) -> No
 
 @pytest.mark.parametrize("run", ["violated", "interrupted", "thousand"])
 def test_report_fits_a_phone(shelf: Shelf, run: str) -> None:
-    """The verdict and the four figures on the first screen, and nothing beyond its width."""
+    """The verdict and the four figures are on the first screen, and nothing exceeds its width."""
     with shelf.opened(run, screen=PHONE) as page:
         for part in ("h1", ".verdict", FIGURES):
             _check_on_screen(page, part)
@@ -139,13 +139,13 @@ def test_report_fits_a_phone(shelf: Shelf, run: str) -> None:
 
 
 def _check_on_screen(page: Page, selector: str) -> None:
-    """Require that everything that is found is seen whole before anybody scrolls."""
+    """Require that every found element is wholly visible without scrolling."""
     for element in page.locator(selector).all():
         expect(element).to_be_in_viewport(ratio=1)
 
 
 def test_keyboard_alone_moves_the_time_axis(shelf: Shelf) -> None:
-    """Arrows, plus and minus, 0 for the whole run, brackets for the faults."""
+    """Keys: arrows, plus and minus, 0 for the whole run, brackets for the faults."""
     with shelf.opened("three") as page:
         whole = shown_range(page)
         fault_s = shelf.reports.facts["three"].faults[0].injected_at_us
@@ -175,7 +175,7 @@ def test_keyboard_alone_moves_the_time_axis(shelf: Shelf) -> None:
 
 
 def test_tab_reaches_the_controls_and_every_lane(shelf: Shelf) -> None:
-    """In the order of the page, with a ring to be seen, and without a trap."""
+    """The order is that of the page, with a visible ring, and without a trap."""
     with shelf.opened("violated") as page:
         draw_all(page)
         reached: list[str] = []
@@ -200,8 +200,8 @@ def test_tab_reaches_the_controls_and_every_lane(shelf: Shelf) -> None:
         assert lanes == page.locator("figure.lane").evaluate_all("all => all.map(each => each.id)")
 
 
-def test_escape_takes_the_mark_away(shelf: Shelf) -> None:
-    """A link's span is marked over the lanes until the reader is done with it."""
+def test_escape_removes_the_mark(shelf: Shelf) -> None:
+    """A link's span is marked over the lanes until the reader removes the mark."""
     with shelf.opened("violated") as page:
         link = page.locator("#violations a[data-from]").first
         lane = (link.get_attribute("href") or "").removeprefix("#")
@@ -212,8 +212,8 @@ def test_escape_takes_the_mark_away(shelf: Shelf) -> None:
         expect(mark).to_be_hidden()
 
 
-def test_story_of_a_violation_leads_into_the_lanes(shelf: Shelf) -> None:
-    """Each row of the evidence is a link: the axis goes there, and its lane comes to the screen."""
+def test_evidence_of_a_violation_links_into_the_lanes(shelf: Shelf) -> None:
+    """Each row of the evidence is a link: the axis moves there, and its lane scrolls into view."""
     with shelf.opened("violated") as page:
         links = page.locator("#violations a[data-from]")
         assert links.count() > 3
@@ -234,15 +234,15 @@ def test_story_of_a_violation_leads_into_the_lanes(shelf: Shelf) -> None:
         page.wait_for_function("window.coordlab.range()[0] === 0")
 
 
-def test_address_brings_another_reader_to_the_same_place(shelf: Shelf) -> None:
-    """What is sent to a colleague is the file and what stands behind its #."""
+def test_address_restores_the_same_view(shelf: Shelf) -> None:
+    """A colleague gets the file and the part of the address behind #."""
     with shelf.opened("overlap", fragment="lane-ownership?t=60-95") as page:
         assert shown_range(page) == (60, 95)
         expect(page.locator("#lane-ownership .picture svg")).to_be_in_viewport()
 
 
 def test_time_axis_is_one_for_all_lanes(shelf: Shelf) -> None:
-    """What stands above one another happened at the same time."""
+    """Events above one another happened at the same time."""
     with shelf.opened("overlap") as page:
         draw_all(page)
         set_range(page, 62, 68)
@@ -264,8 +264,8 @@ def test_time_axis_is_one_for_all_lanes(shelf: Shelf) -> None:
         assert len({tuple(labels) for labels in axes.values()}) == 1
 
 
-def test_pick_changes_what_a_chart_of_many_shows(shelf: Shelf) -> None:
-    """1,000 members are summed up first; any of them can be asked for."""
+def test_selection_changes_the_chart_of_many_members(shelf: Shelf) -> None:
+    """1,000 members are summed up first; any of them can be selected."""
     with shelf.opened("thousand") as page:
         draw_all(page)
         chart = page.locator("figure.chart:has(.picks select)").first
@@ -287,7 +287,7 @@ def _length(span: tuple[float, float]) -> float:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_has_enough_contrast(shelf: Shelf, scheme: Scheme) -> None:
-    """Light and dark, words and the labels of the charts; each look of the page once."""
+    """Light and dark, words and the labels of the charts; each style once."""
     with shelf.opened("violated", scheme=scheme) as page:
         draw_all(page)
         found = contrasts(page, TEXT)
@@ -295,8 +295,8 @@ def test_text_has_enough_contrast(shelf: Shelf, scheme: Scheme) -> None:
         assert [text for text in found if text.ratio < text.needed] == []
 
 
-def test_dark_is_dark_and_the_reader_may_choose(shelf: Shelf) -> None:
-    """The system's choice first, then the button's."""
+def test_dark_mode_follows_the_system_and_the_button(shelf: Shelf) -> None:
+    """The system's setting applies until the button is used."""
     ground = "getComputedStyle(document.body).backgroundColor"
     with shelf.opened("three") as page:
         light = page.evaluate(ground)
@@ -309,8 +309,8 @@ def test_dark_is_dark_and_the_reader_may_choose(shelf: Shelf) -> None:
     assert sum(map(int, re.findall(r"\d+", dark)[:3])) < 200
 
 
-def test_print_is_on_white_and_nothing_sticks(shelf: Shelf) -> None:
-    """Every page of paper would carry what sticks, and who reads in the dark prints on white."""
+def test_print_is_on_white_without_fixed_elements(shelf: Shelf) -> None:
+    """Fixed elements would be on every page of paper; dark mode prints on white, too."""
     with shelf.opened("overlap", scheme="dark") as page:
         draw_all(page)
         page.emulate_media(media="print", color_scheme="dark")
@@ -327,8 +327,8 @@ def test_print_is_on_white_and_nothing_sticks(shelf: Shelf) -> None:
             expect(figure).to_be_visible()
 
 
-def test_words_are_there_without_javascript(shelf: Shelf, browser: Browser) -> None:
-    """A mail program shows no script: the verdict, the phases and the evidence are text."""
+def test_words_are_visible_without_javascript(shelf: Shelf, browser: Browser) -> None:
+    """A mail program runs no script: the verdict, the phases and the evidence are text."""
     context = browser.new_context(java_script_enabled=False)
     try:
         page = context.new_page()
@@ -340,8 +340,8 @@ def test_words_are_there_without_javascript(shelf: Shelf, browser: Browser) -> N
         context.close()
 
 
-def test_report_says_who_owned_partition_0_twice_and_from_when_to_when(shelf: Shelf) -> None:
-    """The question of split_brain_ownership, answered in words: both members, both moments."""
+def test_report_names_both_owners_of_partition_0_and_the_times(shelf: Shelf) -> None:
+    """This is the question of split_brain_ownership, answered in words."""
     with shelf.opened("overlap") as page:
         (owned_twice,) = shelf.reports.owned_twice("overlap", "orders-0")
         text = page.locator("main").inner_text()

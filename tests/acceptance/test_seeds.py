@@ -1,4 +1,4 @@
-"""`run --seeds` from outside: the runs that one seed at a time would have left, and what they say.
+"""`run --seeds` from outside: the runs of single seeds, and their common results.
 
 Every command is a process in an empty folder; the runs are in virtual time and small.
 """
@@ -25,7 +25,7 @@ SMALL = (
 )
 
 
-def test_each_seed_leaves_the_run_that_it_leaves_alone(command_line: CommandLine) -> None:
+def test_each_seed_gives_the_run_that_it_gives_alone(command_line: CommandLine) -> None:
     """Digest and command line are those of `run --seed`: the processes play nothing else."""
     alone = command_line.run(*VIRTUAL, *SMALL, "--seed", "7", "--no-analyze")
     several = command_line.run(
@@ -57,8 +57,8 @@ def test_each_seed_leaves_the_run_that_it_leaves_alone(command_line: CommandLine
     assert suites.get("errors") == "0"
 
 
-def test_seeds_that_prove_nothing_are_told_with_their_commands(command_line: CommandLine) -> None:
-    """Exit 2, and the way to each of them; no Spark is asked for."""
+def test_inconclusive_seeds_are_listed_with_their_commands(command_line: CommandLine) -> None:
+    """Exit 2, and the command of each of them; Spark is not needed."""
     done = command_line.run(
         *VIRTUAL, *SMALL, "--seeds", "1,3", "--time-limit", "8s", "--no-analyze"
     )
@@ -70,10 +70,10 @@ def test_seeds_that_prove_nothing_are_told_with_their_commands(command_line: Com
         assert f"coordinator_crash --runtime virtual --seed {seed} --var" in done.stdout
 
 
-def test_file_with_a_seed_of_its_own_is_played_with_those_of_the_command(
+def test_file_with_its_own_seed_is_played_with_those_of_the_command(
     command_line: CommandLine,
 ) -> None:
-    """What exploration found is tried with other seeds; its `replay` names one."""
+    """A file of an exploration has a seed in its `replay`, and is tried with others."""
     found = str(ROOT / "tests/corpus/coordinator_elected_again_before_it_heard_of_another.yaml")
     done = command_line.run(
         "run", found, "--runtime", "virtual", "--seeds", "0,2", "--no-analyze", "--no-trace"
@@ -85,7 +85,7 @@ def test_file_with_a_seed_of_its_own_is_played_with_those_of_the_command(
 
 
 def test_folder_that_cannot_be_made_is_refused_before_any_seed(command_line: CommandLine) -> None:
-    """The user's mistake: exit 254, and not a failure of each seed."""
+    """It is the user's mistake: exit 254, and not a failure of each seed."""
     (command_line.folder / "file").write_text("")
     done = command_line.run(*VIRTUAL, "--seeds", "1..3", "--runs", "file/runs")
 
@@ -94,7 +94,7 @@ def test_folder_that_cannot_be_made_is_refused_before_any_seed(command_line: Com
 
 
 def test_worker_that_is_killed_is_a_failure_of_the_lab(command_line: CommandLine) -> None:
-    """Its seed is named, and the others are played: exit 255, whatever they say."""
+    """Its seed is named, and the others are played: exit 255, whatever their results."""
     with command_line.started(
         *VIRTUAL, *SMALL, "--seeds", "1..3", "--workers", "1", "--no-analyze"
     ) as process:
@@ -116,8 +116,8 @@ def test_worker_that_is_killed_is_a_failure_of_the_lab(command_line: CommandLine
     assert "passed: seeds 1,3" in output
 
 
-def test_ctrl_c_ends_the_workers_and_says_what_is_finished(command_line: CommandLine) -> None:
-    """The seed that is played ends as an interrupted run does; the rest is not begun."""
+def test_ctrl_c_ends_the_workers_and_lists_finished_seeds(command_line: CommandLine) -> None:
+    """The seed in progress ends as an interrupted run does; the others are not begun."""
     with command_line.started(*VIRTUAL, *SMALL, "--seeds", "1..9", "--workers", "1") as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "seed 1 passed\n"

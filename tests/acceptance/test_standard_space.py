@@ -1,7 +1,7 @@
-"""120 seeds of the standard space with every guard on: nothing is found, and each seed is one run.
+"""120 seeds of the standard space with every guard on: no finding, and each seed is one run.
 
-What this finds is a bug of ours, a checker that asks for more than Kafka promises, or a space that
-draws what Kafka does not survive; `make soak PART=explore` goes on to 20,000 seeds.
+A finding would be a bug of ours, a checker that demands more than Kafka promises, or a space that
+draws faults that Kafka does not survive; `make soak PART=explore` plays 20,000 seeds.
 """
 
 from functools import partial
@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.ray,
     pytest.mark.slow,
     pytest.mark.timeout(900),
-    # Beside the other tests on Ray, as long as they are all together: its Ray is its own.
+    # In the group of the tests on Ray, although its Ray is its own.
     pytest.mark.xdist_group("standard space"),
 ]
 
@@ -36,15 +36,16 @@ MET = {
     "lost_JoinGroup_MEMBER_ID_REQUIRED": 0.01,
     "lost_AlterPartition": 0.01,
 }
-"""Share of the runs in which something met what the space draws for it, at least."""
+"""Smallest share of runs in which a drawn fault reached its situation."""
 
 
-def test_no_seed_breaks_a_promise_and_those_played_twice_give_the_same(
+def test_no_seed_breaks_a_promise_and_rechecks_agree(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A run that proves nothing is no failure here, if they are few.
+    """A few inconclusive runs are no failure here.
 
-    The workers run what `make fast` built, where it did: as a user's search, and in less time.
+    The workers run the modules that `make fast` compiled, if it did: as a user's search, and
+    faster.
     """
     monkeypatch.setenv(SWITCH, "1")
     tally = Tally(RECHECK_PERCENT)
@@ -64,7 +65,7 @@ def test_no_seed_breaks_a_promise_and_those_played_twice_give_the_same(
         f"{group.name}, seeds {group.seeds}: {group.finding.summary}"
         for group in tally.groups.values()
     ]
-    assert found == [], "\n".join(found)  # whole: the next thing is to replay one
+    assert found == [], "\n".join(found)  # whole: the next step is to replay one
     assert (tally.broken, tally.lost, tally.differences) == ({}, {}, [])
     assert (stop, tally.runs) == (Stop.COUNT, SEEDS)
     assert tally.rechecked == tally.rechecked_elsewhere == SEEDS * RECHECK_PERCENT // 100

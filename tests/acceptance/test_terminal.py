@@ -1,4 +1,4 @@
-"""Runs as a person sees them: on a terminal, on one that can do nothing, and through a pipe."""
+"""Runs as a person sees them: on a terminal, on one without cursor movement, through a pipe."""
 
 import re
 import sys
@@ -22,7 +22,7 @@ COLOUR = re.compile(r"\x1b\[[0-9;]*3[0-7](;|m)")
 
 
 def test_run_on_a_terminal_shows_a_panel_and_leaves_the_summary(tmp_path: Path) -> None:
-    """The panel goes, the cursor comes back, no line is wider than the terminal."""
+    """The panel disappears, the cursor returns, no line is wider than the terminal."""
     command = TerminalCommand(tmp_path, *RUN, width=80, environment={})
     code = command.finish()
 
@@ -37,8 +37,8 @@ def test_run_on_a_terminal_shows_a_panel_and_leaves_the_summary(tmp_path: Path) 
     assert [line for line in wide if not line.startswith(one_line)] == []
 
 
-def test_run_without_colours_moves_the_cursor_and_colours_nothing(tmp_path: Path) -> None:
-    """NO_COLOR (no-color.org): a terminal like any other, in one colour."""
+def test_run_with_no_color_moves_the_cursor_without_colours(tmp_path: Path) -> None:
+    """NO_COLOR (no-color.org): otherwise a terminal like any other."""
     command = TerminalCommand(tmp_path, *RUN, width=40, environment={"NO_COLOR": "1"})
 
     assert command.finish() == 0
@@ -48,7 +48,7 @@ def test_run_without_colours_moves_the_cursor_and_colours_nothing(tmp_path: Path
 
 
 def test_run_on_a_dumb_terminal_writes_lines(tmp_path: Path) -> None:
-    """Editors and CI systems with a terminal that cannot move its cursor."""
+    """Editors and CI systems have terminals that cannot move their cursor."""
     command = TerminalCommand(tmp_path, *RUN, width=80, environment={"TERM": "dumb"})
 
     assert command.finish() == 0
@@ -57,7 +57,7 @@ def test_run_on_a_dumb_terminal_writes_lines(tmp_path: Path) -> None:
     assert "PASS  coordinator_crash" in command.screen
 
 
-def test_interrupted_run_gives_the_terminal_back(tmp_path: Path) -> None:
+def test_interrupted_run_restores_the_terminal(tmp_path: Path) -> None:
     """Ctrl-C in the middle: healed, summed up, cursor visible, exit 130."""
     command = TerminalCommand(tmp_path, *RUN, width=80, environment={})
     command.read_until("in force")
@@ -73,7 +73,7 @@ def test_interrupted_run_gives_the_terminal_back(tmp_path: Path) -> None:
 
 
 def test_output_through_a_pipe_has_no_control_codes(command_line: CommandLine) -> None:
-    """Log files of CI systems: also where TERM promises much."""
+    """Log files of CI systems need this whatever TERM is."""
     for command in (RUN, ("list",)):
         done = command_line.run(*command, environment={"TERM": "xterm-256color"})
         assert done.returncode == 0, command
@@ -81,8 +81,8 @@ def test_output_through_a_pipe_has_no_control_codes(command_line: CommandLine) -
         assert "\r" not in done.stdout + done.stderr
 
 
-def test_interrupted_exploration_gives_the_terminal_back(tmp_path: Path) -> None:
-    """Ctrl-C while it searches: the panel goes, the cursor comes back, exit 130."""
+def test_interrupted_exploration_restores_the_terminal(tmp_path: Path) -> None:
+    """Ctrl-C during the search: the panel disappears, the cursor returns, exit 130."""
     command = TerminalCommand(
         tmp_path, "explore", "reference", "--workers", "1", width=80, environment={}
     )

@@ -1,4 +1,4 @@
-"""`up` and those who ask it: processes of their own, a few seconds of real time each."""
+"""`up` and the commands to its cluster: separate processes, a few seconds of real time each."""
 
 import json
 import os
@@ -37,7 +37,7 @@ QUICK = (
 def up(
     command_line: CommandLine, *arguments: str, until: str = "end it"
 ) -> Iterator["subprocess.Popen[str]"]:
-    """Start `up`, and go on when it has printed `until`."""
+    """Start `up`, and continue when it has printed `until`."""
     with command_line.started("up", *arguments) as process:
         seen = read_until(process, until)
         assert process.poll() is None, (seen, process.communicate())
@@ -45,7 +45,7 @@ def up(
 
 
 def read_until(process: "subprocess.Popen[str]", words: str) -> str:
-    """Read what a process prints up to the line that has `words`, or to its end."""
+    """Read a process's output up to the line with `words`, or to its end."""
     assert process.stdout is not None
     seen = ""
     for line in process.stdout:
@@ -56,16 +56,16 @@ def read_until(process: "subprocess.Popen[str]", words: str) -> str:
 
 
 def ended(process: "subprocess.Popen[str]") -> tuple[int, str]:
-    """Wait for the end of a process; return its exit code and what it printed since."""
+    """Wait for the end of a process; return its exit code and its output since."""
     output, errors = process.communicate(timeout=PATIENCE_S)
     assert "Traceback" not in output + errors, output + errors
     return process.returncode, output
 
 
-def test_a_cluster_is_broken_healed_and_ended_from_another_terminal(
+def test_a_cluster_gets_faults_and_is_healed_and_ended_from_another_terminal(
     command_line: CommandLine,
 ) -> None:
-    """The whole way, by the words of the documentation."""
+    """The commands are those of the documentation."""
     with up(command_line, *QUICK, until="group readers: Stable") as cluster:
         shown = json.loads(command_line.run("status", "--json", "--partitions").stdout)
         assert [each["group"] for each in shown["groups"]] == ["readers"]
@@ -109,7 +109,7 @@ def test_a_cluster_is_broken_healed_and_ended_from_another_terminal(
 
 
 def test_wrong_orders_end_with_their_exit_codes(command_line: CommandLine) -> None:
-    """254 for what can never be right, 2 for what is nothing now; nothing is done."""
+    """254 for an invalid order, 2 for one without effect now; no order is carried out."""
     nowhere = command_line.run("inject", "crash", "broker(0)")
     assert nowhere.returncode == EXIT_BAD_ARGUMENTS
     assert nowhere.stderr.startswith("no cluster is up in runs: `")
@@ -136,7 +136,7 @@ def test_wrong_orders_end_with_their_exit_codes(command_line: CommandLine) -> No
     assert command_line.runs()[0].journal() == ()
 
 
-def test_ports_that_are_taken_are_named_before_anything_is_started(
+def test_occupied_ports_are_named_before_the_start(
     command_line: CommandLine,
 ) -> None:
     with socket.socket() as taken:
@@ -149,8 +149,8 @@ def test_ports_that_are_taken_are_named_before_anything_is_started(
     assert not (command_line.folder / "runs").exists()
 
 
-def test_ctrl_c_heals_and_judges_and_a_second_one_ends_that(command_line: CommandLine) -> None:
-    """The first is `down`; the second, while it waits for liveness, is a run's Ctrl-C."""
+def test_ctrl_c_heals_and_judges_and_a_second_one_ends_the_wait(command_line: CommandLine) -> None:
+    """The first is `down`; the second, during the wait for liveness, is a run's Ctrl-C."""
     with up(command_line, *QUICK, "--name", "blue", until="group readers: Stable") as cluster:
         assert command_line.run("inject", "pause", "broker(0)").returncode == EXIT_PASS
         cluster.send_signal(signal.SIGINT)
@@ -161,7 +161,7 @@ def test_ctrl_c_heals_and_judges_and_a_second_one_ends_that(command_line: Comman
 
     slow = (*QUICK, "--name", "green", "--var", "groups.readers.config.session.timeout.ms=30000")
     with up(command_line, *slow, until="group readers: Stable") as cluster:
-        # A member that is lost to the group for a while: liveness has to be waited for.
+        # A member that the group has lost for a while: the run must wait for liveness.
         assert command_line.run("inject", "pause", "broker(0)").returncode == EXIT_PASS
         crashed = command_line.run("inject", "crash", "member(readers, 0)", "--name", "green")
         assert crashed.returncode == EXIT_PASS, crashed.stderr
@@ -176,7 +176,7 @@ def test_ctrl_c_heals_and_judges_and_a_second_one_ends_that(command_line: Comman
 def test_a_duration_ends_the_cluster_and_a_plan_is_played(
     command_line: CommandLine, tmp_path: Path
 ) -> None:
-    """As CI wants it: the file's plan, and an end of its own."""
+    """CI uses this: the file's plan, and a defined end."""
     file = tmp_path / "small.yaml"
     file.write_text(
         "version: 1\nname: small\nquestion: q\nexpect: e\n"
@@ -228,7 +228,7 @@ def join(bootstrap: list[str], group: str) -> "subprocess.Popen[str]":
 
 
 def test_a_client_from_outside_joins_consumers_of_the_lab(command_line: CommandLine) -> None:
-    """What it processes is not seen: the group's records count as lost for no check."""
+    """Its processing writes no rows: the group's records count as lost for no check."""
     six = ("--topic", "orders:6")  # so that each of three members owns some
     with up(command_line, *QUICK, *six, until="group readers: Stable") as cluster:
         shown = json.loads(command_line.run("status", "--json").stdout)
@@ -246,10 +246,10 @@ def test_a_client_from_outside_joins_consumers_of_the_lab(command_line: CommandL
     assert "clients from outside joined readers" in output
 
 
-def test_a_client_from_outside_lives_through_the_crash_of_its_coordinator(
+def test_a_client_from_outside_survives_the_crash_of_its_coordinator(
     command_line: CommandLine,
 ) -> None:
-    """Its group is in no file: orders hit its coordinator, `status` shows it, the end names it."""
+    """No file has its group: orders hit its coordinator, `status` shows it, the end names it."""
     with up(
         command_line,
         *("--topic", "orders:2", "--producer", "orders:50", "--no-analyze"),

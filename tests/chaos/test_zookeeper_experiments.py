@@ -126,7 +126,7 @@ def test_replaced_member_conflicts_until_the_dead_session_has_ended() -> None:
     assert len(generations) <= 3  # the replacement, and the killed one that comes back
 
 
-def test_join_on_zookeeper_wakes_everybody_at_once() -> None:
+def test_join_on_zookeeper_notifies_all_members_at_once() -> None:
     """Herd effect: every consumer wakes for every change: C - 1 notifications (ZK-29).
 
     In the calm case the old design hears of a change sooner: a push within tens of ms, where a

@@ -95,7 +95,7 @@ def test_required_distributions_are_those_of_the_project() -> None:
         ("Darwin", {}, "brew install openjdk@17"),
     ],
 )
-def test_doctor_without_java_says_what_to_install_here_and_what_works_without(
+def test_doctor_without_java_names_its_package_and_what_works_without(
     fake: Fake, system: str, release: dict[str, str], hint: str
 ) -> None:
     """Without Java everything but the analysis works."""
@@ -144,7 +144,7 @@ def test_doctor_with_a_low_limit_of_open_files_names_the_command(
     assert advice in check.advice
 
 
-def test_doctor_in_a_container_with_little_memory_says_so(fake: Fake, tmp_path: Path) -> None:
+def test_doctor_in_a_container_with_little_memory_reports_it(fake: Fake, tmp_path: Path) -> None:
     """/proc/meminfo has the machine's memory, and the control group what the container may use.
 
     Available is the limit (3 GiB) less what is in use (2 GiB), but for the pages of files that the
@@ -207,9 +207,7 @@ def test_doctor_names_another_ray_with_its_address(fake: Fake) -> None:
     assert "--ray-address" in check.advice
 
 
-def test_doctor_without_a_readable_proc_says_that_it_cannot_tell(
-    fake: Fake, tmp_path: Path
-) -> None:
+def test_doctor_without_a_readable_proc_reports_unknown_values(fake: Fake, tmp_path: Path) -> None:
     """What cannot be read is reported as not known, and not as missing."""
     machine = fake.machine(proc=tmp_path / "nowhere")
     assert look("other-ray", machine).found == "not known: /proc cannot be read"
@@ -234,7 +232,7 @@ def test_doctor_tells_of_a_token_that_a_ray_head_will_demand(
     assert look("ray-token", fake.machine(home=home_without_token)).found == "none"
 
 
-def test_doctor_in_a_folder_that_cannot_be_written_says_so(fake: Fake, tmp_path: Path) -> None:
+def test_doctor_in_a_read_only_folder_reports_it(fake: Fake, tmp_path: Path) -> None:
     """A run writes its results there."""
     check = look("disk", fake.machine(folder=tmp_path / "gone"))
     assert not check.ok
@@ -242,7 +240,7 @@ def test_doctor_in_a_folder_that_cannot_be_written_says_so(fake: Fake, tmp_path:
     assert "--runs DIR" in check.advice
 
 
-def test_doctor_without_a_loopback_says_what_needs_none(fake: Fake) -> None:
+def test_doctor_without_a_loopback_names_what_works_without(fake: Fake) -> None:
     """A sandbox may forbid sockets; a run in virtual time needs none."""
     check = look("ports", fake.machine(loopback=lambda: "Operation not permitted"))
     assert (check.ok, check.found) == (False, "Operation not permitted")

@@ -230,7 +230,7 @@ def test_list_as_json_has_experiments_runs_and_unreadable_directories(
     assert len(document["unreadable"]) == 1
 
 
-def test_list_without_runs_says_so(tmp_path: Path, capsys: Captured) -> None:
+def test_list_without_runs_prints_a_hint(tmp_path: Path, capsys: Captured) -> None:
     """It may be a new user's first command."""
     assert run_cli(["list", "--runs", str(tmp_path / "runs")]) == EXIT_PASS
     assert f"no runs in {tmp_path / 'runs'} yet" in " ".join(capsys.readouterr().out.split())

@@ -49,7 +49,7 @@ def test_find_java_prefers_java_home_as_spark_does(tmp_path: Path) -> None:
         (None, "no bin/java"),
     ],
 )
-def test_find_java_without_a_suitable_one_says_what_to_install(
+def test_find_java_without_a_suitable_one_names_the_package(
     tmp_path: Path, script: str | None, found: str
 ) -> None:
     """The advice must name the version and the way out."""
@@ -62,7 +62,7 @@ def test_find_java_without_a_suitable_one_says_what_to_install(
     assert "JAVA_HOME" in problem.advice
 
 
-def test_find_java_with_nothing_on_the_path_says_so() -> None:
+def test_find_java_with_nothing_on_the_path_is_an_error() -> None:
     """A machine without Java is the usual case on a first try."""
     problem = find_java({"PATH": ""})
     assert isinstance(problem, JavaProblem)

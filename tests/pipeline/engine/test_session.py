@@ -51,7 +51,7 @@ def test_session_is_quiet_and_leaves_nothing_behind(spark: SparkSession, tmp_pat
     assert list(temp.iterdir()) == []
 
 
-def test_session_without_java_says_what_to_install(
+def test_session_without_java_names_its_package(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Before the JVM's launcher prints its own riddle."""
@@ -96,7 +96,7 @@ def test_partition_for_in_spark_is_kafkas(spark: SparkSession) -> None:
     ]
 
 
-def test_session_leaves_ctrl_c_to_whoever_handled_it(spark: SparkSession) -> None:
+def test_session_restores_the_former_handler_of_ctrl_c(spark: SparkSession) -> None:
     """Spark's own handler would outlive the session and meet a run's Ctrl-C later."""
     assert spark.sparkContext.defaultParallelism > 0
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

@@ -61,7 +61,7 @@ def test_steps_are_computed_after_their_inputs_however_they_are_listed(spark: Sp
     }
 
 
-def test_step_whose_input_nobody_makes_is_refused(spark: SparkSession) -> None:
+def test_step_with_an_unknown_input_is_refused(spark: SparkSession) -> None:
     """It would wait for ever."""
     with pytest.raises(ValueError, match=r"second: no_such_step"):
         compute(

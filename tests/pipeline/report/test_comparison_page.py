@@ -49,7 +49,7 @@ def test_runs_of_one_configuration_are_named_by_seed_and_then_by_start() -> None
     )
 
 
-def test_settings_of_one_name_are_told_apart_by_their_sections_if_they_differ() -> None:
+def test_settings_of_one_name_have_their_sections_if_they_differ() -> None:
     """`members 3, members 5` would not say of which group; `members 3` of both is one fact."""
 
     def of_two_groups(name: str, old: str, new: str) -> RunFacts:

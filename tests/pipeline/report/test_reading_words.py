@@ -23,7 +23,7 @@ def _settings(interval: str, auto: str) -> tuple[SettingFact, ...]:
     )
 
 
-def test_run_in_which_no_member_commits_says_so_with_the_settings() -> None:
+def test_run_without_committing_members_names_the_settings() -> None:
     """`0 commits acknowledged` would read as commits that were refused."""
     facts = run_facts(settings=_settings("not set", "false"), faults=(journal_entry(),))
     said = for_whom(report_input(facts))

@@ -51,7 +51,7 @@ def test_configuration_of_late_members_has_only_differences_from_their_group() -
     ]
 
 
-def test_configuration_without_a_difference_says_so() -> None:
+def test_configuration_without_a_difference_is_one_sentence() -> None:
     """An empty table would look like a mistake."""
     section = configuration_section(
         report_input(run_facts(settings=(_setting(SESSION, "45000", "45000"),)))

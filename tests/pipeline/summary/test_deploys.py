@@ -132,7 +132,7 @@ def test_cheaper_deploy_is_named_with_the_difference() -> None:
     )
 
 
-def test_reason_says_what_partitions_waited_for() -> None:
+def test_reason_names_what_partitions_waited_for() -> None:
     """Figures alone do not say why the deploy without rebalances makes records wait longer."""
     moving = of_costs(moved=180, partitions=200)
     assert reason_text("a", moving) == (

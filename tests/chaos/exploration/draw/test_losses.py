@@ -71,7 +71,7 @@ def test_broker_is_lost_only_if_every_partition_has_a_replica_to_spare(
 
 
 @pytest.mark.slow
-def test_space_says_how_many_of_its_seeds_lose_nodes() -> None:
+def test_space_sets_the_share_of_seeds_that_lose_nodes() -> None:
     """None by default: a finding that needs a smaller cluster should be asked for."""
     space = packaged_space("standard")
     losing = sum(

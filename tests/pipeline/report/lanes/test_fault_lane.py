@@ -25,7 +25,7 @@ def run_with(*faults: JournalEntry) -> ReportInput:
     return report_input(run_facts(faults=faults))
 
 
-def test_bar_of_an_accident_says_so_and_has_its_own_look() -> None:
+def test_bar_of_an_accident_has_its_own_label_and_style() -> None:
     """A reader takes a bar for a part of the plan unless it says otherwise."""
     lane = faults_lane(run_with(journal_entry(), ACCIDENT))
     assert lane is not None
