@@ -68,7 +68,8 @@ def main() -> None:
 def _play(arguments: argparse.Namespace) -> None:
     """Play until all seeds are done or the time is over; write the record of what is done."""
     os.nice(arguments.nice)
-    # Ended from outside, a sitting takes its player and its folder with it; whole seeds are kept.
+    # A sitting that is ended from outside ends its player and removes its folder; whole seeds are
+    # kept.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     mutants = _mutants(arguments.sample)
     journal = Journal(journal_path(arguments.name, arguments.sample))

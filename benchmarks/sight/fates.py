@@ -1,4 +1,4 @@
-"""What a journal says of each mutant, after what the record says that it goes on with.
+"""Results of each mutant in a journal, added to those of the record that it continues.
 
 Data flow: Journal -> SightRecord.
 """
@@ -20,7 +20,7 @@ def record_of(
     head: JournalHead,
     orders: Sequence[PlayedOrder],
 ) -> SightRecord:
-    """Return what a journal says, finished or not, with what it goes on with."""
+    """Return the results of a journal, finished or not, with those of the continued record."""
     before = head.base
     spent_s = sum(order.sound.cpu_s + sum(each.cpu_s for each in order.mutants) for order in orders)
     not_pass = [each.seed for each in orders if each.sound.result != "pass"]
@@ -45,7 +45,7 @@ def record_of(
 
 
 def _first(mutant: SampledMutant, head: JournalHead) -> Fate:
-    """Return what is known before any seed."""
+    """Return the results before any seed."""
     if mutant.id in head.gone:
         return Fate(id=mutant.id, sight=Sight.GONE)
     if mutant.id in head.not_switchable:
@@ -55,7 +55,7 @@ def _first(mutant: SampledMutant, head: JournalHead) -> Fate:
 
 
 def _after(number: int, fate: Fate, orders: Sequence[PlayedOrder]) -> Fate:
-    """Return what is known of a mutant after these seeds."""
+    """Return the results of a mutant after these seeds."""
     for order in orders:
         if fate.sight in (Sight.GONE, Sight.NOT_SWITCHABLE) or fate.is_settled:
             break
@@ -75,7 +75,7 @@ def _after_one(number: int, fate: Fate, order: PlayedOrder) -> Fate:
             at_import=fate.at_import or at_import,
         )
     played = next((each for each in order.mutants if each.mutant == number), None)
-    # A run that the mutant does not change costs a user what the sound run costs.
+    # A run that the mutant does not change costs a user as much as one without it.
     spent_s = fate.spent_s + (order.sound.cpu_s if played is None else played.cpu_s)
     if played is None:
         return replace(fate, spent_s=spent_s)

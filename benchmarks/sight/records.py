@@ -1,6 +1,6 @@
-"""Records: what a search saw of each mutant of a sample, and all that a next sitting needs.
+"""Records: the results of each mutant of a sample, with all that a next sitting needs.
 
-A record says how many seeds it holds; a sitting of the same code goes on after them. Data flow:
+A record has the number of its seeds; a sitting of the same code continues after them. Data flow:
 `fates` -> SightRecord -> records/<name>-sample-<n>.jsonl -> `sitting`, `sight_page`.
 """
 
@@ -17,7 +17,7 @@ FIRST = "before"
 
 
 class Sight(StrEnum):
-    """How far a search saw a mutant; the last that applies."""
+    """How far a search noticed a mutant; the last value that applies."""
 
     GONE = "its place is gone"
     NOT_SWITCHABLE = "its place cannot be a switch"
@@ -29,11 +29,11 @@ class Sight(StrEnum):
 
 
 class Fate(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one mutant.
+    """The result of one mutant.
 
     Shape: `reached`, `differs` and `unknown` count seeds, of those that were played with the mutant
-    or would have been: after `found_seed`, or too many of `stopped_seeds`, nobody plays it. A place
-    that is `at_import` is reached by every seed. `found_by` are the checkers of `found_seed`.
+    or would have been: after `found_seed`, or too many of `stopped_seeds`, it is not played. A
+    place that is `at_import` is reached by every seed. `found_by` are the checkers of `found_seed`.
     Units: `cpu_s` is the CPU time of all seeds to the first finding, the mutant on; `spent_s` that
     of all seeds that count for it so far.
     """
@@ -55,15 +55,16 @@ class Fate(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_settled(self) -> bool:
-        """Whether it is not played any more."""
+        """Return True if the mutant is not played any more."""
         return self.found_seed is not None or len(self.stopped_seeds) >= STOPS_MAX
 
 
 class RecordHead(msgspec.Struct, frozen=True, kw_only=True):
     """First line of a record's file.
 
-    Units: `cpu_s` is the CPU time of all runs. Shape: `sound_not_pass` are seeds whose sound run
-    was no PASS; `origin` is what another sitting must have the same, to go on.
+    Units: `cpu_s` is the CPU time of all runs.
+    Shape: `sound_not_pass` are seeds whose run without a mutant did not pass; `origin` must be
+    equal in a sitting that continues the record.
     """
 
     name: str
@@ -78,7 +79,7 @@ class RecordHead(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SightRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What one version of the code saw of one sample."""
+    """The results of one version of the code for one sample."""
 
     head: RecordHead
     fates: tuple[Fate, ...]

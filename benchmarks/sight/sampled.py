@@ -1,8 +1,8 @@
 """Samples of mutants: drawn once by a seed, kept as files, found again in code that has moved.
 
-A mutant is found by its function, the line before and after its change, and its number among those
-that look the same; if the line has other words, by the smallest changed expression of the function.
-Data flow: tests.support.mutation.draw -> samples/sample_<n>.jsonl -> Found.
+A mutant is found by its function, the line before and after its change, and its number among equal
+ones; if the line was reworded, by the smallest changed expression of the function. Data flow:
+tests.support.mutation.draw -> samples/sample_<n>.jsonl -> Found.
 """
 
 from collections import Counter
@@ -61,18 +61,18 @@ class SampledMutant(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def place(self) -> str:
-        """File and function, for people."""
+        """Return file and function, for people."""
         return f"{self.package}/{self.file} {self.scope}".rstrip()
 
     @property
     def change(self) -> str:
-        """The change in one line, for people."""
+        """Return the change in one line, for people."""
         return f"`{self.segment}` -> `{self.mutation}`"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundMutant:
-    """A mutant of a sample in today's code: file relative to the root, source with the change."""
+    """A mutant of a sample in the present code: file relative to the root, changed source."""
 
     mutant: SampledMutant
     path: str
@@ -81,7 +81,7 @@ class FoundMutant:
 
 @dataclass(frozen=True, slots=True)
 class _Package:
-    """Every mutant of a package as it is now."""
+    """Every mutant of a package in the present code."""
 
     name: str
     mutants: tuple[Drawn, ...]
@@ -132,7 +132,7 @@ def draw_sample(
 
 
 def sample_path(number: int) -> Path:
-    """Return where a sample is kept."""
+    """Return the file of a sample."""
     return SAMPLES / f"sample_{number}.jsonl"
 
 
@@ -187,7 +187,7 @@ def _index_of(mutant: SampledMutant, package: _Package, root: Path) -> int | Non
     if mutant.nth < len(alike):
         return alike[mutant.nth]
     in_scope = _with_text(package, root, mutant.scope, (mutant.segment, mutant.mutation))
-    # Another number of places: nobody can tell which of them it is.
+    # Another number of places: it is unknown which of them is the mutant's.
     return in_scope[mutant.segment_nth] if len(in_scope) == mutant.segment_count else None
 
 
@@ -214,5 +214,5 @@ def _lines(drawn: Drawn) -> tuple[str, str, str]:
 
 
 def counts_by_package(mutants: Sequence[SampledMutant]) -> dict[str, int]:
-    """Return how many mutants each package has, in the sample's order."""
+    """Return the number of mutants of each package, in the sample's order."""
     return dict(Counter(each.package for each in mutants))

@@ -1,4 +1,4 @@
-"""docs/SIGHT.md: the score of each package, and the lists of mutants by what a search saw of them.
+"""docs/SIGHT.md: the score of each package, and the lists of mutants by their results.
 
 Data flow: records, samples, killed, sentences.toml -> page.
 """
@@ -27,7 +27,7 @@ from benchmarks.sight.unit_tests import Killed, killed_path, read_killed
 SIGHT_PAGE = ROOT / "docs" / "SIGHT.md"
 SENTENCES = Path(__file__).with_name("sentences.toml")
 FOUND_GOAL = 0.8
-"""Of the mutants that unit tests kill and that the search reaches, within 500 seeds."""
+"""Goal: share found of those that unit tests kill and the search reaches, in 500 seeds."""
 UNREACHED_GOAL = 0.1
 CPU_GOAL_S = 10.0
 HEAD = f"""# Sight: what the search would see
@@ -66,7 +66,7 @@ _NOT_REACHED = frozenset({Sight.UNREACHED, Sight.NOT_SWITCHABLE, Sight.GONE})
 
 
 class Sentence(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Why a mutant stays, in a sentence; `equivalent` if no behaviour differs from sound code's."""
+    """The reason why a mutant survives; `equivalent` if it changes no behaviour."""
 
     id: str
     sentence: str
@@ -100,7 +100,7 @@ def read_sentences(path: Path = SENTENCES) -> dict[str, Sentence]:
 
 
 def score_of(fates: Sequence[Fate], killed: Killed, sentences: Mapping[str, Sentence]) -> Score:
-    """Count."""
+    """Return the counts."""
     reached = [each for each in fates if each.sight not in _NOT_REACHED]
     found = [each for each in fates if each.sight is Sight.FOUND]
     all_known = all(each.id in killed or each.sight is Sight.GONE for each in fates)
@@ -118,7 +118,7 @@ def score_of(fates: Sequence[Fate], killed: Killed, sentences: Mapping[str, Sent
 
 
 def sight_page() -> str:
-    """Return the page of everything that is recorded."""
+    """Return the page of all records."""
     samples = {
         record.head.sample: read_sample(sample_path(record.head.sample))
         for record in read_records()
@@ -218,7 +218,7 @@ def _lists(
     killed: Killed,
     sentences: Mapping[str, Sentence],
 ) -> list[str]:
-    """Return the lists of the last record, each mutant with what the records before it saw."""
+    """Return the lists of the last record, each mutant with its results in earlier records."""
     if not records:
         return []
     *earlier, last = records

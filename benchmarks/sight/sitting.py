@@ -1,7 +1,8 @@
-"""A sitting: plays seeds in order and writes each into a journal, so that the next one goes on.
+"""A sitting: one limited stretch of the search, which writes each seed into a journal.
 
-A journal belongs to the code, the sample and the space it began with. With others it is put aside,
-which is told, and a new one begins. Data flow: sample, SwitchedTree -> player -> journal.
+The next sitting continues. A journal belongs to the code, the sample and the space it began with;
+for others it is put aside with a message, and a new one begins. Data flow: sample, SwitchedTree ->
+player -> journal.
 """
 
 import hashlib
@@ -51,12 +52,12 @@ class JournalHead(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def seeds_before(self) -> int:
-        """How many seeds were played before the journal begins."""
+        """Return the number of seeds played before the journal begins."""
         return 0 if self.base is None else self.base.head.seeds
 
     @property
     def decisive(self) -> dict[str, str]:
-        """What another journal must have the same, to be gone on with."""
+        """Return the fields that must be equal to continue another journal."""
         return {
             "the code": self.code,
             "Python": self.python,
@@ -73,7 +74,7 @@ class Journal:
         self.path = path
 
     def read(self) -> tuple[JournalHead, list[PlayedOrder]] | None:
-        """Return what is done; None without a journal. Half a line at its end is left out."""
+        """Return the finished seeds; None without a journal. Half a line at its end is left out."""
         if not self.path.exists():
             return None
         whole, _, _ = self.path.read_bytes().rpartition(b"\n")
@@ -86,7 +87,7 @@ class Journal:
     def begin(
         self, head: JournalHead, say: Callable[[str], None]
     ) -> tuple[JournalHead, list[PlayedOrder]]:
-        """Go on with the journal if it belongs to `head`, else put it aside and begin a new one."""
+        """Continue the journal if it belongs to `head`, else put it aside and begin a new one."""
         known = self.read()
         if known is not None:
             changed = [
@@ -108,7 +109,7 @@ class Journal:
         return head, []
 
     def append(self, line: bytes) -> None:
-        """Write one seed last."""
+        """Append one seed."""
         with self.path.open("ab") as file:
             file.write(line)
             file.flush()
@@ -121,7 +122,7 @@ class Journal:
 
 
 def journal_path(name: str, sample: int) -> Path:
-    """Return where the journal of a record is."""
+    """Return the file of a record's journal."""
     return JOURNALS / f"{name}-sample-{sample}.jsonl"
 
 
@@ -136,10 +137,10 @@ def sit(
     record: SightRecord | None = None,
     say: Callable[[str], None] = print,
 ) -> bool:
-    """Play what is left of the seeds 0 to `seeds` - 1; return whether all are done.
+    """Play the unfinished seeds of 0 to `seeds` - 1; return True if all are done.
 
-    A journal that begins goes on with `record`, if that is of the same code, sample and space.
-    `until` is asked after each seed whether the sitting is over.
+    A new journal continues `record`, if that is of the same code, sample and space. `until` is
+    called after each seed, and ends the sitting with True.
     Raises: RuntimeError if the player ended.
     """
     with tempfile.TemporaryDirectory(prefix="sight-") as folder:

@@ -34,7 +34,10 @@ CONSUMER = -1
 def test_fetch_in_another_leader_epoch_is_fenced(
     fetcher: int, epoch: int, error: ErrorCode
 ) -> None:
-    """BEHAVIOUR 6.1. Source: PartitionTest.testReadRecordEpochValidationForLeader."""
+    """The leader refuses older and newer epochs; -1, no epoch, is accepted (BEHAVIOUR 6.1).
+
+    Source: PartitionTest.testReadRecordEpochValidationForLeader.
+    """
     leading = leader(leader_epoch=4)
     assert fetch_as(leading, fetcher, 0, leader_epoch=epoch).data.error_code is error
 
@@ -127,13 +130,12 @@ def test_fetch_with_a_prefix_of_the_leaders_log_does_not_diverge() -> None:
 @pytest.mark.parametrize(
     ("offset", "last_epoch", "diverging"),
     [
-        (
-            3,
-            0,
-            EpochEndOffset(epoch=0, end_offset=2),
-        ),  # the follower has more of epoch 0 than the leader
-        (3, 1, EpochEndOffset(epoch=0, end_offset=2)),  # an epoch that only the follower has
-        (4, 2, EpochEndOffset(epoch=2, end_offset=3)),  # beyond the last epoch with batches
+        # The follower has more of epoch 0 than the leader.
+        (3, 0, EpochEndOffset(epoch=0, end_offset=2)),
+        # Only the follower has epoch 1.
+        (3, 1, EpochEndOffset(epoch=0, end_offset=2)),
+        # The follower has more of epoch 2, the leader's last epoch with batches.
+        (4, 2, EpochEndOffset(epoch=2, end_offset=3)),
     ],
 )
 def test_fetch_that_diverges_is_answered_with_the_end_of_the_epoch(
@@ -155,8 +157,8 @@ def test_fetch_with_an_epoch_after_all_known_is_out_of_range() -> None:
     assert answer.error_code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_fetch_of_a_follower_returns_the_high_watermark_of_before() -> None:
-    """The follower learns of its own effect with its next Fetch, as in Kafka."""
+def test_fetch_that_moves_the_high_watermark_is_answered_with_the_former_one() -> None:
+    """The follower gets the moved high watermark with its next Fetch, as in Kafka."""
     leading = leader(replicas=(A, B), isr=(A, B), partition_log=log_of_epochs(0))
     result = fetch_as(leading, B, 1, last_fetched_epoch=0)
     assert (result.data.high_watermark, result.new_high_watermark) == (0, 1)
@@ -164,7 +166,7 @@ def test_fetch_of_a_follower_returns_the_high_watermark_of_before() -> None:
 
 
 def test_second_read_of_a_parked_fetch_counts_no_progress() -> None:
-    """The Fetch counted when it arrived; half a second later it shows no life of the follower."""
+    """It counted when it arrived; half a second later the follower may be dead."""
     leading = leader(partition_log=log_of_epochs(0))
     result = leading.fetch(
         fetch_request(1, last_fetched_epoch=0),

@@ -37,7 +37,7 @@ def binding_of(
 
 
 def test_ports_follow_the_brokers_order_and_not_their_ids() -> None:
-    """Broker number i has first_port + i; 0 stays 0: a free port."""
+    """Broker number i listens at first_port + i; with first_port 0 each gets a free port."""
     ports = []
     for first_port in (9_092, 0):
         binding = binding_of(ListenerSpec(first_port=first_port))
@@ -47,15 +47,18 @@ def test_ports_follow_the_brokers_order_and_not_their_ids() -> None:
 
 
 def test_later_incarnation_has_the_port_of_the_former_and_its_own_numbers() -> None:
-    """The port may have been a free one; a number names a connection in the whole run."""
+    """Clients find a restarted broker at its old port, also if the system chose that port.
+
+    Connections are numbered from `first_number` on, and a number is unique in the run.
+    """
     before = binding_of(ListenerSpec())
     after = binding_of(ListenerSpec(), incarnation=SECOND, port=41_000)
-    elsewhere = binding_of(ListenerSpec(), broker=BROKERS[0])
+    other_broker = binding_of(ListenerSpec(), broker=BROKERS[0])
     assert before is not None
     assert after is not None
-    assert elsewhere is not None
+    assert other_broker is not None
     assert after.port == 41_000
-    assert len({before.first_number, after.first_number, elsewhere.first_number}) == 3
+    assert len({before.first_number, after.first_number, other_broker.first_number}) == 3
 
 
 def test_host_is_the_runtimes_unless_the_spec_names_one() -> None:
@@ -67,7 +70,7 @@ def test_host_is_the_runtimes_unless_the_spec_names_one() -> None:
 
 
 def test_no_node_listens_without_a_listener_in_the_spec_and_no_controller_does() -> None:
-    """Existing runs have no listener."""
+    """Kafka clients can connect only to brokers, and only if the spec asks for it."""
     assert binding_of(None) is None
     spec = cluster(ListenerSpec())
     controller = spec.controllers[0]

@@ -1,4 +1,4 @@
-"""Whether there is a Java for Spark is said before Spark is started."""
+"""The search for a Java that Spark can use, which precedes Spark's start."""
 
 from pathlib import Path
 
@@ -33,7 +33,7 @@ def _java(folder: Path, script: str) -> Path:
 
 
 def test_find_java_prefers_java_home_as_spark_does(tmp_path: Path) -> None:
-    """Spark's launcher never looks at the PATH when JAVA_HOME is set."""
+    """Spark's launcher ignores the PATH when JAVA_HOME is set."""
     home = _java(tmp_path / "home", "echo 'openjdk version \"21.0.1\"' >&2")
     other = _java(tmp_path / "other", "echo 'openjdk version \"17.0.1\"' >&2")
     environ = {"JAVA_HOME": str(tmp_path / "home"), "PATH": str(other.parent)}
@@ -52,7 +52,7 @@ def test_find_java_prefers_java_home_as_spark_does(tmp_path: Path) -> None:
 def test_find_java_without_a_suitable_one_names_the_package(
     tmp_path: Path, script: str | None, found: str
 ) -> None:
-    """The advice must name the version and the way out."""
+    """The advice must name the version and a way to install it."""
     if script is not None:
         _java(tmp_path, script)
     problem = find_java({"JAVA_HOME": str(tmp_path)})

@@ -1,4 +1,4 @@
-"""What a killed process of ours left of Spark goes; whatever else lies beside it stays."""
+"""Files of Spark that a killed process of ours left are removed, all others are kept."""
 
 import os
 import socket
@@ -27,7 +27,7 @@ def make_folder(parent: Path, name: str, owner: str | None) -> Path:
 
 
 def test_folder_of_a_dead_process_is_removed_and_no_other(tmp_path: Path) -> None:
-    """Other people's folders, those of living processes and of other machines stay."""
+    """Folders of other users, of live processes and of other machines are kept."""
     here = socket.gethostname()
     make_folder(tmp_path, "coordlab-spark-dead", f"{here} {dead_process()}")
     make_folder(tmp_path, "other-dead", f"{here} {dead_process()}")

@@ -1,4 +1,4 @@
-"""Event files of a run directory, and which are set aside."""
+"""Event files of a run directory, and those that are set aside."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from tests.support.builders.trace_builder import parse_trace, write_run
 
 
 def test_trace_of_an_earlier_version_is_set_aside_with_its_reason(tmp_path: Path) -> None:
-    """Its causes are sentences: no table could say why anything happened."""
+    """Its causes are free text, so that no table could give a cause."""
     run = write_run(tmp_path / "run", parse_trace("1 driver run_stage stage=steady\n"), files=2)
     old = run / "events" / "0.parquet"
     pq.write_table(pq.read_table(old).drop_columns(["cause_text"]), old)

@@ -1,4 +1,4 @@
-"""Spark as a user meets it: quiet, without traces in the working directory, ended at the end."""
+"""Spark as a user meets it: quiet, without files in the working directory, ended at the end."""
 
 import os
 import signal
@@ -32,8 +32,8 @@ print(folder.exists(), process.poll() is not None)
 @pytest.mark.spark
 @pytest.mark.slow
 def test_session_is_quiet_and_leaves_nothing_behind(spark: SparkSession, tmp_path: Path) -> None:
-    """A summary on the terminal must not drown in JVM warnings; a demo leaves no metastore."""
-    assert spark.version  # a Java is there, so that what fails below is ours
+    """A summary on the terminal must not be hidden by JVM warnings; no metastore is left."""
+    assert spark.version  # a Java exists, so that a failure below is ours
     temp, work = tmp_path / "temp", tmp_path / "work"
     temp.mkdir()
     work.mkdir()
@@ -54,7 +54,7 @@ def test_session_is_quiet_and_leaves_nothing_behind(spark: SparkSession, tmp_pat
 def test_session_without_java_names_its_package(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Before the JVM's launcher prints its own riddle."""
+    """The message precedes that of the JVM's launcher, which is hard to understand."""
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(JavaMissing, match="Install Java 17"), spark_session():
         pytest.fail("a session without Java")
@@ -68,7 +68,7 @@ def test_analyze_of_a_missing_directory_is_refused_at_once(tmp_path: Path) -> No
 
 
 def test_two_runs_of_one_name_are_refused(tmp_path: Path) -> None:
-    """Their rows could not be told apart in one table."""
+    """Their rows could not be distinguished in one table."""
     for root in ("a", "b"):
         (tmp_path / root / "crash" / "1").mkdir(parents=True)
     with pytest.raises(RunNameClash, match="crash/1"):
@@ -97,6 +97,6 @@ def test_partition_for_in_spark_is_kafkas(spark: SparkSession) -> None:
 
 
 def test_session_restores_the_former_handler_of_ctrl_c(spark: SparkSession) -> None:
-    """Spark's own handler would outlive the session and meet a run's Ctrl-C later."""
+    """Spark's own handler would outlive the session and handle a later run's Ctrl-C."""
     assert spark.sparkContext.defaultParallelism > 0
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

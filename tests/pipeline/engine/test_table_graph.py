@@ -1,4 +1,4 @@
-"""Steps at once: in the order of their inputs, and ended together when one fails."""
+"""Concurrent steps: in the order of their inputs, and ended together when one fails."""
 
 import os
 import signal
@@ -39,8 +39,10 @@ def _as_it_is(_: Step, frame: DataFrame) -> DataFrame:
     return frame
 
 
-def test_steps_are_computed_after_their_inputs_however_they_are_listed(spark: SparkSession) -> None:
-    """Whoever adds a table need not know the order."""
+def test_steps_are_computed_after_their_inputs_in_any_order_of_the_list(
+    spark: SparkSession,
+) -> None:
+    """A new table may be listed anywhere."""
     steps = [
         _named("last", "left", "right"),
         _named("left", "first"),
@@ -62,7 +64,7 @@ def test_steps_are_computed_after_their_inputs_however_they_are_listed(spark: Sp
 
 
 def test_step_with_an_unknown_input_is_refused(spark: SparkSession) -> None:
-    """It would wait for ever."""
+    """The step would wait for ever."""
     with pytest.raises(ValueError, match=r"second: no_such_step"):
         compute(
             [_named("second", "no_such_step")],
@@ -73,7 +75,7 @@ def test_step_with_an_unknown_input_is_refused(spark: SparkSession) -> None:
         )
 
 
-def test_steps_that_do_not_need_each_other_are_computed_at_once(spark: SparkSession) -> None:
+def test_independent_steps_are_computed_at_once(spark: SparkSession) -> None:
     """Both must be in `carry_out` before either may leave it."""
     both = threading.Barrier(2, timeout=PATIENCE_S)
 
@@ -128,7 +130,7 @@ def test_failed_step_raises_its_own_error_and_ends_the_jobs_of_others(spark: Spa
         )
 
     assert reached == ["endless"]
-    # The job is told to end before `compute` returns; its tasks end a moment later.
+    # The job gets its cancellation before `compute` returns; its tasks end a moment later.
     tracker = spark.sparkContext.statusTracker()
     deadline = time.monotonic() + 60
     while tracker.getActiveJobsIds() and time.monotonic() < deadline:
@@ -155,14 +157,14 @@ except KeyboardInterrupt:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("whole_run_rows", [0, 1_000])
-def test_analysis_that_is_interrupted_leaves_no_jvm_and_no_files(
+def test_interrupted_analysis_leaves_no_jvm_and_no_files(
     spark: SparkSession, tmp_path: Path, whole_run_rows: int
 ) -> None:
     """Ctrl-C reaches the whole process group, while several threads wait for Spark.
 
-    A task may have written tables of its run by then, which count for nothing without a summary.
+    A task may have written tables of its run by then, which are ignored without a summary.
     """
-    assert spark.version  # a Java is there, so that what fails below is ours
+    assert spark.version  # a Java exists, so that a failure below is ours
     run = write_run(tmp_path / "crash" / "1", parse_trace((TRACES / "crash.txt").read_text()))
     temp = tmp_path / "temp"
     temp.mkdir()

@@ -1,4 +1,4 @@
-"""Both ways of keeping tables give the same ones."""
+"""Both ways of storing tables give equal tables."""
 
 import shutil
 from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ PARTITIONS = 3
 
 
 def _copied(analysed: AnalysedRuns, names: Sequence[str], base: Path) -> dict[str, Path]:
-    """Copy runs without what an analysis left in them; they keep the names in their rows."""
+    """Copy runs without the results of an analysis; they keep the names in their rows."""
     copies = {}
     for name in dict.fromkeys(names):
         original = analysed.directories[name]
@@ -53,16 +53,16 @@ def _settings_of_long_work(spark: SparkSession) -> Iterator[None]:
             spark.conf.set(name, value)
 
 
-def test_tables_of_large_runs_are_those_of_small_ones(
+def test_tables_of_large_runs_equal_those_of_small_ones(
     spark: SparkSession,
     analysed: AnalysedRuns,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """In memory all is one partition; in several, what is not ordered by its key would show.
+    """In memory there is one partition; in several, rows not ordered by their key would differ.
 
-    Several runs share a partition, and what leans on that (`LONG_WORK`) must not mix them up.
-    The first run, which lends its folder to the tables of all, has a name that reads as a pattern.
+    Several runs share a partition, and code that relies on that (`LONG_WORK`) must keep them apart.
+    The first run, whose folder has the tables of all, has a name that reads as a pattern.
     """
     monkeypatch.setattr(tables, "SHORT_WORK_ROWS", 0)
     copies = _copied(analysed, ("pause", *analysed.directories), tmp_path)

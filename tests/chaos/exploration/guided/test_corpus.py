@@ -1,4 +1,7 @@
-"""The corpus: the kept plans, by marks and pairs, and their rarity."""
+"""The corpus of a guided search: kept plans, and the rarity of the coverage marks they reached.
+
+A pair is two marks that one run reached. Plans that reached a rare mark or a rare pair are kept.
+"""
 
 from collections.abc import Iterator
 
@@ -12,13 +15,14 @@ def run(*lineage: int, marks: str = "", faults: int = 5, passed: bool = True) ->
     return RunSeen(lineage=lineage, marks=tuple(sorted(marks)), faults=faults, passed=passed)
 
 
-def common(seeds: range, marks: str = "xy") -> Iterator[RunSeen]:
+def runs_with_common_marks(seeds: range, marks: str = "xy") -> Iterator[RunSeen]:
+    """Yield a run for each seed; so many runs make their marks common."""
     for seed in seeds:
         yield run(seed, marks=marks)
 
 
 def test_pair_is_rare_if_its_marks_are_common_and_seldom_occur_together() -> None:
-    """A pair with a rare mark adds nothing to that mark."""
+    """Each pair with a rare mark is rare, so that only the mark is listed."""
     coverage = Coverage()
     for index in range(300):
         coverage.take(("a",) if index % 2 else ("b",), mutated=False)
@@ -33,7 +37,7 @@ def test_pair_is_rare_if_its_marks_are_common_and_seldom_occur_together() -> Non
 def test_smallest_plans_of_a_rare_mark_are_kept() -> None:
     """A small plan is quick to run, and its change is likelier to matter."""
     corpus = Corpus()
-    for seen in common(range(200)):
+    for seen in runs_with_common_marks(range(200)):
         corpus.take(seen)
     for seed, faults in ((300, 9), (301, 4), (302, 7), (303, 2), (304, 8)):
         corpus.take(run(seed, marks="r", faults=faults))
@@ -47,7 +51,7 @@ def test_smallest_plans_of_a_rare_mark_are_kept() -> None:
 def test_violating_run_or_one_of_the_last_generation_is_no_parent() -> None:
     """The first is a finding with its own file; the second would make plans ever longer."""
     corpus = Corpus()
-    for seen in common(range(100)):
+    for seen in runs_with_common_marks(range(100)):
         corpus.take(seen)
     corpus.take(run(200, marks="r", passed=False))
     corpus.take(run(*range(201, 202 + MAX_GENERATIONS), marks="s"))
@@ -56,16 +60,17 @@ def test_violating_run_or_one_of_the_last_generation_is_no_parent() -> None:
     assert corpus.parent_for(7, corpus.rare()) is None
 
 
-def test_parent_is_chosen_for_the_rarest_marks_and_for_pairs_alike() -> None:
+def test_half_of_the_parents_are_chosen_for_rare_marks_and_half_for_rare_pairs() -> None:
+    """Each rare mark has its own run; only run 900 has the rare pair of the common x and y."""
     corpus = Corpus()
-    for seen in common(range(400), "x"):
+    for seen in runs_with_common_marks(range(400), "x"):
         corpus.take(seen)
-    for seen in common(range(400, 800), "y"):
+    for seen in runs_with_common_marks(range(400, 800), "y"):
         corpus.take(seen)
     corpus.take(run(900, marks="xy"))
     for index in range(RAREST_MARKS + 5):
         for again in range(1 + index):
-            corpus.take(run(1_000 + 100 * index + again, marks=f"{index:c}"[0] + "x"))
+            corpus.take(run(1_000 + 100 * index + again, marks=chr(index) + "x"))
 
     marks, pairs = corpus.rare()
     assert len(marks) == RAREST_MARKS
