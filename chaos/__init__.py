@@ -1,7 +1,7 @@
 """Experiments: files, faults, targets, the runner, checkers, and the search over schedules.
 
-Reading order: `experiment` (the file and its rules), `targets`, `faults`, `run` (what happens, and
-when), `checkers` (what is judged), `results` (what is kept of a run), `standing` (a run that goes
-on until it is ended), `exploration` (many runs), `conformance` (recordings of real Kafka played
-against the cluster).
+Reading order: `experiment` (the file and its rules), `targets`, `faults`, `run` (carries out the
+plan), `checkers` (judge the trace), `results` (the files of a run), `standing` (a cluster that
+stays up until a command ends it), `exploration` (many runs), `conformance` (recordings of real
+Kafka played against the cluster).
 """

@@ -3,7 +3,7 @@
 Pure state machines: I/O goes through Storage only; no clock, no randomness. ISR stands for in-sync
 replicas, as in Kafka.
 
-Reading order: `storage`, `memory_storage`, `batches`, `log_validation` (what a leader checks of a
+Reading order: `storage`, `memory_storage`, `batches`, `log_validation` (the leader's checks of a
 client's batch), `epochs`, `producer_states` (idempotent producers and transactions) and
 `transaction_index` (transactions of a log), `log`, `segments`, `compaction`, `outcomes`,
 `follower_state`, `in_sync_replicas` (ISR and high watermark of a leader), `fetching`, `replica`

@@ -1,4 +1,4 @@
-"""The answer to `status`: what a look at the cluster shows, and what was done to it."""
+"""The answer to `status`: the state of the cluster, its faults and the findings so far."""
 
 from collections.abc import Sequence
 
@@ -26,7 +26,7 @@ def status_answer(
     waiting_for: Sequence[str],
     with_partitions: bool,
 ) -> StatusAnswer:
-    """Return `blank`, which says which run it is, with what the look shows."""
+    """Return `blank`, which identifies the run, completed with the cluster's state."""
     sizes: dict[str, int] = {}
     for partition in status.partitions:
         sizes[partition.topic] = max(sizes.get(partition.topic, 0), partition.partition + 1)
@@ -59,7 +59,7 @@ def status_answer(
 
 
 def broker_state(status: ClusterStatus, broker_id: BrokerId) -> str:
-    """Return a broker's state in a word."""
+    """Return the state of a broker's process, or `fenced` if it runs and is fenced."""
     word = str(status.nodes.get(broker_name(broker_id), NodeState.DOWN))
     if word == NodeState.UP and status.brokers_fenced.get(broker_id, False):
         return "fenced"

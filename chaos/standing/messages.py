@@ -1,6 +1,7 @@
 """Requests to a standing cluster, and its answers: JSON frames with the cluster's token.
 
-Knows the results' schema only: a command that asks need not import the lab.
+Imports only the results' schema, so a command that sends a request starts without importing the
+rest of the lab.
 """
 
 from enum import StrEnum
@@ -16,7 +17,7 @@ from results_schema.results import (
 )
 
 CONTROL_VERSION = 1
-"""Goes up when a cluster and a command of two versions could misunderstand each other."""
+"""Must be raised with every change that lets a cluster and a command of two versions disagree."""
 
 
 class PresenceRequest(msgspec.Struct, frozen=True, kw_only=True, tag="presence"):
@@ -26,9 +27,9 @@ class PresenceRequest(msgspec.Struct, frozen=True, kw_only=True, tag="presence")
 class InjectRequest(
     msgspec.Struct, frozen=True, kw_only=True, tag="inject", rename={"from_": "from"}
 ):
-    """OrderSource a fault, in the words of an experiment file.
+    """Orders a fault; the fields are those of a fault in an experiment file.
 
-    Shape: `waits` keeps the answer back until the fault is over.
+    Shape: with `waits` the answer comes only when the fault is over.
     """
 
     fault: str
@@ -41,9 +42,9 @@ class InjectRequest(
 
 
 class HealRequest(msgspec.Struct, frozen=True, kw_only=True, tag="heal"):
-    """OrderSource that faults are undone: one, or all that are in force.
+    """Orders that one fault, or every fault in force, is healed.
 
-    Shape: without `fault_id` and `everything` the only fault in force is meant.
+    Shape: without `fault_id` and `everything` the request means the only fault in force.
     """
 
     fault_id: str | None = None
@@ -64,7 +65,7 @@ Request = PresenceRequest | InjectRequest | HealRequest | StatusRequest | DownRe
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True):
-    """A request with what lets it in."""
+    """A request with the token without which the cluster refuses it."""
 
     version: int = CONTROL_VERSION
     token: str
@@ -75,7 +76,7 @@ class RefusalKind(StrEnum):
     """Why a request was not carried out."""
 
     UNKNOWN = "unknown"  # the request can never mean anything in this cluster
-    NOTHING_NOW = "nothing_now"  # the target is nothing at this moment
+    NOTHING_NOW = "nothing_now"  # the target names no node or link at this moment
     ENDING = "ending"  # the cluster is starting, or on its way down
     FAILED = "failed"  # the lab could not carry it out
 
@@ -105,14 +106,14 @@ class PresenceAnswer(msgspec.Struct, frozen=True, kw_only=True, tag="presence_an
 
 
 class InjectAnswer(msgspec.Struct, frozen=True, kw_only=True, tag="inject_answer"):
-    """A fault that was injected; `warnings` are what is unwise about it."""
+    """A fault that was injected; `warnings` are those of an experiment file with this fault."""
 
     fault: JournalEntry
     warnings: tuple[str, ...] = ()
 
 
 class HealAnswer(msgspec.Struct, frozen=True, kw_only=True, tag="heal_answer"):
-    """The faults that were undone; none if nothing was in force."""
+    """The faults that were healed; none if no fault was in force."""
 
     faults: tuple[JournalEntry, ...]
 
@@ -147,9 +148,10 @@ class MemberFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupAtBroker(msgspec.Struct, frozen=True, kw_only=True):
-    """One group at one of its coordinators: a split brain has two.
+    """One group at one broker that acts as its coordinator: there can be two at a time.
 
-    Shape: `is_of_the_file` says whether the run judges its liveness.
+    Shape: `is_of_the_file` is whether the experiment file defines the group. Liveness is checked
+    of these groups only.
     """
 
     group: str
@@ -165,9 +167,10 @@ class StatusAnswer(msgspec.Struct, frozen=True, kw_only=True, tag="status_answer
     """The state of a cluster.
 
     Units: `time_us` is on the run's clock.
-    Shape: `topics` has the number of partitions of each; `partitions` is empty unless asked for;
-    `faults` are the journal's; `not_up` are controllers and clients that do not run; `findings`
-    are what the checkers have found so far; `waiting_for` is what the steady state lacks.
+    Shape: `topics` has the number of partitions of each; `partitions` is empty unless the request
+    asks for them; `faults` are the journal's entries; `not_up` has the controllers and clients that
+    do not run, with their states; `findings` are the checkers' so far; `waiting_for` lists the
+    conditions of the steady state that do not hold yet.
     """
 
     name: str
@@ -190,7 +193,7 @@ class StatusAnswer(msgspec.Struct, frozen=True, kw_only=True, tag="status_answer
 
 
 class DownAnswer(msgspec.Struct, frozen=True, kw_only=True, tag="down_answer"):
-    """How the run ended. `report` is None where none was written; `notes` say what else is so."""
+    """How the run ended. `report` is None if none was written; `notes` are further remarks."""
 
     exit_code: int
     outcome: str

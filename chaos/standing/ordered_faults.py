@@ -1,8 +1,8 @@
-"""From an order to a fault of the plan, by the rules of experiment files.
+"""Makes a planned fault of an InjectRequest (an order), by the rules of experiment files.
 
-The file's topics and groups are not all that a standing cluster has: clients from outside make
-others. So an order is checked against the file with what the cluster shows at that moment
-(`with_what_is_there`).
+A standing cluster may have more topics and groups than its experiment file, because clients from
+outside create them. So an order is checked against the file extended by the topics and groups that
+the cluster has at that moment (`with_current_topics_and_groups`).
 """
 
 from collections.abc import Iterable
@@ -32,23 +32,23 @@ from protocol.ids import CLUSTER_METADATA
 from results_schema.manifest import PlannedFault
 
 FILE = "inject"
-"""What a problem of an order names in the place of a file."""
+"""Stands for the file name in a problem of an order."""
 _GROUP_ROLES = ("coordinator-of", "leader-member-of", "members", "member")
 _PARTITION_ROLES = ("leader-of", "follower-of")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderedFault:
-    """A fault that can be injected, and what is unwise about it."""
+    """A fault that can be injected, and the warnings that an experiment file with it would get."""
 
     planned: PlannedFault
     warnings: tuple[str, ...]
 
 
-def with_what_is_there(experiment: Experiment, status: ClusterStatus) -> Experiment:
-    """Return `experiment` with the topics and groups that the cluster has beside the file's.
+def with_current_topics_and_groups(experiment: Experiment, status: ClusterStatus) -> Experiment:
+    """Return `experiment` extended by the topics and groups that only the cluster has.
 
-    Nobody knows which topics such a group reads: it is given all, and no member of the lab.
+    The topics of such a group are not known, so it gets all of them; it has no member of the lab.
     """
     own = {*internal_topics(experiment), CLUSTER_METADATA}
     sizes: dict[str, tuple[int, int]] = {}
@@ -77,10 +77,10 @@ def order_fault(
     fault_id: str,
     at_us: int,
 ) -> OrderedFault | OrderRefusal:
-    """Return the fault that is ordered, or everything for which it cannot be injected.
+    """Return the fault that is ordered, or a refusal with every reason not to inject it.
 
     Units: `at_us` is when it is injected, since the cluster went live.
-    Shape: `experiment` has what the cluster shows now.
+    Shape: `experiment` is the file's, extended by the cluster's current topics and groups.
     """
     document = item_of(_as_in_a_file(request))
     problems = shape_problems(document, FaultDefinition, FILE)
@@ -89,8 +89,9 @@ def order_fault(
     fault = msgspec.convert(document.plain(), FaultDefinition)
     problems = list(fault_errors(experiment, fault, FILE))
     if problems:
-        # With the groups and topics that it names the order may be right: they can come later.
-        imagined = _with_what_is_named(experiment, fault)
+        # The order may only name groups and topics that do not exist yet. To tell, it is checked
+        # once more as if they existed: if it still has errors, it can never be right.
+        imagined = _with_named_topics_and_groups(experiment, fault)
         kind = RefusalKind.NOTHING_NOW
         if any(True for _ in fault_errors(imagined, fault, FILE)):
             kind = RefusalKind.UNKNOWN
@@ -111,7 +112,7 @@ def order_fault(
 
 
 def _as_in_a_file(request: InjectRequest) -> dict[str, object]:
-    """Return the order as an experiment file would have it, without what was not given."""
+    """Return the order as a fault of an experiment file, without the fields that it leaves out."""
     document: dict[str, object] = {"at": "0s", "fault": request.fault}
     if request.target is not None:
         document["target"] = request.target
@@ -126,7 +127,7 @@ def _as_in_a_file(request: InjectRequest) -> dict[str, object]:
 
 
 def _with_groups(experiment: Experiment, group_ids: Iterable[str]) -> Experiment:
-    """Return `experiment` with groups that nobody of the lab joins."""
+    """Return `experiment` with these groups added, which have no member of the lab."""
     group = GroupDefinition(members=0, topics=tuple(experiment.topics))
     groups = {
         **experiment.groups,
@@ -135,8 +136,8 @@ def _with_groups(experiment: Experiment, group_ids: Iterable[str]) -> Experiment
     return msgspec.structs.replace(experiment, groups=groups)
 
 
-def _with_what_is_named(experiment: Experiment, fault: FaultDefinition) -> Experiment:
-    """Return `experiment` with the groups and topics that the fault's targets name."""
+def _with_named_topics_and_groups(experiment: Experiment, fault: FaultDefinition) -> Experiment:
+    """Return `experiment` extended by the groups and topics that the fault's targets name."""
     groups: list[str] = []
     topics = dict(experiment.topics)
     for target in (fault.target or "", *ends_of(fault.from_), *ends_of(fault.to)):
@@ -162,10 +163,10 @@ def _refusal(kind: RefusalKind, problems: Iterable[Problem]) -> OrderRefusal:
 
 
 def _words(problem: Problem) -> str:
-    """Return a problem as a sentence; the place is a word of the order."""
+    """Return a problem as a sentence that names a field of the order, not a place in a file."""
     path = problem.path.removeprefix(FILE).removeprefix(".")
     words = str(replace(problem, file=FILE, line=None, path=path))
-    # The messages are those of files; a cluster that stays has more than its file.
+    # The rules' messages speak of the file, but a standing cluster has more topics and groups.
     return words.replace(" of the file: ", " that is there: ").replace(
         ", but the file has none", ", and there is none"
     )

@@ -1,8 +1,9 @@
-"""Which clusters are up below a folder of runs: one file a name, which its owner alone can read.
+"""The registry of the clusters that are up: one file for each, in a folder below the runs.
 
-`<runs>/.up/<name>.json` claims the name: it says where the cluster listens for orders and holds the
-token that lets them in. A cluster removes its file when it has gone down. One that was killed
-leaves it, and the next command finds that nothing listens there, says so, and removes what is left.
+`<runs>/.up/<name>.json` claims a name for a cluster. The file has the port at which the cluster
+takes orders and the token that an order needs; only its owner can read it. A cluster removes its
+file when it goes down. The file of a killed cluster remains until the next command: it finds that
+nothing listens at the port, reports that, and removes the file and the cluster's other remains.
 """
 
 import os
@@ -16,15 +17,15 @@ from chaos.standing.control import SilentCluster, Unreachable, ask_at
 from chaos.standing.messages import Answer, PresenceRequest, Request
 
 FOLDER = ".up"
-"""Hidden: no reader of run directories looks into it."""
+"""A hidden folder, so that it is not taken for a run directory."""
 DEFAULT_NAME = "lab"
 _OWNER_ONLY = 0o600
 _ATTEMPTS = 100
-"""More claims of one name at once than people have terminals."""
+"""How often a claim is tried: a dead cluster's claim in the way is removed before the next try."""
 
 
 class StandingCluster(msgspec.Struct, frozen=True, kw_only=True):
-    """A cluster that is up, or was.
+    """What the registry records of a cluster, which may have died since.
 
     Shape: orders go to `port` of the loopback address, with `token`.
     """
@@ -44,11 +45,11 @@ class StandingCluster(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NameTaken(Exception):
-    """A cluster of this name is up; says where."""
+    """A cluster of this name is up; the message has its process and run directory."""
 
 
 class NoCluster(Exception):
-    """No cluster that was asked for is up; says which are."""
+    """The cluster that the command means is not up; the message lists those that are."""
 
     def __init__(self, words: str, *, none_is_up: bool = False) -> None:
         super().__init__(words)
@@ -56,7 +57,7 @@ class NoCluster(Exception):
 
 
 class DeadCluster(msgspec.Struct, frozen=True, kw_only=True):
-    """A cluster that ended without a word, whose file was removed."""
+    """A cluster that died without removing its file; the file has been removed since."""
 
     cluster: StandingCluster
 
@@ -93,14 +94,14 @@ def claim(runs: Path, cluster: StandingCluster) -> tuple[DeadCluster, ...]:
 
 
 def update(runs: Path, cluster: StandingCluster) -> None:
-    """Replace what the file of an own cluster says. Raises: OSError."""
+    """Replace the content of this process's own file. Raises: OSError."""
     unfinished = runs / FOLDER / f".{cluster.name}-{cluster.pid}-{cluster.port}"
     _write_for_owner(unfinished, cluster)
     unfinished.replace(_path(runs, cluster.name))
 
 
 def release(runs: Path, cluster: StandingCluster) -> None:
-    """Give up the name of an own cluster; that it is given up does no harm."""
+    """Remove this process's own claim, if the name is still claimed by this cluster."""
     path = _path(runs, cluster.name)
     known = _read(path)
     if known is not None and known.token == cluster.token:
@@ -108,7 +109,7 @@ def release(runs: Path, cluster: StandingCluster) -> None:
 
 
 def clusters_up(runs: Path) -> tuple[tuple[StandingCluster, ...], tuple[DeadCluster, ...]]:
-    """Return the clusters that are up, by name, and those that are found dead, and removed."""
+    """Return the clusters that are up, by name, and the dead ones whose claims were removed."""
     up: list[StandingCluster] = []
     died: list[DeadCluster] = []
     for path in sorted((runs / FOLDER).glob("*.json")):
@@ -123,7 +124,7 @@ def clusters_up(runs: Path) -> tuple[tuple[StandingCluster, ...], tuple[DeadClus
 
 
 def find_cluster(runs: Path, name: str | None) -> tuple[StandingCluster, tuple[DeadCluster, ...]]:
-    """Return the cluster that is meant, and those that are found dead.
+    """Return the cluster that a command means, and the dead ones whose claims were removed.
 
     Without a name it is the only one that is up, or the one of the default name.
 
@@ -147,7 +148,7 @@ def find_cluster(runs: Path, name: str | None) -> tuple[StandingCluster, tuple[D
 def _remove_if_dead(runs: Path, name: str) -> Iterator[DeadCluster]:
     """Remove the claim of a dead cluster. Raises: NameTaken if it lives."""
     cluster = _read(_path(runs, name))
-    if cluster is None:  # released in this moment
+    if cluster is None:  # released after the caller's attempt to claim the name
         return
     if not _is_dead(cluster):
         raise NameTaken(
@@ -160,8 +161,11 @@ def _remove_if_dead(runs: Path, name: str) -> Iterator[DeadCluster]:
 def _remove(runs: Path, cluster: StandingCluster) -> Iterator[DeadCluster]:
     """Remove the claim of a dead cluster; yield it, unless another process was first.
 
-    Two processes may find the same dead claim, and the first may have claimed the name anew when
-    the second acts. So the file is moved away first, and moved back if it is another's.
+    A race: two processes may find the same dead claim. The first may have removed it and claimed
+    the name anew before the second acts, which would then remove a valid claim. So:
+    1. The file is moved aside, which only one process can do.
+    2. Its token is compared with the dead cluster's.
+    3. If they differ, the file is put back, unless the name has been claimed meanwhile.
     """
     path = _path(runs, cluster.name)
     aside = path.with_name(f".{path.name}-{os.getpid()}")
@@ -181,10 +185,10 @@ def _remove(runs: Path, cluster: StandingCluster) -> Iterator[DeadCluster]:
 
 
 def _remove_leavings(cluster: StandingCluster) -> None:
-    """Remove what a killed cluster leaves beside its trace: disks, and where its nodes listened."""
+    """Remove a killed cluster's disks and the file of its nodes' addresses; its trace stays."""
     if not cluster.run_directory:
         return
-    # Seldom needed, and larger than all that a command which asks imports.
+    # Seldom needed, and larger than all other imports of a command that sends a request.
     from cluster.realtime.listeners_file import remove_listeners  # noqa: PLC0415
     from cluster.realtime.machine_processes import remove_disks  # noqa: PLC0415
 
@@ -195,12 +199,12 @@ def _remove_leavings(cluster: StandingCluster) -> None:
 
 
 def _is_dead(cluster: StandingCluster) -> bool:
-    """Return whether nothing that knows the token listens at the cluster's port."""
+    """Return whether no process that accepts the token listens at the cluster's port."""
     try:
         cluster.ask(PresenceRequest(), timeout_s=5.0)
     except Unreachable:
         return True
-    except SilentCluster:  # stopped, or too busy: it holds its port
+    except SilentCluster:  # paused, or too busy to answer: its process still has the port
         return False
     return False
 
@@ -219,7 +223,8 @@ def _path(runs: Path, name: str) -> Path:
 
 
 def _write_for_owner(path: Path, cluster: StandingCluster) -> None:
-    path.unlink(missing_ok=True)  # of a writer that was killed; it may be open to others
+    # A killed writer may have left a file here, whose permissions are not known.
+    path.unlink(missing_ok=True)
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _OWNER_ONLY)
     with os.fdopen(file, "wb") as stream:
         stream.write(msgspec.json.format(msgspec.json.encode(cluster), indent=2) + b"\n")

@@ -45,7 +45,7 @@ from chaos.standing.messages import (
     StatusAnswer,
     StatusRequest,
 )
-from chaos.standing.ordered_faults import order_fault, with_what_is_there
+from chaos.standing.ordered_faults import order_fault, with_current_topics_and_groups
 from chaos.targets.base import Miss
 from cluster.runtime import ClusterStatus, NodeState, Runtime
 from protocol.ids import BrokerId, NodeName
@@ -283,7 +283,7 @@ class StandingRun(ExperimentRun):
     async def _inject(self, request: InjectRequest, asked: PendingRequest) -> None:
         """Inject what is ordered; what can hit nothing now is refused, and leaves no trace."""
         status = self._status_history.with_last_partitions(await self._check_and_query())
-        experiment = with_what_is_there(self._experiment, status)
+        experiment = with_current_topics_and_groups(self._experiment, status)
         number = self._ordered.get(request.fault, self._planned_total(request.fault))
         ordered = order_fault(
             request,

@@ -1,8 +1,8 @@
-"""A broker: replicas of partitions, their coordinators, and what keeps both up to date.
+"""A broker: replicas of partitions, coordinators, and the metadata that both depend on.
 
-Data flow: a request comes in at `api` and goes to the metadata cache, the replica manager or a
-coordinator; metadata comes from the controller through `control` and reaches, in this order, the
-cache, the replica manager and the coordinators' tasks. Reading order: `control`, `replication`,
+Requests: `api` passes each to the metadata cache, the replica manager or a coordinator.
+Metadata: `control` fetches it from the controller and gives it to the cache, then the replica
+manager, then the coordinators' tasks. Reading order: `control`, `replication`,
 `coordination`, `transactions`, `channels` (connections to other nodes, and the broker's own
 identity), `api`, `node`.
 """

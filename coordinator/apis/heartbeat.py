@@ -1,8 +1,9 @@
-"""Heartbeat (12), v0 to v4: restarts a member's session and tells the member of a rebalance.
+"""Heartbeat (12), v0 to v4: restarts a member's session and reports a rebalance to the member.
 
-The answer comes from memory, without the log, so an old coordinator that is cut off from the
-cluster goes on answering. The switch `heartbeats_wait_for_writes` (Java) closes that hole: an
-answer other than a refusal waits until every record that the log has now is committed.
+The answer needs only the memory, not the log, so an old coordinator that is cut off from the
+cluster goes on answering. The switch `heartbeats_wait_for_writes` (of the Java coordinator)
+prevents that: an answer other than a refusal waits until every record that is in the log when the
+request arrives is committed.
 Source: Kafka `GroupCoordinator.handleHeartbeat`, Java `GroupMetadataManager.classicGroupHeartbeat`;
 BEHAVIOUR 2.4.
 """

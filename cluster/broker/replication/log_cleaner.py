@@ -1,10 +1,11 @@
-"""LogCleaner: one thread of a broker that compacts, again and again, the log that needs it most.
+"""LogCleaner: compacts a broker's logs, always the one with the largest dirty share next.
 
-Only Kafka's own topics are cleaned, those whose keys say what is replaced; each broker cleans its
-own replicas, leading or not. Cleaning costs no virtual time: in Kafka it has a thread of its own.
+Only Kafka's internal topics are compacted: a newer record of one key replaces the older ones. Each
+broker cleans its own replicas, whether it leads them or not. Cleaning takes no virtual time,
+because in Kafka a separate thread does it.
 Source: Kafka `LogCleaner`, `LogCleanerManager` (log.cleaner.threads 1, no throttle).
-DEVIATION: data topics are not compacted, whatever their cleanup.policy says: the lab counts on
-every one of their records.
+DEVIATION: data topics are not compacted, whatever their cleanup.policy is: the checkers need every
+one of their records.
 """
 
 from collections.abc import Callable, Iterable
@@ -23,7 +24,8 @@ from protocol.trace import TraceEvent, TraceKind
 CLEANER_OFFSET_CHECKPOINT = "cleaner-offset-checkpoint"
 CLEANED_TOPICS = (CONSUMER_OFFSETS, TRANSACTION_STATE)
 CLEAN_TURN_BYTES = 65_536
-"""What a cleaning reads before others get their turn: on Ray that takes a few milliseconds."""
+"""How much a cleaning reads before it yields to the node's other tasks: on Ray, where all of them
+share one thread, reading this much takes a few milliseconds."""
 _MS_PER_HOUR = 3_600_000
 
 
@@ -47,7 +49,7 @@ class LogCleaner:
         self._segments: dict[TopicPartition, Segments] = {}
 
     def start(self) -> None:
-        """Read where cleanings ended, and begin to look for what to clean."""
+        """Read the checkpoint of where the last cleanings ended, and start the periodic check."""
         content = self._host.storage.read_checkpoint(CLEANER_OFFSET_CHECKPOINT)
         if content is not None:
             self._first_dirty = decode_offset_checkpoint(content)
@@ -56,7 +58,7 @@ class LogCleaner:
             self._host.after(first_us, self._look)
 
     def forget(self, partition: TopicPartition) -> None:
-        """Clean a deleted partition no more."""
+        """Drop the cleaner's state of a deleted partition."""
         self._first_dirty.pop(partition, None)
         self._segments.pop(partition, None)
 
@@ -133,7 +135,7 @@ class LogCleaner:
         while not compaction.step(CLEAN_TURN_BYTES):
             await self._host.sleep(0)
         if name not in self._segments:
-            return  # its topic was deleted
+            return  # the topic was deleted while the cleaning slept
         result = compaction.apply()
         del self._segments[name]
         if result is None:

@@ -1,9 +1,11 @@
-"""LogFlusher: when a broker's logs reach the disk.
+"""LogFlusher: when the records of a broker's logs are written to the disk.
 
-Kafka's two policies, and the operating system's: `log.flush.interval.messages` is carried out by
-the log itself at the end of an append, this gives it the number; `log.flush.interval.ms` by a
-scheduler, off by default; and what nobody flushed is written back by the kernel, which the
-cluster's StorageModel stands for on both runtimes.
+There are three ways:
+1. `log.flush.interval.messages`: the log flushes itself at the end of an append. `configure` gives
+   it the number.
+2. `log.flush.interval.ms`: a scheduler flushes, off by default as in Kafka.
+3. The kernel writes back what neither flushed. The cluster's StorageModel stands for the kernel on
+   both runtimes.
 Source: Kafka `LogManager` (kafka-log-flusher), `UnifiedLog.flush`.
 """
 
@@ -22,7 +24,7 @@ INITIAL_TASK_DELAY_MS = 30_000
 
 @dataclass(slots=True, kw_only=True)
 class _LastFlush:
-    """When a log was last flushed, as far as a check can tell. `now_us` is the host's clock."""
+    """When a log was last flushed, as the periodic check saw it. `at_us` is on the host's clock."""
 
     recovery_point: Offset
     at_us: int
@@ -65,7 +67,7 @@ class LogFlusher:
         self._host.after(first_us, self._write_back)
 
     def configure(self, log: PartitionLog) -> None:
-        """Take in a log that got its partition: its topic's settings hold from now on."""
+        """Apply its topic's flush settings to a log, and begin to watch its flushes."""
         self._last_flushes[log.topic_partition] = _LastFlush(
             recovery_point=log.recovery_point, at_us=self._host.now_us()
         )
@@ -75,7 +77,7 @@ class LogFlusher:
         log.flush_interval_messages = messages if messages < LONG_MAX else None
 
     def forget(self, partition: TopicPartition) -> None:
-        """Flush the log of a deleted partition no more."""
+        """Drop the flusher's state of a deleted partition."""
         self._last_flushes.pop(partition, None)
         self._dirty.pop(partition, None)
 
@@ -87,11 +89,12 @@ class LogFlusher:
     # -- Kafka's scheduler --
 
     def _flush_dirty_logs(self) -> None:
-        """Flush what was last flushed too long ago. Source: Kafka `LogManager.flushDirtyLogs`."""
+        """Flush the logs whose interval is over. Source: Kafka `LogManager.flushDirtyLogs`."""
         now_us = self._host.now_us()
         for log in self._logs():
             last = self._last_flush(log, now_us)
-            # The time of the last flush only moves where there was something to flush.
+            # A log without anything to flush keeps the time of its last flush, as in Kafka. So its
+            # next record may be flushed at once.
             if (
                 log.recovery_point < log.log_end_offset
                 and now_us - last.at_us >= self._flush_ms(log) * 1_000
@@ -104,9 +107,10 @@ class LogFlusher:
         )
 
     def _last_flush(self, log: PartitionLog, now_us: int) -> _LastFlush:
-        """Return the last flush of `log`, which began with its opening as in Kafka.
+        """Return the last flush of `log`; as in Kafka, its opening counts as the first.
 
-        One that the log itself did, by the number of records, counts from the check that sees it.
+        The time of a flush that the log itself did (by the number of records) is not known. It is
+        the time of the check that sees it.
         """
         last = self._last_flushes.get(log.topic_partition)
         if last is None:
@@ -125,7 +129,7 @@ class LogFlusher:
     # -- the operating system --
 
     def _write_back(self) -> None:
-        """Let the system write what has been dirty for too long: a file's pages go together."""
+        """Write back the logs that have been dirty for long enough, each as a whole."""
         now_us = self._host.now_us()
         for log in self._logs():
             name, storage = log.topic_partition, log.storage
