@@ -1,4 +1,8 @@
-"""The table `coordinator_tenures` in plain Python."""
+"""The table `coordinator_tenures` in plain Python.
+
+A tenure is the time in which a broker is the active coordinator of the groups of one partition of
+`__consumer_offsets`: from the end of the load to the unload, or to the end of its process.
+"""
 
 from pipeline.in_memory.faults import faults_of
 from pipeline.in_memory.trace import (
@@ -16,41 +20,41 @@ from protocol.trace import TraceKind, TraceRow
 @once_per_trace
 def coordinator_tenures_of(trace: Trace) -> list[TableRow]:
     """Return every tenure of a coordinator, with its end, pauses, cuts and acknowledged commits."""
-    found = [tenure for tenure in _in_office(trace) if tenure["start_us"] <= trace.end_us]
+    tenures = [tenure for tenure in _find_tenures(trace) if tenure["start_us"] <= trace.end_us]
     faults = faults_of(trace)
-    stored = _acknowledged_commits(trace)
-    for tenure in found:
-        served = Span(from_us=tenure["start_us"], to_us=tenure["end_us"])
+    commits_by_tenure = _acknowledged_commits(trace)
+    for tenure in tenures:
+        whole = Span(from_us=tenure["start_us"], to_us=tenure["end_us"])
         others = [
             Span(from_us=other["start_us"], to_us=other["end_us"])
-            for other in found
+            for other in tenures
             if other is not tenure and other["partition"] == tenure["partition"]
         ]
-        tenure["overlap_us"] = length_us(within(others, served))
-        paused = within(trace.pauses(tenure["broker"]), served)
-        cut = within(trace.cuts(tenure["broker"], faults), served)
+        tenure["overlap_us"] = length_us(within(others, whole))
+        paused = within(trace.pauses(tenure["broker"]), whole)
+        cut = within(trace.cuts(tenure["broker"], faults), whole)
         for name, spans in (("paused", paused), ("cut", cut)):
             tenure[f"{name}_us"] = length_us(spans)
             tenure[f"{name}_from_us"] = spans[0].from_us if spans else None
             tenure[f"{name}_to_us"] = spans[-1].to_us if spans else None
         key = ("broker", "incarnation", "partition", "leader_epoch")
-        commits = stored.get(tuple(tenure[name] for name in key), [])
+        commits = commits_by_tenure.get(tuple(tenure[name] for name in key), [])
         tenure["commits"] = len(commits)
         tenure["first_commit_us"] = min(commits, default=None)
         tenure["last_commit_us"] = max(commits, default=None)
-    return found
+    return tenures
 
 
-def _in_office(trace: Trace) -> list[TableRow]:
-    """Follow each process of a broker: its loads, and their ends."""
-    found = []
+def _find_tenures(trace: Trace) -> list[TableRow]:
+    """Return the tenures of each process of a broker, with their beginning and end only."""
+    tenures = []
     kinds = (TraceKind.LOAD_COMPLETED, TraceKind.UNLOAD_COMPLETED)
     for (broker, incarnation), rows in trace.lives(*kinds):
         for place, row in enumerate(rows):
             if row.kind != TraceKind.LOAD_COMPLETED or not is_offsets_partition(row):
                 continue
             end_us, reason = _end(trace, row, rows[place + 1 :])
-            found.append(
+            tenures.append(
                 {
                     "partition": row.partition,
                     "leader_epoch": row.leader_epoch,
@@ -61,7 +65,7 @@ def _in_office(trace: Trace) -> list[TableRow]:
                     "end_reason": reason,
                 }
             )
-    return found
+    return tenures
 
 
 def _end(trace: Trace, load: TraceRow, later: list[TraceRow]) -> tuple[int, str]:
@@ -70,10 +74,10 @@ def _end(trace: Trace, load: TraceRow, later: list[TraceRow]) -> tuple[int, str]
     Of several ends at one moment, the run's end counts first, then the broker's own act.
     """
     ends = [(trace.end_us, 0, "run end")]
-    own = next((row for row in later if row.partition == load.partition), None)
-    if own is not None:
-        unloads = own.kind == TraceKind.UNLOAD_COMPLETED
-        ends.append((own.time_us, 1, "unloaded" if unloads else "reloaded"))
+    next_row = next((row for row in later if row.partition == load.partition), None)
+    if next_row is not None:
+        is_unload = next_row.kind == TraceKind.UNLOAD_COMPLETED
+        ends.append((next_row.time_us, 1, "unloaded" if is_unload else "reloaded"))
     death = trace.death(load.node, load.incarnation, load.time_us)
     if death is not None:
         ends.append((death.at_us, 2, death.by))
@@ -86,10 +90,10 @@ def _acknowledged_commits(trace: Trace) -> dict[tuple[object, ...], list[int]]:
     commits = {
         (row.node, row.incarnation, row.correlation_id) for row in trace.of(TraceKind.COMMIT_STORED)
     }
-    found: dict[tuple[object, ...], list[int]] = {}
+    times_by_tenure: dict[tuple[object, ...], list[int]] = {}
     for row in trace.of(TraceKind.APPEND_COMPLETED):
         append = (row.node, row.incarnation, row.correlation_id)
         if row.error == "NONE" and append in commits:
             key = (row.node, row.incarnation, row.partition, row.leader_epoch)
-            found.setdefault(key, []).append(row.time_us)
-    return found
+            times_by_tenure.setdefault(key, []).append(row.time_us)
+    return times_by_tenure

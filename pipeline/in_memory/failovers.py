@@ -1,4 +1,4 @@
-"""The effect of each fault on each group, in plain Python; several tables read it.
+"""Pairs of a fault and a group, in plain Python; several tables are computed from them.
 
 A fault affects a group if it names the group or moved its offsets partition. The effects of a fault
 are searched until the next fault that affects the same group, or the run's end. Faults of one
@@ -17,10 +17,14 @@ from pipeline.in_memory.trace import TableRow, Trace, once_per_trace
 class Failover:
     """One fault and one group.
 
-    `phases`: the row of `broker_phases` if the group's partition moved. `old_leader`: the leader of
-    the partition before; `coordinator`: its leader in the newest epoch. `later`: the brokers that
-    coordinated the group after the move, with their beginnings. Times in microseconds on the run's
-    clock.
+    - `partition`: the group's partition of `__consumer_offsets`, None if it is not known.
+    - `affected`: whether the fault affects the group.
+    - `phases`: the row of `broker_phases` if the fault moved the partition.
+    - `old_leader`, `coordinator`: leader of the partition before the fault, and after it.
+    - `fault_us`, `until_us`: the fault, and the next one that affects the group (or the run's end).
+    - `later`: the brokers that coordinated the group after the move, each with its beginning.
+
+    Units: microseconds on the run's clock.
     """
 
     fault: str
@@ -41,50 +45,50 @@ def failovers_of(trace: Trace) -> list[Failover]:
     faults = faults_of(trace)
     phases = {(each["fault"], each["partition"]): each for each in broker_phases_of(trace)}
     tenures = coordinator_tenures_of(trace)
-    found = []
+    failovers = []
     for group, partition in sorted(trace.groups().items()):
-        served = [tenure for tenure in tenures if tenure["partition"] == partition]
+        of_partition = [tenure for tenure in tenures if tenure["partition"] == partition]
         moves = [phases.get((fault["fault"], partition)) for fault in faults]
         affected = [
             group in fault["groups"] or move is not None
             for fault, move in zip(faults, moves, strict=True)
         ]
         for place, (fault, move) in enumerate(zip(faults, moves, strict=True)):
-            next_ones = [
+            later_faults_us = [
                 other["injected_us"]
                 for other, hit in zip(faults[place + 1 :], affected[place + 1 :], strict=True)
                 if hit and other["injected_us"] > fault["injected_us"]
             ]
-            before = [each for each in served if each["start_us"] <= fault["injected_us"]]
+            before = [each for each in of_partition if each["start_us"] <= fault["injected_us"]]
             newest = max(
                 before, key=lambda each: (each["leader_epoch"], each["start_us"]), default=None
             )
-            in_office = newest["broker"] if newest else None
-            found.append(
+            coordinator = newest["broker"] if newest else None
+            failovers.append(
                 Failover(
                     fault=fault["fault"],
                     group=group,
                     partition=partition,
                     affected=affected[place],
                     phases=move,
-                    old_leader=(move["old_leader"] if move else None) or in_office,
-                    coordinator=move["new_leader"] if move else in_office,
+                    old_leader=(move["old_leader"] if move else None) or coordinator,
+                    coordinator=move["new_leader"] if move else coordinator,
                     fault_us=fault["injected_us"],
-                    until_us=min(next_ones, default=trace.end_us),
-                    later=_later(move, served) if move else (),
+                    until_us=min(later_faults_us, default=trace.end_us),
+                    later=_later_coordinators(move, of_partition) if move else (),
                 )
             )
-    return found
+    return failovers
 
 
-def _later(move: TableRow, served: list[TableRow]) -> tuple[tuple[str, int], ...]:
+def _later_coordinators(move: TableRow, tenures: list[TableRow]) -> tuple[tuple[str, int], ...]:
     """Return the coordinators of the new epoch and of later ones, with the end of their loads.
 
     If the trace lacks the load of the elected leader, its election counts as the end of the load.
     """
     loaded = [
         (tenure["broker"], tenure["start_us"])
-        for tenure in served
+        for tenure in tenures
         if tenure["leader_epoch"] >= move["leader_epoch"]
     ]
     if move["active_us"] is None:

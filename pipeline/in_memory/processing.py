@@ -10,12 +10,12 @@ from protocol.trace import TraceKind, TraceRow
 @once_per_trace
 def processing_of(trace: Trace) -> list[TableRow]:
     """Return what each member processed of each partition."""
-    found: dict[tuple[str, str, str], TableRow] = {}
-    seen: set[tuple[str, str, int]] = set()
+    table: dict[tuple[str, str, str], TableRow] = {}
+    processed: set[tuple[str, str, int]] = set()
     for row in trace.of(TraceKind.RECORDS_CONSUMED):
         group, partition = str(row.group), str(row.partition)
         offsets = _offsets(row)
-        counts = found.setdefault(
+        counts = table.setdefault(
             (group, partition, row.node),
             {
                 "group": group,
@@ -32,10 +32,10 @@ def processing_of(trace: Trace) -> list[TableRow]:
         counts["first_offset"] = min(counts["first_offset"], offsets[0])
         counts["last_offset"] = max(counts["last_offset"], offsets[-1])
         counts["last_us"] = row.time_us
-        counts["repeated"] += sum((group, partition, offset) in seen for offset in offsets)
-        seen.update((group, partition, offset) for offset in offsets)
-    shared = _shared(trace)
-    return [row | {"shared": len(shared.get(key, ()))} for key, row in found.items()]
+        counts["repeated"] += sum((group, partition, offset) in processed for offset in offsets)
+        processed.update((group, partition, offset) for offset in offsets)
+    shared = _shared_offsets(trace)
+    return [row | {"shared": len(shared.get(key, ()))} for key, row in table.items()]
 
 
 def begun_us(row: TraceRow) -> int:
@@ -43,24 +43,28 @@ def begun_us(row: TraceRow) -> int:
     return row.time_us - int(detail_of(row).get("work_us", 0))
 
 
-def _shared(trace: Trace) -> dict[tuple[str, str, str], set[int]]:
-    """Return the offsets that a member and another owner of the partition both processed."""
-    found: dict[tuple[str, str, str], set[int]] = {}
+def _shared_offsets(trace: Trace) -> dict[tuple[str, str, str], set[int]]:
+    """Return the offsets that two owners processed while both owned the partition.
+
+    Keys: group, partition and one of the owners (its node).
+    """
+    shared: dict[tuple[str, str, str], set[int]] = {}
     owners: dict[tuple[str, str], list[TableRow]] = {}
     for row in ownership_of(trace):
         owners.setdefault((row["group"], row["partition"]), []).append(row)
-    for place, of_partition in owners.items():
-        for one, other in permutations(of_partition, 2):
-            if one["consumer"] == other["consumer"]:
+    for group_and_partition, intervals in owners.items():
+        for interval, other in permutations(intervals, 2):
+            if interval["consumer"] == other["consumer"]:
                 continue
-            from_us = max(one["from_us"], other["from_us"])
-            ends = (one["to_us"], other["to_us"])
+            from_us = max(interval["from_us"], other["from_us"])
+            ends = (interval["to_us"], other["to_us"])
             until_us = min(trace.end_us if end is None else end for end in ends)
             if from_us < until_us:
-                both = _processed(trace, one, from_us, until_us)
-                both &= _processed(trace, other, from_us, until_us)
-                found.setdefault((*place, one["consumer"]), set()).update(both)
-    return found
+                offsets = _processed(trace, interval, from_us, until_us)
+                offsets &= _processed(trace, other, from_us, until_us)
+                key = (*group_and_partition, interval["consumer"])
+                shared.setdefault(key, set()).update(offsets)
+    return shared
 
 
 def _processed(trace: Trace, owner: TableRow, from_us: int, until_us: int) -> set[int]:

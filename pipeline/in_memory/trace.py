@@ -1,7 +1,8 @@
 """The trace that the tables in memory share: ordered rows, the run's end, deaths, pauses, cuts.
 
-These tables are written in plain Python, from the definitions in docs/TABLES.md. They are loops
-over sorted rows and use no transform of the pipeline, so that tests can compare the two.
+The tables in this room are computed without Spark, for the summary of a run. They are loops over
+sorted rows, written from the definitions in docs/TABLES.md without any code of the Spark tables:
+tests compare the two, and a mistake in one is not in the other.
 """
 
 import json
@@ -69,8 +70,8 @@ class Span:
 
     def shared_with(self, other: "Span") -> "Span | None":
         """Return the time that both have in common, None if there is none."""
-        both = Span(from_us=max(self.from_us, other.from_us), to_us=min(self.to_us, other.to_us))
-        return both if both.to_us > both.from_us else None
+        from_us, to_us = max(self.from_us, other.from_us), min(self.to_us, other.to_us)
+        return Span(from_us=from_us, to_us=to_us) if to_us > from_us else None
 
 
 class Trace:
@@ -149,13 +150,14 @@ class Trace:
     def _find_deaths(self) -> list[Death]:
         found = []
         for row in self.of(TraceKind.NODE_KILLED, TraceKind.NODE_STOPPED, TraceKind.NODE_STARTED):
-            proves = row.kind == TraceKind.NODE_STARTED
+            # A start shows that earlier incarnations have ended, also if no row says how.
+            is_start = row.kind == TraceKind.NODE_STARTED
             found.append(
                 Death(
                     node=str(row.peer) if row.kind == TraceKind.NODE_KILLED else row.node,
                     at_us=row.time_us,
                     by="stopped" if row.kind == TraceKind.NODE_STOPPED else "killed",
-                    before_incarnation=row.incarnation if proves else None,
+                    before_incarnation=row.incarnation if is_start else None,
                 )
             )
         return found
@@ -212,10 +214,10 @@ def once_per_trace(table_of: Callable[[Trace], T]) -> Callable[[Trace], T]:
     """Decorator: compute a table once per trace, because others read it and must not change it."""
 
     @wraps(table_of)
-    def found(trace: Trace) -> T:
+    def computed_once(trace: Trace) -> T:
         return trace.once(table_of)
 
-    return found
+    return computed_once
 
 
 def within(spans: Iterable[Span], whole: Span) -> list[Span]:
