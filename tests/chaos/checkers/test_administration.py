@@ -7,7 +7,7 @@ from chaos.checkers.context import CheckContext, GroupExpectation
 from cluster.broker.node import CONTROLLED_SHUTDOWN_TIMEOUT_US
 from protocol.trace import TraceKind
 from results_schema.results import CheckOutcome, CheckReport
-from tests.support.builders.rows import OFFSETS_0, Rows
+from tests.support.builders.rows import OFFSETS_0, Rows, steady_cluster
 
 SETTLING_S = 60
 CONSUMER = "consumer-readers-0"
@@ -25,27 +25,6 @@ def check(rows: Rows, *, in_virtual_time: bool = True) -> CheckReport:
     for row in rows.rows:
         checker.observe(row)
     return checker.finish()
-
-
-def elected(rows: Rows, time_s: float, leader: str, isr: list[int]) -> None:
-    rows.add(
-        time_s,
-        "controller",
-        TraceKind.LEADER_ELECTED,
-        partition=OFFSETS_0,
-        peer=leader,
-        detail={"isr": isr, "reason": "any"},
-    )
-
-
-def cluster() -> Rows:
-    """Three replicas, led by broker-0, in a steady state from 10 s on."""
-    rows = Rows()
-    for broker in range(3):
-        rows.add(1, "controller", TraceKind.BROKER_UNFENCED, peer=f"broker-{broker}")
-    elected(rows, 2, "broker-0", [0, 1, 2])
-    rows.stage(10, "steady")
-    return rows
 
 
 def shut_down(rows: Rows, time_s: float) -> None:
@@ -86,9 +65,9 @@ def another_fault(rows: Rows, time_s: float) -> None:
 
 
 def test_broker_without_leaderships_and_isrs_may_stop() -> None:
-    rows = cluster()
+    rows = steady_cluster()
     shut_down(rows, 20)
-    elected(rows, 21, "broker-1", [1, 2])
+    rows.elected(21, "broker-1", [1, 2])
     stopped(rows, 22)
     report = check(rows)
     assert report.outcome is CheckOutcome.PASS
@@ -109,18 +88,18 @@ def test_broker_without_leaderships_and_isrs_may_stop() -> None:
 )
 def test_broker_that_stops_as_a_leader_is_found(leader: str, isr: list[int], what: str) -> None:
     """Kafka's controller first moves leaders away, and removes the broker from the ISRs."""
-    rows = cluster()
+    rows = steady_cluster()
     shut_down(rows, 20)
-    elected(rows, 21, leader, isr)
+    rows.elected(21, leader, isr)
     stopped(rows, 22)
     assert [finding.summary for finding in check(rows).findings] == [what]
 
 
 def test_last_replica_in_sync_may_stop_once_its_partition_has_no_leader() -> None:
     """The ISR keeps it: otherwise no broker could ever lead the partition again."""
-    rows = cluster()
+    rows = steady_cluster()
     shut_down(rows, 20)
-    elected(rows, 21, "", [0])
+    rows.elected(21, "", [0])
     stopped(rows, 22)
     assert check(rows).outcome is CheckOutcome.PASS
 
@@ -128,14 +107,14 @@ def test_last_replica_in_sync_may_stop_once_its_partition_has_no_leader() -> Non
 @pytest.mark.parametrize("stopped_s", [20.0, 20 + CONTROLLED_SHUTDOWN_TIMEOUT_US / 1_000_000])
 def test_broker_without_an_answer_of_the_controller_is_not_judged(stopped_s: float) -> None:
     """A broker that is not running yet stops at once; one that waited long enough stops, too."""
-    rows = cluster()
+    rows = steady_cluster()
     shut_down(rows, 20)
     stopped(rows, stopped_s)
     assert check(rows).outcome is CheckOutcome.NOTHING_SEEN
 
 
 def test_shutdown_that_is_killed_in_a_healthy_cluster_is_found() -> None:
-    rows = cluster()
+    rows = steady_cluster()
     shut_down(rows, 20)
     rows.add(60, "driver", TraceKind.NODE_KILLED, peer="broker-0")
     (finding,) = check(rows).findings
@@ -143,7 +122,7 @@ def test_shutdown_that_is_killed_in_a_healthy_cluster_is_found() -> None:
 
 
 def test_shutdown_that_another_fault_disturbs_may_be_killed() -> None:
-    rows = cluster()
+    rows = steady_cluster()
     shut_down(rows, 20)
     another_fault(rows, 25)
     rows.add(60, "driver", TraceKind.NODE_KILLED, peer="broker-0")
@@ -152,7 +131,7 @@ def test_shutdown_that_another_fault_disturbs_may_be_killed() -> None:
 
 def test_consumer_that_is_killed_at_the_end_of_its_grace_period_is_not_judged() -> None:
     """A rollout stops members, and kills those that take longer."""
-    rows = cluster()
+    rows = steady_cluster()
     rows.add(20, "driver", TraceKind.NODE_STOPPING, peer=CONSUMER)
     rows.add(20.2, "driver", TraceKind.NODE_KILLED, peer=CONSUMER)
     assert check(rows).outcome is CheckOutcome.NOTHING_SEEN
@@ -162,9 +141,9 @@ def test_consumer_that_is_killed_at_the_end_of_its_grace_period_is_not_judged() 
 
 
 def test_requested_leader_that_leads_passes() -> None:
-    rows = cluster()
+    rows = steady_cluster()
     move(rows, 20)
-    elected(rows, 20.1, "broker-1", [0, 1, 2])
+    rows.elected(20.1, "broker-1", [0, 1, 2])
     rows.stage(30, "liveness")
     report = check(rows)
     assert report.outcome is CheckOutcome.PASS
@@ -172,16 +151,16 @@ def test_requested_leader_that_leads_passes() -> None:
 
 
 def test_requested_leader_that_is_never_elected_is_found() -> None:
-    rows = cluster()
+    rows = steady_cluster()
     move(rows, 20)
-    elected(rows, 20.1, "broker-2", [0, 1, 2])
+    rows.elected(20.1, "broker-2", [0, 1, 2])
     rows.stage(30, "liveness")
     (finding,) = check(rows).findings
     assert finding.summary == "leadership_move-0 was not refused, and broker-1 was never elected"
 
 
 def test_run_that_ends_before_its_orders_are_answered_judges_none() -> None:
-    rows = cluster()
+    rows = steady_cluster()
     move(rows, 20)
     rows.stage(21, "stopping")
     assert check(rows).outcome is CheckOutcome.NOTHING_SEEN
@@ -189,7 +168,7 @@ def test_run_that_ends_before_its_orders_are_answered_judges_none() -> None:
 
 @pytest.mark.parametrize("fault", ["leadership_move", "preferred_leader_election"])
 def test_election_that_is_refused_in_a_healthy_cluster_is_found(fault: str) -> None:
-    rows = cluster()
+    rows = steady_cluster()
     move(rows, 20, fault)
     refused(rows, 20.1, fault)
     (finding,) = check(rows).findings
@@ -203,7 +182,7 @@ def test_election_is_judged_once_the_last_fault_has_settled(
     moved_s: float, *, is_found: bool
 ) -> None:
     """A cut from 15 to 30 s; its consequences may show for SETTLING_S."""
-    rows = cluster()
+    rows = steady_cluster()
     another_fault(rows, 15)
     rows.healed(30, "broker-2", fault="cut")
     rows.rows.sort(key=lambda row: row.time_us)
@@ -215,7 +194,7 @@ def test_election_is_judged_once_the_last_fault_has_settled(
 
 
 def test_no_order_is_judged_in_real_time() -> None:
-    rows = cluster()
+    rows = steady_cluster()
     move(rows, 20)
     refused(rows, 20.1)
     report = check(rows, in_virtual_time=False)

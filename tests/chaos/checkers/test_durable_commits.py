@@ -42,10 +42,6 @@ def verify(rows: Rows, time_s: float, offset: int, peer: str = "broker-1") -> No
     rows.fetched(time_s + 0.1, "admin-0", offset, peer=peer, cause="verification")
 
 
-def deleted(rows: Rows, time_s: float, cause: str = "deleted by an administrator") -> None:
-    rows.add(time_s, "broker-0", TraceKind.OFFSET_REMOVED, group="g", partition="t-0", cause=cause)
-
-
 def test_last_acknowledged_commit_returned_passes() -> None:
     """This is the ordinary run."""
     rows = two_commits()
@@ -123,24 +119,9 @@ def test_offset_that_was_deleted_may_be_missing_or_come_back(cause: str) -> None
     """A deletion does not wait for its tombstone: a load may find the commit without it."""
     for returned in (-1, 200):
         rows = two_commits()
-        deleted(rows, 4, cause)
+        rows.offset_removed(4, cause=cause)
         verify(rows, 10, returned)
         assert check(rows).outcome is CheckOutcome.PASS, returned
-
-
-def administrator(rows: Rows, time_s: float, offset: int, error: str) -> None:
-    rows.add(
-        time_s,
-        "admin-0",
-        TraceKind.ADMIN_COMMIT,
-        group="g",
-        partition="t-0",
-        member="",
-        generation=-1,
-        offset=offset,
-        peer="broker-0",
-        error=error,
-    )
 
 
 def test_commit_of_an_administrator_counts_like_any_other() -> None:
@@ -150,8 +131,8 @@ def test_commit_of_an_administrator_counts_like_any_other() -> None:
     """
     for returned, outcome in ((50, CheckOutcome.PASS), (200, CheckOutcome.VIOLATED)):
         rows = two_commits()
-        administrator(rows, 4, 0, "NONE")
-        administrator(rows, 5, 50, "NONE")
+        rows.admin_commit(4, 0, "NONE")
+        rows.admin_commit(5, 50, "NONE")
         verify(rows, 10, returned)
         assert check(rows).outcome is outcome, returned
 
@@ -161,7 +142,7 @@ def test_unanswered_commit_of_an_administrator_may_count(error: str) -> None:
     """It may have been carried out."""
     for returned in (50, 200):
         rows = two_commits()
-        administrator(rows, 4, 50, error)
+        rows.admin_commit(4, 50, error)
         verify(rows, 10, returned)
         assert check(rows).outcome is CheckOutcome.PASS, returned
 
@@ -169,7 +150,7 @@ def test_unanswered_commit_of_an_administrator_may_count(error: str) -> None:
 def test_refused_commit_of_an_administrator_does_not_count() -> None:
     """A group with members keeps its offsets."""
     rows = two_commits()
-    administrator(rows, 4, 50, "UNKNOWN_MEMBER_ID")
+    rows.admin_commit(4, 50, "UNKNOWN_MEMBER_ID")
     verify(rows, 10, 50)
     assert check(rows).outcome is CheckOutcome.VIOLATED
 
@@ -177,14 +158,14 @@ def test_refused_commit_of_an_administrator_does_not_count() -> None:
 def test_offset_after_the_deletion_is_not_excused_by_it() -> None:
     """A later acknowledged offset must be there; one older than the deleted never may."""
     rows = two_commits()
-    deleted(rows, 4)
+    rows.offset_removed(4)
     rows.committed(5, C0, 300)
     rows.committed(6, C0, 400)
     verify(rows, 10, -1)
     assert check(rows).outcome is CheckOutcome.VIOLATED
 
     rows = two_commits()
-    deleted(rows, 4)
+    rows.offset_removed(4)
     verify(rows, 10, 100)
     assert check(rows).outcome is CheckOutcome.VIOLATED
 
@@ -192,7 +173,7 @@ def test_offset_after_the_deletion_is_not_excused_by_it() -> None:
 def test_expired_offset_of_a_live_group_is_found() -> None:
     """The cleanup must not remove offsets of a live group, so an expiry is no excuse."""
     rows = two_commits()
-    deleted(rows, 4, "expired")
+    rows.offset_removed(4, cause="expired")
     verify(rows, 10, -1)
     assert check(rows).outcome is CheckOutcome.VIOLATED
 

@@ -44,7 +44,7 @@ def split_brain(*, assigned_s: float = 52.169, lost_s: float = 83.05) -> Rows:
     rows.member_removed(assigned_s - 0.03, "broker-1", f"{C0}-id")
     rows.assigned(assigned_s, LATE, names=["t-0"], generation=2, peer="broker-1")
     rows.healed(80.002, "broker-0", fault="cut")
-    rows.given_up(lost_s, C0, lost=True)
+    rows.revoked(lost_s, C0, lost=True)
     rows.assigned(85.2, C0, names=[], generation=3, peer="broker-1")
     rows.stage(100, "stopping")
     return rows
@@ -138,7 +138,7 @@ def test_ordinary_rebalance_has_no_overlap() -> None:
     """Eager protocol: all members revoke before any is assigned."""
     rows = Rows()
     rows.assigned(1, C0, names=["t-0"])
-    rows.given_up(2, C0)
+    rows.revoked(2, C0)
     rows.assigned(2.1, C1, names=["t-0"])
 
     report = check(rows)
@@ -151,7 +151,7 @@ def test_overlap_within_the_clock_error_does_not_count() -> None:
     rows = Rows()
     rows.assigned(1, C0, names=["t-0"])
     rows.assigned(2.0, C1, names=["t-0"])
-    rows.given_up(2.0004, C0)
+    rows.revoked(2.0004, C0)
 
     assert check(rows, clock_error_us=500).outcome is CheckOutcome.PASS
     assert check(rows, clock_error_us=300).outcome is CheckOutcome.VIOLATED
@@ -177,7 +177,7 @@ def test_member_that_lost_its_partitions_may_join() -> None:
     rows = Rows()
     rows.assigned(1, C0, names=["t-0"], peer="broker-0")
     rows.member_state(2, C0, "UNJOINED")
-    rows.given_up(2.05, C0, lost=True)
+    rows.revoked(2.05, C0, lost=True)
     rows.member_state(2.1, C0, "PREPARING_REBALANCE")
 
     assert check(rows).findings == ()
@@ -206,7 +206,7 @@ def paused_member(*, expired_s: float, heard_s: float) -> Rows:
     rows.assigned(expired_s + 3, C1, names=["t-0"], generation=2, peer="broker-0")
     rows.add(70, "driver", TraceKind.NODE_RESUMED, peer=C0)
     rows.healed(70.01, C0, fault="pause")
-    rows.given_up(heard_s, C0, lost=True)
+    rows.revoked(heard_s, C0, lost=True)
     rows.stage(120, "stopping")
     return rows
 
@@ -239,7 +239,7 @@ def test_member_expired_in_time_may_be_overtaken_long_after_the_fault(
     rows.healed(60, "broker-1", fault="cut")
     rows.member_removed(expired_s, "broker-0", f"{C0}-id")
     rows.assigned(80, C1, names=["t-0"], generation=2, peer="broker-0")
-    rows.given_up(80.5, C0, lost=True)
+    rows.revoked(80.5, C0, lost=True)
 
     assert (check(rows).outcome is CheckOutcome.PASS) is allowed
 
@@ -256,7 +256,7 @@ def test_member_assigned_by_a_zombie_has_its_session_from_the_load_on(
     rows.fault(60, C0, fault="pause", members_survive=False)
     rows.member_removed(71, "broker-1", f"{C0}-id")
     rows.assigned(71.1, C1, names=["t-0"], generation=2, peer="broker-1")
-    rows.given_up(72, C0, lost=True)
+    rows.revoked(72, C0, lost=True)
 
     assert (check(rows).outcome is CheckOutcome.PASS) is allowed
 
@@ -287,7 +287,7 @@ def test_broker_that_waits_for_its_old_session_counts_as_down(
         rows.add(70.4, "controller-100", TraceKind.BROKER_REGISTERED, peer="broker-1")
         rows.assigned(71, C1, names=["t-0"], generation=2, peer="broker-0")
     rows.add(unfenced_s, "controller-100", TraceKind.BROKER_UNFENCED, peer="broker-1")
-    rows.given_up(112, C0, lost=True)
+    rows.revoked(112, C0, lost=True)
 
     assert (check(rows).outcome is CheckOutcome.PASS) is allowed
 
@@ -305,7 +305,7 @@ def test_length_of_an_overlap_is_not_judged_during_another_fault() -> None:
     rows.healed(80, "broker-0", fault="cut")
     rows.fault(82, "broker-0", fault="clog")
     rows.healed(120, "broker-0", fault="clog")
-    rows.given_up(123, C0, lost=True)
+    rows.revoked(123, C0, lost=True)
     rows.stage(130, "stopping")
 
     report = check(rows)
@@ -323,7 +323,7 @@ def test_overlap_is_not_counted_while_the_group_has_no_coordinator() -> None:
     rows.healed(61, "broker-0", fault="cut")
     rows.add(90, "controller-100", TraceKind.LEADER_ELECTED, partition=OFFSETS_0, peer="broker-0")
     rows.load_completed(90.2, "broker-0", 2)
-    rows.given_up(93, C0, lost=True)
+    rows.revoked(93, C0, lost=True)
 
     assert check(rows).outcome is CheckOutcome.PASS
 
@@ -346,7 +346,7 @@ def test_owner_that_exceeds_max_poll_interval_may_be_overtaken(cause: str) -> No
     else:
         rows.member_removed(20, "broker-0", f"{C0}-id", "did not rejoin")
     rows.assigned(21, C1, names=["t-0"], generation=2)
-    rows.given_up(23, C0, lost=True)
+    rows.revoked(23, C0, lost=True)
 
     report = check(rows)
 
@@ -361,7 +361,7 @@ def test_members_removed_by_an_administrator_may_be_overtaken_at_once() -> None:
     rows.member_removed(20, "broker-0", f"{C0}-id", "leave")
     rows.member_removed(20.5, "broker-1", f"{C0}-id", "session expiry")  # a zombie removes it, too
     rows.assigned(21, C1, names=["t-0"], generation=2, peer="broker-0")
-    rows.given_up(23, C0, lost=True)
+    rows.revoked(23, C0, lost=True)
 
     report = check(rows)
 
@@ -407,7 +407,7 @@ def test_member_removed_before_the_load_has_no_session_at_the_new_coordinator() 
     rows.group_loaded(54, "broker-1", members=[f"{C1}-id"])
     rows.load_completed(54, "broker-1", 1)
     rows.assigned(57, C1, names=["t-0"], generation=3, peer="broker-1")
-    rows.given_up(70, C0, lost=True)
+    rows.revoked(70, C0, lost=True)
 
     assert check(rows).outcome is CheckOutcome.PASS
 
@@ -432,6 +432,6 @@ def test_overlap_that_the_log_explains_may_begin_at_the_load(
         rows.group_loaded(54, "broker-1", generation=3, members=[f"{C0}-id", f"{C1}-id"])
     rows.load_completed(54, "broker-1", 2)
     rows.assigned(54.1, C1, names=["t-0"], generation=generation, peer="broker-1")
-    rows.given_up(54.2, C0, lost=True)
+    rows.revoked(54.2, C0, lost=True)
 
     assert (check(rows).outcome is CheckOutcome.PASS) is allowed

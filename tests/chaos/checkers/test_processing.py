@@ -34,7 +34,7 @@ def group_that_commits() -> Rows:
 
 
 def hand_over(rows: Rows, time_s: float, offset: int, cause: str = "committed") -> None:
-    rows.given_up(time_s, C0)
+    rows.revoked(time_s, C0)
     rows.assigned(time_s + 0.1, C1, generation=2)
     rows.position_reset(time_s + 0.2, C1, offset, cause)
 
@@ -230,7 +230,7 @@ def test_commit_of_a_member_that_died_before_it_wrote_its_rows_is_no_violation()
 def test_records_skipped_by_an_administrator_are_counted_and_no_violation() -> None:
     """An administrator sets the offsets of an empty group, which continues from there."""
     rows = group_that_commits()
-    rows.given_up(4, C0)
+    rows.revoked(4, C0)
     rows.commit_stored(5, "broker-0", "", -1, 1, offset=50)
     rows.assigned(6, C1, generation=2)
     rows.position_reset(6.1, C1, 50)
@@ -245,7 +245,7 @@ def test_records_skipped_by_an_administrator_are_counted_and_no_violation() -> N
 def test_records_skipped_beyond_an_administrators_offset_are_found() -> None:
     """The set offset excuses only the records before it."""
     rows = group_that_commits()
-    rows.given_up(4, C0)
+    rows.revoked(4, C0)
     rows.commit_stored(5, "broker-0", "", -1, 1, offset=50)
     rows.assigned(6, C1, generation=2)
     rows.position_reset(6.1, C1, 55)
@@ -254,26 +254,10 @@ def test_records_skipped_beyond_an_administrators_offset_are_found() -> None:
     assert check(rows).outcome is CheckOutcome.VIOLATED
 
 
-def admin_commit(rows: Rows, time_s: float, offset: int, error: str) -> None:
-    """An administrator's commit, and its outcome."""
-    rows.add(
-        time_s,
-        "admin-0",
-        TraceKind.ADMIN_COMMIT,
-        group="g",
-        partition="t-0",
-        member="",
-        generation=-1,
-        offset=offset,
-        peer="broker-0",
-        error=error,
-    )
-
-
 def test_member_that_commits_an_administrators_offset_did_not_skip_to_it() -> None:
     """It began there, and its auto-commit repeats the offset before any record was processed."""
     rows = group_that_commits()
-    rows.given_up(4, C0)
+    rows.revoked(4, C0)
     rows.commit_stored(5, "broker-0", "", -1, 1, offset=50)
     rows.assigned(6, C1, generation=2)
     rows.position_reset(6.1, C1, 50)
@@ -291,9 +275,9 @@ def test_offset_that_an_administrator_committed_first_binds_no_group() -> None:
     rows.assigned(1, C0)
     rows.position_reset(1.1, C0, 50, "latest")
     rows.consumed(2, C0, 50, 59)
-    rows.given_up(3, C0)
+    rows.revoked(3, C0)
     rows.commit_stored(4, "broker-0", "", -1, 1, offset=0)
-    deleted(rows, 5)
+    rows.offset_removed(5)
     rows.assigned(6, C1, generation=2)
     rows.position_reset(6.1, C1, 80, "latest")
     rows.consumed(7, C1, 80, 89)
@@ -305,8 +289,8 @@ def test_offset_that_an_administrator_committed_first_binds_no_group() -> None:
 def test_records_that_an_administrator_may_have_skipped_are_no_violation(error: str) -> None:
     """The request had no answer, or a timed out append; it was carried out all the same."""
     rows = group_that_commits()
-    rows.given_up(4, C0)
-    admin_commit(rows, 5, 50, error)
+    rows.revoked(4, C0)
+    rows.admin_commit(5, 50, error)
     rows.assigned(6, C1, generation=2)
     rows.position_reset(6.1, C1, 50)
     rows.consumed(7, C1, 50, 59)
@@ -317,8 +301,8 @@ def test_records_that_an_administrator_may_have_skipped_are_no_violation(error: 
 def test_records_skipped_to_a_refused_offset_are_found() -> None:
     """A refused commit has no effect."""
     rows = group_that_commits()
-    rows.given_up(4, C0)
-    admin_commit(rows, 5, 50, "UNKNOWN_MEMBER_ID")
+    rows.revoked(4, C0)
+    rows.admin_commit(5, 50, "UNKNOWN_MEMBER_ID")
     rows.assigned(6, C1, generation=2)
     rows.position_reset(6.1, C1, 50)
     rows.consumed(7, C1, 50, 59)
@@ -332,7 +316,7 @@ def test_unanswered_commit_promises_nothing() -> None:
     rows.assigned(1, C0)
     rows.position_reset(1.1, C0, 0, "latest")
     rows.consumed(2, C0, 0, 9)
-    admin_commit(rows, 2.5, 0, "REQUEST_TIMED_OUT")
+    rows.admin_commit(2.5, 0, "REQUEST_TIMED_OUT")
     hand_over(rows, 3, 80, "latest")
     rows.consumed(5, C1, 80, 89)
 
@@ -342,22 +326,10 @@ def test_unanswered_commit_promises_nothing() -> None:
     assert report.measured["skipped_by_reset_to_latest"] == 70
 
 
-def deleted(rows: Rows, time_s: float) -> None:
-    """An administrator deletes the group's committed offsets."""
-    rows.add(
-        time_s,
-        "broker-0",
-        TraceKind.OFFSET_REMOVED,
-        group="g",
-        partition="t-0",
-        cause="deleted by an administrator",
-    )
-
-
 def test_reset_to_latest_after_a_deletion_follows_the_configuration() -> None:
     """The group has no offsets, so auto.offset.reset decides."""
     rows = group_that_commits()
-    deleted(rows, 3.5)
+    rows.offset_removed(3.5)
     hand_over(rows, 4, 80, "latest")
     rows.consumed(5, C1, 80, 89)
 
@@ -379,8 +351,8 @@ def test_reset_to_latest_after_a_deletion_is_found_if_members_had_committed_sinc
     An administrator's commit waits for a replica, and the group is deleted meanwhile.
     """
     rows = group_that_commits()
-    rows.given_up(3.3, C0)
-    deleted(rows, 3.5)
+    rows.revoked(3.3, C0)
+    rows.offset_removed(3.5)
     rows.assigned(3.6, C0, generation=1, member="new")
     rows.consumed(3.6, C0, 20, 29)
     rows.commit_stored(3.7, "broker-0", member, 1, 1, offset=30)

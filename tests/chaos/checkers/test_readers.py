@@ -72,7 +72,7 @@ def test_partitions_of_a_dead_member_get_another_reader() -> None:
     """This is the ordinary case, while the fault is in force."""
     rows = group()
     killed(rows, 20, C1)
-    rows.given_up(31, C0)
+    rows.revoked(31, C0)
     rows.assigned(32, C0, names=["t-0", "t-1"], generation=2)
 
     report = check(end(rows, 300))
@@ -85,7 +85,7 @@ def test_partitions_that_stay_with_a_dead_member_are_found() -> None:
     """Planted bug: a dead member keeps its partitions, or no member is assigned them."""
     rows = group()
     killed(rows, 20, C1)
-    rows.given_up(31, C0)
+    rows.revoked(31, C0)
     rows.assigned(32, C0, names=["t-0"], generation=2)
 
     report = check(end(rows, 20 + BOUND_S + 1))
@@ -165,7 +165,7 @@ def test_reader_with_progress_passes() -> None:
 def test_run_waits_for_a_reader_and_its_first_step() -> None:
     """With a recovery_timeout the run lasts until each partition was read, or the bound ends."""
     rows = group()
-    rows.given_up(30, C1)
+    rows.revoked(30, C1)
     rows.stage(40, "liveness")
     produced(rows, 41, 0)
     readers = checker()

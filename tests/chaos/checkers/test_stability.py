@@ -6,7 +6,7 @@ from chaos.checkers.context import CheckContext, GroupExpectation, ProducerExpec
 from chaos.checkers.stability import Stability
 from protocol.trace import TraceKind
 from results_schema.results import CheckOutcome, CheckReport
-from tests.support.builders.rows import OFFSETS_0, Rows
+from tests.support.builders.rows import OFFSETS_0, Rows, steady_cluster
 
 C0 = "consumer-g-0"
 SETTLING_S = 60
@@ -28,34 +28,13 @@ def check(rows: Rows, *, in_virtual_time: bool = True) -> CheckReport:
     return checker.finish()
 
 
-def elected(rows: Rows, time_s: float, leader: str, isr: list[int]) -> None:
-    rows.add(
-        time_s,
-        "controller",
-        TraceKind.LEADER_ELECTED,
-        partition=OFFSETS_0,
-        peer=leader,
-        detail={"isr": isr, "reason": "any"},
-    )
-
-
 def shrunk(rows: Rows, time_s: float, isr: list[int]) -> None:
     rows.add(time_s, "controller", TraceKind.ISR_CHANGED, partition=OFFSETS_0, detail={"isr": isr})
 
 
-def cluster() -> Rows:
-    """Three replicas, led by the first, in a steady state from 10 s on."""
-    rows = Rows()
-    for broker in range(3):
-        rows.add(1, "controller", TraceKind.BROKER_UNFENCED, peer=f"broker-{broker}")
-    elected(rows, 2, "broker-0", [0, 1, 2])
-    rows.stage(10, "steady")
-    return rows
-
-
 def after_a_fault() -> Rows:
     """A link is cut from 20 to 30 s; its effects may last until 90 s."""
-    rows = cluster()
+    rows = steady_cluster()
     rows.fault(20, "broker-0", fault="cut", nodes=["broker-0"])
     rows.healed(30, "broker-0", fault="cut")
     return rows
@@ -67,9 +46,9 @@ def lose(rows: Rows, time_s: float, what: str) -> None:
         case "broker":
             rows.add(time_s, "controller", TraceKind.BROKER_FENCED, peer="broker-2", detail={})
         case "leader":
-            elected(rows, time_s, "broker-1", [0, 1, 2])
+            rows.elected(time_s, "broker-1", [0, 1, 2])
         case "no leader":
-            elected(rows, time_s, "", [0])
+            rows.elected(time_s, "", [0])
         case "replica":
             shrunk(rows, time_s, [0, 1])
         case "log":
@@ -93,7 +72,7 @@ OF_CLIENTS = ("coordinator", "lookup", "connection", "record", "commit")
 @pytest.mark.parametrize("what", [*OF_SERVERS, *OF_CLIENTS])
 def test_loss_before_the_first_fault_is_found(what: str) -> None:
     """Planted bugs: a healthy cluster loses something by itself."""
-    rows = cluster()
+    rows = steady_cluster()
     lose(rows, 15, what)
 
     report = check(rows)
@@ -134,8 +113,8 @@ def test_clients_of_a_starting_cluster_may_get_no_answer(what: str) -> None:
 def test_preferred_leader_may_lead_again() -> None:
     """The controller causes this itself, and its effects have the settling time."""
     rows = after_a_fault()
-    elected(rows, 40, "broker-1", [0, 1, 2])
-    elected(rows, 120, "broker-0", [0, 1, 2])
+    rows.elected(40, "broker-1", [0, 1, 2])
+    rows.elected(120, "broker-0", [0, 1, 2])
     lose(rows, 121, "coordinator")
 
     assert check(rows).outcome is CheckOutcome.PASS
@@ -146,7 +125,7 @@ def test_preferred_leader_may_lead_again() -> None:
 )
 def test_commit_may_fail_because_of_a_rebalance(error: str) -> None:
     """A member that joins or leaves is no loss."""
-    rows = cluster()
+    rows = steady_cluster()
     rows.add(15, C0, TraceKind.COMMIT_FAILED, group="g", error=error)
 
     assert check(rows).outcome is CheckOutcome.PASS
@@ -156,7 +135,7 @@ def test_replica_that_returns_is_no_loss() -> None:
     """A second election of the same leader is no loss, either."""
     rows = after_a_fault()
     shrunk(rows, 25, [0, 1])
-    elected(rows, 140, "broker-0", [0, 1])
+    rows.elected(140, "broker-0", [0, 1])
     shrunk(rows, 150, [0, 1, 2])
 
     assert check(rows).outcome is CheckOutcome.PASS
@@ -164,7 +143,7 @@ def test_replica_that_returns_is_no_loss() -> None:
 
 def test_timed_out_requests_are_left_to_another_check() -> None:
     """The check *answers* knows how long a request may take."""
-    rows = cluster()
+    rows = steady_cluster()
     rows.add(15, C0, TraceKind.REQUEST_FAILED, error="TIMED_OUT", peer="broker-0")
 
     assert check(rows).outcome is CheckOutcome.PASS
@@ -172,7 +151,7 @@ def test_timed_out_requests_are_left_to_another_check() -> None:
 
 def test_one_loss_of_each_kind_and_node_is_reported() -> None:
     """The others are counted."""
-    rows = cluster()
+    rows = steady_cluster()
     lose(rows, 15, "coordinator")
     lose(rows, 16, "coordinator")
     lose(rows, 17, "replica")
@@ -184,7 +163,7 @@ def test_one_loss_of_each_kind_and_node_is_reported() -> None:
 
 def test_no_loss_is_judged_in_real_time() -> None:
     """A busy machine may cost any session."""
-    rows = cluster()
+    rows = steady_cluster()
     lose(rows, 15, "broker")
 
     report = check(rows, in_virtual_time=False)
@@ -196,9 +175,9 @@ def test_no_loss_is_judged_in_real_time() -> None:
 @pytest.mark.parametrize(("lasted_s", "is_right"), [(14, False), (16, True)])
 def test_replica_keeps_its_lag_time_after_an_election(lasted_s: int, is_right: bool) -> None:
     """Planted bug: a new leader takes every follower for lagging, during other faults."""
-    rows = cluster()
+    rows = steady_cluster()
     rows.fault(20, "broker-0", fault="cut", nodes=["broker-0"])
-    elected(rows, 22, "broker-1", [0, 1, 2])
+    rows.elected(22, "broker-1", [0, 1, 2])
     shrunk(rows, 22 + lasted_s, [0, 1])
 
     findings = check(rows).findings
@@ -212,9 +191,9 @@ def test_replica_keeps_its_lag_time_after_an_election(lasted_s: int, is_right: b
 
 def test_replica_whose_broker_is_fenced_may_leave_at_once() -> None:
     """A replica that joined the ISR later has no such time, either."""
-    rows = cluster()
+    rows = steady_cluster()
     rows.fault(20, "broker-0", fault="cut", nodes=["broker-0"])
-    elected(rows, 22, "broker-1", [1, 2])
+    rows.elected(22, "broker-1", [1, 2])
     lose(rows, 23, "broker")
     shrunk(rows, 23, [1])
     shrunk(rows, 24, [0, 1])
@@ -225,7 +204,7 @@ def test_replica_whose_broker_is_fenced_may_leave_at_once() -> None:
 
 def test_consumer_on_zookeeper_may_close_its_connections() -> None:
     """A consumer that ZooKeeper coordinates ends its open Fetch at every rebalance."""
-    rows = cluster()
+    rows = steady_cluster()
     rows.add(15, "consumer-old-0", TraceKind.REQUEST_FAILED, error="DISCONNECTED")
 
     assert check(rows).outcome is CheckOutcome.PASS

@@ -148,7 +148,7 @@ class Rows:
             detail={"partitions": given},
         )
 
-    def given_up(self, time_s: float, consumer: str, *, lost: bool = False) -> None:
+    def revoked(self, time_s: float, consumer: str, *, lost: bool = False) -> None:
         """Let `consumer` revoke, or lose, its partitions."""
         self.add(
             time_s,
@@ -458,3 +458,45 @@ class Rows:
             cause=f"{fault}-0",
             detail={"fault": fault},
         )
+
+    def elected(self, time_s: float, leader: str, isr: list[int]) -> None:
+        """Let the controller elect `leader` for the offsets partition; "" for none."""
+        self.add(
+            time_s,
+            "controller",
+            TraceKind.LEADER_ELECTED,
+            partition=OFFSETS_0,
+            peer=leader,
+            detail={"isr": isr, "reason": "any"},
+        )
+
+    def admin_commit(self, time_s: float, offset: int, error: str) -> None:
+        """Let broker-0 answer an administrator's commit of t-0 with `error`."""
+        self.add(
+            time_s,
+            "admin-0",
+            TraceKind.ADMIN_COMMIT,
+            group="g",
+            partition="t-0",
+            member="",
+            generation=-1,
+            offset=offset,
+            peer="broker-0",
+            error=error,
+        )
+
+    def offset_removed(self, time_s: float, *, cause: str = "deleted by an administrator") -> None:
+        """Let the coordinator on broker-0 remove the committed offset of t-0."""
+        self.add(
+            time_s, "broker-0", TraceKind.OFFSET_REMOVED, group="g", partition="t-0", cause=cause
+        )
+
+
+def steady_cluster() -> Rows:
+    """Return the rows of three replicas, led by broker-0, in a steady state from 10 s on."""
+    rows = Rows()
+    for broker in range(3):
+        rows.add(1, "controller", TraceKind.BROKER_UNFENCED, peer=f"broker-{broker}")
+    rows.elected(2, "broker-0", [0, 1, 2])
+    rows.stage(10, "steady")
+    return rows

@@ -185,7 +185,7 @@ def test_owner_in_a_lost_group_may_be_overtaken_at_once() -> None:
     rows.add(5.2, "broker-0", TraceKind.LOAD_STARTED, partition=OFFSETS_0, leader_epoch=3)
     rows.add(5.3, "broker-0", TraceKind.LOAD_COMPLETED, partition=OFFSETS_0, leader_epoch=3)
     rows.assigned(6.2, "consumer-1", peer="broker-0")
-    rows.given_up(6.3, "consumer-0", lost=True)
+    rows.revoked(6.3, "consumer-0", lost=True)
 
     assert check(Ownership(CONTEXT), rows).findings_total == 0
 

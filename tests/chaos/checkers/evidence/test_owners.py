@@ -21,7 +21,7 @@ def test_partition_has_two_owners_until_the_older_one_revokes_it() -> None:
     assert list(owners.of("g", "t-1")) == [(C0, 0)]
     assert owners.of("h", "t-0") == {}
 
-    rows.given_up(3, C0)
+    rows.revoked(3, C0)
     owners.observe(rows.rows[-1])
     assert owners.ended == [("g", "t-0", (C0, 0)), ("g", "t-1", (C0, 0))]
     assert list(owners.of("g", "t-0")) == [(C1, 0)]
