@@ -246,10 +246,10 @@ def lose_machine_in_collection() -> str:
 
 def _kill_machine(command: Started) -> str:
     machines("kill", "3")
-    came = outcome_of(command, "coordinator_crash", 2)
-    if "was lost" not in came and "does not answer" not in came:
-        raise CaseFailed(f"the first reason does not name the lost machine: {came}")
-    return came
+    actual = outcome_of(command, "coordinator_crash", 2)
+    if "was lost" not in actual and "does not answer" not in actual:
+        raise CaseFailed(f"the first reason does not name the lost machine: {actual}")
+    return actual
 
 
 def cut_machine() -> str:
@@ -259,11 +259,11 @@ def cut_machine() -> str:
     machines("cut", "2")
     time.sleep(12)
     machines("mend", "2")
-    came = outcome_of(command, "coordinator_crash", 0, 2)
+    actual = outcome_of(command, "coordinator_crash", 0, 2)
     if not any("disturbed from" in line for line in command.lines):
-        raise CaseFailed(f"the output does not name the disturbed machine: {came}")
+        raise CaseFailed(f"the output does not name the disturbed machine: {actual}")
     disturbed = next(line for line in command.lines if "disturbed" in line)
-    return f"{came}; {disturbed.partition('  ')[2] or disturbed}"
+    return f"{actual}; {disturbed.partition('  ')[2] or disturbed}"
 
 
 def kill_driver() -> str:
@@ -373,7 +373,7 @@ class Played:
     """A played case with its result."""
 
     case: Case
-    came: str
+    actual: str
     passed: bool
     seconds: float
     stamp: str
@@ -384,11 +384,11 @@ def play_case(case: Case) -> Played:
     """Play a case; a failure is a result, too."""
     began_s, stamp = time.monotonic(), f"{commit()}, {machine()}"
     try:
-        came, passed = case.play(), True
+        actual, passed = case.play(), True
     except CaseFailed as error:
-        came, passed = f"FAILED: {error}", False
+        actual, passed = f"FAILED: {error}", False
     seconds = time.monotonic() - began_s
-    return Played(case=case, came=came, passed=passed, seconds=seconds, stamp=stamp)
+    return Played(case=case, actual=actual, passed=passed, seconds=seconds, stamp=stamp)
 
 
 def play_cases(cases: Sequence[Case]) -> Iterator[Played]:
@@ -427,7 +427,7 @@ def section_of(page: str, played: Sequence[Played]) -> str:
 
 def _row(played: Played) -> str:
     case, seconds = played.case, f"{played.seconds:.0f}"
-    return f"| {' | '.join((case.name, case.expects, played.came, seconds, played.stamp))} |"
+    return f"| {' | '.join((case.name, case.expects, played.actual, seconds, played.stamp))} |"
 
 
 @click.command()
@@ -442,8 +442,8 @@ def main(only: tuple[str, ...], record: bool) -> None:
     try:
         for each in play_cases(cases):
             played.append(each)
-            table.add_row(each.case.name, each.case.expects, each.came, f"{each.seconds:.0f}")
-            console.print(f"{each.case.name}: {each.came}", soft_wrap=True)
+            table.add_row(each.case.name, each.case.expects, each.actual, f"{each.seconds:.0f}")
+            console.print(f"{each.case.name}: {each.actual}", soft_wrap=True)
     except CaseFailed as error:
         console.print(f"[red]error:[/red] {error}")
         raise SystemExit(3) from error

@@ -59,7 +59,7 @@ def run_module(module: str) -> tuple[bool, str]:
     )
     print(done.stdout)
     minutes = (time.monotonic() - began) / 60
-    said = [line[6:] for line in done.stdout.splitlines() if line.startswith("soak: ")]
+    lines = [line[6:] for line in done.stdout.splitlines() if line.startswith("soak: ")]
     closing = done.stdout.strip().splitlines()[-1].strip("= ") if done.stdout.strip() else ""
     section = [
         f"## {module}",
@@ -67,7 +67,7 @@ def run_module(module: str) -> tuple[bool, str]:
         f"Commit {commit()}; {machine()}; {minutes:.1f} minutes beside what was computed before; "
         f"{'passed' if done.returncode == 0 else '**failed**'} ({closing}).",
         "",
-        *(f"* {line}" for line in said),
+        *(f"* {line}" for line in lines),
     ]
     return done.returncode == 0, "\n".join(section).rstrip() + "\n"
 

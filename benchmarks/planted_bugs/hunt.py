@@ -77,8 +77,8 @@ class Hunted(msgspec.Struct, frozen=True, kw_only=True):
 
     Shape: `seed` is the first that fails; None: none of `seeds_tried` does. `checks` and `summary`
     describe the failure. `shrunk_seed` is the one whose schedule became `shrunk`, the last of
-    `tries` schedules. `tainted` counts seeds before it that also failed without the bug: they prove
-    nothing.
+    `tries` schedules. `fails_without_bug` counts seeds before it that also failed without the
+    bug: they prove nothing.
     Units: seconds of CPU until `seed` had failed.
     """
 
@@ -86,7 +86,7 @@ class Hunted(msgspec.Struct, frozen=True, kw_only=True):
     seed: int | None
     seeds_tried: int
     cpu_s: float
-    tainted: int = 0
+    fails_without_bug: int = 0
     checks: tuple[str, ...] = ()
     summary: str = ""
     shrunk_seed: int | None = None
@@ -105,7 +105,7 @@ class _Caught:
     experiment: Experiment
     faults_before: int
     findings: tuple[PlayedFinding, ...]
-    tainted: int
+    fails_without_bug: int
     cpu_s: float
 
     @property
@@ -121,14 +121,15 @@ def hunt(
     seeds: int = SEEDS,
     shrinks: bool = True,
     other_seeds: int = OTHER_SEEDS,
-    soundly: Callable[[Experiment, int], PlayedRun] = play,
+    play_without_bug: Callable[[Experiment, int], PlayedRun] = play,
 ) -> Hunted:
     """Search the first `seeds` seeds of `space` for `bug`, and shrink the schedule.
 
-    `soundly` plays a schedule without the bug; the shrunk one is tried under `other_seeds` seeds.
+    `play_without_bug` plays a schedule without the bug; the shrunk one is tried under
+    `other_seeds` seeds.
     """
     began_s = time.process_time()
-    caught = _catch(bug, space, seeds, soundly, began_s)
+    caught = _catch(bug, space, seeds, play_without_bug, began_s)
     first = next(caught, None)
     if first is None:
         cpu_s = time.process_time() - began_s
@@ -138,7 +139,7 @@ def hunt(
         seed=first.seed,
         seeds_tried=first.seed + 1,
         cpu_s=first.cpu_s,
-        tainted=first.tainted,
+        fails_without_bug=first.fails_without_bug,
         checks=tuple(sorted({each.signature.check for each in first.findings})),
         summary=first.first.summary,
     )
@@ -175,19 +176,19 @@ def _catch(
     bug: PlantedBug,
     space: Space,
     seeds: int,
-    soundly: Callable[[Experiment, int], PlayedRun],
+    play_without_bug: Callable[[Experiment, int], PlayedRun],
     began_s: float,
 ) -> Iterator[_Caught]:
     """Yield, in order, the seeds that fail only with the bug."""
-    tainted = 0
+    fails_without_bug = 0
     for seed in range(seeds):
         experiment = draw(space, seed)
         with bug.planted():
             played = play(experiment, seed, invariants_every=None)
         if played.result is not PlayResult.VIOLATED:
             continue
-        if soundly(experiment, seed).result is not PlayResult.PASS:
-            tainted += 1
+        if play_without_bug(experiment, seed).result is not PlayResult.PASS:
+            fails_without_bug += 1
             continue
         first_us = min(each.time_us for each in played.findings) - (played.steady_us or 0)
         yield _Caught(
@@ -195,7 +196,7 @@ def _catch(
             experiment=experiment,
             faults_before=sum(microseconds(fault.at) <= first_us for fault in experiment.faults),
             findings=played.findings,
-            tainted=tainted,
+            fails_without_bug=fails_without_bug,
             cpu_s=time.process_time() - began_s,
         )
 

@@ -129,6 +129,6 @@ def _story(hunted: Hunted) -> list[str]:
         ]
         if not shrunk.passes_without_bug:
             lines += ["**The shrunk plan fails without the bug, too.**", ""]
-    if hunted.tainted:
-        lines += [f"{hunted.tainted} seeds before it failed without the bug, too.", ""]
+    if hunted.fails_without_bug:
+        lines += [f"{hunted.fails_without_bug} seeds before it failed without the bug, too.", ""]
     return lines

@@ -143,7 +143,7 @@ def page_of(
             f"{len(mutants)} mutants, {head.per_package} of each package, drawn by seed "
             f"{head.seed} at commit {head.commit}.",
             "",
-            *(_told(each) for each in of_sample),
+            *(_described(each) for each in of_sample),
             "",
             *_scores(of_sample, mutants, killed[number], sentences),
             "",
@@ -152,7 +152,7 @@ def page_of(
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _told(record: SightRecord) -> str:
+def _described(record: SightRecord) -> str:
     head = record.head
     others = ", ".join(map(str, head.sound_not_pass))
     unfinished = "" if head.seeds >= SEEDS else f", **unfinished** of {SEEDS}"

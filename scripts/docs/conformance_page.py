@@ -168,8 +168,8 @@ def _in_transcripts() -> Iterator[tuple[str, Place]]:
     for path in sorted(TESTS.rglob("scenarios/*.txt")):
         _, *stories = re.split(r"^== ", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
         for story in stories:
-            title, _, told = story.partition(" ==\n")
-            comments = takewhile(lambda line: line.startswith("#"), told.splitlines())
+            title, _, story_text = story.partition(" ==\n")
+            comments = takewhile(lambda line: line.startswith("#"), story_text.splitlines())
             text = "\n".join(line.removeprefix("# ") for line in comments)
             place = Place(name=title, path=_from_root(path), text=text)
             yield from _each(ids_in(text), place)

@@ -30,8 +30,8 @@ def values_text(entry: Schema) -> str:
         choices = entry["anyOf"]
         if all("const" in choice for choice in choices):
             return ", ".join(f"`{shown(choice['const'])}`" for choice in choices)
-        said = [values_text(choice) for choice in choices if choice != {"type": "null"}]
-        return " or ".join(said)
+        texts = [values_text(choice) for choice in choices if choice != {"type": "null"}]
+        return " or ".join(texts)
     if "enum" in entry:
         return ", ".join(f"`{shown(value)}`" for value in entry["enum"])
     if entry.get("type") == "string" and _DURATION in entry.get("examples", ()):
@@ -50,5 +50,5 @@ def _typed(entry: Schema) -> str:
     bounds = (("from", "minimum"), ("above", "exclusiveMinimum"), ("to", "maximum"))
     if "minimum" in entry and entry.get("minimum") == entry.get("maximum"):
         return f"`{entry['minimum']}`"
-    said = [f"{word} {entry[key]}" for word, key in bounds if key in entry]
-    return " ".join((words.get(kind, kind), *said))
+    texts = [f"{word} {entry[key]}" for word, key in bounds if key in entry]
+    return " ".join((words.get(kind, kind), *texts))

@@ -47,8 +47,8 @@ def test_experiment_on_ray_agrees_with_virtual_time(name: str, tmp_path: Path) -
     assert results.reasons == ()
     assert results.verdict is Verdict.PASS
     virtual = play_virtual(experiment, seed=1)
-    told = milestones_of(rows, experiment, GROUP)
-    assert set(told) == set(milestones_of(virtual.rows, experiment, GROUP))
+    milestones = milestones_of(rows, experiment, GROUP)
+    assert set(milestones) == set(milestones_of(virtual.rows, experiment, GROUP))
     (fault,) = results.faults
     assert fault.in_force_from_us is not None
     assert fault.in_force_until_us is not None

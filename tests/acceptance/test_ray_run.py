@@ -96,9 +96,9 @@ def test_two_runs_side_by_side_pass_and_do_not_touch_each_other(tmp_path: Path) 
         sides[0].started("run", "coordinator_crash", *SCALED_DOWN, *SHORT) as one,
         sides[1].started("run", "coordinator_crash", *SCALED_DOWN, *SHORT) as other,
     ):
-        told = [process.communicate(timeout=PATIENCE_S) for process in (one, other)]
+        outputs = [process.communicate(timeout=PATIENCE_S) for process in (one, other)]
 
-    assert [one.returncode, other.returncode] == [0, 0], told
+    assert [one.returncode, other.returncode] == [0, 0], outputs
     pids: list[set[int]] = []
     for side in sides:
         (past,) = side.runs()

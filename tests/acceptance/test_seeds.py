@@ -127,8 +127,8 @@ def test_ctrl_c_ends_the_workers_and_lists_finished_seeds(command_line: CommandL
     assert process.returncode == 130
     assert "INTERRUPTED  coordinator_crash on virtual, 9 seeds: " in output
     assert "passed: seeds 1" in output.replace("seed 1", "seeds 1")
-    told = f"to analyse them: {sys.executable} -m coordlab analyze runs/coordinator_crash/"
-    assert told in output
+    hint = f"to analyse them: {sys.executable} -m coordlab analyze runs/coordinator_crash/"
+    assert hint in output
     assert "Traceback" not in errors
     statuses = {run.manifest.status for run in command_line.runs()}
     assert statuses <= {RunStatus.COMPLETED, RunStatus.INTERRUPTED}

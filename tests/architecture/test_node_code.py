@@ -79,7 +79,7 @@ def test_banned_names_are_refused_in_node_code_and_allowed_beside_it(
         "t.monotonic()\ndatetime.now()\nchoice([1])\nuuid4()\n"
         "asyncio.sleep(1)\nasyncio.TaskGroup()\nstop_after_delay(1)\n"
     )
-    said = subprocess.run(
+    completed = subprocess.run(
         [
             *(Path(sys.executable).parent / "ruff", "check", "--select", "TID251"),
             *("--stdin-filename", f"{folder}/planted.py", "--output-format", "concise", "-"),
@@ -93,4 +93,4 @@ def test_banned_names_are_refused_in_node_code_and_allowed_beside_it(
 
     names = ("time.monotonic", "datetime.now", "random.choice", "uuid.uuid4", "asyncio.sleep")
     for name in (*names, "asyncio.TaskGroup", "tenacity.stop_after_delay"):
-        assert (f"{name}` is banned" in said) is not allowed
+        assert (f"{name}` is banned" in completed) is not allowed

@@ -20,10 +20,10 @@ def sentence(scenario: str, scenarios: ScenarioList) -> str:
 
 def quotes(text: str, scenario: str, meaning: str) -> bool:
     """Return True if a line of `text` quotes the sentence: all of its words, or some in order."""
-    said = re.search(rf"^{scenario}: (.+)$", text, flags=re.MULTILINE)
-    if said is None:
+    match = re.search(rf"^{scenario}: (.+)$", text, flags=re.MULTILINE)
+    if match is None:
         return False
-    words, rest = said[1].removesuffix(".").split(), iter(meaning.split())
+    words, rest = match[1].removesuffix(".").split(), iter(meaning.split())
     return len(words) >= min(WORDS_AT_LEAST, len(meaning.split())) and all(w in rest for w in words)
 
 

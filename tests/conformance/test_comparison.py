@@ -26,13 +26,13 @@ RULES = ComparisonRules(
 
 def difference(
     expected: PlainMessage,
-    came: PlainMessage,
+    actual: PlainMessage,
     *,
     api: str = "JoinGroup",
     bindings: Bindings | None = None,
     kafka: str = "3.9.1",
 ) -> Difference | None:
-    return AnswerComparison(RULES, api, kafka, bindings or Bindings()).difference(expected, came)
+    return AnswerComparison(RULES, api, kafka, bindings or Bindings()).difference(expected, actual)
 
 
 def step(
@@ -87,7 +87,7 @@ def test_wrong_error_code_is_reported_by_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("expected", "came"),
+    ("expected", "actual"),
     [
         ({"a": 0}, {"a": False}),
         ({"a": 1}, {"a": "1"}),
@@ -101,9 +101,9 @@ def test_wrong_error_code_is_reported_by_name() -> None:
     ],
 )
 def test_other_values_types_lengths_and_fields_differ(
-    expected: PlainMessage, came: PlainMessage
+    expected: PlainMessage, actual: PlainMessage
 ) -> None:
-    assert difference(expected, came) is not None
+    assert difference(expected, actual) is not None
 
 
 def test_ignored_field_may_differ_and_only_that() -> None:
@@ -141,14 +141,14 @@ def test_symbols_that_occur_only_in_lists_are_bound_there() -> None:
             {"member_id": "<member:2>", "metadata": b"y"},
         ]
     }
-    came: PlainMessage = {
+    actual: PlainMessage = {
         "members": [
             {"member_id": "b", "metadata": b"y"},
             {"member_id": "a", "metadata": b"x"},
         ]
     }
     bindings = Bindings(("<member:1>", "<member:2>"))
-    assert difference(expected, came, bindings=bindings) is None
+    assert difference(expected, actual, bindings=bindings) is None
     assert bindings.to_ours(["<member:1>", "<member:2>"]) == ["a", "b"]
     twice: PlainMessage = {
         "members": [
@@ -174,10 +174,10 @@ def test_item_of_an_unordered_list_is_reported_by_its_key() -> None:
     expected: PlainMessage = {
         "topics": [{"partitions": [{"partition_index": 0, "o": 1}, {"partition_index": 1, "o": 2}]}]
     }
-    came: PlainMessage = {
+    actual: PlainMessage = {
         "topics": [{"partitions": [{"partition_index": 1, "o": 3}, {"partition_index": 0, "o": 1}]}]
     }
-    found = difference(expected, came, api="OffsetFetch")
+    found = difference(expected, actual, api="OffsetFetch")
     assert str(found) == "answer topics[0].partitions[1].o: expected 2, came 3"
 
 
@@ -185,9 +185,9 @@ def test_list_that_only_kafka_4_shuffles_keeps_its_order_in_3() -> None:
     def results(*ids: str) -> PlainMessage:
         return {"results": [{"group_id": each} for each in ids]}
 
-    expected, came = results("a", "b"), results("b", "a")
-    assert difference(expected, came, api="DeleteGroups") is not None
-    assert difference(expected, came, api="DeleteGroups", kafka="4.1.0") is None
+    expected, actual = results("a", "b"), results("b", "a")
+    assert difference(expected, actual, api="DeleteGroups") is not None
+    assert difference(expected, actual, api="DeleteGroups", kafka="4.1.0") is None
 
 
 @pytest.mark.parametrize(("waited_ms", "differs"), [(1, False), (151, False), (152, True)])

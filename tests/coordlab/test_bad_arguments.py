@@ -70,23 +70,23 @@ def test_bad_arguments_exit_254_and_leave_nothing(
     folder: Path, capsys: pytest.CaptureFixture[str], golden: Golden
 ) -> None:
     """Click's usage errors are 2, which means UNKNOWN here: they must be mapped."""
-    said = []
+    outputs = []
     for arguments in REFUSED:
         assert run_cli(arguments) == EXIT_BAD_ARGUMENTS, arguments
         error = capsys.readouterr().err.replace(str(folder), "FOLDER")
-        said.append(f"$ coordlab {' '.join(arguments)}\n{error.rstrip()}\n")
+        outputs.append(f"$ coordlab {' '.join(arguments)}\n{error.rstrip()}\n")
     assert list(folder.iterdir()) == []
-    golden.check("pages/bad_arguments.txt", "\n".join(said))
+    golden.check("pages/bad_arguments.txt", "\n".join(outputs))
 
 
 def test_file_that_is_no_experiment_is_reported_without_a_traceback(
     folder: Path, capsys: pytest.CaptureFixture[str], golden: Golden
 ) -> None:
     """The message has the line."""
-    said = []
+    outputs = []
     for name, content in BROKEN_FILES.items():
         (folder / "broken.yaml").write_text(content)
         assert run_cli(("run", "broken.yaml")) == EXIT_BAD_ARGUMENTS, name
-        said.append(f"== {name} ==\n{capsys.readouterr().err.rstrip()}\n")
+        outputs.append(f"== {name} ==\n{capsys.readouterr().err.rstrip()}\n")
     assert not (folder / "runs").exists()
-    golden.check("pages/broken_files.txt", "\n".join(said))
+    golden.check("pages/broken_files.txt", "\n".join(outputs))

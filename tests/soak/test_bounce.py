@@ -66,5 +66,5 @@ def _check_measured(what: str, changes: list[Change]) -> None:
 
 def _tell(what: str, values_us: list[int]) -> None:
     ascending = sorted(values_us)
-    told = " / ".join(f"{percentile(ascending, p) / 1_000:.0f}" for p in (1, 25, 50, 75, 90, 99))
-    say(f"{what}, ms: p1 / p25 / p50 / p75 / p90 / p99 {told}, max {ascending[-1] / 1_000:.0f}")
+    shares = " / ".join(f"{percentile(ascending, p) / 1_000:.0f}" for p in (1, 25, 50, 75, 90, 99))
+    say(f"{what}, ms: p1 / p25 / p50 / p75 / p90 / p99 {shares}, max {ascending[-1] / 1_000:.0f}")

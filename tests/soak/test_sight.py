@@ -65,9 +65,9 @@ def test_search_finds_mutants_that_the_unit_tests_kill(sample: int) -> None:
         until=lambda: time.monotonic() > ends_s,
         say=lambda line: print(line, flush=True),
     )
-    told = write_journal_record(journal, name, sample, mutants)
+    record_line = write_journal_record(journal, name, sample, mutants)
     SIGHT_PAGE.write_text(sight_page(), encoding="utf-8")
-    say(f"sample {sample}, {name}: {told.partition(':')[0]}: docs/SIGHT.md")
+    say(f"sample {sample}, {name}: {record_line.partition(':')[0]}: docs/SIGHT.md")
     if not is_done:
         pytest.skip(f"not {SEEDS} seeds yet: `make soak PART=sight` goes on")
     score = score_of(

@@ -100,8 +100,8 @@ def say_failovers(failovers: Sequence[Failover]) -> None:
     for failover in failovers:
         for name, count in failover.commit_errors.items():
             errors[name] = errors.get(name, 0) + count
-    told = ", ".join(f"{name} {count}" for name, count in sorted(errors.items()))
-    say(f"errors that commits met: {told or 'none'}")
+    counts_text = ", ".join(f"{name} {count}" for name, count in sorted(errors.items()))
+    say(f"errors that commits met: {counts_text or 'none'}")
 
 
 def _say_runs(what: str, values_us: Sequence[int | None]) -> None:

@@ -174,8 +174,8 @@ def test_append_acknowledged_after_its_own_broker_truncated_it_is_found() -> Non
         TraceKind.LOG_TRUNCATED,
         TraceKind.APPEND_COMPLETED,
     ]
-    told = {(row.kind, row.leader_epoch) for row in finding.led_to}
-    assert {(TraceKind.LEADER_ELECTED, 1), (TraceKind.BECAME_LEADER, 1)} <= told
+    led_to_rows = {(row.kind, row.leader_epoch) for row in finding.led_to}
+    assert {(TraceKind.LEADER_ELECTED, 1), (TraceKind.BECAME_LEADER, 1)} <= led_to_rows
 
 
 def test_truncation_above_an_append_or_of_a_failed_one_passes() -> None:
@@ -344,19 +344,19 @@ def test_data_partitions_are_not_judged() -> None:
 
 def test_violation_is_reported_once_during_the_run_and_completely_at_its_end() -> None:
     """A user must learn of it early; the number of lost records is known only at the end."""
-    told: list[Finding] = []
+    led_to_rows: list[Finding] = []
     checker = Fencing(CheckContext())
-    checker.on_finding = told.append
+    checker.on_finding = led_to_rows.append
     rows = Rows(checker.observe)
 
     failover(rows, log_end=10)
-    assert [finding.summary.partition(" is ")[0] for finding in told] == [
+    assert [finding.summary.partition(" is ")[0] for finding in led_to_rows] == [
         f"{OFFSETS_0}: 1 append acknowledged in epoch 0 from offset 10"
     ]
     rows.appended(10, "broker-0", 0, 12)
     report = checker.finish()
 
-    assert len(told) == 1
+    assert len(led_to_rows) == 1
     (finding,) = report.findings
     assert "2 appends acknowledged in epoch 0 from offset 10 are missing" in finding.summary
 

@@ -48,7 +48,7 @@ class Story:
         detail: dict[str, object] = {"type": "NodeChildrenChanged", "path": "/consumers/old/ids"}
         self.add(server, TraceKind.ZOOKEEPER_WATCH_FIRED, peer=C0, offset=zxid, detail=detail)
 
-    def hears(self, server: str, zxid: int) -> None:
+    def deliver_event(self, server: str, zxid: int) -> None:
         detail: dict[str, object] = {"type": "NodeChildrenChanged", "path": "/consumers/old/ids"}
         self.add(C0, TraceKind.ZOOKEEPER_EVENT_RECEIVED, peer=server, offset=zxid, detail=detail)
 
@@ -87,7 +87,7 @@ def test_ensemble_that_keeps_its_order_passes() -> None:
     story.state("SyncConnected", S1, 0)
     story.fires(S1, 3)
     story.txn(S1, 3, "0x1", "delete", OWNER)
-    story.hears(S1, 2)
+    story.deliver_event(S1, 2)
     story.meets(None, 3)
     story.txn(S1, 4, "0x1", "create", OWNER)
     story.meets("old_x-0", 4)
@@ -195,7 +195,7 @@ def test_event_after_the_answer_that_shows_its_change_is_found() -> None:
     story = opened()
     story.txn(S1, 3, "0x1", "delete", OWNER)
     story.fires(S1, 3)
-    story.hears(S1, 3)
+    story.deliver_event(S1, 3)
 
     assert summaries(story) == [
         "consumer-old-0 had an answer that shows the change before the event on /consumers/old/ids"
@@ -212,7 +212,7 @@ def test_event_of_a_closed_connection_is_not_awaited() -> None:
     story.state("SyncConnected", S1, 4)
     story.txn(S1, 5, "0x1", "error")
     story.fires(S1, 5)
-    story.hears(S1, 4)
+    story.deliver_event(S1, 4)
 
     assert summaries(story) == []
 

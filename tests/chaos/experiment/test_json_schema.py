@@ -240,13 +240,13 @@ def test_schema_and_validate_agree_on_random_mutations(loads: Loads) -> None:
     accepted = shapeless = 0
     for number in range(MUTATIONS):
         document = mutated(rng.choice(documents), rng)
-        said = f"mutation {number}: {document}"
+        description = f"mutation {number}: {document}"
         if loads(document):
             accepted += 1
-            assert refused(document) == [], said
+            assert refused(document) == [], description
         elif shape_problems(item_of(document), Experiment, ""):
             shapeless += 1
-            assert refused(document), said
+            assert refused(document), description
     assert accepted > MUTATIONS // 20
     assert shapeless > MUTATIONS // 4
 

@@ -26,8 +26,8 @@ def test_members_with_processing_time_have_no_note() -> None:
 def test_validate_prints_the_note_beside_ok(capsys: pytest.CaptureFixture[str]) -> None:
     """A note is neither problem nor warning: the exit code is 0."""
     assert run_cli(["validate", "coordinator_crash"]) == EXIT_PASS
-    said = capsys.readouterr().out
-    assert said.startswith("note: members of orders-readers do no work")
+    output = capsys.readouterr().out
+    assert output.startswith("note: members of orders-readers do no work")
     assert run_cli(["validate", "coordinator_crash", "--json"]) == EXIT_PASS
     (judged,) = json.loads(capsys.readouterr().out)["experiments"]
     assert (len(judged["notes"]), judged["warnings"]) == (1, [])

@@ -118,7 +118,7 @@ def test_shortest_schedules_of_the_first_few_are_shrunk(
     monkeypatch.setattr(hunting, "draw", drawn_with)
     monkeypatch.setattr(hunting, "play", played)
     monkeypatch.setattr(hunting, "shrink_bug", shrunk_of)
-    hunted = hunt(replace_bug(BUGS[CANARY], plant=plant), space, seeds=20, soundly=played)
+    hunted = hunt(replace_bug(BUGS[CANARY], plant=plant), space, seeds=20, play_without_bug=played)
 
     assert (hunted.seed, hunted.seeds_tried) == (3, 4)
     assert (hunted.shrunk_seed, hunted.tries) == (shrunk, tries)

@@ -229,8 +229,10 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> SwitchedTree:
 def play_orders(tree: SwitchedTree, *orders: Order) -> list[PlayedOrder]:
     """Play orders in one player."""
     with start_player(tree, "standard", 1) as player:
-        said, _ = player.communicate(b"".join(msgspec.json.encode(each) + b"\n" for each in orders))
-    return [msgspec.json.decode(line, type=PlayedOrder) for line in said.splitlines()]
+        output, _ = player.communicate(
+            b"".join(msgspec.json.encode(each) + b"\n" for each in orders)
+        )
+    return [msgspec.json.decode(line, type=PlayedOrder) for line in output.splitlines()]
 
 
 def numbers(tree: SwitchedTree, *ids: str) -> tuple[int, ...]:
@@ -294,10 +296,10 @@ def test_sitting_continues_after_the_last_finished_seed(tmp_path: Path) -> None:
     """Each finished seed is kept; a found mutant is not played again."""
     mutants = [each for each in read_sample(sample_path(1))[1] if each.id == DIES_AT_ONCE]
     journal = Journal(tmp_path / "journal.jsonl")
-    said: list[str] = []
-    assert not sit(journal, mutants, seeds=2, until=lambda: True, say=said.append)
+    lines: list[str] = []
+    assert not sit(journal, mutants, seeds=2, until=lambda: True, say=lines.append)
     first = journal.read()
-    assert sit(journal, mutants, seeds=2, say=said.append)
+    assert sit(journal, mutants, seeds=2, say=lines.append)
     second = journal.read()
 
     assert first is not None
@@ -305,7 +307,7 @@ def test_sitting_continues_after_the_last_finished_seed(tmp_path: Path) -> None:
     assert [each.seed for each in second[1]] == [0, 1]
     assert second[1][0] == first[1][0]
     assert [len(each.mutants) for each in second[1]] == [1, 0]
-    assert any(DIES_AT_ONCE in line for line in said)
+    assert any(DIES_AT_ONCE in line for line in lines)
 
 
 # -- results of a run, journals, records, the page --
@@ -374,22 +376,22 @@ def mutated(number: int, *found_by: str, differs: bool = True, cpu_s: float = 2.
 def test_journal_of_other_code_is_put_aside_with_a_message(tmp_path: Path) -> None:
     """Any other change keeps the finished work."""
     journal = Journal(tmp_path / "journal.jsonl")
-    said: list[str] = []
-    assert journal.begin(HEAD, said.append) == (HEAD, [])
+    lines: list[str] = []
+    assert journal.begin(HEAD, lines.append) == (HEAD, [])
     order = PlayedOrder(seed=0, sound=sound(1), mutants=())
     journal.append(msgspec.json.encode(order) + b"\n")
     journal.append(b'{"seed":1,"sou')
-    assert journal.begin(replace(HEAD, commit="other", machine="there"), said.append) == (
+    assert journal.begin(replace(HEAD, commit="other", machine="there"), lines.append) == (
         HEAD,
         [order],
     )
-    assert said == []
+    assert lines == []
 
     other = replace(HEAD, code="0ther")
-    assert journal.begin(other, said.append) == (other, [])
-    assert len(said) == 1
-    assert "1 seeds" in said[0]
-    assert "the code" in said[0]
+    assert journal.begin(other, lines.append) == (other, [])
+    assert len(lines) == 1
+    assert "1 seeds" in lines[0]
+    assert "the code" in lines[0]
     assert len(list(tmp_path.iterdir())) == 2
     assert journal.read() == (replace(HEAD, code="0ther"), [])
 

@@ -175,9 +175,9 @@ def test_problem_of_a_space_is_reported_with_its_place(
 ) -> None:
     """It has line, path in the file, expected and given value."""
     problems = problems_of(written(tmp_path, (old, new)))
-    told = "\n".join(str(problem) for problem in problems)
+    messages = "\n".join(str(problem) for problem in problems)
 
-    assert said in told, told
+    assert said in messages, messages
     assert all(problem.line is not None for problem in problems)
 
 
@@ -213,11 +213,11 @@ def test_two_contradicting_values_name_both_settings(tmp_path: Path) -> None:
         ("ms: 9000,", "ms: 47000,"),
     )
 
-    told = [problem for problem in problems_of(path) if "does not go with" in problem.message]
+    messages = [problem for problem in problems_of(path) if "does not go with" in problem.message]
 
-    assert {problem.path for problem in told} == {"together.session[0]", "together.session[1]"}
+    assert {problem.path for problem in messages} == {"together.session[0]", "together.session[1]"}
     assert any(
         "does not go with 46000 (int) of "
         "`settings.cluster.config.group.max.session.timeout.ms[1]`" in problem.message
-        for problem in told
+        for problem in messages
     )

@@ -77,10 +77,10 @@ def test_disk_that_fills_ends_the_run_with_255_and_leaves_a_trace(
     """The reserve has room for the rows of healing and stopping."""
     code, past = play_on(60_000, 10_000_000)
 
-    said = capsys.readouterr()
+    output = capsys.readouterr()
     assert code == 255
-    assert "PASS" not in said.out
-    (sentence,) = said.err.splitlines()
+    assert "PASS" not in output.out
+    (sentence,) = output.err.splitlines()
     assert sentence.startswith("The run could not be recorded: ")
     assert "part-00000.parquet.unfinished cannot be written: No space left on device" in sentence
     assert f"kept in {past.path}: manifest.json, journal.json, log.txt, results.json" in sentence
@@ -134,10 +134,10 @@ def test_disk_that_is_full_from_the_start_begins_no_run(
 
     code = run_cli([*RUN, "--runs", str(tmp_path)])
 
-    said = capsys.readouterr()
-    assert (code, said.out) == (254, "")
-    assert said.err.startswith("no run can begin: ")
-    assert os.strerror(error) in said.err
+    output = capsys.readouterr()
+    assert (code, output.out) == (254, "")
+    assert output.err.startswith("no run can begin: ")
+    assert os.strerror(error) in output.err
     assert [past.path for past in list_runs(tmp_path)] == [before.path]
     assert (before.path.parent / "latest").resolve() == before.path
 
@@ -155,9 +155,9 @@ def test_file_or_folder_in_the_way_begins_no_run(
 
     code = run_cli([*RUN, "--runs", str(tmp_path)])
 
-    said = capsys.readouterr()
+    output = capsys.readouterr()
     assert code == 254
-    (sentence,) = said.err.splitlines()
+    (sentence,) = output.err.splitlines()
     assert str(tmp_path) in sentence
     assert list(list_runs(tmp_path)) == []
 
@@ -175,9 +175,9 @@ def test_read_only_folder_begins_no_run(
     """A volume that is mounted read-only, because root may write anywhere else."""
     folder = small_tmpfs("1m,ro")
     code = run_cli([*RUN, "--runs", str(folder)])
-    said = capsys.readouterr()
-    (sentence,) = said.err.splitlines()
-    assert (code, said.out) == (254, "")
+    output = capsys.readouterr()
+    (sentence,) = output.err.splitlines()
+    assert (code, output.out) == (254, "")
     assert sentence.startswith(f"no run directory can be made in {folder}")
     assert "Read-only file system" in sentence
 
@@ -189,9 +189,9 @@ def test_small_tmpfs_begins_no_run(
     """A container may have such a small volume."""
     folder = small_tmpfs(size)
     code = run_cli([*RUN, "--runs", str(folder)])
-    said = capsys.readouterr()
-    (sentence,) = said.err.splitlines()
-    assert (code, said.out) == (254, "")
+    output = capsys.readouterr()
+    (sentence,) = output.err.splitlines()
+    assert (code, output.out) == (254, "")
     assert sentence.startswith(f"no run can begin: {folder}")
     assert "No space left on device" in sentence
     assert list(list_runs(folder)) == []
@@ -210,10 +210,10 @@ def test_tmpfs_that_fills_ends_a_run_with_255_and_leaves_a_trace(
     )
     folder = small_tmpfs("4200k")
     code = run_cli([*RUN, "--runs", str(folder)])
-    said = capsys.readouterr()
-    (sentence,) = said.err.splitlines()
+    output = capsys.readouterr()
+    (sentence,) = output.err.splitlines()
     assert code == 255
-    assert "PASS" not in said.out
+    assert "PASS" not in output.out
     assert "cannot be written: No space left on device; kept in " in sentence
     (past,) = list_runs(folder)
     assert f"{len(list(read_parquet(past.events / EVENTS_FILE))):,} rows of the trace" in sentence

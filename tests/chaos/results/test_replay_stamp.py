@@ -36,7 +36,7 @@ def test_other_code_and_other_python_are_both_named() -> None:
 def test_code_version_is_equal_in_another_process_and_folder() -> None:
     """It must not depend on the folder, the order of a directory or the process."""
     program = "from chaos.results.replay_stamp import code_version; print(code_version())"
-    said = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-O", "-c", f"import sys; sys.path.insert(0, {ROOT!r}); {program}"],
         cwd="/",
         capture_output=True,
@@ -44,7 +44,7 @@ def test_code_version_is_equal_in_another_process_and_folder() -> None:
         check=True,
     ).stdout
 
-    assert said.strip() == code_version()
+    assert completed.strip() == code_version()
 
 
 def test_code_version_changes_with_the_text_and_the_name_of_a_file(

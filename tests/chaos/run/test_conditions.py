@@ -13,10 +13,10 @@ FIRST, SECOND = NodeName("consumer-readers-0"), NodeName("consumer-readers-1")
 
 
 def status_of(runtime: FakeRuntime) -> ClusterStatus:
-    async def look() -> ClusterStatus:
+    async def query() -> ClusterStatus:
         return await runtime.status()
 
-    return runtime.run(look())
+    return runtime.run(query())
 
 
 def test_lost_member_is_not_awaited_and_any_other_dead_one_is() -> None:

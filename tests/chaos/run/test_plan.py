@@ -74,14 +74,14 @@ def test_schedule_orders_healing_before_faults_before_late_members() -> None:
 
     schedule = schedule_of(plan_of(made_of), arrivals_of(made_of))
 
-    told = []
+    steps = []
     for moment in schedule:
         match moment:
             case PlannedAct(planned=planned, heals=heals):
-                told.append((moment.at_us // S, f"{'heal' if heals else 'do'} {planned.fault_id}"))
+                steps.append((moment.at_us // S, f"{'heal' if heals else 'do'} {planned.fault_id}"))
             case Arrival(node=node):
-                told.append((moment.at_us // S, str(node)))
-    assert told == [
+                steps.append((moment.at_us // S, str(node)))
+    assert steps == [
         (3, "do pause-1"),
         (3, str(consumer_name("readers", 3))),
         (9, "heal pause-1"),

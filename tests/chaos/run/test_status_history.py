@@ -19,11 +19,11 @@ def member(consumed: int, committed: int) -> MemberStatus:
 
 
 def looks_at(*members: dict[str, MemberStatus]) -> StatusHistory:
-    looks = StatusHistory()
+    history = StatusHistory()
     for each in members:
         named = {NodeName(name): status for name, status in each.items()}
-        looks.observe(ClusterStatus(members=named))
-    return looks
+        history.observe(ClusterStatus(members=named))
+    return history
 
 
 def test_totals_of_a_killed_member_are_kept_across_incarnations() -> None:
@@ -49,10 +49,10 @@ def test_last_named_leaders_are_kept_until_others_are_named() -> None:
         )
         return ClusterStatus(partitions={partition: known})
 
-    looks = StatusHistory()
+    history = StatusHistory()
     for status in (led_by(0), led_by(1), ClusterStatus(records_produced=7)):
-        looks.observe(status)
+        history.observe(status)
 
-    silent = looks.with_last_partitions(ClusterStatus(records_produced=8))
+    silent = history.with_last_partitions(ClusterStatus(records_produced=8))
     assert (silent.partitions[partition].leader, silent.records_produced) == (1, 8)
-    assert looks.with_last_partitions(led_by(2)).partitions[partition].leader == 2
+    assert history.with_last_partitions(led_by(2)).partitions[partition].leader == 2

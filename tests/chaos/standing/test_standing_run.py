@@ -459,8 +459,8 @@ def test_findings_about_a_group_with_outside_members_do_not_count() -> None:
     standing.runtime.at[8 * SECOND_US] = find
     standing.execute()
     assert standing.runtime.time_us < 21 * SECOND_US  # the group is live with one member more
-    told = [row for row in standing.rows if row.kind == TraceKind.VIOLATION]
-    assert [detail_of(row)["summary"] for row in told] == [f"at {4 * SECOND_US}"]
+    violation_rows = [row for row in standing.rows if row.kind == TraceKind.VIOLATION]
+    assert [detail_of(row)["summary"] for row in violation_rows] == [f"at {4 * SECOND_US}"]
     assert standing.run.unjudged_groups() == ("readers",)
 
 

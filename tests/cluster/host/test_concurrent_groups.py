@@ -109,9 +109,9 @@ def test_operations_in_random_order_by_all_members_at_once(seed: int) -> None:
         assert {group_id: len(each) for group_id, each in errors.items()} == {
             group_id: MEMBERS * len(operations) for group_id in group_ids()
         }
-        told = {error for each in errors.values() for error in each}
-        assert told <= may_be_told
-        assert {NONE, ErrorCode.UNKNOWN_MEMBER_ID} <= told
+        all_errors = {error for each in errors.values() for error in each}
+        assert all_errors <= may_be_told
+        assert {NONE, ErrorCode.UNKNOWN_MEMBER_ID} <= all_errors
         await groups.all_do(ClientMember.leave)
         described = await groups.described()
         assert {(g.group_state, len(g.members)) for g in described.values()} == {("Empty", 0)}

@@ -21,6 +21,7 @@ from tests.support.harness.process_lab import (
     closed,
     connect,
     in_lab,
+    settle,
 )
 
 TO_SERVER = Selector(sources=(CLIENT,), destinations=(SERVER,))
@@ -32,11 +33,6 @@ CUT = (
 placements = pytest.mark.parametrize(
     "client_process", ["p0", "p1"], ids=["same-process", "over-tcp"]
 )
-
-
-async def a_while() -> None:
-    """Give sockets and timers of a few milliseconds the time to act."""
-    await asyncio.sleep(0.05)
 
 
 async def pair(lab: Lab, client_process: str) -> tuple[EchoNode, EchoNode]:
@@ -59,7 +55,7 @@ def test_cut_holds_requests_and_opens_until_it_is_healed(
         new = connect(client)
         waiting = [asyncio.ensure_future(beat(old, n)) for n in (1, 2)]
         waiting.append(asyncio.ensure_future(beat(new, 3)))
-        await a_while()
+        await settle()
         assert server.served == [0]
         assert (old.is_open, new.is_open, new.is_closed) == (True, False, False)
         lab.set_rules(())
@@ -78,7 +74,7 @@ def test_cut_one_way_lets_requests_through_and_holds_the_answers(tmp_path: Path)
         await beat(connection)
         lab.set_rules(CUT[1:])
         waiting = asyncio.ensure_future(beat(connection, 1))
-        await a_while()
+        await settle()
         assert server.served == [0, 1]
         assert not waiting.done()
         lab.set_rules(())
@@ -122,7 +118,7 @@ def test_death_behind_a_cut_is_reported_at_healing(
         del lab.directory[SERVER]
         lab.push()
         late = connect(client)
-        await a_while()
+        await settle()
         assert [c.is_closed for c in (old, new, late)] == [False, False, False]
         lab.set_rules(())
         for connection in (old, new, late):
@@ -144,7 +140,7 @@ def test_server_that_moved_behind_a_cut_is_not_reached_before_healing(tmp_path: 
         await lab.processes["p0"].stop()
         successor = lab.node("p2", SERVER, incarnation=1)
         new = connect(client)
-        await a_while()
+        await settle()
         assert (old.is_closed, new.is_open, new.is_closed) == (False, False, False)
         lab.set_rules(())
         await closed(old)
@@ -164,7 +160,7 @@ def test_node_started_later_has_the_rules_before_it_runs(tmp_path: Path) -> None
         lab.set_rules(CUT)
         client = lab.node("p1", CLIENT)
         waiting = asyncio.ensure_future(beat(connect(client)))
-        await a_while()
+        await settle()
         assert server.served == []
         lab.set_rules(())
         await waiting
@@ -184,7 +180,7 @@ def test_clog_delivers_everything_in_order_and_slow_delays(
         await beat(connection)
         lab.set_rules([LinkRule(rule_id="clog", selector=TO_SERVER, effect=Clog())])
         waiting = [asyncio.ensure_future(beat(connection, n)) for n in range(1, 5)]
-        await a_while()
+        await settle()
         assert server.served == [0]
         slow = Slow(delay_us=20_000)
         started_us = client.host.now_us()  # setting the rules releases held frames
@@ -284,11 +280,11 @@ def test_death_of_a_client_whose_close_is_held_is_reported_at_healing(
         lab.set_rules(CUT)
         connection.close()
         lab.processes["p1"].crash_node(CLIENT)
-        await a_while()
+        await settle()
         assert isinstance(server.host, RealHost)
         assert server.host.peers() == (CLIENT,)
         lab.set_rules(())
-        await a_while()
+        await settle()
         assert server.host.peers() == ()
 
     in_lab(tmp_path, body)

@@ -24,12 +24,12 @@ def crash() -> VirtualRun:
 
 def samples(node: str, name: str) -> list[tuple[int, float]]:
     """Return node, time and value of a metric's samples, the earliest first."""
-    said = [
+    samples_of_metric = [
         (row.time_us, json.loads(row.detail or "{}"))
         for row in crash().rows
         if row.kind == TraceKind.METRICS and row.node == node
     ]
-    return [(time_us, values[name]) for time_us, values in said if name in values]
+    return [(time_us, values[name]) for time_us, values in samples_of_metric if name in values]
 
 
 @pytest.mark.parametrize(("interval_us", "times"), [(400, [400, 800]), (0, [])])

@@ -21,6 +21,7 @@ from tests.support.harness.process_lab import (
     closed,
     connect,
     in_lab,
+    settle,
 )
 
 MS = 1_000
@@ -28,11 +29,6 @@ MS = 1_000
 
 def heartbeat() -> HeartbeatRequest:
     return HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
-
-
-async def a_while() -> None:
-    """Give sockets and timers of a few milliseconds the time to act."""
-    await asyncio.sleep(0.05)
 
 
 @pytest.mark.parametrize("client_process", ["p0", "p1"], ids=["same-process", "over-tcp"])
@@ -50,7 +46,7 @@ def test_paused_node_keeps_its_connections_open_and_silent(
         process.pause_node(SERVER)
         new = connect(client)
         waiting = [asyncio.ensure_future(beat(old, 1)), asyncio.ensure_future(beat(new, 2))]
-        await a_while()
+        await settle()
         assert server.served == [0]
         assert (old.is_open, new.is_open, new.is_closed) == (True, False, False)
         process.resume_node(SERVER)
@@ -107,10 +103,10 @@ def test_resumed_node_fires_due_timers_before_it_handles_waiting_frames(tmp_path
         cancelled = host.after(20 * MS, story.append, "a cancelled timer fired")
         host.after(10 * MS, cancelled.cancel)
         host.after(5 * MS, story.append, "a timer fired")
-        await a_while()
+        await settle()
         assert story == []
         process.resume_node(SERVER)
-        await a_while()
+        await settle()
         assert story == ["a timer fired", "the sleeper woke", "served HeartbeatRequest"]
 
     in_lab(tmp_path, body)
@@ -141,14 +137,14 @@ def test_resumed_node_handles_frames_of_a_cut_after_timers_and_before_later_fram
         process.set_link_rules([LinkRule(rule_id="cut", selector=selector, effect=Cut())])
         for connection in (early, late):
             connection.send(heartbeat(), timeout_us=SECOND_US, on_response=lambda _: None)
-            await a_while()
+            await settle()
             if connection is early:
                 process.pause_node(SERVER)
                 process.set_link_rules(())
         await asyncio.sleep(0.2)
         assert story == []
         process.resume_node(SERVER)
-        await a_while()
+        await settle()
         assert story == ["the sleeper woke", "served 2", "served 3"]
 
     in_lab(tmp_path, body)
@@ -164,7 +160,7 @@ def test_frames_that_arrived_during_a_pause_precede_later_ones(tmp_path: Path) -
         await beat(connection)
         process.pause_node(SERVER)
         waiting = [asyncio.ensure_future(beat(connection, number)) for number in (1, 2)]
-        await a_while()
+        await settle()
         process.resume_node(SERVER)
         waiting += [asyncio.ensure_future(beat(connection, number)) for number in (3, 4)]
         await asyncio.gather(*waiting)
@@ -183,10 +179,10 @@ def test_node_paused_twice_stands_still_until_it_is_resumed_again(tmp_path: Path
         await beat(connection)
         process.pause_node(SERVER)
         waiting = asyncio.ensure_future(beat(connection, 1))
-        await a_while()
+        await settle()
         process.resume_node(SERVER)
         process.pause_node(SERVER)
-        await a_while()
+        await settle()
         assert server.served == [0]
         process.resume_node(SERVER)
         process.resume_node(SERVER)
@@ -208,7 +204,7 @@ def test_paused_client_learns_after_the_pause_that_its_server_died(tmp_path: Pat
         await beat(connection)
         clients.pause_node(CLIENT)
         await lab.processes["p0"].stop()
-        await a_while()
+        await settle()
         assert connection.is_open
         clients.resume_node(CLIENT)
         await closed(connection)
@@ -228,7 +224,7 @@ def test_crash_of_a_paused_node_ends_every_connection_to_it(tmp_path: Path) -> N
         await beat(old)
         process.pause_node(SERVER)
         new = connect(client)
-        await a_while()
+        await settle()
         process.crash_node(SERVER)
         await closed(old)
         await closed(new)
@@ -256,7 +252,7 @@ def test_paused_node_has_flushed_its_trace_and_writes_no_row(tmp_path: Path) -> 
         process.pause_node(CLIENT)
         rows = lab.rows(CLIENT)
         assert rows[-1].kind == TraceKind.REQUEST_SENT
-        await a_while()
+        await settle()
         assert lab.rows(CLIENT) == rows
         process.resume_node(CLIENT)
         await waiting
@@ -320,7 +316,7 @@ def test_node_killed_during_its_shutdown_is_reported_to_the_driver(
             await process.stop()
         assert await stopping is (end == "stop")
         finish(server)
-        await a_while()
+        await settle()
         assert lab.kinds(SERVER).count(TraceKind.NODE_STOPPED) == (end == "stop")
         assert process.failures == []
 

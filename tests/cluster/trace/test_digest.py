@@ -50,10 +50,10 @@ def test_two_runs_part_between_the_times_that_their_trails_give(
     """One run may be much longer than the other, so that their steps differ."""
     parts_at = data.draw(st.sampled_from(times))
     longer = times + [max(times) + each for each in more]
-    told = parted_between(trail_of(times), trail_of(longer, other_at=parts_at))
+    bounds = parted_between(trail_of(times), trail_of(longer, other_at=parts_at))
 
-    if told is not None:
-        begin_us, end_us = told
+    if bounds is not None:
+        begin_us, end_us = bounds
         assert begin_us <= parts_at
         assert end_us is None or parts_at < end_us
 

@@ -53,11 +53,11 @@ def test_two_traces_are_shown_side_by_side_with_the_rows_before(capsys: Captured
     """The output is for people: times of the run's clock, node by node."""
     assert run_cli(["diff", "one.yaml", "other.yaml", "--before", "2"]) == EXIT_VIOLATED
 
-    said = capsys.readouterr().out
-    assert "A: one.yaml: " in said
-    assert "They part at " in said
-    assert "what both have before:" in said
-    assert "where each node" in said
+    output = capsys.readouterr().out
+    assert "A: one.yaml: " in output
+    assert "They part at " in output
+    assert "what both have before:" in output
+    assert "where each node" in output
 
 
 @pytest.mark.usefixtures("files")
@@ -101,12 +101,12 @@ def test_difference_from_a_passing_run_begins_at_the_first_different_step(
     failing = Path("failing.yaml")
     assert run_cli(["diff", str(failing), "4711"]) == EXIT_VIOLATED
 
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     claim = play(failing_experiment(), 3).findings[0].summary
-    assert claim.split(":")[0] in said
-    assert "The first step that differs is at" in said
-    assert said.index("the first step of each node") < said.index("The first row that differs")
-    assert "They part at" not in said
+    assert claim.split(":")[0] in output
+    assert "The first step that differs is at" in output
+    assert output.index("the first step of each node") < output.index("The first row that differs")
+    assert "They part at" not in output
 
 
 def test_nearest_passing_run_of_a_race_is_that_of_a_neighbouring_seed() -> None:

@@ -65,7 +65,7 @@ def fake(tmp_path: Path) -> Fake:
     return Fake(tmp_path)
 
 
-def look(name: str, machine: ThisMachine) -> HealthCheck:
+def run_check(name: str, machine: ThisMachine) -> HealthCheck:
     (check,) = examine(machine, [name])
     return check
 
@@ -99,7 +99,7 @@ def test_doctor_without_java_names_its_package_and_what_works_without(
     fake: Fake, system: str, release: dict[str, str], hint: str
 ) -> None:
     """Without Java everything but the analysis works."""
-    check = look("java", fake.machine(system=system, os_release=lambda: release))
+    check = run_check("java", fake.machine(system=system, os_release=lambda: release))
     assert not check.ok
     assert check.advice.splitlines()[-1].startswith(f"Here: `{hint}")
     assert "`run` works" in check.without
@@ -111,7 +111,7 @@ def test_doctor_without_java_on_an_unknown_system_lists_the_others(fake: Fake) -
     def no_release() -> dict[str, str]:
         raise OSError
 
-    check = look("java", fake.machine(os_release=no_release))
+    check = run_check("java", fake.machine(os_release=no_release))
     assert "https://adoptium.net" in check.advice
     assert "Here:" not in check.advice
 
@@ -119,7 +119,7 @@ def test_doctor_without_java_on_an_unknown_system_lists_the_others(fake: Fake) -
 def test_doctor_names_missing_packages_and_the_command_that_installs_them(fake: Fake) -> None:
     """An environment that is older than the checkout lacks newer dependencies."""
     versions = {"ray": None, "altair": None}
-    check = look("packages", fake.machine(version_of=lambda name: versions.get(name, "1.0")))
+    check = run_check("packages", fake.machine(version_of=lambda name: versions.get(name, "1.0")))
     assert (check.ok, check.advice) == (False, "missing: ray, altair; run `make setup`")
 
 
@@ -139,7 +139,7 @@ def test_doctor_with_a_low_limit_of_open_files_names_the_command(
     fake: Fake, limits: tuple[int, int] | None, ok: bool, advice: str
 ) -> None:
     """Ray fails in odd ways when it runs out of file descriptors."""
-    check = look("open-files", fake.machine(open_files=lambda: limits))
+    check = run_check("open-files", fake.machine(open_files=lambda: limits))
     assert check.ok is ok
     assert advice in check.advice
 
@@ -160,7 +160,7 @@ def test_doctor_in_a_container_with_little_memory_reports_it(fake: Fake, tmp_pat
     }
     for name, text in files.items():
         fake.write(tmp_path / name, text)
-    check = look("memory", fake.machine())
+    check = run_check("memory", fake.machine())
     assert not check.ok
     assert check.found == "2.0 GiB available, the rest of this process's control group"
     assert "--memory 4g" in check.advice
@@ -172,7 +172,7 @@ def test_doctor_on_a_machine_with_enough_memory_is_content(fake: Fake) -> None:
     fake.write(fake.proc / "self" / "cgroup", "0::/\n")
     fake.write(fake.cgroup / "memory.max", f"{64 * GIB}\n")
     fake.write(fake.cgroup / "memory.current", "0\n")
-    check = look("memory", fake.machine())
+    check = run_check("memory", fake.machine())
     assert (check.ok, check.found) == (True, "16.0 GiB available")
 
 
@@ -186,7 +186,7 @@ def test_doctor_counts_the_cores_that_a_container_is_granted(
     """With one core a run on Ray measures how long processes wait for it, and not Kafka."""
     fake.write(fake.proc / "self" / "cgroup", "0::/\n")
     fake.write(fake.cgroup / "cpu.max", text)
-    check = look("cores", fake.machine())
+    check = run_check("cores", fake.machine())
     assert check.found == f"{cores} for this process"
     assert check.ok
     assert ("measure in virtual time" in check.advice) is (float(cores) < 2)
@@ -200,7 +200,7 @@ def test_doctor_names_another_ray_with_its_address(fake: Fake) -> None:
     fake.process(43, "gcs_server")
     fake.process(44, "python", "python")
 
-    check = look("other-ray", fake.machine())
+    check = run_check("other-ray", fake.machine())
 
     assert check.found == ("Ray at 192.0.2.7:6379 (pid 41); Ray at ::1 (pid 42); Ray (pid 43)")
     assert check.ok
@@ -210,8 +210,8 @@ def test_doctor_names_another_ray_with_its_address(fake: Fake) -> None:
 def test_doctor_without_a_readable_proc_reports_unknown_values(fake: Fake, tmp_path: Path) -> None:
     """What cannot be read is reported as not known, and not as missing."""
     machine = fake.machine(proc=tmp_path / "nowhere")
-    assert look("other-ray", machine).found == "not known: /proc cannot be read"
-    memory = look("memory", machine)
+    assert run_check("other-ray", machine).found == "not known: /proc cannot be read"
+    memory = run_check("memory", machine)
     assert (memory.ok, memory.found) == (True, "not known")
 
 
@@ -223,18 +223,18 @@ def test_doctor_tells_of_a_token_that_a_ray_head_will_demand(
     fake.write(fake.home / ".ray" / "auth_token", "secret")
     environ = {"PATH": ""} | ({} if mode is None else {"RAY_AUTH_MODE": mode})
 
-    check = look("ray-token", fake.machine(environ=environ))
+    check = run_check("ray-token", fake.machine(environ=environ))
 
     assert check.ok
     assert ("RAY_AUTH_MODE=disabled" in check.advice) is has_advice
     assert "secret" not in f"{check}"
     home_without_token = fake.proc
-    assert look("ray-token", fake.machine(home=home_without_token)).found == "none"
+    assert run_check("ray-token", fake.machine(home=home_without_token)).found == "none"
 
 
 def test_doctor_in_a_read_only_folder_reports_it(fake: Fake, tmp_path: Path) -> None:
     """A run writes its results there."""
-    check = look("disk", fake.machine(folder=tmp_path / "gone"))
+    check = run_check("disk", fake.machine(folder=tmp_path / "gone"))
     assert not check.ok
     assert "cannot be written" in check.found
     assert "--runs DIR" in check.advice
@@ -242,7 +242,7 @@ def test_doctor_in_a_read_only_folder_reports_it(fake: Fake, tmp_path: Path) -> 
 
 def test_doctor_without_a_loopback_names_what_works_without(fake: Fake) -> None:
     """A sandbox may forbid sockets; a run in virtual time needs none."""
-    check = look("ports", fake.machine(loopback=lambda: "Operation not permitted"))
+    check = run_check("ports", fake.machine(loopback=lambda: "Operation not permitted"))
     assert (check.ok, check.found) == (False, "Operation not permitted")
     assert "virtual" in check.without
 
@@ -252,7 +252,7 @@ def test_doctor_without_a_loopback_names_what_works_without(fake: Fake) -> None:
 )
 def test_doctor_knows_the_systems_that_coordlab_runs_on(fake: Fake, system: str, ok: bool) -> None:
     """The advice on Windows is the Windows Subsystem for Linux."""
-    check = look("system", fake.machine(system=system))
+    check = run_check("system", fake.machine(system=system))
     assert check.ok is ok
     assert ("Windows Subsystem for Linux" in check.advice) is not ok
 

@@ -48,9 +48,9 @@ def test_replay_of_a_stamped_run_gives_the_same_trace_and_a_whole_run_directory(
     """The trace is equal byte for byte; the directory has messages, results and a command."""
     assert run_cli(["replay", write()]) == EXIT_PASS
 
-    said = capsys.readouterr().out
-    assert f"same trace: {PLAYED.rows:,} rows, {PLAYED.digest}" in said
-    assert "commit gap" in said
+    output = capsys.readouterr().out
+    assert f"same trace: {PLAYED.rows:,} rows, {PLAYED.digest}" in output
+    assert "commit gap" in output
     (past,) = list_runs(Path("runs"))
     results = past.results()
     assert results is not None
@@ -98,12 +98,12 @@ def test_another_trace_by_the_same_code_is_reported_as_our_failure(
     other = " ".join([step, *marks[:2], "0000", *marks[3:]])
     code = run_cli(["replay", write(digest="0f", trail=other)])
 
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     assert code == EXIT_INTERNAL_ERROR
-    assert f"another trace: digest {PLAYED.digest}, stamped 0f; they begin to differ" in said
-    assert "after 2 s and" in said
-    assert "before 3 s" in said
-    assert "coordlab itself failed: the same code, file and seed gave another trace" in said
+    assert f"another trace: digest {PLAYED.digest}, stamped 0f; they begin to differ" in output
+    assert "after 2 s and" in output
+    assert "before 3 s" in output
+    assert "coordlab itself failed: the same code, file and seed gave another trace" in output
 
 
 def test_another_trace_of_an_edited_file_is_no_failure_and_the_verdict_counts(
@@ -114,9 +114,9 @@ def test_another_trace_of_an_edited_file_is_no_failure_and_the_verdict_counts(
     file.write_text(file.read_text().replace("duration: 3s", "duration: 2s"))
 
     assert run_cli(["replay", str(file)]) == EXIT_PASS
-    said = capsys.readouterr().out
-    assert "another trace" in said
-    assert "the file was edited since its run was stamped" in said
+    output = capsys.readouterr().out
+    assert "another trace" in output
+    assert "the file was edited since its run was stamped" in output
 
 
 def test_replay_of_an_experiment_without_stamp_compares_nothing(
@@ -155,13 +155,13 @@ def test_until_ends_the_trace_at_a_time_and_shows_the_state(
     until_us = crash_us + 500_000
     code = run_cli(["replay", write(), "--until", f"{until_us / 1e6:.6f}s"])
 
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     assert code == EXIT_PASS
-    assert f"at {until_us / 1e6:.6f}s, stage faults" in said
-    assert re.search(r"broker-\d +down", said)
-    assert "crash-0 on broker-" in said
-    assert "consumer-readers-1: STABLE, generation 1" in said
-    assert "same trace up to" in said
+    assert f"at {until_us / 1e6:.6f}s, stage faults" in output
+    assert re.search(r"broker-\d +down", output)
+    assert "crash-0 on broker-" in output
+    assert "consumer-readers-1: STABLE, generation 1" in output
+    assert "same trace up to" in output
     (past,) = list_runs(Path("runs"))
     times = [row.time_us for row in read_parquet(past.events / "part-00000.parquet")]
     assert crash_us < max(times) < until_us

@@ -76,11 +76,11 @@ def test_report_of_several_runs_compares_them_on_a_page_and_on_the_terminal(
 
     assert run_cli(["report", *paths, str(root / "slow"), "--runs", str(root)]) == EXIT_PASS
 
-    said = capsys.readouterr().out
-    lines = [line.split() for line in said.splitlines()]
+    output = capsys.readouterr().out
+    lines = [line.split() for line in output.splitlines()]
     assert ["*", "commit", "gap", "max", "8.00", "s", "20.00", "s"] in lines
     assert ["*", "verdict", "pass", "violated"] in lines
-    assert said.endswith(f"comparison: {root / 'comparison.html'}\n")
+    assert output.endswith(f"comparison: {root / 'comparison.html'}\n")
     assert "2 RUNS" in (root / "comparison.html").read_text()
     assert all((run.path / "report.html").exists() for run in runs)
 
@@ -113,9 +113,9 @@ def test_report_of_a_run_without_tables_and_java_names_the_next_step(
 
     for command in ("report", "analyze"):
         assert run_cli([command, str(run.path)]) == EXIT_BAD_ARGUMENTS
-        said = " ".join(capsys.readouterr().err.split())
-        assert "Install Java 17 or newer" in said
-        assert "Traceback" not in said
+        output = " ".join(capsys.readouterr().err.split())
+        assert "Install Java 17 or newer" in output
+        assert "Traceback" not in output
     assert not (run.path / "report.html").exists()
 
 
@@ -206,11 +206,11 @@ def test_list_shows_a_broken_directory_as_such(tmp_path: Path, capsys: Captured)
 
     assert run_cli(["list", "--runs", str(tmp_path)]) == EXIT_PASS
 
-    said = " ".join(capsys.readouterr().out.split())
-    assert said.count(" completed ") == 2
-    assert good.path.name in said
+    output = " ".join(capsys.readouterr().out.split())
+    assert output.count(" completed ") == 2
+    assert good.path.name in output
     for broken in ("half/manifest.json", "small/empty", f"{without_end.path.name}/results.json"):
-        assert broken in said.partition("set aside")[2]
+        assert broken in output.partition("set aside")[2]
 
 
 def test_list_as_json_has_experiments_runs_and_unreadable_directories(

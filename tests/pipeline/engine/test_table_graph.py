@@ -183,9 +183,9 @@ def test_interrupted_analysis_leaves_no_jvm_and_no_files(
         assert stdout is not None
         jvm = int(stdout.readline())
         os.killpg(process.pid, signal.SIGINT)
-        _, said = process.communicate(timeout=PATIENCE_S)
+        _, errors = process.communicate(timeout=PATIENCE_S)
 
-    assert (process.returncode, said) == (7, "")
+    assert (process.returncode, errors) == (7, "")
     with pytest.raises(ProcessLookupError):
         os.kill(jvm, 0)
     after = sorted(path.name for path in run.iterdir())

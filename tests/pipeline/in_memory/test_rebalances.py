@@ -22,9 +22,9 @@ def test_rebalances_of_random_runs_equal_those_of_the_table() -> None:
         trace = Trace(random_run(seed))
         log = log_of(trace.rows)
         found = [each for group in log.groups() for each in log.of_group(group)]
-        told = ("group", "reason", "cause", "client_reason", "store_error", "length_us")
-        assert [[getattr(each, name) for name in told] for each in found] == [
-            [row[name] for name in told] for row in rebalances_of(trace)
+        compared_columns = ("group", "reason", "cause", "client_reason", "store_error", "length_us")
+        assert [[getattr(each, name) for name in compared_columns] for each in found] == [
+            [row[name] for name in compared_columns] for row in rebalances_of(trace)
         ], seed
         reasons |= {each.reason for each in found}
     assert reasons == set(RebalanceCause)
@@ -36,7 +36,7 @@ class Story:
     def __init__(self) -> None:
         self.rows: list[TraceRow] = []
 
-    def tell(self, kind: TraceKind, *, node: str = "broker-1", **columns: object) -> "Story":
+    def add(self, kind: TraceKind, *, node: str = "broker-1", **columns: object) -> "Story":
         event = TraceEvent(kind=kind, **columns)  # type: ignore[arg-type]  # a test's own words
         time_us = (len(self.rows) + 1) * 1_000_000
         self.rows.append(
@@ -55,7 +55,7 @@ class Story:
     def begin(
         self, cause: RebalanceCause = RebalanceCause.JOIN, reason: str | None = None
     ) -> "Story":
-        return self.tell(
+        return self.add(
             TraceKind.REBALANCE_STARTED,
             group="g",
             member="m",
@@ -79,7 +79,7 @@ def test_rebalance_in_progress_has_no_end() -> None:
 def test_rebalance_is_cut_short_by_the_departure_of_the_last_member() -> None:
     """The group is then Empty, and no generation follows."""
     story = Story().begin(RebalanceCause.SESSION_EXPIRY)
-    story.tell(
+    story.add(
         TraceKind.GROUP_STATE,
         group="g",
         generation=1,
@@ -94,9 +94,9 @@ def test_rebalance_is_cut_short_by_the_departure_of_the_last_member() -> None:
 def test_rebalance_is_cut_short_by_the_death_of_its_coordinator() -> None:
     """The row is the driver's; the death of a broker of other groups has no effect."""
     story = Story().begin()
-    story.tell(TraceKind.NODE_KILLED, node="driver", peer="broker-0")
+    story.add(TraceKind.NODE_KILLED, node="driver", peer="broker-0")
     assert story.only().cut_short_by is None
-    story.tell(TraceKind.NODE_KILLED, node="driver", peer="broker-1")
+    story.add(TraceKind.NODE_KILLED, node="driver", peer="broker-1")
     found = story.only()
     assert (found.cut_short_us, found.cut_short_by) == (3_000_000, "broker-1 was killed")
 
@@ -104,9 +104,9 @@ def test_rebalance_is_cut_short_by_the_death_of_its_coordinator() -> None:
 def test_completed_rebalance_is_not_cut_short_later() -> None:
     """Later rows belong to the next rebalance."""
     story = Story().begin()
-    story.tell(TraceKind.GENERATION_STARTED, group="g", generation=1)
-    story.tell(TraceKind.ASSIGNMENT_STORED, group="g", generation=1)
-    story.tell(TraceKind.NODE_KILLED, node="driver", peer="broker-1")
+    story.add(TraceKind.GENERATION_STARTED, group="g", generation=1)
+    story.add(TraceKind.ASSIGNMENT_STORED, group="g", generation=1)
+    story.add(TraceKind.NODE_KILLED, node="driver", peer="broker-1")
     found = story.only()
     assert (found.length_us, found.cut_short_by) == (2_000_000, None)
 
@@ -114,7 +114,7 @@ def test_completed_rebalance_is_not_cut_short_later() -> None:
 def test_next_rebalance_cuts_short_the_one_before() -> None:
     """It has its own cause; the client of a member id is remembered."""
     story = Story().begin()
-    story.tell(
+    story.add(
         TraceKind.MEMBER_ADDED, group="g", member="n", generation=0, detail={"client_id": "c"}
     )
     story.begin(RebalanceCause.LEAVE, "the consumer is being closed")

@@ -154,8 +154,8 @@ def test_members_that_stayed_or_never_arrived_are_counted() -> None:
     text = _plain(client_sentence(rows))
     assert "1 member was not served again before the run ended." in text
     assert "1 member never marked the coordinator unknown." in text
-    nobody = _plain(client_sentence([client_phase("c-0"), client_phase("c-1")]))
-    assert nobody == "None of 2 members had to look for a coordinator."
+    none_needed = _plain(client_sentence([client_phase("c-0"), client_phase("c-1")]))
+    assert none_needed == "None of 2 members had to look for a coordinator."
 
 
 def test_sentence_of_the_gap_names_members_that_never_recovered() -> None:
@@ -173,9 +173,9 @@ def test_table_below_a_chart_has_the_terminals_figures() -> None:
     """The report must not compute its own numbers."""
     fault = fault_summary(tables())
     table = figures_table(fault, "client")
-    said = [HEADER.index(heading) for heading in table.headings[1:]]
+    columns = [HEADER.index(heading) for heading in table.headings[1:]]
     assert table.rows == tuple(
-        (name, *(cells[place] for place in said)) for name, *cells in fault.rows("client")
+        (name, *(cells[place] for place in columns)) for name, *cells in fault.rows("client")
     )
 
 

@@ -91,18 +91,18 @@ def test_violation_shortens_member_ids_and_keeps_them_in_the_title() -> None:
         1, "<n>", TraceKind.COMMIT_STORED, partition="<i>", member=member, generation=1
     )
     html = _html(violations_section(report_input(run_facts(checks=(_broken(_finding(step)),)))))
-    shown = (
+    printed = (
         f'member <span title="{member}">consumer-readers-3-a516a4af\N{HORIZONTAL ELLIPSIS}</span>'
     )
-    assert f"<span>commit stored: &lt;i&gt;, {shown}, generation 1</span>" in html
+    assert f"<span>commit stored: &lt;i&gt;, {printed}, generation 1</span>" in html
 
 
 def test_checks_use_the_words_of_the_terminal() -> None:
     """A reader of `pass` there should not have to guess the meaning of `kept` here."""
     given = [CheckReport(check=outcome, outcome=outcome) for outcome in CheckOutcome]
     html = _html(checks_section(report_input(run_facts(checks=tuple(given)))))
-    shown = re.findall(r'<div class="outcome \w+">([^<]*)</div>', html)
-    assert shown == ["violated", "inconclusive", "pass", "not tested"]
+    printed = re.findall(r'<div class="outcome \w+">([^<]*)</div>', html)
+    assert printed == ["violated", "inconclusive", "pass", "not tested"]
 
 
 def test_violation_with_long_evidence_folds_the_rest() -> None:

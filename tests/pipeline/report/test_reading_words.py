@@ -26,9 +26,9 @@ def _settings(interval: str, auto: str) -> tuple[SettingFact, ...]:
 def test_run_without_committing_members_names_the_settings() -> None:
     """`0 commits acknowledged` would read as commits that were refused."""
     facts = run_facts(settings=_settings("not set", "false"), faults=(journal_entry(),))
-    said = for_whom(report_input(facts))
-    assert "enable.auto.commit = false, commit_interval_ms not set" in said
-    assert "auto.offset.reset = earliest" in said
+    sentence = for_whom(report_input(facts))
+    assert "enable.auto.commit = false, commit_interval_ms not set" in sentence
+    assert "auto.offset.reset = earliest" in sentence
 
 
 def test_run_whose_members_may_commit_has_no_such_sentence() -> None:
@@ -40,7 +40,7 @@ def test_run_whose_members_may_commit_has_no_such_sentence() -> None:
 
 
 def _why(ownership: list[Row], **fault: Any) -> str | None:  # noqa: ANN401 - any field
-    """Return the explanation why orders-2 and orders-3 have no reader from 10 s on."""
+    """Return the reason why orders-2 and orders-3 have no reader from 10 s on."""
     values: dict[str, Any] = {
         "fault": "cut",
         "links": LinkEnds(from_=("broker-2",), to=("broker-0", "controller-100")),
@@ -57,8 +57,12 @@ def _why(ownership: list[Row], **fault: Any) -> str | None:  # noqa: ANN401 - an
     }
     facts = run_facts(faults=(journal_entry(fault_id="crash-0", **values | fault),))
     summary = run_summary(faults=(fault_summary(tables),))
-    told = why_not_consumed(report_input(facts, summary, tables))
-    return None if told is None else re.sub(r"<[^>]+>", "", told).replace("\N{NO-BREAK SPACE}", " ")
+    reason = why_not_consumed(report_input(facts, summary, tables))
+    return (
+        None
+        if reason is None
+        else re.sub(r"<[^>]+>", "", reason).replace("\N{NO-BREAK SPACE}", " ")
+    )
 
 
 OWNED = {"group": GROUP, "partition": "orders-2", "consumer": "c-6", "from_us": 64 * S}
@@ -66,26 +70,26 @@ OWNED = {"group": GROUP, "partition": "orders-2", "consumer": "c-6", "from_us": 
 
 def test_partition_of_a_cut_off_leader_waits_for_a_reader_at_the_new_leader() -> None:
     """Its owners reach the stale leader and keep asking it, because no error answers them."""
-    told = _why([OWNED])
-    assert told is not None
-    assert "orders-2 (up to 54.00 s) was led by broker-2: their owners still reached it" in told
-    assert "until c-6, which got them at 64.000 s, fetched from the new leader." in told
+    reason = _why([OWNED])
+    assert reason is not None
+    assert "orders-2 (up to 54.00 s) was led by broker-2: their owners still reached it" in reason
+    assert "until c-6, which got them at 64.000 s, fetched from the new leader." in reason
 
 
 def test_partition_of_another_leader_waits_until_the_broker_leaves_the_isr() -> None:
     """The high watermark waits for every replica in the ISR, also for one that is cut off."""
-    told = _why([OWNED])
-    assert told is not None
-    assert "1 more partition (up to 8.00 s) had broker-2 in the ISR" in told
-    assert "until the controller fenced it at 17.790 s" in told
+    reason = _why([OWNED])
+    assert reason is not None
+    assert "1 more partition (up to 8.00 s) had broker-2 in the ISR" in reason
+    assert "until the controller fenced it at 17.790 s" in reason
 
 
 def test_cut_off_leader_without_new_owners_is_shown_without_an_end() -> None:
     """The sentence names the end of a gap only if the tables have it."""
-    told = _why([OWNED | {"from_us": 30 * S}])
-    assert told is not None
-    assert "the high watermark did not advance." in told
-    assert "which got them" not in told
+    reason = _why([OWNED | {"from_us": 30 * S}])
+    assert reason is not None
+    assert "the high watermark did not advance." in reason
+    assert "which got them" not in reason
 
 
 PAUSED = {"fault": "pause", "links": None, "in_force_until_us": 30 * S}
@@ -93,19 +97,19 @@ PAUSED = {"fault": "pause", "links": None, "in_force_until_us": 30 * S}
 
 def test_clients_of_a_paused_leader_wait_for_its_resume() -> None:
     """The pause closes no connection: another leader is elected long before a client asks it."""
-    told = _why([OWNED], **PAUSED, healed_at_us=64 * S)
-    assert told is not None
+    reason = _why([OWNED], **PAUSED, healed_at_us=64 * S)
+    assert reason is not None
     assert (
         "orders-2 (up to 54.00 s) was led by broker-2: producers and members had sent it requests, "
         "and waited for its answers until it resumed at 64.000 s; they could not know that the "
         "controller had fenced it at 17.790 s."
-    ) in told
+    ) in reason
 
 
 def test_clients_that_leave_a_paused_leader_ask_another() -> None:
-    told = _why([OWNED], **PAUSED, healed_at_us=80 * S)
-    assert told is not None
-    assert "requests to it were not answered, until clients turned to another leader." in told
+    reason = _why([OWNED], **PAUSED, healed_at_us=80 * S)
+    assert reason is not None
+    assert "requests to it were not answered, until clients turned to another leader." in reason
 
 
 def test_gap_of_a_fault_without_effect_on_leaders_is_not_explained() -> None:
@@ -130,8 +134,8 @@ def test_expectation_is_shown_beside_the_measurement() -> None:
     )
     first = headline(report_input(run_facts(expect="About 31 s."), run_summary(owners=(owners,))))
     line = dict(first.answers)["What was expected?"]
-    told = re.sub(r"<[^>]+>", "", line).replace("\N{NO-BREAK SPACE}", " ")
-    assert told.startswith("About 31 s. Measured: 29.00 s two owners at once")
+    reason = re.sub(r"<[^>]+>", "", line).replace("\N{NO-BREAK SPACE}", " ")
+    assert reason.startswith("About 31 s. Measured: 29.00 s two owners at once")
 
 
 def test_every_measure_of_the_chains_is_defined() -> None:

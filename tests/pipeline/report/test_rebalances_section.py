@@ -25,8 +25,8 @@ def built(rows: Sequence[Row], *faults: FaultSummary) -> Section:
 
 def text(found: Section) -> str:
     """Return all paragraphs."""
-    said = " ".join(part.html for part in found.parts if isinstance(part, Paragraph))
-    return said.replace("\N{NO-BREAK SPACE}", " ")
+    sentence = " ".join(part.html for part in found.parts if isinstance(part, Paragraph))
+    return sentence.replace("\N{NO-BREAK SPACE}", " ")
 
 
 def table(found: Section) -> TextTable:
@@ -50,10 +50,10 @@ def test_failover_without_a_rebalance_is_reported() -> None:
 
 def test_rebalance_has_its_reason_and_that_of_the_client() -> None:
     """The client's own reason is often the only hint at a cause."""
-    said = rebalance(
+    row = rebalance(
         reason="join", client_reason="need to re-join with the given member-id", added=["c-0"]
     )
-    cells = table(built([said], fault_summary(members=12, rebalances=(rebalances_of(),)))).rows[0]
+    cells = table(built([row], fault_summary(members=12, rebalances=(rebalances_of(),)))).rows[0]
     assert cells[1:] == (
         "crash-0",
         GROUP,

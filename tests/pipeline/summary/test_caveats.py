@@ -48,8 +48,8 @@ def run(*both: Owners, clock_error_us: int = 0, **groups: FeltGroup) -> RunSumma
 
 def test_two_owners_of_a_partition_are_a_caveat_of_the_pass() -> None:
     """Readers overlooked half a minute of double ownership under a bare PASS."""
-    said = pass_text("PASS", caveats_of(run(owners("g", 29_133_000))))
-    assert said == (
+    text = pass_text("PASS", caveats_of(run(owners("g", 29_133_000))))
+    assert text == (
         "PASS, and two members owned a partition of g at once for 29.13 s: no promise forbids it "
         "here"
     )

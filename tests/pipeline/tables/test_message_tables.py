@@ -123,9 +123,9 @@ def test_messages_of_many_clients_are_bounded_to_whole_exchanges(analysed: Analy
     ]
     refused, left = ("JoinGroup", "NOT_COORDINATOR"), ("LeaveGroup", "NONE")
     assert of_client.pop("c-077") == [*usual[:2], refused, *usual[2:], left]
-    whole = [client for client, said in of_client.items() if said == usual]
+    whole = [client for client, rows in of_client.items() if rows == usual]
     assert whole == [f"c-{index:03}" for index in range(99) if index != 77]
-    assert [said for client, said in of_client.items() if client not in whole] == [usual[:2]]
+    assert [rows for client, rows in of_client.items() if client not in whole] == [usual[:2]]
 
 
 def test_messages_of_a_trace_without_messages_are_none(analysed: AnalysedRuns) -> None:

@@ -95,9 +95,11 @@ def test_each_run_of_one_call_is_read_whole_or_transformed_as_needed(
 
     A run that is transformed alone, as one is here, is named without reading its files.
     """
-    told = analysis.told.directories
-    spoiled = next(run for run in told.values() if _read_whole(run, tmp_path / "tried")[1] is None)
-    runs = [told["pause"], spoiled, told["empty"]]
+    stories = analysis.told.directories
+    spoiled = next(
+        run for run in stories.values() if _read_whole(run, tmp_path / "tried")[1] is None
+    )
+    runs = [stories["pause"], spoiled, stories["empty"]]
     copies = [_copied(run, tmp_path / "analysed") for run in runs]
     seen: list[AnalysisProgress] = []
 

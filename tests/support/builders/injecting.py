@@ -57,10 +57,10 @@ class Injecting:
     def status(self) -> ClusterStatus:
         """Query the cluster's status."""
 
-        async def look() -> ClusterStatus:
+        async def query() -> ClusterStatus:
             return await self.runtime.status()
 
-        return self.runtime.run(look())
+        return self.runtime.run(query())
 
     def traced(self) -> list[tuple[str, str | None, dict[str, Any]]]:
         """Return kind, peer and detail of every row."""

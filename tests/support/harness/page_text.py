@@ -169,8 +169,10 @@ def facts_of_page(html: str) -> str:
     lines: list[str] = []
     for section in sections:
         lines.append(f"== {section.name}")
-        said = [fact for part in section.parts for fact in _facts_in(part) if fact != "JavaScript"]
-        lines += textwrap.wrap("; ".join(sorted(set(said))), _WIDTH, break_on_hyphens=False)
+        word_facts = [
+            fact for part in section.parts for fact in _facts_in(part) if fact != "JavaScript"
+        ]
+        lines += textwrap.wrap("; ".join(sorted(set(word_facts))), _WIDTH, break_on_hyphens=False)
         for part in section.parts:
             if isinstance(part, list):
                 lines += _table_facts(part)

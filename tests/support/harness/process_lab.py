@@ -137,3 +137,8 @@ async def closed(connection: Connection) -> None:
     future = asyncio.get_running_loop().create_future()
     connection.on_close(lambda: future.set_result(None))
     await future
+
+
+async def settle() -> None:
+    """Give sockets and timers of a few milliseconds the time to act."""
+    await asyncio.sleep(0.05)

@@ -23,7 +23,7 @@ CPU_SECONDS_MAX = 600
 
 Spark's process, which inherits the limit, takes 100 s.
 """
-SAID_MAX = 4_000
+OUTPUT_MAX = 4_000
 """Number of last characters of pytest's output that are kept."""
 
 
@@ -39,7 +39,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     """Pytest's exit code for a job, and the end of its output."""
 
     code: int
-    said: str
+    output: str
 
     @property
     def is_passed(self) -> bool:
@@ -97,15 +97,15 @@ def _in_child(tests: Sequence[str]) -> bytes:
         run = answer.read()
     os.waitpid(child, 0)
     return run or msgspec.json.encode(
-        Run(code=pytest.ExitCode.TESTS_FAILED, said=f"over {CPU_SECONDS_MAX} s of CPU time")
+        Run(code=pytest.ExitCode.TESTS_FAILED, output=f"over {CPU_SECONDS_MAX} s of CPU time")
     )
 
 
 def _run_pytest(tests: Sequence[str]) -> Run:
-    said = io.StringIO()
-    with redirect_stdout(said):
+    output = io.StringIO()
+    with redirect_stdout(output):
         code = int(pytest.main([*ARGUMENTS, *tests]))
-    return Run(code=code, said=said.getvalue()[-SAID_MAX:])
+    return Run(code=code, output=output.getvalue()[-OUTPUT_MAX:])
 
 
 if __name__ == "__main__":

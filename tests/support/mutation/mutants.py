@@ -95,7 +95,7 @@ def survivors(folder: Path, mutants: Sequence[Mutant]) -> list[Mutant]:
     runs = run_jobs(folder, changed)
     for mutant, run in zip(mutants, runs, strict=True):
         if not run.is_passed and not run.is_failed:
-            raise RuntimeError(f"{mutant.name}: its tests cannot be run:\n{run.said}")
+            raise RuntimeError(f"{mutant.name}: its tests cannot be run:\n{run.output}")
     return [mutant for mutant, run in zip(mutants, runs, strict=True) if run.is_passed]
 
 
@@ -169,7 +169,7 @@ class JobFolder:
         everything = dict.fromkeys(test for job in jobs for test in job.tests)
         unchanged, *_ = self._run([Job(tests=tuple(everything))])
         if not unchanged.is_passed:
-            raise RuntimeError(f"tests fail without a mutant:\n{unchanged.said}")
+            raise RuntimeError(f"tests fail without a mutant:\n{unchanged.output}")
         yield from self._run(jobs)
 
     def _run(self, jobs: Sequence[Job]) -> Iterator[Run]:

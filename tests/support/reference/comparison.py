@@ -35,11 +35,11 @@ def differences(
 ) -> list[str]:
     """Describe the differences of two tables: missing rows, and columns of common rows."""
     here, there = _by_key(expected, key), _by_key(found, key)
-    said = []
+    lines = []
     for place in sorted({*here, *there}, key=repr):
         one, other = here.get(place, []), there.get(place, [])
         if len(one) != len(other):
-            said.append(f"{place}: oracle has {len(one)}, Spark has {len(other)}: {one} {other}")
+            lines.append(f"{place}: oracle has {len(one)}, Spark has {len(other)}: {one} {other}")
             continue
         for oracles, sparks in zip(one, other, strict=True):
             columns = {
@@ -48,8 +48,8 @@ def differences(
                 if oracles.get(column, "no column") != sparks.get(column, "no column")
             }
             if columns:
-                said.append(f"{place}: (oracle, Spark) {columns}")
-    return said
+                lines.append(f"{place}: (oracle, Spark) {columns}")
+    return lines
 
 
 def _by_key(

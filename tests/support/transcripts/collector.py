@@ -50,7 +50,7 @@ class TranscriptItem(pytest.Item):
 
     def __init__(self, *, told: StoryFile, story: Story, **others: object) -> None:
         super().__init__(**others)  # type: ignore[arg-type]  # pytest's own
-        self._told = told
+        self._story_file = told
         self._story = story
 
     def runtest(self) -> None:
@@ -58,8 +58,8 @@ class TranscriptItem(pytest.Item):
 
         Raises: TranscriptDiffers.
         """
-        player = new_player(self._told)
-        player.play(self._told.scene)
+        player = new_player(self._story_file)
+        player.play(self._story_file.scene)
         played = self._story.played(player.play)
         player.close()  # not after a failure: an endless story would not stop either
         if played == self._story:

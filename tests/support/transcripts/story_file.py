@@ -79,10 +79,10 @@ def read_story_file(path: Path) -> StoryFile:
 
     Raises: NotATranscript, also for two stories of one name.
     """
-    head, *told = _split(path.read_text(encoding="utf-8").splitlines())
+    head, *story_lines = _split(path.read_text(encoding="utf-8").splitlines())
     comments = tuple(line for line in head if line.startswith("#"))
     scene = tuple(line for line in head if line and not line.startswith("#"))
-    stories = tuple(_story(lines) for lines in told)
+    stories = tuple(_story(lines) for lines in story_lines)
     names = [story.name for story in stories]
     for name in names:
         if names.count(name) > 1:

@@ -220,15 +220,15 @@ class TransactionPlayer:
     def _changes(self) -> list[str]:
         coordinator = self._h.coordinator
         known = (coordinator.metadata(name) for name in self._names())
-        shown = [_metadata_text(metadata) for metadata in known if metadata is not None]
-        lines = [line for line in shown if line not in self._shown]
-        names = {line.split()[0] for line in shown}
+        printed = [_metadata_text(metadata) for metadata in known if metadata is not None]
+        lines = [line for line in printed if line not in self._shown]
+        names = {line.split()[0] for line in printed}
         gone = (line.split()[0] for line in self._shown if line.split()[0] not in names)
         lines += [f"{name} is gone" for name in gone]
         timers = [f"{key} @{(at - EPOCH_US) / 1_000:g}" for key, at in self._h.deadlines()]
         if timers != self._timers:
             lines.append(f"timers: {', '.join(timers) or 'none'}")
-        self._shown, self._timers = shown, timers
+        self._shown, self._timers = printed, timers
         return lines
 
     def _names(self) -> list[str]:
@@ -250,8 +250,8 @@ def _append_lines(append: Append, *, is_held: bool) -> list[str]:
         if value is None:
             lines.append(f"{INDENT}{name} tombstone")
             continue
-        shown = message_lines(f"{name}", decode_transaction_value(value))
-        lines += [INDENT + line for line in shown]
+        printed = message_lines(f"{name}", decode_transaction_value(value))
+        lines += [INDENT + line for line in printed]
     return lines
 
 

@@ -122,17 +122,17 @@ def _run(name: str, number: int, play: Player, folder: Path) -> ComparedRun:
     run_dir = folder / f"run-{number}"
     run_dir.mkdir()
     rows: list[TraceRow] = []
-    return _told(name, experiment, play(experiment, run_dir, number, [rows.append]), rows)
+    return _compared(name, experiment, play(experiment, run_dir, number, [rows.append]), rows)
 
 
 def _run_virtually(name: str, number: int) -> ComparedRun:
     """Run the same experiment in virtual time."""
     experiment = shifted(name, number * SHIFT_MS)
     run = play_virtual(experiment, seed=number)
-    return _told(name, experiment, run.results, run.rows)
+    return _compared(name, experiment, run.results, run.rows)
 
 
-def _told(
+def _compared(
     name: str, experiment: Experiment, results: Results, rows: Sequence[TraceRow]
 ) -> ComparedRun:
     return ComparedRun(

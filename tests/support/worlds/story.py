@@ -85,23 +85,23 @@ def differences(virtual_runs: Sequence[Milestones], real_runs: Sequence[Mileston
     Milestones less than a second apart may be in another order, which depends on the machine.
     """
     virtual, real = medians(virtual_runs), medians(real_runs)
-    told = [f"only in virtual time: {name}" for name in virtual if name not in real]
-    told += [f"only in real time: {name}" for name in real if name not in virtual]
+    lines = [f"only in virtual time: {name}" for name in virtual if name not in real]
+    lines += [f"only in real time: {name}" for name in real if name not in virtual]
     both = [name for name in virtual if name in real]
     for index, first in enumerate(both):
         for second in both[index + 1 :]:
             if virtual[second] - virtual[first] >= PHASE_MIN_US and real[second] < real[first]:
-                told.append(f"in real time {second!r} comes before {first!r}")
+                lines.append(f"in real time {second!r} comes before {first!r}")
     for phase in phases_of(virtual_runs):
         length_us = _length_us(real_runs, phase.start, phase.end)
         if length_us is None:
             continue  # a missing milestone was reported above
         if abs(length_us - phase.length_us) > TOLERANCE * phase.length_us:
-            told.append(
+            lines.append(
                 f"{phase.start} -> {phase.end}: {phase.length_us / 1e6:.2f} s in virtual time, "
                 f"{length_us / 1e6:.2f} s in real time"
             )
-    return told
+    return lines
 
 
 def _length_us(runs: Sequence[Milestones], start: str, end: str) -> int | None:

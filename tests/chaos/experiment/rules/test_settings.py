@@ -224,12 +224,12 @@ def test_rebalance_timeout_below_the_heartbeat_interval_is_a_warning() -> None:
         )
     )
 
-    told = {(each.path, each.expected) for each in warnings(made_of)}
+    expected_by_path = {(each.path, each.expected) for each in warnings(made_of)}
 
     assert (
         "groups.readers.config.heartbeat.interval.ms",
         "less than max.poll.interval.ms (2000), the rebalance timeout",
-    ) in told
+    ) in expected_by_path
 
 
 def test_inherited_setting_of_late_members_is_reported_once() -> None:
@@ -344,10 +344,10 @@ def test_setting_without_which_no_transaction_can_commit_is_an_error(
     changes: dict[str, Any], path: str, expected: str
 ) -> None:
     """A group whose members could not commit in transactions is refused before it starts."""
-    told = {error.path: error.expected for error in errors(experiment(**changes))}
+    expected_by_path = {error.path: error.expected for error in errors(experiment(**changes))}
 
-    assert path in told
-    assert (told[path] or "").startswith(expected)
+    assert path in expected_by_path
+    assert (expected_by_path[path] or "").startswith(expected)
 
 
 def test_groups_without_transactions_have_no_such_requirements() -> None:

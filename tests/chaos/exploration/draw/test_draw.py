@@ -57,7 +57,7 @@ def digests() -> list[str]:
 @pytest.mark.slow
 def test_draw_is_the_same_in_another_process() -> None:
     """A seed means one experiment under any hash seed."""
-    said = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", DIGESTS],
         env={**os.environ, "PYTHONHASHSEED": "4711"},
         capture_output=True,
@@ -65,7 +65,7 @@ def test_draw_is_the_same_in_another_process() -> None:
         check=True,
     ).stdout
 
-    assert json.loads(said) == digests()
+    assert json.loads(completed) == digests()
 
 
 @pytest.mark.slow

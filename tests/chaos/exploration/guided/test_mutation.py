@@ -51,14 +51,14 @@ def digests() -> list[str]:
 @pytest.mark.slow
 def test_lineage_means_the_same_in_another_process() -> None:
     """A worker builds a plan from its lineage alone."""
-    said = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", DIGESTS],
         env={**os.environ, "PYTHONHASHSEED": "4711"},
         capture_output=True,
         text=True,
         check=True,
     ).stdout
-    assert json.loads(said) == digests()
+    assert json.loads(completed) == digests()
     assert len(set(digests())) == 3
 
 

@@ -79,7 +79,7 @@ def printed(width: int) -> tuple[Console, io.StringIO]:
 def test_panel_shows_speed_findings_marks_rechecks_failures_and_time_left(width: int) -> None:
     console, out = printed(width)
     console.print(exploration_panel("standard", progress(everything())))
-    said = " ".join(out.getvalue().split())
+    output = " ".join(out.getvalue().split())
     for part in (
         "exploring standard",
         "2 workers",
@@ -94,7 +94,7 @@ def test_panel_shows_speed_findings_marks_rechecks_failures_and_time_left(width:
         "BROKEN seed 1: not deterministic",
         "BROKEN seed 10 ends its worker: the worker was killed",
     ):
-        assert part in said, part
+        assert part in output, part
     assert all(len(line) <= width for line in out.getvalue().splitlines())
 
 
@@ -138,7 +138,7 @@ def test_summary_lists_findings_failures_marks_and_the_command_to_resume(width: 
     )
     print_exploration(console, path, MANIFEST, results)
     lines = out.getvalue().splitlines()
-    said = " ".join(out.getvalue().split())
+    output = " ".join(out.getvalue().split())
     for part in (
         "INTERRUPTED, VIOLATED so far 11 runs of standard from seed 0: it was interrupted",
         "5 pass, 3 violated, 1 unknown, 2 broken",
@@ -154,7 +154,7 @@ def test_summary_lists_findings_failures_marks_and_the_command_to_resume(width: 
         f"coverage marks reached: 0 of {len(MARKS)}",
         f"never reached: {next(iter(MARKS))} (",
     ):
-        assert part in said, part
+        assert part in output, part
     first = next(index for index, line in enumerate(lines) if "unknown in 1 run" in line)
     assert first < next(index for index, line in enumerate(lines) if "5 pass" in line)
     # A command to copy is on one line, however narrow the terminal is.
@@ -200,7 +200,7 @@ def test_summary_lists_rare_situations_and_names_mutated_seeds_by_their_lineage(
         guidance=guidance,
     )
     print_exploration(console, Path("x"), MANIFEST, results)
-    said = " ".join(out.getvalue().split())
+    output = " ".join(out.getvalue().split())
     for part in (
         "fencing-1 1 run, seed 12-200-201",
         f"rare: {max(mark, other)}, 1 run (1 mutated)",
@@ -208,4 +208,4 @@ def test_summary_lists_rare_situations_and_names_mutated_seeds_by_their_lineage(
         "rare marks and pairs in each: 0.50 mutated, 0.00 drawn meanwhile",
         f"reached by mutated plans alone: {max(mark, other)}",
     ):
-        assert part in said, (part, said)
+        assert part in output, (part, output)

@@ -82,14 +82,14 @@ ANSWERED = (
 
 def test_answers_equal_the_reviewed_pages(capsys: Captured, golden: Golden) -> None:
     """They have Kafka's columns, reasons, errors and names; times are removed, uuids numbered."""
-    said, numbers = [], dict[str, int]()
+    outputs, numbers = [], dict[str, int]()
     for code, at, arguments in ANSWERED:
         assert groups(*arguments, at=at) == code, arguments
         answer = re.sub(r"\d+\.\d{2,}", "#", capsys.readouterr().out)
         lines = [line.rstrip() for line in number_uuids(answer, numbers).splitlines()]
-        said.append("\n".join((f"$ coordlab groups {' '.join(arguments)}", *lines)) + "\n")
+        outputs.append("\n".join((f"$ coordlab groups {' '.join(arguments)}", *lines)) + "\n")
     assert not Path("runs").exists(), "nothing of the run is written"
-    golden.check("pages/answers.txt", "\n".join(said))
+    golden.check("pages/answers.txt", "\n".join(outputs))
 
 
 def test_groups_are_filtered_by_their_states_and_types(capsys: Captured) -> None:
@@ -225,24 +225,24 @@ REFUSED = (
 
 def test_invalid_question_is_refused_before_the_replay(capsys: Captured, golden: Golden) -> None:
     """Usage errors are 254, and name the expected value."""
-    said = []
+    outputs = []
     for arguments in REFUSED:
         assert run_cli(["groups", *arguments]) == EXIT_BAD_ARGUMENTS, arguments
         error = capsys.readouterr().err.replace(str(Path.cwd()), "FOLDER")
-        said.append(f"$ coordlab groups {' '.join(arguments)}\n{error.rstrip()}\n")
-    golden.check("pages/refused.txt", "\n".join(said))
+        outputs.append(f"$ coordlab groups {' '.join(arguments)}\n{error.rstrip()}\n")
+    golden.check("pages/refused.txt", "\n".join(outputs))
 
 
 def test_groups_without_a_running_run_suggests_a_replay(capsys: Captured) -> None:
     """The message has the command."""
     assert run_cli(["groups", "list"]) == EXIT_BAD_ARGUMENTS
-    told = capsys.readouterr().err
-    assert "none of the runs in runs is in progress in real time on this machine" in told
-    assert "--replay split_brain_generations --at 60s" in told
+    error_output = capsys.readouterr().err
+    assert "none of the runs in runs is in progress in real time on this machine" in error_output
+    assert "--replay split_brain_generations --at 60s" in error_output
 
 
 @pytest.mark.parametrize(
-    ("runtime", "change", "told"),
+    ("runtime", "change", "error_output"),
     [
         ("virtual", {}, "is a run in virtual time"),
         ("ray", {"status": RunStatus.COMPLETED, "ended_at": "now"}, "is completed"),
@@ -254,7 +254,7 @@ def test_groups_without_a_running_run_suggests_a_replay(capsys: Captured) -> Non
     ids=["virtual", "completed", "killed", "elsewhere", "other version", "no listeners"],
 )
 def test_run_that_cannot_be_asked_is_refused_with_the_reason(
-    capsys: Captured, runtime: str, change: dict[str, object], told: str
+    capsys: Captured, runtime: str, change: dict[str, object], error_output: str
 ) -> None:
     """It is named, or the latest: the command does not wait for a cluster that is not there."""
     directory = create_run_directory(
@@ -265,5 +265,5 @@ def test_run_that_cannot_be_asked_is_refused_with_the_reason(
     directory.write_manifest()
 
     assert run_cli(["groups", "list", "--run", str(directory.path)]) == EXIT_BAD_ARGUMENTS
-    assert told in capsys.readouterr().err
+    assert error_output in capsys.readouterr().err
     assert run_cli(["groups", "list"]) == EXIT_BAD_ARGUMENTS

@@ -112,10 +112,10 @@ def test_new_file_of_a_name_is_written_where_run_finds_it(
 
     assert run_cli(["init", "mine"]) == EXIT_PASS
 
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     assert load_experiment("mine").experiment.name == "mine"
-    assert said.startswith("wrote experiments/mine.yaml")
-    assert "python -m coordlab run mine --runtime virtual --seed 1" in said
+    assert output.startswith("wrote experiments/mine.yaml")
+    assert "python -m coordlab run mine --runtime virtual --seed 1" in output
 
 
 @pytest.mark.parametrize("name", ["sub/mine", "sub/mine.yaml", "sub/mine.yml"])

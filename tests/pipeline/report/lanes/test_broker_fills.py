@@ -49,7 +49,7 @@ def test_broker_has_one_colour_in_all_lanes() -> None:
 
 def test_generations_of_one_coordinator_are_shades_of_its_colour() -> None:
     """Two generations differ, and both visibly belong to the same coordinator."""
-    looks = [broker_fill(0, look) for look in range(3)]
+    looks = [broker_fill(0, shade) for shade in range(3)]
     assert len(set(looks)) == 3
     assert looks[0] == SERIES[0]
     assert looks[1] == "url(#hatch-1)"
