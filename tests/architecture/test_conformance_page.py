@@ -12,12 +12,15 @@ from scripts.docs.conformance_page import (
 )
 
 CLASSIC_JC = {*range(38, 147), *range(150, 171), 173, 175, 186, 187}
-"""Numbers of the classic scenarios in Kafka's file: 108 of members and rebalances, ListGroups, 23
-of describing, leaving, deleting and sensors, two of unloading."""
+"""Numbers of the scenarios of classic groups in the family JC.
+
+108 are about members and rebalances, one about ListGroups, 23 about describing, leaving, deleting and
+sensors, two about unloading. The others are about Kafka's newer group protocol.
+"""
 
 
 def test_list_of_scenarios_is_complete() -> None:
-    """163, 58, 69, 4 and 134: every number once."""
+    """Each family (the prefix of an id) has every number once."""
     expected = [
         *(f"GC-{n:03}" for n in range(1, 164)),
         *(f"GM-{n:02}" for n in range(1, 59)),
@@ -37,8 +40,8 @@ def test_scenario_has_a_meaning_or_repeats_others_of_the_list() -> None:
     assert all(each.startswith("JC-") for each in scenarios.same_as)
 
 
-def test_reason_is_given_for_scenarios_of_the_list_only_once() -> None:
-    """At most two in a hundred may be out of scope."""
+def test_listed_scenario_has_at_most_one_reason() -> None:
+    """At most two in a hundred may be marked as not applicable."""
     scenarios = read_scenarios()
     assert not set(scenarios.deviates) & set(scenarios.not_applicable)
     assert {*scenarios.deviates, *scenarios.not_applicable} <= set(scenarios.ids())
@@ -66,7 +69,7 @@ def test_ids_are_read_from_a_docstring(text: str, found: list[str]) -> None:
 
 
 def test_repeated_scenario_has_the_status_of_its_original() -> None:
-    """An excluded one does not count as covered, whatever names it."""
+    """A repetition of a scenario that deviates or has no test does not count as covered."""
     real = sorted(named())[0]
     scenarios = ScenarioList(
         meaning={"GC-998": "", "GC-999": "", real: ""},
@@ -85,7 +88,7 @@ def test_repeated_scenario_has_the_status_of_its_original() -> None:
 
 
 def test_nearly_every_scenario_is_covered() -> None:
-    """The bound is the project's goal; no family is left out."""
+    """The project's goal is 97 %, with covered scenarios in every family."""
     status = statuses(read_scenarios())
     covered = [scenario for scenario, each in status.items() if each == "covered"]
     assert len(covered) >= 0.97 * len(status)

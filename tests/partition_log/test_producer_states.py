@@ -45,15 +45,15 @@ def marker(
 
 
 def states(*batches: RecordBatch) -> ProducerStates:
-    """Return the producer states that these batches give."""
+    """Return the producer states of a log with these batches."""
     known = ProducerStates()
     for each in batches:
         known.appended(each)
     return known
 
 
-def test_marker_through_its_record_is_equal() -> None:
-    """This holds for both kinds; the coordinator epoch fences an old coordinator."""
+def test_encoded_marker_is_decoded_to_an_equal_one() -> None:
+    """The outcome and the coordinator epoch, which fences an old coordinator, are kept."""
     for is_commit in (True, False):
         end = EndTransactionMarker(is_commit=is_commit, coordinator_epoch=9)
         found = marker(3, is_commit=is_commit, coordinator_epoch=9)
@@ -61,7 +61,7 @@ def test_marker_through_its_record_is_equal() -> None:
 
 
 def test_control_batch_without_records_is_ignored() -> None:
-    """Compaction may leave such a batch."""
+    """Compaction may leave such a batch; the transaction stays open."""
     empty = RecordBatch(
         base_offset=1,
         partition_leader_epoch=0,
@@ -125,7 +125,8 @@ def test_batch_of_an_older_epoch_is_refused() -> None:
     assert known.check_transactional(PRODUCER, 0, guard) is ErrorCode.INVALID_PRODUCER_EPOCH
 
 
-def test_marker_of_an_older_producer_or_coordinator_is_refused() -> None:
+def test_marker_of_an_older_producer_epoch_or_coordinator_epoch_is_refused() -> None:
+    """A fenced coordinator must not end a later transaction; an unknown producer has no epochs."""
     known = states(transactional(0, epoch=3), marker(1, epoch=3, coordinator_epoch=5))
     late = EndTransactionMarker(is_commit=True, coordinator_epoch=4)
     same = EndTransactionMarker(is_commit=True, coordinator_epoch=5)
@@ -187,11 +188,11 @@ def test_leader_appends_a_verified_transaction_and_its_marker_and_replicates_bot
 
 def test_marker_is_refused_where_appends_are_refused() -> None:
     end = EndTransactionMarker(is_commit=True, coordinator_epoch=0)
-    for place, error in (
+    for replica, error in (
         (follower(), ErrorCode.NOT_LEADER_OR_FOLLOWER),
         (leader(isr=(B, C), broker=B, min_insync_replicas=3), ErrorCode.NOT_ENOUGH_REPLICAS),
     ):
-        info = place.append_marker(
+        info = replica.append_marker(
             end, producer_id=PRODUCER, producer_epoch=0, timestamp_ms=0, now_us=0
         )
-        assert (info.error, place.log_end_offset) == (error, 0)
+        assert (info.error, replica.log_end_offset) == (error, 0)

@@ -51,7 +51,7 @@ def session(tmp_path: Path) -> Path:
 def agent(session: Path) -> Iterator["subprocess.Popen[str]"]:
     """Yield a process as a raylet starts it: with a file of the session open.
 
-    RAY_RAYLET_PID is what tells such a process from a user's; its value does not matter.
+    A user's process lacks the variable RAY_RAYLET_PID; its value does not matter.
     """
     process = holder(session / "agent.log", RAY_RAYLET_PID="1")
     yield process
