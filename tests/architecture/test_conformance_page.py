@@ -14,8 +14,8 @@ from scripts.docs.conformance_page import (
 CLASSIC_JC = {*range(38, 147), *range(150, 171), 173, 175, 186, 187}
 """Numbers of the scenarios of classic groups in the family JC.
 
-108 are about members and rebalances, one about ListGroups, 23 about describing, leaving, deleting and
-sensors, two about unloading. The others are about Kafka's newer group protocol.
+108 are about members and rebalances, one about ListGroups, 23 about describing, leaving, deleting
+and sensors, two about unloading. The others are about Kafka's newer group protocol.
 """
 
 
