@@ -1,7 +1,8 @@
-"""The consumer before the group coordinator: each computes its share alone, from ZooKeeper.
+"""Kafka's old consumer, without a group coordinator: each computes its own share from ZooKeeper.
 
-Reading order: `paths` (znodes of a group), `assignment` (what one view leads to), `member` (who a
-consumer is), `streams` (queues and the iterator), `broker_channel`, `fetchers`, `mutex`,
-`offset_manager`, `offset_store`, `rebalance` (the steps of an attempt), `connector` (all of it
-wired, listeners and sessions), `node` (the application).
+ZK-01 and the like are rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
+Reading order: `paths` (znodes of a group), `assignment` (computes the share from what was read),
+`member` (a consumer's id and settings), `streams` (queues and the iterator), `broker_channel`,
+`fetchers`, `mutex`, `offset_manager`, `offset_store`, `rebalance` (the steps of an attempt),
+`connector` (connects these parts; listeners and sessions), `node` (the application).
 """

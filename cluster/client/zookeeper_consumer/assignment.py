@@ -14,7 +14,7 @@ _HASH_BITS = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupView:
-    """What a consumer has read of its group, one read after the other: no snapshot (ZK-42).
+    """What a consumer has read of its group. The group may change between two reads (ZK-42).
 
     Shape: `streams` has every member's number of streams by topic, `partitions` those of each
     topic that any member reads.
@@ -50,7 +50,7 @@ def assign(strategy: str, view: GroupView, consumer_id: str) -> dict[TopicPartit
 
 
 def _range(view: GroupView) -> dict[TopicPartition, str]:
-    """Per topic: consecutive partitions, the first threads getting one more where it must be."""
+    """Give each thread consecutive partitions of each topic; a remainder goes to the first ones."""
     dealt: dict[TopicPartition, str] = {}
     for topic, partitions in view.partitions.items():
         threads = view.threads(topic)
@@ -66,9 +66,9 @@ def _range(view: GroupView) -> dict[TopicPartition, str]:
 
 
 def _round_robin(view: GroupView) -> dict[TopicPartition, str]:
-    """All partitions by the Java hash of their text, dealt out to the threads in turn (ZK-52).
+    """Deal out all partitions, ordered by the Java hash of their text, to the threads (ZK-52).
 
-    A thread that does not read the topic is passed over, as in 0.10.2 and later.
+    A thread that does not read the partition's topic is skipped, as in 0.10.2 and later.
     """
     ordered = sorted(
         (partition for partitions in view.partitions.values() for partition in partitions),

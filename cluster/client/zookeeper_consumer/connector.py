@@ -1,7 +1,8 @@
 """The high-level consumer on ZooKeeper: registration, listeners, the watcher's thread, commits.
 
-Owns one life from its session to its shutdown. Listeners only set a flag; one executor rebalances
-when it is set, so that any number of notifications during a rebalance cause one more (ZK-30).
+A connector begins with a new session and ends with the shutdown. Listeners only set a flag, and one
+thread, the watcher executor, rebalances when it is set. So any number of notifications during a
+rebalance cause one further rebalance (ZK-30).
 Source: Kafka 1.1 `ZookeeperConsumerConnector`; sections 4, 5 and 9 of the rules.
 """
 
@@ -47,7 +48,11 @@ class ZooKeeperConsumerConnector:
         *,
         start_us: int,
     ) -> None:
-        """Begin to connect to the ensemble; `start_us` passes before the subscriptions."""
+        """Begin to connect to the ensemble.
+
+        Units: `start_us` is the time from the registration to the subscriptions: a real consumer
+        loads classes and starts threads then.
+        """
         self._start_us = start_us
         self._host = host
         self._spec = spec
@@ -141,7 +146,7 @@ class ZooKeeperConsumerConnector:
                 raise
 
     async def _new_session(self) -> None:
-        """Forget what was owned, register again, rebalance (ZK-55)."""
+        """Empty the registry of owned partitions, register again, rebalance (ZK-55)."""
         self._host.log(
             "ZK expired; release old broker parition ownership; re-register consumer "
             f"{self.member.consumer_id}"
@@ -154,7 +159,7 @@ class ZooKeeperConsumerConnector:
     # -- listeners and the watcher's thread ------------------------------------------------------
 
     async def _changed(self, _path: str) -> None:
-        """Have the executor rebalance: changes meanwhile fall into one more (ZK-30)."""
+        """Have the watcher executor rebalance; several calls can share one rebalance (ZK-30)."""
         self._watcher_triggered = True
         self._watcher_wakeup.set()
 
@@ -184,7 +189,9 @@ class ZooKeeperConsumerConnector:
             if not self._watcher_triggered:
                 await self._watcher_wakeup.wait(None)
                 continue
-            # Cleared before the rebalance begins: what that one sees already costs another.
+            # Cleared before the rebalance begins, as in Kafka. Cleared afterwards, a change that
+            # this rebalance read too late would cause no other. The price: a change that it has
+            # read in time causes another rebalance, too.
             self._watcher_triggered = False
             try:
                 await self.rebalancer.synced_rebalance("running")
@@ -193,7 +200,7 @@ class ZooKeeperConsumerConnector:
                 self._host.log(f"error during syncedRebalance: {error}")
 
     async def _watch_brokers_if_none(self) -> None:
-        """Watch the brokers only after a rebalance that has found none (ZK-40)."""
+        """Watch the brokers' znodes, but only once a rebalance has found no broker (ZK-40)."""
         if self.rebalancer.finds_no_broker and not self._watches_brokers:
             self._watches_brokers = True
             await self._zk.subscribe_child_changes(BROKER_IDS, self._changed)

@@ -103,7 +103,10 @@ class _FetchRun:
             self.interrupt.wakes = None
 
     async def _leaders(self) -> dict[TopicPartition, BrokerId]:
-        """Read the brokers, and ask them, in random order, who leads what has no leader here."""
+        """Return the leaders of the partitions that have no fetcher.
+
+        The brokers are asked in random order, until one answers.
+        """
         try:
             brokers = await self.member.read_brokers()
         except KeeperException as error:
@@ -135,7 +138,7 @@ class _FetchRun:
 
 
 class _Fetcher:
-    """Fetches from one broker what it leads, one request after the other."""
+    """Fetches the partitions that one broker leads, one request after the other."""
 
     def __init__(self, run: _FetchRun, broker: BrokerId) -> None:
         member = run.member
@@ -158,8 +161,9 @@ class _Fetcher:
     def interrupt(self) -> None:
         """Have the fetcher give up its open request, and end.
 
-        Waiting for the answer would keep old members up to fetch.wait.max.ms apart, and every join
-        of eight members would conflict; of three that were measured one did.
+        If it waited for the answer, each old member's rebalance would be delayed by up to
+        fetch.wait.max.ms, by another time in each. Then in every join of eight members some claims
+        would conflict; of three joins that were measured one had a conflict.
         """
         self._interrupt.set()
         self._added.set()
@@ -187,7 +191,7 @@ class _Fetcher:
         self._ended.set()
 
     async def _fetch(self) -> bool:
-        """Fetch once and put what came into the queues; False if the broker cannot be reached."""
+        """Fetch once and put the records into the queues; False if the broker did not answer."""
         by_topic: dict[str, list[FetchPartition]] = {}
         for partition, info in self._infos.items():
             by_topic.setdefault(partition.topic, []).append(
@@ -232,7 +236,7 @@ class _Fetcher:
                 self._give_back([info])
 
     async def _reset(self, infos: Sequence[PartitionTopicInfo]) -> None:
-        """Begin where `auto.offset.reset` says. Source: handleOffsetOutOfRange."""
+        """Set the position that `auto.offset.reset` demands. Source: handleOffsetOutOfRange."""
         is_smallest = self._config.auto_offset_reset == "smallest"
         timestamp = EARLIEST_TIMESTAMP if is_smallest else LATEST_TIMESTAMP
         by_topic: dict[str, list[ListOffsetsPartition]] = {}
@@ -267,7 +271,7 @@ class _Fetcher:
                 self._run.member.trace_position(info.partition, offset, cause)
 
     def _give_back(self, infos: Sequence[PartitionTopicInfo]) -> None:
-        """Have the leader finder look again: this broker does not lead, or does not answer."""
+        """Return partitions to the leader finder: this broker does not lead them, or is silent."""
         for info in infos:
             if self._infos.pop(info.partition, None) is not None:
                 self._run.has_no_leader(info)

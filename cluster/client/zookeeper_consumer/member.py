@@ -1,6 +1,6 @@
-"""One consumer on ZooKeeper: who it is, what it is set to, and the reads that several parts make.
+"""One consumer on ZooKeeper: its id and settings, its trace events, and reads that parts share.
 
-Owns the consumer id and the rows about it. Source: Kafka 1.1 `ZookeeperConsumerConnector`.
+Source: Kafka 1.1 `ZookeeperConsumerConnector`.
 """
 
 from cluster.client.zookeeper_consumer.paths import GroupPaths

@@ -1,4 +1,4 @@
-"""A lock of one program, as a Java object's monitor: whoever waits longest gets it next."""
+"""A lock within one process, in place of a Java object's monitor; first come, first served."""
 
 from asyncio import Future
 from collections import deque
@@ -16,13 +16,15 @@ class Mutex:
         self._waiters: deque[Future[None]] = deque()
 
     async def __aenter__(self) -> None:
-        """Wait until nobody holds it, and hold it."""
+        """Wait for the lock, and hold it."""
         if not self._is_held:
             self._is_held = True
             return
         waiter = self._host.create_future()
         self._waiters.append(waiter)
-        await waiter  # who lets go hands it over: it stays held
+        # `__aexit__` passes the lock to this waiter without releasing it. If it released it first,
+        # a coroutine that came later could take it before this one runs.
+        await waiter
 
     async def __aexit__(
         self,
@@ -30,9 +32,9 @@ class Mutex:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Hand it to the first waiter, or let go."""
+        """Pass the lock to the first waiter, or release it."""
         if kind is GeneratorExit:
-            return  # the process is dead, and so are those that wait
+            return  # the node's process was killed, and the waiters with it
         if self._waiters:
             self._waiters.popleft().set_result(None)
         else:

@@ -1,7 +1,7 @@
 """The node of a consumer on ZooKeeper: its connector, and an application with a stream per topic.
 
-The application processes what its streams hand out; it commits nothing itself. If the start fails,
-it closes the connector and starts another one (what the programs of the measurements did).
+The application processes the records of its streams; it commits nothing itself. If the start fails,
+it closes the connector and starts another one, as the programs did with which Kafka was measured.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ class ZooKeeperConsumerNode:
     def __init__(self, host: Host, cluster: ClusterSpec, spec: ZooKeeperConsumerSpec) -> None:
         self._host = host
         self._spec = spec
-        # On Ray a start costs what it costs.
+        # In virtual time the start's cost is modelled; on Ray it takes real time anyway.
         self._start_us = cluster.costs.zookeeper_consumer_start_us if host.simulates_costs else 0
         self._work = RecordWork(host, spec.process_us, spec.process_spread_us)
         self._servers = tuple(server.name for server in cluster.zookeepers)
@@ -41,7 +41,7 @@ class ZooKeeperConsumerNode:
 
     @property
     def connector(self) -> ZooKeeperConsumerConnector | None:
-        """Present connector, to look at; None between two connectors."""
+        """The present connector, for tests and inspection; None between two connectors."""
         return self._connector
 
     def start(self) -> None:
@@ -100,7 +100,7 @@ class ZooKeeperConsumerNode:
         self._connector = None
 
     async def _process(self, connector: ZooKeeperConsumerConnector, queue: ChunkQueue) -> None:
-        """Process what one stream hands out, until the connector is shut down."""
+        """Process the records of one stream, until the connector is shut down."""
         while (chunk := await queue.take()) is not None:
             if not self._work.costs_time:
                 chunk.info.consumed_offset = chunk.last + 1
@@ -109,7 +109,8 @@ class ZooKeeperConsumerNode:
             for offset in range(chunk.first, chunk.last + 1):
                 if queue.current is not chunk:
                     break  # the rest of the chunk was cleared by a rebalance
-                # Before the record is processed: a commit may cover one still in hand (ZK-35).
+                # Kafka advances the offset before the application has processed the record, so a
+                # commit may include a record that is still being processed (ZK-35).
                 chunk.info.consumed_offset = offset + 1
                 work_us = self._work.draw_us(1)
                 await self._host.sleep(work_us)

@@ -1,5 +1,6 @@
-"""The broker that stores a group's offsets in Kafka: found, asked, and found again.
+"""The channel to the broker that stores a group's offsets in Kafka.
 
+The broker is looked up on first use, and again after each failure of the channel.
 Commits carry generation -1 and no member id: no broker can tell who may commit (ZK-63).
 Source: Kafka 1.1 `ClientUtils.channelToOffsetManager`, `ZookeeperConsumerConnector.fetchOffsets`.
 """

@@ -1,7 +1,8 @@
 """Where a consumer's offsets are stored: in ZooKeeper, in Kafka, or in both.
 
-Owns the last value written or read for each partition, so that an idle one costs nothing (ZK-61).
-Nothing asks who owns a partition: the last writer wins, whoever it is (ZK-60, ZK-63).
+Keeps the last value written or read of each partition, so that an unchanged one is not written
+again (ZK-61). No commit is checked against the partition's owner: the last writer wins (ZK-60,
+ZK-63).
 Source: Kafka 1.1 `ZookeeperConsumerConnector.commitOffsets`, `fetchOffsets`.
 """
 
@@ -33,7 +34,7 @@ class OffsetStore:
         self._checkpointed: dict[TopicPartition, int] = {}
 
     async def commit(self, offsets: Mapping[TopicPartition, int], *, retries: int) -> None:
-        """Store `offsets`, a snapshot: by the time it is stored, others may own them (ZK-66)."""
+        """Store `offsets`; other consumers may own the partitions before this is done (ZK-66)."""
         if not offsets:
             return
         begun_us = self._member.host.now_us()
@@ -62,7 +63,7 @@ class OffsetStore:
         if self._offset_manager is None or self._member.config.commits_to_both:
             for partition in partitions:
                 stored = await self._read(partition)
-                # The larger one of both: it hides a rewind of one store (ZK-64).
+                # Kafka takes the larger one of both, which hides a rewind of one store (ZK-64).
                 offsets[partition] = max(stored, offsets.get(partition, INVALID_OFFSET))
         for partition, offset in offsets.items():
             if offset != INVALID_OFFSET:

@@ -1,4 +1,4 @@
-"""Znodes of a consumer group on ZooKeeper, and what they hold.
+"""Paths and contents of the znodes of a consumer group on ZooKeeper.
 
 Source: Kafka 1.1 `ZKGroupDirs`, `ZkUtils`, `TopicCount`; section 2 of the rules.
 """
@@ -42,7 +42,8 @@ def topic_path(topic: str) -> str:
 def registration(streams: Mapping[str, int], timestamp_ms: int, pattern: str = STATIC) -> str:
     """Return what a consumer registers: its topics, and how many streams read each.
 
-    With a filter the one key is its regular expression, and `pattern` says which way it works.
+    With a filter the only key is its regular expression, and `pattern` is whether it lists the
+    topics to read or those to leave out.
     """
     content = {
         "version": 1,

@@ -36,10 +36,10 @@ class ConsumerRebalanceFailedException(ListenerFailed):
 
 
 class Rebalancer:
-    """What a consumer owns, and how it comes to own it.
+    """Claims a consumer's share of the partitions, and knows which ones it owns.
 
-    `queue_of` gives the queue of a thread and a topic, `queues` every one; no attempt begins once
-    `is_shutting_down`.
+    Shape: `queue_of` returns the queue of a thread and a topic, `queues` returns all of them; once
+    `is_shutting_down` returns true no attempt begins.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Rebalancer:
         is_shutting_down: Callable[[], bool],
     ) -> None:
         self.registry: dict[TopicPartition, PartitionTopicInfo] = {}
-        """What the consumer believes to own (ZK-33)."""
+        """Partitions that the consumer considers its own; their owner znodes may differ (ZK-33)."""
         self.is_settled = False
         """Whether the last attempt has succeeded."""
         self.finds_no_broker = False
@@ -67,7 +67,8 @@ class Rebalancer:
         self._queues = queues
         self._is_shutting_down = is_shutting_down
         self._reading: tuple[TopicPartition, ...] = ()
-        """Partitions that are fetched, whatever the registry says."""
+        """Partitions that are fetched. After an expiry the registry is empty, but fetching goes on
+        until the next attempt stops it."""
         self._conflicts = 0
 
     @property
@@ -76,13 +77,14 @@ class Rebalancer:
         return self._reading
 
     def reset_state(self) -> None:
-        """Forget what is owned, after an expiry; fetchers go on (ZK-55)."""
+        """Empty the registry after an expiry; the fetchers go on (ZK-55)."""
         self.registry = {}
 
     async def synced_rebalance(self, during: str) -> None:
         """Try to own this consumer's share, `rebalance.max.retries` times.
 
-        Raises: ConsumerRebalanceFailedException. `during` says who will hear of it, for the trace.
+        Raises: ConsumerRebalanceFailedException. `during` names, for the trace, the caller that the
+        exception is thrown to.
         """
         config = self._member.config
         async with self._lock:
@@ -91,7 +93,8 @@ class Rebalancer:
                     return
                 if await self._attempt(attempt):
                     return
-                # Normally nothing is left to stop: the attempt has done so (section 6).
+                # Kafka stops the fetchers here, too (section 6), although a failed attempt normally
+                # has stopped them already.
                 await self.close_fetchers()
                 await self._member.host.sleep(config.backoff_ms * _MS)
         self._member.trace(
@@ -109,7 +112,7 @@ class Rebalancer:
         for queue in self._queues():
             queue.clear()
         if self._reading:
-            # After an expiry the registry is empty: then they were lost long before.
+            # An empty registry means that the session expired: these partitions were lost then.
             lost = not self.registry
             kind = TraceKind.PARTITIONS_LOST if lost else TraceKind.PARTITIONS_REVOKED
             self._member.trace(kind, {"partitions": [str(each) for each in self._reading]})
@@ -127,7 +130,7 @@ class Rebalancer:
         await self._offsets.commit(consumed, retries=retries)
 
     async def _attempt(self, attempt: int) -> bool:
-        """Make one attempt; an exception is logged, and is a failure."""
+        """Make one attempt and return whether it succeeded; an exception is logged, not raised."""
         member = self._member
         member.trace(
             TraceKind.ZOOKEEPER_ATTEMPT_STARTED,
@@ -193,13 +196,20 @@ class Rebalancer:
         return True
 
     async def _release(self) -> None:
-        """Delete each owner node of the registry, whoever has it by now (ZK-08, ZK-74)."""
+        """Delete each owner znode of the registry, even if another consumer created it since.
+
+        Rules: ZK-08, ZK-74.
+        """
         for partition in tuple(self.registry):
             await self._member.zk.delete(self._member.paths.owner(partition))
         self.registry = {}
 
     async def _read_view(self) -> GroupView:
-        """Read registrations and topics, one read after the other: no snapshot (ZK-42)."""
+        """Read registrations and topics one after the other; they may change meanwhile (ZK-42).
+
+        Source: Kafka 1.1 `AssignmentContext`, which reads the consumer's own registration twice and
+        lists the consumers once more at its end.
+        """
         member = self._member
         zk, paths = member.zk, member.paths
         await self._read_streams(member.consumer_id)
@@ -215,14 +225,14 @@ class Rebalancer:
         return GroupView(streams=streams, partitions=partitions)
 
     async def _read_streams(self, consumer_id: str) -> dict[str, int]:
-        """Read a registration; a filter of topics costs a read of all topics more."""
+        """Read a registration; for one with a filter of topics also the list of all topics."""
         zk = self._member.zk
         registered = (await zk.read(self._member.paths.member(consumer_id))).data
         topics = await zk.children(BROKER_TOPICS) if has_filter(registered) else ()
         return streams_of(registered, topics)
 
     async def _claim(self, assigned: dict[TopicPartition, str]) -> bool:
-        """Create the owner node of every partition; after a conflict delete those created."""
+        """Create the owner znode of every partition; after a conflict delete those created."""
         zk, paths = self._member.zk, self._member.paths
         created: list[TopicPartition] = []
         for partition in sorted(assigned, key=self._claim_order):
@@ -251,7 +261,11 @@ class Rebalancer:
         return False
 
     async def _owner(self, path: str) -> str | None:
-        """Return the thread id in an owner node; equal content counts as this one's (ZK-46)."""
+        """Return the thread id in an owner znode; None if the znode was deleted meanwhile.
+
+        A znode with this consumer's thread id counts as its own, whichever session created it
+        (ZK-46).
+        """
         try:
             return (await self._member.zk.read(path)).data
         except KeeperException as error:
@@ -260,5 +274,9 @@ class Rebalancer:
             return None
 
     def _claim_order(self, partition: TopicPartition) -> int:
-        """Order of a hash map: not that of the numbers, and another in each consumer (ZK-48)."""
+        """Return a sort key that stands for the order of Kafka's hash map (ZK-48).
+
+        That order is not the order of the partitions' numbers, and it differs between consumers. So
+        two consumers with one plan claim in different orders, and each can get a part of it.
+        """
         return crc32(f"{self._member.consumer_id} {partition}".encode())

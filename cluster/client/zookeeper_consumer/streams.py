@@ -1,7 +1,7 @@
 """Queues between fetchers and streams, and the iterator of a stream.
 
-Owns what was fetched and not yet processed (ZK-34), and the two offsets of a partition. The
-consumed offset moves before the application has the record in hand (ZK-35).
+Holds the records that were fetched and not yet processed (ZK-34), and two offsets of each
+partition. The consumed offset moves before the application gets the record (ZK-35).
 Source: Kafka 1.1 `PartitionTopicInfo`, `FetchedDataChunk`, `ConsumerIterator`.
 """
 
@@ -18,7 +18,7 @@ INVALID_OFFSET = -1
 
 @dataclass(slots=True, eq=False)
 class PartitionTopicInfo:
-    """A partition that this consumer believes to own (ZK-33)."""
+    """A partition that this consumer considers its own, with its offsets (ZK-33)."""
 
     partition: TopicPartition
     queue: "ChunkQueue"
@@ -75,7 +75,7 @@ class ChunkQueue:
         return chunk
 
     def clear(self) -> None:
-        """Drop what waits, and the rest of the chunk in hand."""
+        """Drop the chunks that wait, and the rest of the chunk that the stream works on."""
         self._chunks.clear()
         self.current = None
         self._wake_fetchers()
