@@ -1,4 +1,4 @@
-"""The availability lane: who had no service around each fault, and for how long."""
+"""The availability lane: the times without service of groups, members and partitions."""
 
 from collections.abc import Mapping, Sequence
 
@@ -16,7 +16,7 @@ from pipeline.summary.figures import duration_text
 from pipeline.summary.outcomes import in_number_order, listed
 
 MAX_ROWS = 40
-"""Up to so many subjects have a row each; more are counted."""
+"""Up to so many subjects have a row each. With more, the lane shows how many had no service."""
 MAX_GAPS = 400
 ROW_PX = 18
 GROUP, MEMBER, PARTITION = "group", "member", "partition"
@@ -38,7 +38,7 @@ _LEADER_WAS = {
     "machine_pause": "was paused with its machine",
     "machine_cut": "was cut off with its machine",
 }
-"""What became of a leader; other faults do not say of one that it could not serve."""
+"""What each kind of fault did to a leader that it hit; other kinds do not stop a leader."""
 _BETWEEN = (
     moment_tip("a", "the last before"),
     moment_tip("b", "the first after"),
@@ -77,7 +77,7 @@ LANE = IntervalLane(
 
 
 def availability_lane(run: ReportInput) -> Chart | None:
-    """Return the gaps of each subject, or of many how many had one; None if nobody had any."""
+    """Return the gaps of each subject, or for many subjects how many had one; None without gaps."""
     leaders = _leaders(run)
     rows = [
         row | {"leader": _leader(row, leaders)}
@@ -88,7 +88,7 @@ def availability_lane(run: ReportInput) -> Chart | None:
         return None
     if len({_subject(row) for row in rows}) > MAX_ROWS:
         return _counts(run, rows)
-    seen = [row for row in rows if row["gap_us"] != 0]  # nothing to see, and no news as a bar
+    seen = [row for row in rows if row["gap_us"] != 0]  # a bar without length would not be visible
     if not seen:
         return None
     names = _rows(seen)
@@ -110,7 +110,7 @@ def availability_lane(run: ReportInput) -> Chart | None:
 
 
 def _once(rows: Sequence[Row]) -> list[Row]:
-    """Return each gap once: one around several faults names the first, and how many more."""
+    """Return each gap once; a gap around several faults names the first and counts the others."""
     gaps: dict[tuple[object, ...], list[Row]] = {}
     for row in rows:
         gaps.setdefault((_subject(row), row["before_us"], row["after_us"]), []).append(row)
@@ -124,7 +124,7 @@ def _once(rows: Sequence[Row]) -> list[Row]:
 
 
 def _all_the_time(rows: Sequence[Row]) -> str:
-    """Return which groups have no bar, for they never were without a coordinator."""
+    """Return a sentence that lists the groups without a bar: they always had a coordinator."""
     groups = [row for row in rows if row["subject_kind"] == GROUP]
     missed = {row["group"] for row in groups if row["gap_us"] != 0}
     served = in_number_order({row["group"] for row in groups} - missed)
@@ -132,7 +132,7 @@ def _all_the_time(rows: Sequence[Row]) -> str:
 
 
 def _leaders(run: ReportInput) -> dict[tuple[str, str], str]:
-    """Return what each fault did to the leader of each partition that it concerned, in words."""
+    """Return, by fault and partition, a phrase for what the fault did to the partition's leader."""
     found: dict[tuple[str, str], str] = {}
     for fault in run.facts.faults:
         brokers = [node for node in fault.hit_nodes if node.startswith("broker-")]
@@ -143,7 +143,7 @@ def _leaders(run: ReportInput) -> dict[tuple[str, str], str]:
 
 
 def _leader(row: Row, leaders: Mapping[tuple[str, str], str]) -> str | None:
-    """Return what happened to the leader of the partition that a gap is of; None: nothing known."""
+    """Return the phrase about the leader of a gap's partition; None if there is none."""
     of_partition = row["subject_kind"] == PARTITION
     return leaders.get((row["fault"], row["subject"])) if of_partition else None
 
@@ -213,7 +213,7 @@ def _counts(run: ReportInput, rows: Sequence[Row]) -> Chart:
 
 
 def _merged(gaps: Sequence[tuple[tuple[str, str], int, int]]) -> list[tuple[int, int]]:
-    """Return the gaps with those of one subject that overlap as one: two faults share a gap."""
+    """Return the gaps, with overlapping ones of one subject merged: two faults can share a gap."""
     spans: list[tuple[int, int]] = []
     last: tuple[str, str] | None = None
     for subject, start, end in sorted(gaps):

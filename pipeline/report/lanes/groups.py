@@ -1,4 +1,4 @@
-"""The group-state lanes: in which state each coordinator had each group, and when."""
+"""The group-state lanes: the state of each group on each coordinator, over time."""
 
 from collections.abc import Sequence
 
@@ -22,10 +22,12 @@ from pipeline.summary.outcomes import in_number_order
 from pipeline.summary.story import counted
 
 MANY_GROUPS = 8
-"""From more groups than these on, they are counted, and one is shown when it is picked."""
+"""With more groups than these the lane shows how many are in each state, and one group at a time
+if the reader picks it."""
 MAX_SHOWN = 800
 MAX_PICKED = 8_000
-"""Intervals in the page: of the groups that are shown at once, of all that can be picked."""
+"""Limits of the intervals that the page contains: MAX_SHOWN if it shows all groups at once,
+MAX_PICKED for all groups that can be picked together."""
 _BROKER_PX = 4
 """The lower edge of a bar, in the colour of its coordinator."""
 _PICK = "group_pick"

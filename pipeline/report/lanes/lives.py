@@ -1,7 +1,8 @@
-"""The lane of lives: which life each member of a deployed or scaled group had, and when.
+"""The lane of lives: the successive processes of each member of a deployed or scaled group.
 
-Drawn from the journal: an operation says there whom it stopped and started when. A life begins when
-a member's process starts; the first is the one that the run began with.
+A life lasts from the start of a member's process to its end; the first is the one that the run
+began with. The lane is drawn from the journal, where an operation records which member it stopped
+and started, and when.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +18,7 @@ from pipeline.summary.outcomes import in_number_order
 from results_schema.journal import JournalEntry
 
 MAX_MEMBERS = 100
-"""So many members have a row."""
+"""Limit of the members that have a row."""
 OPERATIONS = ("rollout", "scale")
 BEFORE = "former version"
 STOPPING = "stopping: its grace period"
@@ -55,12 +56,12 @@ LANE = IntervalLane(
 
 
 _STARTS = (STARTING, AFTER, BACK)
-"""Parts in which a process runs that an operation has started."""
+"""The parts of a life in which a process runs that an operation has started."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Event:
-    """What an operation did to a place. Units: microseconds of the run's clock."""
+    """A part of a life begins at a member's place. Units: microseconds of the run's clock."""
 
     at_us: int
     place: str

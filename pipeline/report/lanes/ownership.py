@@ -36,11 +36,13 @@ from pipeline.summary.figures import duration_text
 from pipeline.summary.outcomes import in_number_order
 
 MANY_PARTITIONS = 40
-"""From more partitions than these on, they are counted, and some are picked."""
+"""With more partitions than these the lane shows how many have no, one or several owners, and some
+partitions at a time if the reader picks them."""
 ROWS_AT_ONCE = 50
 MAX_SHOWN = 900
 MAX_PICKED = 8_000
-"""Intervals in the page: shown at once, and of those that can be picked."""
+"""Limits of the intervals that the page contains: MAX_SHOWN if it shows all partitions at once,
+MAX_PICKED for all partitions that can be picked together."""
 MAX_LEGEND = 6
 ROW_PX = 18
 
@@ -57,7 +59,8 @@ _PICKED = (
 _NAME_PX, _LENGTH_PX = 66, 52
 _WIDE_ENOUGH = f"(datum._e - datum._x) / ({TO_S} - {FROM_S}) * width > {_NAME_PX + _LENGTH_PX}"
 _RESERVED = f"datum.v ? ({NARROW} ? ({_WIDE_ENOUGH} ? {_LENGTH_PX} : 0) : 130) : 0"
-"""Pixels at the end of a bar for how long its partition had two owners; its name goes before."""
+"""Pixels kept free at the end of a bar for the time that its partition had two owners; the bar's
+name gets the pixels before them."""
 _LENGTH_ROOM = f"({NARROW} ? datum._w - {_NAME_PX} : datum._w / 2)"
 _TWICE_TIPS = (
     Tip("r", "partition"),
@@ -75,8 +78,8 @@ _TWICE = (
     number(lambda row: duration_text(row["length_us"]), "for"),
     number("records_both", "processed by both"),
 )
-"""Columns of `ownership_overlaps`, which stand beneath the lane instead of its own if there are
-any."""
+"""Columns of `ownership_overlaps`: if it has rows, the text beneath the lane lists them instead of
+the intervals."""
 
 
 def ownership_lane(run: ReportInput) -> Chart | None:
@@ -141,7 +144,7 @@ def _prefix(owned: Sequence[Owned]) -> str:
 
 
 def _title(chunk: Sequence[Owned]) -> str:
-    """Return `orders-0 to 49`: what the two names share is said once."""
+    """Return a title such as `orders-0 to 49`; a topic that both names share stands there once."""
     first, last = chunk[0].name, chunk[-1].name
     if len(chunk) == 1:
         return first
@@ -150,7 +153,7 @@ def _title(chunk: Sequence[Owned]) -> str:
 
 
 def _fill(run: ReportInput, owned: Sequence[Owned]) -> alt.Fill:
-    """Return the fill of a bar, with a legend where few have to be told apart."""
+    """Return the fill of a bar, with a legend if there are few enough colours to distinguish."""
     names = kinds_of(run, owned)
     of_group = next(iter(names.values()))
     fills = list(dict.fromkeys(fill for known in names.values() for fill in known.values()))

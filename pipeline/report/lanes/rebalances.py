@@ -1,4 +1,4 @@
-"""The rebalance lanes: when each rebalance began, why, and until when it kept its group waiting."""
+"""The rebalance lanes: when each rebalance began and ended, and why it began."""
 
 from collections.abc import Mapping, Sequence
 
@@ -20,7 +20,8 @@ from pipeline.summary.figures import duration_text
 from pipeline.summary.outcomes import in_number_order, listed
 
 MANY_ROWS = 16
-"""From more groups and coordinators than these on, they are counted, and one group is picked."""
+"""With more pairs of group and coordinator than these the lane shows how many groups rebalance,
+and one group at a time if the reader picks it."""
 MAX_SHOWN = 400
 MAX_PICKED = 2_500
 AREA_PX = 120

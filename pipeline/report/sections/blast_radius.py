@@ -1,4 +1,7 @@
-"""The section `blast-radius`: what each fault hit, who lived there, and how they noticed."""
+"""The section `blast-radius`: the nodes, groups and partitions that each fault concerned.
+
+It also shows the outcomes of the commits after each fault.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,10 +17,10 @@ from pipeline.summary.outcomes import CommitErrors, in_number_order, listed
 from pipeline.summary.story import counted, errors_text
 
 MAX_IN_FULL = 6
-"""Up to so many faults have tables of their own, more of them a line each."""
+"""Up to so many faults have tables of their own; of more faults each has a row of one table."""
 MAX_LINES = 300
 MAX_ROWS = 100
-"""So many groups, or partitions, of one fault are listed; the tables have them all."""
+"""Limit of the groups, and of the partitions, listed for one fault; the run's tables have all."""
 ACKNOWLEDGED = "NONE"
 KEPT, GROUPS = "kept id and generation", "groups in it"
 _LEAD = (
@@ -28,9 +31,9 @@ _LEAD = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Radius:
-    """Whom one fault concerned: who was hit, the groups and partitions, what commits met then.
+    """What one fault hit, the groups and partitions concerned, and the outcomes of commits.
 
-    `errors` are in words; None: nothing is to be said of commits.
+    Shape: `errors` is a sentence about the commits after the fault; None: there is none.
     """
 
     fault: FaultSummary
@@ -41,7 +44,7 @@ class Radius:
 
 
 def blast_radius_section(run: ReportInput) -> Section | None:
-    """Return whom each fault concerned; None: no fault hit anybody."""
+    """Return the section; None if no fault hit anything."""
     faults = list(rows_of_faults(run))
     if not faults:
         return None
@@ -187,7 +190,7 @@ def _partitions_table(
 
 
 def _errors_after(commits: Sequence[Row]) -> dict[str, list[CommitErrors]]:
-    """Return what commits met after each fault, the most frequent first."""
+    """Return the outcomes of the commits after each fault, the most frequent first."""
     numbers: dict[str, Counter[str]] = {}
     members: dict[tuple[str, str], set[tuple[str, str]]] = {}
     for row in commits:
@@ -209,7 +212,7 @@ def _lines(
     journal: Mapping[str, Row],
     errors: Mapping[str, Sequence[CommitErrors]],
 ) -> TextTable:
-    """Return a table of many faults, a line each."""
+    """Return a table of many faults, a row for each."""
 
     def of(rows: FaultRows, what: str) -> Sequence[str]:
         found: Sequence[str] = journal.get(rows.fault.fault, {}).get(what) or ()

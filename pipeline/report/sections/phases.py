@@ -1,7 +1,7 @@
-"""The section `phases`: per fault, both chains side by side, and what was felt of it.
+"""The section `phases`: for each fault both chains of phases, and the times without service.
 
-Chains overlap in time: they stand beside each other and are never added up. One axis serves all
-strips of the section, so that faults can be compared, too.
+The broker chain and the client chain overlap in time, so they are shown side by side and never
+added up. All strips of the section share one axis, so that faults can be compared.
 """
 
 from collections.abc import Iterator, Sequence
@@ -43,9 +43,10 @@ from pipeline.summary.story import (
 )
 
 MAX_IN_FULL = 3
-"""Up to so many faults have their own charts, more share them and one is picked."""
+"""Up to so many faults have charts of their own. More faults share the charts, which show the one
+that the reader picks."""
 MAX_PICKED = 60
-"""So many faults can be picked, those with the longest gaps: the page stays small."""
+"""At most so many faults can be picked, those with the longest gaps, to keep the page small."""
 TITLES: dict[Chain, str] = {chain: as_title(said) for chain, said in CHAIN_HEADINGS.items()}
 _ABOUT: dict[Chain, str] = {
     "broker": "What happens in the cluster: each dot is an offsets partition that moved.",
@@ -65,7 +66,7 @@ _PICKED = "fault"
 
 
 def phases_section(run: ReportInput) -> Section | None:
-    """Return what each fault cost, phase by phase; None: nothing was hit."""
+    """Return the section; None if no fault hit anything."""
     faults = list(rows_of_faults(run))
     if not faults:
         return None
