@@ -108,7 +108,7 @@ def tenure_overlaps(
 
 
 def _side(tenures: DataFrame, side: str) -> DataFrame:
-    """Return tenures with `older_` or `newer_` before the names of their columns."""
+    """Return tenures whose columns have the prefix "older_" or "newer_"."""
     return tenures.select(
         "run",
         "partition",
