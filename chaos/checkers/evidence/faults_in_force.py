@@ -1,10 +1,11 @@
-"""Faults in force, with their times: they excuse a group until they are over.
+"""The faults in force at each moment: they excuse a group from making progress.
 
-Besides the run's own rows about its plan, nodes that are down or paused for any reason count. A
-broker counts as down until the controller unfences it. A restarted broker may have to wait for the
-end of its own old session before it can register, and a client that knows this broker alone waits
-with it. A momentary fault (a leadership move, a reset of connections) is over at once; only its
-effects count.
+1. The planned faults count from FAULT_INJECTED to FAULT_HEALED.
+2. A node that is down or paused counts as a fault, for whatever reason.
+3. A broker counts as down until the controller unfences it, not only until its process starts: it
+   may have to wait for the end of its own old session before it can register, and a client that
+   knows only this broker waits as long.
+4. A momentary fault (a leadership move, a reset of connections) is over at once.
 """
 
 from dataclasses import dataclass
@@ -25,12 +26,12 @@ FAULT_KINDS = frozenset(
         TraceKind.BROKER_UNFENCED,
     }
 )
-"""Kinds of rows that FaultsInForce must see."""
+"""Kinds of trace rows that `observe` needs."""
 KEPT_FAULTS = 64
 ENDING = frozenset({"crash", "power_loss"})
-"""Faults that end processes, and do nothing else."""
+"""Faults whose only effect is that processes end."""
 OF_PROCESSES = frozenset({*ENDING, "pause"})
-"""Faults that end or stop processes, and do nothing else."""
+"""Faults whose only effect is that processes end or stand still."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +51,7 @@ class FaultsInForce:
         }
         self._active: dict[tuple[str, str], TraceRow] = {}
         self._past: list[PastFault] = []
-        self._brokers: dict[str, None] = {}  # brokers whose unfencing is traced
+        self._brokers: dict[str, None] = {}  # nodes known as brokers: they were unfenced once
         self._unregistered: dict[str, None] = {}  # brokers whose new life has not registered yet
         self._changed_us = 0  # time of the last beginning or end of a fault
         self._settled: dict[tuple[str, str], None] = {}  # of _active: do not disturb the servers
@@ -105,6 +106,7 @@ class FaultsInForce:
                 self._unregistered.pop(peer, None)
                 return
             case TraceKind.BROKER_UNFENCED if peer in self._unregistered:
+                # The restarted broker has not registered yet, so this row is about its old process.
                 return
             case TraceKind.BROKER_FENCED:
                 self._settle_fenced(row)

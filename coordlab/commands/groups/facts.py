@@ -1,6 +1,6 @@
-"""Answers of `groups` as data: its JSON documents, and the rows of its tables.
+"""Results of the command `groups` as data: its JSON documents, and the rows of its tables.
 
-A broker is named by its id. An error is Kafka's name of it, with more where there is more to say.
+A broker is named by its id. An error is Kafka's name of it, for some errors with an explanation.
 """
 
 import msgspec
@@ -16,7 +16,7 @@ WHOLE_TOPIC = -1
 
 
 class CoordinatedGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """A group as one broker lists it; in a split brain two list it."""
+    """A group as one broker lists it; two brokers that both act as its coordinator list it each."""
 
     group: str
     type: str
@@ -26,7 +26,7 @@ class CoordinatedGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupList(msgspec.Struct, frozen=True, kw_only=True):
-    """Every listed group. `failures`: why a broker's list is missing, or not whole, by its id."""
+    """Every listed group. `failures`: why a broker's list is missing or incomplete, by its id."""
 
     groups: tuple[CoordinatedGroup, ...]
     failures: dict[int, str]
@@ -43,10 +43,11 @@ class GroupMember(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupOffset(msgspec.Struct, frozen=True, kw_only=True):
-    """A partition that a group has committed, or a member is assigned.
+    """A partition of which a group has committed an offset, or which is assigned to a member.
 
-    `current_offset` None: nothing is committed; `log_end_offset` None: `error` says why; `lag` None
-    without both. `member_id`, `host`, `client_id` None: no member is assigned the partition.
+    `current_offset` None: no offset is committed; `log_end_offset` None: it is not known, and
+    `error` has the reason; `lag` None: one of the two is None. `member_id`, `host`, `client_id`
+    None: the partition is assigned to no member.
     """
 
     topic: str
@@ -61,9 +62,9 @@ class GroupOffset(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """A group. With an `error` there is nothing else but what its coordinator had said before.
+    """A group. With an `error` only the fields answered before the error are set.
 
-    `offsets` None: they were not asked for.
+    `offsets` None: the command was not asked for them.
     """
 
     group: str
@@ -102,8 +103,9 @@ class DeletedOffsets(msgspec.Struct, frozen=True, kw_only=True):
 class ResetOffset(msgspec.Struct, frozen=True, kw_only=True):
     """Offset that a reset gives to one partition.
 
-    `current_offset` None: nothing was committed; `asked_for` is what lay outside of the log, None
-    where `new_offset` is it; `new_offset` None: `error` says why.
+    `current_offset` None: no offset was committed; `asked_for` is the requested offset if it lies
+    outside of the log, None if `new_offset` is the requested one; `new_offset` None: there is none,
+    and `error` has the reason.
     """
 
     topic: str
@@ -115,7 +117,7 @@ class ResetOffset(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OffsetReset(msgspec.Struct, frozen=True, kw_only=True):
-    """A reset: planned, or done (`executed`). With an `error` of the whole nothing was changed."""
+    """A reset, planned or done (`executed`). With an `error` here no offset was changed."""
 
     group: str
     executed: bool
