@@ -1,6 +1,6 @@
-"""What an application takes for the records that it processes.
+"""The time that an application needs to process its records.
 
-A constant draws nothing: the streams of the node are the same with any constant.
+A constant time draws no random numbers, so the rest of a run does not depend on it.
 """
 
 from cluster.host.host import Host
@@ -23,7 +23,7 @@ class RecordWork:
         return self._process_us + self._spread_us > 0
 
     def draw_us(self, records: int) -> int:
-        """Return what the next `records` take in all, one draw for each."""
+        """Return how long the next `records` take together; each record is drawn separately."""
         work_us = self._process_us * records
         if self._rng is not None:
             work_us += sum(self._rng.randint(0, self._spread_us) for _ in range(records))

@@ -1,4 +1,4 @@
-"""The table `processing`: what each member processed, and what of it was processed before."""
+"""The table `processing`: the records that each member processed, and repetitions among them."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -9,7 +9,7 @@ _MEMBER = ("run", "group", "partition", "consumer")
 
 
 def processing(events: DataFrame, repeats: DataFrame, both: DataFrame) -> DataFrame:
-    """Count what each member processed of each partition.
+    """Count the records that each member processed of each partition.
 
     The times without processing are in `availability`.
     Input grain: one row per event; one row per repeated record and processing
@@ -19,9 +19,8 @@ def processing(events: DataFrame, repeats: DataFrame, both: DataFrame) -> DataFr
     Columns: `run`, `group`, `partition`, `consumer` (the member's node); `records`: processed,
     counted each time; `first_offset`, `last_offset`: the lowest and the highest; `first_us`,
     `last_us`: its first and last batch, in microseconds on the run's clock; `repeated`: of
-    `records`, those that somebody in the group had processed before; `shared`: distinct records
-    that it processed while another member owned the partition, too, and processed them in that
-    time as well. Nulls: none.
+    `records`, those that a member of the group had processed before; `shared`: distinct records
+    that both this member and another processed while both owned the partition. Nulls: none.
     """
     counted = (
         batches(events)

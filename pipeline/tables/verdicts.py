@@ -1,4 +1,4 @@
-"""The table `verdicts`: what each check of each run concluded. Spark explains and never decides."""
+"""The table `verdicts`: the outcome of each check of each run, copied from the run's files."""
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -13,17 +13,19 @@ _RESULTS_SCHEMA = (
 
 
 def verdicts(documents: DataFrame) -> DataFrame:
-    """List what the checks of each run concluded, as its results.json and manifest.json say.
+    """List the outcomes of each run's checks, as its results.json and manifest.json have them.
 
     Input grain: one row per run and JSON file (`run_documents.read_documents`). Output grain: one
     row per run and check; one row without a check for a run of which no check is known.
     Columns: `run`, `check` (fencing ...), `outcome` of the check (pass | violated | inconclusive |
-    nothing_seen), `findings`: how many it has, listed or not, `note`: what it could not judge;
+    nothing_seen), `findings`: their number, which may be more than the file lists, `note`: what the
+    check could not judge;
     `verdict` of the run (pass | violated | unknown), `runtime` (virtual | ray), `seed`,
     `experiment`.
     Nulls: `check`, `outcome`, `findings`, `note` if the run was interrupted before its checks, or
-    its results are missing or torn; `verdict` then too, unless the results say it; `runtime`,
-    `seed`, `experiment` without a whole manifest. A run without either file has no row.
+    its results file is missing or incomplete; `verdict` then too, unless the file has it;
+    `runtime`, `seed`, `experiment` without a complete manifest. A run without either file has no
+    row.
     """
     by_run = documents.groupBy("run").agg(
         _parsed(MANIFEST, _MANIFEST_SCHEMA).alias("manifest"),
@@ -45,6 +47,6 @@ def verdicts(documents: DataFrame) -> DataFrame:
 
 
 def _parsed(document: str, schema: str) -> Column:
-    """Return a run's document as a struct; its fields are null where it is missing or torn."""
+    """Return a run's document as a struct, whose fields are null if it is missing or incomplete."""
     text = F.max(F.when(F.col("document") == document, F.col("text")))
     return F.from_json(text, schema, {"mode": "PERMISSIVE"})

@@ -75,7 +75,7 @@ class FaultsInForce:
         return None if has_others else self._cluster_changed_us
 
     def observe(self, row: TraceRow) -> None:
-        """Take a row of FAULT_KINDS."""
+        """Apply a row of FAULT_KINDS."""
         self.was_quiet_since_us = self.quiet_since_us
         peer = row.peer or ""
         match row.kind:
