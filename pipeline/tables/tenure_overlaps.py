@@ -34,7 +34,8 @@ def tenure_overlaps(
     pair of overlapping tenures; the older one has the lower epoch, or began first.
     Columns:
     - `run`, `partition`, `groups` (consumer groups on it);
-    - `older_broker`, `older_epoch`, `older_incarnation`, and the same of the newer tenure;
+    - `older_broker`, `older_epoch`, `older_incarnation`, `newer_broker`, `newer_epoch`,
+      `newer_incarnation`;
     - `fault`: the one that moved the partition to the newer;
     - `from_us`, `to_us` in microseconds on the run's clock, and `length_us`;
     - `older_end`: how the older tenure ended;
