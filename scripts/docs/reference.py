@@ -201,8 +201,14 @@ def _arguments(args_type: type[msgspec.Struct]) -> list[tuple[str, str, str, str
 def command_line_page() -> str:
     """Return the help of every command."""
     parts = ["# Command line\n"]
+    # With the settings that a call has: a command keeps its help option from the first context, so
+    # another one would give another page after a call in the same process.
     root = click.Context(
-        app, info_name="python -m coordlab", terminal_width=HELP_WIDTH, color=False
+        app,
+        info_name="python -m coordlab",
+        terminal_width=HELP_WIDTH,
+        color=False,
+        help_option_names=app.context_settings["help_option_names"],
     )
     parts.append(f"\n```\n{app.get_help(root)}\n```\n")
     for name in COMMANDS:
