@@ -1,4 +1,4 @@
-"""Makes a planned fault of an InjectRequest (an order), by the rules of experiment files.
+"""Turns an InjectRequest (an order) into a planned fault, by the rules of experiment files.
 
 A standing cluster may have more topics and groups than its experiment file, because clients from
 outside create them. So an order is checked against the file extended by the topics and groups that
@@ -48,12 +48,13 @@ class OrderedFault:
 def with_current_topics_and_groups(experiment: Experiment, status: ClusterStatus) -> Experiment:
     """Return `experiment` extended by the topics and groups that only the cluster has.
 
-    The topics of such a group are not known, so it gets all of them; it has no member of the lab.
+    It is not known which topics an added group reads, so it gets all of them. It has no members:
+    those that it has are clients from outside.
     """
-    own = {*internal_topics(experiment), CLUSTER_METADATA}
+    internal = {*internal_topics(experiment), CLUSTER_METADATA}
     sizes: dict[str, tuple[int, int]] = {}
     for partition, known in status.partitions.items():
-        if partition.topic not in own:
+        if partition.topic not in internal:
             size, factor = sizes.get(partition.topic, (0, 1))
             sizes[partition.topic] = (
                 max(size, partition.partition + 1),
@@ -89,8 +90,8 @@ def order_fault(
     fault = msgspec.convert(document.plain(), FaultDefinition)
     problems = list(fault_errors(experiment, fault, FILE))
     if problems:
-        # The order may only name groups and topics that do not exist yet. To tell, it is checked
-        # once more as if they existed: if it still has errors, it can never be right.
+        # Perhaps its only fault is that it names groups or topics that do not exist yet. So it is
+        # checked once more as if they existed: if it still has errors, it can never be right.
         imagined = _with_named_topics_and_groups(experiment, fault)
         kind = RefusalKind.NOTHING_NOW
         if any(True for _ in fault_errors(imagined, fault, FILE)):
@@ -127,7 +128,7 @@ def _as_in_a_file(request: InjectRequest) -> dict[str, object]:
 
 
 def _with_groups(experiment: Experiment, group_ids: Iterable[str]) -> Experiment:
-    """Return `experiment` with these groups added, which have no member of the lab."""
+    """Return `experiment` with these groups added, without members."""
     group = GroupDefinition(members=0, topics=tuple(experiment.topics))
     groups = {
         **experiment.groups,
@@ -148,6 +149,7 @@ def _with_named_topics_and_groups(experiment: Experiment, fault: FaultDefinition
             groups.append(argument.partition(",")[0].strip())
         partition = parse_partition(argument) if role in _PARTITION_ROLES else None
         if partition is not None and partition.topic not in internal_topics(experiment):
+            # As many replicas as brokers, so that no rule can refuse the topic for a replica.
             topics.setdefault(
                 partition.topic,
                 TopicDefinition(

@@ -11,9 +11,12 @@ from protocol.ids import NO_BROKER, BrokerId
 
 
 def check_image(image: MetadataImage) -> None:
-    """Check that an ISR is a non-empty subset of the replicas, and its leader in it and unfenced.
+    """Check the ISR and the leader of each partition.
 
-    A fenced broker is in an ISR only as the last member.
+    - The ISR is a non-empty subset of the replicas.
+    - The leader, if there is one, is in the ISR and is not fenced.
+    - A fenced broker stays in an ISR only as its last member: without it no broker could be elected
+      later that has every acknowledged record.
     """
     fenced = {broker.broker_id for broker in image.brokers.values() if broker.fenced}
     for name, partition in image.partitions():
@@ -36,7 +39,7 @@ def check_image(image: MetadataImage) -> None:
         _require(
             len(isr) == 1 or fenced.isdisjoint(isr),
             "isr_is_unfenced",
-            f"{name}: of ISR {isr}, {sorted(fenced)} are fenced",
+            f"{name}: of ISR {isr}, {sorted(fenced.intersection(isr))} are fenced",
         )
 
 
@@ -47,10 +50,16 @@ def check_sessions(
     *,
     is_timer_set: bool,
 ) -> None:
-    """Check that exactly the unfenced brokers have sessions, and that a timer ends the first one.
+    """Check the sessions of brokers against the metadata.
 
-    A broker in a controlled shutdown by its session must be so in the metadata, too: otherwise it
-    could be elected, or rejoin an ISR, while it shuts down.
+    tracked: brokers that have a session.
+    shutting_down: those of them whose session is in a controlled shutdown.
+    is_timer_set: whether a timer will fence the broker whose session ends first.
+
+    - Exactly the unfenced brokers have sessions.
+    - If there is a session, the timer is set.
+    - The metadata, too, has each controlled shutdown: otherwise the broker could be elected, or
+      rejoin an ISR, while it shuts down.
     """
     unfenced = {broker.broker_id for broker in image.brokers.values() if not broker.fenced}
     sessions = set(tracked)

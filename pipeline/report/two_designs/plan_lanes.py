@@ -116,8 +116,8 @@ _ABOUT = {
     "attempt failed; discs of one colour saw the same members. A cross: it gave up.",
     "coordinator": "The same change on the same axis. A disc is an assignment, with the number of "
     "members that got one in its generation; discs of one colour are of one generation. A member "
-    "learns of a rebalance at its next heartbeat and gives up its partitions then. Those that "
-    "learn of it first wait for the last.",
+    "learns of a rebalance from its next heartbeat. With an eager assignor it gives up its "
+    "partitions then, and those that learn of it first wait for the last.",
 }
 
 

@@ -1,6 +1,7 @@
-"""Experiments in real time compared with the same files in virtual time, run by run.
+"""Compares runs of an experiment in real time with runs of the same file in virtual time.
 
-For the soak: each run is reduced to milestones, kept, and compared. A runtime is a `Player`.
+`make soak` uses it for each runtime in real time. Each run is reduced to its milestones, which are
+kept in a file so that an interrupted soak goes on, and compared at the end.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,9 +26,8 @@ RUNS = 5
 SHIFT_MS = 600
 """Delay of each run's faults, in even steps.
 
-1. Together they cover an interval of the brokers' heartbeats (2 s) and one of the members' (3 s).
-   Five random draws would not.
-2. Nodes start together in real time, so they also do in the runs in virtual time.
+Together they cover an interval of the brokers' heartbeats (2 s) and one of the members' (3 s); five
+random draws would not.
 """
 EXPERIMENTS = (
     "coordinator_crash",
@@ -41,7 +41,7 @@ EXPERIMENTS = (
     "split_brain_generations",
 )
 MOVING_FAULT = {"rolling_restart": 2}
-"""The fault that hits the group's coordinator, where it is not the first."""
+"""Index of the fault that hits the group's coordinator, where it is not the first (0)."""
 
 Player = Callable[[Experiment, Path, int, Sequence[RowObserver]], Results]
 """Plays an experiment with a seed into a directory that exists."""
@@ -49,7 +49,10 @@ Player = Callable[[Experiment, Path, int, Sequence[RowObserver]], Results]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedRun:
-    """The kept data of one run. `undecided` are checks that neither passed nor saw nothing."""
+    """The kept data of one run.
+
+    `undecided`: checks with another outcome than a pass or nothing to judge.
+    """
 
     verdict: str
     reasons: tuple[str, ...]
@@ -59,14 +62,15 @@ class ComparedRun:
 
 
 def compare_with_virtual_time(part: str, name: str, play: Player, folder: Path) -> None:
-    """Play an experiment RUNS times here and in virtual time; both must have the same milestones.
+    """Play an experiment RUNS times with `play` and in virtual time; both have the same milestones.
 
-    Required: the same phases in the same order, those of a second or more within 20 % in the
-    median.
-    Effects: the record's lines; runs are kept as those of the soak's `part`.
+    The same phases must come in the same order, and those of a second or more have the same median
+    within 20 %.
+    part: of the soak; the runs are kept under its name.
+    Effects: prints the lines that go into docs/SOAK.md.
     Raises: AssertionError.
     """
-    here = [
+    real = [
         remembered(part, f"{name}-{part}-{n}", ComparedRun, partial(_run, name, n, play, folder))
         for n in range(RUNS)
     ]
@@ -74,28 +78,31 @@ def compare_with_virtual_time(part: str, name: str, play: Player, folder: Path) 
         remembered(part, f"{name}-virtual-{n}", ComparedRun, partial(_run_virtually, name, n))
         for n in range(RUNS)
     ]
-    stories = [run.milestones for run in here]
+    stories = [run.milestones for run in real]
     virtual_stories = [run.milestones for run in virtual]
-    parted = differences(virtual_stories, stories)
+    different = differences(virtual_stories, stories)
 
-    say(f"**{name}**: {sum(run.verdict == Verdict.PASS for run in here)} of {RUNS} passed")
+    say(f"**{name}**: {sum(run.verdict == Verdict.PASS for run in real)} of {RUNS} passed")
     in_virtual_time = {(p.start, p.end): p.length_us for p in phases_of(virtual_stories)}
     for phase in phases_of(stories):
         virtual_us = in_virtual_time.get((phase.start, phase.end))
         beside = "" if virtual_us is None else f" (virtual time {virtual_us / 1e6:.2f} s)"
         say(f"{phase.start} -> {phase.end}: {phase.length_us / 1e6:.2f} s{beside}")
-    say_failovers([run.failover for run in here])
-    say(f"told otherwise in virtual time: {'; '.join(parted) or 'nothing'}")
+    say_failovers([run.failover for run in real])
+    say(f"told otherwise in virtual time: {'; '.join(different) or 'nothing'}")
 
-    for run in (*here, *virtual):
+    for run in (*real, *virtual):
         assert run.reasons == ()
         assert run.verdict == Verdict.PASS
         assert run.undecided == ()
-    assert parted == []
+    assert different == []
 
 
 def shifted(name: str, shift_ms: int) -> Experiment:
-    """Return an experiment whose nodes start together, and whose plan is `shift_ms` later."""
+    """Return an experiment whose plan is `shift_ms` later.
+
+    Its nodes start together, as they do in real time.
+    """
     experiment = load_experiment(name, ("cluster.starts=together",)).experiment
 
     def later(at: str) -> str:
