@@ -61,7 +61,7 @@ def test_interrupted_run_restores_the_terminal(tmp_path: Path) -> None:
     """Ctrl-C in the middle: healed, summed up, cursor visible, exit 130."""
     command = TerminalCommand(tmp_path, *RUN, width=80, environment={})
     command.read_until("in force")
-    command.interrupt(SIGINT)
+    command.send_signal(SIGINT)
 
     assert command.finish() == 130
     assert command.screen.rindex(SHOW) > command.screen.rindex(HIDE)
@@ -87,7 +87,7 @@ def test_interrupted_exploration_restores_the_terminal(tmp_path: Path) -> None:
         tmp_path, "explore", "reference", "--workers", "1", width=80, environment={}
     )
     command.read_until("1 of 1,000 runs")
-    command.interrupt(SIGINT)
+    command.send_signal(SIGINT)
 
     assert command.finish() == 130
     assert "exploring reference" in command.screen

@@ -23,11 +23,16 @@ the second applies. All lanes have one width, so that a moment has the same posi
 
 
 def _for_width(wide: int, narrow: int) -> Spec:
-    """Return an expression that Vega evaluates again when the picture's width changes."""
+    """Return an expression that Vega evaluates again when the picture's width changes.
+
+    Vega evaluates an expression again when a signal in it changes: `width` stands there for that,
+    and the comparison is always true.
+    """
     return {"expr": f"width >= 0 && containerSize()[0] < {NARROW_BELOW} ? {narrow} : {wide}"}
 
 
 _LABEL_WIDTH = _for_width(LABELS_WIDE, LABELS_NARROW)
+# A label is cut off a little before the lane, on a phone less so: there its room is small.
 _LABEL_LIMIT = _for_width(LABELS_WIDE - 12, LABELS_NARROW - 8)
 
 _CONFIG: Spec = {
@@ -80,8 +85,8 @@ _LANE_CONFIG: Spec = {
 _VALIDATE = False
 """True: charts are validated against Vega-Lite's schema; tests set it.
 
-The error then names the wrong place, whereas the compiler's error names none. Validation takes half
-the time of a report, so it is off by default.
+The compiler's error does not say which part of a chart is wrong; a validation error does.
+Validation takes half the time of a report, so it is off by default.
 """
 
 
@@ -89,7 +94,7 @@ def payload(chart: Chart) -> Spec:
     """Return the inputs of `report.js` for a chart: its Vega specification, and data in columns."""
     return {
         "spec": compiled(chart),
-        "data": {name: _in_columns(rows) for name, rows in chart.data.items()},
+        "data": {name: _names_and_values(rows) for name, rows in chart.data.items()},
     }
 
 
@@ -118,7 +123,7 @@ def embedded(value: object) -> str:
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
-def _in_columns(rows: Sequence[Mapping[str, Any]]) -> Spec:
+def _names_and_values(rows: Sequence[Mapping[str, Any]]) -> Spec:
     """Return rows as one list of names and a list of values per row, so that names appear once."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     return {"columns": names, "rows": [[row.get(name) for name in names] for row in rows]}

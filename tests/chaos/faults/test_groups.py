@@ -1,4 +1,8 @@
-"""Orders about groups: their requests, and their refusals."""
+"""Faults that an administrator causes: members removed, a group deleted, offsets deleted or reset.
+
+Each is a request of Kafka's AdminClient, here called an order. Its answer is an error per group or
+per partition.
+"""
 
 from typing import Any
 
@@ -78,7 +82,7 @@ def test_order_is_momentary_and_affects_only_its_group(name: str) -> None:
 def test_refused_or_unanswered_order_is_a_miss(
     answer: dict[str, str] | Exception, reason: str
 ) -> None:
-    """It names Kafka's error, which the experiment wanted to see, or which shows a mistake."""
+    """The journal names Kafka's error. The runtime's answer has an error for each partition."""
     run = Injecting(order("delete_group"))
     run.runtime.admin_answer = answer
 
@@ -88,7 +92,7 @@ def test_refused_or_unanswered_order_is_a_miss(
 
 
 def test_partly_refused_order_names_the_refused_part() -> None:
-    """A topic with readers keeps its offsets, the other does not."""
+    """One partition's offset was deleted; the order was carried out, and names the other."""
     run = Injecting(order("delete_offsets"))
     run.runtime.admin_answer = {"orders-0": "NONE", "orders-1": "GROUP_SUBSCRIBED_TO_TOPIC"}
 

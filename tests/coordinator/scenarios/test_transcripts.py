@@ -1,4 +1,8 @@
-"""The runner of transcripts compares a played story with its file, and rewrites it on request."""
+"""Transcripts: the files in `scenarios/`, each with a scene (a coordinator or cluster) and stories.
+
+A story is a list of commands with their expected output. Playing one gives the actual output; the
+runner compares the two, and with `--rewrite` writes the actual one into the file.
+"""
 
 from pathlib import Path
 
@@ -33,7 +37,7 @@ join client=a
 @pytest.fixture
 def differing_file(tmp_path: Path) -> StoryFile:
     """Return a file of two stories, the first of which has a wrong result."""
-    path = tmp_path / "differing_file.txt"
+    path = tmp_path / "stories.txt"
     path.write_text(TEXT, encoding="utf-8")
     return read_story_file(path)
 
@@ -41,9 +45,9 @@ def differing_file(tmp_path: Path) -> StoryFile:
 @pytest.mark.parametrize("path", FILES, ids=[path.name for path in FILES])
 def test_file_is_written_as_it_is_read(path: Path) -> None:
     """A rewrite changes only the results of commands."""
-    differing_file = read_story_file(path)
-    assert differing_file.text() == path.read_text(encoding="utf-8")
-    assert differing_file.scene[0].split()[0] in PLAYERS
+    story_file = read_story_file(path)
+    assert story_file.text() == path.read_text(encoding="utf-8")
+    assert story_file.scene[0].split()[0] in PLAYERS
 
 
 def test_story_with_another_result_fails_and_its_text_is_rewritten(
@@ -63,7 +67,7 @@ def test_story_with_another_result_fails_and_its_text_is_rewritten(
 
 
 def test_given_step_prints_the_state_alone(differing_file: StoryFile) -> None:
-    """The steps that lead to the state are printed by another story."""
+    """`given` precedes commands that only lead to a state: their own output is left out."""
     _, second = differing_file.stories
     player = new_player(differing_file)
     (step,) = second.played(player.play).steps
@@ -72,7 +76,7 @@ def test_given_step_prints_the_state_alone(differing_file: StoryFile) -> None:
 
 def test_two_stories_of_one_name_are_refused(tmp_path: Path) -> None:
     """A rewrite could not tell which of the two it should change."""
-    path = tmp_path / "differing_file.txt"
+    path = tmp_path / "stories.txt"
     path.write_text(TEXT.replace("second", "first"), encoding="utf-8")
     with pytest.raises(NotATranscript, match="two stories are called 'first'"):
         read_story_file(path)
@@ -93,6 +97,7 @@ def test_bytes_are_read_as_they_are_written(data: bytes) -> None:
     word = bytes_text(data)
     assert read_bytes(word) == data
     (read,) = read_command(f"sync {word}").words
+    # A command without a further word has no bytes, which '' stands for.
     assert read_bytes(read or "''") == data
 
 

@@ -52,7 +52,7 @@ class TerminalCommand:
         """Type something at the command's terminal."""
         os.write(self._ours, text.encode())
 
-    def interrupt(self, signal: int) -> None:
+    def send_signal(self, signal: int) -> None:
         """Send a signal to the command."""
         self._process.send_signal(signal)
 
@@ -83,7 +83,7 @@ class TerminalCommand:
         ready, _, _ = select.select([self._ours], [], [], max(left, 0))
         if not ready:
             self._process.kill()
-            raise TimeoutError(f"nothing for {_PATIENCE_S} s: {self.screen}")
+            raise TimeoutError(f"not ended after {_PATIENCE_S} s: {self.screen}")
         try:
             chunk = os.read(self._ours, 65_536)
         except OSError:  # Linux: the other end was closed
