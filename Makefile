@@ -38,10 +38,9 @@ demo: $(USER_STAMP) ## run coordinator_crash on a local Ray (about a minute), an
 	$(RUN) run coordinator_crash --runtime ray --seed $(SEED)
 	@$(RUN) doctor --only java
 
-# Three processes for two cores: one of them runs the tests on Ray, which mostly wait.
 test: $(STAMP) ## every test, layers and types included (needs Java 17 or newer)
 	@$(RUN) doctor --only java
-	$(BIN)/pytest -n 3 --dist loadgroup --no-loadscope-reorder -m "not soak" --durations=10
+	$(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder -m "not soak" --durations=10
 
 test-fast: $(STAMP) ## the tests over in a second, without Ray and Spark: under a minute in all
 	$(BIN)/pytest -n 2 --dist loadgroup -m "not soak and not ray and not spark and not slow"
