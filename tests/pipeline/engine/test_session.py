@@ -77,7 +77,11 @@ def test_two_runs_of_one_name_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 def test_partition_for_in_spark_is_kafkas(spark: SparkSession) -> None:
-    """BEHAVIOUR 2.1's vectors, -2**31 and surrogate pairs among them."""
+    """A group's offsets partition is abs(hashCode of its name) modulo the number (BEHAVIOUR 2.1).
+
+    The hash code of "polygenelubricants" is -2**31, which has no positive counterpart in 32 bits.
+    The emoji is two UTF-16 units (a surrogate pair) in Java, but one character in Python.
+    """
     names = [
         "a",
         "group-1",

@@ -1,4 +1,4 @@
-"""Concurrent steps: in the order of their inputs, and ended together when one fails."""
+"""`compute` runs steps in threads, each after its inputs, and ends all of them when one fails."""
 
 import os
 import signal
@@ -22,6 +22,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 ROOT = Path(__file__).parents[3]
 PATIENCE_S = 60
+"""A limit that is reached only if the code is wrong."""
 FOREVER_MS = 10**9
 
 
@@ -42,7 +43,11 @@ def _as_it_is(_: Step, frame: DataFrame) -> DataFrame:
 def test_steps_are_computed_after_their_inputs_in_any_order_of_the_list(
     spark: SparkSession,
 ) -> None:
-    """A new table may be listed anywhere."""
+    """The list is not sorted by dependency, so that a new table can be listed anywhere.
+
+    `_named` gives a frame the columns of its first input and one of the step's name, so that the
+    columns show the path on which each frame was made.
+    """
     steps = [
         _named("last", "left", "right"),
         _named("left", "first"),
@@ -76,11 +81,11 @@ def test_step_with_an_unknown_input_is_refused(spark: SparkSession) -> None:
 
 
 def test_independent_steps_are_computed_at_once(spark: SparkSession) -> None:
-    """Both must be in `carry_out` before either may leave it."""
-    both = threading.Barrier(2, timeout=PATIENCE_S)
+    """The barrier opens when both steps are in `carry_out`: one after the other would time out."""
+    both_started = threading.Barrier(2, timeout=PATIENCE_S)
 
     def carry_out(_: Step, frame: DataFrame) -> DataFrame:
-        both.wait()
+        both_started.wait()
         return frame
 
     found = compute(
@@ -95,7 +100,10 @@ def test_independent_steps_are_computed_at_once(spark: SparkSession) -> None:
 
 
 def test_failed_step_raises_its_own_error_and_ends_the_jobs_of_others(spark: SparkSession) -> None:
-    """The cancelled job's error must not hide the cause; the session may be the caller's."""
+    """The cancelled job also raises an error, which must not hide that of the failed step.
+
+    The jobs have to end here, because the session may be the caller's and live on.
+    """
     working = threading.Event()
     reached: list[str] = []
 
@@ -144,12 +152,12 @@ from pathlib import Path
 from pyspark import SparkContext
 from pipeline.run import analyze
 
-def told(progress):
+def print_jvm_pid(progress):
     if progress.part != "starting Spark":
         print(SparkContext._active_spark_context._gateway.proc.pid, flush=True)
 
 try:
-    analyze([Path(sys.argv[1])], progress=told, whole_run_rows=int(sys.argv[2]))
+    analyze([Path(sys.argv[1])], progress=print_jvm_pid, whole_run_rows=int(sys.argv[2]))
 except KeyboardInterrupt:
     sys.exit(7)
 """
@@ -160,9 +168,10 @@ except KeyboardInterrupt:
 def test_interrupted_analysis_leaves_no_jvm_and_no_files(
     spark: SparkSession, tmp_path: Path, whole_run_rows: int
 ) -> None:
-    """Ctrl-C reaches the whole process group, while several threads wait for Spark.
+    """Ctrl-C reaches the whole process group (Python, JVM, workers), so the test signals the group.
 
-    A task may have written tables of its run by then, which are ignored without a summary.
+    With 1,000 rows a task reads the whole run, and may have written tables by then. Tables without
+    a summary are ignored by every reader.
     """
     assert spark.version  # a Java exists, so that a failure below is ours
     run = write_run(tmp_path / "crash" / "1", parse_trace((TRACES / "crash.txt").read_text()))

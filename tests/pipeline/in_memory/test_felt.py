@@ -1,4 +1,8 @@
-"""Felt effects of traces short enough to be counted by hand."""
+"""Felt effects (what a group's users notice of a run) of traces that can be counted by hand.
+
+A line of a trace is: seconds, node, kind, columns. Each run is steady from 1 s and ends at 20 s;
+figures count this time only.
+"""
 
 import pytest
 
@@ -26,6 +30,7 @@ def group(text: str) -> TableRow:
 
 
 def test_time_without_an_owner_lasts_from_a_revocation_to_the_next_assignment() -> None:
+    """t-0 is revoked at 4 s and assigned at 7.5 s."""
     found = partition("""
     4 consumer-a partitions_revoked group=g member=a-1 generation=1 partitions=t-0,
     7.5 consumer-b partitions_assigned group=g member=b-1 generation=2 partitions=t-0,
@@ -35,6 +40,7 @@ def test_time_without_an_owner_lasts_from_a_revocation_to_the_next_assignment() 
 
 
 def test_time_after_the_death_of_the_last_owner_lasts_until_the_end() -> None:
+    """The owner dies at 18 s, the run ends at 20 s."""
     assert partition("18 run node_killed peer=consumer-a")["unowned_us"] == 2_000_000
 
 
@@ -49,6 +55,11 @@ def test_time_after_the_death_of_the_last_owner_lasts_until_the_end() -> None:
 def test_wait_counts_as_a_whole_once_it_reaches_a_second(
     processed_s: float, waited_us: int
 ) -> None:
+    """Records produced at 4 s wait until they are processed.
+
+    Waits shorter than a second are usual, because a member polls in intervals; a longer wait
+    counts from its begin, and not only its part beyond the first second.
+    """
     found = partition(f"""
     3 producer-0 records_produced partition=t-0 offset=0 count=5
     3.1 consumer-a records_consumed group=g member=a-1 partition=t-0 offset=0 count=5 last=4
@@ -66,18 +77,23 @@ WORK = """
 @pytest.mark.parametrize(
     ("batches", "waited_us"),
     [
-        ((("6.2", 0, 3_200_000), ("7.5", 32, 1_300_000)), 0),  # a busy member, from 3 to 7.5
+        # Records wait from 3 s on. The batches' work: 3.0 to 6.2 s, then 6.2 to 7.5 s.
+        ((("6.2", 0, 3_200_000), ("7.5", 32, 1_300_000)), 0),
+        # Work begins only at 6.2 - 1.2 = 5 s, after a wait of 2 s.
         ((("6.2", 0, 1_200_000), ("7.5", 32, 1_300_000)), 2_000_000),
+        # No work between 6.2 s and 7.5 s.
         ((("6.2", 0, 3_200_000), ("7.5", 32, 0)), 1_300_000),
-        # The second member had begun before the first ended.
+        # Work overlaps: 3 to 5 s, 4.5 to 9 s.
         ((("5", 0, 2_000_000), ("9", 32, 4_500_000)), 0),
-        # The third member had begun before the second.
+        # Work of the last batch, 5 to 9 s, began before that of the second, 6.5 to 7 s; before it,
+        # records wait from 4 to 5 s.
         ((("4", 0, 1_000_000), ("7", 8, 500_000), ("9", 32, 4_000_000)), 1_000_000),
     ],
 )
 def test_processing_of_a_batch_is_no_wait(
     batches: tuple[tuple[str, int, int], ...], waited_us: int
 ) -> None:
+    """A batch is (time at which its processing ended, first offset, microseconds of work)."""
     found = partition(
         WORK
         + "".join(
@@ -89,7 +105,8 @@ def test_processing_of_a_batch_is_no_wait(
     assert found["waited_us"] == waited_us
 
 
-def test_partition_without_records_has_no_wait() -> None:
+def test_partition_without_waiting_records_has_no_wait() -> None:
+    """All five records are processed after 0.1 s; no member has to work until the run ends."""
     found = partition("""
     3 producer-0 records_produced partition=t-0 offset=0 count=5
     3.1 consumer-a records_consumed group=g member=a-1 partition=t-0 offset=0 count=5 last=4
@@ -97,6 +114,8 @@ def test_partition_without_records_has_no_wait() -> None:
     assert (found["waited_us"], found["lag_peak"]) == (0, 5)
 
 
+# Before the fault at 5 s at most 5 records wait (the usual lag). At 7 s 20 records wait, of which
+# 10 are processed at 8 s.
 LAG = """
 3 producer-0 records_produced partition=t-0 offset=0 count=5
 3.1 consumer-a records_consumed group=g member=a-1 partition=t-0 offset=0 count=5 last=4
@@ -108,10 +127,12 @@ LAG = """
 
 
 def test_lag_is_over_when_no_more_records_wait_than_before_the_first_fault() -> None:
+    """At 9 s 4 records wait (25 produced, 21 processed), which is at most the usual 5."""
     found = partition(
         LAG + "9 consumer-a records_consumed group=g partition=t-0 offset=15 count=6 last=20"
     )
     assert (found["lag_usual"], found["lag_peak"]) == (5, 20)
+    # The peak is at 7 s; the lag is over 2 s later.
     assert (found["lag_peak_us"], found["lag_over_us"]) == (7_000_000, 2_000_000)
 
 
@@ -120,7 +141,8 @@ def test_lag_that_lasts_until_the_end_is_never_over() -> None:
     assert (found["lag_peak"], found["lag_over_us"]) == (20, None)
 
 
-def test_record_that_is_processed_again_counts_each_time() -> None:
+def test_record_that_is_processed_again_counts_as_repeated() -> None:
+    """Offsets 3 and 4 are processed by both members."""
     found = partition("""
     3 consumer-a records_consumed group=g member=a-1 partition=t-0 offset=0 count=5 last=4
     4 consumer-b records_consumed group=g member=b-1 partition=t-0 offset=3 count=4 last=6

@@ -1,4 +1,8 @@
-"""Rebalances of a run so far: equal to the table's, row by row, with the cause of an early end."""
+"""RebalanceLog: the rebalances of a run so far, with what cut each of them short.
+
+A live view reads the log while the run goes on; after the run, the table `rebalances` has the same
+rebalances.
+"""
 
 from pipeline.in_memory.rebalances import Rebalance, RebalanceLog, rebalances_of
 from pipeline.in_memory.trace import Trace
@@ -21,17 +25,17 @@ def test_rebalances_of_random_runs_equal_those_of_the_table() -> None:
     for seed in SEEDS:
         trace = Trace(random_run(seed))
         log = log_of(trace.rows)
-        found = [each for group in log.groups() for each in log.of_group(group)]
+        found = [rebalance for group in log.groups() for rebalance in log.of_group(group)]
         compared_columns = ("group", "reason", "cause", "client_reason", "store_error", "length_us")
-        assert [[getattr(each, name) for name in compared_columns] for each in found] == [
+        assert [[getattr(rebalance, name) for name in compared_columns] for rebalance in found] == [
             [row[name] for name in compared_columns] for row in rebalances_of(trace)
         ], seed
-        reasons |= {each.reason for each in found}
+        reasons |= {rebalance.reason for rebalance in found}
     assert reasons == set(RebalanceCause)
 
 
 class Story:
-    """Rows of one group on one broker, a second apart."""
+    """Rows of one group on one broker: the first at 1 s, each next one a second later."""
 
     def __init__(self) -> None:
         self.rows: list[TraceRow] = []
@@ -71,7 +75,7 @@ class Story:
 
 
 def test_rebalance_in_progress_has_no_end() -> None:
-    """It has no new generation, and nothing ended it early."""
+    """A rebalance in progress has no new generation, no length, and nothing cut it short."""
     found = Story().begin().only()
     assert (found.new_generation, found.length_us, found.cut_short_by) == (None, None, None)
 
@@ -92,7 +96,7 @@ def test_rebalance_is_cut_short_by_the_departure_of_the_last_member() -> None:
 
 
 def test_rebalance_is_cut_short_by_the_death_of_its_coordinator() -> None:
-    """The row is the driver's; the death of a broker of other groups has no effect."""
+    """Only the death of broker-1, the group's coordinator, ends it; that of broker-0 does not."""
     story = Story().begin()
     story.add(TraceKind.NODE_KILLED, node="driver", peer="broker-0")
     assert story.only().cut_short_by is None
@@ -112,7 +116,7 @@ def test_completed_rebalance_is_not_cut_short_later() -> None:
 
 
 def test_next_rebalance_cuts_short_the_one_before() -> None:
-    """It has its own cause; the client of a member id is remembered."""
+    """A leave during the rebalance begins a new one, whose cause cuts the first one short."""
     story = Story().begin()
     story.add(
         TraceKind.MEMBER_ADDED, group="g", member="n", generation=0, detail={"client_id": "c"}

@@ -32,6 +32,8 @@ def commit(error: str, commits: int, consumer: str = "c-0", fault: str | None = 
     }
 
 
+# One crash of broker-2 at 10 s with four members: three noticed it, c-1 rejoined, c-3 noticed
+# nothing. The last commit has no fault: it precedes the crash.
 TABLES: dict[str, list[Row]] = {
     "faults": [fault_row()],
     "broker_phases": [broker_phase(7 * S, 1, 1, 1)],
@@ -88,7 +90,7 @@ def test_run_without_faults_has_no_section() -> None:
 
 
 def test_group_of_the_fault_is_listed_with_the_notices_of_its_members() -> None:
-    """It counts members by the way in which they left the coordinator, stayed, or rejoined."""
+    """The row counts the members, those that noticed the fault, its reasons, and who rejoined."""
     (row,) = table(built(fault_summary(TABLES)), "group").rows
     assert row == (
         GROUP,
@@ -100,11 +102,11 @@ def test_group_of_the_fault_is_listed_with_the_notices_of_its_members() -> None:
         "1 of 4",
         "9.00 s",
     )
-    assert "noticed by" not in text(built(fault_summary(TABLES))), "the phases have said it"
+    assert "noticed by" not in text(built(fault_summary(TABLES))), "the phases' section has it"
 
 
 def test_group_with_a_member_that_never_recovered_has_no_length() -> None:
-    """The longest length of the others would be misleading."""
+    """A maximum over the members that recovered would hide the one that did not."""
     rows = TABLES | {"availability": [gap("member", "c-0", 8 * S), gap("member", "c-1", None)]}
     (row,) = table(built(fault_summary(rows), tables=rows), "group").rows
     assert row[-1] == "never again"
@@ -120,7 +122,10 @@ def test_partitions_are_listed_with_their_new_leader_and_their_gap() -> None:
 
 
 def test_errors_of_commits_are_counted_by_kafkas_names_after_the_fault() -> None:
-    """Acknowledged commits, and those before the fault, do not count."""
+    """Each row: the error, the commits that met it (9 + 4), the members that did (c-0, c-1).
+
+    Acknowledged commits, and those before the fault, do not count.
+    """
     found = built(fault_summary(TABLES))
     assert table(found, "commits met").rows == (
         ("DISCONNECTED", 13, 2),
@@ -131,7 +136,7 @@ def test_errors_of_commits_are_counted_by_kafkas_names_after_the_fault() -> None
 
 
 def test_group_that_commits_nothing_is_reported_as_such() -> None:
-    """`no error` would look as if commits had succeeded."""
+    """`No commit met an error` is true of no commits as well, but suggests that some succeeded."""
     rows = TABLES | {"commits": []}
     assert "Nobody committed anything" in text(built(fault_summary(rows), tables=rows))
     fine = TABLES | {"commits": [commit("NONE", 100)]}
@@ -139,7 +144,7 @@ def test_group_that_commits_nothing_is_reported_as_such() -> None:
 
 
 def test_hit_nodes_are_listed_beside_the_planned_target() -> None:
-    """A role is resolved when the fault fires: the reader needs both."""
+    """`coordinator-of(readers)` is resolved to a node when the fault fires: the page shows both."""
     found = text(
         built(fault_summary(TABLES), faults=(journal_entry(nodes=("broker-2", "broker-0")),))
     )
@@ -147,7 +152,7 @@ def test_hit_nodes_are_listed_beside_the_planned_target() -> None:
 
 
 def test_each_of_many_faults_is_a_line() -> None:
-    """A page of tables for each of a hundred repeats would be too long."""
+    """Tables for each of a hundred faults would be too long: each fault is a line of one table."""
     names = [f"crash-{n}" for n in range(MAX_IN_FULL + 1)]
     rows = {
         name: [row | {"fault": fault} for fault in names for row in found]

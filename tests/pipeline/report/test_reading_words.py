@@ -1,4 +1,4 @@
-"""Sentences of the first screen about members without commits and unconsumed partitions."""
+"""Sentences of a report's first screen: members without commits, partitions without a reader."""
 
 import re
 from typing import Any
@@ -24,7 +24,7 @@ def _settings(interval: str, auto: str) -> tuple[SettingFact, ...]:
 
 
 def test_run_without_committing_members_names_the_settings() -> None:
-    """`0 commits acknowledged` would read as commits that were refused."""
+    """`0 commits acknowledged` would suggest refused commits, but these members never commit."""
     facts = run_facts(settings=_settings("not set", "false"), faults=(journal_entry(),))
     sentence = for_whom(report_input(facts))
     assert "enable.auto.commit = false, commit_interval_ms not set" in sentence
@@ -32,7 +32,10 @@ def test_run_without_committing_members_names_the_settings() -> None:
 
 
 def test_run_whose_members_may_commit_has_no_such_sentence() -> None:
-    """If all commits failed, that is the finding, not a setting."""
+    """Members commit if an interval is set, or auto commit is on, or the settings are unknown.
+
+    If none of their commits was acknowledged, the reason is a failure and not a setting.
+    """
     for settings in (_settings("5000", "false"), _settings("not set", "true"), ()):
         assert not no_member_commits(run_facts(settings=settings))
     never = _settings("not set", "false")
@@ -40,7 +43,11 @@ def test_run_whose_members_may_commit_has_no_such_sentence() -> None:
 
 
 def _why(ownership: list[Row], **fault: Any) -> str | None:  # noqa: ANN401 - any field
-    """Return the reason why orders-2 and orders-3 have no reader from 10 s on."""
+    """Return the report's reason why orders-2 and orders-3 have no reader from 10 s on.
+
+    broker-2 led orders-2 and is cut off at 10 s. Their gaps are 54 s and 8 s. The controller's
+    decision comes 7.79 s after the fault, at 17.79 s. HTML is reduced to plain text.
+    """
     values: dict[str, Any] = {
         "fault": "cut",
         "links": LinkEnds(from_=("broker-2",), to=("broker-0", "controller-100")),
@@ -65,11 +72,12 @@ def _why(ownership: list[Row], **fault: Any) -> str | None:  # noqa: ANN401 - an
     )
 
 
+# c-6 becomes the owner of orders-2 at 64 s, when its gap of 54 s ends.
 OWNED = {"group": GROUP, "partition": "orders-2", "consumer": "c-6", "from_us": 64 * S}
 
 
 def test_partition_of_a_cut_off_leader_waits_for_a_reader_at_the_new_leader() -> None:
-    """Its owners reach the stale leader and keep asking it, because no error answers them."""
+    """The owners still reach the old leader and keep asking it, because it answers no error."""
     reason = _why([OWNED])
     assert reason is not None
     assert "orders-2 (up to 54.00 s) was led by broker-2: their owners still reached it" in reason
@@ -113,12 +121,12 @@ def test_clients_that_leave_a_paused_leader_ask_another() -> None:
 
 
 def test_gap_of_a_fault_without_effect_on_leaders_is_not_explained() -> None:
-    """A leadership move stops no client: the gap has another cause."""
+    """A leadership move stops no client, so the gap must have another cause."""
     assert _why([OWNED], fault="leadership_move") is None
 
 
 def test_expectation_is_shown_beside_the_measurement() -> None:
-    """The experiment's own text is no result: the reader compares it with this run's figure."""
+    """`expect` is text of the experiment file; the report puts the run's figure beside it."""
     owners = Owners(
         group=GROUP,
         partitions=12,
@@ -139,7 +147,7 @@ def test_expectation_is_shown_beside_the_measurement() -> None:
 
 
 def test_every_measure_of_the_chains_is_defined() -> None:
-    """A phase needs a defined beginning and end."""
+    """The report's table of definitions names the begin and the end of every measured time."""
     defined = {row[1] for row in definitions().rows}
     lengths = {measure.name for measure in MEASURES if measure.is_time}
     assert lengths <= defined

@@ -25,7 +25,10 @@ def _configuration(*settings: SettingFact) -> list[TextTable]:
 
 
 def test_configuration_begins_with_the_differences_from_kafka() -> None:
-    """They decide whether a result applies to the reader's cluster."""
+    """Settings that differ from Kafka's defaults decide whether a result applies elsewhere.
+
+    Then come settings of the experiment, which Kafka does not have; the defaults are folded.
+    """
     differs, experiment, rest = _configuration(
         _setting("default.replication.factor", "1", "1"),
         _setting("min.insync.replicas", "2", "1"),
@@ -38,7 +41,7 @@ def test_configuration_begins_with_the_differences_from_kafka() -> None:
 
 
 def test_configuration_of_late_members_has_only_differences_from_their_group() -> None:
-    """They inherit all other settings."""
+    """Late members inherit their group's settings, so 6000 at both is listed once."""
     late = "groups.readers.late_members[0].config"
     first, _rest = _configuration(
         _setting(SESSION, "6000", "45000", "groups.readers.config"),

@@ -47,7 +47,7 @@ def run(*both: Owners, clock_error_us: int = 0, **groups: FeltGroup) -> RunSumma
 
 
 def test_two_owners_of_a_partition_are_a_caveat_of_the_pass() -> None:
-    """Readers overlooked half a minute of double ownership under a bare PASS."""
+    """Half a minute of double ownership must not be hidden behind a bare PASS."""
     text = pass_text("PASS", caveats_of(run(owners("g", 29_133_000))))
     assert text == (
         "PASS, and two members owned a partition of g at once for 29.13 s: no promise forbids it "
@@ -72,7 +72,7 @@ def test_time_without_an_owner_and_records_processed_again_are_caveats() -> None
 
 
 def test_unnoticeable_effects_are_no_caveat() -> None:
-    """Less than a second, or less than the clocks' error, is no caveat."""
+    """A time below one second, or below the error between machines' clocks, is no caveat."""
     short = run(owners("g", 999_999), g=felt_group(unowned=999_999, repeated=0))
     assert caveats_of(short) == ()
     assert caveats_of(run(owners("g", 2 * S), clock_error_us=3 * S)) == ()

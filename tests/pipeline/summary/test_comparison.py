@@ -1,7 +1,5 @@
 """Runs side by side: alignment, missing values, and marked differences."""
 
-from dataclasses import replace
-
 import pytest
 
 from pipeline.summary.comparison import (
@@ -28,8 +26,8 @@ def crash(detect_us: int, *gaps_us: int, **changes: object) -> FaultSummary:
 
 def row(comparison: Comparison, label: str, fault: str | None = "crash") -> ComparisonRow:
     """Return the one row of that name."""
-    (found,) = [each for each in comparison.rows if each.label == label and each.fault == fault]
-    return found
+    (only_row,) = [row for row in comparison.rows if row.label == label and row.fault == fault]
+    return only_row
 
 
 def test_each_of_a_few_runs_has_a_column() -> None:
@@ -71,9 +69,9 @@ def test_full_comparison_has_every_figure_and_counts_zeros() -> None:
     assert cell is not None
     assert (cell.low, cell.median, cell.high, cell.missing) == (0, 2, 5, 0)
     assert range_text(cell, "count") == "2 (0 to 5)"
-    assert not any("timeouts" in each.name for each in compare_runs(runs).rows)
-    none = compare_runs(runs[:1], names=["x"], in_full=True)
-    assert not any("timeouts" in each.name for each in none.rows), "nothing but 0 is no figure"
+    assert not any("timeouts" in row.name for row in compare_runs(runs).rows)
+    zeros = compare_runs(runs[:1], names=["x"], in_full=True)
+    assert not any("timeouts" in row.name for row in zeros.rows), "nothing but 0 is no figure"
 
 
 def test_range_has_its_unit_once_if_both_ends_share_it() -> None:
@@ -91,7 +89,10 @@ def test_range_has_its_unit_once_if_both_ends_share_it() -> None:
 
 
 def test_faults_are_aligned_by_kind_and_order() -> None:
-    """The second crash is beside the second crash, whatever is between."""
+    """The second crash of a run is in the row of the other run's second crash.
+
+    A pause between two crashes does not change their numbers.
+    """
     pause = crash(3 * S, fault="pause-1", kind="pause")
     first = summary_of("x/1", crash(1 * S), pause, crash(2 * S, fault="crash-2"))
     second = summary_of("x/2", crash(5 * S), crash(6 * S, fault="crash-1"))
@@ -111,7 +112,10 @@ def test_runs_without_a_common_kind_of_fault_are_aligned_by_order() -> None:
 
 
 def test_columns_of_single_runs_or_of_two_runtimes_have_a_note() -> None:
-    """Two single runs may differ by chance, and a model's time is no machine's."""
+    """Two single runs may differ by chance, and virtual time is not the time of real machines.
+
+    A column of two or more runs shows its range, so it needs no note.
+    """
     runs = [summary_of(f"x/{nth}", crash(8 * S)) for nth in range(4)]
     single = compare_runs(runs[:2])
     (note,) = comparison_notes(single, ["ray", "ray"])
@@ -127,8 +131,8 @@ def test_runs_of_one_name_share_a_column_with_median_and_range() -> None:
     """Five runs of one configuration: their median, their range, and how many have no value."""
     names = ["9000", "9000", "9000", "18000", "9000"]
     runs = [
-        summary_of(f"x/{place}", *([crash(each)] if each else []))
-        for place, each in enumerate([7 * S, 8 * S, 9 * S, 17 * S, 0])
+        summary_of(f"x/{place}", *([crash(detect_us)] if detect_us else []))  # 0: no fault
+        for place, detect_us in enumerate([7 * S, 8 * S, 9 * S, 17 * S, 0])
     ]
     found = compare_runs(runs, names=names)
     assert [(column.title, len(column.runs)) for column in found.columns] == [
@@ -164,7 +168,7 @@ def test_values_kept_for_a_chart_are_bounded_and_span_the_range() -> None:
 @pytest.mark.parametrize(
     ("times", "differs"),
     [
-        ((8 * S, 8 * S + 900), False),  # no two times are ever equal
+        ((8 * S, 8 * S + 900), False),  # 900 us: two measured times are never quite equal
         ((8 * S, 8 * S + 390 * MS), False),  # less than 5 %
         ((8 * S, 8 * S + 430 * MS), True),
         ((200 * MS, 299 * MS), False),  # half as much again, but too short to notice
@@ -174,9 +178,12 @@ def test_values_kept_for_a_chart_are_bounded_and_span_the_range() -> None:
 def test_times_are_marked_from_5_percent_and_a_tenth_of_a_second_on(
     times: tuple[int, int], differs: bool
 ) -> None:
-    """A mark at every row would mean nothing."""
+    """If every row had a mark, no mark would catch the eye.
+
+    A difference is marked if it is at least 5 % and at least 0.1 s.
+    """
     found = compare_runs(
-        [summary_of(f"x/{place}", crash(each)) for place, each in enumerate(times)]
+        [summary_of(f"x/{place}", crash(detect_us)) for place, detect_us in enumerate(times)]
     )
     assert row(found, "detect p50").differs is differs
 
@@ -184,10 +191,10 @@ def test_times_are_marked_from_5_percent_and_a_tenth_of_a_second_on(
 def test_times_within_the_clocks_error_are_not_marked() -> None:
     """Two runs of several machines: a difference below the clocks' error is not known."""
     faults = [
-        fault_summary(values={"detect": [each]}, bound_us=50 * MS, partitions_moved=1)
-        for each in (51 * MS, 99 * MS)
+        fault_summary(values={"detect": [detect_us]}, bound_us=50 * MS, partitions_moved=1)
+        for detect_us in (51 * MS, 99 * MS)
     ]
-    found = compare_runs([summary_of(f"x/{place}", each) for place, each in enumerate(faults)])
+    found = compare_runs([summary_of(f"x/{place}", fault) for place, fault in enumerate(faults)])
     assert not row(found, "detect p50").differs
     below = compare_runs(
         [
@@ -203,10 +210,10 @@ def test_times_within_the_clocks_error_are_not_marked() -> None:
 def test_overlapping_ranges_are_not_marked() -> None:
     """Medians of two configurations may differ by chance as long as their ranges overlap."""
     names = ["a"] * 3 + ["b"] * 3
-    times = [7 * S, 8 * S, 15 * S, 8 * S, 12 * S, 13 * S]
-    runs = [summary_of(f"x/{place}", crash(each)) for place, each in enumerate(times)]
+    times = [7 * S, 8 * S, 15 * S, 8 * S, 12 * S, 13 * S]  # a: 7 to 15 s, b: 8 to 13 s
+    runs = [summary_of(f"x/{place}", crash(detect_us)) for place, detect_us in enumerate(times)]
     assert not row(compare_runs(runs, names=names), "detect p50").differs
-    apart = [replace(run, run=run.run) for run in runs[:2]] + runs[4:]
+    apart = runs[:2] + runs[4:]  # a: 7 to 8 s, b: 12 to 13 s
     assert row(compare_runs(apart, names=["a"] * 2 + ["b"] * 2), "detect p50").differs
 
 
@@ -241,7 +248,7 @@ def test_figures_of_whole_runs_come_last_with_their_verdicts() -> None:
     assert row(found, "two owners at once max", None).texts == ("29.00 s", "never")
     assert row(found, "two owners at once max", None).differs
     assert row(found, "verdict", None).texts == ("violated", None)
-    assert {each.fault for each in found.rows} == {None}
+    assert {row.fault for row in found.rows} == {None}
 
 
 def test_run_without_events_has_only_missing_values() -> None:
@@ -251,7 +258,10 @@ def test_run_without_events_has_only_missing_values() -> None:
 
 
 def test_hundreds_of_faults_of_a_kind_are_grouped() -> None:
-    """Repeats are samples: their medians, and the longest of all."""
+    """Each fault's value is one sample of the grouped row: of 1 to 100 s the median is 50 s.
+
+    Members are added up: 100 crashes with 12 members each.
+    """
     many = [crash(place * S, place * S, fault=f"crash-{place}") for place in range(1, 101)]
     found = compare_runs([summary_of("x/1", *many), summary_of("x/2", crash(8 * S))])
     assert found.faults == ("crash, all",)

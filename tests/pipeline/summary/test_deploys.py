@@ -15,6 +15,7 @@ from pipeline.summary.felt import Felt, FeltGroup, Spread
 from results_schema.journal import BlastRadius, FaultOutcome, JournalEntry
 
 S = 1_000_000
+"""Microseconds in a second."""
 
 
 def spread(total: int, longest: int) -> Spread:
@@ -39,6 +40,10 @@ def felt(**changes: Any) -> Felt:  # noqa: ANN401 - a test's own words
 
 
 def rollout(*, ready: int, fired_at_us: int = 10 * S) -> JournalEntry:
+    """Return a rollout of 40 members, of which the first `ready` had a ready successor.
+
+    Member 0 is ready at 50 s, each next one a second later: the 40th at 89 s.
+    """
     replaced = [
         {
             "place": f"consumer-readers-{index}",
@@ -71,8 +76,9 @@ def crash() -> JournalEntry:
 
 
 def test_cost_of_a_deploy_is_given_in_total_and_for_each_replaced_member() -> None:
+    """For each of 40 members: 20 rebalances / 40, 600 s / 40 without an owner, 800 s / 40."""
     (cost,) = deploys_of((rollout(ready=40),), felt())
-    assert (cost.replaced, cost.length_us) == (40, 79 * S)
+    assert (cost.replaced, cost.length_us) == (40, 79 * S)  # 10 s to 89 s
     assert deploy_text(cost) == (
         "the rollout of readers replaced 40 members in 79.00 s. For each of them 0.50 rebalances, "
         "15.00 s of partitions without an owner and 20.00 s in which records waited (in all 20, "
@@ -81,7 +87,7 @@ def test_cost_of_a_deploy_is_given_in_total_and_for_each_replaced_member() -> No
 
 
 def test_cost_has_the_mark_if_a_machine_was_away() -> None:
-    """The felt figures cover the whole run, and so do those of its deploy."""
+    """A deploy's cost comes from figures of the whole run, which include the disturbed time."""
     (cost,) = deploys_of((rollout(ready=40),), replace(felt(), disturbed=True))
     assert deploy_text(cost).endswith("6.00 s) *")
     (first, *_) = better_texts("a", cost, "b", of_costs(waited_us=0, longest_wait_us=0))
@@ -92,6 +98,7 @@ def test_cost_has_the_mark_if_a_machine_was_away() -> None:
 
 
 def test_members_without_a_ready_successor_are_not_counted_as_replaced() -> None:
+    """Of 40 stopped members only 10 have a ready successor: the rollout hung."""
     (cost,) = deploys_of((rollout(ready=10), crash()), felt())
     assert cost.replaced == 10
     assert "and hung" in deploy_text(cost)
@@ -101,6 +108,7 @@ def test_members_without_a_ready_successor_are_not_counted_as_replaced() -> None
 
 
 def test_group_that_was_deployed_twice_has_no_cost_of_one_deploy() -> None:
+    """The figures of a group cover the whole run and cannot be divided between two deploys."""
     assert deploys_of((rollout(ready=40), rollout(ready=40)), felt()) == ()
     assert deploys_of((crash(),), felt()) == ()
     assert deploys_of((rollout(ready=40),), None) == ()
@@ -123,6 +131,7 @@ def of_costs(**changes: Any) -> DeployCost:  # noqa: ANN401 - a test's own words
 
 
 def test_cheaper_deploy_is_named_with_the_difference() -> None:
+    """Deploy a has less waiting, deploy b (of static members) fewer rebalances: both are named."""
     static = of_costs(rebalances=0, waited_us=8_000 * S, longest_wait_us=36 * S)
     assert better_texts("a", of_costs(), "b", static) == (
         "records waited, all partitions: a is better, 800.00 s against 8000.00 s (10 times less); "
@@ -147,6 +156,7 @@ def test_reason_names_what_partitions_waited_for() -> None:
 
 
 def test_deploys_of_nearly_equal_cost_count_as_equal() -> None:
+    """810 s are about 1 % more than 800 s, which is no difference between two runs."""
     other = of_costs(waited_us=810 * S)
     assert better_texts("a", of_costs(), "b", other)[0] == (
         "records waited, all partitions: no difference, 800.00 s"
@@ -154,6 +164,7 @@ def test_deploys_of_nearly_equal_cost_count_as_equal() -> None:
 
 
 def test_without_waiting_records_the_time_without_an_owner_decides() -> None:
+    """Without traffic no record waits, but a partition without an owner is a cost all the same."""
     one = of_costs(waited_us=0, longest_wait_us=0)
     other = of_costs(waited_us=0, longest_wait_us=0, unowned_us=60 * S)
     assert better_texts("a", one, "b", other)[0] == (
@@ -163,6 +174,7 @@ def test_without_waiting_records_the_time_without_an_owner_decides() -> None:
 
 
 def test_typical_cost_of_several_runs_has_the_median_of_each_figure() -> None:
+    """The figures are sorted one by one: the order by rebalances is the reverse of that by wait."""
     costs = [of_costs(rebalances=number, waited_us=-number * S) for number in (1, 5, 9)]
     typical = typical_cost(costs)
     assert (typical.rebalances, typical.waited_us) == (5, -5 * S)

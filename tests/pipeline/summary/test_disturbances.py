@@ -1,4 +1,8 @@
-"""Figures of a time in which a machine was away by accident are marked, and no others."""
+"""Figures of a time in which a machine was away by accident are marked, and no others.
+
+An accident is a machine that did not answer for a while, or was lost, without a planned fault. The
+driver writes it into the journal of faults. A marked figure proves nothing about Kafka.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +24,7 @@ S = 1_000_000
 
 
 def accident(from_us: int, until_us: int | None, *, lost: bool = False) -> JournalEntry:
-    """The entry that a run writes of a machine that did not answer."""
+    """Return the journal entry of a machine that did not answer; None: until the run's end."""
     return JournalEntry(
         fault_id="machine-0",
         fault="machine_lost" if lost else "machine_disturbed",
@@ -35,6 +39,7 @@ def accident(from_us: int, until_us: int | None, *, lost: bool = False) -> Journ
 
 
 def summary_with(directory: Path, *entries: JournalEntry) -> RunSummary:
+    """Write the journal of a run and return the run's summary."""
     (directory / JOURNAL_FILE).write_bytes(encode_journal(entries))
     found = summarize_directory(directory)
     assert found is not None
@@ -69,7 +74,7 @@ def test_time_is_disturbed_if_it_shares_a_moment(
 
 
 def test_machine_that_is_lost_is_away_until_the_end(tmp_path: Path) -> None:
-    """Planned faults of machines are no accidents."""
+    """The planned fault `machine_loss` in the same journal is no accident."""
     (tmp_path / JOURNAL_FILE).write_bytes(
         encode_journal((journal_entry(fault="machine_loss"), accident(7 * S, None, lost=True)))
     )
@@ -89,34 +94,40 @@ def test_run_without_a_readable_journal_has_no_disturbances(
 
 
 def test_only_figures_of_the_disturbed_time_are_marked(directory: Path) -> None:
-    """Each fault's figures have a time; those of a fault before the accident keep their proof."""
+    """The accident begins with the last fault, so figures of the first fault stay unmarked.
+
+    Figures of the whole run (`felt`) include the accident and are marked.
+    """
     plain = summary_with(directory)
     first, *_, last = plain.faults
     marked = summary_with(directory, accident(last.injected_us, None))
 
     def disturbed(summary: RunSummary, fault: str) -> list[bool]:
-        (found,) = (each for each in summary.faults if each.fault == fault)
-        return [distribution.disturbed for _, distribution in found.measures]
+        (fault_summary,) = (entry for entry in summary.faults if entry.fault == fault)
+        return [distribution.disturbed for _, distribution in fault_summary.measures]
 
     assert not any(disturbed(plain, last.fault))
-    assert disturbed(marked, last.fault)
+    assert disturbed(marked, last.fault)  # not empty: the next line would hold for no figures
     assert all(disturbed(marked, last.fault))
     assert not all(disturbed(marked, first.fault))
     assert marked.felt is not None
     assert marked.felt.disturbed
-    assert [each.sentence for each in marked.disturbances] == ["machine 10.0.0.3 was away"]
+    assert [away.sentence for away in marked.disturbances] == ["machine 10.0.0.3 was away"]
 
 
 def test_summary_differs_in_marks_alone(directory: Path) -> None:
-    """A disturbance changes no figure: it says what a figure is worth."""
+    """A disturbance changes no figure; the mark tells how far to trust it."""
     plain, marked = summary_with(directory), summary_with(directory, accident(0, None))
 
-    def unmarked(found: Distribution) -> Distribution:
-        return replace(found, disturbed=False)
+    def unmarked(distribution: Distribution) -> Distribution:
+        return replace(distribution, disturbed=False)
 
     for before, after in zip(plain.faults, marked.faults, strict=True):
-        assert [(m, unmarked(found)) for m, found in after.measures] == list(before.measures)
-        assert [replace(each, disturbed=False) for each in after.rebalances] == list(
+        unmarked_measures = [
+            (measure, unmarked(distribution)) for measure, distribution in after.measures
+        ]
+        assert unmarked_measures == list(before.measures)
+        assert [replace(rebalance, disturbed=False) for rebalance in after.rebalances] == list(
             before.rebalances
         )
     assert all(both.disturbed for both in marked.coordinators)
@@ -124,7 +135,7 @@ def test_summary_differs_in_marks_alone(directory: Path) -> None:
 
 
 def test_longest_of_a_marked_distribution_has_the_mark() -> None:
-    """In a table the name has it, once for a line: marked cells do not fit a terminal."""
+    """The cells of a line have no mark: the line's name has it once, because cells are narrow."""
     found = Distribution(
         samples=1, missing=1, percentiles={50: 2_000}, maximum=2_000, disturbed=True
     )
@@ -144,7 +155,7 @@ def test_footnote_names_the_machine_and_is_absent_without_accidents(directory: P
 
 
 def test_comparison_marks_the_column_of_the_disturbed_run(directory: Path) -> None:
-    """The other run's figures stay what they prove."""
+    """The cells of the run without an accident stay unmarked."""
     plain, marked = summary_with(directory), summary_with(directory, accident(0, None))
     comparison = compare_runs([plain, marked], names=["plain", "disturbed"], in_full=True)
     cells = [row.texts for row in comparison.rows if row.group in {"gap", "felt"}]
@@ -157,7 +168,7 @@ def test_comparison_marks_the_column_of_the_disturbed_run(directory: Path) -> No
 
 
 def test_caveats_of_a_disturbed_run_are_marked(directory: Path) -> None:
-    """What was felt despite a PASS may be the machine's doing."""
+    """A machine that was away may be the cause of an effect on a group, despite a PASS."""
     plain, marked = summary_with(directory), summary_with(directory, accident(0, None))
     assert caveats_of(plain)
     for before, after in zip(caveats_of(plain), caveats_of(marked), strict=True):

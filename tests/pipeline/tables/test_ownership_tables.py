@@ -1,6 +1,13 @@
-"""Owners, coordinators and rebalances of two small split brains, worked out by hand.
+"""Tables of owners, coordinators and rebalances, for two small split brains worked out by hand.
 
-The stories, with their times, are `traces/split.txt` and `traces/stuck.txt`.
+Both traces are commented text files with times in seconds. The expected rows follow from them.
+
+- `traces/split.txt`: `broker-2`, the coordinator of group `g`, is cut off from 10 s to 60 s. `c-0`
+  and `c-1` stay with it for a while; `c-2` and `c-3` join the new coordinator `broker-0` at 30 s.
+- `traces/stuck.txt`: `broker-1`, the coordinator, is cut off from 10 s on, so that it cannot store
+  the assignment of a rebalance. Apart from that, ownership ends in all ways that exist.
+
+Numbers in brackets name sections of docs/kafka.
 """
 
 from collections.abc import Sequence
@@ -13,11 +20,13 @@ from tests.support.worlds.analysed_runs import AnalysedRuns
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 S = 1_000_000
+"""Microseconds in a second: times in tables are microseconds."""
 
 
 def _rows(
     table: dict[tuple[object, ...], TableRow], *columns: str
 ) -> dict[object, Sequence[object]]:
+    """Return each row's values of `columns`, by its key; a key of one column is that value."""
     return {
         key[0] if len(key) == 1 else key: [row[column] for column in columns]
         for key, row in table.items()
@@ -27,7 +36,10 @@ def _rows(
 def test_ownership_of_a_split_brain_names_the_coordinator_and_the_end(
     analysed: AnalysedRuns,
 ) -> None:
-    """The coordinator is that of the answered SyncGroup: c-3's trace has none, so it is unknown."""
+    """The coordinator of an ownership is the broker that answered the member's SyncGroup.
+
+    No SyncGroup of c-3 is traced, so the coordinator and its epoch are unknown (None).
+    """
     rows = analysed.table("split", "ownership", "partition", "consumer")
     columns = ("member", "generation", "coordinator", "leader_epoch", "position", "start_offset")
     assert _rows(rows, *columns) == {
@@ -37,20 +49,27 @@ def test_ownership_of_a_split_brain_names_the_coordinator_and_the_end(
         ("t-0", "c-3"): ["c-3-a", 2, None, None, None, None],
     }
     times = ("from_us", "to_us", "length_us", "ended_by", "records")
+    # length_us is to_us - from_us. The run ends at 70 s, when its stage "stopping" begins, and an
+    # ownership without to_us lasts until then: 70 - 40.2 = 29.8 s for c-2.
     assert _rows(rows, *times) == {
         ("t-0", "c-0"): [4_120_000, 33 * S, 28_880_000, "revoked", 5],
         ("t-1", "c-1"): [4_120_000, 63 * S, 58_880_000, "lost", 30],
-        # Revoked only while the run stopped: the member still owned the partition at the end.
+        # c-2 revoked the partition at 70.1 s, while the run stopped: it owned it at the run's end.
         ("t-1", "c-2"): [40_200_000, None, 29_800_000, "run end", 31],
         ("t-0", "c-3"): [40_300_000, None, 29_700_000, "run end", 4],
     }
 
 
 def test_ownership_ends_with_its_process_and_not_with_a_pause(analysed: AnalysedRuns) -> None:
-    """A paused member remains owner; an untraced death is known from the next incarnation."""
+    """A paused member remains owner; a death that no row records ends with the next incarnation.
+
+    c-0 is paused twice: 7 to 9 s, and 9.5 s until the kill at 11 s, so 2 + 1.5 s. No row records
+    the death of c-2, but its incarnation 1 starts at 20 s.
+    """
     rows = analysed.table("stuck", "ownership", "group", "consumer", "partition", "from_us")
     columns = ("incarnation", "to_us", "ended_by", "paused_us")
     assert _rows(rows, *columns) == {
+        # The assignment at 6 s begins a new ownership of t-0 and leaves that of t-1 as it is.
         ("g", "c-0", "t-0", 5 * S): [0, 6 * S, "reassigned", 0],
         ("g", "c-0", "t-1", 5 * S): [0, 11 * S, "killed", 3_500_000],
         ("g", "c-0", "t-0", 6 * S): [0, 11 * S, "killed", 3_500_000],
@@ -64,9 +83,13 @@ def test_ownership_ends_with_its_process_and_not_with_a_pause(analysed: Analysed
 
 
 def test_ownership_overlap_counts_records_that_both_processed_in_it(analysed: AnalysedRuns) -> None:
-    """Of the records that c-2 reads again, c-1 had processed the first 20 long before."""
-    row = analysed.table("split", "ownership_overlaps", "partition")["t-1",]
-    row.pop("run")
+    """c-2 reads offsets 0 to 29, which c-1 also processed; only 20 to 29 fall in the overlap.
+
+    c-1 processed offsets 0 to 19 at 6 s, before c-2 became owner at 40.2 s.
+    """
+    overlaps = analysed.table("split", "ownership_overlaps", "partition")
+    row = overlaps[("t-1",)]
+    row.pop("run")  # `analysed.table` has checked that every row names the run
     assert row == {
         "group": "g",
         "partition": "t-1",
@@ -83,7 +106,7 @@ def test_ownership_overlap_counts_records_that_both_processed_in_it(analysed: An
         "second_generation": 2,
         "second_coordinator": "broker-0",
         "second_epoch": 1,
-        "records_both": 10,
+        "records_both": 10,  # offsets 20 to 29
         "fault": "cut-0",
         "healed_us": 59_900_000,
     }
@@ -92,16 +115,23 @@ def test_ownership_overlap_counts_records_that_both_processed_in_it(analysed: An
 def test_ownership_overlap_that_never_ends_lasts_to_the_end_of_the_run(
     analysed: AnalysedRuns,
 ) -> None:
-    """Two members assigned at one time are one pair; an owner in another group does not count."""
+    """c-4 and c-5 own t-7 from 36 s to the run's end at 40 s: one row without an end.
+
+    They are assigned in the same microsecond, and yet are one pair, not two. c-0 and d-0 also own
+    t-0 at once, but d-0 belongs to another group, so that is no overlap.
+    """
     rows = analysed.table("stuck", "ownership_overlaps", "partition")
     columns = ("first_consumer", "second_consumer", "to_us", "length_us", "records_both")
     assert _rows(rows, *columns, "healed_us") == {
-        "t-7": ["c-4", "c-5", None, 4 * S, 1, None],
+        "t-7": ["c-4", "c-5", None, 4 * S, 1, None],  # both process offset 1
     }
 
 
 def test_processing_distinguishes_repeated_from_shared_records(analysed: AnalysedRuns) -> None:
-    """c-3 repeats two of c-0's records, but c-0 had revoked the partition by then."""
+    """A record is repeated if a member processes it again, shared if both owned the partition.
+
+    c-3 repeats offsets 3 and 4 of c-0, but c-0 had revoked t-0 by then: repeated 2, shared 0.
+    """
     rows = analysed.table("split", "processing", "partition", "consumer")
     columns = ("records", "first_offset", "last_offset", "repeated", "shared")
     assert _rows(rows, *columns) == {
@@ -110,14 +140,19 @@ def test_processing_distinguishes_repeated_from_shared_records(analysed: Analyse
         ("t-1", "c-1"): [30, 0, 29, 0, 10],
         ("t-1", "c-2"): [31, 0, 30, 30, 10],
     }
-    # A member that processes a record twice by itself repeats it, too.
+    # c-4 processes offset 1 twice by itself, which is a repetition, too.
     rows = analysed.table("stuck", "processing", "consumer")
     assert _rows(rows, "records", "repeated", "shared") == {"c-4": [3, 1, 1], "c-5": [1, 1, 1]}
 
 
 def test_tenure_overlap_has_the_acts_of_each_coordinator(analysed: AnalysedRuns) -> None:
-    """The cut one still answers heartbeats; a heartbeat before the overlap does not count."""
-    row = analysed.table("split", "tenure_overlaps", "partition")["__consumer_offsets-0",]
+    """The coordinator that is cut off still answers heartbeats, and the new one stores commits.
+
+    An answer counts from the begin of the overlap (17.7 s) on: those to c-0 at 18.1 s and to c-1
+    at 33.1 s, but not that to c-0 at 10.2 s.
+    """
+    overlaps = analysed.table("split", "tenure_overlaps", "partition")
+    row = overlaps[("__consumer_offsets-0",)]
     row.pop("run")
     assert row == {
         "partition": "__consumer_offsets-0",
@@ -129,12 +164,12 @@ def test_tenure_overlap_has_the_acts_of_each_coordinator(analysed: AnalysedRuns)
         "newer_epoch": 1,
         "newer_incarnation": 0,
         "fault": "cut-0",
-        "from_us": 17_700_000,
-        "to_us": 60_500_000,
+        "from_us": 17_700_000,  # broker-0 has loaded the partition
+        "to_us": 60_500_000,  # broker-2 has unloaded it
         "length_us": 42_800_000,
         "older_end": "unloaded",
         "older_paused_us": 0,
-        "older_cut_us": 42_100_000,  # up to 59.8 s, when its healing began
+        "older_cut_us": 42_100_000,  # 17.7 to 59.8 s, when the healing of the cut began
         "older_heartbeats": 2,
         "newer_heartbeats": 0,
         "older_commits": 0,
@@ -147,9 +182,13 @@ def test_tenure_overlap_has_the_acts_of_each_coordinator(analysed: AnalysedRuns)
 
 
 def test_tenures_count_acknowledged_commits_and_the_time_cut_off(analysed: AnalysedRuns) -> None:
-    """One append of two partitions is one commit; a failed one and the group's record do not count.
+    """An append is one commit if it stores offsets and succeeds, however many partitions it has.
 
-    The cut is the old coordinator's: the new one, at its other end, is not marked.
+    The append of 5 s stores two partitions: one commit. The append of 6 s failed, and the append of
+    7 s stored the group's metadata and no offsets: neither is a commit.
+
+    The cut isolates broker-2, the node that the fault names. broker-0 is at the other end of the
+    cut links, and its tenure (epoch 1) has no time cut off.
     """
     rows = analysed.table("split", "coordinator_tenures", "leader_epoch")
     assert _rows(rows, "commits", "first_commit_us", "last_commit_us") == {
@@ -158,13 +197,16 @@ def test_tenures_count_acknowledged_commits_and_the_time_cut_off(analysed: Analy
     }
     columns = ("cut_us", "cut_from_us", "cut_to_us", "paused_us", "paused_from_us")
     assert _rows(rows, *columns) == {
-        0: [49_600_000, 10_200_000, 59_800_000, 0, None],
+        0: [49_600_000, 10_200_000, 59_800_000, 0, None],  # 59.8 - 10.2 = 49.6 s
         1: [0, None, None, 0, None],
     }
 
 
 def test_faults_of_links_have_their_ends_and_their_time_in_force(analysed: AnalysedRuns) -> None:
-    """They are in force from when both ends had them until their undoing began."""
+    """A cut of links is in force from its row `fault_in_force` until its healing began.
+
+    The row `fault_healed` of 59.9 s is written when the healing is done, and names its begin, 59.8.
+    """
     rows = analysed.table("split", "faults", "fault")
     columns = ("node", "nodes", "from_nodes", "to_nodes", "in_force_us", "in_force_until_us")
     assert _rows(rows, *columns) == {
@@ -179,8 +221,13 @@ def test_faults_of_links_have_their_ends_and_their_time_in_force(analysed: Analy
     }
 
 
-def test_client_phases_of_a_split_count_the_second_failure(analysed: AnalysedRuns) -> None:
-    """MEASURED_FAILOVER 4: two commits time out; one lookup is answered by the cut broker."""
+def test_client_phases_of_a_split_count_the_commits_that_timed_out(analysed: AnalysedRuns) -> None:
+    """c-0 finds the cut broker again, so its commit times out a second time (MEASURED_FAILOVER 4).
+
+    It looks the coordinator up three times: broker-2 answers with itself, broker-1 still answers
+    broker-2, then broker-1 answers broker-0. Two answers are stale, one from the broker it names.
+    c-1 only sends heartbeats, which the cut broker answers, so that it notices nothing.
+    """
     rows = analysed.table("split", "client_phases", "consumer")
     columns = ("noticed_by", "attempts", "stale_answers", "self_answers", "commit_timeouts")
     assert _rows(rows, *columns) == {
@@ -189,15 +236,20 @@ def test_client_phases_of_a_split_count_the_second_failure(analysed: AnalysedRun
     }
     waits = ("notice_us", "longest_wait_us", "late_heartbeats")
     assert _rows(rows, *waits) == {
-        "c-0": [5_100_000, 5_100_000, 1],
+        "c-0": [5_100_000, 5_100_000, 1],  # from the fault at 10 s to the first timeout at 15.1 s
         "c-1": [None, 100_000, 1],
     }
 
 
 def test_rebalance_names_joined_and_removed_members_and_its_reason(analysed: AnalysedRuns) -> None:
-    """Members that leave while it waits for them belong to it, whatever began it."""
+    """A member that leaves or expires before the rebalance completes is among its removed members.
+
+    The rebalance of 30 s was started by the join of c-2; while it waits for the old members, c-0
+    leaves (33 s) and the session of c-1 expires (40 s).
+    """
     rows = analysed.table("split", "rebalances", "started_us")
     columns = ("reason", "consumer", "client_reason", "leader_epoch", "new_generation")
+    # The third rebalance has no new generation: the run ends before it completes.
     assert _rows(rows, *columns) == {
         1 * S: ["join", "c-0", None, 0, 1],
         30 * S: ["join", "c-2", None, 1, 2],
@@ -219,15 +271,19 @@ def test_rebalance_names_joined_and_removed_members_and_its_reason(analysed: Ana
 
 
 def test_rebalances_that_cannot_store_an_assignment_are_marked(analysed: AnalysedRuns) -> None:
-    """MEASURED_FAILOVER two-lineages: the failed append is the cause of the next one."""
+    """An append that fails has its error in its rebalance, and is the reason of the next one.
+
+    (MEASURED_FAILOVER, scenario two-lineages.)
+    """
     rows = analysed.table("stuck", "rebalances", "started_us", "reason")
     columns = ("generation", "new_generation", "store_error", "removed", "added", "stable_us")
     timed_out = "REQUEST_TIMED_OUT"
     assert _rows(rows, *columns) == {
-        # The static member that changed its id neither joined nor left.
+        # The static member c-9 changed its member id at 12 s: it is neither added nor removed.
         (16 * S, "join"): [1, 2, timed_out, [], ["c-1"], None],
         (21_500_000, "assignment not stored"): [2, 3, timed_out, [], [], None],
-        # Cut short by a leave in the very microsecond in which its generation began.
+        # A leave starts the next rebalance in the microsecond in which generation 4 starts, so the
+        # assignment of generation 4 is never stored.
         (26_600_000, "assignment not stored"): [3, 4, None, [], [], None],
         (26_700_000, "leave"): [4, 5, None, ["c-0"], [], 26_800_000],
         # The last member has left: no generation follows, and the next rebalance does not count it.
@@ -235,11 +291,16 @@ def test_rebalances_that_cannot_store_an_assignment_are_marked(analysed: Analyse
         (31 * S, "join"): [6, 7, None, [], ["c-3"], 34_100_000],
         (35 * S, "group too large"): [7, None, None, [], [], None],
     }
+    # The coordinator itself starts this rebalance when it loads the group, no member does.
     assert rows[35 * S, "group too large"]["consumer"] is None
 
 
 def test_commits_are_counted_by_coordinator_and_error(analysed: AnalysedRuns) -> None:
-    """A failed commit of two partitions counts once; one that was never sent has no coordinator."""
+    """A failed commit of two partitions counts once; a commit never sent has no coordinator.
+
+    At 20.3 s the commit of t-0 and t-9 fails, with two rows in the trace. The commit that fails at
+    20.5 s was not sent to any broker.
+    """
     rows = analysed.table("split", "commits", "fault", "coordinator", "error")
     assert _rows(rows, "consumer", "commits", "first_us", "last_us") == {
         (None, "broker-2", "NONE"): ["c-0", 1, 5 * S, 5 * S],
@@ -250,7 +311,7 @@ def test_commits_are_counted_by_coordinator_and_error(analysed: AnalysedRuns) ->
 
 
 def test_summary_of_a_split_brain_has_both_sides(analysed: AnalysedRuns) -> None:
-    """The closing summary shows two coordinators, two owners, duplicates, errors."""
+    """The summary of the run has both coordinators, both owners, repeated records and errors."""
     summary = analysed.summaries["split"]
     [coordinators] = summary.coordinators
     assert (coordinators.older.broker, coordinators.older.heartbeats) == ("broker-2", 2)
@@ -261,24 +322,29 @@ def test_summary_of_a_split_brain_has_both_sides(analysed: AnalysedRuns) -> None
     assert owners.second_coordinator == ("broker-0", 1)
     assert (owners.to_us, owners.healed_us, owners.records_both) == (63 * S, 59_900_000, 10)
     [processing] = summary.processing
-    assert (processing.records, processing.repeated) == (70, 32)
-    errors = [(each.error, each.commits, each.members) for each in summary.commit_errors]
+    assert processing.records == 5 + 4 + 30 + 31  # c-0, c-3, c-1, c-2: the table `processing`
+    assert processing.repeated == 2 + 30  # by c-3 and by c-2
+    errors = [(row.error, row.commits, row.members) for row in summary.commit_errors]
     assert errors == [("REQUEST_TIMED_OUT", 2, 1), ("COORDINATOR_NOT_AVAILABLE", 1, 1)]
     fault = analysed.fault("split", "cut-0")
-    assert [each.words for each in fault.rebalances] == [
+    assert [rebalance.words for rebalance in fault.rebalances] == [
         "1 rebalance: join of c-2",
         "1 rebalance: join of c-1",
     ]
     assert fault.rebalances[0].after_us == 20 * S
     assert fault.noticed_by == (("REQUEST_TIMED_OUT", 1),)
-    assert (fault.left_after, fault.told_by_old) == (((2, 1),), 1)
+    two_timeouts, one_member = 2, 1
+    assert fault.left_after == ((two_timeouts, one_member),)
+    assert fault.told_by_old == 1  # broker-2 named itself to c-0
+    # A row's cells: members with a value, members without one, median, two percentiles that need
+    # more members, maximum.
     by_name = {row[0]: row[1:] for row in fault.rows("client")}
     assert by_name["old named itself"] == ("1", "1", "1", "", "", "1")
     assert by_name["timeouts at old"] == ("2", "", "0", "", "", "2")
 
 
 def test_summary_of_a_fault_that_moved_nothing_has_no_phases(analysed: AnalysedRuns) -> None:
-    """The coordinator did not change."""
+    """The phases measure a change of coordinator, and the coordinator of "stuck" never changes."""
     fault = analysed.fault("stuck", "cut-0")
     assert fault.rows("broker") == ()
     assert fault.rows("client") == ()

@@ -1,4 +1,9 @@
-"""The tables runs, groups, bad_rows, commits, processing and metrics against plain Python."""
+"""The tables runs, groups, bad_rows, commits, processing and metrics of random traces.
+
+Spark's transforms compute each table. The oracle is `pipeline/in_memory`: the same tables in plain
+Python. `check_table` compares the two row by row and returns all rows. The assertions after it
+make sure that the random traces had the cases in which the two could differ.
+"""
 
 import pyarrow.parquet as pq
 import pytest
@@ -17,21 +22,21 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 def test_runs_of_random_traces_equal_the_oracle(random_runs: tuple[AnalysedRun, ...]) -> None:
-    """Some are interrupted, some never become steady."""
+    """Some runs are interrupted (not completed), some never become steady."""
     rows = check_table(random_runs, "runs", runs_of, ())
     assert {row["completed"] for row in rows} == {True, False}
     assert any(row["steady_us"] is None for row in rows)
 
 
 def test_groups_of_random_traces_equal_the_oracle(random_runs: tuple[AnalysedRun, ...]) -> None:
-    """A coordinator loaded them, or only their name gives their partition."""
+    """A group's partition is the one from which it was loaded, else the hash of its name."""
     rows = check_table(random_runs, "groups", groups_of, ("group",))
     assert len({row["partition"] for row in rows}) > 1
     assert len({row["consumers"] for row in rows}) > 1
 
 
 def test_commits_of_random_traces_equal_the_oracle(random_runs: tuple[AnalysedRun, ...]) -> None:
-    """A commit of several partitions is one, and failed if it failed for one of them."""
+    """A commit of several partitions counts once, and failed if it failed for one of them."""
     key = ("fault", "group", "consumer", "coordinator", "error")
     rows = check_table(random_runs, "commits", commits_of, key)
     assert {row["error"] for row in rows} >= {"NONE", "UNKNOWN_TOPIC_OR_PARTITION", "TIMED_OUT"}
@@ -41,7 +46,7 @@ def test_commits_of_random_traces_equal_the_oracle(random_runs: tuple[AnalysedRu
 
 
 def test_requests_of_coordination_equal_the_oracle(random_runs: tuple[AnalysedRun, ...]) -> None:
-    """There are several groups, clients and incarnations, and several in a tenth of a second."""
+    """A row counts one client's requests of one kind that are close in time: some count several."""
     key = ("group", "consumer", "incarnation", "api", "from_us")
     rows = check_table(random_runs, "coordinator_requests", coordinator_requests_of, key)
     assert {row["api"] for row in rows} >= {"JoinGroup", "SyncGroup", "Heartbeat", "OffsetCommit"}
@@ -67,8 +72,8 @@ def test_metrics_of_random_and_real_runs_equal_the_oracle(
     assert sum(row["value"] is None for row in rows) > 50
     assert any(row["incarnation"] for row in rows)
     real = [row for run in random_runs if not run.is_random for row in run.table("metrics")]
-    told = {row["metric"] for row in real}
-    assert told > {"NumGroups", "IsrShrinksPerSec.Count", "FencedBrokerCount"}
+    metric_names = {row["metric"] for row in real}
+    assert metric_names > {"NumGroups", "IsrShrinksPerSec.Count", "FencedBrokerCount"}
     assert any(row["value"] is None for row in real)
 
 
@@ -80,6 +85,6 @@ def test_bad_rows_of_a_damaged_trace_equal_the_oracle(analysed: AnalysedRuns) ->
     found = read_table(directory, "bad_rows")
     key = ("time_us", "node", "incarnation", "seq", "kind")
     assert differences(expected, found, key) == []
-    assert len({row["reason"] for row in found}) == 6
+    assert len({row["reason"] for row in found}) == 6  # each reason that the lab knows
     (run,) = read_table(directory, "runs")
     assert run["events"] == len(written) - len(found)

@@ -1,4 +1,9 @@
-"""The tables of ZooKeeper, and `offset_rewinds`, of random and real runs against plain Python."""
+"""The tables of ZooKeeper, and `offset_rewinds`, of random and real runs against plain Python.
+
+`check_table` compares Spark's table with its oracle in `pipeline/in_memory`; the assertions after
+it make sure that the rows have the cases that the docstring names. ZK-... are rules of
+docs/kafka/ZOOKEEPER_CONSUMER.md.
+"""
 
 import pytest
 
@@ -18,7 +23,7 @@ Runs = tuple[AnalysedRun, ...]
 
 
 def test_sessions_of_random_runs_equal_the_oracle(random_runs: Runs) -> None:
-    """Open, closed, expired; some clients never learned it, some deleted others' nodes."""
+    """Sessions are open, closed or expired; some delete nodes that other sessions created."""
     rows = check_table(random_runs, "zookeeper_sessions", zookeeper_sessions_of, ("session",))
     assert {row["end"] for row in rows} == {"expired", "closed", None}
     assert any(row["consumer"] is None for row in rows)
@@ -29,7 +34,7 @@ def test_sessions_of_random_runs_equal_the_oracle(random_runs: Runs) -> None:
 
 
 def test_watches_of_random_runs_equal_the_oracle(random_runs: Runs) -> None:
-    """Some are of transactions that no server has applied, some have no later attempt."""
+    """Some watches fire for a change without a time, some have no later attempt."""
     key = ("server", "incarnation", "consumer", "fired_us")
     rows = check_table(random_runs, "zookeeper_watches", zookeeper_watches_of, key)
     assert any(row["changed_us"] is None for row in rows)
@@ -39,7 +44,7 @@ def test_watches_of_random_runs_equal_the_oracle(random_runs: Runs) -> None:
 
 
 def test_attempts_of_random_runs_equal_the_oracle(random_runs: Runs) -> None:
-    """Done, in conflict, failed, ended by a death, given up; steps outside of an attempt."""
+    """An attempt is done, in conflict, failed, given up, or (None) ended by a consumer's death."""
     key = ("consumer", "incarnation", "started_us")
     rows = check_table(random_runs, "zookeeper_attempts", zookeeper_attempts_of, key)
     outcomes = {row["outcome"] for row in rows}
@@ -50,7 +55,7 @@ def test_attempts_of_random_runs_equal_the_oracle(random_runs: Runs) -> None:
 
 
 def test_operations_of_random_runs_equal_the_oracle(random_runs: Runs) -> None:
-    """Reads, writes and a session's own cost, separate from requests to brokers."""
+    """An operation reads, writes, or keeps the session; requests to brokers are no operations."""
     key = ("consumer", "incarnation", "api", "from_us")
     rows = check_table(random_runs, "zookeeper_operations", zookeeper_operations_of, key)
     assert {row["effect"] for row in rows} == {"read", "write", "session"}
@@ -59,7 +64,7 @@ def test_operations_of_random_runs_equal_the_oracle(random_runs: Runs) -> None:
 
 
 def test_rewinds_of_random_runs_equal_the_oracle(random_runs: Runs) -> None:
-    """They are of either store, by members and by clients without a member id."""
+    """Rewinds occur in both stores of offsets, by members and by clients without a member id."""
     key = ("group", "partition", "store", "at_us", "offset_after")
     rows = check_table(random_runs, "offset_rewinds", offset_rewinds_of, key)
     assert {row["store"] for row in rows} == {"kafka", "zookeeper"}
@@ -68,12 +73,14 @@ def test_rewinds_of_random_runs_equal_the_oracle(random_runs: Runs) -> None:
 
 def test_late_release_shows_in_the_tables(random_runs: Runs) -> None:
     """A returning member deletes owner nodes of live ones; others give up (ZK-74, ZK-38)."""
-    (run,) = (each for each in random_runs if each.run.startswith("zookeeper_late_release"))
+    (run,) = (run for run in random_runs if run.run.startswith("zookeeper_late_release"))
     sessions = run.table("zookeeper_sessions")
     (silent,) = (row for row in sessions if row["end"] == "expired")
     assert silent["ended_us"] < silent["learned_us"]
-    back = [row for row in sessions if row["consumer"] == silent["consumer"] and row != silent]
-    assert sum(row["deleted_of_others"] for row in back) > 0
+    next_sessions = [
+        row for row in sessions if row["consumer"] == silent["consumer"] and row != silent
+    ]
+    assert sum(row["deleted_of_others"] for row in next_sessions) > 0
     attempts = run.table("zookeeper_attempts")
     assert any(row["conflicts"] for row in attempts)
     assert sum(row["requests"] for row in run.table("zookeeper_operations")) > 500

@@ -1,6 +1,13 @@
 """Every table against small traces worked out by hand, all runs analysed at once.
 
-The stories, with their times, are `traces/*.txt`; the tables are read back without Spark.
+The traces are commented text files with times in seconds. The tables are read back without Spark.
+
+- `traces/crash.txt`: `broker-2`, the coordinator of `group-1`, is killed at 12 s; `broker-0` loads
+  the group at 19.782 s. `consumer-0` stays a member, `consumer-1` has to join again.
+- `traces/pause.txt`: `broker-0`, the coordinator of `g`, is paused from 5 to 20 s; `broker-1` takes
+  over at 8.2 s and is killed at 30 s. The run is interrupted at 33 s.
+
+Numbers in brackets name sections of docs/kafka.
 """
 
 from collections.abc import Sequence
@@ -20,6 +27,7 @@ P2 = "__consumer_offsets-2"
 def _rows(
     table: dict[tuple[object, ...], TableRow], *columns: str
 ) -> dict[object, Sequence[object]]:
+    """Return each row's values of `columns`, by its key; a key of one column is that value."""
     return {
         key[0] if len(key) == 1 else key: [row[column] for column in columns]
         for key, row in table.items()
@@ -27,7 +35,12 @@ def _rows(
 
 
 def test_broker_phases_of_a_crash_follow_the_elected_leader(analysed: AnalysedRuns) -> None:
-    """Of the elections after the fault, the one without a leader and the later one do not count."""
+    """Of three elections after the fault, only that of `broker-0` ends its phase `detect`.
+
+    The election of 12.001 s elects no leader. That of 35 s is later than the first new leader.
+    Each phase is the difference of two moments: detect = decided - fault, publish = applied -
+    decided, load wait = load_started - applied, load = active - load_started.
+    """
     rows = analysed.table("crash", "broker_phases", "fault", "partition")
     row = rows.pop(("f1", P2))
     assert not rows
@@ -67,8 +80,12 @@ def test_broker_phases_of_a_run_interrupted_before_the_load_are_null(
 def test_client_phases_of_a_waiting_member_ignore_heartbeats_answered_while_loading(
     analysed: AnalysedRuns,
 ) -> None:
-    """A loading broker answers heartbeats NONE; the commit at 19.9 s counts (BEHAVIOUR 2.0)."""
-    row = analysed.table("crash", "client_phases", "consumer")["consumer-0",]
+    """`accept` ends with the commit at 19.9 s, not with the heartbeat answered at 19.783 s.
+
+    A broker that is still loading answers heartbeats with NONE, so such an answer proves nothing
+    (BEHAVIOUR 2.0). Four lookups: two named the dead broker-2 (stale), one failed, one succeeded.
+    """
+    row = analysed.table("crash", "client_phases", "consumer")[("consumer-0",)]
     row.pop("run")
     assert row == {
         "fault": "f1",
@@ -100,7 +117,10 @@ def test_client_phases_of_a_waiting_member_ignore_heartbeats_answered_while_load
 def test_client_phases_of_a_rejoining_member_measure_its_join_and_sync(
     analysed: AnalysedRuns,
 ) -> None:
-    """Join: from the first JoinGroup at 20.02 s, MEMBER_ID_REQUIRED included, to 20.1 s."""
+    """`join` lasts from the first JoinGroup at 20.02 s to the successful answer at 20.1 s.
+
+    The first JoinGroup is answered MEMBER_ID_REQUIRED; the time of both requests counts.
+    """
     rows = analysed.table("crash", "client_phases", "consumer")
     assert set(rows) == {("consumer-0",), ("consumer-1",)}  # not the admin client
     columns = ("member_id", "member_id_after", "generation", "generation_after")
@@ -112,18 +132,21 @@ def test_client_phases_of_a_rejoining_member_measure_its_join_and_sync(
 def test_client_phases_that_never_end_are_null_and_count_every_lookup(
     analysed: AnalysedRuns,
 ) -> None:
-    """After the second fault every answer names a broker that is not elected."""
+    """After the second fault no lookup finds the new coordinator before the run ends.
+
+    One lookup fails, one names broker-1, which is dead: 2 attempts, 1 stale answer.
+    """
     rows = analysed.table("pause", "client_phases", "fault")
     columns = ("notice_us", "rediscover_us", "accept_us", "attempts", "stale_answers")
     assert _rows(rows, *columns) == {
         "f1": [15_100_000, 50_000, 250_000, 1, 0],
         "f2": [10_000, None, None, 2, 1],
     }
-    assert rows["f2",]["generation_after"] is None
+    assert rows[("f2",)]["generation_after"] is None
 
 
 def test_coordinator_tenures_end_with_their_broker(analysed: AnalysedRuns) -> None:
-    """The kill at 12 s ends them, not the restart or the end of the run; no tenures overlap."""
+    """The kill of broker-2 at 12 s ends its tenure, not its restart at 30 s; no tenures overlap."""
     rows = analysed.table("crash", "coordinator_tenures", "partition", "leader_epoch")
     columns = ("broker", "incarnation", "start_us", "end_us", "end_reason", "overlap_us")
     assert _rows(rows, *columns) == {
@@ -134,7 +157,10 @@ def test_coordinator_tenures_end_with_their_broker(analysed: AnalysedRuns) -> No
 
 
 def test_coordinator_tenures_of_a_split_brain_overlap(analysed: AnalysedRuns) -> None:
-    """From 8.2 s, when the new one is active, to 20.2 s, when the old one unloads."""
+    """The overlap lasts from 8.2 s, when the new coordinator is active, to 20.2 s.
+
+    At 20.2 s the old coordinator unloads. It was paused until 20.01 s: 11.81 s of the overlap.
+    """
     rows = analysed.table("pause", "coordinator_tenures", "leader_epoch")
     assert _rows(rows, "broker", "start_us", "end_us", "end_reason", "overlap_us") == {
         4: ["broker-0", 1_100_000, 20_200_000, "unloaded", 12_000_000],
@@ -149,7 +175,11 @@ def test_coordinator_tenures_of_a_split_brain_overlap(analysed: AnalysedRuns) ->
 
 
 def test_availability_of_a_crash_per_member_partition_and_group(analysed: AnalysedRuns) -> None:
-    """An acknowledgement in flight at the kill ends no gap; a gap without an end has no length."""
+    """An acknowledgement in flight at the kill ends no gap; a gap without an end has no length.
+
+    The acknowledgement that consumer-0 received at 12.001 s was on its way at the kill (12 s): the
+    gap begins there and ends with the first commit at the new coordinator, at 19.9 s.
+    """
     rows = analysed.table("crash", "availability", "subject_kind", "subject")
     assert _rows(rows, "gap_us", "before_us", "after_us") == {
         ("member", "consumer-0"): [7_899_000, 12_001_000, 19_900_000],
@@ -164,7 +194,11 @@ def test_availability_of_a_crash_per_member_partition_and_group(analysed: Analys
 def test_availability_with_two_coordinators_has_no_time_without_one(
     analysed: AnalysedRuns,
 ) -> None:
-    """The members' gap is the cost of a pause: 15 s without an answer (MEASURED_FAILOVER 3)."""
+    """After f1 the group always has a coordinator, from 8.2 to 20.2 s even two: its gap is 0.
+
+    The member's gap is the cost of the pause all the same: it waits 15 s for an answer of the
+    paused coordinator before it asks another broker (MEASURED_FAILOVER 3).
+    """
     rows = analysed.table("pause", "availability", "fault", "subject_kind")
     assert _rows(rows, "gap_us", "before_us", "after_us") == {
         ("f1", "member"): [15_600_000, 4_800_000, 20_400_000],
@@ -175,7 +209,10 @@ def test_availability_with_two_coordinators_has_no_time_without_one(
 
 
 def test_rebalances_have_their_cause_and_the_fault_before(analysed: AnalysedRuns) -> None:
-    """A rebalance cut short by another never became stable; the group's first has no fault."""
+    """The rebalance of 20.022 s is cut short by that of 20.05 s, so it never became stable.
+
+    The group's first rebalance precedes every fault and has none.
+    """
     rows = analysed.table("crash", "rebalances", "cause")
     columns = ("fault", "member", "generation", "started_us", "joined_us", "stable_us", "length_us")
     assert _rows(rows, *columns) == {
@@ -186,8 +223,12 @@ def test_rebalances_have_their_cause_and_the_fault_before(analysed: AnalysedRuns
 
 
 def test_faults_have_their_blast_radius_and_window(analysed: AnalysedRuns) -> None:
-    """A fault's window ends with the next one that hit a node; one never healed is marked."""
-    row = analysed.table("crash", "faults", "fault")["f1",]
+    """A fault's window ends with the next fault that hit a node, or with the run.
+
+    In `pause`, the reset at 25 s finds no connection, so the window of f1 lasts until f2 at 30 s.
+    f2 is never healed.
+    """
+    row = analysed.table("crash", "faults", "fault")[("f1",)]
     row.pop("run")
     assert row == {
         "fault": "f1",
@@ -212,7 +253,10 @@ def test_faults_have_their_blast_radius_and_window(analysed: AnalysedRuns) -> No
 
 
 def test_groups_find_their_partition_by_load_or_by_name(analysed: AnalysedRuns) -> None:
-    """No coordinator loaded group-1: its name alone gives partition 2 of 3."""
+    """No row `group_loaded` names group-1: the hash of its name gives partition 2 of 3.
+
+    For `g` a coordinator's row `group_loaded` names the partition.
+    """
     assert _rows(analysed.table("crash", "groups", "group"), "partition", "consumers") == {
         "group-1": [P2, 2]
     }
@@ -222,7 +266,7 @@ def test_groups_find_their_partition_by_load_or_by_name(analysed: AnalysedRuns) 
 
 
 def test_interrupted_runs_end_with_their_last_event(analysed: AnalysedRuns) -> None:
-    """They have no stage `stopping`."""
+    """A complete run ends with its stage `stopping`; `pause` has none and ends at 33 s."""
     columns = ("steady_us", "end_us", "completed")
     assert _rows(analysed.table("crash", "runs", "run"), *columns) == {
         "crash/1": [10_000_000, 40_000_000, True]
@@ -233,7 +277,7 @@ def test_interrupted_runs_end_with_their_last_event(analysed: AnalysedRuns) -> N
 
 
 def test_bad_rows_and_files_are_set_aside_and_counted(analysed: AnalysedRuns) -> None:
-    """The rest of a broken run is analysed; a torn detail affects only its own row."""
+    """Unusable rows are counted by reason, unusable files are named, and the rest is analysed."""
     summary = analysed.summaries["broken"]
     assert summary.bad_rows == (("no kind", 1), ("no time_us", 1), ("unknown kind", 2))
     assert [problem.split(":")[0] for problem in summary.unreadable] == [
@@ -263,7 +307,11 @@ def test_analysis_leaves_only_the_tables(analysed: AnalysedRuns) -> None:
 
 
 def test_summary_of_a_crash_has_the_lines_of_its_story(analysed: AnalysedRuns) -> None:
-    """Notice is below the clocks' error of 40 ms in the manifest."""
+    """The cells of a line: samples, missing, median, p90, p99, maximum.
+
+    A percentile is empty if there are too few samples for it. `notice` was 27 and 30 ms, which is
+    below the clocks' error of 40 ms that the manifest names.
+    """
     fault = analysed.fault("crash", "f1")
     assert fault.rows("broker") == (
         ("detect", "1", "", "7.70 s", "", "", "7.70 s"),
@@ -287,17 +335,17 @@ def test_summary_of_a_crash_has_the_lines_of_its_story(analysed: AnalysedRuns) -
         ("processing gap", "2", "1", "150 ms", "", "", "8.00 s"),
         ("no coordinator", "1", "", "7.78 s", "", "", "7.78 s"),
     )
-    assert [each.words for each in fault.rebalances] == [
+    assert [rebalance.words for rebalance in fault.rebalances] == [
         "1 rebalance: join of m1-new",
         "1 rebalance: leave of consumer-0",
     ]
     assert (fault.partitions_moved, fault.members) == (1, 2)
-    assert (fault.members_kept, fault.members_kept_id) == (1, 1)
+    assert (fault.members_kept, fault.members_kept_id) == (1, 1)  # consumer-0
     assert (fault.left_after, fault.told_by_old) == ((), 0)
 
 
 def test_summary_of_two_faults_keeps_them_apart(analysed: AnalysedRuns) -> None:
-    """They are in time order, each with its own figures; a torn manifest has no clock error."""
+    """Faults are in time order, each with its own figures; a torn manifest has no clock error."""
     summary = analysed.summaries["pause"]
     assert [fault.fault for fault in summary.faults] == ["f1", "f2"]
     assert [fault.members_kept for fault in summary.faults] == [1, 0]
@@ -305,7 +353,7 @@ def test_summary_of_two_faults_keeps_them_apart(analysed: AnalysedRuns) -> None:
 
 
 def test_metrics_have_one_row_a_value_with_nulls_for_nan(analysed: AnalysedRuns) -> None:
-    """Samples of one time differ by their names, two lives by the incarnation."""
+    """A row is one value of one metric; a NaN, such as the maximum of no loads, is null."""
     rows = analysed.table("crash", "metrics", "node", "incarnation", "sampled_us", "metric")
     assert {key: row["value"] for key, row in rows.items()} == {
         ("broker-0", 0, 5_000_000, "NumGroups"): 0,

@@ -1,4 +1,8 @@
-"""Runs that a task reads whole have the tables and the summary of the transforms."""
+"""A run that one task reads whole has the tables and the summary that Spark's transforms give it.
+
+Small runs are read whole by a plain Python function in one Spark task; large ones go through the
+transforms.
+"""
 
 import errno
 import shutil
@@ -70,7 +74,10 @@ def test_random_runs_read_whole_have_the_tables_of_the_transforms(
 def test_written_runs_read_whole_have_the_tables_of_the_transforms(
     analysis: Analysis, tmp_path: Path
 ) -> None:
-    """Torn files, rows without a time, no events at all, clocks that differ."""
+    """The hand-written runs have torn files, rows without a time, no events, differing clocks.
+
+    `analyze_whole` returns None for a run with a file that it cannot read: the transforms get it.
+    """
     directories = list(analysis.told.directories.values())
     summaries = []
     for run in directories:
@@ -81,7 +88,7 @@ def test_written_runs_read_whole_have_the_tables_of_the_transforms(
         _check_tables(copy, run)
         assert replace(summary, directory=run) == read_summary(run), run
         summaries.append(summary)
-    assert 0 < len(directories) - len(summaries) < len(summaries)  # a torn one remains
+    assert 0 < len(directories) - len(summaries) < len(summaries)  # some runs, but few, are refused
     assert any(summary.bad_rows for summary in summaries)
     assert any(summary.unreadable for summary in summaries)
     assert any(summary.clock_error_us for summary in summaries)
@@ -111,14 +118,19 @@ def test_each_run_of_one_call_is_read_whole_or_transformed_as_needed(
         for name in TABLE_NAMES:
             found, expected = read_table(copy, name), read_table(run, name)
             assert sorted(found, key=repr) == sorted(expected, key=repr), f"{name} of {run}"
-    assert (seen[-1].done, seen[-1].total) == (seen[-1].total, 1 + 3 + len(TABLE_NAMES) + 1)
-    assert [each.done for each in seen] == sorted(each.done for each in seen)
+    # Spark's start, three runs, the tables of the spoiled run, its summary.
+    assert seen[-1].total == 1 + 3 + len(TABLE_NAMES) + 1
+    assert seen[-1].done == seen[-1].total
+    assert [progress.done for progress in seen] == sorted(progress.done for progress in seen)
 
 
 def test_unwritable_tables_are_an_error_of_the_system_with_its_path(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """An exception of a task would arrive as the text of a Java exception."""
+    """An exception raised in a task reaches the driver only as the text of a Java exception.
+
+    The command line shows errno and path, so `analyze` has to raise a real OSError.
+    """
     run = write_run(tmp_path / "talk" / "1", random_run(2))
     (run / "tables").write_text("in the way")
     with pytest.raises(NotADirectoryError) as raised:
@@ -128,7 +140,7 @@ def test_unwritable_tables_are_an_error_of_the_system_with_its_path(
 
 
 class _Cluster:
-    """Another machine's Spark, for `workers_have_lab`: this one under its name."""
+    """This machine's Spark with the address of another machine, for `workers_have_lab`."""
 
     master = "spark://elsewhere:7077"
     defaultParallelism = 2
@@ -143,7 +155,10 @@ class _Cluster:
 def test_workers_of_a_cluster_must_have_the_lab_of_the_driver(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without it, or with another version, runs are left to the transforms."""
+    """Runs are read whole only by workers that have this project, in the driver's version.
+
+    Otherwise the transforms compute the tables, because those need no Python at the workers.
+    """
     context = spark.sparkContext
     cluster: SparkContext = _Cluster(context)
     assert workers_have_lab(cluster)
