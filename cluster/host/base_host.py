@@ -95,7 +95,10 @@ class BaseHost(Host):
         self._carry = carry
         self._rows = 0
         self._context = contextvars.Context()
-        """Context of all tasks of this incarnation and of no others: see VirtualLoop.discard."""
+        """Context of all tasks of this incarnation and of no others.
+
+        VirtualLoop's `discard` and `withdraw` find the steps of these tasks by their context.
+        """
         self._tasks: dict[asyncio.Task[None], None] = {}
         """Unfinished tasks, in the order of their creation."""
         self.endpoint = Endpoint(self, self._send)
@@ -146,14 +149,14 @@ class BaseHost(Host):
     def callback_failed(self, error: Exception, what: str = "callback") -> None:
         """Record an exception that left a callback; ignored if the node died in the callback."""
         if isinstance(error, NodeTaskFailed):
-            raise error
+            raise error  # it was recorded already, and must reach the loop's caller
         if self.alive:
             self._report_failure(what, error)
 
     def _task_done(self, task: "asyncio.Task[None]") -> None:
         self._tasks.pop(task, None)
         if task.cancelled():
-            error: BaseException | None = asyncio.CancelledError("nobody may cancel a node's task")
+            error: BaseException | None = asyncio.CancelledError("a node's task was cancelled")
         else:
             error = task.exception()
         if error is not None and self.alive and not isinstance(error, HostDead):
@@ -267,6 +270,7 @@ class BaseHost(Host):
                 rng_for=self._rng_for_rule,
             )
         gate.set_rules(rules)
+        # Frames that an old rule held may still wait in the gate; then it is not idle yet.
         self._gate = None if gate.is_idle else gate
 
     def reset(self, closes: Sequence[CloseFrame]) -> None:
@@ -315,6 +319,7 @@ class BaseHost(Host):
         Clocks go on, connections stay open, and opens to this node hang. Node code must not call
         this.
         """
+        # A pause in the middle of a resume keeps the backlog that is not handled yet.
         if self._backlog is None:
             self._backlog = Backlog()
         self._backlog.is_resuming = False
@@ -353,7 +358,7 @@ class BaseHost(Host):
 
     def _deliver_kept_frames(self, backlog: Backlog) -> None:
         if backlog is not self._backlog or not backlog.is_resuming:
-            return
+            return  # paused again, or dead, since this was posted
         self._takes_frames = True
         if backlog.resets:
             self.reset(backlog.resets)
@@ -361,7 +366,7 @@ class BaseHost(Host):
             self._deliver(backlog.released.popleft())
         while backlog.arrivals and self.alive:
             arrived = backlog.arrivals.popleft()
-            if isinstance(arrived, str):
+            if isinstance(arrived, str):  # the name of a peer
                 self.peer_lost(arrived)
             else:
                 self.receive(arrived)
@@ -406,8 +411,8 @@ class BaseHost(Host):
         backlog = self._backlog
         if backlog is None:
             return (*resets, *half_open), ()
-        arrived = (item for item in backlog.arrivals if not isinstance(item, str))
-        return (*resets, *half_open), (*backlog.released, *arrived)
+        arrived_frames = (item for item in backlog.arrivals if not isinstance(item, str))
+        return (*resets, *half_open), (*backlog.released, *arrived_frames)
 
     def retire(self) -> None:
         """End the incarnation without notifying any peer. May be called twice."""

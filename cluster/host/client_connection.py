@@ -1,8 +1,8 @@
-"""The client's end of a connection: requests in flight, their timeouts, and how they all end.
+"""The client's end of a connection: requests in flight, their timeouts and their outcomes.
 
-Owns the states connecting, open and closed, and gives each sent request exactly one outcome. Must
-not know what carries the frames, nor other connections. Its endpoint calls `opened`, `answered`,
-`noticed` and `ended`.
+Owns the states connecting, open and closed, and gives each sent request exactly one outcome: an
+answer, Disconnected or RequestTimedOut. Must not know what carries the frames, nor other
+connections. Its endpoint calls `opened`, `answered`, `noticed` and `ended`.
 Source: Kafka `NetworkClient`, `InFlightRequests`, `ClusterConnectionStates`.
 """
 
@@ -145,6 +145,7 @@ class ClientConnection(Connection):
         deadline_us = now_us + timeout_us
         entry = InFlightRequest(envelope, on_response, now_us, deadline_us)
         if self._state is ConnectionState.CLOSED:
+            # Through the loop: `on_response` is never called before `send` returns.
             host.after(0, self._fail, entry, Disconnected(f"connection to {self.peer} is closed"))
             return
         self._requests[envelope.correlation_id] = entry
@@ -180,8 +181,8 @@ class ClientConnection(Connection):
         if self._state is ConnectionState.CLOSED:
             return
         self._send_close("closed by the client")
-        finish = self._end(Disconnected(f"connection to {self.peer} closed by the client"))
-        self._host.after(0, finish)
+        report_end = self._end(Disconnected(f"connection to {self.peer} closed by the client"))
+        self._host.after(0, report_end)
 
     def on_close(self, callback: Callable[[], None]) -> None:
         """Call `callback` once when the connection ends, or now if it has ended."""
@@ -228,7 +229,10 @@ class ClientConnection(Connection):
             self._end(Disconnected(f"{self.peer}: {reason}"))()
 
     def _end(self, failure: Disconnected) -> Callable[[], None]:
-        """Close the connection, and return a function that fails requests and calls callbacks."""
+        """Close the connection; return a function that fails its requests and calls its callbacks.
+
+        The caller decides when that function runs, because no callback may run inside `close`.
+        """
         self._state = ConnectionState.CLOSED
         self._on_end(self)
         self._cancel_setup_timer()
@@ -269,17 +273,19 @@ class ClientConnection(Connection):
         now_us = self._host.now_us()
         expired = [entry for entry in self._requests.values() if entry.deadline_us <= now_us]
         if not expired:
+            # The request for whose deadline the timer was armed has been answered meanwhile.
             if self._requests:
                 self._arm_deadline_timer(min(e.deadline_us for e in self._requests.values()))
             return
         for entry in expired:
             del self._requests[entry.envelope.correlation_id]
         self._send_close("a request timed out")
-        finish = self._end(Disconnected(f"{self.peer}: another request timed out"))
+        report_end = self._end(Disconnected(f"{self.peer}: another request timed out"))
+        # The connection is closed before any callback runs, so a callback cannot send on it.
         for entry in expired:
             label = entry.envelope.api_key.label
             self._fail(entry, RequestTimedOut(f"{label} to {self.peer} was not answered in time"))
-        finish()
+        report_end()
 
     def _setup_timed_out(self, setup_timeout_us: int) -> None:
         self._setup_timer = None

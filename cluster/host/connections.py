@@ -32,6 +32,9 @@ from protocol.trace import TraceEvent, TraceKind
 
 UNKNOWN_SERVER_ERROR = ErrorCode.UNKNOWN_SERVER_ERROR.name
 
+_INCARNATION_SHIFT = 32
+"""Connection ids of one incarnation fit into the bits below its number."""
+
 
 class ConnectionEnd(NamedTuple):
     """One end of a connection, by the name its own endpoint gives it.
@@ -75,7 +78,7 @@ class Endpoint:
         """Check of each answer against its request before it is sent; None: no check."""
         # The incarnation in the high bits makes the ids of different incarnations distinct: a late
         # frame for an earlier incarnation finds no connection, never a wrong one.
-        self._next_connection_id = host.incarnation << 32
+        self._next_connection_id = host.incarnation << _INCARNATION_SHIFT
         self._next_correlation_id = 0
         self._next_request_id = 0
         self._handler: Callable[[IncomingRequest], None] | None = None
@@ -153,7 +156,7 @@ class Endpoint:
                 f"{self.host.name} replied twice or to an unknown request {request_id}"
             ) from None
         if connection is None:
-            return
+            return  # the connection has ended since the request arrived
         if self.check_answer is not None:
             self.check_answer(envelope.body, response)
         host = self.host
@@ -339,6 +342,7 @@ class Endpoint:
         if connection is None:
             self._send_reset(frame.source, frame.connection_id, by_client=False)
         elif connection.serving is not None or connection.waiting:
+            # Between a reply and `_serve_next` no request is served, but older ones may wait.
             connection.waiting.append(frame.envelope)
         else:
             self._serve(connection, frame.envelope)
@@ -377,7 +381,9 @@ class Endpoint:
             return False
         connection.waiting.clear()
         if connection.serving is not None:
-            self._served[connection.serving] = (None, self._served[connection.serving][1])
+            # The handler still holds the request and will reply; `reply` then drops the answer.
+            _, envelope = self._served[connection.serving]
+            self._served[connection.serving] = (None, envelope)
         return True
 
     def _send_reset(self, peer: NodeName, connection_id: int, *, by_client: bool) -> None:
@@ -398,4 +404,10 @@ def connection_named_by(close: CloseFrame) -> tuple[NodeName, int]:
 
 
 def _is_lost(known: Incarnation | None, lost: Incarnation | None) -> bool:
+    """Return True if a connection ends with the peer's incarnation `lost`.
+
+    `known` is the peer's incarnation, None while the connection is still opening. `lost` None ends
+    all connections. An opening connection survives the report of an incarnation's death, because a
+    later incarnation may be the one that accepts it.
+    """
     return lost is None or (known is not None and known <= lost)

@@ -1,4 +1,6 @@
-"""Frames: the units that travel between two nodes, in order, by reference or as MessagePack.
+"""Frames: the units that travel between two nodes, in order.
+
+A frame travels by reference within a process, and as MessagePack over TCP.
 
 A connection is opened, carries requests and responses, and is closed by either side. Every frame
 names its source and destination node, so that one TCP link between two processes carries all

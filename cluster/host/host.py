@@ -135,11 +135,11 @@ class Host(ABC):
     storage: Storage
     """Disk of the node; outlives the incarnation."""
     traces_messages: bool
-    """False if rows of MESSAGE_KINDS are not wanted; nodes then do not even build them."""
+    """False if rows of MESSAGE_KINDS are not wanted; nodes then do not build them, to save time."""
     simulates_costs: bool = False
     """True if nodes must wait for the modelled time of work (ClusterSpec.costs), in virtual time.
 
-    False in real time, where a load and a publishing take the time that they take.
+    False in real time, where loading a partition and publishing metadata cost real time.
     """
 
     listeners: tuple[BrokerEndpoint, ...] = ()
@@ -166,9 +166,10 @@ class Host(ABC):
         """Wait for `delay_us` on this node's clock."""
 
     def first_tick_us(self, timer: str, period_us: int) -> int:
-        """Return the first tick of a timer that ticks every `period_us` while the node lives.
+        """Return the delay of the first tick of a timer that ticks every `period_us`.
 
-        One period after the start, unless a virtual host draws a part of it for the node's `timer`.
+        The delay is one period, unless a virtual host draws a part of a period for the `timer` of
+        that name: on real nodes that run for long, timers tick at any phase.
         """
         return period_us
 
@@ -188,7 +189,7 @@ class Host(ABC):
     def connect(
         self, peer: NodeName, purpose: str, *, setup_timeout_us: int, client_id: str | None = None
     ) -> Connection:
-        """Open a connection to `peer`, a name that is resolved as by DNS: any name may be tried.
+        """Open a connection to `peer`. As with DNS, a caller may try a name that no node has.
 
         `client_id` is Kafka's `client.id`, which every request on the connection carries; None
         means the node's name.

@@ -1,6 +1,6 @@
-"""A request as a server's handler gets it. In a module of its own: mypyc cannot compile a Struct.
+"""A request as a server's handler gets it.
 
-`host`, which uses it, is compiled.
+The module is separate from `host`, because mypyc compiles `host` and cannot compile a Struct.
 """
 
 from typing import NamedTuple

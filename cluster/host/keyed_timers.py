@@ -18,6 +18,7 @@ class KeyedTimers:
     def apply(self, effects: Sequence[SetTimer | CancelTimer]) -> None:
         """Set and cancel timers, in the order of `effects`."""
         for effect in effects:
+            # Both effects cancel the pending timer: a new timer replaces the one with its key.
             pending = self._timers.pop(effect.key, None)
             if pending is not None:
                 pending.cancel()

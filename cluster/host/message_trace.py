@@ -9,7 +9,9 @@ from protocol.ids import NodeName
 from protocol.trace import TraceEvent, TraceKind
 
 _Read = Callable[[object], Any]
+"""Reads one field of a request."""
 _GroupColumns = Callable[[object], tuple[str | None, str | None, int | None]]
+"""Reads group, member and generation of a request."""
 
 
 def client_event(
@@ -57,9 +59,9 @@ def _group_columns_of(subject: RequestSubject | None) -> _GroupColumns:
 
 
 def _reader_of(path: str | None) -> _Read:
-    """Return a reader of the field at a dotted path, which goes through a list's first item.
+    """Return a reader of the field at a dotted path; of a tuple it reads the first item.
 
-    The reader returns None if the list is empty.
+    The reader returns None for an empty tuple, and for every request if `path` is None.
     """
     if path is None:
         return lambda request: None

@@ -79,10 +79,11 @@ class Judge:
         """Replace the rules; skips those about other nodes or the other direction."""
         self._rules = {}
         for rule in rules:
-            ends = (rule.selector.sources, rule.selector.destinations)
-            own, peers = ends if self._is_sender else reversed(ends)
-            if self._node in own:
-                for peer in dict.fromkeys(peers):
+            sources, destinations = rule.selector.sources, rule.selector.destinations
+            nodes_at_this_end = sources if self._is_sender else destinations
+            nodes_at_other_end = destinations if self._is_sender else sources
+            if self._node in nodes_at_this_end:
+                for peer in dict.fromkeys(nodes_at_other_end):  # a peer named twice counts once
                     if peer != self._node:
                         self._rules.setdefault(peer, []).append(rule)
 
@@ -98,6 +99,7 @@ class Judge:
             effect = rule.effect
             if not isinstance(effect, LoseResponses):
                 return self._verdict_of(rule.rule_id, effect)
+            # A LoseResponses rule that does not lose this frame leaves it to the later rules.
             if self._is_lost(rule.rule_id, effect, frame):
                 return LOSE
         return PASS
@@ -131,8 +133,8 @@ class Judge:
             case Clog():
                 return HOLD_CLOG
             case Slow():
-                # Each Slow rule delays a frame once, at the sender's end. Still it decides here,
-                # too: later rules are not evaluated.
+                # A Slow rule delays a frame only at the sender's end. At the receiver's end it
+                # still decides: it passes the frame, and later rules are not evaluated.
                 return Deliver(self._draw_us(rule_id, effect)) if self._is_sender else PASS
 
     def _draw_us(self, rule_id: str, slow: Slow) -> int:

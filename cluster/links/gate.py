@@ -6,8 +6,9 @@ that the rules hold wait in the gate. It must not know what carries frames, nor 
 provides `transmit`, `deliver`, `after` and the random streams.
 
 How a host uses its gate:
-1. It makes a gate when rules come, and drops the gate if it is idle after that. Without a gate
-   frames go straight between endpoint and network: a host without rules pays one test per frame.
+1. It makes a gate when it gets rules, and drops the gate again if none of them concerns the host
+   and no frame waits. Without a gate, frames go straight between endpoint and network. So a host
+   without rules pays one test per frame.
 2. It passes every frame of the endpoint to `send`, every frame that arrived to `receive`.
 3. If it learns of the death of a peer's process without a ResetFrame (a broken TCP link), it calls
    the gate's `peer_lost` instead of the endpoint's, since a cut hides a death.
@@ -15,10 +16,10 @@ How a host uses its gate:
    (`after(0)`): first those to be delivered, then those to be sent, each in the order of arrival.
    The gate does not call the node before `set_rules` returns.
 5. When the incarnation is over, the host drops the gate, and the frames in it are lost, like the
-   send buffers of a killed process. `transmit` and `deliver` then do nothing. The host notifies
-   `peers_with_waiting_frames` even if its endpoint has no connection with them. It ends
-   `half_open` connections one by one, because their clients do not yet know which incarnation of
-   the server accepted them.
+   send buffers of a killed process. `transmit` and `deliver` then do nothing. The host sends a
+   ResetFrame also to `peers_with_waiting_frames`, even if its endpoint has no connection with them.
+   It ends `half_open` connections one by one: their clients do not yet know which incarnation of
+   the server accepted them, so the ResetFrame of an incarnation would not end them.
 
 A connection is a TCP stream: behind a frame that waits, all frames of the same connection and
 direction wait, even if no rule selects them. If a connection is closed while a cut holds its
@@ -64,7 +65,7 @@ MAX_HELD_PER_CONNECTION = 100_000
 """Limit of waiting frames. A client's timeouts close a silent connection long before it."""
 
 After = Callable[[int, Callable[[], None]], object]
-"""Calls a function after a number of microseconds, never at once: Host.after does that."""
+"""Calls a function after a number of microseconds, never at once; it is Host.after."""
 
 
 class Connections(Protocol):
@@ -138,6 +139,8 @@ class _Direction:
         stream = self._streams.get(end)
         purpose = purpose_named_by(frame) or self._connections.purpose_of(end)
         if stream is not None:
+            # The endpoint may not know the connection yet, or not any more; then the frames that
+            # wait on it know its purpose.
             purpose = purpose or stream[-1].purpose
             if isinstance(frame, CloseFrame):
                 self.closed(end)
@@ -174,7 +177,7 @@ class _Direction:
         for end, stream in self._streams.items():
             for waiting in stream:
                 if waiting.state is not _State.READY:
-                    break
+                    break  # the later frames of this connection wait behind it
                 ready.append((waiting.sequence, end))
         ready.sort()
         for sequence, end in ready:
@@ -188,8 +191,10 @@ class _Direction:
         stream = self._streams.get(end)
         if stream is None:
             return
-        kept = next((i for i, waiting in enumerate(stream) if waiting.was_cut), len(stream))
-        while len(stream) > kept:
+        frames_before_cut = next(
+            (index for index, waiting in enumerate(stream) if waiting.was_cut), len(stream)
+        )
+        while len(stream) > frames_before_cut:
             stream.pop()
         if not stream:
             del self._streams[end]
@@ -299,6 +304,7 @@ class LinkGate:
             return
         end = ConnectionEnd(frame.destination, frame.connection_id, _is_from_client(frame))
         if isinstance(frame, CloseFrame):
+            # This end is closed, so it takes no more of the frames that a cut holds for it.
             self._received.closed(end)
         self._sent.offer(end, frame)
 
@@ -359,9 +365,10 @@ class LinkGate:
         )
 
     def _lose_response(self, end: ConnectionEnd, frame: Frame) -> None:
-        """Reset the connection of a response instead of sending it; frames that wait are lost, too.
+        """Reset the connection of a response instead of sending it.
 
-        The endpoint is in the middle of its reply, so it learns of the end one turn later.
+        Frames that wait on the connection are lost, too. The endpoint is in the middle of its
+        reply, so it learns of the end one turn later.
         """
         if not isinstance(frame, ResponseFrame):
             raise SimulationError(f"only responses are lost, got {type(frame).__name__}")
@@ -399,6 +406,7 @@ class LinkGate:
 
     def _forward_received(self, end: ConnectionEnd, frame: Frame) -> None:
         if isinstance(frame, CloseFrame):
+            # The peer's end is closed, so it takes no more of the frames that a cut holds for it.
             self._sent.closed(end)
         self._deliver(frame)
 

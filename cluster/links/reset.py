@@ -41,6 +41,7 @@ def reset_client_ends(hosts: Iterable[BaseHost], reset: LinkReset) -> tuple[Conn
     names: list[ConnectionName] = []
     for host in hosts:
         ends = host.endpoint.close_frames_of_reset(reset.peers_of(host.name), reset.purposes)
+        # A close by the server is the one that a client's end takes.
         closes = [close for close in ends if not close.by_client]
         host.reset(closes)
         names.extend(connection_named_by(close) for close in closes)
@@ -54,10 +55,10 @@ def reset_server_ends(
     names: Collection[ConnectionName],
     silent_clients: Sequence[NodeName],
 ) -> int:
-    """End the connections whose servers are among `hosts` and whose name or client is given.
+    """End the connections whose servers are among `hosts`, if `names` or `silent_clients` has them.
 
-    `silent_clients` did not report names, because their process is paused: all their connections
-    end. Returns the number of connections of `silent_clients` that ended.
+    All connections of `silent_clients` end: these clients did not report names, because their
+    process is paused. Returns the number of connections of `silent_clients` that ended.
     """
     ended_of_silent_clients = 0
     for host in hosts:

@@ -2,9 +2,9 @@
 
 A rule selects frames by the nodes between which they travel, by the connection's purpose and by the
 API, and names an effect. Rules act in the sender's Host. Rules that hold frames act in the
-receiver's, too, for frames that were already on their way. Rules arrive over the control plane,
-which no fault touches. A frame that is held on a connection holds back everything behind it, since
-a connection is a TCP stream.
+receiver's Host, too: the frames that were already on their way wait there. The run sends the rules
+to the hosts over the control plane, which no fault touches. A connection is a TCP stream, so a held
+frame holds back all later frames of its connection.
 """
 
 import msgspec
@@ -15,10 +15,11 @@ from protocol.ids import NodeName
 class Selector(msgspec.Struct, frozen=True, kw_only=True):
     """Selection of frames by a rule.
 
-    Shape: a frame from any of `sources` to any of `destinations`, in this direction only; a node is
-    never selected against itself. `purposes` are those that clients gave to their connections
+    Shape: a frame from any of `sources` to any of `destinations`, in this direction only; never a
+    frame from a node to itself. `purposes` are those that clients gave to their connections
     (`coordinator`, `heartbeat` ...). `apis` are Kafka's printed names of requests; their responses
-    are selected as well, but frames that open or close a connection are not. Empty means all.
+    are selected as well, but frames that open or close a connection are not. Empty `purposes` or
+    `apis` select all.
     """
 
     sources: tuple[NodeName, ...]
@@ -49,8 +50,8 @@ class Slow(msgspec.Struct, frozen=True, kw_only=True, tag="slow"):
 class LoseResponses(msgspec.Struct, frozen=True, kw_only=True, tag="lose_responses"):
     """Resets the connections of requests that a server has carried out, before it answers.
 
-    Each server's incarnation loses `count` responses. `errors` limits this to responses with one of
-    these names of Kafka's errors ("NONE" is one); empty means every response.
+    Each server's incarnation loses `count` responses. `errors` limits the rule to responses with
+    one of these names of Kafka's errors ("NONE" is one); empty means every response.
     """
 
     count: int = 1

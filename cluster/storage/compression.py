@@ -18,16 +18,24 @@ from protocol.errors import SimulationError
 MAX_PAYLOAD_BYTES = 1 << 28
 """Largest decompressed size of a batch. Without it, a few compressed kilobytes could fill the
 memory."""
-_GZIP_WINDOW = 31
-"""zlib's `wbits` value for gzip's header and trailer; zlib writes no time into the header."""
+_GZIP_WINDOW = 16 + zlib.MAX_WBITS
+"""zlib's `wbits` value for its largest window (15), plus 16 for gzip's header and trailer.
+
+zlib writes no time into the header, so equal payloads have equal compressed bytes.
+"""
 _GZIP_LEVEL = 6
+"""The default level of zlib and of Kafka."""
 _LEVELS = {CompressionType.ZSTD: 3, CompressionType.LZ4: 9}
 """Kafka's default levels, for the codecs that have levels."""
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 """The header of snappy-java's stream: magic, version, oldest compatible version."""
 _XERIAL_LENGTH = struct.Struct(">i")
+"""The length of a block, in front of the block."""
 _XERIAL_BLOCK_BYTES = 32 * 1024
+"""Content of one block: snappy-java's default."""
+_MAX_VARINT_BYTES = 5
+"""Longest varint of 32 bits: each byte holds 7 of them."""
 
 
 class PayloadCodecs:
@@ -74,7 +82,7 @@ CODECS = PayloadCodecs()
 
 def supported_codecs() -> tuple[CompressionType, ...]:
     """Return the codecs whose libraries are installed. Imports pyarrow."""
-    return tuple(each for each in CompressionType if is_supported(each))
+    return tuple(codec for codec in CompressionType if is_supported(codec))
 
 
 def is_supported(compression: int) -> bool:
@@ -94,7 +102,7 @@ def require_codec(compression: int) -> None:
     Raises: SimulationError with the supported codecs.
     """
     if not is_supported(compression):
-        names = ", ".join(f"{each.value} ({each.name.lower()})" for each in supported_codecs())
+        names = ", ".join(f"{codec.value} ({codec.name.lower()})" for codec in supported_codecs())
         raise SimulationError(
             f"offsets.topic.compression.codec: expected one of {names}, got {compression}, whose "
             "library is not installed"
@@ -108,24 +116,27 @@ def _codec(compression: int) -> Any:  # noqa: ANN401 - a pyarrow.Codec, which ha
         import pyarrow  # noqa: PLC0415 - a large import, needed for these codecs only
     except ImportError as error:
         raise SimulationError(f"codec {compression} needs pyarrow") from error
-    known = CompressionType(compression)
-    name = known.name.lower()
-    if known in (CompressionType.NONE, CompressionType.GZIP) or not pyarrow.Codec.is_available(
+    codec = CompressionType(compression)
+    name = codec.name.lower()
+    # This module compresses gzip with zlib, never with pyarrow.
+    if codec in (CompressionType.NONE, CompressionType.GZIP) or not pyarrow.Codec.is_available(
         name
     ):
         raise SimulationError(f"pyarrow has no codec {name}")
-    return pyarrow.Codec(name, compression_level=_LEVELS.get(known))
+    return pyarrow.Codec(name, compression_level=_LEVELS.get(codec))
 
 
 def _decompress_gzip(payload: bytes) -> bytes:
     """Return the concatenated contents of all members of a gzip file."""
     plain: list[bytes] = []
     rest = payload
+    # One byte more than is allowed, so that `decompress` sees that a payload is too large.
     bytes_left = MAX_PAYLOAD_BYTES + 1
     while bytes_left > 0:
         unpacker = zlib.decompressobj(_GZIP_WINDOW)
         plain.append(unpacker.decompress(rest, bytes_left))
         bytes_left -= len(plain[-1])
+        # The unpacker wants more input and there is none: the trailer is missing.
         if not unpacker.eof and bytes_left > 0:
             raise ValueError(f"{len(payload)} bytes end in the middle")
         rest = unpacker.unused_data
@@ -169,10 +180,10 @@ def _decompress_snappy_block(block: bytes, max_bytes: int) -> bytes:
     Source: snappy's format description.
     """
     size = shift = 0
-    for byte in block[:5]:
+    for byte in block[:_MAX_VARINT_BYTES]:
         size |= (byte & 0x7F) << shift
         shift += 7
-        if byte < 0x80:
+        if byte < 0x80:  # the last byte of a varint has no continuation bit
             break
     else:
         raise ValueError(f"{len(block)} bytes are no block of snappy")
@@ -188,7 +199,7 @@ def _decompress_stream(compression: int, payload: bytes) -> bytes:
     A frame need not contain the length of its content, so the content is read as a stream.
     """
     _codec(compression)  # raises SimulationError if the codec is not supported
-    import pyarrow  # noqa: PLC0415 - see _codec
+    import pyarrow  # noqa: PLC0415 - a large import, needed for these codecs only
 
     if not payload:
         raise ValueError("0 bytes are no frame")

@@ -55,6 +55,7 @@ class FileLogStorage(LogStorage):
         self.recovery: LogRecovery | None = None
         """Bytes cut off when the file was opened; None if it was undamaged."""
         torn_bytes = len(content) - log.end
+        # A flush mark above the valid log would count later appends as flushed: `_cut` lowers it.
         if torn_bytes or self._mark.position > log.end:
             self._cut(log.end)
         if torn_bytes:
@@ -104,18 +105,19 @@ class FileLogStorage(LogStorage):
             del self._batches[length:]
             del self._positions[length + 1 :]
             self._flushed_length = min(self._flushed_length, length)
-            self._synced_length = length
+            self._synced_length = length  # `_cut` has synced the whole file
 
     def replace_prefix(self, length: int, batches: Sequence[RecordBatch]) -> None:
-        """Replace the first `length` batches by `batches`: a new file takes this one's name.
+        """Replace the first `length` batches by `batches`: a new file takes the log file's name.
 
         Order, for a crash in between:
         1. The new file is written and synced.
-        2. It takes the name. If the process dies here, the old flush mark remains. It still covers
-           no fewer batches than before, since the batches in front of it only got shorter.
+        2. The new file takes the name. If the process dies here, the old flush mark remains. The
+           mark still covers no fewer batches than before: a cleaning makes the batches in front of
+           the mark only shorter.
         3. The flush mark moves to the end of the new file.
         Raises: SimulationError if there are fewer than `length`; OSError, either before any change
-        or when the new file has the name.
+        or after the new file has taken the name.
         """
         if not 0 <= length <= len(self._batches):
             raise SimulationError(f"cannot replace {length} batches of {len(self._batches)}")
@@ -124,9 +126,10 @@ class FileLogStorage(LogStorage):
         temporary = self._path.with_suffix(_CLEANED_SUFFIX)
         file = self._files.open(temporary)
         try:
-            self._files.ftruncate(file, 0)
+            self._files.ftruncate(file, 0)  # a crash may have left an unfinished file
             write_all(self._files, file, b"".join(frames), at=0)
             self._files.fdatasync(file)
+            # The mark's file must exist before `sync_directory`, which syncs the names of both.
             self._mark.open()
             self._files.replace(temporary, self._path)
         except OSError:
@@ -152,6 +155,7 @@ class FileLogStorage(LogStorage):
             self._files.fdatasync(self._file)
             self._synced_length = len(self._batches)
         if not self._is_named_on_disk:
+            # The mark's file must exist before `sync_directory`, which syncs the names of both.
             self._mark.open()
             self._files.sync_directory(self._path.parent)
             self._is_named_on_disk = True
@@ -180,10 +184,10 @@ class FileLogStorage(LogStorage):
             self._files.unlink(mark)
 
     def _cut(self, size: int) -> None:
-        """Cut the file to `size` bytes, and the flush mark before it; sync both.
+        """Lower the flush mark to `size` bytes, then cut the file to that size; sync both.
 
-        Without the sync a power loss could bring back the cut bytes, in the middle of later
-        appends.
+        Without the sync of the file, a power loss could bring back the cut bytes in the middle of
+        later appends.
         """
         if self._mark.position > size:
             self._mark.move(size, sync=True)
@@ -235,7 +239,10 @@ class FileStorage(Storage):
         return read_checkpoint_file(self.directory / name)
 
     def take_recoveries(self) -> tuple[LogRecovery, ...]:
-        """Return the cuts by a power loss or at opening, then forget them."""
+        """Return the cuts by power losses and the cuts at opening, then forget them.
+
+        Each cut is reported to one incarnation of the broker only.
+        """
         recoveries = list(_read_cuts(self.directory))
         if recoveries:
             self._files.unlink(self.directory / _CUTS)
@@ -263,6 +270,7 @@ def cut_to_flush_marks(directory: Path, files: Files | None = None) -> tuple[Log
     cuts = [_cut_to_flush_mark(path, files) for path in _log_paths(directory)]
     lost = tuple(cut for cut in cuts if cut is not None)
     if lost:
+        # A broker that never started again has not taken the cuts of an earlier power loss.
         content = msgspec.json.encode((*_read_cuts(directory), *lost))
         write_checkpoint_file(directory / _CUTS, content, files)
     return lost

@@ -15,10 +15,13 @@ from cluster.storage.files import Files, write_all
 
 _BODY = struct.Struct(">QQ")
 """Sequence number and position, followed by a CRC-32C of both."""
-_SLOT_BYTES = _BODY.size + 4
+_CRC_BYTES = 4
+_SLOT_BYTES = _BODY.size + _CRC_BYTES
 _SLOT_DISTANCE = 512
 """Bytes between the two slots: each is in a sector of its own, so no write can damage both."""
 _SLOTS = (0, 1)
+_NO_MARK = (0, 0, 1)
+"""Sequence, position and slot of a log without a mark; the first mark goes into slot 0."""
 
 
 class FlushMark:
@@ -35,12 +38,15 @@ class FlushMark:
         self._sequence, self.position, slot = _read(path)
         """`position`: size of the part of the log that survives a power loss."""
         self._free_slot = 1 - slot
+        """The slot that the next mark overwrites."""
         self._is_synced = False
+        """True if the disk has the newest mark."""
 
     def open(self) -> int:
         """Open the file once, created if missing; return its descriptor. Raises: OSError.
 
-        The mark of an earlier process may be unsynced, so an existing file is synced first.
+        An earlier process may have died before it synced its mark. So an existing file is synced
+        here, before `move` overwrites the other slot.
         """
         if self._file is None:
             file = self._files.open(self._path)
@@ -63,6 +69,8 @@ class FlushMark:
         if sync:
             self._files.fdatasync(file)
             self._is_synced = True
+            # An unsynced mark does not get here: the next mark overwrites its slot, so that the
+            # other slot keeps the last synced mark.
             self._free_slot = 1 - self._free_slot
 
     def close(self) -> None:
@@ -80,16 +88,16 @@ def read_flush_mark(path: Path) -> int:
 def _read(path: Path) -> tuple[int, int, int]:
     """Return sequence number, position and slot of the valid mark."""
     content = path.read_bytes() if path.exists() else b""
-    newest = (0, 0, 1)
+    newest = _NO_MARK
     for slot in _SLOTS:
         stored = content[slot * _SLOT_DISTANCE :][:_SLOT_BYTES]
         body = stored[: _BODY.size]
-        # Between its slots the file has zeros, whose CRC is not zero: they are no mark.
+        # A slot that was never written has zeros. They are no mark: zeros have another CRC than 0.
         if len(stored) == _SLOT_BYTES and stored[_BODY.size :] == _crc(body):
             sequence, position = _BODY.unpack(body)
-            newest = max(newest, (sequence, position, slot))
+            newest = max(newest, (sequence, position, slot))  # by the sequence, the first item
     return newest
 
 
 def _crc(body: bytes) -> bytes:
-    return int(google_crc32c.value(body)).to_bytes(4, "big")
+    return int(google_crc32c.value(body)).to_bytes(_CRC_BYTES, "big")

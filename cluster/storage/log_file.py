@@ -16,7 +16,9 @@ from protocol.ids import Offset
 from protocol.records.batch import RecordBatch
 
 _LENGTH = struct.Struct(">I")
+"""Length of the payload, as the CRC's input has it."""
 _HEADER = struct.Struct(">II")
+"""Length of the payload, CRC of length and payload."""
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(RecordBatch)
 
@@ -66,8 +68,8 @@ def parse_log(content: bytes) -> LogContent:
     end = 0
     while len(content) - end >= _HEADER.size:
         length, crc = _HEADER.unpack_from(content, end)
-        payload_at = end + _HEADER.size
-        payload = bytes(view[payload_at : payload_at + length])
+        payload_start = end + _HEADER.size
+        payload = bytes(view[payload_start : payload_start + length])
         if len(payload) < length or _frame_crc(length, payload) != crc:
             break
         try:
@@ -77,7 +79,7 @@ def parse_log(content: bytes) -> LogContent:
         if batches and batch.base_offset < batches[-1].next_offset:
             break
         batches.append(batch)
-        end = payload_at + length
+        end = payload_start + length
         positions.append(end)
     return LogContent(batches=batches, positions=positions)
 

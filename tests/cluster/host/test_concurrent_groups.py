@@ -25,12 +25,15 @@ async def join_and_sync(groups: ConcurrentGroups) -> None:
     assert await groups.all_do(ClientMember.join) == ALL_FINE
     for group_id in group_ids():
         answers = [m.joined for m in groups.members if m.group_id == group_id]
-        joined = [each for each in answers if each is not None]
+        joined = [answer for answer in answers if answer is not None]
         assert len(joined) == MEMBERS
-        assert {each.generation_id for each in joined} == {1}
-        (leader,) = {each.leader for each in joined}
-        lists = {each.member_id: len(each.members) for each in joined if each.members}
-        assert lists == {leader: MEMBERS}
+        assert {answer.generation_id for answer in joined} == {1}
+        (leader,) = {answer.leader for answer in joined}
+        # Only the leader's answer lists the members, since only the leader assigns partitions.
+        list_lengths = {
+            answer.member_id: len(answer.members) for answer in joined if answer.members
+        }
+        assert list_lengths == {leader: MEMBERS}
     assert await groups.all_do(ClientMember.sync) == ALL_FINE
     described = await groups.described()
     assert {group.group_state for group in described.values()} == {"Stable"}
@@ -56,6 +59,7 @@ def test_operations_in_order_by_all_members_at_once(seed: int) -> None:
         assert await groups.all_do(ClientMember.fetch) == ALL_FINE
         assert await groups.all_do(ClientMember.commit) == ALL_FINE
         assert await groups.all_do(ClientMember.heartbeat) == ALL_FINE
+        # A sample of five members per group: each fetches the offset that it has committed.
         for member in groups.members[:: MEMBERS // 5]:
             assert await member.fetched() == (NONE, member.index)
         await leave(groups)
@@ -84,7 +88,7 @@ def test_transactional_commits_by_all_members_at_once() -> None:
 def test_operations_in_random_order_by_all_members_at_once(seed: int) -> None:
     """In any order, every request is answered, with a success or a legal error.
 
-    Then all members join once more, and every group is as before.
+    After that, all members leave, and every group is empty.
 
     CO-3: same in random interleavings
     """
@@ -97,7 +101,7 @@ def test_operations_in_random_order_by_all_members_at_once(seed: int) -> None:
         ClientMember.heartbeat,
         ClientMember.leave,
     )
-    may_be_told = {
+    legal_errors = {
         NONE,
         ErrorCode.UNKNOWN_MEMBER_ID,
         ErrorCode.ILLEGAL_GENERATION,
@@ -106,11 +110,11 @@ def test_operations_in_random_order_by_all_members_at_once(seed: int) -> None:
 
     async def main() -> None:
         errors = await groups.all_do_each(operations, shuffled=True, pause_us=300_000)
-        assert {group_id: len(each) for group_id, each in errors.items()} == {
-            group_id: MEMBERS * len(operations) for group_id in group_ids()
-        }
-        all_errors = {error for each in errors.values() for error in each}
-        assert all_errors <= may_be_told
+        answers_by_group = {group_id: len(codes) for group_id, codes in errors.items()}
+        assert answers_by_group == {group_id: MEMBERS * len(operations) for group_id in group_ids()}
+        all_errors = {error for codes in errors.values() for error in codes}
+        assert all_errors <= legal_errors
+        # Operations before the member's join fail: the order was really shuffled.
         assert {NONE, ErrorCode.UNKNOWN_MEMBER_ID} <= all_errors
         await groups.all_do(ClientMember.leave)
         described = await groups.described()
@@ -125,11 +129,11 @@ def test_groups_of_at_most_one_member_accept_the_first() -> None:
     CO-4: 50 groups of at most one member, all join at once
     """
     groups = ConcurrentGroups(seed=6, max_size=1)
-    one = sorted([NONE, *[ErrorCode.GROUP_MAX_SIZE_REACHED] * (MEMBERS - 1)])
+    one_accepted = sorted([NONE, *[ErrorCode.GROUP_MAX_SIZE_REACHED] * (MEMBERS - 1)])
 
     async def main() -> None:
         errors = await groups.all_do(ClientMember.join)
-        assert [sorted(each) for each in errors.values()] == [one] * GROUPS
+        assert [sorted(codes) for codes in errors.values()] == [one_accepted] * GROUPS
         described = await groups.described()
         assert {len(group.members) for group in described.values()} == {1}
 

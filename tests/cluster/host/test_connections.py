@@ -16,6 +16,9 @@ from tests.support.harness.virtual_hosts import LATENCY_US, EchoServer, HostLab,
 SERVER = NodeName("broker-0")
 SETUP_US = 10_000
 TIMEOUT_US = 50_000
+HANDSHAKE_US = 2 * LATENCY_US
+"""An OpenFrame to the server, an OpenedFrame back."""
+ROUND_TRIP_US = 2 * LATENCY_US
 
 
 class Outcomes:
@@ -48,10 +51,10 @@ def test_requests_sent_while_connecting_go_out_in_order_when_it_opens() -> None:
     for group in ("a", "b", "c"):
         outcomes.send(group)
     assert (connection.is_open, connection.is_closed, connection.in_flight) == (False, False, 3)
-    lab.run_for(2 * LATENCY_US)
+    lab.run_for(HANDSHAKE_US)
     assert connection.is_open
     assert server.served == []
-    lab.run_for(2 * LATENCY_US)
+    lab.run_for(ROUND_TRIP_US)
     assert server.served_groups == ["a", "b", "c"]
     assert outcomes.seen == [("a", "ok"), ("b", "ok"), ("c", "ok")]
     assert connection.in_flight == 0
@@ -63,7 +66,7 @@ def test_call_returns_the_response() -> None:
     EchoServer(lab.host(SERVER))
     connection = connect(lab.host("client"))
     assert lab.run(connection.call(heartbeat(), timeout_us=TIMEOUT_US)) == HeartbeatResponse()
-    assert lab.loop.now_us() == 4 * LATENCY_US
+    assert lab.loop.now_us() == HANDSHAKE_US + ROUND_TRIP_US
 
 
 def test_a_parked_request_delays_later_requests_of_its_connection_only() -> None:
@@ -78,7 +81,8 @@ def test_a_parked_request_delays_later_requests_of_its_connection_only() -> None
     lab.run_for(10 * LATENCY_US)
     assert server.served_groups == ["join", "other"]
     server.release()
-    assert server.served_groups == ["join", "other"]  # not in the middle of the handler's turn
+    # The next request is served one turn later, never inside the reply to the one before.
+    assert server.served_groups == ["join", "other"]
     lab.run_for(LATENCY_US)
     assert server.served_groups == ["join", "other", "behind", "last"]
     assert outcomes.seen == [("join", "ok"), ("behind", "ok"), ("last", "ok")]
@@ -90,7 +94,7 @@ def test_an_open_to_a_node_that_does_not_serve_is_refused() -> None:
     lab.host(SERVER)
     outcomes = Outcomes(connection := connect(lab.host("client")))
     outcomes.send("g")
-    lab.run_for(2 * LATENCY_US)
+    lab.run_for(HANDSHAKE_US)
     assert connection.is_closed
     assert outcomes.seen == [("g", "Disconnected")]
     assert lab.kinds(SERVER) == ["connection_refused"]
@@ -98,13 +102,13 @@ def test_an_open_to_a_node_that_does_not_serve_is_refused() -> None:
 
 @pytest.mark.parametrize("name", ["broker-0", "no-such-host"])
 def test_an_open_to_an_unknown_node_is_refused(name: str) -> None:
-    """A client may try any name, as with DNS."""
+    """A client may try any name, as with DNS. Here no node runs under either name."""
     lab = HostLab()
     client = lab.host("client")
     connection = client.connect(NodeName(name), "metadata", setup_timeout_us=SETUP_US)
     with pytest.raises(Disconnected, match="refused"):
         lab.run(connection.call(heartbeat(), timeout_us=TIMEOUT_US))
-    assert lab.loop.now_us() == 2 * LATENCY_US
+    assert lab.loop.now_us() == HANDSHAKE_US
 
 
 def test_a_setup_that_hangs_ends_after_its_timeout() -> None:
@@ -146,7 +150,7 @@ def test_a_request_that_times_out_fails_the_others_of_its_connection() -> None:
 
 
 def test_an_answered_request_never_times_out_and_a_later_one_still_does() -> None:
-    """One timer serves all requests of a connection: it must cover the younger ones."""
+    """One timer serves all requests of a connection: it must also end the younger request."""
     lab = HostLab()
     EchoServer(lab.host(SERVER), parked_groups=("slow",))
     outcomes = Outcomes(connection := connect(lab.host("client")))
@@ -161,7 +165,7 @@ def test_an_answered_request_never_times_out_and_a_later_one_still_does() -> Non
 
 
 def test_a_shorter_timeout_sent_later_fires_first() -> None:
-    """A JoinGroup may wait for minutes, a heartbeat behind it may not."""
+    """A JoinGroup may wait for minutes. A heartbeat behind it still has its own timeout."""
     lab = HostLab()
     EchoServer(lab.host(SERVER), parked_groups=("join",))
     outcomes = Outcomes(connect(lab.host("client")))
@@ -182,7 +186,7 @@ def test_close_fails_all_requests_after_it_returns_and_notifies_the_server() -> 
     outcomes.send("g")
     lab.run_for(4 * LATENCY_US)
     connection.close()
-    connection.close()
+    connection.close()  # the second call has no effect: one CloseFrame is sent
     assert (connection.is_closed, outcomes.seen, closed) == (True, [], [])
     lab.run_for(LATENCY_US)
     assert (outcomes.seen, closed) == ([("g", "Disconnected")], ["closed"])
@@ -193,7 +197,7 @@ def test_close_fails_all_requests_after_it_returns_and_notifies_the_server() -> 
 
 
 def test_a_closed_connection_fails_requests_and_calls_on_close_at_once() -> None:
-    """It never opens again, and `send` fails each request once, after it has returned."""
+    """A closed connection never opens again. Each request fails once, after `send` returned."""
     lab = HostLab()
     EchoServer(lab.host(SERVER))
     outcomes = Outcomes(connection := connect(lab.host("client")))
@@ -210,7 +214,7 @@ def test_a_closed_connection_fails_requests_and_calls_on_close_at_once() -> None
 
 
 def test_the_death_of_the_server_ends_its_connections_one_latency_later() -> None:
-    """The peer receives a reset; connections to other servers stay open."""
+    """The kernel of the dead process resets its connections; those to other servers stay open."""
     lab = HostLab()
     host = lab.host(SERVER)
     EchoServer(host, parked_groups=("g",))
@@ -256,7 +260,7 @@ def test_a_restarted_server_resets_connections_of_its_former_incarnation() -> No
     EchoServer(first)
     outcomes = Outcomes(connection := connect(lab.host("client")))
     lab.run_for(10 * LATENCY_US)
-    first.retire()
+    first.retire()  # ends the incarnation without a frame to its peers
     second = EchoServer(lab.host(SERVER, incarnation=1))
     outcomes.send("g")
     lab.run_for(2 * LATENCY_US)
@@ -282,13 +286,13 @@ def test_a_report_of_a_death_spares_a_connection_to_the_next_incarnation() -> No
 
 
 def test_a_restarted_client_is_distinguished_from_its_former_incarnation() -> None:
-    """Late answers to the dead incarnation find no connection, whatever its ids were."""
+    """A late answer to the dead incarnation finds no connection: ids contain the incarnation."""
     lab = HostLab()
     server = EchoServer(lab.host(SERVER), parked_groups=("old",))
     first = lab.host("client")
     Outcomes(connect(first)).send("old")
     lab.run_for(10 * LATENCY_US)
-    first.retire()  # no report reaches the peer
+    first.retire()  # ends the incarnation without a frame to its peers
     outcomes = Outcomes(connect(lab.host("client", incarnation=1)))
     outcomes.send("new")
     server.release()
@@ -307,7 +311,7 @@ def test_a_reply_to_an_unknown_request_or_a_second_reply_is_misuse() -> None:
     with pytest.raises(SimulationError, match="replied twice"):
         host.reply(server.served[0].request_id, HeartbeatResponse())
     with pytest.raises(SimulationError):
-        host.reply(RequestId(77), HeartbeatResponse())
+        host.reply(RequestId(77), HeartbeatResponse())  # an id that was never assigned
 
 
 def test_close_all_ends_both_directions() -> None:
@@ -343,23 +347,26 @@ def test_a_broken_transport_link_also_ends_opening_connections() -> None:
 
 
 def test_messages_are_traced_on_both_sides_with_the_columns_of_their_api() -> None:
-    """The columns are those of the trace schema; the connection's purpose is the cause."""
+    """Only the client's rows have group, member and generation, and the purpose as their cause.
+
+    The member is "m" and the generation 3 in every heartbeat of this lab.
+    """
     lab = HostLab()
     EchoServer(lab.host(SERVER))
     client = lab.host("client")
     Outcomes(connect(client)).send("orders")
     lab.run_for(10 * LATENCY_US)
-    sent, received, answered, got = lab.rows
+    request_sent, request_received, response_sent, response_received = lab.rows
     assert [row.kind for row in lab.rows] == [
         "request_sent",
         "request_received",
         "response_sent",
         "response_received",
     ]
-    for row in (sent, got):
+    for row in (request_sent, response_received):
         assert (row.node, row.peer, row.cause) == ("client", SERVER, "coordinator")
         assert (row.group, row.member, row.generation) == ("orders", "m", 3)
-    for row in (received, answered):
+    for row in (request_received, response_sent):
         assert (row.node, row.peer) == (SERVER, "client")
     assert {(row.api, row.correlation_id) for row in lab.rows} == {("Heartbeat", 0)}
     assert [row.error for row in lab.rows] == [None, None, "NONE", "NONE"]

@@ -27,15 +27,19 @@ SECOND_US = 1_000_000
 
 
 class GateLab:
-    """A gate of node `a`; `left` has the frames that left it, `heard` those it delivered."""
+    """A gate of node `a`, with the frames that it transmitted and those that it delivered to `a`.
+
+    `order` has one word for each of these frames, in the order of both.
+    """
 
     def __init__(self) -> None:
         self.loop = VirtualLoop()
-        self.left: list[Frame] = []
-        self.heard: list[Frame] = []
+        self.transmitted: list[Frame] = []
+        self.delivered: list[Frame] = []
         self.order: list[str] = []
         self.purposes: dict[ConnectionEnd, str] = {}
-        self.lost: tuple[CloseFrame, ...] = ()
+        self.closes_at_death: tuple[CloseFrame, ...] = ()
+        """Close frames of the connections that end when the process of their peer dies."""
         self.lost_responses: list[ResponseFrame] = []
         self.gate = LinkGate(
             A,
@@ -54,20 +58,20 @@ class GateLab:
     def close_frames_of_lost_peer(
         self, peer: NodeName, incarnation: Incarnation | None = None
     ) -> tuple[CloseFrame, ...]:
-        """Return the frames that the test has set."""
-        return tuple(close for close in self.lost if close.source == peer)
+        """Return those of `closes_at_death` whose peer is `peer`."""
+        return tuple(close for close in self.closes_at_death if close.source == peer)
 
     def run_for(self, duration_us: int = 0) -> None:
         """Advance the time by `duration_us`."""
         self.loop.run_until_us(self.loop.now_us() + duration_us)
 
     def _transmit(self, frame: Frame) -> None:
-        self.left.append(frame)
-        self.order.append("left")
+        self.transmitted.append(frame)
+        self.order.append("transmitted")
 
     def _deliver(self, frame: Frame) -> None:
-        self.heard.append(frame)
-        self.order.append("heard")
+        self.delivered.append(frame)
+        self.order.append("delivered")
 
 
 HOLDING = [Cut(), Clog()]
@@ -77,13 +81,13 @@ HOLDING = [Cut(), Clog()]
 
 
 def test_without_rules_every_frame_passes_at_once() -> None:
-    """A gate serves all links of its host; most have no rule."""
+    """A rule about two other nodes changes nothing: the gate of `a` stays idle."""
     lab = GateLab()
     frames: list[Frame] = [open_frame(), request(), close()]
     for frame in frames:
         lab.gate.send(frame)
     lab.gate.receive(response())
-    assert (lab.left, lab.heard) == (frames, [response()])
+    assert (lab.transmitted, lab.delivered) == (frames, [response()])
     lab.gate.set_rules([rule(Cut(), sources=(C,), destinations=(B,))])
     assert lab.gate.is_idle
 
@@ -98,12 +102,11 @@ def test_a_rule_selects_its_nodes_in_one_direction(effect: LinkEffect) -> None:
     lab.gate.send(request(2, destination=C))
     lab.gate.send(request(3, destination=A))
     lab.gate.receive(response(4))
-    lab.gate.receive(
-        request(5, source=C)
-    )  # held at this end, too: it was in flight when the rule was set
+    # A frame that was in flight when the rule was set is held at the receiver's end.
+    lab.gate.receive(request(5, source=C))
     lab.run_for(SECOND_US)
-    assert lab.left == [request(2, destination=C), request(3, destination=A)]
-    assert lab.heard == [response(4)]
+    assert lab.transmitted == [request(2, destination=C), request(3, destination=A)]
+    assert lab.delivered == [response(4)]
 
 
 def test_a_rule_with_purposes_selects_connections_of_those_purposes() -> None:
@@ -112,7 +115,7 @@ def test_a_rule_with_purposes_selects_connections_of_those_purposes() -> None:
     lab.purposes = {
         ConnectionEnd(B, 1, True): "coordinator",
         ConnectionEnd(B, 2, True): "fetch",
-        ConnectionEnd(B, 1, False): "fetch",  # `b`'s first connection, not `a`'s
+        ConnectionEnd(B, 1, False): "fetch",  # opened by `b`, with the same id as one of `a`
     }
     lab.gate.set_rules([both_ways(Cut(), purposes=("coordinator",))])
     passing: list[Frame] = [
@@ -124,12 +127,12 @@ def test_a_rule_with_purposes_selects_connections_of_those_purposes() -> None:
     for frame in (request(0), open_frame(3), *passing):
         lab.gate.send(frame)
     lab.gate.receive(response(7))
-    assert lab.left == passing
-    assert lab.heard == []
+    assert lab.transmitted == passing
+    assert lab.delivered == []
 
 
 def test_a_purpose_is_remembered_when_the_rules_change() -> None:
-    """A new rule must not release the end of a connection that is closed and forgotten."""
+    """A new rule must not release the close of a connection that the endpoint has forgotten."""
     lab = GateLab()
     lab.purposes = {ConnectionEnd(B, 1, True): "coordinator"}
     lab.gate.set_rules([rule(Cut(), purposes=("coordinator",))])
@@ -137,16 +140,16 @@ def test_a_purpose_is_remembered_when_the_rules_change() -> None:
     lab.purposes.clear()
     lab.gate.set_rules([rule(Cut(), purposes=("coordinator",)), rule(Cut(), destinations=(C,))])
     lab.run_for(SECOND_US)
-    assert lab.left == []
+    assert lab.transmitted == []
 
 
 def test_a_frame_behind_a_held_open_has_its_purpose() -> None:
-    """The endpoint does not know the connection yet."""
+    """The endpoint does not know the connection yet, so it cannot name the close's purpose."""
     lab = GateLab()
     lab.gate.set_rules([both_ways(Cut(), purposes=("coordinator",))])
     lab.gate.receive(open_frame(source=B, destination=A))
     lab.gate.receive(close(source=B, destination=A))
-    assert lab.heard == []
+    assert lab.delivered == []
 
 
 def test_a_rule_with_apis_passes_opens_and_closes_and_delays_later_frames() -> None:
@@ -158,12 +161,12 @@ def test_a_rule_with_apis_passes_opens_and_closes_and_delays_later_frames() -> N
     )
     for frame in (open_frame(), opened, request(1, find=True), request(2, connection=2, find=True)):
         lab.gate.send(frame)
-    assert len(lab.left) == 4
+    assert len(lab.transmitted) == 4
     lab.gate.send(request(3))
-    lab.gate.send(request(4, find=True))  # behind it
+    lab.gate.send(request(4, find=True))  # behind request 3
     lab.gate.send(request(5, connection=2, find=True))  # on another connection
     lab.gate.send(close(3))
-    assert lab.left[4:] == [request(5, connection=2, find=True), close(3)]
+    assert lab.transmitted[4:] == [request(5, connection=2, find=True), close(3)]
 
 
 def test_a_response_is_selected_by_the_api_of_its_request() -> None:
@@ -173,8 +176,8 @@ def test_a_response_is_selected_by_the_api_of_its_request() -> None:
     lab.gate.receive(response(1, find=True))
     lab.gate.receive(response(2, connection=2))
     lab.gate.send(response(3, connection=3, source=A, destination=B))
-    assert lab.heard == [response(1, find=True)]
-    assert lab.left == []
+    assert lab.delivered == [response(1, find=True)]
+    assert lab.transmitted == []
     assert (api_of(response()), api_of(response(find=True)), api_of(close())) == (
         "Heartbeat",
         "FindCoordinator",
@@ -189,14 +192,16 @@ def test_the_first_rule_that_holds_or_delays_a_frame_decides_at_both_ends() -> N
     lab.gate.set_rules([slow, cut])
     lab.gate.send(request(1))
     lab.gate.receive(response(2))
-    assert lab.heard == [response(2)]
+    assert lab.delivered == [response(2)]
     lab.run_for(100)
-    assert lab.left == [request(1)]
+    assert lab.transmitted == [request(1)]
     lab.gate.set_rules([cut, slow])
     lab.gate.send(request(3))
     lab.gate.receive(response(4))
     lab.run_for(SECOND_US)
-    assert (len(lab.left), len(lab.heard)) == (1, 1)
+    # Frames 1 and 2 have passed. The cut, which now comes first, holds frames 3 and 4.
+    assert lab.transmitted == [request(1)]
+    assert lab.delivered == [response(2)]
 
 
 # -- held frames, and healing ----------------------------------------------------------------------
@@ -220,18 +225,18 @@ def test_healing_delivers_held_arrivals_before_it_sends_held_frames(
     assert lab.order == []
     lab.gate.send(request(6, connection=2))  # in the same instant: behind the held frames
     lab.gate.send(request(7, connection=9))  # on a connection without held frames
-    assert lab.left == [request(7, connection=9)]
+    assert lab.transmitted == [request(7, connection=9)]
     lab.run_for()
-    assert lab.heard == [response(3, connection=5), response(5, connection=4)]
-    assert lab.left[1:] == [
+    assert lab.delivered == [response(3, connection=5), response(5, connection=4)]
+    assert lab.transmitted[1:] == [
         request(1, connection=2),
         request(2, connection=1),
         request(4, connection=2),
         request(6, connection=2),
     ]
-    assert lab.order == ["left", *["heard"] * 2, *["left"] * 4]
+    assert lab.order == ["transmitted", *["delivered"] * 2, *["transmitted"] * 4]
     lab.gate.send(request(8))
-    assert lab.left[-1] == request(8)
+    assert lab.transmitted[-1] == request(8)
     assert lab.gate.is_idle
 
 
@@ -244,16 +249,16 @@ def test_new_rules_keep_the_frames_that_they_also_hold() -> None:
     lab.gate.send(request(2, destination=C))
     lab.gate.set_rules([to_b])
     lab.run_for(SECOND_US)
-    assert lab.left == [request(2, destination=C)]
+    assert lab.transmitted == [request(2, destination=C)]
     lab.gate.set_rules([rule(Slow(delay_us=100))])
     lab.run_for(99)
-    assert len(lab.left) == 1
+    assert len(lab.transmitted) == 1
     lab.run_for(1)
-    assert lab.left[1:] == [request(1)]
+    assert lab.transmitted[1:] == [request(1)]
 
 
 def test_a_connection_closed_by_its_own_end_during_a_cut_sends_only_the_close() -> None:
-    """Timeouts close silent connections; healing must not serve their requests."""
+    """A timeout closes a silent connection; after healing, no server may get its requests."""
     lab = GateLab()
     lab.gate.set_rules([both_ways(Cut())])
     lab.gate.send(open_frame(1))
@@ -264,12 +269,16 @@ def test_a_connection_closed_by_its_own_end_during_a_cut_sends_only_the_close() 
     lab.gate.send(close(2))
     lab.gate.set_rules([])
     lab.run_for()
-    assert lab.left == [request(3, connection=3), close(1), close(2)]
-    assert lab.heard == []
+    # Connection 3 is not closed. The close of connection 1 took the place of its open.
+    assert lab.transmitted == [request(3, connection=3), close(1), close(2)]
+    assert lab.delivered == []
 
 
 def test_a_connection_closed_by_its_peer_during_a_cut_delivers_only_the_close() -> None:
-    """Frames held for the peer are dropped."""
+    """The close drops the frames that wait in front of it, and those that wait for the peer.
+
+    Request 3 is sent before `a` knows of the close, so it is dropped when the close arrives.
+    """
     lab = GateLab()
     lab.gate.set_rules([both_ways(Cut())])
     end = close(by_client=False, source=B, destination=A)
@@ -279,8 +288,8 @@ def test_a_connection_closed_by_its_peer_during_a_cut_delivers_only_the_close() 
     lab.gate.send(request(3))
     lab.gate.set_rules([])
     lab.run_for()
-    assert lab.heard == [end]
-    assert lab.left == []
+    assert lab.delivered == [end]
+    assert lab.transmitted == []
 
 
 def test_a_cut_of_one_direction_delivers_the_close_of_the_other() -> None:
@@ -290,10 +299,10 @@ def test_a_cut_of_one_direction_delivers_the_close_of_the_other() -> None:
     lab.gate.send(request(1))
     end = close(by_client=False, source=B, destination=A)
     lab.gate.receive(end)
-    assert lab.heard == [end]
+    assert lab.delivered == [end]
     lab.gate.set_rules([])
     lab.run_for()
-    assert lab.left == []
+    assert lab.transmitted == []
 
 
 def test_after_a_clog_everything_arrives_also_on_closed_connections() -> None:
@@ -307,8 +316,8 @@ def test_after_a_clog_everything_arrives_also_on_closed_connections() -> None:
     lab.gate.receive(end)
     lab.gate.set_rules([])
     lab.run_for()
-    assert lab.left == [request(1), close()]
-    assert lab.heard == [response(1, connection=2), end]
+    assert lab.transmitted == [request(1), close()]
+    assert lab.delivered == [response(1, connection=2), end]
 
 
 def test_the_close_of_a_connection_passes_a_rule_that_cuts_one_api() -> None:
@@ -317,7 +326,7 @@ def test_the_close_of_a_connection_passes_a_rule_that_cuts_one_api() -> None:
     lab.gate.set_rules([rule(Cut(), apis=("Heartbeat",))])
     lab.gate.send(request(1))
     lab.gate.send(close())
-    assert lab.left == [close()]
+    assert lab.transmitted == [close()]
 
 
 # -- deaths and resets -----------------------------------------------------------------------------
@@ -327,7 +336,7 @@ def test_the_close_of_a_connection_passes_a_rule_that_cuts_one_api() -> None:
 def test_a_death_behind_a_cut_is_hidden_until_healing(effect: LinkEffect) -> None:
     """The dead process's kernel is cut off, too; at healing each connection ends by itself."""
     lab = GateLab()
-    lab.lost = (
+    lab.closes_at_death = (
         close(1, by_client=False, source=B, destination=A),
         close(2, by_client=True, source=B, destination=A),
         close(3, by_client=False, source=C, destination=A),
@@ -335,16 +344,17 @@ def test_a_death_behind_a_cut_is_hidden_until_healing(effect: LinkEffect) -> Non
     lab.gate.set_rules([both_ways(effect)])
     for peer in (B, C):
         lab.gate.receive(ResetFrame(source=peer, destination=A, source_incarnation=Incarnation(0)))
-    assert lab.heard == [lab.lost[2]]
+    assert lab.delivered == [lab.closes_at_death[2]]
     lab.gate.set_rules([])
     lab.run_for()
-    assert lab.heard == [lab.lost[2], *lab.lost[:2]]
+    # The rule does not concern `c`: its close came at once, before the two of `b`.
+    assert lab.delivered == [lab.closes_at_death[2], *lab.closes_at_death[:2]]
 
 
 def test_a_death_is_not_reported_on_a_connection_whose_open_is_held() -> None:
     """The open still waits here: the other end never knew the connection."""
     lab = GateLab()
-    lab.lost = (
+    lab.closes_at_death = (
         close(1, by_client=False, source=B, destination=A),
         close(2, by_client=False, source=B, destination=A),
     )
@@ -352,7 +362,7 @@ def test_a_death_is_not_reported_on_a_connection_whose_open_is_held() -> None:
     lab.gate.set_rules([rule(Cut())])
     lab.gate.send(open_frame(2))
     lab.gate.peer_lost(B)
-    assert lab.heard == [lab.lost[0]]
+    assert lab.delivered == [lab.closes_at_death[0]]
 
 
 def test_a_death_without_rules_is_one_frame() -> None:
@@ -360,7 +370,7 @@ def test_a_death_without_rules_is_one_frame() -> None:
     lab = GateLab()
     death = ResetFrame(source=B, destination=A, source_incarnation=Incarnation(0))
     lab.gate.receive(death)
-    assert lab.heard == [death]
+    assert lab.delivered == [death]
 
 
 def test_a_reset_ends_a_connection_through_a_cut_and_drops_held_frames() -> None:
@@ -372,15 +382,15 @@ def test_a_reset_ends_a_connection_through_a_cut_and_drops_held_frames() -> None
     lab.gate.receive(response(3))
     end = close(by_client=False, source=B, destination=A)
     lab.gate.reset([end])
-    assert lab.heard == [end]
+    assert lab.delivered == [end]
     lab.gate.set_rules([])
     lab.run_for()
-    assert lab.left == [request(2, connection=2)]
-    assert lab.heard == [end]
+    assert lab.transmitted == [request(2, connection=2)]
+    assert lab.delivered == [end]
 
 
 def test_a_connection_with_too_many_held_frames_is_misuse() -> None:
-    """Every queue has a limit; timeouts end a silent connection long before."""
+    """A client's timeouts close a silent connection long before it has so many frames."""
     lab = GateLab()
     lab.gate.set_rules([rule(Cut())])
     frame = request()
@@ -397,16 +407,15 @@ def departures(rules: list[LinkRule], frames: list[Frame], every_us: int) -> lis
     """Send a frame every `every_us`; return the time at which each left."""
     lab = GateLab()
     lab.gate.set_rules(rules)
+    for number, frame in enumerate(frames):
+        lab.loop.call_at_us(number * every_us, lab.gate.send, frame)
+    lab.run_for()
     left_at: list[int] = []
-    for number, frame in enumerate([*frames, None]):
-        if frame is not None:
-            lab.gate.send(frame)
-        while len(left_at) < len(frames):
-            left_at += [lab.loop.now_us()] * (len(lab.left) - len(left_at))
-            if frame is not None and lab.loop.now_us() == (number + 1) * every_us:
-                break
-            lab.run_for(1)
-    assert lab.left == frames
+    while len(left_at) < len(frames):
+        left_now = len(lab.transmitted) - len(left_at)
+        left_at += [lab.loop.now_us()] * left_now
+        lab.run_for(1)
+    assert lab.transmitted == frames
     return left_at
 
 
@@ -417,10 +426,13 @@ def test_a_slow_link_delays_within_its_bounds_and_keeps_the_order() -> None:
     rng = stream(1, "r")
     expected: list[int] = []
     for number in range(60):
+        sent_at = number * 5
+        # Every third frame is a FindCoordinator, which the rule does not select.
         delay_us = 0 if number % 3 == 0 else 20 + int(rng.random() * 101)
-        expected.append(max([number * 5 + delay_us, *expected]))
+        expected.append(max([sent_at + delay_us, *expected]))  # not before an earlier frame
     assert departures([slow], frames, every_us=5) == expected
-    assert 20 < max(e - number * 5 for number, e in enumerate(expected)) <= 120
+    delays_us = [left_at - number * 5 for number, left_at in enumerate(expected)]
+    assert 20 < max(delays_us) <= 120
 
 
 def test_a_slow_link_draws_once_a_frame_from_the_stream_of_its_rule() -> None:
@@ -438,9 +450,9 @@ def test_a_slow_link_draws_once_a_frame_from_the_stream_of_its_rule() -> None:
         delay_us = 20 + int(rng.random() * 101)
         assert left_at == number * 1_000 + delay_us
         lab.run_for(delay_us - 1)
-        assert frame not in lab.left
+        assert frame not in lab.transmitted
         lab.run_for(1)
-        assert frame in lab.left
+        assert frame in lab.transmitted
 
 
 # -- lost responses -------------------------------------------------------------------------------
@@ -453,7 +465,7 @@ def test_a_lost_response_resets_its_connection_once() -> None:
     lost = response(1, source=A, destination=B)
     lab.gate.send(lost)
     assert lab.lost_responses == [lost]
-    assert lab.left == [
+    assert lab.transmitted == [
         CloseFrame(
             source=A,
             destination=B,
@@ -462,18 +474,18 @@ def test_a_lost_response_resets_its_connection_once() -> None:
             reason="the connection was reset",
         )
     ]
-    assert lab.heard == []
+    assert lab.delivered == []
     lab.run_for()
-    (heard,) = lab.heard
+    (heard,) = lab.delivered
     assert isinstance(heard, CloseFrame)
     assert (heard.source, heard.connection_id, heard.by_client) == (B, 1, True)
     second = response(2, connection=2, source=A, destination=B)
     lab.gate.send(second)
-    assert lab.left[1:] == [second]
+    assert lab.transmitted[1:] == [second]
 
 
 def test_only_departing_responses_of_the_named_apis_and_errors_are_lost() -> None:
-    """A request, an arriving response, and another error pass."""
+    """A request, a response of another API, an arriving response, and another error pass."""
     lab = GateLab()
     lab.gate.set_rules(
         [both_ways(LoseResponses(errors=("UNKNOWN_MEMBER_ID",)), apis=("Heartbeat",))]
@@ -486,14 +498,14 @@ def test_only_departing_responses_of_the_named_apis_and_errors_are_lost() -> Non
     for frame in passing:
         lab.gate.send(frame)
     lab.gate.receive(response(4))
-    assert (lab.left, lab.heard, lab.lost_responses) == (passing, [response(4)], [])
+    assert (lab.transmitted, lab.delivered, lab.lost_responses) == (passing, [response(4)], [])
     lab.gate.set_rules([both_ways(LoseResponses(errors=("NONE",)), apis=("Heartbeat",))])
     lab.gate.send(response(5, source=A, destination=B))
     assert len(lab.lost_responses) == 1
 
 
 def test_new_rules_do_not_restart_the_count_of_lost_responses() -> None:
-    """Every fault that begins or ends sets all rules again."""
+    """A run sets all rules again whenever any fault begins or ends."""
     lab = GateLab()
     losing = both_ways(LoseResponses(count=2))
     lab.gate.set_rules([losing])
@@ -512,15 +524,16 @@ def test_a_held_response_is_not_lost_and_frames_before_a_lost_one_are() -> None:
     lab.gate.send(held)
     lab.gate.set_rules([both_ways(LoseResponses())])
     lab.run_for()
-    assert (lab.left, lab.lost_responses) == ([held], [])
+    assert (lab.transmitted, lab.lost_responses) == ([held], [])
     lab.gate.set_rules(
         [
             both_ways(Cut(), apis=("FindCoordinator",)),
             both_ways(LoseResponses(), apis=("Heartbeat",)),
         ]
     )
+    # The cut holds response 2. Response 3, on the same connection, is lost: the reset drops both.
     lab.gate.send(response(2, source=A, destination=B, find=True))
     lab.gate.send(response(3, source=A, destination=B))
     lab.gate.set_rules([])
     lab.run_for(SECOND_US)
-    assert [type(frame) for frame in lab.left[1:]] == [CloseFrame]
+    assert [type(frame) for frame in lab.transmitted[1:]] == [CloseFrame]

@@ -55,14 +55,16 @@ Step = Send | Close | SetRules | Wait
 
 
 class Pair:
-    """Gates of `a` and `b` with a line of constant latency each way; the frames sent and heard."""
+    """Gates of `a` and `b`, a line of constant latency between them, and the frames of both."""
 
     def __init__(self) -> None:
         self.loop = VirtualLoop()
         self.sent: dict[tuple[NodeName, int], list[Frame]] = {}
-        """By sender and connection."""
-        self.heard: dict[tuple[NodeName, int], list[Frame]] = {}
+        """Frames given to the sender's gate, by sender and connection."""
+        self.delivered: dict[tuple[NodeName, int], list[Frame]] = {}
+        """Frames that the receiver's gate delivered, by sender and connection."""
         self.closed: dict[tuple[NodeName, int], None] = {}
+        """Connections, each with the end that has closed it."""
         self.lost: list[Frame] = []
         self.gates = {
             node: LinkGate(
@@ -70,7 +72,7 @@ class Pair:
                 self,
                 after=lambda delay_us, fn: self.loop.call_at_us(self.loop.now_us() + delay_us, fn),
                 transmit=self._transmit,
-                deliver=self._heard,
+                deliver=self._deliver,
                 lost=self.lost.append,
                 rng_for=random.Random,
             )
@@ -78,13 +80,13 @@ class Pair:
         }
 
     def purpose_of(self, end: ConnectionEnd) -> str:
-        """Return a purpose: connections with odd numbers have another one."""
+        """Return "fetch" for connections with odd ids, "coordinator" for the others."""
         return PURPOSES[end.connection_id % 2]
 
     def close_frames_of_lost_peer(
         self, peer: NodeName, incarnation: Incarnation | None = None
     ) -> tuple[CloseFrame, ...]:
-        """No node dies here."""
+        """Return no frames, because no node dies in these tests."""
         return ()
 
     def send(self, sender: NodeName, connection: int, number: int, find: bool) -> None:
@@ -118,9 +120,9 @@ class Pair:
         gate = self.gates[frame.destination]
         self.loop.post_at(self.loop.now_us() + LATENCY_US, gate.receive, frame)
 
-    def _heard(self, frame: Frame) -> None:
+    def _deliver(self, frame: Frame) -> None:
         if not isinstance(frame, ResetFrame):
-            self.heard.setdefault((frame.source, frame.connection_id), []).append(frame)
+            self.delivered.setdefault((frame.source, frame.connection_id), []).append(frame)
 
 
 SENDERS = st.sampled_from((A, B))
@@ -131,7 +133,7 @@ RULES = st.builds(
         effect, sources=nodes[0], destinations=nodes[1], purposes=purposes, apis=apis
     ),
     EFFECTS,
-    st.sampled_from((((A,), (B,)), ((B,), (A,)), ((A, B), (A, B)))),
+    st.sampled_from((((A,), (B,)), ((B,), (A,)), ((A, B), (A, B)))),  # one way, back, both ways
     st.sampled_from(((), PURPOSES[:1])),
     st.sampled_from(((), ("Heartbeat",))),
 )
@@ -139,7 +141,7 @@ SENDS = st.builds(Send, SENDERS, CONNECTIONS, st.booleans())
 STEPS = st.lists(
     st.one_of(
         SENDS,
-        SENDS,
+        SENDS,  # twice, so that sends are drawn more often than the other steps
         st.builds(Close, SENDERS, CONNECTIONS),
         st.builds(SetRules, st.lists(RULES, max_size=2).map(tuple)),
         st.builds(Wait, st.integers(1, 30)),
@@ -167,25 +169,29 @@ def play(pair: Pair, steps: list[Step]) -> None:
 def is_subsequence(part: list[Frame], whole: list[Frame]) -> bool:
     """Return True if `part` is `whole` with some items left out."""
     rest = iter(whole)
-    return all(frame in rest for frame in part)
+    return all(frame in rest for frame in part)  # `in` consumes `rest` up to the found frame
 
 
 @given(STEPS)
 def test_under_any_rules_order_is_kept_and_all_frames_of_open_connections_arrive(
     steps: list[Step],
 ) -> None:
-    """Per connection and direction; of a closed connection the close arrives, as the last frame."""
+    """This holds for each connection and direction.
+
+    If the sender has closed the connection and the receiver has not, the last frame that arrives
+    is the close. If the receiver has closed it, any frames of the sender may be lost.
+    """
     pair = Pair()
     play(pair, steps)
     for (sender, connection), sent in pair.sent.items():
-        heard = pair.heard.get((sender, connection), [])
+        delivered = pair.delivered.get((sender, connection), [])
         peer = B if sender == A else A
-        assert is_subsequence(heard, sent)
+        assert is_subsequence(delivered, sent)
         if (sender, connection) in pair.closed:
             if (peer, connection) not in pair.closed:
-                assert heard[-1] == sent[-1]
+                assert delivered[-1] == sent[-1]
         elif (peer, connection) not in pair.closed:
-            assert heard == sent
+            assert delivered == sent
 
 
 @given(STEPS)
@@ -199,4 +205,4 @@ def test_without_a_cut_every_frame_arrives(steps: list[Step]) -> None:
         for step in steps
     ]
     play(pair, without_cuts)
-    assert pair.heard == pair.sent
+    assert pair.delivered == pair.sent

@@ -1,4 +1,7 @@
-"""Link rules and resets in NodeProcesses: within one, over TCP, and at a process's death."""
+"""Link rules and resets in NodeProcesses: within one process, over TCP, and at a process's death.
+
+`beat(connection, n)` sends a Heartbeat of generation n; `served` lists these numbers at the server.
+"""
 
 import asyncio
 from pathlib import Path
@@ -36,6 +39,7 @@ placements = pytest.mark.parametrize(
 
 
 async def pair(lab: Lab, client_process: str) -> tuple[EchoNode, EchoNode]:
+    """Start a server in process p0 and a client in `client_process`, which may be p0 or p1."""
     await lab.process("p0")
     await lab.process("p1")
     return lab.node("p0", SERVER), lab.node(client_process, CLIENT)
@@ -72,7 +76,7 @@ def test_cut_one_way_lets_requests_through_and_holds_the_answers(tmp_path: Path)
         server, client = await pair(lab, "p1")
         connection = connect(client)
         await beat(connection)
-        lab.set_rules(CUT[1:])
+        lab.set_rules(CUT[1:])  # from the server to the client
         waiting = asyncio.ensure_future(beat(connection, 1))
         await settle()
         assert server.served == [0, 1]
@@ -123,6 +127,7 @@ def test_death_behind_a_cut_is_reported_at_healing(
         lab.set_rules(())
         for connection in (old, new, late):
             await closed(connection)
+        # The report ended the connections: their own timeouts are 10 s.
         assert client.host.now_us() < 5 * SECOND_US
 
     in_lab(tmp_path, body)
@@ -183,7 +188,7 @@ def test_clog_delivers_everything_in_order_and_slow_delays(
         await settle()
         assert server.served == [0]
         slow = Slow(delay_us=20_000)
-        started_us = client.host.now_us()  # setting the rules releases held frames
+        started_us = client.host.now_us()  # before set_rules, which gives held frames their delay
         lab.set_rules([LinkRule(rule_id="slow", selector=TO_SERVER, effect=slow)])
         await asyncio.gather(*waiting)
         assert client.host.now_us() - started_us >= 20_000
@@ -193,11 +198,15 @@ def test_clog_delivers_everything_in_order_and_slow_delays(
 
 
 def reset_everywhere(lab: Lab, reset: LinkReset) -> tuple[int, int]:
-    """Reset as the control plane does; return the ends of clients and of servers."""
+    """Reset as the control plane does, with no silent client.
+
+    Returns the number of clients' ends that ended, and the number of servers' ends whose client was
+    silent (0).
+    """
     processes = list(lab.processes.values())
     names = [name for process in processes for name in process.reset_client_ends(reset)]
-    of_silent = sum(process.reset_server_ends(reset, names, ()) for process in processes)
-    return len(names), of_silent
+    ended_of_silent = sum(process.reset_server_ends(reset, names, ()) for process in processes)
+    return len(names), ended_of_silent
 
 
 @placements
@@ -227,8 +236,10 @@ def test_reset_ends_both_ends_and_spares_later_connections(
         if paused:
             lab.processes["p0"].resume_node(SERVER)
         await beat(again, 4)
+        # Request 3 may have reached the server before the reset.
         assert server.served in ([1, 2, 4], [1, 2, 3, 4])
-        assert reset_everywhere(lab, reset) == (1, 0), "the old ends are gone at the server too"
+        # Only the connection `again` is left to reset.
+        assert reset_everywhere(lab, reset) == (1, 0)
 
     in_lab(tmp_path, body)
 
@@ -261,6 +272,7 @@ def test_reset_of_a_silent_client_is_counted_at_its_server(tmp_path: Path) -> No
         await beat(connection)
         reset = LinkReset(sources=(CLIENT,), destinations=(SERVER,))
         assert lab.processes["p0"].reset_server_ends(reset, (), (CLIENT,)) == 1
+        # The client's end got the reset as soon as its process ran again.
         assert lab.processes["p1"].reset_client_ends(reset) == ((CLIENT, 0),)
         assert connection.is_closed
 
@@ -274,7 +286,7 @@ def test_death_of_a_client_whose_close_is_held_is_reported_at_healing(
 
     async def body(lab: Lab) -> None:
         server, client = await pair(lab, "p1")
-        lab.node("p1", OTHER)  # the process continues
+        lab.node("p1", OTHER)  # keeps process p1 alive after the client's crash
         connection = connect(client)
         await beat(connection)
         lab.set_rules(CUT)
@@ -282,6 +294,7 @@ def test_death_of_a_client_whose_close_is_held_is_reported_at_healing(
         lab.processes["p1"].crash_node(CLIENT)
         await settle()
         assert isinstance(server.host, RealHost)
+        # The cut holds the client's close and hides its death: the server keeps the connection.
         assert server.host.peers() == (CLIENT,)
         lab.set_rules(())
         await settle()

@@ -16,16 +16,16 @@ from protocol.errors import ErrorCode, SimulationError
 from protocol.records.batch import Record, records_of
 from tests.support.builders.experiments import experiment
 
-CODEC_IDS = [each for each in CompressionType if each is not CompressionType.NONE]
+CODEC_IDS = [codec for codec in CompressionType if codec is not CompressionType.NONE]
 PAYLOAD = b"a commit like the one before it, " * 50
 
 
 @pytest.mark.parametrize("codec", CODEC_IDS)
 def test_payload_is_restored_by_every_codec_and_compressed_smaller(codec: CompressionType) -> None:
-    """The compressed bytes are always equal: a digest must not depend on a clock."""
+    """Equal payloads give equal bytes: with a time in gzip's header, digests would differ."""
     compressed = CODECS.compress(codec, PAYLOAD)
     assert CODECS.compress(codec, PAYLOAD) == compressed
-    assert len(compressed) < len(PAYLOAD) / 4
+    assert len(compressed) < len(PAYLOAD) / 4  # PAYLOAD repeats one phrase 50 times
     assert CODECS.decompress(codec, compressed) == PAYLOAD
     assert CODECS.decompress(codec, CODECS.compress(codec, b"")) == b""
 
@@ -33,13 +33,14 @@ def test_payload_is_restored_by_every_codec_and_compressed_smaller(codec: Compre
 @pytest.mark.parametrize("codec", CODEC_IDS)
 @pytest.mark.parametrize("damage", ["nothing", "short", "garbage", "cut", "another length"])
 def test_damaged_payload_is_an_error(codec: CompressionType, damage: str) -> None:
-    """The load reports it and ends; it reads no wrong records."""
+    """A load that decompresses the payload reports the error and ends, without wrong records."""
     whole = CODECS.compress(codec, PAYLOAD)
     content = {
         "nothing": b"",
         "short": b"\x00\x00",
         "garbage": whole[:4] + b"garbage" * 9,
         "cut": whole[:-9],
+        # The first bytes are a magic number, or the content's length in a bare block of snappy.
         "another length": b"\x00\x00\x00\x09" + whole[4:],
     }[damage]
     with pytest.raises(ValueError, match=r"codec|compressed"):
@@ -51,7 +52,7 @@ def test_batch_attributes_have_the_codec_and_the_crc_covers_the_payload(
     codec: CompressionType,
 ) -> None:
     """Kafka has the codec in the attributes, too."""
-    records = tuple(Record(b"key", b"value", 7) for _ in range(20))
+    records = tuple(Record(b"key", b"value", timestamp_ms=7) for _ in range(20))
     batch = build_batch(records, compression=codec, codecs=CODECS)
     plain = build_batch(records)
     assert (batch.compression, batch.record_count) == (codec, 20)
@@ -64,9 +65,9 @@ def test_batch_attributes_have_the_codec_and_the_crc_covers_the_payload(
 
 
 def test_load_of_a_batch_that_cannot_be_decompressed_fails_with_the_reason() -> None:
-    """Any other unreadable record has the same effect."""
-    batch = build_batch((Record(b"k", b"v"),), compression=1, codecs=CODECS)
-    load = Load(0, 1)
+    """Like any other unreadable record, the batch ends the load with an error."""
+    batch = build_batch((Record(b"k", b"v"),), compression=CompressionType.GZIP, codecs=CODECS)
+    load = Load(partition=0, leader_epoch=1)  # by default a load has no codecs
     load.read((batch,))
     assert load.error == "no codec 1 to decompress with"
 
@@ -79,33 +80,36 @@ def test_every_codec_of_kafka_is_supported_here() -> None:
 def test_codec_without_its_library_is_refused_with_the_available_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The check precedes the start, and each start repeats it."""
+    """The rules of experiment files check the codec; each start of a broker checks it again."""
 
     def missing(codec: int) -> object:
         raise SimulationError(f"pyarrow has no codec {codec}")
 
     monkeypatch.setattr(compression, "_codec", missing)
-    assert not is_supported(4)
+    assert not is_supported(CompressionType.ZSTD)
     with pytest.raises(SimulationError, match=r"expected one of 0 \(none\), 1 \(gzip\), got 4"):
-        require_codec(4)
-    require_codec(1)
-    (found,) = errors(
+        require_codec(CompressionType.ZSTD)
+    require_codec(CompressionType.GZIP)
+    (error,) = errors(
         experiment(
             cluster={
                 "brokers": 3,
                 "config": {
                     "offsets.topic.num.partitions": 2,
-                    "offsets.topic.compression.codec": 4,
+                    "offsets.topic.compression.codec": CompressionType.ZSTD.value,
                 },
             }
         )
     )
-    assert found.path == "cluster.config.offsets.topic.compression.codec"
-    assert found.expected == "one of 0 (none), 1 (gzip)"
+    assert error.path == "cluster.config.offsets.topic.compression.codec"
+    assert error.expected == "one of 0 (none), 1 (gzip)"
 
 
 def test_pyarrow_is_imported_only_for_its_codecs() -> None:
-    """The import takes longer than a short run."""
+    """The import takes longer than a short run.
+
+    Codecs 0 and 1 are none and gzip, which the standard library has; 3 is lz4.
+    """
     program = (
         "import sys; from cluster.storage.compression import require_codec; "
         "require_codec(0); require_codec(1); print('pyarrow' in sys.modules); "
@@ -118,9 +122,9 @@ def test_pyarrow_is_imported_only_for_its_codecs() -> None:
 
 
 def test_setting_has_kafkas_ids() -> None:
-    """0 is Kafka's default."""
+    """0, no compression, is Kafka's default."""
     assert BrokerConfig().offsets_topic_compression_codec == CompressionType.NONE
-    assert [(each.name, each.value) for each in CompressionType] == [
+    assert [(codec.name, codec.value) for codec in CompressionType] == [
         ("NONE", 0),
         ("GZIP", 1),
         ("SNAPPY", 2),

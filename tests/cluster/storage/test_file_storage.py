@@ -16,13 +16,13 @@ from protocol.ids import Offset, TopicPartition
 from tests.support.builders.partition_logs import batch
 
 PARTITION = TopicPartition("__consumer_offsets", 3)
-
-
 LOG = "__consumer_offsets-3.log"
+ENOSPC = 28
+"""The operating system's error number of a full disk."""
 
 
 def test_file_log_opened_again_has_every_batch(tmp_path: Path) -> None:
-    """A killed broker returns on its disk; nothing is closed or flushed before a kill."""
+    """The test neither closes nor flushes the first log, because a kill does not, either."""
     log = FileStorage(tmp_path / "disk").log(PARTITION)
     for offset in range(3):
         log.append(batch(base_offset=offset))
@@ -35,45 +35,48 @@ def test_file_log_opened_again_has_every_batch(tmp_path: Path) -> None:
 
 
 def test_file_log_cut_anywhere_loses_only_the_torn_batch_and_reports_it(tmp_path: Path) -> None:
-    """A write may stop at any byte; later appends must follow the last whole batch."""
+    """A kill may stop a write at any byte; later appends must follow the last whole batch."""
     log = FileStorage(tmp_path).log(PARTITION)
     log.append(batch(base_offset=0))
     log.append(batch(base_offset=1))
     content = (tmp_path / LOG).read_bytes()
-    size = len(content) // 2
+    frame_size = len(content) // 2
     for cut in range(len(content)):
         (tmp_path / LOG).write_bytes(content[:cut])
         storage = FileStorage(tmp_path)
         torn = storage.log(PARTITION)
-        kept = cut // size
-        assert len(torn) == kept
+        whole_batches, torn_bytes = divmod(cut, frame_size)
+        assert len(torn) == whole_batches
         expected = LogRecovery(
             partition=PARTITION,
-            log_end_offset=Offset(kept),
-            cut_bytes=cut % size,
+            log_end_offset=Offset(whole_batches),
+            cut_bytes=torn_bytes,
             cut_batches=None,
             cause=RecoveryCause.TORN_TAIL,
         )
-        assert storage.take_recoveries() == ((expected,) if cut % size else ())
-        torn.append(batch("new", base_offset=kept))
+        assert storage.take_recoveries() == ((expected,) if torn_bytes else ())
+        torn.append(batch("new", base_offset=whole_batches))
         storage.close()
-        after = FileStorage(tmp_path)
-        assert after.log(PARTITION).batch(kept) == batch("new", base_offset=kept)
-        assert after.take_recoveries() == ()
+        reopened = FileStorage(tmp_path)
+        assert reopened.log(PARTITION).batch(whole_batches) == batch(
+            "new", base_offset=whole_batches
+        )
+        assert reopened.take_recoveries() == ()
 
 
 def test_file_log_damaged_below_its_flush_mark_lowers_the_mark(tmp_path: Path) -> None:
-    """Otherwise appends in the place of the damaged ones would count as flushed."""
+    """With the old mark, later appends in the place of the damaged batches would be flushed."""
     log = FileStorage(tmp_path).log(PARTITION)
     for offset in range(3):
         log.append(batch(base_offset=offset))
     log.flush()
     content = bytearray((tmp_path / LOG).read_bytes())
-    content[len(content) // 2] ^= 1
+    content[len(content) // 2] ^= 1  # a bit of the second of three batches
     (tmp_path / LOG).write_bytes(bytes(content))
     damaged = FileStorage(tmp_path).log(PARTITION)
     assert (len(damaged), damaged.flushed_length) == (1, 1)
     damaged.append(batch(base_offset=1))
+    # A power loss takes the new batch, which nothing has flushed.
     assert cut_to_flush_marks(tmp_path)[0].cut_batches == 1
     assert len(FileStorage(tmp_path).log(PARTITION)) == 1
 
@@ -101,18 +104,18 @@ class FullDisk(Files):
     def write(self, file: int, content: bytes, position: int) -> int:
         """Write as many bytes as there is room for. Raises: OSError where there is none."""
         if self.room == 0:
-            raise OSError(28, "No space left on device")
+            raise OSError(ENOSPC, "No space left on device")
         written = super().write(file, content[: self.room], position)
         self.room -= written
         return written
 
 
 def test_file_log_on_a_full_disk_keeps_its_whole_batches(tmp_path: Path) -> None:
-    """Half a batch would stand before the later appends."""
+    """The log cuts a partly written batch off again: later appends must not stand behind it."""
     disk = FullDisk()
     log = FileStorage(tmp_path, disk).log(PARTITION)
     log.append(batch(base_offset=0))
-    disk.room = 20
+    disk.room = 20  # fewer bytes than a batch has
     with pytest.raises(OSError, match="No space left"):
         log.append(batch(base_offset=1))
     disk.room = 10_000
@@ -141,8 +144,8 @@ def test_unflushed_logs_cause_no_sync(tmp_path: Path) -> None:
     assert cut_to_flush_marks(tmp_path) == ()
 
 
-def test_file_log_truncated_below_zero_is_refused(tmp_path: Path) -> None:
-    """A truncation that is impossible is our bug and must not pass."""
+def test_file_log_cannot_keep_more_batches_than_it_has(tmp_path: Path) -> None:
+    """Only a bug of the caller asks for this truncation."""
     log = FileStorage(tmp_path).log(PARTITION)
     log.append(batch(base_offset=0))
     with pytest.raises(SimulationError, match="cannot keep 2 batches of 1"):
@@ -163,7 +166,10 @@ def test_file_log_truncated_below_zero_is_refused(tmp_path: Path) -> None:
 def test_file_log_equals_the_log_in_memory(
     tmp_path_factory: pytest.TempPathFactory, steps: list[str | int]
 ) -> None:
-    """Storage is one contract with two implementations: runtimes must not differ by it."""
+    """Storage is one contract with two implementations: runtimes must not differ by it.
+
+    A text is appended as a batch; a number is the length to which the logs are truncated.
+    """
     directory = tmp_path_factory.mktemp("disk")
     memory = MemoryLogStorage()
     for step in steps:
@@ -180,7 +186,7 @@ def test_file_log_equals_the_log_in_memory(
 
 
 def test_file_storage_checkpoint_is_replaced_and_found_again(tmp_path: Path) -> None:
-    """The high watermark checkpoint must exist after a kill."""
+    """A restarted broker reads the checkpoint of its high watermarks, also after a kill."""
     storage = FileStorage(tmp_path / "disk")
     assert storage.read_checkpoint("hw") is None
     assert not (tmp_path / "disk").exists(), "a consumer has no disk to speak of"
@@ -191,6 +197,6 @@ def test_file_storage_checkpoint_is_replaced_and_found_again(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("left", [b"", b"\0" * 4, b"\0" * 30, b"\1\2\3\4 1"])
 def test_damaged_checkpoint_reads_as_absent(tmp_path: Path, left: bytes) -> None:
-    """It is not synced: a power loss of the real machine may leave a name without content."""
+    """A checkpoint is not synced: a power loss of the real machine may leave an empty file."""
     (tmp_path / "hw").write_bytes(left)
     assert FileStorage(tmp_path).read_checkpoint("hw") is None

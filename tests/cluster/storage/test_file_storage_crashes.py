@@ -14,10 +14,12 @@ from tests.support.harness.crashing_files import CrashingFiles
 from tests.support.random_worlds.storage_crashes import End, Step, check_crash_points
 
 POINTS = 300
-"""`make soak` checks ten times as many."""
+"""Crash points checked: places at which a disk's writes stop. `make soak` checks ten times more."""
 POINTS_TO_FIND_A_MISTAKE = 1_500
+"""Crash points within which each planted mistake must fail a check."""
 
 Mistake = Callable[[pytest.MonkeyPatch], None]
+"""Patches the storage with a mistake; its name says which."""
 
 
 @pytest.mark.slow
@@ -25,6 +27,7 @@ def test_crash_points_leave_a_prefix_and_a_disk_that_can_be_written(tmp_path: Pa
     """A prefix of the writes is recovered, and never anything else."""
     report = check_crash_points(POINTS, 0, tmp_path)
     assert report.points == POINTS
+    # The points covered every kind of end and of step; otherwise the check would have gaps.
     assert all(report.ends[end] for end in End)
     assert all(report.steps[step] for step in Step)
     assert report.torn_tails > 0
@@ -70,7 +73,7 @@ def names_are_not_synced(patch: pytest.MonkeyPatch) -> None:
 def torn_tail_is_kept(patch: pytest.MonkeyPatch) -> None:
     def read_all(content: bytes) -> LogContent:
         log = parse_log(content)
-        log.positions[-1] = len(content)
+        log.positions[-1] = len(content)  # so no byte counts as torn
         return log
 
     patch.setattr(file_storage, "parse_log", read_all)
@@ -81,11 +84,11 @@ def damaged_batches_are_skipped(patch: pytest.MonkeyPatch) -> None:
 
     def read_on(content: bytes) -> LogContent:
         log = parse_log(content)
-        for at in range(log.end + 1, len(content)):
-            rest = parse_log(content[at:])
+        for start in range(log.end + 1, len(content)):
+            rest = parse_log(content[start:])
             if rest.batches:
                 log.batches += rest.batches
-                log.positions += [at + position for position in rest.positions[1:]]
+                log.positions += [start + position for position in rest.positions[1:]]
                 break
         return log
 
@@ -99,10 +102,11 @@ def cleaned_file_gets_the_name_before_it_is_synced(patch: pytest.MonkeyPatch) ->
         files = log._files
         sync = files.fdatasync
 
-        def sync_later(file: int) -> None:
+        def skip_once(file: int) -> None:
             files.fdatasync = sync  # type: ignore[method-assign]  # of this object alone
 
-        files.fdatasync = sync_later  # type: ignore[method-assign]
+        # The first sync of replace_prefix is the one of the new file.
+        files.fdatasync = skip_once  # type: ignore[method-assign]
         replace_prefix(log, length, batches)
 
     patch.setattr(FileLogStorage, "replace_prefix", replace_unsynced)
@@ -140,7 +144,7 @@ def checkpoint_is_written_in_place(patch: pytest.MonkeyPatch) -> None:
 def test_crash_points_find_a_planted_mistake(
     mistake: Mistake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A check that fails for no mistake would prove nothing."""
+    """Some crash point must show the mistake; the error then names the seed of its disk."""
     mistake(monkeypatch)
     with pytest.raises(AssertionError, match="seed"):
         check_crash_points(POINTS_TO_FIND_A_MISTAKE, 0, tmp_path)

@@ -18,8 +18,8 @@ class CountingFiles(Files):
         super().fdatasync(file)
 
 
-def moved(path: Path, *positions: int, sync: bool = True) -> None:
-    """Move the mark, in one incarnation."""
+def move_mark(path: Path, *positions: int, sync: bool = True) -> None:
+    """Open the mark's file, move the mark to each position in turn, and close the file."""
     mark = FlushMark(path, Files())
     for position in positions:
         mark.move(position, sync=sync)
@@ -27,37 +27,39 @@ def moved(path: Path, *positions: int, sync: bool = True) -> None:
 
 
 def test_mark_that_was_never_moved_is_at_zero(tmp_path: Path) -> None:
-    """Nothing of a log without a mark counts as flushed."""
+    """No byte of a log without a mark counts as flushed."""
     assert read_flush_mark(tmp_path / "m") == 0
     assert FlushMark(tmp_path / "m", Files()).position == 0
 
 
 def test_last_mark_counts_also_when_it_is_lower(tmp_path: Path) -> None:
-    """A truncation lowers it: the higher mark is not the newer one."""
+    """A truncation lowers the mark, so the sequence number decides, not the position."""
     path = tmp_path / "m"
     for position in (100, 700, 300, 0, 50):
-        moved(path, position)
+        move_mark(path, position)
         assert read_flush_mark(path) == position
         assert FlushMark(path, Files()).position == position
 
 
 def test_mark_whose_write_was_interrupted_is_the_one_before(tmp_path: Path) -> None:
-    """The file has two slots: the one being written never counts."""
+    """The file has two slots: a slot that is only partly written never counts."""
     path = tmp_path / "m"
-    moved(path, 100, 200)
+    move_mark(path, 100, 200)
     before = path.read_bytes()
-    moved(path, 300)
+    move_mark(path, 300)
     after = path.read_bytes()
-    changed = [at for at, (old, new) in enumerate(zip(before, after, strict=True)) if old != new]
-    for at in range(changed[0] + 1, changed[-1] + 1):
-        path.write_bytes(after[:at] + before[at:])
+    changed = [
+        index for index, (old, new) in enumerate(zip(before, after, strict=True)) if old != new
+    ]
+    for end_of_write in range(changed[0] + 1, changed[-1] + 1):
+        path.write_bytes(after[:end_of_write] + before[end_of_write:])
         assert read_flush_mark(path) == 200
     path.write_bytes(after)
     assert read_flush_mark(path) == 300
 
 
 def test_unsynced_marks_leave_the_synced_one_in_place(tmp_path: Path) -> None:
-    """However many of them a power loss removes, a valid one remains."""
+    """A power loss may remove all unsynced marks; the synced mark must remain valid."""
     path = tmp_path / "m"
     mark = FlushMark(path, Files())
     mark.move(100, sync=True)
@@ -66,6 +68,7 @@ def test_unsynced_marks_leave_the_synced_one_in_place(tmp_path: Path) -> None:
         mark.move(position, sync=False)
     unsynced = path.read_bytes()
     assert read_flush_mark(path) == 400
+    # Every written byte of the synced slot is unchanged; the file has grown by the other slot.
     assert all(now == byte for byte, now in zip(synced, unsynced, strict=False) if byte)
 
 

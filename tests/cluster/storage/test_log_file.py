@@ -17,7 +17,7 @@ FIRST, SECOND, THIRD = (
     batch("c", base_offset=2),
     batch("d", base_offset=3),
 )
-FRAMES = b"".join(encode_frame(each) for each in (FIRST, SECOND))
+FRAMES = encode_frame(FIRST) + encode_frame(SECOND)
 
 
 def test_frames_are_read_as_they_were_written() -> None:
@@ -29,24 +29,30 @@ def test_frames_are_read_as_they_were_written() -> None:
 
 
 def test_log_is_whole_up_to_any_byte_at_which_it_is_cut() -> None:
-    """A write may stop at any byte."""
+    """A kill may stop a write at any byte; the batches whose frames are whole remain."""
     for cut in range(len(FRAMES)):
         log = parse_log(FRAMES[:cut])
-        assert log.batches == [FIRST][: cut // len(encode_frame(FIRST))]
+        first_is_whole = cut >= len(encode_frame(FIRST))
+        assert log.batches == ([FIRST] if first_is_whole else [])
         assert log.end <= cut
 
 
 @pytest.mark.parametrize("position", range(len(encode_frame(SECOND))))
 def test_flipped_bit_anywhere_ends_the_log_before_its_batch(position: int) -> None:
-    """The CRC covers the length, too: a wrong length would swallow the next batches."""
+    """The CRC covers the length, too: with a wrong length the frame would reach into the next."""
     content = bytearray(FRAMES + encode_frame(THIRD))
-    content[len(encode_frame(FIRST)) + position] ^= 4
+    content[len(encode_frame(FIRST)) + position] ^= 1 << 2
     assert parse_log(bytes(content)).batches == [FIRST]
 
 
+# A frame's header has 8 bytes, a page of the disk 4096.
 @pytest.mark.parametrize("zeros", [1, 7, 8, 9, 4096])
 def test_zeros_behind_the_last_batch_are_no_batch(zeros: int) -> None:
-    """A power loss may leave the file's size without its data: zeros, whose CRC would be 0."""
+    """A power loss may leave the file's size without its data: the file then ends in zeros.
+
+    A CRC of the payload alone would make them valid: an empty payload has the length 0 and, in
+    CRC-32C, the CRC 0.
+    """
     log = parse_log(FRAMES + bytes(zeros))
     assert log.batches == [FIRST, SECOND]
     assert log.end == len(FRAMES)
@@ -75,7 +81,7 @@ def test_batch_that_begins_before_the_last_one_ends_is_not_read(
 
 
 def test_batch_behind_a_hole_is_read() -> None:
-    """The log cleaner made the hole, in this replica or in its leader's."""
+    """The log cleaner removed the batches of the hole, from this log or from the leader's."""
     behind = batch("x", base_offset=9)
     assert parse_log(FRAMES + encode_frame(behind)).batches == [FIRST, SECOND, behind]
 
@@ -93,20 +99,22 @@ def test_length_at_a_position_counts_whole_batches_only() -> None:
     assert [log.length_at(position) for position in positions] == [0, 0, 1, 1, 2, 2]
 
 
-@pytest.mark.parametrize("length", [5, 11, 12])
-def test_frame_of_an_earlier_version_is_read_with_the_defaults(length: int) -> None:
+@pytest.mark.parametrize("field_count", [5, 11, 12])
+def test_frame_of_an_earlier_version_is_read_with_the_defaults(field_count: int) -> None:
     """New fields are added at the end of a batch, with defaults: a disk outlives a release.
 
-    The newest fields of a batch are the base sequence and the header of Kafka's format.
+    With 5 fields a frame has only those without a default, so not the CRC, which is the sixth.
+    With 11 its newest field is `cleaned`, with 12 `compression`.
     """
     fields = msgspec.msgpack.decode(msgspec.msgpack.encode(FIRST))
-    payload = msgspec.msgpack.encode(fields[:length])
+    payload = msgspec.msgpack.encode(fields[:field_count])
     header = struct.pack(">I", len(payload))
     crc = int(google_crc32c.value(header + payload))
     (read,) = parse_log(header + struct.pack(">I", crc) + payload).batches
-    assert read == (FIRST if length > 5 else replace(FIRST, crc=0))
+    assert read == (FIRST if field_count > 5 else replace(FIRST, crc=0))
 
 
 def test_frame_of_a_real_clients_batch_is_read_as_it_was_written() -> None:
+    """The frame keeps the header of Kafka's format, which only a real client's batch has."""
     sent = client_batch("a", "b", producer_id=4, base_sequence=9, compression=1)
     assert parse_log(encode_frame(sent)).batches == [sent]
