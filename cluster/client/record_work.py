@@ -19,11 +19,11 @@ class RecordWork:
 
     @property
     def costs_time(self) -> bool:
-        """Whether a record takes any time."""
+        """True if a record takes any time."""
         return self._process_us + self._spread_us > 0
 
     def draw_us(self, records: int) -> int:
-        """Return how long the next `records` take together; each record is drawn separately."""
+        """Return the time that `records` records take together; each one's time is drawn."""
         work_us = self._process_us * records
         if self._rng is not None:
             work_us += sum(self._rng.randint(0, self._spread_us) for _ in range(records))

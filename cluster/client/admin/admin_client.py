@@ -6,8 +6,8 @@ broker, because each knows only its own. Requests for log offsets go to each par
 Elections, reassignments and deletions of topics go to the controllers.
 
 DEVIATION: a group that two brokers claim is listed twice; Kafka's AdminClient keeps one.
-DEVIATION: a topic that the asked broker does not know is an answer; Kafka asks again until the time
-is over.
+DEVIATION: if the broker that was asked does not know a topic, this is the final answer; Kafka's
+client asks again until its time limit.
 Source: Kafka KafkaAdminClient, DescribeConsumerGroupsHandler, DeleteConsumerGroupsHandler,
 DeleteConsumerGroupOffsetsHandler, AlterConsumerGroupOffsetsHandler,
 ListConsumerGroupOffsetsHandler, RemoveMembersFromConsumerGroupHandler, PartitionLeaderStrategy.
@@ -160,12 +160,13 @@ class AdminClient:
         A broker that loads is asked again; if it loads until the end, its last list counts.
         Raises: TimeoutError if no broker names the live brokers.
         """
-        known: dict[BrokerId, tuple[ListedGroup, ...]] = {}
+        groups_by_broker: dict[BrokerId, tuple[ListedGroup, ...]] = {}
 
         def take_list(
             response: ListGroupsResponse, broker: BrokerId, keys: tuple[BrokerId, ...]
         ) -> Mapping[BrokerId, ClientError | None]:
-            known[broker] = response.groups
+            # Also the list of a broker that loads: it has the groups that are loaded so far.
+            groups_by_broker[broker] = response.groups
             return dict.fromkeys(keys, failure(response.error_code))
 
         request = ListGroupsRequest(states_filter=tuple(states), types_filter=tuple(types))
@@ -179,7 +180,7 @@ class AdminClient:
                 sorted(
                     (
                         listing(group, broker)
-                        for broker, groups in known.items()
+                        for broker, groups in groups_by_broker.items()
                         for group in groups
                     ),
                     key=lambda each: (each.group_id, each.broker),
@@ -230,6 +231,8 @@ class AdminClient:
         request = LeaveGroupRequest(
             group_id=group_id,
             members=tuple(
+                # A static member is named by its instance id alone. With its member id, a member
+                # that was replaced since the description would be refused (FENCED_INSTANCE_ID).
                 MemberIdentity(
                     member_id="" if member.group_instance_id else member.member_id,
                     group_instance_id=member.group_instance_id,
@@ -484,7 +487,7 @@ def _only(outcomes: Mapping[str, dict[K, ErrorCode] | ClientError]) -> dict[K, E
 
 
 def _not_controller(response: DeleteTopicsResponse) -> ErrorCode:
-    """Return NOT_CONTROLLER if any topic has it: then the controller decided on none."""
+    """Return NOT_CONTROLLER if any topic has this error: then no topic was deleted."""
     codes = [answer.error_code for answer in response.responses]
     return ErrorCode.NOT_CONTROLLER if ErrorCode.NOT_CONTROLLER in codes else ErrorCode.NONE
 

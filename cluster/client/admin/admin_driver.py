@@ -112,6 +112,7 @@ class AdminDriver:
         request_timeout_ms = config.request_timeout_ms
         if timeout_ms is not None:
             self._timeout_ms = timeout_ms
+            # `-(-a // b)` is a / b rounded up.
             request_timeout_ms = min(request_timeout_ms, -(-timeout_ms // _TRIES_MIN))
         self._request_timeout_us = request_timeout_ms * MS
         self._longest_request_us = config.request_timeout_ms * MS
@@ -273,6 +274,8 @@ class _KeyedRequest(Generic[K, V, A, F]):
             self._send_due_requests(now_us)
             await self._driver.wakeup.wait(self._next_due_us())
         if self._ask.on_silence is not None:
+            # Requests still in flight at the end of the time. Keys of one broker share a request,
+            # so each broker is reported once; a key in a lookup has no broker.
             asked = [each.broker for each in self._keys.values() if each.is_asked]
             for broker in dict.fromkeys(each for each in asked if each is not None):
                 self._ask.on_silence(broker, TIMED_OUT)
@@ -340,6 +343,7 @@ class _KeyedRequest(Generic[K, V, A, F]):
                     self._finish(key, outcome)
                     continue
                 self._take_error(key, outcome)
+                # Without a lookup the caller has chosen the broker, and no other is asked.
                 if outcome.name in _NOT_HERE and self._lookup is not None:
                     self._keys[key].broker = None
 

@@ -36,6 +36,7 @@ _RETRIED = frozenset(
 )
 """Errors after which every request about a group is repeated."""
 _RETRIED_COMMITS = _RETRIED | {ErrorCode.REBALANCE_IN_PROGRESS}
+"""The same, and the error of a commit to a group that is rebalancing."""
 _RETRIED_PARTITIONS = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -95,11 +96,11 @@ def coordinators(
 ) -> Mapping[str, BrokerId | ClientError]:
     """Return the coordinator of each group."""
     missing = ClientError(ErrorCode.UNKNOWN_SERVER_ERROR.name, retriable=False)
-    found: dict[str, BrokerId | ClientError] = dict.fromkeys(keys, missing)
-    for each in response.coordinators:
-        refused = failure(each.error_code)
-        found[each.key] = BrokerId(each.node_id) if refused is None else refused
-    return found
+    by_group: dict[str, BrokerId | ClientError] = dict.fromkeys(keys, missing)
+    for coordinator in response.coordinators:
+        refused = failure(coordinator.error_code)
+        by_group[coordinator.key] = BrokerId(coordinator.node_id) if refused is None else refused
+    return by_group
 
 
 def failure(code: ErrorCode) -> ClientError | None:
@@ -155,7 +156,8 @@ def _decode_assigned(member: DescribedGroupMember) -> tuple[TopicPartition, ...]
         return ()
     try:
         return tuple(sorted(decode_assignment(member.member_assignment).partitions()))
-    except ConsumerProtocolError:  # the group uses a protocol other than the consumers'
+    except ConsumerProtocolError:
+        # Groups of other clients (Kafka Connect, for example) have assignments of another form.
         return ()
 
 
@@ -237,13 +239,16 @@ def leaders(
 ) -> Mapping[TopicPartition, BrokerId | ClientError]:
     """Return the leader of each partition."""
     unknown = ClientError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name, retriable=False)
-    found: dict[TopicPartition, BrokerId | ClientError] = dict.fromkeys(keys, unknown)
+    by_partition: dict[TopicPartition, BrokerId | ClientError] = dict.fromkeys(keys, unknown)
     for topic in response.topics:
         for entry in topic.partitions:
             partition = TopicPartition(topic.name, entry.partition_index)
-            if partition in found:
-                found[partition] = _partition_failure(entry.error_code) or BrokerId(entry.leader_id)
-    return found
+            # Metadata names all partitions of a topic, also those that were not asked for.
+            if partition in by_partition:
+                by_partition[partition] = _partition_failure(entry.error_code) or BrokerId(
+                    entry.leader_id
+                )
+    return by_partition
 
 
 def log_offsets(
@@ -251,12 +256,12 @@ def log_offsets(
 ) -> Mapping[TopicPartition, int | ClientError]:
     """Return the requested offset of each partition's log."""
     missing = ClientError(ErrorCode.UNKNOWN_SERVER_ERROR.name, retriable=False)
-    found: dict[TopicPartition, int | ClientError] = dict.fromkeys(keys, missing)
+    by_partition: dict[TopicPartition, int | ClientError] = dict.fromkeys(keys, missing)
     for topic in response.topics:
         for entry in topic.partitions:
             partition = TopicPartition(topic.name, entry.partition_index)
-            found[partition] = _partition_failure(entry.error_code) or entry.offset
-    return found
+            by_partition[partition] = _partition_failure(entry.error_code) or entry.offset
+    return by_partition
 
 
 def _partition_failure(code: ErrorCode) -> ClientError | None:

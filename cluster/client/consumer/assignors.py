@@ -1,8 +1,8 @@
 """Assignors: the computation by which a group's leader distributes partitions to members.
 
 Pure functions of the members' subscriptions and the topics' partition counts. A further assignor is
-a class of its own, listed in ASSIGNORS. Source: Kafka AbstractPartitionAssignor, RangeAssignor;
-BEHAVIOUR 7.8.
+a class of its own, listed in ASSIGNORS.
+Source: Kafka AbstractPartitionAssignor, RangeAssignor; docs/kafka, BEHAVIOUR 7.8.
 """
 
 from collections.abc import Mapping

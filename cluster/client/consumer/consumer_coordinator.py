@@ -1,8 +1,8 @@
 """The group's part of each poll: discover, rejoin, revoke and assign, commit automatically.
 
 Owns the application's side of a rebalance: partitions are revoked and assigned only inside poll.
-Also does the leader's work: it computes the assignment of every member.
-Source: Kafka ConsumerCoordinator; BEHAVIOUR 7.3, 7.6, 7.7.
+`GroupSubscriber` also does the leader's work: it computes the assignment of every member.
+Source: Kafka ConsumerCoordinator; docs/kafka, BEHAVIOUR 7.3, 7.6, 7.7.
 """
 
 from collections.abc import Callable
@@ -63,7 +63,8 @@ class GroupSubscriber:
         self._subscription = subscription
         self._metadata = metadata
         self._waiting: tuple[int, Callable[[], None]] | None = None
-        """A leader's assignment that waits for metadata newer than this version."""
+        """Metadata version at which the leader postponed its assignment, and the computation; None
+        if no assignment waits."""
 
     def protocols(self) -> tuple[JoinGroupRequestProtocol, ...]:
         """Return the subscription under the name of each configured assignor.
@@ -101,6 +102,8 @@ class GroupSubscriber:
 
         def compute() -> None:
             counts = self.assignment_snapshot = self._counts(topics)
+            # A static leader that came back: the group keeps its assignment. The snapshot is
+            # stored all the same, so that this leader detects later changes of the counts.
             if response.skip_assignment:
                 assign(())
                 return
@@ -183,6 +186,8 @@ class ConsumerCoordinator:
         if not membership.rejoin_needed_or_pending and self._subscriber.metadata_changed():
             membership.request_rejoin("cached metadata has changed")
         if membership.rejoin_needed_or_pending and not await self._join_if_needed():
+            # A join in flight sets the wakeup when it ends. A failed join is no longer in flight,
+            # and nothing wakes poll for its retry.
             join = membership.join
             return join is None or join.is_done
         if self._auto_commit is not None:
@@ -206,6 +211,7 @@ class ConsumerCoordinator:
                 self._discovery.lookup()
                 return False
             if membership.needs_join_prepare:
+                # Cleared before the wait: a reset meanwhile demands another preparation.
                 membership.needs_join_prepare = False
                 await self._join_prepare()
             join = membership.initiate_join()
@@ -213,7 +219,7 @@ class ConsumerCoordinator:
                 return False
             if join.error is None:
                 self._join_completed(join.value)
-                continue
+                continue  # an assignment that does not fit has requested the next rejoin
             error = join.error
             membership.join_failed(error)
             if error.name in REJOIN_AT_ONCE:
@@ -226,6 +232,7 @@ class ConsumerCoordinator:
     async def _join_prepare(self) -> None:
         """Commit and release all partitions before JoinGroup: the eager protocol."""
         if self._auto_commit is not None:
+            # `max.poll.interval.ms` is also how long the coordinator waits for this JoinGroup.
             deadline_us = self._host.now_us() + self._config.max_poll_interval_ms * MS
             try:
                 await self._commits.commit_sync(self._subscription.consumed(), deadline_us)
@@ -271,7 +278,7 @@ class ConsumerCoordinator:
             )
             return
         membership.needs_join_prepare = True
-        if len(assignment) < 2:
+        if len(assignment) < 2:  # the version, two bytes, comes first
             raise ClientError(INSUFFICIENT_ASSIGNMENT, retriable=False)
         partitions = decode_assignment(assignment).partitions()
         if any(partition.topic not in self._subscription.topics for partition in partitions):

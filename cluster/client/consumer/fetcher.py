@@ -107,6 +107,7 @@ class Fetcher:
         """
         by_leader: dict[NodeName, list[tuple[AssignedPartition, FetchPartition]]] = {}
         held_until_us: int | None = None
+        # One check per leader and call, however many partitions it leads.
         available: dict[NodeName, bool] = {}
         for partition, state in self._subscription.assigned.items():
             position = state.position
@@ -127,15 +128,15 @@ class Fetcher:
             if not available[node]:
                 held_until_us = _earlier(held_until_us, self._network.retry_at_us(node, GENERAL))
                 continue
-            asked = FetchPartition(
+            entry = FetchPartition(
                 partition=partition.partition,
                 current_leader_epoch=leader.leader_epoch,
                 fetch_offset=position.offset,
                 partition_max_bytes=self._config.max_partition_fetch_bytes,
             )
-            by_leader.setdefault(node, []).append((state, asked))
-        for node, asked_partitions in by_leader.items():
-            self._send(node, asked_partitions)
+            by_leader.setdefault(node, []).append((state, entry))
+        for node, entries in by_leader.items():
+            self._send(node, entries)
         return held_until_us
 
     def collect(self, max_records: int) -> list[ConsumedRange]:
@@ -158,6 +159,7 @@ class Fetcher:
                 else:
                     head.first = last + 1
             if not ranges:
+                # Control batches may follow the last record: the next Fetch begins after them.
                 state.position = completed.next_position
                 del self._completed[partition]
         return collected
@@ -199,6 +201,7 @@ class Fetcher:
                 partition = TopicPartition(topic.topic, data.partition_index)
                 state, offset = asked[partition]
                 position = state.position
+                # A rebalance or a reset of the position during the Fetch makes its records stale.
                 if (
                     self._subscription.is_current(state)
                     and position is not None
@@ -228,7 +231,10 @@ class Fetcher:
     def _keep(
         self, state: AssignedPartition, position: Position, batches: tuple[RecordBatch, ...]
     ) -> None:
-        """Keep the records from `position` on: the first batch may begin before it."""
+        """Keep the records from `position` on; control batches only advance the position.
+
+        A broker returns whole batches, so the first one may begin before `position`.
+        """
         ranges: list[_Range] = []
         next_position = position
         for batch in batches:

@@ -1,6 +1,7 @@
 """A member's state and generation, and the only code that writes them.
 
-Source: Kafka AbstractCoordinator.MemberState, AbstractCoordinator.Generation; BEHAVIOUR 7.1.
+Source: Kafka AbstractCoordinator.MemberState, AbstractCoordinator.Generation; docs/kafka,
+BEHAVIOUR 7.1.
 """
 
 from dataclasses import dataclass
@@ -78,8 +79,9 @@ _ASSIGNED = StateReason(cause=MemberStateCause.ASSIGNED)
 class ConsumerMember:
     """State and generation of one member of one group.
 
-    Invariant: outside COMPLETING_REBALANCE and STABLE the state says nothing about `generation`. A
-    member that prepares a rebalance keeps its old generation, but may not commit with it.
+    Invariant: in COMPLETING_REBALANCE and STABLE `generation` is the one that the last JoinGroup
+    answered. In the other states it may be absent or old: a member that prepares a rebalance keeps
+    its old generation, but may not commit with it.
     """
 
     def __init__(self, host: Host, group_id: GroupId) -> None:
@@ -144,6 +146,7 @@ class ConsumerMember:
                 f"({reason.text or reason.cause}), "
                 f"allowed from {', '.join(VALID_PREVIOUS_STATES[target])}"
             )
+        # An error that ends the application is traced even if the member was UNJOINED already.
         ended_the_application = reason.cause == MemberStateCause.LEFT and reason.error is not None
         if before is target and not ended_the_application:
             return

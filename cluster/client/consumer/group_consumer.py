@@ -220,6 +220,7 @@ class GroupConsumer:
             except ClientError as error:
                 self._host.log(f"automatic commit at close failed: {error.name}")
         await self._coordinator.release_partitions()
+        # Last, because the commits above need a member of the group.
         leave = self._membership.leave(
             StateReason(cause=MemberStateCause.LEFT, text="the consumer is being closed")
             if ended_by is None
@@ -245,7 +246,9 @@ class GroupConsumer:
         host = self._host
         while True:
             must_poll_soon = await self._coordinator.poll(deadline_us)
+            # The update comes first in the expression: `or` must not skip it.
             must_poll_soon = await self._positions.update(deadline_us) or must_poll_soon
+            # Collected before sent, so that the emptied partitions are in the next Fetch.
             records = self._fetcher.collect(self._config.max_poll_records)
             held_until_us = self._fetcher.send_fetches()
             if records or host.now_us() >= deadline_us:
@@ -275,6 +278,8 @@ class GroupConsumer:
         self._heartbeat.wake()
 
     def _coordinator_changed(self) -> None:
+        # Without the restart, a session timeout that ran out during the search would at once mark
+        # the coordinator unknown again.
         if self._discovery.believed_coordinator() is not None:
             self._heartbeat.reset_session_timeout()
         self._heartbeat.wake()

@@ -2,7 +2,7 @@
 
 Kafka uses a thread that checks every `retry.backoff.ms`. Here a task sleeps until the next thing is
 due or something changed. Source: Kafka AbstractCoordinator.HeartbeatThread,
-HeartbeatResponseHandler, Heartbeat; BEHAVIOUR 7.4.
+HeartbeatResponseHandler, Heartbeat; docs/kafka, BEHAVIOUR 7.4.
 """
 
 from cluster.client.consumer.generation import Generation, MemberState, StateReason, reset_reason
@@ -100,6 +100,8 @@ class Heartbeat:
         if not self._is_enabled:
             return None
         state = self._membership.member.state
+        # No heartbeats after a failure, or before JoinGroup is answered. The next good answer to a
+        # JoinGroup enables them again.
         if self.failure is not None or state in (
             MemberState.UNJOINED,
             MemberState.PREPARING_REBALANCE,
@@ -115,7 +117,7 @@ class Heartbeat:
             return self._lookup_due_us
         if now_us >= self._session_ends_us:
             self._discovery.mark_unknown(CoordinatorUnknownCause.SESSION_TIMEOUT)
-            return now_us
+            return now_us  # the next step, at once, begins the lookup
         poll_deadline_us = self._poll_deadline_us()
         if poll_deadline_us is not None and now_us >= poll_deadline_us:
             self._membership.leave(
@@ -123,7 +125,7 @@ class Heartbeat:
                     cause=MemberStateCause.MISSED_POLL, text="consumer poll timeout has expired"
                 )
             )
-            return now_us
+            return now_us  # the member is UNJOINED now: the next step disables the heartbeat
         if now_us >= self._heartbeat_due_us:
             self._heartbeat_due_us = now_us + self._config.heartbeat_interval_ms * MS
             self._send()
@@ -187,6 +189,7 @@ class Heartbeat:
                 | ErrorCode.FENCED_INSTANCE_ID
             ):
                 if member.generation != sent:
+                    # The error is about a generation that the member has left already.
                     self._received()
                 elif code is ErrorCode.FENCED_INSTANCE_ID:
                     self._fatal(error_from_code(code))

@@ -3,7 +3,9 @@
 Owns the need to rejoin and the join in flight. Handlers run when an answer arrives, even while the
 application is busy. Work that needs the application (revoke, assign) waits for its next poll. A
 `Subscriber` computes assignments.
-Source: Kafka AbstractCoordinator; BEHAVIOUR 7.3.
+An error about a generation resets the member only if its generation is still `sent`, the one that
+the request carried: a late answer must not reset a newer generation.
+Source: Kafka AbstractCoordinator; docs/kafka, BEHAVIOUR 7.3.
 """
 
 from collections.abc import Callable
@@ -231,7 +233,7 @@ class Membership:
         self.member.joined(generation)
         self._on_joined()
         if response.member_id != response.leader:
-            self._send_sync_group((), generation, join)
+            self._send_sync_group((), generation, join)  # only the leader sends assignments
             return
 
         def assign(assignments: Assignments) -> None:
@@ -321,6 +323,7 @@ class Membership:
         Source: Kafka AbstractCoordinator.joinGroupIfNeeded.
         """
         self.take_join()
+        # The handler of MEMBER_ID_REQUIRED has requested the rejoin, with its own reason.
         if error.name != ErrorCode.MEMBER_ID_REQUIRED.name:
             self.request_rejoin(f"rebalance failed due to {error.name}")
 
@@ -356,5 +359,5 @@ class Membership:
 
 
 def truncate_reason(reason: str) -> str:
-    """Return `reason` cut to 255 bytes of UTF-8."""
+    """Return `reason` cut to 255 bytes of UTF-8; a character that the cut divides is dropped."""
     return reason.encode()[:REASON_BYTES_MAX].decode(errors="ignore")

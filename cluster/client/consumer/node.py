@@ -1,9 +1,10 @@
 """The consumer node: an application that polls, processes, and commits what it has processed.
 
-The application is that of the MEASURED_FAILOVER set-up. It polls with `poll_timeout_ms`, takes
-`process_us` per record (drawn for each record, if it has a spread), and every `commit_interval_ms`
-commits its positions asynchronously, with one commit in flight. When partitions are revoked it
-first commits synchronously, as an ordinary rebalance listener does; when they are lost it cannot.
+The application repeats the one with which Kafka was measured (docs/kafka, MEASURED_FAILOVER
+set-up). It polls with `poll_timeout_ms`, takes `process_us` per record (drawn for each record, if
+it has a spread), and every `commit_interval_ms` commits its positions asynchronously, with one
+commit in flight. When partitions are revoked it first commits synchronously, as an ordinary
+rebalance listener does; when they are lost it cannot.
 Records count as consumed once they are processed, so a consumer that dies between processing and
 commit causes duplicates.
 """
@@ -177,11 +178,12 @@ class ConsumerNode:
 
     def _poll_ends_us(self, at_us: int) -> int:
         """Return the end of the first poll that ends at `at_us` or later."""
+        # At least one poll, also for a time that is over already.
         wait_us = max(1, at_us - self._poll_began_us)
-        polls = -(-wait_us // self._poll_timeout_us)
+        polls = -(-wait_us // self._poll_timeout_us)  # rounded up
         return self._poll_began_us + polls * self._poll_timeout_us
 
 
 def _drawn_us(host: Host, purpose: str, most_us: int) -> int:
-    """Return a time up to `most_us`; without a spread no stream is made."""
+    """Return a random time from 0 to `most_us`; with `most_us` 0 no random stream is created."""
     return host.stream(purpose).randint(0, most_us) if most_us else 0

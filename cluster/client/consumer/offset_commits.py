@@ -2,7 +2,8 @@
 
 Owns the requests; the caller chooses the offsets. Each outcome is traced once per partition.
 An attempt that never left the client is traced as COMMIT_FAILED, too.
-Source: Kafka ConsumerCoordinator; BEHAVIOUR 7.5.
+`sent` is the generation that a request carried; the member's own may have changed since.
+Source: Kafka ConsumerCoordinator; docs/kafka, BEHAVIOUR 7.5.
 """
 
 from collections.abc import Callable
@@ -129,6 +130,7 @@ class OffsetCommits:
         member = self._membership.member
         sent = member.generation
         node = self._discovery.coordinator()
+        # Kafka's order of checks: the coordinator first, then the member's state.
         if node is None:
             unknown = error_from_code(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             self._fail(offsets, sent, result, unknown)
@@ -173,8 +175,9 @@ class OffsetCommits:
                 self._trace(
                     TraceKind.COMMIT_FAILED, offsets, partition, sent, peer, error=code.name
                 )
-                # Kafka's handler stops at the first error. All entries carry the same code, except
-                # for topics that this broker does not know.
+                # Kafka's handler stops at the first error, so only that one has effects; the loop
+                # goes on for the trace. All entries carry the same code, except for topics that
+                # this broker does not know.
                 failure = failure or self._handle(code, sent)
         if failure is None:
             self.acknowledged += 1
@@ -202,6 +205,9 @@ class OffsetCommits:
                 membership.request_rejoin("offset commit failed since group is already rebalancing")
                 return RebalanceInProgressError()
             case ErrorCode.UNKNOWN_MEMBER_ID | ErrorCode.ILLEGAL_GENERATION:
+                # The member has left the generation that the commit carried, and is joining again:
+                # a reset would disturb this join. In any other state Kafka resets, even if the
+                # generation has changed.
                 if member.generation != sent and is_preparing:
                     return RebalanceInProgressError()
                 membership.reset_and_rejoin(
@@ -262,7 +268,7 @@ class OffsetCommits:
 
 
 class AutoCommit:
-    """`enable.auto.commit`: commits the records of earlier polls at `auto.commit.interval.ms`.
+    """`enable.auto.commit`: commits the records of earlier polls every `auto.commit.interval.ms`.
 
     Source: Kafka ConsumerCoordinator.maybeAutoCommitOffsetsAsync.
     """

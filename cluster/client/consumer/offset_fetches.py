@@ -1,7 +1,8 @@
 """OffsetFetch: the group's committed offsets, from its coordinator.
 
-Always with `require_stable`, as in Kafka's Java consumer. Source: Kafka
-ConsumerCoordinator.OffsetFetchResponseHandler; BEHAVIOUR 7.5.
+Every request sets `require_stable`, as Kafka's Java consumer does: while a transaction that commits
+an offset is undecided, the coordinator answers UNSTABLE_OFFSET_COMMIT for this partition.
+Source: Kafka ConsumerCoordinator.OffsetFetchResponseHandler; docs/kafka, BEHAVIOUR 7.5.
 """
 
 from collections.abc import Callable, Iterable
@@ -50,6 +51,7 @@ class OffsetFetches:
         self, partitions: tuple[TopicPartition, ...] | None
     ) -> RequestFuture[CommittedOffsets]:
         """Request the offsets of `partitions` (None: of every partition with an offset)."""
+        # Only its name is used, in the trace: `send` below looks at the coordinator again.
         node = self._discovery.coordinator()
         result: RequestFuture[CommittedOffsets] = RequestFuture()
         topics = None
@@ -82,7 +84,8 @@ class OffsetFetches:
     def _read(
         self, response: OffsetFetchResponse, peer: str | None
     ) -> CommittedOffsets | ClientError:
-        group = response.groups[0]
+        """Return the offsets of an answer, and trace them; or its first error, untraced."""
+        group = response.groups[0]  # the request names one group
         match group.error_code:
             case ErrorCode.NONE:
                 pass
@@ -97,6 +100,8 @@ class OffsetFetches:
                 if entry.error_code is ErrorCode.UNSTABLE_OFFSET_COMMIT:
                     return error_from_code(entry.error_code)
                 if entry.error_code is not ErrorCode.NONE:
+                    # Kafka's handler retries no other code of a partition, not even one that is
+                    # retriable elsewhere, such as UNKNOWN_TOPIC_OR_PARTITION.
                     return unexpected_error(entry.error_code)
                 partition = TopicPartition(topic.name, entry.partition_index)
                 offsets[partition] = _position(entry)
@@ -124,6 +129,6 @@ def partitions_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, tuple
 
 
 def _position(entry: OffsetFetchResponsePartition) -> Position | None:
-    if entry.committed_offset < 0:
+    if entry.committed_offset < 0:  # Kafka's -1: nothing is committed
         return None
     return Position(entry.committed_offset, entry.committed_leader_epoch)

@@ -1,8 +1,10 @@
 """First positions of assigned partitions: the committed offset, else by `auto.offset.reset`.
 
 Owns the OffsetFetch and ListOffsets requests of the current assignment. Answers for an earlier
-assignment are dropped. Source: Kafka ConsumerCoordinator.initWithCommittedOffsetsIfNeeded,
-OffsetFetcher.resetPositionsIfNeeded; BEHAVIOUR 7.5.
+assignment are dropped. A "reset" sets the position that `auto.offset.reset` demands: the beginning
+or the end of the log, as the partition's leader reports it.
+Source: Kafka ConsumerCoordinator.initWithCommittedOffsetsIfNeeded,
+OffsetFetcher.resetPositionsIfNeeded; docs/kafka, BEHAVIOUR 7.5.
 """
 
 from cluster.client.consumer.generation import ConsumerMember
@@ -70,7 +72,9 @@ class Positions:
         self._fetches = OffsetFetches(
             host, member.group_id, discovery, member_id=lambda: member.member_id
         )
+        # The OffsetFetch in flight and the partitions that it was sent for; None without one.
         self._pending: tuple[_Partitions, RequestFuture[CommittedOffsets]] | None = None
+        # Leaders that have not yet answered a ListOffsets; a dict keeps their order.
         self._resets_in_flight: dict[NodeName, None] = {}
 
     async def update(self, deadline_us: int) -> bool:
@@ -106,6 +110,8 @@ class Positions:
             raise error_from_code(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         wanted = {state.partition: state for state in self._subscription.initializing()}
         pending = self._pending
+        # Assigned partitions are compared by identity, and each assignment creates new ones: a
+        # request from before a rebalance is never equal, and its answer is never used.
         if pending is None or pending[0] != wanted:
             fetch = self._fetches.fetch(tuple(wanted))
             fetch.add_listener(lambda _fetch: self._wakeup.set())

@@ -45,6 +45,7 @@ class TransactionalCommits:
         self._membership = membership
         self._producer = producer
         self._wakeup = wakeup
+        # Outcome of the transaction under way; None if there is none.
         self._running: RequestFuture[None] | None = None
 
     def commit_async(self, offsets: Offsets) -> RequestFuture[None]:
@@ -61,6 +62,7 @@ class TransactionalCommits:
                 RebalanceInProgressError() if member.is_rebalancing else CommitFailedError()
             )
         elif self._running is not None:
+            # A later commit of the application includes these offsets, so none waits in a queue.
             local_error = CommitFailedError()
         if local_error is not None:
             self._fail(offsets, sent, result, local_error, peer=None)
@@ -93,7 +95,9 @@ class TransactionalCommits:
                 self._membership.member.group_id, offsets, sent, self._config.group_instance_id
             )
         except ClientError as error:
+            # Cleared before listeners of `result` run, so that they may begin the next transaction.
             self._running = None
+            # In doubt: this coordinator has the offsets, and may still commit them.
             in_doubt = error.peer if isinstance(error, TransactionInDoubt) else None
             self._fail(offsets, sent, result, error, peer=in_doubt)
             return

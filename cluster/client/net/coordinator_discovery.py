@@ -6,7 +6,7 @@ metadata, which may be stale: they name a dead coordinator until the controller 
 2. If the connection to this broker is refused or held back, the belief is dropped.
 3. The next lookup begins, until an answer names a broker that can be reached.
 Dropping the belief changes neither the member's state nor its generation.
-Source: Kafka AbstractCoordinator; BEHAVIOUR 7.2.
+Source: Kafka AbstractCoordinator; docs/kafka, BEHAVIOUR 7.2.
 """
 
 from collections.abc import Callable
@@ -80,6 +80,7 @@ class CoordinatorDiscovery:
         self._coordinator: CoordinatorNode | None = None
         self._lookup: RequestFuture[None] | None = None
         self._found = 0
+        # True if the last lookup failed, and the next one must wait for newer metadata.
         self._metadata_wanted = False
 
     def believed_coordinator(self) -> CoordinatorNode | None:
@@ -183,6 +184,8 @@ class CoordinatorDiscovery:
         )
 
         def forget_silent_coordinator(outcome: RequestFuture[R]) -> None:
+            # `node` includes the number of its discovery: if the broker was found again since the
+            # request was sent, the belief stays.
             if outcome.error is not None and node == self._coordinator:
                 self.mark_unknown(outcome.error.name)
 
@@ -220,7 +223,7 @@ class CoordinatorDiscovery:
         future: RequestFuture[FindCoordinatorResponse],
         lookup: RequestFuture[None],
     ) -> None:
-        if self._lookup is lookup:
+        if self._lookup is lookup:  # an abandoned lookup is not the one in flight
             self._lookup = None
         error = future.error
         if error is None:

@@ -80,7 +80,10 @@ class Metadata:
         self._update_wanted = False
         self._is_asking = False
         self._failures = 0
+        # Answers since the last one that changed anything. From the second on, each lengthens the
+        # backoff.
         self._equal_answers = 0
+        # End of the backoff: no request is sent before.
         self._allowed_at_us = 0
         self._timer: Timer | None = None
         self._age_timer: Timer | None = None
@@ -173,6 +176,7 @@ class Metadata:
             self._age_timer.cancel()
         self._age_timer = self._host.after(self._max_age_us, self._refresh_aged)
         if self._update_wanted:
+            # `_apply` found a topic or a partition without a usable answer.
             self.request_update()
         self.version += 1
         self._on_update()

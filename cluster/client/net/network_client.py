@@ -163,6 +163,7 @@ class NetworkClient:
         if not nodes:
             return None
         now_us = self._host.now_us()
+        # A random start spreads the clients over the brokers.
         start = self._host.rng.randrange(len(nodes))
         ready: tuple[int, KnownNode] | None = None
         connecting: KnownNode | None = None
@@ -206,6 +207,7 @@ class NetworkClient:
                 state.connection.close()
 
     def _refresh_state(self, node: NodeName, purpose: str) -> _ConnectionState:
+        """Return the state of a connection, after noting that it opened or ended meanwhile."""
         key = (node, purpose)
         state = self._states.get(key)
         if state is None:
@@ -233,6 +235,7 @@ class NetworkClient:
         state.connection = connection
 
         def on_close() -> None:
+            # `disconnect` has noted this end, which is no hint at stale metadata (see __init__).
             if connection in self._closed_by_disconnect:
                 del self._closed_by_disconnect[connection]
                 return

@@ -50,7 +50,7 @@ _ACKS = {"all": -1, "1": 1, "0": 0}
 
 @dataclass(slots=True, eq=False)
 class _Batch:
-    """Records of one partition, to be sent from `ready_at_us` on; fail at `expires_at_us`."""
+    """Records of one partition, not sent before `ready_at_us`, given up at `expires_at_us`."""
 
     partition: TopicPartition
     ready_at_us: int
@@ -58,7 +58,7 @@ class _Batch:
     records: list[Record] = field(default_factory=list)
     attempts: int = 0
     identity: BatchIdentity | None = None
-    """None before it is first sent, and of a producer that is not idempotent."""
+    """None before the batch is first sent, and always if the producer is not idempotent."""
 
 
 class ProducerNode:
@@ -177,6 +177,7 @@ class ProducerNode:
                 continue
             leader = self._metadata.leader(partition).leader
             if leader == NO_BROKER:
+                # An update of the metadata drains again. If none comes, the batch must expire.
                 self._metadata.request_update()
                 self._drain_at(batch.expires_at_us)
                 continue
@@ -185,7 +186,7 @@ class ProducerNode:
                 self._drain_at(now_us + self._config.reconnect_backoff_ms * MS)
                 continue
             if self._requests_in_flight.get(node, 0) >= MAX_IN_FLIGHT_PER_NODE:
-                continue
+                continue  # each answer drains again
             by_node.setdefault(node, []).append(batch)
         for node, batches in by_node.items():
             self._send(node, batches)
@@ -323,6 +324,8 @@ class ProducerNode:
 
     def _give_up(self, batch: _Batch, error: str) -> None:
         if self._identity is not None and batch.identity is not None:
+            # The batch was sent, so the log may have it or not: numbers after it would be wrong
+            # in one of the two cases.
             self._identity.raise_epoch()
         self._buffered -= len(batch.records)
         self._host.trace(

@@ -59,6 +59,7 @@ T = TypeVar("T")
 TRANSACTION_ABORTED = "TRANSACTION_ABORTED"
 """The transaction was aborted, or its producer fenced: its offsets never count."""
 CLOSED = "PRODUCER_CLOSED"
+"""The consumer closed its producer before the request succeeded."""
 FOREVER_US = 1 << 62
 """Deadline of requests that end a transaction: no other transaction can begin before they do."""
 
@@ -277,6 +278,7 @@ class TransactionalProducer:
                 )
             )
         except ClientError:
+            # No answer: the next attempt looks the coordinator up, which may have moved.
             self._coordinator = None
             raise
 
@@ -296,10 +298,10 @@ class TransactionalProducer:
                 timeout_us=self._request_timeout_us,
             )
         )
-        found = answer.coordinators[0]
-        if found.error_code is not ErrorCode.NONE:
-            raise error_from_code(found.error_code)
-        return broker_name(found.node_id)
+        coordinator = answer.coordinators[0]
+        if coordinator.error_code is not ErrorCode.NONE:
+            raise error_from_code(coordinator.error_code)
+        return broker_name(coordinator.node_id)
 
     def _check(self, code: ErrorCode) -> None:
         """Raise the error for the code of a transaction coordinator's answer; nothing on NONE."""

@@ -1,7 +1,9 @@
 """The assignment, as each consumer computes it alone from what it has read.
 
-Pure functions of one consumer's view: two views give two assignments. Source: Kafka 1.1
-`RangeAssignor`, `RoundRobinAssignor`; ZK-51 to ZK-54.
+Pure functions of one consumer's view, which is what it has read of its group. Consumers with
+different views compute assignments that do not fit together.
+Source: Kafka 1.1 `RangeAssignor`, `RoundRobinAssignor`; rules ZK-51 to ZK-54 of
+docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
 
 from collections.abc import Mapping
@@ -14,10 +16,10 @@ _HASH_BITS = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupView:
-    """What a consumer has read of its group. The group may change between two reads (ZK-42).
+    """Facts that one consumer has read of its group, which may change between two reads (ZK-42).
 
-    Shape: `streams` has every member's number of streams by topic, `partitions` those of each
-    topic that any member reads.
+    Shape: `streams` has, by consumer id and topic, a member's number of streams. `partitions` has
+    the partitions of each topic that any member reads.
     """
 
     streams: Mapping[str, Mapping[str, int]]
@@ -41,51 +43,57 @@ def thread_id(consumer_id: str, number: int) -> str:
 
 def assign(strategy: str, view: GroupView, consumer_id: str) -> dict[TopicPartition, str]:
     """Return the partitions of one consumer, and the thread that reads each."""
-    dealt = _round_robin(view) if strategy == "roundrobin" else _range(view)
-    own = {
+    thread_by_partition = _round_robin(view) if strategy == "roundrobin" else _range(view)
+    # Threads are numbered from 0 for every topic, so the largest number of streams covers all.
+    own_threads = {
         thread_id(consumer_id, number)
         for number in range(max(view.streams.get(consumer_id, {}).values(), default=0))
     }
-    return {partition: thread for partition, thread in dealt.items() if thread in own}
+    return {
+        partition: thread
+        for partition, thread in thread_by_partition.items()
+        if thread in own_threads
+    }
 
 
 def _range(view: GroupView) -> dict[TopicPartition, str]:
     """Give each thread consecutive partitions of each topic; a remainder goes to the first ones."""
-    dealt: dict[TopicPartition, str] = {}
+    thread_by_partition: dict[TopicPartition, str] = {}
     for topic, partitions in view.partitions.items():
         threads = view.threads(topic)
         if not threads:
             continue
-        each, with_one_more = divmod(len(partitions), len(threads))
+        share, remainder = divmod(len(partitions), len(threads))
         start = 0
         for index, thread in enumerate(threads):
-            end = start + each + (1 if index < with_one_more else 0)
-            dealt.update(dict.fromkeys(partitions[start:end], thread))
+            end = start + share + (1 if index < remainder else 0)
+            thread_by_partition.update(dict.fromkeys(partitions[start:end], thread))
             start = end
-    return dealt
+    return thread_by_partition
 
 
 def _round_robin(view: GroupView) -> dict[TopicPartition, str]:
     """Deal out all partitions, ordered by the Java hash of their text, to the threads (ZK-52).
 
-    A thread that does not read the partition's topic is skipped, as in 0.10.2 and later.
+    A thread that does not read the partition's topic is skipped, as in 0.10.2 and later. Source:
+    Kafka 1.1 `RoundRobinAssignor`.
     """
     ordered = sorted(
         (partition for partitions in view.partitions.values() for partition in partitions),
         key=lambda partition: java_hash(str(partition)),
     )
     readers = {topic: view.threads(topic) for topic in view.partitions}
-    threads = sorted({thread for each in readers.values() for thread in each})
-    dealt: dict[TopicPartition, str] = {}
+    threads = sorted({thread for topic_readers in readers.values() for thread in topic_readers})
+    thread_by_partition: dict[TopicPartition, str] = {}
     turn = 0
     for partition in ordered:
         if not readers[partition.topic]:
             continue
         while threads[turn % len(threads)] not in readers[partition.topic]:
             turn += 1
-        dealt[partition] = threads[turn % len(threads)]
+        thread_by_partition[partition] = threads[turn % len(threads)]
         turn += 1
-    return dealt
+    return thread_by_partition
 
 
 def java_hash(text: str) -> int:
@@ -93,4 +101,5 @@ def java_hash(text: str) -> int:
     value = 0
     for character in text:
         value = (31 * value + ord(character)) % (1 << _HASH_BITS)
+    # Java's int is signed: a value with the highest bit set is negative.
     return value - (1 << _HASH_BITS) if value >> (_HASH_BITS - 1) else value

@@ -15,7 +15,7 @@ R = TypeVar("R", bound=AnyResponse)
 
 
 class BrokerChannel:
-    """A connection to `broker_id`, made again after it has ended."""
+    """A connection to `broker_id`, opened by the first request, and again after it has ended."""
 
     def __init__(self, host: Host, broker_id: BrokerId, timeout_us: int) -> None:
         self._host = host

@@ -2,8 +2,9 @@
 
 A connector begins with a new session and ends with the shutdown. Listeners only set a flag, and one
 thread, the watcher executor, rebalances when it is set. So any number of notifications during a
-rebalance cause one further rebalance (ZK-30).
-Source: Kafka 1.1 `ZookeeperConsumerConnector`; sections 4, 5 and 9 of the rules.
+rebalance cause one further rebalance (ZK-30). Ids such as ZK-30 name rules in
+docs/kafka/ZOOKEEPER_CONSUMER.md.
+Source: Kafka 1.1 `ZookeeperConsumerConnector`; sections 4, 5 and 9 of that document.
 """
 
 from collections.abc import Callable
@@ -50,8 +51,8 @@ class ZooKeeperConsumerConnector:
     ) -> None:
         """Begin to connect to the ensemble.
 
-        Units: `start_us` is the time from the registration to the subscriptions: a real consumer
-        loads classes and starts threads then.
+        Units: `start_us` is the time from the registration to the subscriptions, in which a real
+        consumer loads classes and starts threads.
         """
         self._start_us = start_us
         self._host = host
@@ -71,7 +72,8 @@ class ZooKeeperConsumerConnector:
             self.member, OffsetManagerChannel(self.member) if is_kafka else None
         )
         self._lock = Mutex(host)
-        """`rebalanceLock`: rebalances and the shutdown; commits do not take it (ZK-32)."""
+        """Kafka's `rebalanceLock`: held by each rebalance and by the shutdown, but by no periodic
+        commit (ZK-32)."""
         self._fetchers = FetcherManager(self.member)
         self.rebalancer = Rebalancer(
             self.member,
@@ -89,16 +91,16 @@ class ZooKeeperConsumerConnector:
 
     @property
     def is_connected(self) -> bool:
-        """Whether the session has a connection."""
+        """True if the session has a connection."""
         return self._zk.is_connected
 
     async def start(self) -> None:
         """Register, subscribe, and rebalance for the first time (ZK-36).
 
-        Raises: ConsumerRebalanceFailedException: then registration, watches and executor remain
-        until the shutdown (ZK-37).
+        Raises: ConsumerRebalanceFailedException. The registration, the watches and the executor
+        then remain until the shutdown, so other members still count this consumer (ZK-37).
         """
-        await self._zk.exists("/")
+        await self._zk.exists("/")  # returns once a session is open
         if self._spec.config.auto_commit_enable:
             self._host.spawn(self._commit_periodically(), name="kafka-consumer-scheduler")
         if self._spec.topic_filter is not None:
@@ -130,7 +132,10 @@ class ZooKeeperConsumerConnector:
     # -- registration and sessions ---------------------------------------------------------------
 
     async def _register(self) -> None:
-        """Create the registration; one that exists must be this session's (ZK-36)."""
+        """Create the registration.
+
+        Raises: KeeperException; with NodeExists if another session has created it (ZK-36).
+        """
         streams = dict.fromkeys(self.queues, STREAMS_PER_TOPIC)
         chosen = self._spec.topic_filter
         pattern = STATIC if chosen is None else chosen.pattern
@@ -141,6 +146,7 @@ class ZooKeeperConsumerConnector:
         except KeeperException as error:
             if error.code is not KeeperError.NodeExists:
                 raise
+            # The create may be a retry after a lost answer: then this session owns the znode.
             stat = (await self._zk.read(path)).stat
             if stat is None or stat.ephemeral_owner != self._zk.session_id:
                 raise
@@ -189,9 +195,11 @@ class ZooKeeperConsumerConnector:
             if not self._watcher_triggered:
                 await self._watcher_wakeup.wait(None)
                 continue
-            # Cleared before the rebalance begins, as in Kafka. Cleared afterwards, a change that
-            # this rebalance read too late would cause no other. The price: a change that it has
-            # read in time causes another rebalance, too.
+            # Cleared before the rebalance begins, as in Kafka. If it were cleared afterwards:
+            # 1. The rebalance reads the group.
+            # 2. The group changes; the listener sets the flag.
+            # 3. The rebalance ends and clears the flag: the change causes no rebalance.
+            # The price: a change between the clearing and step 1 causes a needless rebalance.
             self._watcher_triggered = False
             try:
                 await self.rebalancer.synced_rebalance("running")

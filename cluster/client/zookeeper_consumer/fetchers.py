@@ -1,9 +1,11 @@
 """Fetchers, one per broker, and the leader finder that gives them their partitions.
 
-Owns which broker is asked for which partition. A fetcher puts what it fetched into the queues, and
-waits where one is full. Source: Kafka 1.1 `ConsumerFetcherManager`, `ConsumerFetcherThread`,
-`AbstractFetcherThread`; ZK-31, ZK-34.
-DEVIATION: the offsets of all partitions without one are asked for together, not one by one.
+Owns which broker is asked for which partition. A fetcher puts fetched records into the queues, and
+waits while a queue is full.
+Source: Kafka 1.1 `ConsumerFetcherManager`, `ConsumerFetcherThread`, `AbstractFetcherThread`; rules
+ZK-31 and ZK-34 of docs/kafka/ZOOKEEPER_CONSUMER.md.
+DEVIATION: one request asks for the first offsets of all partitions that need one; Kafka sends one
+request for each partition.
 """
 
 from collections.abc import Sequence
@@ -66,7 +68,9 @@ class _FetchRun:
         self.member = member
         self.config: ZooKeeperConsumerConfig = member.config
         self.interrupt = Interrupt()
+        # Partitions for which the leader finder has no fetcher yet.
         self._no_leader: _Infos = {info.partition: info for info in infos}
+        # Wakes the leader finder while `_no_leader` is empty.
         self._found = Wakeup(member.host)
         self._fetchers: dict[BrokerId, _Fetcher] = {}
         member.host.spawn(self._find_leaders(), name="leader-finder-thread")
@@ -161,9 +165,9 @@ class _Fetcher:
     def interrupt(self) -> None:
         """Have the fetcher give up its open request, and end.
 
-        If it waited for the answer, each old member's rebalance would be delayed by up to
-        fetch.wait.max.ms, by another time in each. Then in every join of eight members some claims
-        would conflict; of three joins that were measured one had a conflict.
+        A fetcher that waited for the answer would delay its member's rebalance by a random time of
+        up to fetch.wait.max.ms. With eight members some claims would then conflict in every join;
+        in measured joins of Kafka's consumer, one of three had a conflict.
         """
         self._interrupt.set()
         self._added.set()
@@ -224,10 +228,13 @@ class _Fetcher:
     async def _take(self, info: PartitionTopicInfo, data: PartitionData) -> None:
         match data.error_code:
             case ErrorCode.NONE:
-                ahead = [each for each in data.records if each.last_offset >= info.fetched_offset]
-                if ahead:
-                    first = max(ahead[0].base_offset, info.fetched_offset)
-                    chunk = Chunk(info, first, ahead[-1].last_offset)
+                # A broker returns whole batches: the first may begin before the fetched offset.
+                new_batches = [
+                    batch for batch in data.records if batch.last_offset >= info.fetched_offset
+                ]
+                if new_batches:
+                    first = max(new_batches[0].base_offset, info.fetched_offset)
+                    chunk = Chunk(info, first, new_batches[-1].last_offset)
                     if await info.queue.put(chunk, self._interrupt):
                         info.fetched_offset = chunk.last + 1
             case ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -253,9 +260,9 @@ class _Fetcher:
             ),
             ListOffsetsResponse,
         )
-        found: dict[TopicPartition, int] = {}
+        offset_by_partition: dict[TopicPartition, int] = {}
         if answer is not None:
-            found = {
+            offset_by_partition = {
                 TopicPartition(topic.name, entry.partition_index): entry.offset
                 for topic in answer.topics
                 for entry in topic.partitions
@@ -263,7 +270,7 @@ class _Fetcher:
             }
         cause = PositionCause.EARLIEST if is_smallest else PositionCause.LATEST
         for info in infos:
-            offset = found.get(info.partition)
+            offset = offset_by_partition.get(info.partition)
             if offset is None:
                 self._give_back([info])
             else:

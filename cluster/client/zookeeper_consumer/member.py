@@ -1,5 +1,6 @@
 """One consumer on ZooKeeper: its id and settings, its trace events, and reads that parts share.
 
+Ids such as ZK-25 name rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
 Source: Kafka 1.1 `ZookeeperConsumerConnector`.
 """
 
@@ -31,6 +32,8 @@ class ZooKeeperMember:
         """Return the registered brokers: one getChildren, and one getData for each."""
         names = await self.zk.children(BROKER_IDS)
         for name in names:
+            # The data is not used. The read counts: it takes time, and it fails with NoNode if the
+            # broker vanishes meanwhile.
             await self.zk.read(f"{BROKER_IDS}/{name}")
         return [BrokerId(int(name)) for name in names]
 
@@ -71,7 +74,10 @@ class ZooKeeperMember:
 
 
 def _consumer_id(host: Host, spec: ZooKeeperConsumerSpec) -> str:
-    """Return `[group]_[host]-[ms time]-[8 hex digits]`, or what `consumer.id` says (ZK-25)."""
+    """Return `[group]_[host]-[ms time]-[8 hex digits]`, or `[group]_[consumer.id]` (ZK-25).
+
+    A `consumer.id` may contain `{index}`: members that share one setting get different ids.
+    """
     fixed = spec.config.consumer_id
     if fixed is not None:
         return f"{spec.group_id}_{fixed.replace(_MEMBER_INDEX, str(spec.index))}"

@@ -2,6 +2,7 @@
 
 The application processes the records of its streams; it commits nothing itself. If the start fails,
 it closes the connector and starts another one, as the programs did with which Kafka was measured.
+Ids such as ZK-35 name rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
 
 from collections.abc import Callable
@@ -37,7 +38,7 @@ class ZooKeeperConsumerNode:
         self._is_stopping = False
         self._records_consumed = 0
         self._commits_before = 0
-        """Commits of earlier connectors."""
+        """Number of offsets that earlier connectors committed."""
 
     @property
     def connector(self) -> ZooKeeperConsumerConnector | None:
@@ -49,7 +50,7 @@ class ZooKeeperConsumerNode:
         self._host.spawn(self._run(), name="application")
 
     def shut_down(self, on_done: Callable[[], None]) -> None:
-        """Shut the connector down: it commits and closes its session; then `on_done`."""
+        """Shut the connector down (it commits and closes its session), then call `on_done`."""
         self._is_stopping = True
         if self._connector is None:
             on_done()

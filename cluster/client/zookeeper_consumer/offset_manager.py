@@ -1,7 +1,8 @@
 """The channel to the broker that stores a group's offsets in Kafka.
 
-The broker is looked up on first use, and again after each failure of the channel.
-Commits carry generation -1 and no member id: no broker can tell who may commit (ZK-63).
+The broker is looked up on first use, and again after each failure of the channel. Commits carry
+generation -1 and no member id, so the broker cannot check whether the consumer owns the partitions
+(rule ZK-63 of docs/kafka/ZOOKEEPER_CONSUMER.md).
 Source: Kafka 1.1 `ClientUtils.channelToOffsetManager`, `ZookeeperConsumerConnector.fetchOffsets`.
 """
 
@@ -64,6 +65,7 @@ class OffsetManagerChannel:
             if entry.error_code is ErrorCode.NONE
         )
         if len(stored) < len(offsets):
+            # The group's offset manager may have moved: the next use looks it up again.
             self._drop()
         return stored
 

@@ -2,7 +2,7 @@
 
 Keeps the last value written or read of each partition, so that an unchanged one is not written
 again (ZK-61). No commit is checked against the partition's owner: the last writer wins (ZK-60,
-ZK-63).
+ZK-63). Ids such as ZK-61 name rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
 Source: Kafka 1.1 `ZookeeperConsumerConnector.commitOffsets`, `fetchOffsets`.
 """
 
@@ -27,14 +27,18 @@ class OffsetStore:
     ) -> None:
         """Store in ZooKeeper, or through `offset_manager` in Kafka."""
         self.acknowledged = 0
-        """Commits that were stored, counted by partition."""
+        """Number of stored offsets; a commit of three partitions counts as three."""
         self._member = member
         self._offset_manager = offset_manager
         self._lock = Mutex(member.host)
+        # Last value of each partition's offset znode that this connector wrote or read.
         self._checkpointed: dict[TopicPartition, int] = {}
 
     async def commit(self, offsets: Mapping[TopicPartition, int], *, retries: int) -> None:
-        """Store `offsets`; other consumers may own the partitions before this is done (ZK-66)."""
+        """Store `offsets`, with up to `retries` repetitions if Kafka stores them.
+
+        A commit may take long: other consumers may own the partitions before it is done (ZK-66).
+        """
         if not offsets:
             return
         begun_us = self._member.host.now_us()

@@ -1,6 +1,7 @@
 """Paths and contents of the znodes of a consumer group on ZooKeeper.
 
-Source: Kafka 1.1 `ZKGroupDirs`, `ZkUtils`, `TopicCount`; section 2 of the rules.
+Source: Kafka 1.1 `ZKGroupDirs`, `ZkUtils`, `TopicCount`; docs/kafka/ZOOKEEPER_CONSUMER.md,
+section 2.
 """
 
 import json
@@ -11,11 +12,12 @@ from cluster.zookeeper.bootstrap import BROKER_TOPICS, CONSUMERS
 from protocol.ids import TopicPartition
 
 STATIC, WHITE_LIST, BLACK_LIST = "static", "white_list", "black_list"
-"""How the subscription of a registration is read."""
+"""Values of a registration's `pattern`: its subscription has topics, or a regular expression of
+topics to read, or of topics to leave out."""
 
 
 class GroupPaths:
-    """Where a group's znodes are."""
+    """Paths of one group's znodes."""
 
     def __init__(self, group_id: str) -> None:
         self.group = f"{CONSUMERS}/{group_id}"
@@ -40,10 +42,10 @@ def topic_path(topic: str) -> str:
 
 
 def registration(streams: Mapping[str, int], timestamp_ms: int, pattern: str = STATIC) -> str:
-    """Return what a consumer registers: its topics, and how many streams read each.
+    """Return the content of a registration: its topics, with the number of streams of each.
 
-    With a filter the only key is its regular expression, and `pattern` is whether it lists the
-    topics to read or those to leave out.
+    Shape: with a WHITE_LIST or BLACK_LIST `pattern`, the only key of `streams` is the filter's
+    regular expression.
     """
     content = {
         "version": 1,
@@ -55,18 +57,21 @@ def registration(streams: Mapping[str, int], timestamp_ms: int, pattern: str = S
 
 
 def has_filter(registered: str) -> bool:
-    """Return whether a registration names a filter of topics instead of topics."""
+    """Return True if a registration names a filter of topics instead of topics."""
     return bool(json.loads(registered)["pattern"] != STATIC)
 
 
 def streams_of(registered: str, topics: Iterable[str] = ()) -> dict[str, int]:
-    """Return the number of streams by topic of a registration; a filter chooses of `topics`."""
+    """Return a registration's number of streams for each topic.
+
+    `topics` are all existing topics; a registration with a filter reads those that it allows.
+    """
     content = json.loads(registered)
     streams: dict[str, int] = content["subscription"]
     if content["pattern"] == STATIC:
         return streams
-    ((regex, number),) = streams.items()
-    return dict.fromkeys(allowed_topics(content["pattern"], regex, topics), number)
+    ((regex, stream_count),) = streams.items()  # a filter's only key
+    return dict.fromkeys(allowed_topics(content["pattern"], regex, topics), stream_count)
 
 
 def allowed_topics(pattern: str, regex: str, topics: Iterable[str]) -> list[str]:

@@ -1,8 +1,10 @@
 """The rebalance of one consumer: attempts, each a sequence of single ZooKeeper operations.
 
-Owns the registry (what the consumer believes to own) and the steps R0 to R11 of an attempt:
-release before anything is known, read the view, compute, read offsets, claim, take back what was
-claimed after a conflict. Nothing makes it atomic: races arise between any two operations.
+Owns the registry (the partitions that the consumer believes to own) and the steps R0 to R11 of an
+attempt: release all partitions, read the view (members and topics), compute, read offsets, claim;
+after a conflict delete the claims made. Nothing makes an attempt atomic: races arise between any
+two operations.
+Ids such as R3 and ZK-33 name steps and rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
 Source: Kafka 1.1 `ZookeeperConsumerConnector.ZKRebalancerListener`; ZK-38 to ZK-50.
 """
 
@@ -56,9 +58,9 @@ class Rebalancer:
         self.registry: dict[TopicPartition, PartitionTopicInfo] = {}
         """Partitions that the consumer considers its own; their owner znodes may differ (ZK-33)."""
         self.is_settled = False
-        """Whether the last attempt has succeeded."""
+        """True if the last attempt has succeeded."""
         self.finds_no_broker = False
-        """Whether the last attempt has found no broker."""
+        """True if the last attempt has found no broker."""
         self._member = member
         self._fetchers = fetchers
         self._offsets = offsets
@@ -69,6 +71,7 @@ class Rebalancer:
         self._reading: tuple[TopicPartition, ...] = ()
         """Partitions that are fetched. After an expiry the registry is empty, but fetching goes on
         until the next attempt stops it."""
+        # Partitions of the present attempt that another consumer owned.
         self._conflicts = 0
 
     @property
@@ -83,8 +86,8 @@ class Rebalancer:
     async def synced_rebalance(self, during: str) -> None:
         """Try to own this consumer's share, `rebalance.max.retries` times.
 
-        Raises: ConsumerRebalanceFailedException. `during` names, for the trace, the caller that the
-        exception is thrown to.
+        `during` is for the trace: the part of the connector that gets the exception.
+        Raises: ConsumerRebalanceFailedException after the last attempt.
         """
         config = self._member.config
         async with self._lock:
@@ -112,7 +115,8 @@ class Rebalancer:
         for queue in self._queues():
             queue.clear()
         if self._reading:
-            # An empty registry means that the session expired: these partitions were lost then.
+            # Partitions that are fetched and not in the registry: the session has expired, and
+            # these partitions were lost with it.
             lost = not self.registry
             kind = TraceKind.PARTITIONS_LOST if lost else TraceKind.PARTITIONS_REVOKED
             self._member.trace(kind, {"partitions": [str(each) for each in self._reading]})
@@ -160,7 +164,7 @@ class Rebalancer:
         await self._read_streams(member.consumer_id)  # R1
         self.finds_no_broker = not await member.read_brokers()  # R2
         if self.finds_no_broker:
-            return True
+            return True  # as in Kafka: a success that changes nothing (ZK-40)
         await self.close_fetchers()  # R3
         await self._release()  # R5
         view = await self._read_view()  # R6

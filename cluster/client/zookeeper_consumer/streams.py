@@ -1,7 +1,8 @@
 """Queues between fetchers and streams, and the iterator of a stream.
 
 Holds the records that were fetched and not yet processed (ZK-34), and two offsets of each
-partition. The consumed offset moves before the application gets the record (ZK-35).
+partition: the next to fetch, and the next to process. The second moves before the application gets
+the record (ZK-35). Ids such as ZK-34 name rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
 Source: Kafka 1.1 `PartitionTopicInfo`, `FetchedDataChunk`, `ConsumerIterator`.
 """
 
@@ -38,7 +39,7 @@ class Chunk:
 class ChunkQueue:
     """Chunks of one stream, in the order in which they were fetched.
 
-    Invariant: no more than `capacity` chunks wait.
+    Invariant: no more than `capacity` chunks wait. One more may be `current`.
     """
 
     def __init__(self, host: Host, capacity: int) -> None:
@@ -53,6 +54,8 @@ class ChunkQueue:
 
     async def put(self, chunk: Chunk, interrupt: "Interrupt") -> bool:
         """Wait for room and add a chunk; False if the fetcher was interrupted meanwhile."""
+        # Several fetchers may wait for one queue, so each waits with a wakeup of its own. An
+        # interrupt sets the same wakeup, so that it ends this wait, too.
         while len(self._chunks) >= self._capacity and not interrupt.is_set:
             wakeup = Wakeup(self._host)
             self._emptied.append(wakeup)
@@ -98,7 +101,7 @@ class Interrupt:
     def __init__(self) -> None:
         self.is_set = False
         self.wakes: Wakeup | None = None
-        """What the thread waits for; None while it does not wait."""
+        """Wakeup of the thread's present or last wait; None if there is none."""
 
     def set(self) -> None:
         """Interrupt the thread."""
