@@ -1,7 +1,8 @@
 """Search of fault schedules: seeds become experiments, runs in virtual time, findings.
 
 A drawn schedule is an ordinary `Experiment` with an explicit plan and a seed. So a finding can be
-replayed, shrunk, read by people, and run on Ray without a change.
+replayed, shrunk, read by people, and run on Ray without a change. To play a schedule means to run
+it once in virtual time, without files.
 
 Reading order: `space_definition`, `space_semantics`, `space`; `draw` (seeds become schedules),
 `play` (one run), `cpu_limit`, `marks`, `effort`, `signature` (equality of findings),

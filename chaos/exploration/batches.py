@@ -21,18 +21,18 @@ from chaos.results.replay_stamp import code_version
 from cluster.fan_out import Item, Items
 
 DENSE_CHECKS_EVERY = 32
-"""One in this many seeds plays with dense invariant checks, for 2 % of the total time."""
+"""Every 32nd seed plays with dense invariant checks, which take 2 % of a search's total time."""
 
 
 class OtherCode(Exception):
-    """A worker has other code than its search; the message names both."""
+    """A worker's code differs from its search's; the message names both versions."""
 
 
 def check_code(expected: str) -> None:
     """Check that this process has the same code as the search.
 
-    A worker that starts after an edit of the code would give other runs, which would look like a
-    lack of determinism.
+    A worker that starts after an edit of the code would give other runs. A recheck would then
+    report a seed with two results, as if the simulation were not deterministic.
     Raises: OtherCode.
     """
     if code_version() != expected:
@@ -46,7 +46,7 @@ def play_seeds(space: Space, items: Items) -> bytes:
     """Play every item and return the encoded runs, in order.
 
     Shape: an item is a seed to draw, or a lineage, whose last seed is played.
-    Raises: no exception of a run or a draw: that run is BROKEN.
+    Raises: no exception of a run or a draw. Such an exception makes its run BROKEN.
     """
     runs = []
     with collecting_between_runs() as collect_if_due:

@@ -1,9 +1,9 @@
 """Effort of a run: counts of work that is no violation, but a regression if it grows.
 
-Examples are a rejoin without a reason, a generation that no member could use, a round of fetches
-caused by a missing epoch. Each is allowed now and then. If a change of the code makes them more
-frequent, something is wrong. So explored runs are counted, and the distribution over the seeds is
-reported and recorded.
+Examples are a rejoin without a reason, a generation that no member could use, and a round of
+fetches that a missing epoch caused. Each of them is allowed now and then. If a change of the code
+makes one more frequent, something is wrong. So each explored run counts them, and the results of a
+search contain their distribution over the seeds.
 """
 
 from protocol.trace import TraceKind, TraceRow
@@ -25,11 +25,11 @@ _COUNTED: dict[TraceKind | str, str] = {
     TraceKind.POSITION_RESET: "positions_reset",
 }
 UNUSED = "generations_unused"
-"""Name of the count of generations without a stored assignment: their members joined in vain."""
+"""Name of the count of generations that never stored an assignment for their members."""
 
 
 class Effort:
-    """Counts rows of one run that stand for work."""
+    """Counts the work of one run by its trace rows."""
 
     def __init__(self) -> None:
         self._counts = dict.fromkeys((*_COUNTED.values(), UNUSED), 0)

@@ -14,7 +14,7 @@ from chaos.exploration.space import Space
 
 
 def finding_text(group: FindingGroup, space: Space, commit: str | None) -> str:
-    """Return the text of a finding's file; `commit` is that of the code."""
+    """Return the text of a finding's file. `commit` is the commit of the code that found it."""
     run, finding = group.example, group.finding
     grown = grow(space, run.lineage or (run.seed,))
     experiment = grown.experiment
@@ -39,5 +39,5 @@ def _comment(group: FindingGroup, space: Space) -> str:
 
 
 def name_of_run(run: PlayedRun) -> str:
-    """Return a run's seed; for a mutated one, with its ancestors."""
+    """Return a run's seed as text; for a mutated seed, its lineage."""
     return lineage_text(run.lineage or (run.seed,))

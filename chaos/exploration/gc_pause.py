@@ -11,19 +11,23 @@ A run of the packaged spaces leaves 15,000 to 20,000.
 """
 
 SELDOM = (LEFT_MAX, 50, 100)
-"""Thresholds of Python's three generations; the youngest is collected after LEFT_MAX objects."""
+"""Thresholds of Python's three generations, for `gc.set_threshold`.
+
+The youngest generation is collected after LEFT_MAX new objects, the middle one at every 50th of
+those collections, and the oldest at every 100th collection of the middle one.
+"""
 
 
 @contextmanager
 def collecting_afterwards() -> Iterator[None]:
     """Collect no cycles in the enclosed code, and all of its cycles at its end.
 
-    Earlier objects are frozen meanwhile. Otherwise each collection would scan all modules of the
-    process for the few thousand objects that a run leaves. This costs about a tenth of the run's
-    time. A run of a minute ends long before memory is short.
+    Objects from before the call are frozen until then: without that, the collection would scan all
+    modules of the process for the few thousand objects that a run leaves, for about a tenth of the
+    run's time. Memory does not run short, because a run lasts a minute at most.
     """
     if not gc.isenabled() or gc.get_freeze_count() > 0:
-        # Disabled by somebody else, or this call is nested in another one.
+        # A caller has disabled the collector, or this call is nested in another one.
         yield
         return
     gc.freeze()
@@ -40,8 +44,9 @@ def collecting_afterwards() -> Iterator[None]:
 def collecting_seldom() -> Iterator[None]:
     """Collect cycles rarely (see SELDOM) in the enclosed code: for one run of unknown length.
 
-    With 400 members Python's own thresholds cost a third of the run, because nearly all scanned
-    objects live as long as the run. Earlier objects are frozen, as in `collecting_afterwards`.
+    In a run with 400 members, Python's own thresholds cost a third of the time, because nearly all
+    scanned objects live as long as the run. Objects from before the call are frozen, as in
+    `collecting_afterwards`.
     """
     if not gc.isenabled() or gc.get_freeze_count() > 0:
         yield

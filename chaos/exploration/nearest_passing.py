@@ -1,8 +1,10 @@
 """Search for the passing run that is nearest to a failed one, to show the difference.
 
-First the same schedule is tried with neighbouring network seeds: if one passes, a race decided.
-Then faults are left out: if such a run passes, these faults are the cause. Everything else stays
-equal, so that the two traces can be compared.
+1. The same schedule with other network seeds. If one of these runs passes, a race made the
+   difference.
+2. The same seed without one of the faults, then without more and more of the last faults. If one of
+   these runs passes, the missing faults are the cause.
+All else stays equal, so that the two traces can be compared.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,7 +23,7 @@ AttemptObserver = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Neighbour:
-    """A run near another one. `how` describes the difference."""
+    """A run near the failed one. `change` describes the difference to it."""
 
     change: str
     seed: int
@@ -48,14 +50,14 @@ def _neighbours(experiment: Experiment, failed: PlayedRun) -> Iterator[Neighbour
     plan = plan_of(experiment)
     for seed in range(failed.seed + 1, failed.seed + 1 + NEIGHBOURS):
         yield Neighbour(change=f"network seed {seed}", seed=seed, plan=plan)
-    # The later a fault, the likelier it is the cause.
-    by_time = sorted(_before_finding(plan, failed), key=lambda fault: -fault.at_us)
-    for fault in by_time[:NEIGHBOURS]:
-        without = tuple(each for each in plan if each is not fault)
-        yield Neighbour(change=f"without {fault.fault_id}", seed=failed.seed, plan=without)
-    for count in range(2, len(by_time) + 1):
-        left_out = by_time[:count]
-        rest = tuple(each for each in plan if each not in left_out)
+    # The last faults before the finding first, because they are the likeliest cause.
+    latest_first = sorted(_before_finding(plan, failed), key=lambda fault: -fault.at_us)
+    for fault in latest_first[:NEIGHBOURS]:
+        rest = tuple(other for other in plan if other is not fault)
+        yield Neighbour(change=f"without {fault.fault_id}", seed=failed.seed, plan=rest)
+    for count in range(2, len(latest_first) + 1):
+        left_out = latest_first[:count]
+        rest = tuple(fault for fault in plan if fault not in left_out)
         change = f"without the last {count} faults before the finding"
         yield Neighbour(change=change, seed=failed.seed, plan=rest)
 

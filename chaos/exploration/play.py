@@ -29,7 +29,7 @@ from results_schema.results import Results, RunOutcome
 INVARIANTS_EVERY = 500
 """Events between two invariant checks of the nodes: about sixty checks a run, 3 % of its time."""
 INVARIANTS_DENSELY = 25
-"""Events between two invariant checks in the runs with dense checks."""
+"""Events between two invariant checks in a run with dense checks (`batches.DENSE_CHECKS_EVERY`)."""
 
 
 class PlayResult(StrEnum):
@@ -53,12 +53,13 @@ class PlayedFinding(msgspec.Struct, frozen=True, kw_only=True):
 class PlayedRun(msgspec.Struct, frozen=True, kw_only=True):
     """Data kept of an explored run.
 
-    Shape: `findings` has the earliest finding of each signature. `marks` are names from
-    `marks.MARKS`, sorted. `requests` counts requests that reached a live node, by API. `events`
+    Shape: `findings` has the earliest finding of each signature. `marks` are names of coverage
+    marks (`marks`), sorted. `requests` counts requests that reached a live node, by API. `events`
     counts callbacks of the loop (frames, timers, steps of tasks). `excused` counts cases in which a
     promise legally did not hold, by check and excuse ("liveness: all members are dead"). `effort`
-    has the counts of `effort.Effort`. `lineage` is that of a mutated seed, from the drawn seed to
-    its own; empty for a drawn seed. `digest` and `trail` are those of the trace without messages.
+    has the counts of `effort.Effort`. `lineage` has the seeds from a drawn plan to this mutated
+    one; it is empty if this plan was drawn. `digest` and `trail` stand for the trace's rows without
+    messages (`TraceDigest`).
     Units: `virtual_us` is the run's duration on its own clock; `steady_us` is the time of its
     steady state, None if it had none.
     """
@@ -96,11 +97,13 @@ def play(
 ) -> PlayedRun:
     """Run `experiment` in virtual time, without messages in the trace, and return its data.
 
-    `observers` get every row, too. `on_finding` is called with every finding of the verdict, with
-    its rows. With `stop_at` the run ends soon after the first finding with the same claim. It ends
-    at `time_limit_us` of its clock in any case, as UNKNOWN without a finding. `plan` replaces the
-    experiment's own. Every node checks its invariants after about each `invariants_every` events,
-    and at the end (None: never); a violation is a failure of the tool.
+    - `observers` get every trace row.
+    - `stop_at`: the run ends soon after the first finding with this claim.
+    - `time_limit_us`: the run ends at this time of its clock; without a finding, it is UNKNOWN.
+    - `on_finding` is called with every finding of the verdict. The finding includes its rows.
+    - `plan` replaces the experiment's own plan.
+    - `invariants_every`: every node checks its invariants after about this many events, and at the
+      end (None: never). A violated invariant is a failure of the tool.
     Raises: no exception of the run, which is BROKEN instead, with the exception as its reason.
     """
     with collecting_afterwards():
@@ -144,6 +147,8 @@ def _play(
         stop_when=None
         if stop_at is None
         else lambda finding: signature_of(finding).claims_as(stop_at),
+        # The verification reads the committed offsets at the end, which says nothing about
+        # liveness, and takes a minute for each group without a coordinator.
         verifies=stop_at is None or stop_at.check != Liveness.name,
     )
     results = run.execute()

@@ -1,4 +1,4 @@
-"""Replay files: experiment files with a stamp of one run.
+"""Replay files: experiment files with a stamp, which has the seed, result and digest of one run.
 
 Data flow: (Experiment, PlayedRun) -> text of a file that `run`, `replay`, `diff` and `shrink` take.
 """
@@ -50,7 +50,10 @@ def finding_line(finding: PlayedFinding) -> str:
 
 
 def schedule_digest(experiment: Experiment) -> str:
-    """Return a digest of the parts of an experiment that determine a run, not of name and texts."""
+    """Return a digest of the parts of an experiment that determine a run.
+
+    Name and texts have no effect on a run, so they are replaced before the digest is made.
+    """
     bare = msgspec.structs.replace(
         experiment, name="x", question="", expect="", links={}, replay=None
     )

@@ -1,7 +1,7 @@
 """Results of an exploration: the content of its results.json, and its exit code.
 
-A verdict is about the cluster. Runs in which the tool failed, and seeds with two results, are kept
-apart: they make the exit code that of an internal error, and never a verdict.
+A verdict is about the cluster. Runs in which the tool failed, and seeds with two results, have no
+influence on the verdict; they make the exit code that of an internal error.
 """
 
 from collections import Counter
@@ -47,7 +47,10 @@ class FoundGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReasonGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """Runs that prove nothing, for one reason; `allowed` if the space permits the reason."""
+    """Runs that prove nothing, for one reason.
+
+    `allowed` is True if the space's `may_be_unknown` has the reason.
+    """
 
     reason: str
     runs: int
@@ -67,7 +70,11 @@ class NotDeterministic(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rechecks(msgspec.Struct, frozen=True, kw_only=True):
-    """Seeds that were played twice: all, with equal results, in another process, and still due."""
+    """Numbers of seeds that were played twice.
+
+    Shape: `equal` counts those with equal results; `in_another_process` those whose second play was
+    in another process than the first; `still_to_do` counts seeds that were not played again yet.
+    """
 
     runs: int
     equal: int
@@ -241,7 +248,7 @@ def shrink_command_line(path: Path) -> str:
 
 
 def _verdict(tally: Tally, unknown: tuple[ReasonGroup, ...]) -> Verdict:
-    """Return the verdict: a run that proves nothing prevents PASS unless its reason is allowed."""
+    """Return the verdict; an UNKNOWN run prevents PASS unless the space allows its reason."""
     if tally.results[PlayResult.VIOLATED]:
         return Verdict.VIOLATED
     if not all(each.allowed for each in unknown):

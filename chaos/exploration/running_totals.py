@@ -1,7 +1,8 @@
 """Totals of an exploration so far: runs by result, findings by signature, marks, rechecks.
 
-Built from the records of the store, both new ones and those read again. So a resumed exploration
-has the totals of its earlier sessions. Data flow: ExplorationRecord -> Tally -> live view, results.
+A Tally takes the records of the store one by one. A resumed exploration first takes the stored
+records of its earlier sessions, so that its totals include them.
+Data flow: ExplorationRecord -> Tally -> live view, results.
 """
 
 from collections import Counter
@@ -17,8 +18,9 @@ class FindingGroup:
     """Every run with a finding of one signature.
 
     Shape: `number` counts the groups of one checker from 1, in the order in which they were found;
-    `seeds` are in that order, too. `example` is the run with the fewest faults, and among those the
-    one with the earliest finding; `finding` is its finding.
+    `seeds` are in the order in which they were played. `example` is the run with the fewest faults,
+    and among runs with equally many faults the one with the earliest finding; `finding` is the
+    example's finding.
     """
 
     signature: Signature
@@ -57,7 +59,7 @@ class RecheckDifference:
 
 @dataclass(slots=True, kw_only=True)
 class _Chosen:
-    """A run that is due for, or had, a second play, and the worker of the first."""
+    """A run whose seed is to be played again, and the worker that played it first."""
 
     run: PlayedRun
     worker: str
@@ -66,11 +68,16 @@ class _Chosen:
 class Tally:
     """Totals over explored runs.
 
-    Shape: `results` counts runs by result, without lost ones. `unknown` and `broken` map reasons,
-    with N for each number, to seeds. `lost` are seeds that ended every worker that tried them, with
-    the reason. `rechecked` counts seeds that were played again; `rechecked_elsewhere` those of them
-    that another process played. `excused` counts the runs in which each excuse applied. `effort`
-    counts runs by value, for each kind of effort.
+    Shape:
+    - `done` has the seeds that were played or lost, as keys in this order.
+    - `results` counts played runs by result.
+    - `unknown` and `broken` map reasons, with N for each number, to seeds.
+    - `lost` maps seeds that ended every worker which played them to the reason.
+    - `excused` counts the runs in which each excuse applied.
+    - `effort` counts runs by value, for each kind of effort.
+    - `to_recheck` maps seeds to play again to the worker that played them first.
+    - `rechecked` counts seeds that were played again; `rechecked_elsewhere` those of them that
+      another process played.
     """
 
     def __init__(self, recheck_percent: float) -> None:
@@ -149,7 +156,8 @@ class Tally:
                 changed = self._found(run)
             case PlayResult.PASS | PlayResult.INTERRUPTED:
                 pass
-        # Also each finding's first run: a finding that is reported must be repeatable.
+        # The first run of each finding is also played again, because a finding that is reported
+        # must be repeatable.
         if is_chosen(run.seed, self._recheck_percent) or any(
             len(group.seeds) == 1 for group in changed.values()
         ):
@@ -201,7 +209,8 @@ class Tally:
 def is_chosen(seed: int, percent: float) -> bool:
     """Return True if `seed` belongs to the `percent` of seeds that are played twice.
 
-    Depends on the seed alone, not on batches, workers or interruptions; evenly spread.
+    These seeds are evenly spread. The choice depends on the seed alone, so that neither batches nor
+    workers nor interruptions change it.
     """
     return int((seed + 1) * percent // 100) > int(seed * percent // 100)
 
@@ -212,4 +221,5 @@ def _add_reason(reasons: dict[str, list[int]], run: PlayedRun) -> None:
 
 
 def _rank(run: PlayedRun, finding: PlayedFinding) -> tuple[int, int, int]:
+    """Return the order of runs as examples of a finding: the smallest is the best example."""
     return (run.faults_hit + run.faults_missed, finding.time_us, run.seed)

@@ -1,8 +1,9 @@
 """The search: distribution of seeds to workers, and the end of the search.
 
-Gives batches of seeds to workers, stores the results, has some seeds played again by another
-worker, and stops at a limit or on request. Must know neither Ray nor the terminal nor a clock: all
-are arguments. Data flow: seeds -> Workers -> ExplorationRecord -> store, Tally.
+The search gives batches of seeds to workers, stores the results, has some seeds played again by
+another worker (a recheck), and stops at a limit or on request. It must know neither Ray nor the
+terminal nor a clock: its workers, observer and clock are arguments.
+Data flow: seeds -> Workers -> ExplorationRecord -> store, Tally.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,8 +23,9 @@ POLL_S = 0.25
 BATCH_S = 1.0
 """Target duration of a batch: long compared to its transfer, short compared to a time limit."""
 MAX_BATCH = 500
+"""Most seeds of a batch."""
 MAX_BROKEN = 50
-"""Number of runs with failures of the tool after which a search is useless and ends."""
+"""Number of runs in which the tool failed at which a search ends, because it proves nothing."""
 
 
 class Stop(StrEnum):
@@ -38,10 +40,11 @@ class Stop(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits of a search. Seeds are `first_seed` and the `count` - 1 after it (None: no end).
+    """Limits of a search.
 
-    Units: `time_limit_s` is on the search's clock, from its beginning in this process. `stop_after`
-    counts different findings. `batch` is the size of a batch (None: seeds for about BATCH_S).
+    Shape: the search plays `count` seeds from `first_seed` on (None: no end). `stop_after` is a
+    number of different findings. `batch` is the size of a batch (None: seeds for about BATCH_S).
+    Units: `time_limit_s` is on the search's clock, from the search's beginning in this process.
     """
 
     first_seed: int = 0
@@ -92,8 +95,8 @@ class Search:
         """Prepare a search.
 
         `guidance` chooses the seeds to mutate (None: no seeds are mutated). It must have taken the
-        records of `tally`. `write` stores a record. `on_group` is called with a finding that is new
-        or has a better example. `stop_requested` is called between two steps.
+        records that `tally` has taken. `write` stores a record. `on_group` is called with a finding
+        that is new or has a better example. `stop_requested` is called between two steps.
         """
         self._tally = tally
         self._workers = workers
@@ -108,12 +111,14 @@ class Search:
         self._runs_before = tally.runs
         self._seeds = self._seeds_to_play()
         self._next: int | None = next(self._seeds, None)
+        # Seeds that a worker has: for their first play, and for a recheck. Dicts serve as ordered
+        # sets.
         self._playing: dict[WorkerName, dict[int, None]] = {}
         self._replaying: dict[WorkerName, dict[int, None]] = {}
-        self._alone: list[int] = []  # seeds of a worker that died: each goes once more, alone
+        self._alone: list[int] = []  # seeds of a worker that died: each is played again, alone
         self._unfinished: list[int] = []  # seeds whose runs were interrupted
-        self._suspects: dict[int, None] = {}
-        self._recheck_failed: dict[int, None] = {}
+        self._suspects: dict[int, None] = {}  # seeds of a worker that died, each perhaps the cause
+        self._recheck_failed: dict[int, None] = {}  # seeds that are not given for a recheck again
         self._stop: Stop | None = None
 
     def run(self) -> Stop:
@@ -159,11 +164,11 @@ class Search:
     # -- end of the search --
 
     def _reason_to_stop(self) -> Stop | None:
-        """Return the reason to begin no further seed, None if there is none; a reason is final."""
+        """Return the reason to begin no further seed, or None."""
         if self._stop_requested():
             return Stop.INTERRUPTED
         if self._stop is not None:
-            return self._stop
+            return self._stop  # a reason is final, though the last batches may add another
         limit_s = self._limits.time_limit_s
         if limit_s is not None and self._clock() - self._began >= limit_s:
             return Stop.TIME_LIMIT
@@ -190,10 +195,11 @@ class Search:
                 self._workers.give(worker, self._items(seeds))
         if any(self._playing.values()) or any(self._replaying.values()):
             return True
+        # A worker that still starts can do the rechecks that the last idle worker may not do.
         return bool(self._waiting_to_be_played_again() and self._workers.coming())
 
     def _waiting_to_be_played_again(self) -> dict[int, str]:
-        """Return the seeds due for a second play that no worker has, with their first worker."""
+        """Return the seeds to recheck that no worker has yet, each with its first worker."""
         if self._stop in {Stop.TIME_LIMIT, Stop.TOOL_FAILED}:
             return {}
         given = {seed for seeds in self._replaying.values() for seed in seeds}
@@ -204,12 +210,16 @@ class Search:
         }
 
     def _seeds_to_play_again(self, worker: WorkerName) -> tuple[int, ...]:
-        """Return due seeds that another process played first; this worker's own if it is alone."""
+        """Return a batch of seeds for `worker` to recheck.
+
+        Another worker must have played them first, because a fault of one process would give equal
+        results twice. Only if there is no other worker, this one also rechecks its own seeds.
+        """
         waiting = self._waiting_to_be_played_again()
-        of_others = [seed for seed, first in waiting.items() if first != worker]
-        if not of_others and (self._workers.size == 1 or self._is_last_at_work()):
-            of_others = list(waiting)
-        return tuple(of_others[: self._batch_size()])
+        seeds = [seed for seed, first in waiting.items() if first != worker]
+        if not seeds and (self._workers.size == 1 or self._is_last_at_work()):
+            seeds = list(waiting)
+        return tuple(seeds[: self._batch_size()])
 
     def _is_last_at_work(self) -> bool:
         """Return True if everything was played and no other worker is busy, idle or starting."""
@@ -225,7 +235,10 @@ class Search:
         return tuple(self._guidance.item(seed) for seed in seeds)
 
     def _next_batch(self) -> tuple[int, ...]:
-        """Return the seeds to play next; none while mutations wait for results of earlier seeds."""
+        """Return the seeds to play next.
+
+        There are none while the next seed's plan depends on results that are not known yet.
+        """
         if self._alone:
             return (self._alone.pop(),)
         seeds: list[int] = []
@@ -237,7 +250,8 @@ class Search:
             seeds.append(self._next)
             self._next = next(self._seeds, None)
         if not seeds and self._next is not None and not any(self._playing.values()):
-            # Later seeds wait for a block with a missing run: its interrupted seeds are played now.
+            # The next seed waits for results, but no worker plays a seed. So the missing results
+            # are those of interrupted runs, which are played now.
             seeds, self._unfinished = self._unfinished, []
         return tuple(seeds)
 
@@ -246,7 +260,7 @@ class Search:
             return self._limits.batch
         played = self._tally.runs + self._tally.rechecked
         if not played or self._tally.busy_s <= 0:
-            return 1
+            return 1  # the speed is not known yet
         return max(1, min(MAX_BATCH, round(BATCH_S * played / self._tally.busy_s)))
 
     def _seeds_to_play(self) -> Iterator[int]:
@@ -266,22 +280,29 @@ class Search:
             return
         for item in event.items:
             given.pop(number_of(item), None)
-        # Ctrl-C may have interrupted the worker's run, too: such a run is dropped and played again.
+        # Ctrl-C reaches the workers, too. A run that it interrupted is dropped; its seed is played
+        # again.
         runs = tuple(
             run for run in decode_runs(event.answer) if run.result is not PlayResult.INTERRUPTED
         )
         if not again:
-            kept = {run.seed for run in runs}
-            numbers = (number_of(item) for item in event.items)
-            self._unfinished += [seed for seed in numbers if seed not in kept]
+            complete = {run.seed for run in runs}
+            seeds = (number_of(item) for item in event.items)
+            self._unfinished += [seed for seed in seeds if seed not in complete]
         if runs:
             self._record(_record_of(event, runs, again=again))
 
     def _take_death(self, seeds: tuple[int, ...], why: str, *, again: bool) -> None:
+        """Decide about the unfinished seeds of a worker that died.
+
+        1. After the first death, each seed is a suspect, and is played again alone.
+        2. After a second death, the seed is lost.
+        """
         if self._stop_requested():
-            return
+            return  # Ctrl-C ends workers, too
         if again:
-            # The recheck failed, not the seed: give up on a seed that was alone, or fails again.
+            # The seed's first run stands, so it is not lost. Its recheck is given up if the seed
+            # was alone, or was a suspect before; otherwise it is tried once more.
             for seed in seeds:
                 if len(seeds) == 1 or seed in self._suspects:
                     self._recheck_failed[seed] = None

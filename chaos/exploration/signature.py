@@ -1,8 +1,9 @@
-"""Equality of findings, by their checker and the story of their evidence.
+"""Signatures: findings of different seeds that show the same problem have equal signatures.
 
-Seeds differ in names, times and numbers, which do not matter for the kind of a finding. So names
-become what they stand for (BROKER, GROUP ...), numbers become N, and lists lose repetitions and
-order.
+A signature has the finding's checker, its claim (the summary sentence), and its story (the kinds of
+the trace rows of its evidence). Seeds differ in names, times and numbers, which do not matter for
+the kind of a finding. So names become placeholders (BROKER, GROUP ...), numbers become N, and lists
+lose repetitions and order.
 """
 
 import re
@@ -14,7 +15,7 @@ from protocol.trace import TraceRow
 from results_schema.results import Finding
 
 MAX_STEPS = 12
-"""Length of a story. Equal findings begin alike; the number of later repetitions is chance."""
+"""Longest story. Findings of one kind begin with the same rows; how they go on is chance."""
 
 _MEMBER_ID = re.compile(r"[\w.-]*\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
 _NODE = re.compile(r"\b(broker|controller|consumer|producer)-(?:[\w.-]*-)?\d+\b")
@@ -24,7 +25,7 @@ _PLURAL = (
     (re.compile(r"\bare (missing from)\b"), r"is \1"),
     (re.compile(r"\bwere (acknowledged in)\b"), r"was \1"),
 )
-"""Plural forms that become singular, so that one and several give the same claim."""
+"""Plural forms with their singular: a claim about several appends equals that about one."""
 
 
 class Signature(msgspec.Struct, frozen=True, kw_only=True, order=True):
@@ -88,7 +89,7 @@ def _add_members(names: dict[str, str], row: TraceRow) -> None:
 
 
 def _without_names(text: str, names: dict[str, str]) -> str:
-    # Ids and nodes first, because they contain names of groups.
+    # Ids and nodes come first, because they contain names of groups.
     text = _MEMBER_ID.sub("MEMBER", text)
     text = _NODE.sub(lambda node: node[1].upper(), text)
     if names:
@@ -102,7 +103,7 @@ def _without_names(text: str, names: dict[str, str]) -> str:
 
 
 def _without_list_order(claim: str) -> str:
-    """Sort and deduplicate the list after a colon: which and how many items it has is chance."""
+    """Sort the list after a claim's colon, and remove repetitions, because both are chance."""
     head, colon, tail = claim.partition(": ")
     parts = sorted(dict.fromkeys(tail.split("; ")))
     return head + colon + "; ".join(parts)

@@ -27,7 +27,7 @@ from chaos.experiment.structs import Experiment
 from chaos.experiment.yaml_document import Item, item_of, read_document
 from chaos.exploration.draw.choices import Choice, FirstOf, Steps, choices_of, copy_of
 from chaos.exploration.space_definition import (
-    OWN_OF_A_DRAW,
+    KEYS_SET_BY_DRAW,
     FaultSpace,
     Minimum,
     SpaceDefinition,
@@ -35,14 +35,14 @@ from chaos.exploration.space_definition import (
 from chaos.exploration.space_semantics import space_errors
 
 EXPLORATIONS = "explorations"
-"""Folder, here or installed, in which a space is found by its name."""
+"""Name of the folders with spaces: in the current directory, and of this installation."""
 _STUB = {"version": 1, "name": "space", "question": "?", "expect": "?"}
-"""Keys that every experiment needs; a drawn one sets its own values."""
+"""Placeholders that make a space's `experiment` valid; every drawn experiment replaces them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Space:
-    """A space that was read and checked."""
+    """A space that was read and checked. The undocumented fields are those of SpaceDefinition."""
 
     name: str
     question: str
@@ -72,11 +72,11 @@ def load_space(name_or_path: str, overrides: Sequence[str] = ()) -> Space:
         raise ExperimentError(problems)
     base = _with_stub(root.child("experiment"))
     problems = apply_overrides(base, overrides) or [
-        # Items of the file have a line; items without one come from the command line.
-        replace(each, file="--var", path=each.path.removeprefix("experiment."))
-        if overrides and each.line is None
-        else each
-        for each in _base_problems(base, root, file)
+        # An item without a line does not come from the file, so an override has set it.
+        replace(base_problem, file="--var", path=base_problem.path.removeprefix("experiment."))
+        if overrides and base_problem.line is None
+        else base_problem
+        for base_problem in _base_problems(base, root, file)
     ]
     if problems:
         raise ExperimentError(problems)
@@ -85,7 +85,11 @@ def load_space(name_or_path: str, overrides: Sequence[str] = ()) -> Space:
     problems = problems or list(space_errors(definition, base, choices))
     if problems:
         raise ExperimentError(placed(problems, root, file, SpaceDefinition))
-    problems = [each for text in overrides for each in _drawn_problems(text, base, choices)]
+    problems = [
+        lost_override
+        for override in overrides
+        for lost_override in _drawn_problems(override, base, choices)
+    ]
     if problems:
         raise ExperimentError(problems)
     return Space(
@@ -102,7 +106,7 @@ def load_space(name_or_path: str, overrides: Sequence[str] = ()) -> Space:
 
 
 def base_experiment(space: Space) -> Experiment:
-    """Return the experiment of `space` before anything is drawn."""
+    """Return the experiment of `space` without faults, before any choice changes it."""
     whole = copy_of(space.base)
     inherit_settings(whole)
     return msgspec.convert(whole.plain(), Experiment)
@@ -114,6 +118,7 @@ def list_spaces() -> dict[str, Path]:
 
 
 def _with_stub(base: Item) -> Item:
+    """Return a copy of the document with the placeholders of keys that draws set."""
     whole = copy_of(base)
     if isinstance(whole.value, dict):
         whole.value.update({key: item_of(value) for key, value in _STUB.items()})
@@ -121,12 +126,13 @@ def _with_stub(base: Item) -> Item:
 
 
 def _drawn_problems(override: str, base: Item, choices: Sequence[Choice]) -> list[Problem]:
-    """Return the problem of an override for a key that every draw sets."""
+    """Return the problem of an override whose value a draw would replace; else no problem."""
     key = override.partition("=")[0].strip()
     steps = resolve_path(key, base, Experiment)
     if isinstance(steps, Problem):
         return []  # `apply_overrides` has reported it
-    drawn: list[tuple[str, Steps]] = [(f"experiment.{name}", (name,)) for name in OWN_OF_A_DRAW]
+    # Places that draws write, each with its place in the space's file.
+    drawn: list[tuple[str, Steps]] = [(f"experiment.{key}", (key,)) for key in KEYS_SET_BY_DRAW]
     drawn += [
         (choice.at(0), place)
         for choice in choices
@@ -135,6 +141,7 @@ def _drawn_problems(override: str, base: Item, choices: Sequence[Choice]) -> lis
         if not _is_always_kept(choice, place, tuple(steps), base)
     ]
     for where, place in drawn:
+        # If one place contains the other, writing to one also replaces the value at the other.
         common = min(len(place), len(steps))
         if tuple(steps[:common]) == tuple(place[:common]):
             return [
@@ -150,24 +157,37 @@ def _drawn_problems(override: str, base: Item, choices: Sequence[Choice]) -> lis
 
 
 def _is_always_kept(choice: Choice, place: Steps, steps: Steps, base: Item) -> bool:
-    """Return whether a count leaves what `steps` lead to in every draw."""
-    counts = [put.count for option in choice.options for put in option if isinstance(put, FirstOf)]
+    """Return True if a count at `place` keeps the item of `steps` in every draw.
+
+    A count keeps the first items of a list or mapping. So the items up to the smallest count are
+    never removed, and an override may set their values.
+    """
+    counts = [
+        value.count for option in choice.options for value in option if isinstance(value, FirstOf)
+    ]
     if not counts or len(steps) <= len(place) or steps[: len(place)] != place:
         return False
-    whole = base
+    container = base
     for step in place:
-        whole = whole.child(str(step))
-    keys = list(whole.value) if isinstance(whole.value, dict) else range(len(whole.children()))
+        container = container.child(str(step))
+    if isinstance(container.value, dict):
+        keys: Sequence[str | int] = list(container.value)
+    else:
+        keys = range(len(container.children()))
     return steps[len(place)] in keys[: min(counts)]
 
 
 def _base_problems(base: Item, root: Item, file: str) -> list[Problem]:
-    """Return the problems of the space's experiment."""
-    written = root.child("experiment").value
+    """Return the problems of the space's experiment.
+
+    Shape: `base` is the experiment of the file `root`, with placeholders and overrides.
+    """
+    # The file's own mapping: the placeholders in `base` would be reported as forbidden keys.
+    in_file = root.child("experiment").value
     problems = [
         problem(f"experiment.{key}", "each drawn experiment has its own", expected="no such key")
-        for key in OWN_OF_A_DRAW
-        if isinstance(written, dict) and key in written
+        for key in KEYS_SET_BY_DRAW
+        if isinstance(in_file, dict) and key in in_file
     ]
     if problems:
         return placed(problems, root, file, SpaceDefinition)
@@ -177,7 +197,7 @@ def _base_problems(base: Item, root: Item, file: str) -> list[Problem]:
     whole = copy_of(base)
     inherit_settings(whole)
     experiment = msgspec.convert(whole.plain(), Experiment)
-    problems = [replace(each, path=f"experiment.{each.path}") for each in errors(experiment)]
+    problems = [replace(error, path=f"experiment.{error.path}") for error in errors(experiment)]
     if not experiment.groups:
         problems.append(
             problem("experiment.groups", "faults are drawn about groups", expected="at least one")

@@ -13,23 +13,27 @@ from chaos.experiment.structs import FORMAT_VERSION, Duration, Name
 Share = Annotated[float, Meta(ge=0, le=1)]
 Weight = Annotated[int, Meta(ge=1, le=1_000)]
 Factor = Annotated[float, Meta(gt=0, le=100)]
-OWN_OF_A_DRAW = ("version", "name", "question", "expect", "faults", "replay")
-"""Keys that each drawn experiment sets, and that the experiment of a space must not have."""
+KEYS_SET_BY_DRAW = ("version", "name", "question", "expect", "faults", "replay")
+"""Keys of an experiment that every draw sets; a space's own `experiment` must not have them."""
 
 
 class FaultSpace(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Faults to draw, with their times and durations."""
 
     window: Duration = "30s"
-    """Length of the time from the steady state on in which faults begin."""
+    """Length of the period in which faults begin; it starts at the steady state."""
     gaps: Annotated[tuple[Duration, ...], Meta(min_length=1)] = ("1s", "3s", "10s")
-    """Mean times between two faults; a seed draws one."""
+    """Mean times between two faults; each seed draws one of them."""
     kinds: dict[str, Weight] = {}
-    """Faults, each with its weight among those that a seed keeps."""
+    """Kinds of faults, each with its weight in the draw of the next fault."""
     patterns: dict[str, Weight] = {}
-    """Patterns: groups of faults that belong together, by name, with weights among the faults."""
+    """Patterns (named combinations of faults), drawn like `kinds` and with weights among them."""
     kept: Share = 0.7
-    """Probability that a seed keeps a fault or pattern; kept ones occur more often then (swarm)."""
+    """Probability that a seed keeps a kind or a pattern; the seed never draws the others.
+
+    A seed with few kinds draws each of them often, and so reaches states that an even mixture of
+    all kinds rarely reaches (swarm testing).
+    """
     durations: Annotated[tuple[Duration, ...], Meta(min_length=1)] = (
         "100ms",
         "500ms",
@@ -40,25 +44,27 @@ class FaultSpace(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     )
     """Durations of the faults that have an end."""
     timeouts: tuple[str, ...] = ()
-    """Kafka's timeouts; half of the durations are drawn near one of them instead."""
+    """Names of Kafka's timeouts. If any is listed, half of the durations are near a timeout."""
     factors: Annotated[tuple[Factor, ...], Meta(min_length=1)] = (0.3, 0.9, 1.1, 3)
-    """Factors by which such a timeout is multiplied."""
+    """Factors, one of which multiplies the value of a timeout to give a duration."""
     longest: Duration = "30s"
-    """Longest duration of a fault, also of one drawn near a timeout."""
+    """Longest duration of a fault, also of a duration near a timeout."""
     unhealed: Share = 0.0
-    """Share of the faults with an end that instead last until everything is healed."""
+    """Share of the lasting faults without a duration: they last until the run heals all faults."""
     empty_disks: Share = 0.0
     """Share of the brokers that lose their disk when they are killed or lose power."""
-
     lost: Share = 0.0
-    """Share of the seeds that lose a broker or members for good, as many as the cluster allows."""
+    """Share of the seeds in which nodes never restart: a broker, members, or both.
+
+    Every partition keeps enough in-sync replicas, and every group keeps a member.
+    """
 
 
 class Minimum(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Work that a run must do to count: runs with less would make the search look fast.
+    """Least work that each run must do. A run with less work is fast, but shows little.
 
-    `fetches` and `commits` are requests (Fetch; OffsetCommit, TxnOffsetCommit) that reached a live
-    node; `faults` are faults that hit. Each run is judged alone.
+    `fetches` counts Fetch requests, and `commits` counts OffsetCommit and TxnOffsetCommit requests,
+    that reached a live node. `faults` counts faults that hit their target.
     """
 
     fetches: int = 0
@@ -69,30 +75,37 @@ class Minimum(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class SpaceDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The file of a space.
 
-    Shape: variations are dotted paths into `experiment`. A `*` in a path stands for every group,
-    topic or element there, and each of them draws its own value. A seed draws one of the listed
-    values; list a value twice to make it likelier. An empty value leaves the key out.
+    Shape: the keys of `counts`, `settings` and `together` are dotted paths into `experiment`. A `*`
+    in a path stands for every group, topic or list element at its place, and each of them draws its
+    own value. A seed draws one of a path's values; a value that is listed twice is drawn twice as
+    often. An empty value leaves the path's key out.
     """
 
     version: Annotated[int, Meta(ge=FORMAT_VERSION, le=FORMAT_VERSION)]
     """Version of this format."""
     name: Name
-    """Name of the space; a drawn experiment's name is made of it and of the seed."""
+    """Name of the space. A drawn experiment is named after its space and seed: `NAME-SEED`."""
     question: str
     """Question that the search answers, in a sentence."""
     experiment: dict[str, Any]  # checked as an experiment when the file is read
     """Experiment without faults, as in an experiment file of its own."""
     counts: dict[str, tuple[int, ...]] = {}
-    """Lists and mappings that are cut to a drawn number of items, such as `groups: [1, 2]`."""
+    """Paths of lists and mappings, with numbers of items to keep, such as `groups: [1, 2]`."""
     settings: dict[str, tuple[Any, ...]] = {}
     """Paths, each with the values from which a seed draws one."""
     together: dict[str, tuple[dict[str, Any], ...]] = {}
-    """Settings that are drawn together because they must fit: a name, and its sets of values."""
+    """Sets of settings that must fit together, under any name; a seed draws one whole set."""
     faults: FaultSpace
     """Faults to draw."""
     mutated: Share = 0.4
-    """Share of the seeds that mutate a plan with a rare result, instead of drawing a plan."""
+    """Share of the seeds that mutate the plan of an earlier run, instead of drawing a plan.
+
+    The earlier run reached a rare coverage mark, or a rare pair of marks.
+    """
     minimum: Minimum = Minimum()
     """Work that each run must do."""
     may_be_unknown: tuple[Annotated[str, Meta(min_length=1)], ...] = ()
-    """Reasons for which a run may prove nothing, by their beginnings, with N for numbers."""
+    """Beginnings of reasons for which a run may end UNKNOWN, with N for each number.
+
+    A run that is UNKNOWN for another reason prevents the verdict PASS of the search.
+    """

@@ -1,8 +1,8 @@
-"""Semantic checks of a space: no experiment that can never run may be drawn from it.
+"""Semantic checks of a space: every experiment that is drawn from it must be valid.
 
-Every value is tried alone, and together with every value of every other setting: nearly all errors
-of a broker's or consumer's configuration are two settings that do not fit. Each draw is checked
-once more.
+The checks put each value alone into the experiment, and then each pair of values of two settings,
+because nearly all errors of a broker's or consumer's configuration are two settings that do not
+fit. Three values that do not fit are found when a seed draws them: `draw` checks its experiment.
 """
 
 from collections.abc import Iterator
@@ -29,25 +29,26 @@ from chaos.faults.processes import NodeLoss
 from chaos.faults.registry import FAULT_KINDS
 
 MAX_PAIRS = 20
-"""Limit of reported pairs that do not fit."""
+"""Number of problems with pairs after which the check of pairs stops."""
 
 
 def space_errors(
     definition: SpaceDefinition, base: Item, choices: tuple[Choice, ...]
 ) -> Iterator[Problem]:
-    """Yield the problems of a well-formed space; paths are the file's."""
+    """Yield the problems of a well-formed space. Shape: problems have paths of the space's file."""
     yield from _fault_errors(definition.faults)
-    wrong = [
-        each
+    malformed = [
+        option_problem
         for choice in choices
         for index in range(len(choice.options))
-        for each in option_problems(base, choice, index)
+        for option_problem in option_problems(base, choice, index)
     ]
-    yield from wrong
-    if wrong:
-        return
-    alone = list(_misfits_alone(base, choices))
-    yield from alone or _misfits_in_pairs(base, choices)
+    yield from malformed
+    if malformed:
+        return  # the next checks need documents that can become an Experiment
+    invalid_alone = list(_misfits_alone(base, choices))
+    # A value that is invalid alone is invalid in all of its pairs, which would add nothing.
+    yield from invalid_alone or _misfits_in_pairs(base, choices)
 
 
 def _fault_errors(faults: FaultSpace) -> Iterator[Problem]:
@@ -79,30 +80,32 @@ def _fault_errors(faults: FaultSpace) -> Iterator[Problem]:
 
 
 def _misfits_alone(base: Item, choices: tuple[Choice, ...]) -> Iterator[Problem]:
+    """Yield the errors of the experiment with one option changed, for each option."""
     for choice in choices:
         for index in range(len(choice.options)):
-            for wrong in _errors_with(base, (choice, index)):
+            for error in _errors_with(base, (choice, index)):
                 yield problem(
                     choice.at(index),
-                    f"no experiment could be run with it: {wrong.path}: {wrong.message}",
-                    expected=wrong.expected,
-                    found=wrong.found,
+                    f"no experiment could be run with it: {error.path}: {error.message}",
+                    expected=error.expected,
+                    found=error.found,
                 )
 
 
 def _misfits_in_pairs(base: Item, choices: tuple[Choice, ...]) -> Iterator[Problem]:
+    """Yield the errors of the experiment with options of two choices, for each such pair."""
     reported = 0
     distinct = [(choice, _distinct_options(choice)) for choice in choices]
-    for (one, indexes), (other, besides) in combinations(distinct, 2):
-        for index in indexes:
-            for beside in besides:
-                for wrong in _errors_with(base, (one, index), (other, beside)):
+    for (first, first_indexes), (second, second_indexes) in combinations(distinct, 2):
+        for first_index in first_indexes:
+            for second_index in second_indexes:
+                for error in _errors_with(base, (first, first_index), (second, second_index)):
                     yield problem(
-                        other.at(beside),
-                        f"does not go with {value_shown(one, index)} of `{one.at(index)}`: "
-                        f"{wrong.path}: {wrong.message}",
-                        expected=wrong.expected,
-                        found=wrong.found,
+                        second.at(second_index),
+                        f"does not go with {value_shown(first, first_index)} of "
+                        f"`{first.at(first_index)}`: {error.path}: {error.message}",
+                        expected=error.expected,
+                        found=error.found,
                     )
                     reported += 1
                     if reported == MAX_PAIRS:
@@ -122,6 +125,7 @@ def _distinct_options(choice: Choice) -> list[int]:
 
 
 def _errors_with(base: Item, *options: tuple[Choice, int]) -> Iterator[Problem]:
+    """Yield the errors of the experiment with the given options, each an index of a choice."""
     changed = copy_of(base)
     for choice, index in options:
         put_option(changed, choice, index)

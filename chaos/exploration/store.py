@@ -1,8 +1,9 @@
 """An exploration's directory: its space, and all finished batches.
 
 `runs/explorations/<space>/<timestamp>/` contains manifest.json, space.yaml (a copy of the space),
-batches.jsonl, findings/*.yaml and results.json. Batches are only appended, one line each. After
-Ctrl-C or `kill -9` all finished batches are there, and an incomplete last line is dropped.
+batches.jsonl, findings/*.yaml and results.json. Each finished batch appends one line to
+batches.jsonl. So all finished batches are there after Ctrl-C or `kill -9`; a last line that is
+incomplete is dropped.
 """
 
 import shutil
@@ -37,11 +38,11 @@ FINDINGS = "findings"
 
 
 class NotAnExploration(Exception):
-    """A path without a readable exploration; the message has the reason."""
+    """A path has no readable exploration; the message has the reason."""
 
 
 class CannotResume(Exception):
-    """An exploration that cannot be resumed here; the message names the changes."""
+    """An exploration cannot be resumed here; the message names the changes since its start."""
 
 
 class ExplorationManifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,7 +87,7 @@ class PlayedAgain(msgspec.Struct, frozen=True, kw_only=True, tag_field="record",
 
 
 class Lost(msgspec.Struct, frozen=True, kw_only=True, tag_field="record", tag="lost"):
-    """Seeds that ended the workers that played them, twice."""
+    """Seeds that ended two workers each: first in a batch, then alone."""
 
     seeds: tuple[int, ...]
     why: str

@@ -1,7 +1,7 @@
 """The choices of a seed: places in an experiment's document, and the values to choose from.
 
-A path of the space has at most one `*`. Its place in the document is found once, when the space is
-read, so that a draw only writes values.
+A path of the space has at most one `*`. The place of each path in the document is found once, when
+the space is read, so that a draw only writes values.
 Data flow: SpaceDefinition -> `Choice`s -> changed document.
 """
 
@@ -23,7 +23,10 @@ Steps = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spot:
-    """A place in a document, found once. Shape: step `star` stands for every key or element."""
+    """A path of the space, resolved to steps through a document.
+
+    Shape: `star` is the index of the step that stands for every key or element; None: no such step.
+    """
 
     path: str
     steps: Steps
@@ -42,17 +45,17 @@ class Spot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstOf:
-    """The value of a count: only the first `count` elements, or keys, are kept."""
+    """Value of an option of `counts`: keep only the first `count` elements or keys."""
 
     count: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """One choice of a seed; spots with a star are chosen for each key of the star.
+    """One choice of a seed. If its spots have a star, the seed chooses once for each key there.
 
-    Shape: an option has a value for each spot, in their order; None leaves the key out. `where` is
-    the place of option i in the space's file, with `{}` for i.
+    Shape: an option is a tuple with one value for each spot, in their order; None leaves the key
+    out. `where` is the place of an option in the space's file, with `{}` for the option's index.
     """
 
     where: str
@@ -88,7 +91,7 @@ def choices_of(definition: SpaceDefinition, base: Item) -> tuple[tuple[Choice, .
         options = tuple((value,) for value in values)
         choices.append(Choice(where=f"settings.{path}[{{}}]", spots=(spot,), options=options))
     for name, sets in definition.together.items():
-        choice = _together(name, sets, base, problems)
+        choice = _choice_of_sets(name, sets, base, problems)
         if choice is not None:
             choices.append(choice)
     for choice in choices:
@@ -99,7 +102,7 @@ def choices_of(definition: SpaceDefinition, base: Item) -> tuple[tuple[Choice, .
 
 
 def put_option(root: Item, choice: Choice, index: int, *, key: str | int | None = None) -> None:
-    """Write option `index` into the document, at every place, or where the star is `key`."""
+    """Write option `index` into the document: at every place, or only where the star is `key`."""
     for spot, value in zip(choice.spots, choice.options[index], strict=True):
         for steps in tuple(spot.places(root)):
             if key is None or spot.star is None or steps[spot.star] == key:
@@ -107,7 +110,10 @@ def put_option(root: Item, choice: Choice, index: int, *, key: str | int | None 
 
 
 def keys_of(choice: Choice, root: Item) -> tuple[str | int | None, ...]:
-    """Return the keys of the choice's star in `root`, each drawn by itself; one None without."""
+    """Return the keys of the choice's star in `root`, for each of which a seed draws an option.
+
+    A choice without a star has the single key None.
+    """
     spot = choice.spots[0]
     if spot.star is None:
         return (None,)
@@ -116,8 +122,8 @@ def keys_of(choice: Choice, root: Item) -> tuple[str | int | None, ...]:
 
 def copy_of(item: Item) -> Item:
     """Return a copy whose every part may be changed."""
-    # Item's constructor: `dataclasses.replace` takes five times as long, and a space that is
-    # loaded is copied thousands of times.
+    # Item's constructor is called directly, because `dataclasses.replace` takes five times as
+    # long, and the checks of a space copy its document thousands of times.
     value = item.value
     if isinstance(value, dict):
         return Item(
@@ -130,11 +136,12 @@ def copy_of(item: Item) -> Item:
     return Item(value=value, line=item.line, key_lines=item.key_lines)
 
 
-def _together(
+def _choice_of_sets(
     name: str, sets: tuple[dict[str, object], ...], base: Item, problems: list[Problem]
 ) -> Choice | None:
+    """Return the choice of one entry of `together`, or None; add its problems to `problems`."""
     here = f"together.{name}"
-    paths = list(dict.fromkeys(path for each in sets for path in each))
+    paths = list(dict.fromkeys(path for values in sets for path in values))
     spots = []
     for path in paths:
         spot = _spot(path, base, here)
@@ -142,8 +149,9 @@ def _together(
             problems.append(spot)
             return None
         spots.append(spot)
-    stars = {None if spot.star is None else spot.steps[: spot.star] for spot in spots}
-    if len(stars) > 1:
+    # The paths may only differ after their star: a set's values go to the same key of the star.
+    star_places = {None if spot.star is None else spot.steps[: spot.star] for spot in spots}
+    if len(star_places) > 1:
         problems.append(
             problem(
                 here,
@@ -154,13 +162,13 @@ def _together(
         )
         return None
     options = []
-    for index, each in enumerate(sets):
-        missing = [path for path in paths if path not in each]
+    for index, values in enumerate(sets):
+        missing = [path for path in paths if path not in values]
         if missing:
             problems.append(
                 problem(f"{here}[{index}].{missing[0]}", "is missing: another set of it has it")
             )
-        options.append(tuple(each.get(path) for path in paths))
+        options.append(tuple(values.get(path) for path in paths))
     return Choice(where=here + "[{}]", spots=tuple(spots), options=tuple(options))
 
 
@@ -176,6 +184,7 @@ def _spot(path: str, base: Item, here: str) -> Spot | Problem:
     if isinstance(prefix, Problem):
         return replace(prefix, file="", path=here)
     within = _at(base, tuple(prefix))
+    # The first key stands for all keys while the rest of the path is resolved.
     first = next(iter(within.value), None) if isinstance(within.value, dict) else "0"
     if first is None or not within.children():
         return problem(
@@ -189,7 +198,8 @@ def _spot(path: str, base: Item, here: str) -> Spot | Problem:
 
 def _count_problems(within: Item, counts: tuple[int, ...], here: str) -> Iterator[Problem]:
     parts = len(within.children())
-    least = 1 if here == "counts.groups" else 0  # faults are drawn about groups
+    # The draw of a fault begins with the draw of a group, so one group is the least.
+    least = 1 if here == "counts.groups" else 0
     for index, count in enumerate(counts):
         if not least <= count <= parts:
             yield problem(
@@ -227,6 +237,7 @@ def _at(root: Item, steps: Steps) -> Item:
 
 
 def _put(root: Item, steps: Steps, value: object) -> None:
+    """Write one value of an option at `steps`; add mappings where the way does not exist yet."""
     *way, last = steps
     for step in way:
         if isinstance(root.value, list) and isinstance(step, int):

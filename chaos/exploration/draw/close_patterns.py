@@ -1,7 +1,7 @@
-"""Patterns whose faults fall into one moment: restarts, lost responses, lags, two on one role.
+"""Patterns whose faults coincide: restarts, lost responses, lags, two faults of one role.
 
-Single faults with drawn times coincide like this once in thousands of runs. The gaps here have
-every order of magnitude from a round trip to a timeout.
+Faults that are drawn one by one coincide so closely once in thousands of runs. Here the gap between
+two faults has any order of magnitude, from a round trip to a timeout.
 """
 
 from chaos.experiment.structs import FaultDefinition
@@ -10,10 +10,12 @@ from chaos.exploration.draw.response_losses import draw_response_loss, loss_in_a
 from cluster.host import connection_purposes
 from protocol.api import Api
 
+# A role or a fault that a tuple has twice is drawn twice as often.
 _RESTARTED = ("coordinator-of", "coordinator-of", "follower-of", "broker", "member", "controller")
 _DISKLESS = ("member", "leader-member-of", "controller")
 _ON_ONE_ROLE = ("coordinator-of", "coordinator-of", "leader-of", "follower-of", "member")
 _MOST_SLOW_MS = 10_000
+"""Longest delay of a slow follower's fetches."""
 
 
 def quick_restart(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
@@ -81,8 +83,9 @@ def static_restart_in_a_rebalance(draw: FaultDraw) -> tuple[FaultDefinition, ...
     """Restart a member, a static one if there is any, while its group waits for the assignment.
 
     1. SyncGroup is slow, so that time passes between the join phase and the assignment.
-    2. All members are removed; each is told so with its next heartbeat, and joins again.
-    3. The member dies, and its new process joins before the old one's assignment is stored.
+    2. An administrator removes all members. Each learns of its removal with its next heartbeat, and
+       joins again.
+    3. The member dies, and its new process joins before the old process's assignment is stored.
     """
     rng = draw.rng("static")
     groups = draw.experiment.groups
@@ -91,6 +94,8 @@ def static_restart_in_a_rebalance(draw: FaultDraw) -> tuple[FaultDefinition, ...
     group = rng.choice(static or several or list(groups))
     coordinator, total = f"coordinator-of({group})", groups[group].members
     delay_ms = rng.choice((500, 1_500, 4_000))
+    # Until the join phase ends: a heartbeat interval until the last member learns of its removal,
+    # and the delay with which a coordinator begins the rebalance of an empty group.
     joined_ms = (
         draw.around_ms("heartbeat.interval.ms", 1.0, group)
         + draw.experiment.cluster.config.group_initial_rebalance_delay_ms
@@ -137,7 +142,7 @@ def slow_follower(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
     after_ms = draw.gap_ms("then", lasts_ms)
     match rng.choice(("cut", "crash", "move", "response")):
         case "cut":
-            then = draw.link_fault(
+            isr_change = draw.link_fault(
                 "cut",
                 draw.coordinator(),
                 draw.broker("cut"),
@@ -145,7 +150,7 @@ def slow_follower(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
                 lasts_ms=draw.length_ms("cut"),
             )
         case "crash":
-            then = draw.fault(
+            isr_change = draw.fault(
                 "crash",
                 draw.coordinator(),
                 after_ms=after_ms,
@@ -153,16 +158,16 @@ def slow_follower(draw: FaultDraw) -> tuple[FaultDefinition, ...]:
                 args=draw.disk(),
             )
         case "move":
-            then = draw.fault("leadership_move", draw.coordinator(), after_ms=after_ms)
+            isr_change = draw.fault("leadership_move", draw.coordinator(), after_ms=after_ms)
         case _:
-            then = draw.link_fault(
+            isr_change = draw.link_fault(
                 "response_loss",
                 "brokers",
                 "controller",
                 lasts_ms=lasts_ms,
                 args={"apis": [Api.ALTER_PARTITION.label], "responses": rng.choice((1, 2, 5))},
             )
-    return (slow, then)
+    return (slow, isr_change)
 
 
 def response_lost_in_a_rebalance(draw: FaultDraw) -> tuple[FaultDefinition, ...]:

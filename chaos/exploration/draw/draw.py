@@ -20,14 +20,14 @@ from chaos.exploration.space import Space
 from cluster.host.randomness import stream
 
 OptionKey = tuple[str, str | int | None]
-"""A choice by its place in the space's file, and the key of its star (None without a star)."""
+"""A choice, by its `where`, and a key of its star (None without a star)."""
 
 
 def draw(space: Space, seed: int) -> Experiment:
     """Return the experiment of `seed` in `space`, equal in every process.
 
     Raises: ExperimentError if the experiment is invalid. This is rare, because `load_space` has
-    checked every option alone; only combinations of options can be invalid.
+    checked every option and every pair of options; only three or more can be invalid together.
     """
     experiment, taken = draw_cluster(space, seed)
     experiment = msgspec.structs.replace(
@@ -56,10 +56,12 @@ def draw_cluster(
     *,
     name_seed: int | None = None,
 ) -> tuple[Experiment, dict[str, str]]:
-    """Return the experiment of a seed without its faults, and the origin of each path's value.
+    """Return the experiment of a seed without its faults, and the origin of each drawn value.
 
-    Shape: a choice in `options` takes the option of that index instead of the drawn one. The
-    experiment's name contains `name_seed`, or else `seed`. The experiment is not checked.
+    The experiment is not checked.
+    Shape: `options` has the index of the option for some choices, which replaces the drawn index.
+    The experiment's name contains `name_seed`, or `seed` if that is None. The origins map paths of
+    the experiment to places in the space's file.
     """
     document = copy_of(space.base)
     taken = _choose(space, document, seed, options)
@@ -71,12 +73,13 @@ def draw_cluster(
 def _choose(
     space: Space, document: Item, seed: int, options: Mapping[OptionKey, int]
 ) -> dict[str, str]:
-    """Write the drawn values into `document`; return the origin of each path's value."""
+    """Write the drawn values into `document`; return the origin of each, see `draw_cluster`."""
     taken = {}
     for choice in space.choices:
         for key in keys_of(choice, document):
             index = options.get((choice.where, key))
             if index is None:
+                # A stream for each choice and key: another choice does not change this one.
                 rng = stream(seed, "choice", choice.where, *(() if key is None else (key,)))
                 index = rng.randrange(len(choice.options))
             put_option(document, choice, index, key=key)
@@ -88,19 +91,20 @@ def _choose(
 
 
 def _place_of(path: str, taken: dict[str, str]) -> str:
-    """Return the place in the space's file from which the value at an experiment's path came."""
-    fitting = [known for known in taken if path == known or path.startswith((f"{known}.", known))]
-    return taken[max(fitting, key=len)] if fitting else f"experiment.{path}"
+    """Return the place in the space's file of the value at an experiment's path."""
+    drawn_above = [drawn for drawn in taken if path.startswith(drawn)]
+    return taken[max(drawn_above, key=len)] if drawn_above else f"experiment.{path}"
 
 
 def _name(document: Item, space: Space, seed: int) -> None:
+    """Write the keys at the beginning of an experiment file: version, name, question, expect."""
     if not isinstance(document.value, dict):
         raise TypeError("a space's experiment is a mapping")
-    own = {
+    head = {
         "version": FORMAT_VERSION,
         "name": f"{space.name}-{seed}",
         "question": space.question,
         "expect": "No promise is broken.",
     }
-    rest = {key: value for key, value in document.value.items() if key not in own}
-    document.value = {**{key: item_of(value) for key, value in own.items()}, **rest}
+    rest = {key: value for key, value in document.value.items() if key not in head}
+    document.value = {**{key: item_of(value) for key, value in head.items()}, **rest}

@@ -2,6 +2,7 @@
 
 Each fault has its own random streams (`fault_draw`), so that a smaller window, or another duration
 of one fault, does not change the other faults. The loader accepts every fault that is drawn here.
+The next fault is a single fault or a pattern, which is a combination of faults (`patterns`).
 """
 
 from collections.abc import Sequence
@@ -41,13 +42,17 @@ MAX_FAULTS = 200
 ONE_WAY = 0.3
 """Share of the link faults that affect one direction only."""
 SOME_PURPOSES = 0.2
+"""Share of the link faults that affect only connections with one or two purposes."""
 SOME_APIS = 0.15
-"""Share of the link faults that affect only some connections, or only some requests."""
+"""Share of the other link faults that affect only requests of one or two APIs."""
 BETWEEN_ZOOKEEPERS = 0.25
+"""Share of the link faults between two ZooKeeper servers, if there is an ensemble."""
 TO_ZOOKEEPER = 0.4
-"""Share of the link faults with a ZooKeeper server at one end, if there is an ensemble."""
+"""Share of the link faults between a ZooKeeper server and clients, if there is an ensemble."""
 _DELAYS = ("2ms", "20ms", "200ms", "1s", "3s")
 _JITTERS = ("0s", "5ms", "500ms")
+# For the links between two kinds of nodes: the purposes of their connections, and the APIs of their
+# requests. A link fault may be limited to some of them.
 _CONTROLLER_LINKS = (
     (
         connection_purposes.BROKER_HEARTBEAT,
@@ -70,7 +75,6 @@ _CLIENT_LINKS = (
         Api.PRODUCE,
     ),
 )
-"""Purposes and requests of the links of brokers: with the controller, each other, and clients."""
 _ENSEMBLE_LINKS = (
     (connection_purposes.ZOOKEEPER_QUORUM, connection_purposes.ZOOKEEPER_ELECTION),
     (Api.ACK, Api.SUBMIT, Api.TOUCH, Api.REVALIDATE, Api.VOTE),
@@ -89,7 +93,6 @@ _ZOOKEEPER_LINKS = (
         Api.SET_WATCHES,
     ),
 )
-"""Purposes and requests of the links of ZooKeeper servers: with each other, and with clients."""
 
 
 def draw_faults(
@@ -102,6 +105,7 @@ def draw_faults(
     faults: list[FaultDefinition] = []
     index, at_ms = 0, 0
     while len(faults) < MAX_FAULTS:
+        # Uniform from 1 ms to twice the mean gap.
         at_ms += stream(seed, "fault", index, "at").randrange(1, 2 * gap_ms + 1)
         if at_ms >= window_ms:
             break
@@ -123,7 +127,8 @@ def draw_one(draw: FaultDraw, weights: dict[str, int]) -> tuple[FaultDefinition,
 def _kept(space: FaultSpace, seed: int) -> dict[str, int]:
     """Return the faults and patterns that this seed keeps, with their weights.
 
-    Each has its own stream, so that adding one to the space does not change which others are kept.
+    Each name has its own stream, so that a name which is added to the space does not change which
+    others are kept. A seed that would keep none keeps one.
     """
     weights = {**space.kinds, **space.patterns}
     kept = {
@@ -135,13 +140,14 @@ def _kept(space: FaultSpace, seed: int) -> dict[str, int]:
 
 
 def _single(draw: FaultDraw, kind: FaultKind) -> tuple[FaultDefinition, ...]:
+    """Draw one fault of a kind; no fault if the experiment has no target for it."""
     if kind.name == ResponseLoss.name:
         return (draw_response_loss(draw),)
     if kind.is_gradual:
         operation = draw_operation(draw, kind)
         return () if operation is None else (operation,)
     if kind.has_ends:
-        return (_of_links(draw, kind),)
+        return (_link_fault(draw, kind),)
     target = draw.target(kind.targets)
     if target is None:
         return ()
@@ -185,9 +191,9 @@ def _offsets_args(draw: FaultDraw, kind: FaultKind, group: str) -> dict[str, Any
 # -- links --
 
 
-def _of_links(draw: FaultDraw, kind: FaultKind) -> FaultDefinition:
+def _link_fault(draw: FaultDraw, kind: FaultKind) -> FaultDefinition:
     from_, to, links = _ends(draw)
-    if draw.chance("swapped", 0.5):
+    if draw.chance("swapped", 0.5):  # for a fault in one direction, the ends are not symmetric
         from_, to = to, from_
     return FaultDefinition(
         at=f"{draw.at_ms}ms",
@@ -200,6 +206,7 @@ def _of_links(draw: FaultDraw, kind: FaultKind) -> FaultDefinition:
 
 
 _Links = tuple[tuple[str, ...], tuple[Api, ...]]
+"""Purposes of connections, and APIs of requests."""
 
 
 def _ends(draw: FaultDraw) -> tuple[str, str, _Links]:
@@ -231,7 +238,7 @@ def _ends(draw: FaultDraw) -> tuple[str, str, _Links]:
 
 
 def _ends_at_zookeeper(draw: FaultDraw) -> tuple[str, str, _Links] | None:
-    """Draw two ends of which one is the ensemble or a part of it; None if another link is drawn."""
+    """Draw two ends, one of them a ZooKeeper server or all servers; None: draw another link."""
     rng = draw.rng("ensemble")
     drawn = rng.random()
     server = rng.choice(("zookeeper-leader", draw.zookeeper_server() or "zookeepers"))
@@ -242,6 +249,7 @@ def _ends_at_zookeeper(draw: FaultDraw) -> tuple[str, str, _Links] | None:
     if drawn < BETWEEN_ZOOKEEPERS + TO_ZOOKEEPER:
         group = draw.zookeeper_group()
         member = draw.zookeeper_member("to")
+        # A single member is drawn three times as often as all clients or all members.
         clients = ["clients", f"members({group})", *([] if member is None else [member] * 3)]
         return rng.choice((server, "zookeepers")), rng.choice(clients), _ZOOKEEPER_LINKS
     return None
@@ -254,16 +262,16 @@ def _link_args(draw: FaultDraw, kind: FaultKind, links: _Links) -> dict[str, Any
         args["delay"] = draw.rng("delay").choice(_DELAYS)
         args["jitter"] = draw.rng("jitter").choice(_JITTERS)
     if draw.chance("purposes", SOME_PURPOSES):
-        args["purposes"] = _some(known_purposes, draw.rng("purpose"))
+        args["purposes"] = _one_or_two(known_purposes, draw.rng("purpose"))
     if kind.momentary:  # a reset ends connections: it has neither direction nor requests
         return args
     if draw.chance("one_way", ONE_WAY):
         args["direction"] = "one_way"
     if "purposes" not in args and draw.chance("apis", SOME_APIS):
-        args["apis"] = [api.label for api in _some(apis, draw.rng("api"))]
+        args["apis"] = [api.label for api in _one_or_two(apis, draw.rng("api"))]
     return args
 
 
-def _some(all_of_them: Sequence[_Word], rng: Random) -> list[_Word]:
-    count = rng.randint(1, min(2, len(all_of_them)))
-    return rng.sample(list(all_of_them), count)
+def _one_or_two(words: Sequence[_Word], rng: Random) -> list[_Word]:
+    count = rng.randint(1, min(2, len(words)))
+    return rng.sample(list(words), count)

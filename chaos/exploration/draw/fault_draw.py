@@ -26,6 +26,7 @@ from cluster.machines import MachineLayout
 from protocol.ids import CONSUMER_OFFSETS, TRANSACTION_STATE
 
 MS = 1_000
+"""Microseconds of a millisecond."""
 _ROLES = {
     "coordinator-of": 5,
     "leader-of": 1,
@@ -46,7 +47,7 @@ _ROLES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultDraw:
-    """The draw of fault `index` of a seed's experiment. Units: `at_ms` from the steady state on."""
+    """The draw of fault number `index` of a seed. Units: `at_ms` counts from the steady state."""
 
     experiment: Experiment
     space: FaultSpace
@@ -76,7 +77,8 @@ class FaultDraw:
     def coordinator(self) -> str:
         """Return the coordinator of the fault's group as a target.
 
-        If that group has no coordinator, another group is drawn; without any, a broker.
+        A group on ZooKeeper has no coordinator. Then the method draws another group that has one,
+        and if no group has one, a broker.
         """
         group, coordinated = self.group(), coordinated_groups(self.experiment)
         if group not in coordinated:
@@ -86,7 +88,7 @@ class FaultDraw:
         return f"coordinator-of({group})"
 
     def member(self, purpose: str = "member") -> str | None:
-        """Draw a member of the fault's group; None if it has none."""
+        """Draw a member of the fault's group; None if that group has no members."""
         total = self.experiment.groups[self.group()].members_total
         return f"member({self.group()}, {self.rng(purpose).randrange(total)})" if total else None
 
@@ -96,13 +98,13 @@ class FaultDraw:
         return self.rng("ZooKeeper group").choice(groups) if groups else None
 
     def zookeeper_member(self, purpose: str = "member") -> str | None:
-        """Draw a member of the fault's group on ZooKeeper; None without one."""
+        """Draw a member of `zookeeper_group`; None if there is no such group or member."""
         group = self.zookeeper_group()
         total = 0 if group is None else self.experiment.groups[group].members_total
         return f"member({group}, {self.rng(purpose).randrange(total)})" if total else None
 
     def zookeeper_server(self, purpose: str = "server") -> str | None:
-        """Draw a server of the ensemble; None: there is no ensemble."""
+        """Draw a server of the ensemble; None if there is no ensemble."""
         servers = zookeeper_ids(self.experiment)
         return f"zookeeper({self.rng(purpose).choice(servers)})" if servers else None
 
@@ -131,6 +133,7 @@ class FaultDraw:
         return known[self.rng(purpose).choices(fitting, weights)[0]]
 
     def _targets(self) -> dict[str, str]:
+        """Return a drawn target for each role that the experiment has."""
         partition = self.partition()
         known = {
             "coordinator-of": self.coordinator(),
@@ -194,24 +197,24 @@ class FaultDraw:
     def gap_ms(self, purpose: str, longest_ms: int) -> int:
         """Draw a gap from 1 ms to `longest_ms`; each power of two is equally likely."""
         rng = self.rng(purpose)
-        size = rng.randrange(max(1, longest_ms).bit_length())
-        return min(longest_ms, rng.randrange(1 << size, 2 << size))
+        exponent = rng.randrange(max(1, longest_ms).bit_length())
+        return min(longest_ms, rng.randrange(1 << exponent, 2 << exponent))
 
     def restart_ms(self, purpose: str = "restart") -> int:
         """Draw the time from a kill to a quick restart: 100 ms to 3 s."""
         return self.rng(purpose).choice((100, 300, 1_000, 3_000))
 
     def disk(self, purpose: str = "disk") -> dict[str, Any]:
-        """Draw the disk that a killed broker starts again on, as an argument of its fault."""
+        """Draw whether a killed broker loses its disk; return the arguments of its fault."""
         return {"disk": "empty"} if self.chance(purpose, self.space.empty_disks) else {}
 
     def duration(self) -> str | None:
-        """Draw the duration of the fault; None: it lasts until the run heals all faults."""
+        """Draw the duration of the fault; None if it lasts until the run heals all faults."""
         unhealed = self.chance("unhealed", self.space.unhealed)
         return None if unhealed else length_text(self.length_ms())
 
     def moment(self, after_ms: int) -> str:
-        """Return the time `after_ms` after this fault's, as text such as `2s`."""
+        """Return the time `after_ms` after this fault's time, as text such as `2s`."""
         return length_text(self.at_ms + after_ms)
 
     def fault(

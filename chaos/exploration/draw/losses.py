@@ -1,7 +1,7 @@
-"""Losses of nodes that never restart; enough nodes stay for each partition and each group.
+"""Losses: nodes that die and never restart.
 
-A seed loses a broker only if every partition has more replicas than it needs in sync. Each group
-keeps at least one of the members that start with the cluster.
+A loss must not make every run fail. So a seed loses a broker only if every partition has more
+replicas than it needs in sync, and each group keeps one of the members that start with the cluster.
 """
 
 from chaos.experiment.structs import Experiment, FaultDefinition, internal_topics, microseconds
@@ -26,10 +26,11 @@ def draw_losses(
         targets.append(f"broker({rng.randrange(experiment.cluster.brokers)})")
     if lost_roles != "a broker":
         for group_id, group in experiment.groups.items():
-            lost_members = rng.randrange(max(1, group.members))
+            # From 0 to one less than all of them; 0 of a group that starts without members.
+            lost_count = rng.randrange(max(1, group.members))
             targets += [
                 f"member({group_id}, {index})"
-                for index in sorted(rng.sample(range(group.members), lost_members))
+                for index in sorted(rng.sample(range(group.members), lost_count))
             ]
     window_ms = microseconds(space.window) // MS
     return tuple(
@@ -41,16 +42,18 @@ def draw_losses(
 def may_lose_a_broker(experiment: Experiment) -> bool:
     """Return True if every partition has enough in-sync replicas without one of its brokers."""
     config = experiment.cluster.config
-    least = {
-        name: config.transaction_state_log_min_isr
-        if name == TRANSACTION_STATE
-        else config.min_insync_replicas
-        for name in internal_topics(experiment)
-    }
-    spare = [replicas - least[name] for name, (_, replicas) in internal_topics(experiment).items()]
-    for topic in experiment.topics.values():
-        own = topic.config.min_insync_replicas
-        spare.append(
-            topic.replication_factor - (config.min_insync_replicas if own is None else own)
+    # Spare replicas of each topic: those above its min.insync.replicas.
+    spare = []
+    for name, (_, replicas) in internal_topics(experiment).items():
+        is_transaction_state = name == TRANSACTION_STATE
+        min_isr = (
+            config.transaction_state_log_min_isr
+            if is_transaction_state
+            else config.min_insync_replicas
         )
+        spare.append(replicas - min_isr)
+    for topic in experiment.topics.values():
+        topic_min_isr = topic.config.min_insync_replicas
+        min_isr = config.min_insync_replicas if topic_min_isr is None else topic_min_isr
+        spare.append(topic.replication_factor - min_isr)
     return min(spare) > 0

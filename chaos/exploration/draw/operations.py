@@ -1,8 +1,8 @@
 """Operations: drawn rollouts and scalings of a group.
 
 A rollout replaces each member by a successor. Start-up times are drawn around the session timeout,
-because a successor that joins within the session of its predecessor has other effects than a later
-one. All times are short enough for the operation to end within the run.
+because a successor that joins while its predecessor's session lasts has other effects than a later
+successor. All times are short enough for the operation to end within the run.
 """
 
 from random import Random
@@ -19,8 +19,11 @@ _QUICK_MS = (100, 500, 1_000, 3_000)
 _SESSIONS = (0.5, 0.9, 1.1, 1.5)
 """Start-up times as multiples of the session timeout."""
 _GRACE_MS = (1, 200, 2_000, 30_000)
+"""Grace periods: times from the stop of a member to its kill."""
 _READY_AFTER_MS = (0, 0, 1_000, 5_000)
+"""Times from a successor's start until it counts as available; 0 is drawn half of the time."""
 _EVERY_MS = (1, 500, 3_000)
+"""Times between two steps of a scaling in steps of one member."""
 RANGE = 0.3
 """Share of rollouts whose start-up time is a range."""
 KILLS = 0.3
@@ -34,6 +37,7 @@ PARTIAL = 0.2
 BROKEN = 0.15
 """Share of rollouts in which, from some successor on, the new version does not start."""
 _DEADLINES_MS = (3_000, 10_000)
+"""Progress deadlines of a rollout whose new version does not start; short, so that they pass."""
 
 
 def draw_operation(draw: FaultDraw, kind: FaultKind) -> FaultDefinition | None:
@@ -75,6 +79,7 @@ def _rollout(draw: FaultDraw) -> dict[str, Any]:
     group = draw.experiment.groups[draw.group()]
     surge = rng.randint(0, group.spare_members)
     args: dict[str, Any] = {
+        # Without a surge, 0 unavailable members would leave the rollout no member to replace.
         "max_unavailable": rng.choice((1, 1, 2, "50%", "100%", 0) if surge else (1, 1, 2, "100%")),
         "start_up": _start_up(draw, rng),
     }

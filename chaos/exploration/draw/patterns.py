@@ -33,11 +33,15 @@ Faults = tuple[FaultDefinition, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pattern:
-    """A named combination of faults. `doc`: its meaning, for the generated reference page."""
+    """A named combination of faults. `doc` is its meaning in a few words."""
 
     name: str
     doc: str
     draw: Callable[[FaultDraw], Faults]
+
+
+# Each function below draws the faults of the pattern whose name it has. Its meaning is the `doc` in
+# PATTERNS; a docstring is only there for more than that.
 
 
 def _isolated_coordinator(draw: FaultDraw) -> Faults:
@@ -48,6 +52,7 @@ def _isolated_coordinator(draw: FaultDraw) -> Faults:
 
 
 def _coordinator_without_controller(draw: FaultDraw) -> Faults:
+    # The stream keeps its old name: another name would change the plans of all seeds.
     cuts_to_coordinator = draw.chance("hears", 0.5)
     ends = (
         ("controller", draw.coordinator())
@@ -86,6 +91,7 @@ def _swizzle_clog(draw: FaultDraw) -> Faults:
     span_ms = max(2, draw.length_ms())
     faults = []
     for node in nodes:
+        # All clogs begin in the first half of the span and end in the second, so that they overlap.
         begin_ms = rng.randrange(span_ms // 2)
         end_ms = rng.randrange(span_ms // 2, span_ms) + 1
         faults.append(
@@ -109,7 +115,7 @@ def _paused_past_a_timeout(draw: FaultDraw) -> Faults:
 
 
 def _next_coordinator_too(draw: FaultDraw) -> Faults:
-    """Hit the coordinator, and the next one about when it can have been elected."""
+    """Hit the coordinator, and at about the earliest election of the next one, that one too."""
     later_ms = draw.around_ms("broker.session.timeout.ms", draw.rng("later").choice((1.0, 1.2)))
     kind = draw.rng("kind").choice(("crash", "pause"))
     lasts_ms = draw.length_ms()
@@ -135,8 +141,9 @@ def _move_during_rebalance(draw: FaultDraw) -> Faults:
     if member is None:
         return (draw.fault("leadership_move", draw.coordinator()),)
     down_ms = draw.length_ms()
+    # The group rebalances when the member restarts, or earlier when the member's session ends.
     after_ms = down_ms + rng.choice((5, 30, 150, 1_000))
-    if rng.random() < 0.5:  # rebalance at the end of its session, instead of at its restart
+    if rng.random() < 0.5:
         after_ms = draw.around_ms("session.timeout.ms", rng.choice((0.95, 1.0, 1.05)))
     return (
         draw.fault("crash", member, lasts_ms=down_ms),

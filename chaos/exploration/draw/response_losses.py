@@ -1,7 +1,7 @@
 """Drawn losses of responses: the APIs, the errors, and the two ends of the link.
 
-Only responses to requests that change the server's state are drawn: the client's retry then meets
-the effect of its first attempt.
+Nearly all drawn responses belong to requests that change the server's state. If such a response is
+lost, the client's retry meets the effect of its first attempt.
 """
 
 from typing import Any
@@ -14,7 +14,8 @@ from protocol.errors import ErrorCode
 _NONE = ErrorCode.NONE.name
 _MEMBER_ID_REQUIRED = ErrorCode.MEMBER_ID_REQUIRED.name
 _Response = tuple[Api, tuple[str, ...]]
-"""An API, and the error codes whose responses are lost; empty: all responses."""
+"""An API, and the error codes of its responses that are lost; no codes: all of its responses."""
+# A response that a tuple has twice is drawn twice as often.
 _OF_A_REBALANCE: tuple[_Response, ...] = (
     (Api.JOIN_GROUP, (_MEMBER_ID_REQUIRED,)),
     (Api.JOIN_GROUP, (_NONE,)),
@@ -43,12 +44,11 @@ _OF_THE_CONTROLLER: tuple[_Response, ...] = (
 )
 _OF_BROKERS: tuple[_Response, ...] = ((Api.FETCH, ()), (Api.WRITE_TXN_MARKERS, ()))
 _COUNTS = (1, 1, 1, 2, 5)
+"""Numbers of responses that one fault loses."""
 _LEAST_MS = 2_000
+"""Shortest duration of a loss: a shorter one may end before any request of its API is sent."""
 _REBALANCE_MS = 10_000
-"""Shortest duration of a loss in a rebalance; _LEAST_MS is the shortest of any other.
-
-A shorter loss may end before any request of its API is sent, and then has no effect.
-"""
+"""Shortest duration of a loss in a rebalance, whose requests are sent some seconds apart."""
 
 
 def draw_response_loss(draw: FaultDraw) -> FaultDefinition:

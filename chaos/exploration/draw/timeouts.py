@@ -1,4 +1,8 @@
-"""Kafka's timeouts as durations of faults: most bugs show when a fault lasts about a timeout."""
+"""Kafka's timeouts, near which durations of faults are drawn.
+
+A fault that lasts a little less than a timeout has other effects than one that lasts a little more,
+and many bugs show only near that border.
+"""
 
 from chaos.experiment.structs import Experiment
 from protocol.config import BrokerConfig, ConsumerConfig, ZooKeeperConsumerConfig
@@ -28,11 +32,14 @@ TIMEOUTS: dict[str, tuple[_Owner, str]] = {
     "zookeeper.session.timeout.ms": (ZooKeeperConsumerConfig, "zookeeper_session_timeout_ms"),
     "rebalance.backoff.ms": (ZooKeeperConsumerConfig, "backoff_ms"),
 }
-"""Timeouts for the durations of faults, each with its configuration class and field."""
+"""Timeouts by Kafka's name, each with its configuration class and its field there."""
 
 
 def timeout_ms(name: str, experiment: Experiment, group_id: str) -> int:
-    """Return the experiment's value of a timeout; a consumer's is that of group `group_id`."""
+    """Return the experiment's value of a timeout.
+
+    `group_id` names the group whose configuration counts for a consumer's timeout.
+    """
     owner, field = TIMEOUTS[name]
     config: BrokerConfig | ConsumerConfig | ZooKeeperConsumerConfig = experiment.cluster.config
     if owner is ConsumerConfig:

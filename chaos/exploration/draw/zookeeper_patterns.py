@@ -1,7 +1,8 @@
 """Patterns for groups on ZooKeeper: faults of sessions, of their connections and of the ensemble.
 
 Without a group on ZooKeeper, a pattern has no faults. Most patterns also restart a member of the
-group at about the same time, because most races need a change of the group's members.
+group at about the same time, because most races need a change of the group's members. Ids in
+brackets (ZK-58) are those of the rules in docs/kafka/ZOOKEEPER_CONSUMER.md.
 """
 
 from chaos.experiment.structs import FaultDefinition, zookeeper_ids
@@ -80,7 +81,7 @@ def slow_then_cut(draw: FaultDraw) -> Faults:
     )
     change = _change_of_members(draw, 500)
     if rng.random() < 0.3:
-        return (slow, *change)
+        return (slow, *change)  # three in ten draws have only the delay
     factor = rng.choice((0.5, 1.5, 3.0))
     cut = draw.link_fault(
         "cut",
@@ -137,7 +138,10 @@ def ensemble_in_trouble(draw: FaultDraw) -> Faults:
 
 
 def members_at_once(draw: FaultDraw) -> Faults:
-    """Kill and restart several members at nearly the same moment: claims collide (ZK-39, ZK-77)."""
+    """Kill and restart several members at nearly the same moment (ZK-39, ZK-77).
+
+    Their claims of the same partitions then collide in ZooKeeper.
+    """
     group = draw.zookeeper_group()
     if group is None:
         return ()

@@ -1,8 +1,9 @@
-"""Guided search: plans that reached something rare are kept, and mutated instead of drawn.
+"""Guided search: plans that reached rare coverage marks are kept, and later seeds mutate them.
 
-A lineage is the list of seeds from a drawn plan to a mutated one. A mutated seed's plan is a
-function of its lineage, and the lineage a function of the results of earlier blocks of seeds. So
-the same seeds give the same plans, on any worker, in any order, in one session or after a resume.
+A seed either draws its plan or mutates a kept plan, its parent. A lineage is the list of seeds from
+a drawn plan to a mutated one. A mutated seed's plan is a function of its lineage, and the lineage
+is a function of the results of earlier blocks of seeds. So the same seeds give the same plans, on
+any worker, in any order, in one session or after a resume.
 
 Reading order: `genome` (a plan and its origin), `mutation` (one step), `lineage` (all steps),
 `coverage` (marks and pairs of marks), `corpus` (kept plans), `guidance` (choice of the seeds to

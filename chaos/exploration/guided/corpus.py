@@ -8,17 +8,25 @@ from chaos.exploration.guided.lineage import MAX_GENERATIONS, Lineage
 from cluster.host.randomness import stream
 
 PLANS_EACH = 3
-"""Plans kept per mark or pair. Several, because one may lead to nothing new."""
+"""Plans kept per mark or pair. Several, because the mutants of one plan may reach nothing new."""
 RARE_MARK_SHARE = 0.1
+"""Largest share of the runs that may reach a mark for which parents are chosen."""
 RAREST_MARKS = 10
+"""Number of marks for which parents are chosen: the rarest below RARE_MARK_SHARE.
+
+The share is large and the number small, because spaces differ: in some, no mark is very rare.
+"""
 RAREST_PAIRS = 100
-"""Numbers of the rarest marks and pairs for which parents are chosen. A mark that more than a tenth
-of the runs reach is common; below that, the rarest count, however rare they are in this space."""
+"""Number of pairs of marks for which parents are chosen: the rarest by `Coverage.rare_pairs`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSeen:
-    """The corpus's view of a run. `lineage` ends with its own seed; `marks` are sorted."""
+    """Data of a run that the corpus needs.
+
+    Shape: `lineage` ends with the run's own seed; `marks` are sorted; `faults` is the number of
+    faults in the run's plan.
+    """
 
     lineage: Lineage
     marks: tuple[str, ...]
@@ -27,7 +35,7 @@ class RunSeen:
 
     @property
     def is_mutated(self) -> bool:
-        """True if its plan was mutated."""
+        """True if the run's plan was mutated, not drawn."""
         return len(self.lineage) > 1
 
 
@@ -61,25 +69,27 @@ class Corpus:
         return marks[:RAREST_MARKS], pairs[:RAREST_PAIRS]
 
     def plans(self) -> list[Lineage]:
-        """Return the plans that are kept for something rare, each once, in order."""
+        """Return the plans that are kept for rare marks and pairs, each once, in order."""
         marks, pairs = self.rare()
         all_rare: list[str | Pair] = [*marks, *pairs]
         kept = [plan.lineage for reached in all_rare for plan in self._plans[reached]]
         return sorted(dict.fromkeys(kept))
 
     def parent_for(self, seed: int, rare: tuple[list[str], list[Pair]]) -> Lineage | None:
-        """Return the plan that `seed` mutates; None if nothing rare was reached yet.
+        """Draw the plan that `seed` mutates; None if no rare mark or pair was reached yet.
 
-        Shape: `rare` is the result of `rare()`, computed once for many seeds.
+        Shape: `rare` is the result of `rare()`, which the caller computes once for many seeds.
         """
         marks, pairs = rare
         if not marks and not pairs:
             return None
         rng = stream(seed, "parent")
-        of_marks = bool(marks) and (not pairs or rng.random() < 0.5)
-        reached: str | Pair = rng.choice(marks) if of_marks else rng.choice(pairs)
+        # Marks and pairs are equally likely, although there are many more rare pairs than marks.
+        for_a_mark = bool(marks) and (not pairs or rng.random() < 0.5)
+        reached: str | Pair = rng.choice(marks) if for_a_mark else rng.choice(pairs)
         return rng.choice(self._plans[reached]).lineage
 
 
 def _size(run: RunSeen) -> tuple[int, int]:
+    """Return the number of a plan's faults; among equal plans the later seed counts as larger."""
     return (run.faults, run.lineage[-1])

@@ -1,7 +1,7 @@
 """Coverage: the numbers of runs that reached each mark, and each pair of marks.
 
-A pair is two situations in one run, at any distance of time. A pair can be rare although both of
-its situations are common, which single marks do not show.
+A mark is the name of a situation that a run reached (`marks`). A pair is two situations in one run,
+at any distance of time. A pair can be rare although both of its marks are common.
 """
 
 from collections import Counter
@@ -10,11 +10,14 @@ from itertools import combinations
 Pair = tuple[str, str]
 """Two marks, in the order of their names."""
 RARE_SHARE = 0.01
-"""Largest share of the runs that may reach something rare; one run always may."""
+"""A mark or pair is rare if at most this share of the runs reached it."""
 
 
 def rare_at_most(runs: int, share: float = RARE_SHARE) -> int:
-    """Return the largest number of runs that may reach something rare, out of `runs`."""
+    """Return the largest number of runs, out of `runs`, that may reach a rare mark or pair.
+
+    The number is never 0: what a single run reached is rare in a small search, too.
+    """
     return max(1, int(runs * share))
 
 
@@ -47,10 +50,10 @@ class Coverage:
         return sorted(rare, key=lambda mark: (self.marks[mark], mark))
 
     def rare_pairs(self) -> list[Pair]:
-        """Return the rare pairs whose marks are both not rare, rarest first.
+        """Return the rare pairs of two marks that are not rare themselves, rarest first.
 
-        The order compares a pair's count with the count expected if its marks were independent. A
-        pair that is rare only because its marks are infrequent comes last.
+        The order is by a pair's count divided by the count to expect if its marks were independent.
+        So a pair that is rare only because its marks are infrequent comes last.
         """
         most = rare_at_most(self.runs)
         rare = [

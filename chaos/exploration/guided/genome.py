@@ -12,10 +12,10 @@ from chaos.exploration.space import Space
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Genome:
-    """Definition of an experiment.
+    """Definition of an experiment and of the seed of its run.
 
-    Shape: `seed` draws every setting except those in `options`, which has the index of each chosen
-    option. `network_seed` is the seed of the run.
+    Shape: `seed` draws an option for every choice of the space, except for the choices in
+    `options`, which maps them to the index of their option. `network_seed` is the seed of the run.
     """
 
     seed: int
@@ -34,7 +34,7 @@ def drawn_genome(space: Space, seed: int) -> Genome:
 
 
 def experiment_of(space: Space, genome: Genome, name_seed: int) -> Experiment:
-    """Return a genome's experiment, named by `name_seed`; it may be invalid."""
+    """Return a genome's experiment, named after `name_seed`; the experiment may be invalid."""
     cluster, _ = draw_cluster(space, genome.seed, genome.options, name_seed=name_seed)
     return msgspec.structs.replace(cluster, faults=genome.faults)
 

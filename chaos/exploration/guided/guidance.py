@@ -1,8 +1,8 @@
 """Guidance: the choice of the seeds to mutate, and of their parents.
 
-Seeds come in blocks. The parents for a block are chosen from the corpus of all blocks except the
-last one before it, so that the next block can be given out while the last one is being played. The
-choice depends on whole blocks only, never on which runs happen to be finished.
+Seeds come in blocks. The parents for block N come from the corpus of the blocks up to N - 2, so
+that block N can be given to workers while they still play block N - 1. The choice depends on whole
+blocks only, never on which runs happen to be finished.
 """
 
 from chaos.exploration.guided.corpus import Corpus, RunSeen
@@ -13,7 +13,7 @@ from cluster.fan_out import Item
 from cluster.host.randomness import stream
 
 BLOCK = 100
-"""Seeds of a block. Many workers need large blocks; a search of a thousand seeds, small ones."""
+"""Seeds of a block. Many workers need large blocks, to be busy; a short search needs small ones."""
 LAG = 2
 """Distance from a block to the last block that its parents may come from."""
 
@@ -28,12 +28,12 @@ class Guidance:
         self._share = share
         self._first_seed = first_seed
         self._block = block
-        self._runs: dict[int, RunSeen | None] = {}  # None: the seed's run shows nothing
+        self._runs: dict[int, RunSeen | None] = {}  # by seed; None: the seed was lost
         self._unfinished: dict[int, int] = {}  # block -> number of unfinished seeds; missing: all
         self._corpus = Corpus()
-        self._blocks_in_corpus = 0  # number of blocks in the corpus
-        self._blocks_chosen = 0  # number of blocks with chosen lineages
-        self._lineages: dict[int, Lineage] = {}  # of mutated seeds
+        self._blocks_in_corpus = 0  # the corpus has the runs of this many first blocks
+        self._blocks_chosen = 0  # the seeds of this many first blocks have their lineages
+        self._lineages: dict[int, Lineage] = {}  # of mutated seeds only
 
     def take(self, record: ExplorationRecord) -> None:
         """Add played runs, in any order."""
@@ -45,10 +45,10 @@ class Guidance:
                 for seed in record.seeds:
                     self._finish_seed(seed, None)
             case _:
-                pass
+                pass  # a second play of a seed adds no run
 
     def is_ready(self, seed: int) -> bool:
-        """Return True if all results that determine the plan of `seed` are known."""
+        """Return True if all results are known that determine the plan of `seed`."""
         if not self._share:
             return True
         return all(
@@ -87,10 +87,11 @@ class Guidance:
         block = self._block_of(seed)
         self._unfinished[block] = self._unfinished.get(block, self._block) - 1
         if run is not None and run.is_mutated:
+            # After a resume, the records of the earlier session are the first to have the lineage.
             self._lineages[seed] = run.lineage
 
     def _choose_lineages(self, block: int) -> None:
-        """Choose the lineages of a block's seeds; all earlier blocks have theirs."""
+        """Choose the lineages of a block's seeds. All earlier blocks have their lineages."""
         while self._blocks_in_corpus <= block - LAG:
             for seed in self._seeds_of(self._blocks_in_corpus):
                 run = self._runs[seed]

@@ -1,7 +1,7 @@
 """Lineages: a mutated seed with its ancestors, and the experiment that they define.
 
-Written as `12-400-4711`: seed 12 drew the plan, 400 changed it, and 4711 changed the result. A
-single seed is a lineage of one.
+A lineage is written as `12-400-4711`: seed 12 drew a plan, seed 400 mutated that plan, and seed
+4711 mutated the plan of seed 400. A drawn seed is a lineage of one.
 """
 
 import re

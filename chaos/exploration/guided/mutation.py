@@ -1,7 +1,8 @@
 """One mutation of a genome: a few small changes of its faults, rarely of a setting.
 
-Most of a plan stays, so that most of what made its run rare stays. All draws come from the mutant's
-own seed. Data flow: (Space, Genome, seed) -> Genome.
+Most of a plan stays, so that the mutant probably reaches the rare marks of its parent again, and
+then perhaps new ones. All draws come from the mutant's own seed.
+Data flow: (Space, Genome, seed) -> Genome.
 """
 
 from collections.abc import Callable
@@ -22,11 +23,13 @@ from cluster.host.randomness import stream
 ATTEMPTS = 8
 """Mutations tried until one is valid; after that the parent is played with another network seed."""
 STEPS = (1, 1, 2, 3, 5)
+"""Numbers of changes in one mutation, of which a mutant draws one."""
 SAME_NETWORK = 0.5
-"""Share of mutants that keep the parent's network seed, and so its run up to the first change."""
+"""Share of mutants with the parent's network seed: they equal its run up to the first change."""
 MOST_SHIFTED_MS = 5_000
+"""Longest shift of one fault, and longest gap between a fault and its repetition."""
 MOST_APART_MS = 3_000
-"""Longest gap that a mutation puts between two faults which it moves together."""
+"""Longest gap between a fault that was moved or added, and the fault that it was put near to."""
 _FIRST_ADDED = 1_000
 """Index of the first fault that a mutation draws, above all indexes of a plan's own faults."""
 
@@ -66,8 +69,8 @@ _Change = Callable[[_Step, Genome], Genome]
 
 def mutate(space: Space, parent: Genome, seed: int) -> Genome:
     """Return the genome that `seed` makes of its parent; its experiment is valid."""
-    own = stream(seed, "mutant")
-    network_seed = parent.network_seed if own.random() < SAME_NETWORK else seed
+    mutant_rng = stream(seed, "mutant")
+    network_seed = parent.network_seed if mutant_rng.random() < SAME_NETWORK else seed
     for attempt in range(ATTEMPTS):
         rng = stream(seed, "mutation", attempt)
         genome = replace(parent, network_seed=network_seed)
@@ -76,6 +79,7 @@ def mutate(space: Space, parent: Genome, seed: int) -> Genome:
                 space=space,
                 experiment=experiment_of(space, genome, seed),
                 seed=seed,
+                # Ten numbers for each attempt, which has at most five steps.
                 number=attempt * len(STEPS) * 2 + number,
                 rng=rng,
             )
@@ -154,12 +158,14 @@ def _add(step: _Step, genome: Genome) -> Genome:
 
 
 def _set(step: _Step, genome: Genome) -> Genome:
-    """Choose another option of one choice, except where nodes are lost for good.
+    """Draw the option of one choice again, unless the plan loses nodes for good.
 
-    The draw has checked for the drawn cluster alone that it can do without the lost nodes.
+    The draw of those losses has checked that the drawn cluster can do without the lost nodes. A
+    cluster with other settings perhaps cannot.
     """
     if any(fault.fault == NodeLoss.name for fault in genome.faults):
         return genome
+    # No counts: a fault of the plan may name a node that a smaller count removes.
     choices = [
         choice
         for choice in step.space.choices
@@ -173,7 +179,7 @@ def _set(step: _Step, genome: Genome) -> Genome:
     return replace(genome, options=options)
 
 
-_TABLE: tuple[tuple[_Change, int], ...] = (
+_CHANGES_WITH_WEIGHTS: tuple[tuple[_Change, int], ...] = (
     (_shift, 3),
     (_meet, 3),
     (_lengthen, 3),
@@ -182,8 +188,8 @@ _TABLE: tuple[tuple[_Change, int], ...] = (
     (_add, 3),
     (_set, 2),
 )
-_CHANGES = [change for change, _ in _TABLE]
-_WEIGHTS = [weight for _, weight in _TABLE]
+_CHANGES = [change for change, _ in _CHANGES_WITH_WEIGHTS]
+_WEIGHTS = [weight for _, weight in _CHANGES_WITH_WEIGHTS]
 
 
 def _at_ms(fault: FaultDefinition) -> int:

@@ -29,13 +29,18 @@ class RarePair(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GuidedSearch(msgspec.Struct, frozen=True, kw_only=True):
-    """Numbers of drawn and mutated runs, and what each kind reached.
+    """Numbers of drawn and mutated runs, and of the marks and pairs that each kind of run reached.
 
-    Shape: `parents` counts the plans that were mutated, `plans` those that could be chosen now.
-    `pairs_reached` counts all reached pairs of marks. `first_by_drawn_runs` and
-    `first_by_mutated_runs` count marks and pairs by the kind of the run that reached them first, in
-    the order of seeds. `rare_in_drawn_runs` and `rare_in_mutated_runs` count how often runs reached
-    something rare. These four, and `drawn_runs_since`, count from the first mutated seed on.
+    - `parents` counts the plans that were mutated; `plans`, those that could be mutated next.
+    - `pairs_reached` counts all reached pairs of marks; `rare_pairs_in_all`, the rare ones.
+
+    The next figures compare the two kinds of runs. They count from the first mutated seed on,
+    because earlier drawn runs had no mutated runs beside them:
+    - `drawn_runs_since` counts drawn runs.
+    - `first_by_drawn_runs` and `first_by_mutated_runs` count the marks and pairs that a run of this
+      kind was the first to reach, in the order of seeds.
+    - `rare_in_drawn_runs` and `rare_in_mutated_runs` count rare marks and pairs, once for each run
+      that reached them.
     """
 
     drawn_runs: int
@@ -69,7 +74,7 @@ def guided_search(guidance: Guidance) -> GuidedSearch:
     coverage = corpus.coverage
     pairs = coverage.rare_pairs()
     rare: set[str | Pair] = {*coverage.rare_marks(), *pairs}
-    since = [run for run in runs[first_mutated:] if not run.is_mutated]
+    drawn_since = [run for run in runs[first_mutated:] if not run.is_mutated]
     return GuidedSearch(
         drawn_runs=coverage.runs - coverage.mutated_runs,
         mutated_runs=coverage.mutated_runs,
@@ -77,10 +82,10 @@ def guided_search(guidance: Guidance) -> GuidedSearch:
         parents=len({run.lineage[:-1] for run in runs if run.is_mutated}),
         pairs_reached=len(coverage.pairs),
         rare_pairs_in_all=len(pairs),
-        drawn_runs_since=len(since),
+        drawn_runs_since=len(drawn_since),
         first_by_drawn_runs=first_by_drawn,
         first_by_mutated_runs=first_by_mutated,
-        rare_in_drawn_runs=_rare_in(since, rare),
+        rare_in_drawn_runs=_rare_in(drawn_since, rare),
         rare_in_mutated_runs=_rare_in([run for run in runs if run.is_mutated], rare),
         marks_by_mutation_alone=_by_mutation_alone(coverage),
         rare_marks=tuple(
@@ -99,6 +104,7 @@ def guided_search(guidance: Guidance) -> GuidedSearch:
 
 
 def _take(corpus: Corpus, run: RunSeen) -> int:
+    """Add a run to the corpus; return the number of marks and pairs that it was first to reach."""
     before = len(corpus.coverage.marks) + len(corpus.coverage.pairs)
     corpus.take(run)
     return len(corpus.coverage.marks) + len(corpus.coverage.pairs) - before
@@ -113,6 +119,7 @@ def _rare_in(runs: list[RunSeen], rare: set[str | Pair]) -> int:
 
 
 def _by_mutation_alone(coverage: Coverage) -> tuple[str, ...]:
+    """Return the marks that only mutated runs reached."""
     return tuple(
         sorted(
             mark for mark, runs in coverage.marks.items() if coverage.mutated_marks[mark] == runs

@@ -13,7 +13,7 @@ mark = ORDERS.add
 
 @mark(
     "members_taken_out",
-    "an administrator took members out of a group that was at work",
+    "an administrator removed members of a group that was at work",
     TraceKind.REBALANCE_STARTED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
@@ -42,7 +42,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
 
 @mark(
     "offsets_perhaps_reset",
-    "nobody answered an administrator's commit, which may have been carried out",
+    "an administrator's commit got no answer, and perhaps was stored",
     TraceKind.ADMIN_COMMIT,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:

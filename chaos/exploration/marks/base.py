@@ -12,7 +12,10 @@ Condition = Callable[[SeenCluster, TraceRow], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """One situation. Shape: `meaning` is a sentence for people; `kinds` are the relevant rows."""
+    """One situation.
+
+    Shape: `meaning` is a sentence for people; `condition` is only checked for rows of `kinds`.
+    """
 
     name: str
     meaning: str

@@ -1,4 +1,4 @@
-"""Coverage marks that are one value of one column: a table of kind, column, value, and mark."""
+"""Coverage marks that one value in one column of a row shows: a table of such values and marks."""
 
 from chaos.exploration.marks.base import Condition, MarkList
 from chaos.exploration.marks.seen_cluster import SeenCluster
@@ -15,6 +15,7 @@ from protocol.causes import (
 from protocol.errors import ErrorCode
 from protocol.trace import TraceKind, TraceRow
 
+# Keys: kind of the row, column, value. Values: name and meaning of the mark.
 _MARK_OF_VALUE = {
     (TraceKind.MEMBER_STATE, "cause", MemberStateCause.MISSED_POLL): (
         "missed_poll",
@@ -70,7 +71,7 @@ _MARK_OF_VALUE = {
     ),
     (TraceKind.TRANSACTION_STATE, "cause", TransactionCause.NEW_PRODUCER): (
         "transaction_of_a_predecessor",
-        "a producer found a transaction of the one before it open, and had it aborted",
+        "a producer found an open transaction of its predecessor, and had it aborted",
     ),
 }
 

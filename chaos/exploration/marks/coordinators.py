@@ -15,8 +15,10 @@ from protocol.causes import GroupStateCause, IgnoredCause, RemovalCause
 from protocol.trace import TraceKind, TraceRow
 
 LONG_WAIT_US = 1_000_000
+"""Wait for earlier tasks from which on a load counts as late."""
 SOON_AFTER_A_LOAD_US = 1_000_000
 """Time in which most members have not noticed yet that their coordinator has changed."""
+# In conditions of LEADER_ELECTED rows: `row.peer` is the new leader, "" if there is none.
 
 
 class _LoadStartedDetail(msgspec.Struct):
@@ -84,10 +86,11 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     elections = seen.elections.get(row.partition or "")
     if elections is None or len(elections) < MAX_KEPT_ELECTIONS:
         return False
+    # Four elections are three moves, if each elects another leader than the one before.
     leaders = [*(election.peer for election in elections), row.peer]
-    return all(one != next_one for one, next_one in pairwise(leaders)) and row.time_us - elections[
-        1
-    ].time_us < seen.session_us(row.partition)
+    all_moved = all(leader != next_leader for leader, next_leader in pairwise(leaders))
+    first_move = elections[1]
+    return all_moved and row.time_us - first_move.time_us < seen.session_us(row.partition)
 
 
 @mark(
@@ -143,7 +146,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
 
 @mark(
     "led_again_without_unload",
-    "a broker was made leader in a newer epoch of what it had loaded, and did not load again",
+    "a broker was made leader again, in a newer epoch, of a partition that it still had loaded",
     TraceKind.LOAD_IGNORED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
@@ -196,12 +199,12 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
     return detail_of(row).state == "Empty" and (row.generation or 0) > 0
 
 
-# -- two lineages ---------------------------------------------------------------------------------
+# -- two coordinators of one group ----------------------------------------------------------------
 
 
 @mark(
     "generation_lost",
-    "a coordinator loaded an older generation than one that had begun at another",
+    "a coordinator loaded an older generation than the newest that another coordinator had begun",
     TraceKind.GROUP_LOADED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
@@ -273,7 +276,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
 
 @mark(
     "zombie_acknowledged_nothing",
-    "what a deposed coordinator had appended failed",
+    "an append failed that a coordinator had begun after another leader had been elected",
     TraceKind.APPEND_COMPLETED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
@@ -311,7 +314,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
 
 @mark(
     "expired_after_load",
-    "a member that a coordinator had loaded never came to it, and expired",
+    "a member that a coordinator had loaded with its group never sent a request, and expired",
     TraceKind.MEMBER_REMOVED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:

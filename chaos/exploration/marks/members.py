@@ -9,6 +9,7 @@ from protocol.trace import TraceKind, TraceRow
 JUST_WOKE_US = 5_000_000
 """Time after a pause in which an error is a consequence of the pause."""
 JOINING = ("PREPARING_REBALANCE", "COMPLETING_REBALANCE")
+"""States of a consumer between its JoinGroup and its assignment."""
 COMMIT_ERRORS = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -48,13 +49,13 @@ def _woke_up_to(error: ErrorCode) -> Condition:
 
 mark(
     "woke_up_to_UNKNOWN_MEMBER_ID",
-    "a paused member woke up and was told that it was none any more",
+    "a paused member woke up and learnt that it had been removed from its group",
     TraceKind.MEMBER_STATE,
 )(_woke_up_to(ErrorCode.UNKNOWN_MEMBER_ID))
 
 mark(
     "woke_up_to_ILLEGAL_GENERATION",
-    "a paused member woke up and was told that its generation was over",
+    "a paused member woke up and learnt that its generation was over",
     TraceKind.MEMBER_STATE,
 )(_woke_up_to(ErrorCode.ILLEGAL_GENERATION))
 
@@ -115,13 +116,14 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
 
 @mark(
     "coordinator_named_two_elections_late",
-    "a broker named a coordinator after whom two others had been elected",
+    "a broker named as coordinator a broker after which two others had been elected",
     TraceKind.COORDINATOR_FOUND,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
     elections = seen.elections.get(seen.partition_of(row.group))
     if elections is None:
         return False
+    # Two None in front, so that the pattern also matches fewer than two elections.
     *older, before, newest = [None, None, *(election.peer for election in elections)]
     return row.peer in older and row.peer not in (before, newest)
 
@@ -136,7 +138,7 @@ def _coordinator(seen: SeenCluster, group: str | None) -> str | None:
 
 @mark(
     "partitions_lost",
-    "a member learnt that its partitions were not its own any more",
+    "a member learnt that it had lost its partitions",
     TraceKind.PARTITIONS_LOST,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
@@ -159,7 +161,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
 
 @mark(
     "commit_of_the_dead_stored",
-    "a commit was stored whose member was dead or paused by then",
+    "a commit was stored after its member had died or been paused",
     TraceKind.COMMIT_STORED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
@@ -168,7 +170,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
 
 @mark(
     "timed_out_commit_came_true",
-    "a commit that had failed with a timeout was fetched later",
+    "a fetch returned the offset of a commit that had failed with a timeout",
     TraceKind.OFFSETS_FETCHED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:

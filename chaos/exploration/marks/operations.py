@@ -1,4 +1,4 @@
-"""Marks of rollouts and scalings: what meets a group while an operation goes on.
+"""Marks of operations: events in a group while a rollout or scaling replaces its members.
 
 Only spaces that draw operations reach them (`registry.expected_marks`).
 """

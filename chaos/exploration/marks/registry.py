@@ -1,10 +1,10 @@
 """All coverage marks, and their detection in one run.
 
-A mark is detected in the rows of the trace alone. A green exploration that never reached a
-situation proves nothing about it. The marks are in `coordinators`, `servers`, `members`,
-`administrators`, `transactions`, `operations` and `zookeeper`, those that are one value of a column
-in `column_values`. `seen_cluster` has the history on which they depend. To add a mark: a function
-with `@mark` in the module of its subject, or a row of `column_values`.
+The marks are in `coordinators`, `servers`, `members`, `administrators`, `transactions`,
+`operations` and `zookeeper`; marks that one value of one column shows are in `column_values`. Their
+conditions depend on the rows of the trace and on the state that `seen_cluster` keeps of them. To
+add a mark, write a function with `@mark` in the module of its subject, or an entry of
+`column_values`.
 """
 
 from collections.abc import Collection
@@ -36,17 +36,18 @@ ALL_MARKS: tuple[Mark, ...] = (
 MARKS: dict[str, str] = {mark.name: mark.meaning for mark in ALL_MARKS}
 """Meaning of each mark, by name."""
 ZOOKEEPER_MARKS = tuple(mark.name for mark in ON_ZOOKEEPER.marks)
-_OF_ONE_KIND = (frozenset(mark.name for mark in OPERATIONS.marks), frozenset(ZOOKEEPER_MARKS))
-"""Marks of operations, and of groups on ZooKeeper: most spaces draw neither."""
+_OPTIONAL_SETS = (frozenset(mark.name for mark in OPERATIONS.marks), frozenset(ZOOKEEPER_MARKS))
+"""Marks of operations, and marks of groups on ZooKeeper; most spaces have neither."""
 
 
 def expected_marks(reached: Collection[str]) -> dict[str, str]:
     """Return the marks that a search can reach, with their meanings.
 
-    Marks of operations, and those of groups on ZooKeeper, count once one of their kind is reached.
+    The marks of an optional set are expected once one of them is in `reached`, because that shows
+    that the space has operations, or groups on ZooKeeper.
     """
-    undrawn = {name for kind in _OF_ONE_KIND if kind.isdisjoint(reached) for name in kind}
-    return {name: meaning for name, meaning in MARKS.items() if name not in undrawn}
+    not_in_space = {name for names in _OPTIONAL_SETS if names.isdisjoint(reached) for name in names}
+    return {name: meaning for name, meaning in MARKS.items() if name not in not_in_space}
 
 
 class CoverageMarks:
@@ -68,7 +69,10 @@ class CoverageMarks:
                 self._open[kind] = (*self._open.get(kind, ()), mark)
 
     def observe(self, row: TraceRow) -> None:
-        """Check the marks against the next row, then add the row to the history."""
+        """Check the marks against the next row, then add the row to the seen state.
+
+        The order matters: a condition compares the row with the state before it.
+        """
         kind = row.kind
         for mark in self._open.get(kind, ()):
             if mark.condition(self._seen, row):

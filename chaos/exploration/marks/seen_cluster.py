@@ -1,8 +1,8 @@
 """The state of the cluster according to a run's rows, for the coverage marks.
 
-Contains only state that several marks use. A mark is checked before its row is added to this state
-and to the evidence. State that checkers use as well is in the evidence (`coordinators`, `presence`,
-`owners`). Only `__consumer_offsets` counts, not data partitions. Judges nothing.
+A mark's condition is checked before its row is added to this state. State that checkers use as well
+is in their evidence, to which three attributes here refer (`coordinators`, `presence`, `owners`).
+Of the partitions, only those of `__consumer_offsets` are followed. This module judges nothing.
 """
 
 from collections import deque
@@ -20,13 +20,17 @@ from protocol.trace import TraceKind, TraceRow
 V = TypeVar("V")
 
 SUCCEEDED = (None, "NONE")
+"""Values of a row's column `error` for a success."""
 INDEFINITE = ("REQUEST_TIMED_OUT", "TIMED_OUT", "DISCONNECTED")
+"""Errors of a commit that was perhaps stored nevertheless."""
 DECIDED = ("PrepareCommit", "PrepareAbort")
 """States of a transaction whose outcome is decided, but whose markers are not all written."""
 _OPERATIONS = ("rollout", "scale")
 """Faults that continue by themselves, on the members of a group."""
 MAX_KEPT_APPENDS = 256
+"""Number of failed appends kept of one log, newest last."""
 MAX_KEPT_ELECTIONS = 3
+"""Number of elections kept of one partition, newest last."""
 
 
 class _Detail(msgspec.Struct, rename={"before": "from"}):
@@ -51,14 +55,14 @@ _NO_DETAIL = _Detail()
 
 
 class _Operation(msgspec.Struct):
-    """The keys of a fault's detail that are read here."""
+    """Keys of the detail of FAULT_INJECTED: the kind of fault, and the groups of its targets."""
 
     fault: str = ""
     groups: tuple[str, ...] = ()
 
 
 def operation_of(row: TraceRow) -> tuple[str, ...]:
-    """Return the groups that an injected fault operates on, none if it is no operation."""
+    """Return the groups whose members a rollout or scaling replaces; none for another fault."""
     operation = msgspec.json.decode(row.detail or "{}", type=_Operation)
     return operation.groups if operation.fault in _OPERATIONS else ()
 
@@ -72,8 +76,8 @@ class SeenCluster:
     """The state of the cluster so far, in one run.
 
     Shape: a place is (node, offsets partition). Read-only attributes:
-    - nodes: `killed`, `paused` (node -> since when), `pauses` (node -> its last finished pause),
-      `fenced`;
+    - nodes: `killed`, `paused` (node -> time since when), `pauses` (node -> begin and end of its
+      last finished pause), `fenced`;
     - leadership: `elections` (partition -> the newest, at most MAX_KEPT_ELECTIONS), `believes`
       (place -> epoch in which the broker itself believes to lead), `isr`;
     - logs: `in_flight` (place -> append id -> its start), `attempts` (appends that began at a
@@ -81,12 +85,12 @@ class SeenCluster:
       (place -> end of the last load), `high_watermarks`;
     - groups: `loading`, `coordinators`, `generations` (group -> number -> coordinator that began it
       first), `leaders` (group -> leader of its newest generation), `deleted` (by an administrator),
-       `operations` (fault id -> groups of an unfinished rollout or scaling);
+      `operations` (fault id -> groups of an unfinished rollout or scaling);
     - members: `nodes` (member id -> consumer), `presence`, `owners`, `indefinite` (group,
       partition, offset of commits whose outcome is unknown);
     - transactions: `decided` (transactional id -> coordinator that decided the newest outcome),
       `transactions` (group, producer id -> coordinator that last took offsets of an open one);
-     - groups on ZooKeeper: `zookeeper_tree` and `on_zookeeper`, the ensemble and its consumers.
+    - groups on ZooKeeper: `zookeeper_tree` and `on_zookeeper`, the ensemble and its consumers.
     """
 
     def __init__(self, context: CheckContext, evidence: Evidence) -> None:
@@ -159,7 +163,7 @@ class SeenCluster:
         return "" if expected is None else expected.offsets_partition
 
     def is_operated_on(self, group: str | None) -> bool:
-        """Whether a rollout or a scaling of this group goes on."""
+        """Return True while a rollout or a scaling of this group goes on."""
         return any(group in groups for groups in self.operations.values())
 
     def session_us(self, partition: str | None) -> int:
@@ -173,7 +177,7 @@ class SeenCluster:
         return elections[-1] if elections else None
 
     def is_deposed(self, node: str, partition: str | None, epoch: int | None) -> bool:
-        """Return True if a newer epoch has another leader than `node`, or none."""
+        """Return True if, after `epoch`, a leader other than `node` was elected, or none."""
         newest = self.election(partition)
         return (
             newest is not None
@@ -298,8 +302,8 @@ class SeenCluster:
 
     def _commit_stored(self, row: TraceRow) -> None:
         if self.indefinite and row.offset is not None:
-            # A commit of the same offset was acknowledged: a fetch of it says nothing about the
-            # earlier one.
+            # This commit stores the same offset. A later fetch of that offset does not show that
+            # the indefinite commit was stored, too.
             self.indefinite.pop((row.group or "", row.partition or "", row.offset), None)
 
     # -- transactions -------------------------------------------------------------------------
@@ -320,5 +324,5 @@ class SeenCluster:
 
 def _drop_node(places: dict[tuple[str, str], V], node: str) -> None:
     """Drop the entries of a process that has ended."""
-    for place in [each for each in places if each[0] == node]:
+    for place in [place for place in places if place[0] == node]:
         del places[place]

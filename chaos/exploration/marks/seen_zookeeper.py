@@ -8,16 +8,16 @@ from protocol.trace import TraceKind, TraceRow
 
 
 class SeenZooKeeper:
-    """The state after the rows so far; `updates` has what to call with each further row.
+    """The state after the rows so far. `updates` has the method to call with the next row.
 
-    A mark reads these attributes, most of which have a node as key:
-    - `connected`, `expired`: row of the last SyncConnected, and of the last Expired;
-    - `views`: row of the last view, the members that an attempt computed from;
+    A mark's condition reads these attributes; the first four have a node as key, and its row:
+    - `connected`, `expired`: row of the client's last SyncConnected, and of its last Expired;
+    - `views`: row of the last view: the members from which an attempt computed its assignment;
     - `ended`: row of the last end of an attempt;
-    - `members`: consumer id of the present incarnation;
+    - `members`: by node, consumer id of the present incarnation;
     - `dead_members`: consumer ids (the keys) whose process was killed, oldest first;
     - `positions`: by node and partition, the committed offset at which the member began;
-    - `applied_us`: by zxid, when the first server applied the transaction;
+    - `applied_us`: by zxid, the time at which the first server applied the transaction;
     - `led_epoch`: newest epoch in which there was a leader, None before the first;
     - `states`: by server, whether it serves (it follows or leads).
 

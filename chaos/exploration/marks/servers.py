@@ -37,7 +37,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
 
 @mark(
     "truncated_below_what_was_loaded",
-    "a log was cut below what its broker had loaded as a coordinator",
+    "a log was cut below the offset up to which its broker had loaded it as a coordinator",
     TraceKind.LOG_TRUNCATED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
@@ -84,7 +84,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
 
 @mark(
     "living_follower_left_the_isr",
-    "a follower that lived, and that nobody had fenced, was too slow for the ISR",
+    "a follower that lived, and was not fenced, was too slow for the ISR",
     TraceKind.ISR_CHANGED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
@@ -121,7 +121,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
 
 @mark(
     "coordinator_fenced_while_running",
-    "a coordinator was fenced that ran on and served its groups",
+    "the controller fenced a coordinator that still ran and served its groups",
     TraceKind.BROKER_FENCED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
@@ -137,7 +137,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
 
 @mark(
     "woke_up_deposed",
-    "a paused broker went on as the leader that it was no more",
+    "a paused broker resumed as a leader, although another one had been elected",
     TraceKind.NODE_RESUMED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
@@ -149,7 +149,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
 
 @mark(
     "restarted_before_fenced",
-    "a broker started again before the controller had taken it for dead",
+    "a broker started again before the controller had fenced it",
     TraceKind.NODE_STARTED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:

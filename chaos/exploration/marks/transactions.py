@@ -10,7 +10,7 @@ mark = TRANSACTIONS.add
 
 @mark(
     "transaction_ended_by_the_next",
-    "a transaction coordinator wrote the markers of what another had decided",
+    "a transaction coordinator wrote the markers of a decision of another coordinator",
     TraceKind.TRANSACTION_STATE,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:
@@ -44,7 +44,7 @@ def _(seen: SeenCluster, row: TraceRow) -> bool:
 
 @mark(
     "offsets_of_a_transaction_aborted",
-    "a group's offsets were forgotten with their transaction",
+    "a group's offsets were dropped because their transaction was aborted",
     TraceKind.TRANSACTION_COMPLETED,
 )
 def _(seen: SeenCluster, row: TraceRow) -> bool:

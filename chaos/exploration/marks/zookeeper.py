@@ -1,6 +1,7 @@
-"""Coverage marks of groups on ZooKeeper: the races that the rules of docs/kafka name.
+"""Coverage marks of groups on ZooKeeper: the races that docs/kafka/ZOOKEEPER_CONSUMER.md names.
 
-What these marks alone ask for is followed in `seen.on_zookeeper`.
+Ids in brackets (ZK-37) are those of its rules. State that only these marks need is in
+`seen.on_zookeeper`.
 """
 
 from chaos.checkers.context import detail_of
@@ -11,13 +12,18 @@ from protocol.trace import TraceKind, TraceRow
 ON_ZOOKEEPER = MarkList()
 mark = ON_ZOOKEEPER.add
 LATE_US = 100_000
+"""Delay of a watch, after the first server applied its change, that counts as late."""
 APART_US = 3_000_000
+"""Time within which two different views count as views of one change."""
 AT_ONCE_US = 50_000
+"""Time after a reconnection within which an event belongs to the reconnection."""
+SESSIONLESS_US = 1_000_000
+"""Time after the end of a session from which on processing without a session counts."""
 
 
 @mark(
     "gave_up_starting",
-    "a rebalance was given up by a consumer that started: its program hears of it (ZK-37)",
+    "a consumer gave up a rebalance while it started: its program gets an exception (ZK-37)",
     TraceKind.ZOOKEEPER_GAVE_UP,
 )
 def _gave_up_starting(seen: SeenCluster, row: TraceRow) -> bool:
@@ -27,7 +33,7 @@ def _gave_up_starting(seen: SeenCluster, row: TraceRow) -> bool:
 
 @mark(
     "gave_up_running",
-    "a rebalance was given up by a consumer that runs: only its log hears of it (ZK-38)",
+    "a running consumer gave up a rebalance, and only logged an error (ZK-38)",
     TraceKind.ZOOKEEPER_GAVE_UP,
 )
 def _gave_up_running(seen: SeenCluster, row: TraceRow) -> bool:
@@ -42,7 +48,7 @@ def _gave_up_running(seen: SeenCluster, row: TraceRow) -> bool:
 def _processed_without_a_session(seen: SeenCluster, row: TraceRow) -> bool:
     session = seen.on_zookeeper.session_of(row.node)
     end = seen.zookeeper_tree.ended.get(session or "")
-    return end is not None and row.time_us - end.time_us > 1_000_000
+    return end is not None and row.time_us - end.time_us > SESSIONLESS_US
 
 
 @mark(
@@ -137,7 +143,7 @@ def _at_another_server(seen: SeenCluster, row: TraceRow) -> bool:
 
 @mark(
     "event_at_reconnection",
-    "a change was missed without a connection, and heard of with the next one (ZK-20)",
+    "a consumer missed a change while disconnected, and learnt of it upon reconnection (ZK-20)",
     TraceKind.ZOOKEEPER_EVENT_RECEIVED,
 )
 def _event_at_reconnection(seen: SeenCluster, row: TraceRow) -> bool:
@@ -185,7 +191,7 @@ def _position_behind_a_commit(seen: SeenCluster, row: TraceRow) -> bool:
 
 @mark(
     "lost_with_its_session",
-    "a consumer that had expired gave up what others had claimed (ZK-55)",
+    "a consumer whose session had expired gave up partitions that others had claimed (ZK-55)",
     TraceKind.PARTITIONS_LOST,
 )
 def _lost_with_its_session(seen: SeenCluster, row: TraceRow) -> bool:
@@ -204,7 +210,7 @@ def _committed_after_an_expiry(seen: SeenCluster, row: TraceRow) -> bool:
 
 @mark(
     "ensemble_elected_again",
-    "a server came to lead the ensemble in a later epoch (its sessions have fresh deadlines)",
+    "a server began to lead the ensemble in a later epoch, with new deadlines of all sessions",
     TraceKind.ZOOKEEPER_STATE,
 )
 def _elected_again(seen: SeenCluster, row: TraceRow) -> bool:

@@ -1,8 +1,8 @@
 """Edits of an experiment for shrinking: pure functions that return a changed experiment.
 
-Owns the rules by which a smaller cluster stays valid (whatever names an absent node is removed),
-the limits of shrinking, and the size of an experiment. Must know neither runs (`shrink`) nor the
-order of edits (`passes`).
+Owns the rules that keep a smaller experiment valid (a reference to a removed node, group or topic
+is removed, too), the check of its warnings, and the size of an experiment. Must know neither runs
+(`shrink`) nor the order of edits (`passes`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,7 +29,7 @@ from protocol.ids import broker_name
 T = TypeVar("T")
 
 _ABOUT_THE_PLAN = ("faults", "run.")
-"""Paths of warnings about faults that may have no effect: the run shows whether they had."""
+"""Paths of warnings that a fault may have no effect. A played run shows whether it had one."""
 
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,7 +45,10 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def sizes_of(experiment: Experiment) -> Sizes:
-    """Return the size of `experiment`; repetitions count, partitions of offsets do not."""
+    """Return the size of `experiment`.
+
+    Each repetition of a fault counts. Partitions of `__consumer_offsets` do not count.
+    """
     return Sizes(
         faults=len(plan_of(experiment)),
         brokers=experiment.cluster.brokers,
@@ -58,11 +61,14 @@ def sizes_of(experiment: Experiment) -> Sizes:
 
 
 def last_act_us(experiment: Experiment) -> int:
-    """Return the time of the plan's last act after the steady state; 0 without a plan."""
-    late = [
+    """Return the time of the last act after the steady state; 0 without one.
+
+    An act is the begin or end of a fault, or the start of a late member.
+    """
+    late_starts_us = [
         microseconds(late.at) for group in experiment.groups.values() for late in group.late_members
     ]
-    return max([act.at_us for act in acts_of(plan_of(experiment))] + late, default=0)
+    return max([act.at_us for act in acts_of(plan_of(experiment))] + late_starts_us, default=0)
 
 
 def with_wait(experiment: Experiment, bound: str) -> Experiment:
@@ -84,7 +90,10 @@ def is_sound(candidate: Experiment, original: Experiment) -> bool:
 
 
 def _has_shape(experiment: Experiment) -> bool:
-    """Return True if a file can contain the experiment: edits may empty a list that must not be."""
+    """Return True if a file can contain the experiment.
+
+    An edit may leave a list empty that needs at least one item.
+    """
     try:
         msgspec.convert(msgspec.to_builtins(experiment), Experiment)
     except msgspec.ValidationError:
@@ -115,11 +124,12 @@ def without_dangling_references(experiment: Experiment) -> Experiment:
         for each in experiment.producers
         if each.topic in experiment.topics
     )
-    read = {topic for group in groups.values() for topic in group.topics}
+    read_topics = {topic for group in groups.values() for topic in group.topics}
+    written_topics = {producer.topic for producer in producers}
     topics = {
         name: replace(topic, replication_factor=min(topic.replication_factor, brokers))
         for name, topic in experiment.topics.items()
-        if name in read or any(each.topic == name for each in producers)
+        if name in read_topics or name in written_topics
     }
     state_factor = min(config.transaction_state_log_replication_factor, brokers)
     fitting = replace(
@@ -143,6 +153,7 @@ def _group_of(group: GroupDefinition, experiment: Experiment) -> GroupDefinition
     brokers = experiment.cluster.brokers
     return replace(
         group,
+        # A group without any remaining topic keeps its list, so that the edit is invalid.
         topics=tuple(topic for topic in group.topics if topic in experiment.topics) or group.topics,
         config=replace(
             group.config, bootstrap_servers=_servers(group.config.bootstrap_servers, brokers)
@@ -174,10 +185,12 @@ def _servers(servers: Sequence[str], brokers: int) -> tuple[str, ...]:
 def _present(
     faults: Iterable[FaultDefinition], experiment: Experiment
 ) -> Iterable[FaultDefinition]:
+    """Yield the faults whose target, or both of whose ends, exist in `experiment`."""
     for fault in faults:
         if fault.target is not None and check_target(fault.target, experiment) is not None:
             continue
         from_, to = _ends(fault.from_, experiment), _ends(fault.to, experiment)
+        # An end without any remaining node has become None, which it was not before.
         if (from_ is None) != (fault.from_ is None) or (to is None) != (fault.to is None):
             continue
         yield replace(fault, from_=from_, to=to)
@@ -189,7 +202,7 @@ def _ends(end: OneOrMany | None, experiment: Experiment) -> OneOrMany | None:
 
 
 def written_end(targets: Sequence[str]) -> OneOrMany | None:
-    """Return an end of links in a file's form: a single target is no list."""
+    """Return an end of links in a file's form: a single target without a list around it."""
     if not targets:
         return None
     return targets[0] if len(targets) == 1 else tuple(targets)
@@ -232,5 +245,5 @@ def with_brokers(experiment: Experiment, brokers: int) -> Experiment:
 
 
 def subset(values: Mapping[str, T], names: Sequence[str]) -> dict[str, T]:
-    """Return the entries of `values` with `names`, in the old order."""
+    """Return the entries of `values` with `names`, in the order of `values`."""
     return {name: value for name, value in values.items() if name in names}

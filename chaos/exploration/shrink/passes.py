@@ -1,8 +1,9 @@
-"""The passes of shrinking and their order. A pass proposes candidates and learns their fate.
+"""The passes of shrinking, and their order.
 
-A pass is a generator: it yields a candidate, is sent True if the candidate still fails, and goes on
-from the smaller failing experiment. It runs nothing itself. Large steps come first, because leaving
-out half the plan costs as many runs as leaving out one fault.
+A pass is a generator: it yields a candidate, is sent True if the candidate still fails, and then
+continues from that smaller experiment. The shrinker, not the pass, plays the candidates. Large
+steps come first, because a candidate without half of the plan costs one run, and so does a
+candidate without a single fault.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -47,15 +48,16 @@ T = TypeVar("T")
 FIRST_AT_US = 1_000_000
 """Earliest beginning of a plan: one second after the steady state."""
 MANY_FAULTS = 24
+"""Length of a plan above which large parts are left out first."""
 PARTS = 8
-"""Of a plan longer than MANY_FAULTS, large parts are left out first, down to this fraction."""
+"""These large parts have at least an eighth of the plan."""
 ROUND_US = (1_000_000, 500_000, 100_000)
 """Steps to which times are rounded, coarsest first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShrinkPass:
-    """One way to make an experiment smaller. `does` describes it for the display."""
+    """One way to make an experiment smaller. `does` describes this for the display."""
 
     does: str
     steps: Callable[[Experiment], Steps]
@@ -68,7 +70,7 @@ def cut_off(after_us: int) -> ShrinkPass:
     """Return the pass that leaves out all faults injected after the violation."""
 
     def steps(current: Experiment) -> Steps:
-        faults = tuple(each for each in current.faults if microseconds(each.at) <= after_us)
+        faults = tuple(fault for fault in current.faults if microseconds(fault.at) <= after_us)
         if len(faults) < len(current.faults):
             yield replace(current, faults=faults)
 
@@ -169,10 +171,13 @@ def _by_role(current: Experiment) -> Steps:
                 break
 
 
-def _aimed_at(fault: FaultDefinition, role: str) -> FaultDefinition:
+def _aimed_at(fault: FaultDefinition, target_role: str) -> FaultDefinition:
+    """Return `fault` with `target_role` instead of each target that is a single broker."""
+
     def change(target: str) -> str:
-        named = (split_target(target) or ("", ""))[0]
-        return role if named in {"broker", "any-broker", "leader-of", "follower-of"} else target
+        role = (split_target(target) or ("", ""))[0]
+        is_one_broker = role in {"broker", "any-broker", "leader-of", "follower-of"}
+        return target_role if is_one_broker else target
 
     return replace(
         fault,
@@ -190,10 +195,10 @@ def _sooner(current: Experiment) -> Steps:
         first_us = microseconds(current.faults[order[0]].at)
         sooner = tuple(at_us for at_us in below(first_us) if at_us >= FIRST_AT_US)
         current = yield from least(current, sooner, _beginning_at(order))
-    for before, position in enumerate(range(1, len(order))):
-        gap_us = _gap_us(current, order[before], order[position])
-        later = order[position:]
-        current = yield from least(current, below(gap_us), _gap_before(order[before], later))
+    for position in range(1, len(order)):
+        before, later = order[position - 1], order[position:]
+        gap_us = _gap_us(current, before, later[0])
+        current = yield from least(current, below(gap_us), _gap_before(before, later))
     for name, group in current.groups.items():
         for index, late in enumerate(group.late_members):
             sooner = below(microseconds(late.at))
@@ -226,7 +231,7 @@ def _shorter(current: Experiment) -> Steps:
 
 
 def _shorter_operations(current: Experiment) -> Steps:
-    """Give rollouts and scalings one length instead of a range, and shorter ones."""
+    """Replace a range of lengths in a rollout or scaling by one length, then shorten lengths."""
     for index, fault in enumerate(current.faults):
         if fault.fault not in FAULT_KINDS or not FAULT_KINDS[fault.fault].is_gradual:
             continue
@@ -242,7 +247,7 @@ def _shorter_operations(current: Experiment) -> Steps:
 
 
 def _length_us(written: object) -> int | None:
-    """Return an argument that is a length of time, None if it is something else."""
+    """Return the value of an argument that is a length of time; None for another argument."""
     if isinstance(written, str):
         with suppress(ValueError):
             return microseconds(written)
@@ -312,19 +317,21 @@ def _only(args: dict[str, T]) -> Callable[[Sequence[str]], dict[str, T]]:
 
 
 _GENTLER = {"node_loss": ("crash",), "power_loss": ("crash",), "lost_disk": ("power_loss", "crash")}
+"""Kinds of faults, each with the kinds that do less to a node."""
 
 
 def _gentler(fault: FaultDefinition, experiment: Experiment) -> Iterator[FaultDefinition]:
+    """Yield faults that do less than `fault`: a gentler kind, or fewer nodes at one end."""
     for name in _GENTLER.get(fault.fault, ()):
         yield replace(fault, fault=name, args={})
-    for one in _single_nodes_of(ends_of(fault.from_), experiment):
-        yield replace(fault, from_=one)
-    for one in _single_nodes_of(ends_of(fault.to), experiment):
-        yield replace(fault, to=one)
+    for node in _narrower_ends(ends_of(fault.from_), experiment):
+        yield replace(fault, from_=node)
+    for node in _narrower_ends(ends_of(fault.to), experiment):
+        yield replace(fault, to=node)
 
 
-def _single_nodes_of(targets: Sequence[str], experiment: Experiment) -> Iterator[str]:
-    """Yield single nodes of the one set that an end names."""
+def _narrower_ends(targets: Sequence[str], experiment: Experiment) -> Iterator[str]:
+    """Yield the parts of an end that is one set: its brokers, its members, or its groups."""
     role, group_id = (split_target(targets[0]) if len(targets) == 1 else None) or ("", "")
     if role == "brokers":
         yield from (f"broker({broker})" for broker in range(experiment.cluster.brokers))
@@ -356,12 +363,15 @@ def _rounder(current: Experiment) -> Steps:
 
 
 def _roundings(time_us: int) -> Iterator[str]:
+    """Yield the two multiples around a time of each step, the nearer one first."""
     for step_us in ROUND_US:
         if time_us % step_us == 0:
-            return
+            return  # the time is as round as this step
         below_us = time_us // step_us * step_us
-        nearest = sorted((below_us, below_us + step_us), key=lambda each: abs(each - time_us))
-        yield from (duration_of(each_us) for each_us in nearest if each_us > 0)
+        nearest = sorted(
+            (below_us, below_us + step_us), key=lambda rounded_us: abs(rounded_us - time_us)
+        )
+        yield from (duration_of(rounded_us) for rounded_us in nearest if rounded_us > 0)
 
 
 _GROUPS = ShrinkPass(does="leaving out groups and producers", steps=_fewer_groups)
@@ -376,23 +386,23 @@ STRUCTURE = (
     ShrinkPass(does="leaving out brokers", steps=_fewer_brokers),
     ShrinkPass(does="leaving out partitions", steps=_fewer_partitions),
 )
-"""Passes that leave parts out. They may lead to another race, so other network seeds are tried.
+"""Passes that leave parts out.
 
-Groups and producers go first, and members before many single faults: that costs few runs and makes
-all later ones shorter. They are tried again once fewer faults can hit them. No candidate is run
-twice.
+Groups and producers come first, and members before the many single faults: these passes cost few
+runs, and make all later runs shorter. Both come again after the plan is smaller, because fewer
+faults hit them then. The shrinker does not run a candidate twice, so the repetition costs little.
 """
 
 
 def wording(base: Experiment | None) -> tuple[ShrinkPass, ...]:
-    """Return the passes that simplify. A simplification must not make the plan fail less often.
+    """Return the passes that simplify without leaving parts out.
 
-    `base` is the experiment of the space, if it is known.
+    `base` is the experiment of the space from which the plan was drawn, if it is known.
     """
     return (
         ShrinkPass(does="aiming at roles", steps=_by_role),
         ShrinkPass(does="moving the plan to its beginning", steps=_sooner),
-        ShrinkPass(does="shortening what lasts", steps=_shorter),
+        ShrinkPass(does="shortening durations", steps=_shorter),
         ShrinkPass(does="shortening rollouts", steps=_shorter_operations),
         _settings(base),
         ShrinkPass(does="weakening faults", steps=_weaker),

@@ -24,7 +24,7 @@ from protocol.config import (
 
 NEVER = frozenset(
     {
-        # With Kafka's defaults less of the acknowledged data must survive.
+        # With Kafka's default, less of the acknowledged data must survive a fault.
         "min_insync_replicas",
         "offsets_topic_replication_factor",
         "default_replication_factor",
@@ -33,12 +33,13 @@ NEVER = frozenset(
         "log_flush_interval_messages",
         "log_flush_interval_ms",
         "log_flush_scheduler_interval_ms",
-        # Sizes: other passes reduce them; the defaults are larger.
+        # Another pass reduces this size, and the default is larger.
         "offsets_topic_num_partitions",
-        # Times of the plan: other passes reduce them.
+        # Another pass reduces this time.
         "after_faults",
     }
 )
+"""Settings that are never reset to their defaults."""
 _WITH_SETTINGS = (
     *(Guards, JavaSwitches, BrokerConfig, TopicConfig, ConsumerConfig, ProducerConfig),
     *(LinkModel, CostModel, StorageModel, GroupDefinition, RunDefinition),
@@ -60,7 +61,9 @@ def with_defaults(experiment: Experiment, places: Sequence[Place]) -> Experiment
     """Return `experiment` with the defaults at `places`."""
     for place in places:
         holder: msgspec.Struct = at(experiment, place[:-1])
-        default = next(each.default for each in fields_of(type(holder)) if each.name == place[-1])
+        default = next(
+            field.default for field in fields_of(type(holder)) if field.name == place[-1]
+        )
         experiment = with_value(experiment, place, default)
     return experiment
 
@@ -113,7 +116,8 @@ def with_value(value: Any, place: Place, new: object) -> Any:  # noqa: ANN401 - 
 def _unusual(struct: msgspec.Struct, place: Place) -> Iterator[Place]:
     for field in fields_of(type(struct)):
         value = getattr(struct, field.name)
-        # Required fields have no default; fields with structs or lists are no settings.
+        # A required field has no default. A struct and a list of late members are no settings;
+        # `structs_in` visits them by themselves.
         if field.required or field.name == "late_members" or isinstance(value, msgspec.Struct):
             continue
         if not field.is_default(value):

@@ -1,10 +1,11 @@
 """The shrinker: from a failing schedule to the smallest one found that fails in the same way.
 
 "In the same way" means a finding of the same checker with the same claim; its story may differ, and
-the digest always does. A smaller plan may fail only with another network seed; the search then
-continues with that seed. Data flow: (Experiment, seed, Signature) -> passes propose -> `play`
-judges -> Shrunk. Reads no clock of its own and draws no random numbers: equal input is shrunk
-equally, unless time runs out.
+the trace always does. A smaller plan may fail only with another network seed; the search then
+continues with that seed. The shrinker has no clock of its own and draws no random numbers. So equal
+input gives equal results, unless time runs out.
+Data flow: (Experiment, seed, Signature) -> a pass yields a candidate -> `play` runs it -> the pass
+is sent whether it fails -> ... -> Shrunk.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,18 +20,29 @@ from chaos.exploration.shrink.passes import FAULTS, STRUCTURE, ShrinkPass, cut_o
 from chaos.exploration.signature import Signature
 
 NETWORK_SEEDS = 12
-"""Number of other network seeds with which a plan is tried that leaves something out."""
+"""Number of other network seeds with which a candidate of STRUCTURE is tried.
+
+A plan without one of its parts may lead to another race, which another seed shows.
+"""
 FEW_SEEDS = 4
-"""Number of network seeds tried in the first round for a plan without one of the faults."""
+"""Number of other network seeds for a plan without one fault, at the end of the first round."""
 SHIFTS_US = (350_000, 750_000, 1_100_000, 1_600_000)
-"""Delays with which a simplified plan must still fail, each with a network seed of its own. In
-virtual time the steady state is always reached at the same phase of all heartbeats; on a real
-cluster it is not."""
+"""Delays of the whole plan with which a simplified plan must still fail, if it failed before.
+
+In virtual time, all heartbeats have always the same phase when the steady state is reached. On a
+real cluster they have not, so a plan must not depend on the phase. Each delay has a network seed of
+its own.
+"""
 SHORTER_WAITS = ("20s", "40s")
-"""Liveness timeouts to try instead of a longer one. A run waits for a group that never recovers
-until the timeout, which then dominates its cost. The result is confirmed with the full timeout."""
+"""Liveness timeouts to try instead of a longer one.
+
+A run with a group that never recovers lasts until this timeout, which then dominates the run's
+cost. The result is confirmed with the full timeout.
+"""
 MAX_RUNS = 600
+"""Default of the number of runs after which the shrinking ends."""
 MAX_ROUNDS = 6
+"""Number of rounds, each with all passes, after which the shrinking ends."""
 
 Play = Callable[[Experiment, int, Signature], PlayedRun]
 """Runs an experiment with a seed; may stop at the first finding with the signature's claim."""
@@ -48,8 +60,8 @@ class ShrinkEnd(StrEnum):
 class Shrunk(msgspec.Struct, frozen=True, kw_only=True):
     """A shrunk schedule.
 
-    Shape: it fails with network seed `seed` as `signature` says; `finding` is that of this run.
-    `runs` counts all runs of the shrinking.
+    Shape: `experiment` with network seed `seed` fails with `finding`, whose claim is that of
+    `signature`. `runs` counts all runs of the shrinking.
     """
 
     experiment: Experiment
@@ -79,10 +91,12 @@ class ShrinkProgress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DoesNotFail(Exception):
-    """The schedule does not show the violation; the message has what it showed instead."""
+    """The schedule does not show the violation; the message has the results of its run."""
 
 
 class _Enough(Exception):
+    """The shrinking must end now, for the reason `end`."""
+
     def __init__(self, end: ShrinkEnd) -> None:
         self.end = end
         super().__init__(end)
@@ -91,9 +105,9 @@ class _Enough(Exception):
 class Shrinker:
     """Shrinks one schedule. `shrink` may be called once, `robustness` after it.
 
-    Units: `now_s` is any clock in seconds. At its time `deadline_s` the search ends with the best
-    schedule so far, and at `last_s` the counting of `robustness`. `stop_requested` is called before
-    each run. A KeyboardInterrupt also ends the search with the best schedule so far.
+    Units: `now_s` is any clock in seconds. At its time `deadline_s` the shrinking ends with the
+    best schedule so far; at its time `last_s`, `robustness` ends. `stop_requested` is called before
+    each run. A KeyboardInterrupt also ends the shrinking with the best schedule so far.
     """
 
     def __init__(
@@ -120,12 +134,12 @@ class Shrinker:
         self._activity = ""
         self._tried: dict[bytes, int] = {}  # candidate that did not fail -> number of seeds tried
         self._waits: tuple[str, ...] = ()
-        """Shorter liveness timeouts to use, current first; empty: the experiment's own."""
+        """Shorter liveness timeouts, the one in use first; empty: the experiment's own is used."""
 
     def shrink(self, experiment: Experiment, seed: int, signature: Signature) -> Shrunk:
         """Return the smallest schedule found that fails as `experiment` does with `seed`.
 
-        Raises: DoesNotFail if it does not.
+        Raises: DoesNotFail if `experiment` does not fail with `seed`.
         """
         self._original = experiment
         self._signature = signature
@@ -140,8 +154,9 @@ class Shrinker:
         if finding is None:
             raise DoesNotFail(played_text(played))
         self._finding = finding
-        self._confirmed = (experiment, seed, finding)
-        self._required_failures: tuple[tuple[int, int], ...] = ()  # network seed, delay of the plan
+        self._confirmed = (experiment, seed, finding)  # last schedule that fails in full runs
+        # Pairs (network seed, delay of the plan) with which each further candidate must fail, too.
+        self._required_failures: tuple[tuple[int, int], ...] = ()
         end = ShrinkEnd.SMALLEST
         try:
             self._shorten_wait(played)
@@ -187,26 +202,29 @@ class Shrinker:
     def _run_rounds(self) -> None:
         """Leave out parts, then simplify, until a round changes nothing.
 
-        In the first round a plan must fail with its present seed. Most bugs are no race, and many
-        seeds per candidate would cost more than they find. Only the remaining faults are tried with
-        a few seeds.
+        The first round tries each candidate with the present seed only: most bugs do not depend on
+        a race, and more seeds for each of its many candidates would cost more than they find. Only
+        the faults that remain are tried with a few more seeds.
         """
-        passes = wording(self._base)
+        simplifications = wording(self._base)
         for number in range(MAX_ROUNDS):
             before = self._best
-            for each in STRUCTURE:
-                self._run_pass(each, seeds=1 if number == 0 else 1 + NETWORK_SEEDS)
+            for part_pass in STRUCTURE:
+                self._run_pass(part_pass, seeds=1 if number == 0 else 1 + NETWORK_SEEDS)
             if number == 0:
                 self._run_pass(FAULTS, seeds=1 + FEW_SEEDS)
             if number > 0 and self._best == before:
                 return
             self._find_required_failures()
-            for each in passes:
-                self._run_pass(each, seeds=1)
+            for simplification in simplifications:
+                self._run_pass(simplification, seeds=1)
             self._required_failures = ()
 
     def _find_required_failures(self) -> None:
-        """Find delays and seeds with which the best schedule fails; simplifications must, too."""
+        """Find delays and seeds with which the best schedule fails.
+
+        A simplification must not make the plan fail less often, so it must fail with each of them.
+        """
         self._activity = "trying it a little later"
         seeds = _other_seeds(self._seed, len(SHIFTS_US))
         self._required_failures = tuple(
@@ -215,9 +233,10 @@ class Shrinker:
             if self._judge(_delayed(self._best, shift_us), seed) is not None
         )
 
-    def _run_pass(self, each: ShrinkPass, *, seeds: int) -> None:
-        self._activity = each.does
-        steps = each.steps(self._best)
+    def _run_pass(self, shrink_pass: ShrinkPass, *, seeds: int) -> None:
+        """Play the candidates of a pass, each with up to `seeds` seeds; confirm the result."""
+        self._activity = shrink_pass.does
+        steps = shrink_pass.steps(self._best)
         try:
             candidate = next(steps)
             while True:
@@ -231,9 +250,9 @@ class Shrinker:
         """Use a shorter liveness timeout, if `played` waited long and still fails with it."""
         bound_us = microseconds(self._original.run.liveness_timeout)
         waits = [wait for wait in SHORTER_WAITS if microseconds(wait) < bound_us]
-        over_us = (played.steady_us or 0) + self._before.horizon_us
-        if not waits or played.virtual_us - over_us <= microseconds(waits[0]):
-            return
+        healed_us = (played.steady_us or 0) + self._before.horizon_us
+        if not waits or played.virtual_us - healed_us <= microseconds(waits[0]):
+            return  # the run did not wait longer than the shorter timeout
         self._activity = "waiting less long"
         for number, wait in enumerate(waits):
             if self._judge(with_wait(self._best, wait), self._seed) is not None:
@@ -243,8 +262,8 @@ class Shrinker:
     def _confirm(self) -> None:
         """Confirm that the best schedule fails with the full liveness timeout, too.
 
-        If it does not, its group was only slow. Then the search continues from the last confirmed
-        schedule, with a longer timeout.
+        If it does not fail, its group recovers, but more slowly than the shorter timeout. Then the
+        search continues from the last confirmed schedule, with a longer timeout.
         """
         if self._best == self._confirmed[0]:
             return
@@ -258,7 +277,7 @@ class Shrinker:
         self._confirmed = (self._best, self._seed, self._finding)
 
     def _return_to_confirmed(self, *, may_run: bool) -> None:
-        """Return to the last confirmed schedule, unless the best one can be confirmed at once."""
+        """Return to the last confirmed schedule, unless one more run confirms the best one."""
         if self._waits and may_run and self._best != self._confirmed[0]:
             finding = self._finding_of(self._best, self._seed, full_timeout=True)
             if finding is not None:
@@ -328,14 +347,16 @@ class Shrinker:
 def played_text(played: PlayedRun) -> str:
     """Return the results of a run in a sentence."""
     if played.findings:
-        return "; ".join(f"{each.signature.check}: {each.summary}" for each in played.findings)
+        return "; ".join(
+            f"{finding.signature.check}: {finding.summary}" for finding in played.findings
+        )
     reasons = f": {'; '.join(played.reasons)}" if played.reasons else ""
     return f"{played.result}{reasons}"
 
 
 def _finding(played: PlayedRun, signature: Signature) -> PlayedFinding | None:
-    matching = [each for each in played.findings if each.signature.claims_as(signature)]
-    return min(matching, key=lambda each: each.time_us, default=None)
+    same_claim = [finding for finding in played.findings if finding.signature.claims_as(signature)]
+    return min(same_claim, key=lambda finding: finding.time_us, default=None)
 
 
 def _delayed(experiment: Experiment, shift_us: int) -> Experiment:
@@ -343,5 +364,6 @@ def _delayed(experiment: Experiment, shift_us: int) -> Experiment:
 
 
 def _other_seeds(seed: int, count: int) -> Iterator[int]:
-    """Yield `count` seeds other than `seed`; always the same ones."""
-    return (each for each in range(count + (seed <= count)) if each != seed)
+    """Yield the `count` smallest seeds other than `seed`."""
+    # One number more if `seed` would otherwise reduce the count.
+    return (other for other in range(count + (seed <= count)) if other != seed)

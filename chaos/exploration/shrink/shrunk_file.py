@@ -26,7 +26,10 @@ _NAME_LENGTH = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShrunkFile:
-    """The file's text, and the finding in it. `story` is empty if the run had no finding."""
+    """The file's text, and the summary and story of its finding.
+
+    `story` is empty if the complete run did not show the finding again.
+    """
 
     text: str
     summary: str
@@ -38,9 +41,12 @@ def shrunk_file(
 ) -> ShrunkFile:
     """Return the file of `shrunk`, which was made from `origin` and will be stored at `path`."""
     findings: list[Finding] = []
+    # The runs of the shrinker ended at the finding. The file needs the digest of a complete run.
     played = play(shrunk.experiment, shrunk.seed, on_finding=findings.append)
-    alike = [each for each in findings if signature_of(each).claims_as(shrunk.signature)]
-    finding = min(alike, key=lambda each: each.time_us, default=None)
+    same_claim = [
+        finding for finding in findings if signature_of(finding).claims_as(shrunk.signature)
+    ]
+    finding = min(same_claim, key=lambda finding: finding.time_us, default=None)
     summary = shrunk.finding.summary if finding is None else finding.summary
     story = () if finding is None else finding.story
     check = shrunk.signature.check
@@ -60,12 +66,12 @@ def shrunk_file(
         f"See it:             python -m coordlab run {path} --runtime virtual",
         f"On real processes:  python -m coordlab run {path}",
         "",
-        *_led_to(finding),
+        *_earlier_events(finding),
         *_wrapped(
-            "How it came to it, in times of the run: the evidence. The steady state, "
-            f"from which the plan counts, was reached at {seconds(played.steady_us or 0)}."
+            "The evidence, in times of the run. The plan counts its times from the steady state, "
+            f"which was reached at {seconds(played.steady_us or 0)}."
         ),
-        *(line for each in story for line in _wrapped(each.strip(), indent=" " * 8)),
+        *(line for sentence in story for line in _wrapped(sentence.strip(), indent=" " * 8)),
     ]
     return ShrunkFile(
         text=replay_text(experiment, played, comment="\n".join(comment)),
@@ -74,7 +80,7 @@ def shrunk_file(
     )
 
 
-def _led_to(finding: Finding | None) -> Iterable[str]:
+def _earlier_events(finding: Finding | None) -> Iterable[str]:
     """Yield the events before the finding, under a heading; nothing if there are none."""
     if finding is None or not finding.led_to:
         return
@@ -110,7 +116,7 @@ def horizon_text(sizes: Sizes) -> str:
 
 
 def robustness_text(robustness: Robustness) -> str:
-    """Return how often the schedule fails."""
+    """Return a phrase that says under how many network seeds the schedule fails."""
     return f"fails under {robustness.fails} of {robustness.tried} network seeds"
 
 
@@ -133,8 +139,8 @@ def _caution(experiment: Experiment) -> str:
     if not unrounded:
         return ""
     return (
-        f"Not rounded to tenths of a second: {', '.join(dict.fromkeys(unrounded))}. What needs "
-        "times so exact, a real cluster shows by chance."
+        f"Not rounded to tenths of a second: {', '.join(dict.fromkeys(unrounded))}. A real cluster "
+        "cannot keep such exact times, and so shows the finding only by chance."
     )
 
 

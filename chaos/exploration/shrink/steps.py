@@ -1,7 +1,8 @@
 """Building blocks of shrink passes: leave out some of several items, find the least value.
 
-Each is a generator that yields candidates, is sent True for those that still fail, and returns the
-smallest failing experiment. An `Edit` builds a candidate by a change at one place of an experiment.
+A building block is a generator. It yields a candidate, is sent True if that candidate still fails,
+and returns the smallest failing experiment at its end. An `Edit` makes a candidate: it changes one
+place of an experiment.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -22,8 +23,11 @@ LADDER_US = tuple(
     round(seconds * 1_000_000)
     for seconds in (0.1, 0.2, 0.5, 1, 2, 3, 5, 8, 10, 12, 15, 20, 25, 30, 45, 60, 90, 120)
 )
-"""Durations and times tried, easy to remember. The least is the shortest that a real cluster can
-distinguish from none: there, injecting a fault takes some ten milliseconds."""
+"""Durations and times tried, all of them easy to remember.
+
+The least is 0.1 s: on a real cluster, injecting a fault takes some ten milliseconds, so that a
+shorter time could not be told from none.
+"""
 
 
 def fewer(
@@ -35,13 +39,14 @@ def fewer(
     while size >= at_once:
         start, left_out = 0, False
         while start < len(kept):
-            less = (*kept[:start], *kept[start + size :])
-            candidate = edit(current, less)
+            remaining = (*kept[:start], *kept[start + size :])
+            candidate = edit(current, remaining)
             if (yield candidate):
-                kept, current, left_out = less, candidate, True
+                kept, current, left_out = remaining, candidate, True
             else:
                 start += size
-        # Items that were needed beside others may be unnecessary once these are gone.
+        # The last size is repeated as long as it leaves out items: an item that was needed beside
+        # others may be unnecessary once these are gone.
         if not (size == at_once and left_out):
             size //= 2
     return current
@@ -50,8 +55,8 @@ def fewer(
 def least(current: Experiment, values: Sequence[int], edit: Edit[int]) -> Reduction:
     """Find the least of rising `values`, all below the present one, that still fails.
 
-    The least is tried first, then a binary search follows: whatever fails with one value mostly
-    fails with larger ones.
+    The first value is tried first. Then a binary search follows, because an experiment that fails
+    with one value mostly fails with larger values, too.
     """
     low, high = 0, len(values)
     best, position = current, 0
@@ -66,11 +71,11 @@ def least(current: Experiment, values: Sequence[int], edit: Edit[int]) -> Reduct
 
 
 def least_with_room(current: Experiment, time_us: int, edit: Edit[int]) -> Reduction:
-    """Find the shortest time that still fails; return half as much again, if that fails, too.
+    """Find the shortest time that still fails; return 1.5 times that time, if that fails, too.
 
-    A time that just suffices in virtual time is a race on a real cluster. Times without this
-    reserve below `time_us`, the present one, are not tried, so that shrinking again changes
-    nothing.
+    The reserve is for a real cluster, where a time that just suffices in virtual time would often
+    be too short. `time_us` is the present time. A time is only tried if it is shorter than that
+    with its reserve; otherwise each further shrinking would change the time again.
     """
     durations = tuple(duration for duration in LADDER_US if room_for(duration) < time_us)
     shortest = yield from least(current, durations, edit)
@@ -83,7 +88,7 @@ def least_with_room(current: Experiment, time_us: int, edit: Edit[int]) -> Reduc
 
 
 def room_for(time_us: int) -> int:
-    """Return the first value of LADDER_US that is at least half as long again."""
+    """Return the first value of LADDER_US that is at least 1.5 times as long."""
     return next((duration for duration in LADDER_US if 2 * duration >= 3 * time_us), LADDER_US[-1])
 
 
