@@ -25,7 +25,7 @@ def facts(name: str, timeout: str = "9000", seed: int = 7, **changes: object) ->
 
 
 def summary(name: str, directory: Path, detect_us: int) -> RunSummary:
-    """Return the summary of a crash that was noticed after that time."""
+    """Return the summary of a run with one crash that the controller detected after `detect_us`."""
     fault = fault_summary(
         values={"detect": [detect_us], "commit gap": [detect_us + S]}, partitions_moved=1
     )
@@ -41,7 +41,7 @@ def test_runs_are_named_by_the_settings_in_which_they_differ() -> None:
 
 
 def test_runs_of_one_configuration_are_named_by_seed_and_then_by_start() -> None:
-    """Each column of a few runs is one run."""
+    """The start distinguishes runs only if their seeds are equal."""
     assert column_names([facts("x/1"), facts("x/2", seed=8)]) == ("a_run, seed 7", "a_run, seed 8")
     assert column_names([facts("x/1"), facts("x/2")]) == (
         "a_run, seed 7, x/1",

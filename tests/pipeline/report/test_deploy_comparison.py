@@ -17,7 +17,7 @@ QUESTION = "Which deploy costs less?"
 
 
 def deploy(name: str, waited_us: int, rebalances: int) -> tuple[RunFacts, RunSummary]:
-    """Return a run that replaced four members."""
+    """Return a run whose rollout replaced four members; records waited for `waited_us` in all."""
     replaced = [
         {"place": f"m{index}", "stopped_at_us": S, "ready_at_us": 9 * S} for index in range(4)
     ]
@@ -48,6 +48,7 @@ def text_of(html: str) -> str:
 
 
 def test_first_screen_names_the_cheaper_deploy_and_the_difference(tmp_path: Path) -> None:
+    """For each of four members: 40 s / 4 and 400 s / 4 of waiting, 8 / 4 rebalances."""
     runs = [deploy("dynamic", 40 * S, 8), deploy("static", 400 * S, 0)]
     text = text_of(comparison_html(runs, tmp_path / "page.html"))
     answer = text[text.index(QUESTION) :]
@@ -76,6 +77,7 @@ def test_first_screen_names_the_settings_in_which_the_deploys_differ(tmp_path: P
 
 
 def test_page_without_two_deploys_asks_nothing_about_them(tmp_path: Path) -> None:
+    """Only one of the two runs has a rollout, so there is nothing to compare."""
     facts, summary = deploy("dynamic", 40 * S, 8)
     other = (replace(facts, faults=()), summary)
     html = comparison_html([(facts, summary), other], tmp_path / "page.html")

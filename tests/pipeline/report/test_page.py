@@ -1,4 +1,4 @@
-"""The page as a file: whole, offline, with texts of a run escaped."""
+"""The report as a file: complete, usable offline, with all texts of a run escaped."""
 
 import json
 import re
@@ -35,7 +35,7 @@ def _embedded(html: str, element: str) -> dict[str, object]:
 
 
 def test_page_of_a_run_has_nothing_to_fetch() -> None:
-    """The file opens offline: no element and no style names anything outside it."""
+    """The file opens offline: no element and no style refers to another file or address."""
     html = report_html(report_input(), (_section,))
     ours = re.sub(r"<script.*?</script>", "", html, flags=re.S)  # Vega's text contains URLs
     assert not re.search(r"(src|href)=[\"']?(https?:|//)", ours)

@@ -17,6 +17,7 @@ from tests.support.harness.browser import PHONE, draw_all, shown_range, visit
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 WHOLE = (0.0, 60.0)
+"""The range of the time axis, in seconds, that shows the whole run."""
 NAMES = tuple(f"member-{number}" for number in range(30))
 
 
@@ -67,7 +68,7 @@ def _plot(page: Page) -> tuple[float, float, float]:
 
 
 def test_drag_in_a_lane_zooms_to_the_selected_range(page: Page) -> None:
-    """The browser's back button restores the range."""
+    """A drag over 200 of the lane's pixels shows that part; the back button restores the range."""
     _, right, y = _plot(page)
     page.mouse.move(right - 300, y)
     page.mouse.down()
@@ -117,6 +118,7 @@ def test_two_fingers_zoom_the_lanes_and_not_the_page(browser: Browser, file: Pat
         fingers = page.context.new_cdp_session(page)
 
         def touch(kind: str, apart: float) -> None:
+            """Send one event of two fingers, each `apart` pixels from the middle."""
             middle = right - 110
             points = [
                 {"x": middle - apart, "y": y, "id": 0},
@@ -146,7 +148,7 @@ def test_selected_member_is_shared_by_the_charts_of_a_section(page: Page) -> Non
 
 
 def test_keys_dialog_opens_and_keeps_the_range(page: Page) -> None:
-    """Keys that are pressed in the dialog belong to it."""
+    """`+` zooms the lanes, but not while the dialog is open."""
     page.keyboard.press("?")
     assert page.locator("#keys").is_visible()
     page.keyboard.press("+")
@@ -160,6 +162,8 @@ def test_invalid_chart_is_reported_in_its_place_and_the_others_are_drawn(
 ) -> None:
     """The other charts of the page must work."""
     html = report_html(report_input(), (_sections,))
+    # Put a specification that Vega refuses (7) in front of that of lane-one, which becomes the
+    # value of the key `x`; then close the added brace.
     broken = html.replace('id="lane-one-data">{', 'id="lane-one-data">{"spec":7,"data":{},"x":{', 1)
     assert broken != html
     broken = broken.replace(

@@ -1,4 +1,8 @@
-"""The section of phases: both chains beside each other, in words, and for many faults."""
+"""The report's section of phases: both chains beside each other, in words, and for many faults.
+
+The broker chain is detect, publish, load wait, load. The client chain is notice, rediscover,
+accept, join, sync. The two overlap in time.
+"""
 
 import re
 from collections.abc import Sequence
@@ -23,8 +27,11 @@ from tests.support.builders.report_rows import (
 )
 
 MS = 1_000
+"""Microseconds in a millisecond."""
 BROKER = (7_790 * MS, 30 * MS, 0, 5 * MS)
+"""Detect, publish, load wait and load."""
 CLIENT = (200, 7_820 * MS, 98 * MS)
+"""Notice, rediscover and accept."""
 SETTINGS = Settings(
     [
         SettingFact(section="cluster.config", name="broker.session.timeout.ms", value="9000"),
@@ -58,7 +65,7 @@ def charts(parts: Sequence[Part]) -> dict[str, Chart]:
     found: dict[str, Chart] = {}
     for part in parts:
         inner = part.parts if isinstance(part, Beside) else (part,)
-        found |= {each.id: each for each in inner if isinstance(each, Chart)}
+        found |= {chart.id: chart for chart in inner if isinstance(chart, Chart)}
     return found
 
 
@@ -74,7 +81,7 @@ def test_run_without_faults_has_no_section() -> None:
 
 
 def test_chains_are_side_by_side_and_never_added_up() -> None:
-    """They overlap in time: two charts on one scale, without a common sum."""
+    """The chains overlap in time: two charts on one scale, without a common sum."""
     rows = tables()
     found = built(fault_summary(rows), rows=rows)
     (pair,) = [part for part in found.parts if isinstance(part, Beside)]
@@ -90,7 +97,10 @@ def _plain(text: str) -> str:
 
 
 def test_sentences_name_the_longest_phase_and_its_setting() -> None:
-    """Kafka's operators know settings, not the lab's phases."""
+    """The sentence names the Kafka setting behind a phase, because operators know settings.
+
+    7.79 s + 30 ms + 0 + 5 ms = 7.83 s.
+    """
     text = _plain(broker_sentence(fault_summary(), [broker_phase(*BROKER)], SETTINGS))
     assert text == (
         "Of the 7.83 s until broker-0 in leader epoch 1 was the active coordinator of "
@@ -135,7 +145,10 @@ def test_partition_without_a_new_coordinator_is_named() -> None:
 
 
 def test_sentence_of_the_clients_is_about_the_median_member() -> None:
-    """Half of the members were faster; its phases add up to its own total."""
+    """The phases of one member add up to its own total, which medians of each phase would not.
+
+    c-2 is the second slowest of three: 2 s + 98 ms + 200 us = 2.10 s.
+    """
     rows = [client_phase(f"c-{n}", 200, n * S, 98 * MS) for n in range(1, 4)]
     assert _plain(client_sentence(rows)) == (
         "Of the 2.10 s until c-2, the median member of 3, was served by the new "
@@ -145,7 +158,7 @@ def test_sentence_of_the_clients_is_about_the_median_member() -> None:
 
 
 def test_members_that_stayed_or_never_arrived_are_counted() -> None:
-    """They have no length, but must be shown."""
+    """Members without a whole chain have no length, so the sentence counts them."""
     rows = [
         client_phase("c-0", *CLIENT),
         client_phase("c-1", 200, 7 * S, None),
@@ -159,7 +172,7 @@ def test_members_that_stayed_or_never_arrived_are_counted() -> None:
 
 
 def test_sentence_of_the_gap_names_members_that_never_recovered() -> None:
-    """`never` is the one value that a distribution cannot show."""
+    """A member that never recovered has no length that a distribution could contain."""
     rows = {"availability": [gap("member", "c-0", 8 * S), gap("member", "c-1", None)]}
     text = _plain(gap_sentence(fault_summary(rows, members=2), rows["availability"]) or "")
     assert "the worst for 8.00 s" in text
@@ -196,7 +209,10 @@ def test_members_without_a_phase_are_counted_by_reason() -> None:
 
 
 def test_median_and_slowest_of_each_chain_are_drawn_from_the_fault_on() -> None:
-    """The axis is linear, in seconds after the fault; phases of one subject follow one another."""
+    """The axis is linear, in seconds after the fault; phases of one subject follow one another.
+
+    c-0 to c-11 took 7.8 s plus 0 to 11 ms to rediscover: c-5 is the sixth of twelve, the median.
+    """
     rows = tables()
     fault = FaultRows(
         fault=fault_summary(rows),
@@ -211,12 +227,13 @@ def test_median_and_slowest_of_each_chain_are_drawn_from_the_fault_on() -> None:
         "client chain: c-5, the median of 12: 7.90 s",
         "client chain: c-11, the slowest: 7.91 s",
     ]
-    slowest = [row for row in data if row["y"] == max(each["y"] for each in data)]
+    lowest_y = max(row["y"] for row in data)  # the last chain is drawn at the bottom
+    slowest = [row for row in data if row["y"] == lowest_y]
     assert [row["phase"] for row in slowest] == ["notice", "rediscover", "accept"]
     assert slowest[0]["from"] == 0
     for before, after in pairwise(slowest):
         assert before["to"] == after["from"]
-    assert [row["longest"] for row in slowest] == [0, 1, 0], "what is said beside a short chain"
+    assert [row["longest"] for row in slowest] == [0, 1, 0], "only the longest phase is named"
     assert {row["end"] for row in slowest} == {slowest[-1]["to"]}
 
 
@@ -244,7 +261,7 @@ def test_many_faults_share_charts_with_one_selection_and_an_overview() -> None:
     shown = charts(built(*(fault_summary(rows, fault=name) for name in names), rows=rows).parts)
     assert set(shown) == {"phases-overview", "phases-broker", "phases-client", "phases-gap"}
     picks = {chart.picks for name, chart in shown.items() if name != "phases-overview"}
-    assert len(picks) == 1, "one choice moves all three"
+    assert len(picks) == 1, "one selection applies to all three charts"
     overview = shown["phases-overview"]
     assert overview.table is not None
     assert len(overview.table.rows) == 200

@@ -41,7 +41,7 @@ def test_run_without_groups_and_faults_has_no_section() -> None:
 
 
 def test_failover_without_a_rebalance_is_reported() -> None:
-    """It is the good outcome, and one that people do not expect."""
+    """A failover without a rebalance is the good outcome, which many readers do not expect."""
     start = rebalance(fault=None, reason="join", removed=[], started_us=1 * S)
     found = built([start], fault_summary(members=12))
     assert "No rebalance after a fault" in text(found)
@@ -69,7 +69,10 @@ def test_rebalance_has_its_reason_and_that_of_the_client() -> None:
 
 
 def test_rebalance_without_a_result_has_no_length() -> None:
-    """The log did not append its assignment, or the run ended: 0 would be wrong."""
+    """One rebalance could not store its assignment, the other was cut short by the run's end.
+
+    A length of 0 would be wrong in both cases.
+    """
     stuck = rebalance(length_us=None, stable_us=None, store_error="REQUEST_TIMED_OUT")
     last = rebalance(length_us=None, stable_us=None, join_us=None, new_generation=None)
     rows = table(built([stuck, last], fault_summary(rebalances=(rebalances_of(count=2),)))).rows
@@ -79,7 +82,7 @@ def test_rebalance_without_a_result_has_no_length() -> None:
 
 
 def test_faults_with_and_without_rebalances_are_listed_separately() -> None:
-    """The reader sees which of three restarts caused one."""
+    """The reader of a run with several faults sees which of them caused a rebalance."""
     faults = (
         fault_summary(fault="crash-0", members=12, rebalances=(rebalances_of(),)),
         fault_summary(fault="crash-1", members=12),
@@ -91,7 +94,7 @@ def test_faults_with_and_without_rebalances_are_listed_separately() -> None:
 
 
 def test_many_rebalances_are_summed_up_and_folded() -> None:
-    """Thirteen generations every five seconds are one line, and one strip of lengths."""
+    """More than MAX_ONE_BY_ONE rebalances: one line, one strip of lengths, a folded table."""
     rows = [rebalance(started_us=(55 + n) * S) for n in range(MAX_ONE_BY_ONE + 1)]
     many = rebalances_of(count=len(rows), last_us=67 * S)
     found = built(rows, fault_summary(members=12, rebalances=(many,)))

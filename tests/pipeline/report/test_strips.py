@@ -1,4 +1,7 @@
-"""The strips of phases: correct about 0, the clocks' error and missing values, and small."""
+"""Strips: one line per phase, with a dot for each member's time on a logarithmic axis.
+
+A strip must be right about 0, the error between clocks, and missing values, and small in the page.
+"""
 
 from collections import Counter
 
@@ -7,8 +10,8 @@ from tests.support.builders.report_rows import S, distribution
 
 
 def strip(*values_us: int | None, bound_us: int = 0, note: str = "") -> Strip:
-    """Return a phase over some members."""
-    known = [(f"c-{place}", each) for place, each in enumerate(values_us) if each is not None]
+    """Return the phase `accept` with one time per member; None: the member has no time."""
+    known = [(f"c-{place}", time) for place, time in enumerate(values_us) if time is not None]
     return Strip(
         name="accept",
         values=tuple(known),
@@ -30,8 +33,8 @@ def test_axis_shows_20_us_beside_8_s_and_begins_at_0() -> None:
     assert axis.place(0) == 0
     assert 0 < axis.place(20) < 0.2
     assert 0.9 < axis.place(8 * S) < 1
-    steps = [axis.place(10 * each) - axis.place(each) for each in (1_000, 10_000, 100_000)]
-    assert max(steps) - min(steps) < 0.01, "each ten times is one step, whatever the size"
+    steps = [axis.place(10 * time) - axis.place(time) for time in (1_000, 10_000, 100_000)]
+    assert max(steps) - min(steps) < 0.01, "ten times as long is one step, whatever the size"
 
 
 def test_axis_converts_places_back_into_values() -> None:
@@ -42,7 +45,7 @@ def test_axis_converts_places_back_into_values() -> None:
 
 
 def test_few_members_have_a_dot_each_and_many_are_counted_in_bars() -> None:
-    """Twelve dots are a distribution; a thousand are a blot, and a slow page."""
+    """Twelve dots show a distribution; a thousand dots would cover each other and slow the page."""
     few, many = strip(*range(1, MAX_DOTS + 1)), strip(*range(1, 1_001))
     assert marks(few)["dot"] == MAX_DOTS
     assert marks(few)["bar"] == 0
@@ -79,11 +82,11 @@ def test_percentiles_are_shown_only_with_enough_samples() -> None:
     ten = strip(*range(1, 11))
     assert marks(ten)["p90"] == 1
     assert "p90" in figures_text(ten)[0]
-    assert figures_text(ten)[1] == "p50 5 us, max 10 us", "a phone has room for two"
+    assert figures_text(ten)[1] == "p50 5 us, max 10 us", "a phone has room for two figures"
 
 
 def test_phase_that_no_member_needed_is_a_text_without_a_mark() -> None:
-    """No rebalance is a result; a mark at 0 would be wrong."""
+    """The phase `join` without a rebalance has no time; a mark at 0 would show an instant one."""
     needless = strip(None, None, note="no member had to")
     assert marks(needless) == Counter(name=1)
     assert figures_text(needless) == ("no member had to", "no member had to")

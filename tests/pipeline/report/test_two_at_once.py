@@ -1,4 +1,9 @@
-"""Two owners at once: the members, the partition, the times, and the cause."""
+"""The report's section about two owners at once: the members, the partition, times, the cause.
+
+The main story (SPLIT): `broker-2` is cut from the other servers from 11 to 91 s, and `broker-0` is
+the second coordinator from 19 s on. Sessions end there at 64 s, so that `c-6` becomes the owner of
+partitions that `c-0` and `c-5` own until 93 s.
+"""
 
 import re
 from typing import Any
@@ -68,9 +73,9 @@ OVERLAPS = [overlap("orders-10", "c-5", "c-6", to_us=93 * S + 7), overlap("order
 SPLIT: dict[str, list[Row]] = {
     "ownership_overlaps": OVERLAPS,
     "ownership": [
-        each
+        interval
         for row in OVERLAPS
-        for each in (
+        for interval in (
             owned(row, "first", 6 * S, row["to_us"], "lost"),
             owned(row, "second", 64 * S, 94 * S, "revoked"),
         )
@@ -136,7 +141,7 @@ def test_run_without_overlaps_has_no_section() -> None:
 
 
 def test_section_names_both_owners_of_a_partition_and_the_times() -> None:
-    """This is the question that the report of a split brain must answer."""
+    """The table answers who owned which partition, from when to when, and how each side ended."""
     found = built(SPLIT)
     assert found is not None
     (table,) = [part for part in found.parts if isinstance(part, TextTable)]
@@ -155,7 +160,11 @@ def test_section_names_both_owners_of_a_partition_and_the_times() -> None:
 
 
 def test_section_explains_the_cause_step_by_step_in_time_order() -> None:
-    """Fault, second coordinator, expired sessions, new generation, healing, end."""
+    """Seven steps: fault, second coordinator, rebalance, new generation, healing, unload, end.
+
+    The session timeout is 45 s. The second coordinator has no heartbeat of the old members after
+    its load at 19 s, so their sessions end at 19 + 45 = 64 s.
+    """
     found = built(SPLIT)
     assert found is not None
     text = words(found)
@@ -218,7 +227,7 @@ def test_answers_that_ended_the_overlap_are_named_with_their_times() -> None:
 
 
 def test_steps_link_into_the_lanes_at_their_times() -> None:
-    """The lanes show what the words describe."""
+    """A link sets the time axis of the page to the step's time."""
     found = built(SPLIT)
     assert found is not None
     html = "".join(part.html for part in found.parts if isinstance(part, Paragraph))
@@ -229,7 +238,7 @@ def test_steps_link_into_the_lanes_at_their_times() -> None:
 
 
 def test_cut_that_includes_the_members_is_described_as_such() -> None:
-    """`not from its clients` would be wrong here."""
+    """Here the cut also includes c-0 and c-5, so `not from its clients` would be false."""
     faults = [SPLIT["faults"][0] | {"to_nodes": ["broker-0", "c-0", "c-5"]}]
     found = built(SPLIT | {"faults": faults})
     assert found is not None
@@ -237,7 +246,7 @@ def test_cut_that_includes_the_members_is_described_as_such() -> None:
 
 
 def test_overlap_of_a_stopped_member_is_no_split_brain() -> None:
-    """One coordinator removed a stopped member, which resumed and processed."""
+    """A paused member is removed by the only coordinator, then resumes and processes again."""
     row = overlap("orders-0", "c-0", "c-1", first_coordinator=NEW[0], first_epoch=NEW[1])
     tables = {
         "ownership_overlaps": [row],
@@ -264,13 +273,16 @@ def test_overlap_that_never_ended_has_no_end() -> None:
 
 
 def test_overlap_below_the_clocks_error_is_omitted() -> None:
-    """On several machines a handover may look like two owners who never were."""
+    """900 us is less than the error of 1 ms between clocks, so there may have been no overlap."""
     short = overlap("orders-0", "c-0", "c-6", length_us=900)
     assert built({"ownership_overlaps": [short]}, clock_error_us=1_000) is None
 
 
 def test_two_coordinators_without_two_owners_have_the_words_of_the_terminal() -> None:
-    """It is a split brain of a group without an expired member."""
+    """Both coordinators keep all members, so no partition has two owners.
+
+    The heading has the same figures as the summary on the terminal.
+    """
     both = Coordinators(
         groups=(GROUP,),
         partition=OFFSETS,
@@ -294,11 +306,11 @@ def test_two_coordinators_without_two_owners_have_the_words_of_the_terminal() ->
     assert "broker-2 in leader epoch 0: 144 heartbeats answered, 0 commits acknowledged" in words(
         found
     )
-    (told,) = [part.html for part in found.parts if isinstance(part, Paragraph)]
-    shown = told.replace("\N{NO-BREAK SPACE}", " ")
+    (paragraph,) = [part.html for part in found.parts if isinstance(part, Paragraph)]
+    html = paragraph.replace("\N{NO-BREAK SPACE}", " ")
     assert (
         '<a href="#lane-coordinators" data-from="19.0" data-to="91.0">from 19.000 s to 91.000 s</a>'
-        ": 72.000 s</h3>" in shown
+        ": 72.000 s</h3>" in html
     ), "the heading itself leads to the lane"
 
 

@@ -1,4 +1,9 @@
-"""The fault lane and the coordinator lanes: overlaps and gaps as bars."""
+"""The fault lane and the coordinator lanes: overlaps and gaps as bars.
+
+`cells` returns columns of a chart's data, which have names of one letter: `r` is the row, `a` and
+`b` are begin and end in seconds, `d` is the length, `l` the label, `p` the part of a fault, `c` the
+commits, `x` the reason of an end, `n` the records read, `g` a waiting time. Runs last 60 s.
+"""
 
 from pipeline.report.lanes import coordinators
 from pipeline.report.lanes.coordinators import coordinators_lane
@@ -51,7 +56,7 @@ def test_labels_of_momentary_faults_end_where_the_next_begins() -> None:
     assert chart is not None
     ends = cells(chart, "points", "a", "b")
     assert ends[:2] == [(10.0, 11.0), (11.0, 12.0)]
-    assert ends[-1] == (40.0, 60.0)
+    assert ends[-1] == (40.0, 60.0)  # the last label may extend to the end of the run
 
 
 def test_fault_lane_of_a_fault_that_was_never_healed_reaches_the_end() -> None:
@@ -81,7 +86,7 @@ def test_fault_lane_of_many_faults_shares_rows_by_kind() -> None:
     assert chart is not None
     compiled_without_warnings(chart)
     rows = {row for (row,) in cells(chart, "parts", "r")}
-    assert len(rows) == 4, "each overlaps its neighbour: two rows a kind"
+    assert len(rows) == 4, "each fault overlaps only its neighbour: two rows for each of two kinds"
 
 
 def test_fault_lane_of_a_momentary_fault_is_a_point() -> None:
@@ -167,4 +172,4 @@ def test_coordinator_lane_of_many_partitions_shows_those_that_moved() -> None:
     shown = {row for (row,) in cells(chart, "tenures", "r")}
     assert len(shown) == coordinators.MAX_PARTITIONS
     assert names[-1] in shown
-    assert "70 more partitions" in chart.about
+    assert "70 more partitions" in chart.about  # 120 - MAX_PARTITIONS

@@ -1,4 +1,9 @@
-"""Group states, rebalances and availability: rows of few, counts of many."""
+"""Lanes of group states, rebalances and availability: a row for each of few, counts of many.
+
+`cells` returns columns of a chart's data, which have names of one letter: `r` is the row, `a` and
+`b` are begin and end in seconds, `k` the kind, `l` the label, `n` a number, `p` the group by which
+the reader picks rows, `t` a length, `f` a fault, `y` why a leader was missing. Runs last 60 s.
+"""
 
 from pipeline.report.lanes import availability, groups, rebalances
 from pipeline.report.lanes.availability import availability_lane
@@ -59,14 +64,15 @@ def test_group_lane_of_many_groups_counts_them_and_shows_one_on_demand() -> None
     assert one is not None
     compiled_without_warnings(chart)
     compiled_without_warnings(one)
-    at_10 = {k: n for k, a, n in cells(chart, "counts", "k", "a", "n") if a == 10.0}
+    counts = cells(chart, "counts", "k", "a", "n")
+    at_10 = {kind: number for kind, time_s, number in counts if time_s == 10.0}
     assert at_10 == {"Stable": 1_000, "PreparingRebalance": 0, "Empty": 0}
     assert len(chart.data["counts"]) < 5_000
     (pick,) = one.picks
     assert pick.options[0] == "group-7", "where most happened comes first"
     assert len(pick.options) == 1_000
-    of_seven = {r for r, p in cells(one, "states", "r", "p") if p == "group-7"}
-    assert of_seven == {"group-7 · broker-2", "group-7 · broker-1"}
+    rows_of_seven = {row for row, picked in cells(one, "states", "r", "p") if picked == "group-7"}
+    assert rows_of_seven == {"group-7 · broker-2", "group-7 · broker-1"}
 
 
 def test_group_states_in_the_page_are_bounded() -> None:
@@ -83,13 +89,16 @@ def test_group_states_in_the_page_are_bounded() -> None:
 
 
 def test_rebalance_lane_without_rebalances_is_none() -> None:
-    """A failover without a rebalance is common."""
+    """A failover without a rebalance is common: an empty lane would only take room."""
     assert rebalances_lane(report_input()) is None
     assert rebalance_detail(report_input()) is None
 
 
 def test_rebalance_lane_has_the_reason_and_both_parts() -> None:
-    """Waiting for joins and waiting for the assignment are different parts."""
+    """The bar has two parts: members join until 64 s, then the assignment is stored at 64.5 s.
+
+    Only the first part has a label, and `u` lets the label extend over both.
+    """
     run = report_input(tables={"rebalances": [rebalance(26, 64, 64.5, reason="session expiry")]})
     chart = rebalances_lane(run)
     assert chart is not None
@@ -105,7 +114,10 @@ def test_rebalance_lane_has_the_reason_and_both_parts() -> None:
 
 
 def test_rebalance_that_never_completed_ends_with_its_coordinator() -> None:
-    """Otherwise it would seem to last to the end of the run."""
+    """The first bar ends with the next rebalance (26 s), the second with the coordinator (30 s).
+
+    Without that a rebalance that never completed would reach to the end of the run.
+    """
     run = report_input(
         tables={
             "groups": [group()],
@@ -136,7 +148,7 @@ def test_rebalance_lane_of_many_groups_counts_those_in_progress() -> None:
 
 
 def test_availability_lane_without_a_gap_is_none() -> None:
-    """Every group, member and partition was always served."""
+    """Without a gap every group, member and partition was always served."""
     assert availability_lane(report_input()) is None
 
 
@@ -208,7 +220,10 @@ def test_availability_lane_of_many_members_counts_those_without_service() -> Non
 
 
 def test_availability_lane_of_many_members_counts_from_the_fault_on() -> None:
-    """The wait since the last commit before the fault is usual."""
+    """The gap begins with the last commit, at 11 s; the fault is at 11.25 s.
+
+    The time before the fault is the usual wait between two commits.
+    """
     gaps = [gap("member", f"consumer-{index}", 11, 19) for index in range(100)]
     run = report_input(run_facts(faults=(journal_entry(),)), tables={"availability": gaps})
     chart = availability_lane(run)
@@ -217,7 +232,10 @@ def test_availability_lane_of_many_members_counts_from_the_fault_on() -> None:
 
 
 def test_availability_of_a_partition_shows_the_absence_of_its_leader() -> None:
-    """It always had an owner: the missing leader explains why it was not consumed."""
+    """The crash of broker-2 took the leader of orders-2: the label names that reason.
+
+    orders-1 had another leader, so its gap has no such reason.
+    """
     crash = journal_entry(partitions=("__consumer_offsets-2", "orders-2"))
     gaps = [gap("partition", f"orders-{index}", 11, 50) for index in (1, 2)]
     chart = availability_lane(

@@ -1,4 +1,9 @@
-"""The lane of lives: the incarnations in each member's place, from an operation's journal."""
+"""The lane of lives: the incarnations in each member's place, from an operation's journal.
+
+A place is a member's position in its group, such as `m-0`; a rollout stops the process there and
+starts a successor, which is the place's next life. `parts` returns (part, life, from, to) in
+seconds of a run of 60 s.
+"""
 
 from typing import Any
 
@@ -31,6 +36,10 @@ def entry(fault: str, **resolved: Any) -> JournalEntry:  # noqa: ANN401 - the jo
 
 
 def stop(place: str, at: int, down: int | None) -> dict[str, Any]:
+    """Return the journal's record of a stop that began at `at` and ended at `down` (None: never).
+
+    Units: seconds.
+    """
     return {"place": place, "stopped_at_us": at * S, "down_at_us": down and down * S}
 
 
@@ -52,6 +61,7 @@ def parts(*entries: JournalEntry, place: str) -> list[tuple[str, int, int, int]]
 
 
 def test_replaced_member_stops_is_away_starts_and_is_ready() -> None:
+    """Life 1 stops from 10 to 12 s; life 2 is started at 17 s and ready at 20 s."""
     rollout = entry("rollout", stopped=[stop("m-0", 10, 12)], replaced=[start("m-0", 17, 20)])
     assert parts(rollout, place="m-0") == [
         (BEFORE, 1, 0, 10),
@@ -63,12 +73,14 @@ def test_replaced_member_stops_is_away_starts_and_is_ready() -> None:
 
 
 def test_successor_in_a_spare_place_begins_its_first_life_there() -> None:
+    """A rollout with a surge starts the successor in the new place m-4 before m-0 stops."""
     rollout = entry("rollout", stopped=[stop("m-0", 20, 21)], replaced=[start("m-4", 5, 8)])
     assert parts(rollout, place="m-4") == [(STARTING, 1, 5, 8), (AFTER, 1, 8, 60)]
     assert parts(rollout, place="m-0")[-1] == (AWAY, 1, 21, 60)
 
 
 def test_rolled_back_version_is_another_life() -> None:
+    """The old version that returns is life 3, after life 2 of the new version."""
     old = start("m-0", 40, 44, is_of_old_version=True)
     rollout = entry(
         "rollout",
@@ -82,12 +94,14 @@ def test_rolled_back_version_is_another_life() -> None:
     ]
 
 
-def test_successor_that_never_starts_leaves_its_place_empty() -> None:
+def test_member_that_never_stops_is_stopping_until_the_end() -> None:
+    """A stop without an end, and no successor: the place has nothing after `stopping`."""
     rollout = entry("rollout", stopped=[stop("m-0", 10, None)], replaced=[])
     assert parts(rollout, place="m-0") == [(BEFORE, 1, 0, 10), (STOPPING, 1, 10, 60)]
 
 
 def test_scaling_shows_the_starts_and_stops_of_members() -> None:
+    """The journal of a scaling has only the times of its acts, so starts and stops take no time."""
     acts = [
         {"at_us": 5 * S, "place": "m-3", "act": "stop"},
         {"at_us": 25 * S, "place": "m-3", "act": "start"},
@@ -100,6 +114,7 @@ def test_scaling_shows_the_starts_and_stops_of_members() -> None:
 
 
 def test_later_rollout_continues_an_earlier_one() -> None:
+    """The second rollout stops life 2, which the first one started."""
     first = entry("rollout", stopped=[stop("m-0", 10, 11)], replaced=[start("m-0", 12, 13)])
     second = entry("rollout", stopped=[stop("m-0", 30, 31)], replaced=[])
     assert [part[:2] for part in parts(first, second, place="m-0")] == [

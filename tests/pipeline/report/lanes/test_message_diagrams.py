@@ -1,4 +1,10 @@
-"""Message diagrams: exchanges as lines, failures as crosses, repeats as one bar."""
+"""Message diagrams: exchanges as lines, failures as crosses, repeats as one bar.
+
+`cells` returns columns of a chart's data, which have names of one letter: `r` is the node on whose
+line a mark is, `q` the node at the other end, `a` and `b` are begin and end in seconds, `t` a text,
+`z` the zoom from which it is shown, `k` 1 for a failure. `message` makes an exchange that takes
+1 ms in each direction.
+"""
 
 import pytest
 
@@ -40,14 +46,17 @@ def test_answered_request_has_two_lines() -> None:
 
 
 def test_parked_request_is_a_bar_on_the_server() -> None:
-    """A JoinGroup that waits for the others visibly waits at the coordinator."""
+    """A JoinGroup waits at the coordinator until all members have joined: a bar on its line."""
     parked = message("JoinGroup", _CLIENT, _BROKER, 26, answered_us=us(64), ended_us=us(64.001))
     chart = _chart(parked)
     assert cells(chart, "waits", "r", "to", "a", "b") == [(_BROKER, _BROKER, 26.001, 64.0)]
 
 
 def test_unanswered_request_waits_at_the_client_and_fails() -> None:
-    """Its arrival is unknown: no line to the other node is drawn."""
+    """The request's arrival is unknown, so no line to the broker is drawn.
+
+    A short stub shows that it was sent; the bar shows how long the client waited.
+    """
     lost = message(
         "Heartbeat",
         _CLIENT,
@@ -69,7 +78,10 @@ def test_unanswered_request_waits_at_the_client_and_fails() -> None:
 
 
 def test_lost_answer_is_a_short_line_at_the_server() -> None:
-    """A line across the cut would end when the client gave up, long after."""
+    """The broker answered, but the answer never arrived: a stub on the broker's line.
+
+    A whole line would have to end at 42 s, when the client gave up.
+    """
     lost = message("Heartbeat", _CLIENT, _BROKER, 12, ended_us=us(42), outcome="TIMED_OUT")
     chart = _chart(lost)
     assert cells(chart, "legs", "leg") == [("request",)]
@@ -149,7 +161,7 @@ def test_repeated_exchanges_are_one_bar_below_the_line() -> None:
 
 
 def test_diagram_shows_the_election_and_the_load_of_the_coordinator() -> None:
-    """They explain why the answers change."""
+    """The election and the load explain why the answers of brokers change."""
     heartbeat = message("BrokerHeartbeat", "broker-0", "controller-100", 11)
     chart = _chart(heartbeat, broker_phases=[load("broker-0", 1, 19.075, 19.08)])
     assert cells(chart, "words", "r", "t")[1:] == [
@@ -170,7 +182,7 @@ def _lost(consumer: str, at_s: float) -> Row:
 
 
 def test_diagram_links_to_the_important_times_of_its_fault() -> None:
-    """The whole run is too long: the reader begins at one of these times."""
+    """A whole run is too long to read, so the text links to the times at which to begin."""
     heartbeat = message("Heartbeat", _CLIENT, _BROKER, 11)
     chart = _chart(
         heartbeat,
@@ -191,7 +203,7 @@ def test_diagram_links_to_the_important_times_of_its_fault() -> None:
 @pytest.mark.slow
 def test_diagram_of_few_members_labels_each_loss_of_the_coordinator_at_once() -> None:
     """Labels of twenty members would cover the whole run: they appear at a nearer zoom."""
-    for number, at_once in ((2, True), (20, False)):
+    for number, is_shown_at_once in ((2, True), (20, False)):
         names = [f"consumer-{index}" for index in range(number)]
         chart = _chart(
             *(message("Heartbeat", name, _BROKER, 11) for name in names),
@@ -203,7 +215,7 @@ def test_diagram_of_few_members_labels_each_loss_of_the_coordinator_at_once() ->
             if text == "NOT_COORDINATOR: coordinator unknown"
         ]
         assert len(zooms) == number
-        assert all((zoom == 0) == at_once for zoom in zooms)
+        assert all((zoom == 0) == is_shown_at_once for zoom in zooms)
 
 
 @pytest.mark.slow
@@ -212,13 +224,13 @@ def test_diagrams_of_many_faults_are_bounded_with_a_note() -> None:
     faults = tuple(
         journal_entry(fault_id=f"crash-{index}", fired_at_us=us(10 + index)) for index in range(12)
     )
-    rows = [message("Heartbeat", _CLIENT, _BROKER, 11, fault=each.fault_id) for each in faults]
+    rows = [message("Heartbeat", _CLIENT, _BROKER, 11, fault=fault.fault_id) for fault in faults]
     section = message_diagrams(report_input(run_facts(faults=faults), tables={"messages": rows}))
     assert section is not None
     assert [part.id for part in section.parts if isinstance(part, Chart)] == [
         f"lane-messages-crash-{index}" for index in range(messages.MAX_DIAGRAMS)
     ]
-    assert "4 later faults have no diagram" in section.lead
+    assert "4 later faults have no diagram" in section.lead  # 12 - MAX_DIAGRAMS
 
 
 def test_nodes_are_servers_first_and_bounded() -> None:
@@ -230,7 +242,7 @@ def test_nodes_are_servers_first_and_bounded() -> None:
     assert drawn.nodes[:3] == ["controller-100", "broker-2", "broker-10"]
     assert "consumer-777" in drawn.nodes
     assert len(drawn.nodes) == MAX_NODES
-    assert [leg["api"] for leg in drawn.legs].count("JoinGroup") == 2 * 3
+    assert [leg["api"] for leg in drawn.legs].count("JoinGroup") == 3 * 2  # request and answer
     assert drawn.left_out == len(rows) - len(drawn.legs) // 2
 
 
@@ -246,11 +258,12 @@ def test_texts_appear_once_they_do_not_overlap() -> None:
     )
     zooms = {word["t"]: word["z"] for word in words}
     assert zooms["an error"] == 0
-    assert zooms["another line"] == 0, "other lines are in nobody's way"
+    assert zooms["another line"] == 0, "a text on another line overlaps nothing"
     assert float(zooms["a word"] or 0) > 100, "pixels a second"
+    # `y` is the zoom from which a text may also extend to the left of its moment.
     leftward = {word["t"]: float(word["y"] or 0) for word in words}
-    assert leftward["a word"] > float(zooms["a word"] or 0), "they may reach towards each other"
-    assert "the same moment" not in zooms, "no zoom parts two texts of one moment"
+    assert leftward["a word"] > float(zooms["a word"] or 0)
+    assert "the same moment" not in zooms, "no zoom separates two texts of one moment"
 
 
 def test_timeline_of_an_empty_run_is_none() -> None:
@@ -259,7 +272,7 @@ def test_timeline_of_an_empty_run_is_none() -> None:
 
 
 def test_timeline_has_its_lanes_in_order() -> None:
-    """A cause is above its effects."""
+    """The lane of faults, the causes, is above the lanes of their effects."""
     section = timeline(report_input(run_facts(faults=(journal_entry(),))))
     assert section is not None
     assert [part.id for part in section.parts if isinstance(part, Chart)] == ["lane-faults"]

@@ -1,4 +1,10 @@
-"""The ownership lane: the owners, and members that owned a partition at the same time."""
+"""The ownership lane: the owners, and members that owned a partition at the same time.
+
+`rows` and `cells` return the data of a chart, whose columns have names of one letter: `r` is the
+row, `a` and `b` are begin and end in seconds, `m` the member, `w` and `e` the coordinator and its
+leader epoch, `c` the fill, `h` the range of partitions that a reader picks, `t` 1 for remarkable
+rows, `q` the row's number among those of its member. Runs last 60 s if no event is later.
+"""
 
 from pipeline.report.charts.chart import Chart
 from pipeline.report.lanes import ownership
@@ -30,7 +36,7 @@ def _lane_and_rows(tables: dict[str, list[Datum]]) -> tuple[Chart, Chart]:
 
 
 def test_ownership_lane_without_owners_is_none() -> None:
-    """The run has no assignment."""
+    """Without an assignment there is no owner to show."""
     assert ownership_lane(report_input()) is None
     assert ownership_detail(report_input()) is None
 
@@ -53,7 +59,7 @@ def test_ownership_lane_of_two_owners_shows_both_and_for_how_long() -> None:
     chart = ownership_lane(run)
     assert chart is not None
     vega = compiled_without_warnings(chart)
-    zero, one, six = sorted(rows(chart, "owners"), key=lambda each: str(each["m"]))
+    zero, one, six = sorted(rows(chart, "owners"), key=lambda owner: str(owner["m"]))
     assert (zero["r"], zero["a"], zero["b"]) == ("orders-0", 6.0, 93.2)
     assert six["r"] != zero["r"], "the second owner has a row of its own"
     assert (six["a"], six["b"], six["w"], six["e"]) == (64.08, 94.0, "broker-0", 1)
@@ -102,16 +108,16 @@ def test_ownership_lane_of_many_partitions_counts_those_with_one_owner_none_and_
     """A thousand partitions are three numbers over time; their sum is the number ever owned."""
     intervals = [*_many(100), owned("orders-3", "consumer-99", 10, 15)]
     chart, _ = _lane_and_rows({"ownership": intervals})
-    found: dict[float, dict[str, int]] = {}
-    for at, kind, number in cells(chart, "counts", "a", "k", "n"):
-        found.setdefault(at, {})[kind] = number
+    counts_at: dict[float, dict[str, int]] = {}
+    for time_s, kind, number in cells(chart, "counts", "a", "k", "n"):
+        counts_at.setdefault(time_s, {})[kind] = number
     once, nobody, twice = ownership.ONCE, ownership.NOBODY, ownership.TWICE
-    assert found[0.0] == {once: 0, nobody: 0, twice: 0}
-    assert found[6.0] == {once: 100, nobody: 0, twice: 0}
-    assert found[10.0] == {once: 99, nobody: 0, twice: 1}
-    assert found[15.0] == {once: 100, nobody: 0, twice: 0}
-    assert found[20.0] == {once: 0, nobody: 100, twice: 0}
-    assert found[25.0] == {once: 100, nobody: 0, twice: 0}
+    assert counts_at[0.0] == {once: 0, nobody: 0, twice: 0}
+    assert counts_at[6.0] == {once: 100, nobody: 0, twice: 0}
+    assert counts_at[10.0] == {once: 99, nobody: 0, twice: 1}  # consumer-99 owns orders-3, too
+    assert counts_at[15.0] == {once: 100, nobody: 0, twice: 0}
+    assert counts_at[20.0] == {once: 0, nobody: 100, twice: 0}
+    assert counts_at[25.0] == {once: 100, nobody: 0, twice: 0}
 
 
 def test_ownership_rows_of_many_partitions_show_the_remarkable_first() -> None:
@@ -120,10 +126,11 @@ def test_ownership_rows_of_many_partitions_show_the_remarkable_first() -> None:
     intervals = [*_many(1_000), owned("orders-999", "consumer-99", 10, 15)]
     _, detail = _lane_and_rows({"ownership": intervals, "ownership_overlaps": [overlap]})
     assert detail.picks[0].options[0].startswith("0: two owners")
-    top = [each for each in rows(detail, "owners") if each["t"]]
-    assert any(str(each["r"]).startswith("orders-999") for each in top)
-    assert len({each["r"] for each in top}) <= ownership.ROWS_AT_ONCE + 1
-    assert [each["t"] for each in rows(detail, "twice")] == [1]
+    top = [owner for owner in rows(detail, "owners") if owner["t"]]
+    assert any(str(owner["r"]).startswith("orders-999") for owner in top)
+    # The partition with two owners has two rows.
+    assert len({owner["r"] for owner in top}) <= ownership.ROWS_AT_ONCE + 1
+    assert [overlap["t"] for overlap in rows(detail, "twice")] == [1]
 
 
 def test_ownership_rows_of_every_selection_are_few() -> None:
@@ -133,14 +140,14 @@ def test_ownership_rows_of_every_selection_are_few() -> None:
     partitions, members = detail.picks
     assert partitions.options[0] == "1: orders-0 to 49", "nothing is remarkable: the first fifty"
     assert members.options == ("all members", "consumer-0")
-    shown = rows(detail, "owners")
-    ranges = {each["h"] for each in shown}
+    owners = rows(detail, "owners")
+    ranges = {owner["h"] for owner in owners}
     assert len(partitions.options) == len(ranges) + 1
     for number in ranges:
-        within = {each["r"] for each in shown if each["h"] == number}
-        assert len(within) <= ownership.ROWS_AT_ONCE
-    of_member = [each for each in shown if each["q"] < ownership.ROWS_AT_ONCE]
-    assert len(of_member) == ownership.ROWS_AT_ONCE
+        rows_of_range = {owner["r"] for owner in owners if owner["h"] == number}
+        assert len(rows_of_range) <= ownership.ROWS_AT_ONCE
+    rows_of_member = [owner for owner in owners if owner["q"] < ownership.ROWS_AT_ONCE]
+    assert len(rows_of_member) == ownership.ROWS_AT_ONCE
 
 
 def test_ownership_in_the_page_is_bounded() -> None:

@@ -21,43 +21,55 @@ def test_slots_of_touching_intervals_share_a_row() -> None:
 def test_slots_of_overlapping_intervals_never_share_a_row() -> None:
     """Overlapping bars of one row would hide each other."""
     rng = random.Random(1)
-    for _ in range(50):
+    for _ in range(50):  # fifty random sets of intervals
         intervals = []
         for _ in range(rng.randrange(1, 20)):
             start = rng.randrange(100)
             intervals.append((start, start + rng.randrange(1, 40)))
         taken = slots(intervals)
-        for one, (start, end) in enumerate(intervals):
-            for other in range(one):
-                first, last = intervals[other]
-                if first < end and start < last:
-                    assert taken[one] != taken[other]
-        crowd = max(sum(first <= at < last for first, last in intervals) for at, _ in intervals)
-        assert max(taken) + 1 == crowd, "no more rows than intervals at once"
+        for index, (start, end) in enumerate(intervals):
+            for earlier in range(index):
+                other_start, other_end = intervals[earlier]
+                if other_start < end and start < other_end:
+                    assert taken[index] != taken[earlier]
+        # The number of intervals at once is greatest at the start of one of them.
+        most_at_once = max(
+            sum(start <= time < end for start, end in intervals) for time, _ in intervals
+        )
+        assert max(taken) + 1 == most_at_once, "no more rows than needed"
 
 
 def test_free_time_is_what_the_intervals_leave() -> None:
-    """The time without a coordinator is not covered by any tenure, up to the end."""
+    """`free` returns the parts of a range that no interval covers: the time without a coordinator.
+
+    An interval outside of the range has no effect.
+    """
     assert free([(10, 20), (15, 30), (40, 50)], 0, 60) == [(0, 10), (30, 40), (50, 60)]
     assert free([(0, 60)], 0, 60) == []
     assert free([(70, 80)], 0, 60) == [(0, 60)]
 
 
 def test_concurrent_counts_the_intervals_at_each_time() -> None:
-    """A step holds until the next time; parts beyond the run are cut off."""
+    """Each time has the number of intervals from then on; the part of 20 to 99 after 60 is cut off.
+
+    From 20 to 30 all three intervals run.
+    """
     steps = concurrent([(10, 30), (20, 30), (20, 99)], from_us=0, to_us=60)
     assert steps == Steps((0, 10, 20, 30, 60), ((0,), (1,), (3,), (1,), (0,)))
 
 
-def test_together_has_every_count_at_every_change() -> None:
-    """Stacked areas need every count at every time at which any of them changes."""
+def test_joined_steps_have_every_count_at_every_change() -> None:
+    """A chart of stacked areas needs all counts at each time at which one of them changes.
+
+    The first steps have no count before 10 but that of 0, so it holds at 5.
+    """
     one = Steps((0, 10), ((1,), (2,)))
     other = Steps((0, 5, 20), ((7,), (8,), (9,)))
     assert join_steps(one, other) == Steps((0, 5, 10, 20), ((1, 7), (1, 8), (2, 8), (2, 9)))
 
 
-def test_thinned_steps_keep_every_peak() -> None:
-    """A moment without service of all members must be visible, however short it was."""
+def test_thinned_steps_keep_the_highest_and_lowest_peak() -> None:
+    """A moment in which all members were without service must be visible, however short it was."""
     rng = random.Random(2)
     counts = [rng.randrange(100) for _ in range(20_000)]
     counts[12_345] = 1_000

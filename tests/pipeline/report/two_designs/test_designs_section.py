@@ -1,4 +1,8 @@
-"""Sections of the two designs: both answers, the charts' data, and runs without them."""
+"""Report sections about the two designs: a group on ZooKeeper beside one with a coordinator.
+
+The builders make a run with the groups `old` (on ZooKeeper) and `new`, each of two members, which a
+third one joins.
+"""
 
 from pathlib import Path
 
@@ -17,8 +21,8 @@ from tests.support.builders.two_designs import (
 
 def sections(**tables: list[dict[str, object]]) -> dict[str, Section]:
     """Return the sections of one run, by their ids."""
-    found = two_designs_sections([(two_design_facts(), two_design_tables(**tables))], ["a"])
-    return {section.id: section for section in found}
+    built = two_designs_sections([(two_design_facts(), two_design_tables(**tables))], ["a"])
+    return {section.id: section for section in built}
 
 
 def charts_of(section: Section) -> dict[str, Chart]:
@@ -27,7 +31,10 @@ def charts_of(section: Section) -> dict[str, Chart]:
 
 
 def test_felt_effects_come_first_and_then_both_answers() -> None:
-    """Values that differ by a factor of two are marked; equal ones are not."""
+    """Figures that differ by a factor of two or more are in a table of their own.
+
+    A row has the figure's name, its value in `old` and in `new`, and the factor.
+    """
     twice = {"partition": "t-0", "length_us": 5_000_000, "records_both": 3}
     overlaps = [{**twice, "group": "old"}, {**twice, "group": "new"}]
     found = sections(ownership_overlaps=overlaps)
@@ -46,6 +53,7 @@ def test_felt_effects_come_first_and_then_both_answers() -> None:
 
 
 def test_figure_that_is_zero_in_both_designs_is_omitted() -> None:
+    """A row `0 | 0` would compare nothing; a zero beside a number is a change."""
     _, changed, *_ = sections()["designs"].parts
     assert isinstance(changed, TextTable)
     assert all("refused" not in str(row[0]) for row in changed.rows)
@@ -67,6 +75,7 @@ def test_figures_are_of_the_largest_size_that_both_designs_have() -> None:
 
 
 def test_growth_has_runs_measured_points_and_the_law() -> None:
+    """The chart has this run's counts over the group's size, and the formula as a curve (law)."""
     growth = charts_of(sections()["design-costs"])["designs-growth"]
     rows = growth.data["growth"]
     here = {(row["series"], row["members"], row["count"]) for row in rows if row["mark"] == "here"}
@@ -100,12 +109,16 @@ def test_lanes_show_each_view_and_the_members_that_gave_up() -> None:
     others = found["designs-plans-coordinator"].data["plans-coordinator"]
     (assigned,) = (row for row in others if row["mark"] == "disc")
     assert assigned["says"] == "consumer-new-2: its assignment of generation 2"
+    # Both charts show the same span of time, so that a reader can compare them.
     spans = {(row["from"], row["to"]) for row in (*rows, *others) if row["mark"] == "span"}
     assert len(spans) == 1
 
 
 def test_large_group_shows_members_with_trouble_first() -> None:
-    """It has at most 24 lanes, in the order of the members' numbers."""
+    """Of 40 members 24 have a lane: those with a conflict or failure, then the first by number.
+
+    Lanes are drawn in the order of the members' numbers, so old-39, which had a conflict, is last.
+    """
     attempts = [attempt(member, JOIN_US, range(40)) for member in range(40)]
     attempts[39] = attempt(39, JOIN_US, range(40), outcome="conflict", conflicts=1)
     chart = charts_of(sections(zookeeper_attempts=attempts)["design-plans"])
@@ -117,7 +130,8 @@ def test_large_group_shows_members_with_trouble_first() -> None:
     assert names[-1] == "old-39"
 
 
-def test_report_of_one_run_has_them_in_one_section() -> None:
+def test_report_of_one_run_has_all_charts_of_the_designs_in_one_section() -> None:
+    """The page that compares runs has three sections; a run without such groups has none."""
     section = designs_section(two_design_input())
     assert section is not None
     assert {part.id for part in section.parts if isinstance(part, Chart)} == {
@@ -130,7 +144,7 @@ def test_report_of_one_run_has_them_in_one_section() -> None:
 
 
 def test_unanalysed_run_is_not_read_without_a_group_on_zookeeper() -> None:
-    """Comparisons of other runs read no table at all."""
+    """The directory of the tables does not exist: reading a table would fail the test."""
     from pipeline.report.report_input import RunTables
     from tests.support.builders.report_inputs import run_facts
 

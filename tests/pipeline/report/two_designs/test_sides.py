@@ -1,4 +1,4 @@
-"""Groups of runs, and the changes in each of them."""
+"""Sides: the compared groups of runs, one per design, and the changes in each of them."""
 
 import pytest
 
@@ -23,7 +23,7 @@ def test_runs_without_a_group_on_zookeeper_have_no_sides() -> None:
 
 
 def test_sides_are_named_by_group_then_by_size_then_by_run() -> None:
-    """The shortest distinct names are used."""
+    """A side's title has only what its neighbours' titles need to differ: group, size, run."""
     run = (two_design_facts(), two_design_tables())
     larger = two_design_facts()
     larger.manifest.config["groups"]["old"]["members"] = 9
@@ -38,7 +38,10 @@ def test_sides_are_named_by_group_then_by_size_then_by_run() -> None:
 
 
 def test_changes_are_joins_and_faults_of_the_groups_own_members() -> None:
-    """Each ends where the next begins; a dead member still counts in its own death."""
+    """A change lasts until the next one begins; a member that dies counts in its own death.
+
+    The crash of broker-0 is a change of both groups, that of a member only of its own group.
+    """
     faults = [
         crash_of("consumer-old-1", healed_us=DEATH_US + 10 * S),
         crash_of("consumer-new-1", DEATH_US + S),
@@ -70,6 +73,7 @@ def test_changes_are_joins_and_faults_of_the_groups_own_members() -> None:
 def test_late_members_join_at_their_time_after_the_steady_state(
     duration: str, expected_us: int
 ) -> None:
+    """The steady state begins at 10 s; two late members at once are no measured single join."""
     facts = two_design_facts()
     facts.manifest.config["groups"]["old"]["late_members"] = [{"at": duration, "members": 2}]
     side, _ = sides_of([(facts, two_design_tables())], ["a"])
