@@ -160,6 +160,10 @@ class ControlledShutdown(ProcessFault):
         del planned
         return replace(aim, process=await tools.runtime.shut_down(aim.nodes[0]))
 
+    def must_wait(self, aim: Aim, status: ClusterStatus) -> bool:
+        """Return True while the node is stopping, or is paused with its machine while it stops."""
+        return status.nodes.get(aim.nodes[0]) in (NodeState.STOPPING, NodeState.PAUSED)
+
 
 class NodeLoss(ProcessFault):
     """A node is lost for good."""
@@ -216,12 +220,14 @@ async def bring_back(
     """
     state = (await runtime.status()).nodes.get(node)
     note = None
+    if state is NodeState.PAUSED:
+        await runtime.resume(node)
+        # A machine may have been paused while the node was stopping: PAUSED hides STOPPING.
+        state = (await runtime.status()).nodes.get(node)
     if state is NodeState.STOPPING:
         note = await _end_shutdown(node, runtime, kill_at_us)
         state = NodeState.DOWN
-    if state is NodeState.PAUSED:
-        await runtime.resume(node)
-    elif state is NodeState.DOWN:
+    if state is NodeState.DOWN:
         await runtime.restart(node, empty_disk=empty_disk)
     return note
 

@@ -130,6 +130,48 @@ def test_resumed_machine_resumes_the_nodes_that_are_still_paused() -> None:
     assert run.runtime.acts == [f"resume {node}" for node in ON_0[1:]]
 
 
+def test_broker_whose_machine_is_paused_during_its_shutdown_is_restarted() -> None:
+    """The shutdown's duration ends while the machine stands still; the machine resumes later."""
+    run = injecting(
+        {"fault": "controlled_shutdown", "target": "broker(2)"},
+        {"fault": "machine_pause", "target": "machine(2)"},
+    )
+    shutdown = run.plan[0]
+    run.runtime.stopping_takes_us = None
+
+    run.inject(0)
+    run.inject(1)
+
+    assert run.injector.must_wait(shutdown, run.status())  # paused
+    run.heal(1)
+    assert run.injector.must_wait(shutdown, run.status())  # stopping again
+    run.runtime.nodes[broker_name(2)] = NodeState.DOWN
+    assert not run.injector.must_wait(shutdown, run.status())
+    run.heal(0)
+    assert run.runtime.acts == [
+        "shut down broker-2",
+        "pause broker-2",
+        "resume broker-2",
+        "restart broker-2",
+    ]
+
+
+def test_shutdown_that_is_healed_on_a_paused_machine_is_waited_for() -> None:
+    """At the end of a run every fault is undone, in whatever state its node is."""
+    run = injecting(
+        {"fault": "controlled_shutdown", "target": "broker(2)"},
+        {"fault": "machine_pause", "target": "machine(2)"},
+    )
+    run.runtime.stopping_takes_us = 5_000_000
+
+    run.inject(0)
+    run.inject(1)
+    run.heal_everything()
+
+    assert run.runtime.acts[2:] == ["resume broker-2", "restart broker-2"]
+    assert run.runtime.nodes[broker_name(2)] is NodeState.UP
+
+
 @pytest.mark.parametrize(("direction", "ways"), [("both_ways", 2), ("one_way", 1)])
 def test_machine_is_cut_off_in_both_directions_or_in_one(direction: str, ways: int) -> None:
     """Nodes of the machine still reach each other."""

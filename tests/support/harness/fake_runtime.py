@@ -72,6 +72,8 @@ class FakeRuntime(Runtime):
         """Number of connections that each reset_links ends."""
         self.stopping_takes_us: int | None = 1_000_000
         """Duration of a controlled shutdown; None: it never ends."""
+        self._resumes_as: dict[NodeName, NodeState] = {}
+        """State of each paused node before its pause: up or stopping."""
         self.admin_answer: dict[str, str] | Exception = {}
         """Answer of an order about a group."""
         self.controller: NodeName | None = controller_name(FIRST_CONTROLLER_ID)
@@ -242,11 +244,13 @@ class FakeRuntime(Runtime):
 
     async def pause(self, node: NodeName) -> HitNode:
         """Pause a node."""
+        self._resumes_as[node] = self.nodes[node]
         return self._change(node, LifeAct.PAUSE, NodeState.PAUSED, "pause")
 
     async def resume(self, node: NodeName) -> None:
-        """Resume a paused node."""
-        self._change(node, LifeAct.RESUME, NodeState.UP, "resume")
+        """Resume a paused node, which goes on with its shutdown if it was stopping."""
+        resumed = self._resumes_as.pop(node, NodeState.UP)
+        self._change(node, LifeAct.RESUME, resumed, "resume")
 
     async def set_link_rules(self, rules: Sequence[LinkRule]) -> None:
         """Replace all link rules."""
