@@ -101,6 +101,8 @@ class Rollout:
     stopped: list[Replacement] = field(default_factory=list)
     """Members that were asked to stop, or killed, in their order."""
     _stopping: list[Replacement] = field(default_factory=list)
+    _asked_to_stop: set[str] = field(default_factory=set)
+    """Places in `_stopping` whose process got SIGTERM or was killed."""
     _free: list[NodeName] = field(default_factory=list)
     _wanted: int = 0
     """How many members the group shall have."""
@@ -169,10 +171,19 @@ class Rollout:
 
     def _take(self, status: ClusterStatus, now_us: int) -> None:
         for each in list(self._stopping):
-            if status.nodes.get(NodeName(each.place)) in _GONE:
-                each.down_at_us = now_us
-                self._stopping.remove(each)
+            state = status.nodes.get(NodeName(each.place))
+            # A process that was asked to stop is never up again: another operation on the group has
+            # started a successor in the place since the last step.
+            is_taken = state is NodeState.UP and each.place in self._asked_to_stop
+            if state not in _GONE and not is_taken:
+                continue
+            each.down_at_us = now_us
+            self._stopping.remove(each)
+            self._asked_to_stop.discard(each.place)
+            if not is_taken:
                 self._free.append(NodeName(each.place))
+            elif len(self.done) < self._wanted:
+                self.done.append(self._successor(each.place, now_us, started_at_us=now_us))
         for number, each in enumerate(self.done):
             if each.started_at_us is None or each.ready_at_us is not None:
                 continue
@@ -184,6 +195,7 @@ class Rollout:
             stopped_at_us = each.stopped_at_us or 0
             if not each.was_killed and now_us >= stopped_at_us + self.orders.grace_us:
                 each.was_killed = True
+                self._asked_to_stop.add(each.place)
                 if status.nodes.get(NodeName(each.place)) not in _GONE:
                     await _crash(NodeName(each.place), runtime)
 
@@ -204,7 +216,7 @@ class Rollout:
         other faults ended members that stay down.
         """
         is_busy = self._stopping or any(each.ready_at_us is None for each in self.done)
-        if is_busy or not self.old:
+        if is_busy:
             self._blocked_since_us = None
         elif self._blocked_since_us is None:
             self._blocked_since_us = now_us
@@ -230,21 +242,26 @@ class Rollout:
             place = self._free.pop(0)
             number = len(self.done)
             start_up_us = self.orders.start_ups_us[number % len(self.orders.start_ups_us)]
-            self.done.append(
-                Replacement(
-                    place=place,
-                    of=None,
-                    stopped_at_us=None,
-                    start_at_us=now_us + start_up_us,
-                    is_of_old_version=self._is_rolling_back,
-                )
-            )
+            self.done.append(self._successor(place, now_us + start_up_us))
         for number, each in enumerate(self.done):
             if each.started_at_us is None and now_us >= (each.start_at_us or 0):
                 if self._never_starts(number):
                     continue
                 await self._bring_up(NodeName(each.place), runtime, status)
                 each.started_at_us = runtime.now_us()
+
+    def _successor(
+        self, place: str, start_at_us: int, *, started_at_us: int | None = None
+    ) -> Replacement:
+        """Return the record of a successor; `started_at_us`: None if it is yet to be started."""
+        return Replacement(
+            place=place,
+            of=None,
+            stopped_at_us=None,
+            start_at_us=start_at_us,
+            started_at_us=started_at_us,
+            is_of_old_version=self._is_rolling_back,
+        )
 
     async def _bring_up(self, node: NodeName, runtime: Runtime, status: ClusterStatus) -> None:
         await start_or_restart(node, runtime, status)
@@ -262,10 +279,14 @@ class Rollout:
             self.joined.pop(node, None)
             state = status.nodes.get(node)
             if self.orders.kills and state not in _GONE:
+                self._asked_to_stop.add(node)
                 await _crash(node, runtime)
             elif state is NodeState.UP:
+                self._asked_to_stop.add(node)
                 with suppress(UnknownNode):  # it ended by itself meanwhile
                     await runtime.shut_down(node)
+            elif state is NodeState.STOPPING:  # another operation has asked it already
+                self._asked_to_stop.add(node)
 
     # -- what is so ------------------------------------------------------------------------------
 
@@ -351,6 +372,8 @@ class Scaling:
     joined: dict[NodeName, None]
     started: list[NodeName] = field(default_factory=list)
     stopped: list[NodeName] = field(default_factory=list)
+    is_superseded: bool = False
+    """Whether a later scaling of the group has set another size: then only its kills go on."""
     _kill_at_us: dict[NodeName, int] = field(default_factory=dict)
     _next_step_us: int = 0
     _acts: list[dict[str, object]] = field(default_factory=list)
@@ -359,6 +382,8 @@ class Scaling:
         """Do what is due; return when to look again, None once it has ended."""
         now_us = runtime.now_us()
         await self._kill_late(runtime, status, now_us)
+        if self.is_superseded:
+            return now_us + LOOK_AGAIN_US if self._kill_at_us else None
         there = [place for place in self.places if self._is_there(place, status)]
         if len(there) != self.to and now_us >= self._next_step_us:
             self._next_step_us = now_us + max(self.every_us, 1)

@@ -239,7 +239,8 @@ class ScaleFault(_Gradual):
     name = "scale"
     doc = (
         "Starts or stops members until the group has as many as it shall, as an autoscaler does: "
-        "the last go first. They stay started or stopped."
+        "the last go first. They stay started or stopped. A later scaling of the group supersedes "
+        "one that goes on."
     )
     args_type = ScaleArgs
 
@@ -262,6 +263,10 @@ class ScaleFault(_Gradual):
         """Take the orders; the first step is the runner's next one."""
         args = msgspec.convert(planned.args, ScaleArgs)
         total = aim.detail["members"]
+        # An autoscaler has one desired size. Two of them in force would undo each other for ever.
+        for earlier in tools.under_way.values():
+            if isinstance(earlier, Scaling) and not set(aim.nodes).isdisjoint(earlier.places):
+                earlier.is_superseded = True
         tools.under_way[planned.fault_id] = Scaling(
             to=args.to,
             step_size=args.step,

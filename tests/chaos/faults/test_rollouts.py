@@ -195,6 +195,28 @@ def test_member_that_does_not_stop_is_killed_after_its_grace_period() -> None:
     assert deploy.outcome is Outcome.COMPLETED
 
 
+@pytest.mark.parametrize("asked_by_another", [False, True])
+def test_place_that_another_operation_takes_counts_as_replaced(*, asked_by_another: bool) -> None:
+    """Two rollouts of one group: the other's successor starts between two steps of this one.
+
+    This one never sees the place empty; it waited for that for ever.
+    """
+    cluster = of_four(stopping_takes_us=None)
+    if asked_by_another:
+        cluster.states[PLACES[3]] = NodeState.STOPPING
+    deploy = rollout(grace_us=10 * S)
+    drive(deploy, cluster, until_us=9 * S if asked_by_another else 10 * S)
+    cluster.states[PLACES[3]] = NodeState.UP
+    cluster.stopping_takes_us = 0
+
+    drive(deploy, cluster)
+
+    assert deploy.outcome is Outcome.COMPLETED
+    assert [each.place for each in deploy.done] == list(PLACES[3::-1])
+    of_the_first = [what for _, what, who in cluster.acts if who == "3"]
+    assert of_the_first == ([] if asked_by_another else ["term", "kill"])
+
+
 def test_kill_needs_no_orderly_stop() -> None:
     cluster = of_four()
     drive(rollout(kills=True), cluster)
@@ -310,6 +332,17 @@ def test_group_is_scaled_up_to_its_spare_places() -> None:
     drive(work, cluster)
     assert cluster.acts == [(0, "start", "4"), (0, "start", "5")]
     assert list(work.joined) == [*PLACES[4:]]
+
+
+def test_superseded_scaling_starts_and_stops_no_more_members() -> None:
+    """It still kills the member that it asked to stop and that outlives its grace period."""
+    cluster, work = of_four(stopping_takes_us=None), scaling(0)
+    drive(work, cluster, until_us=5 * S)
+    work.is_superseded = True
+
+    drive(work, cluster)
+
+    assert cluster.acts == [(0, "term", "3"), (30, "kill", "3")]
 
 
 def test_group_of_the_requested_size_is_unchanged() -> None:
