@@ -1,42 +1,105 @@
-"""`python -m benchmarks.planted_bugs [BUG ...]`: hunt, print; record if all were hunted."""
+"""`python -m benchmarks.planted_bugs [BUG ...]`: hunt, print; record if all were hunted.
+
+With `--absent`: play seeds of another space with the bugs of `operations` planted together, and
+record that none shows one.
+"""
 
 import argparse
 import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 
+from benchmarks.planted_bugs.absence import (
+    PROGRESS,
+    Absence,
+    NotShown,
+    check_shown,
+    search_absent,
+    shown_in_record,
+)
 from benchmarks.planted_bugs.bugs import BUGS
 from benchmarks.planted_bugs.hunt import SEEDS, hunt
 from benchmarks.planted_bugs.operation_bugs import OPERATION_BUGS
-from benchmarks.planted_bugs.record import PAGE, write_operations, write_page
+from benchmarks.planted_bugs.record import PAGE, write_absence, write_operations, write_page
 from chaos.exploration.space import load_space
 
+ABSENT_FROM = "standard"
+ABSENT_SEEDS = 2_000
+_PRINT_EVERY = 20
 
-def main() -> None:
-    """Hunt the bugs named, or all of them."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.planted_bugs", description=__doc__)
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Hunt the bugs named, or all of them; or search for those of operations elsewhere."""
     known = {**BUGS, **OPERATION_BUGS}
-    parser.add_argument("bugs", nargs="*", metavar="BUG", help=f"of {', '.join(known)}")
-    parser.add_argument("--seeds", type=int, default=SEEDS)
-    parser.add_argument("--space", help="default: each bug's own")
-    arguments = parser.parse_args()
-    unknown = [name for name in arguments.bugs if name not in known]
+    parsed = _parser(known).parse_args(arguments)
+    unknown = [name for name in parsed.bugs if name not in known]
     if unknown:
         sys.exit(f"no such bug: {', '.join(unknown)}")
+    if parsed.absent:
+        if parsed.bugs:
+            sys.exit(f"--absent plants {', '.join(OPERATION_BUGS)} together: name no bug")
+        _search_absent(
+            parsed.space or ABSENT_FROM, parsed.seeds or ABSENT_SEEDS, Path(parsed.progress)
+        )
+        return
+    seeds = parsed.seeds or SEEDS
     spaces = {
         name: load_space(name)
-        for name in dict.fromkeys(arguments.space or bug.space for bug in known.values())
+        for name in dict.fromkeys(parsed.space or bug.space for bug in known.values())
     }
     hunts = []
-    for name in arguments.bugs or BUGS:
-        hunts.append(
-            hunt(known[name], spaces[arguments.space or known[name].space], seeds=arguments.seeds)
-        )
+    for name in parsed.bugs or BUGS:
+        hunts.append(hunt(known[name], spaces[parsed.space or known[name].space], seeds=seeds))
         print(hunts[-1], flush=True)
-    if not arguments.bugs:
+    if not parsed.bugs:
         write_page(hunts)
         print(f"wrote {PAGE}")
-    elif set(arguments.bugs) == set(OPERATION_BUGS):
+    elif set(parsed.bugs) == set(OPERATION_BUGS):
         write_operations(hunts)
         print(f"wrote a section of {PAGE}")
+
+
+def _parser(known: Iterable[str]) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.planted_bugs",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("bugs", nargs="*", metavar="BUG", help=f"of {', '.join(known)}")
+    parser.add_argument("--seeds", type=int, help=f"default: {SEEDS}, with --absent {ABSENT_SEEDS}")
+    parser.add_argument("--space", help=f"default: each bug's own, with --absent `{ABSENT_FROM}`")
+    parser.add_argument(
+        "--absent",
+        action="store_true",
+        help="plant the bugs of operations together and play seeds that must not show them",
+    )
+    parser.add_argument(
+        "--progress", default=str(PROGRESS), metavar="FILE", help="kept results of --absent"
+    )
+    return parser
+
+
+def _search_absent(space: str, seeds: int, progress: Path) -> None:
+    try:
+        shown_by = shown_in_record(PAGE.read_text(encoding="utf-8"), OPERATION_BUGS)
+        check_shown(OPERATION_BUGS, shown_by)
+    except NotShown as problem:
+        sys.exit(str(problem))
+    print(f"each bug is shown by its seed: {len(shown_by)} of {len(shown_by)}", flush=True)
+    absence = search_absent(
+        OPERATION_BUGS, load_space(space), seeds=seeds, progress=progress, on_seed=_print_progress
+    )
+    write_absence(absence)
+    print(f"wrote a section of {PAGE}")
+
+
+def _print_progress(absence: Absence) -> None:
+    if absence.seeds % _PRINT_EVERY == 0:
+        print(
+            f"{absence.seeds} seeds of {absence.space}: {len(absence.shown)} show a bug, "
+            f"{len(absence.fails_without_bugs)} fail without it, {absence.undecided} undecided",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

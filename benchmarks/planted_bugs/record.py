@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.measurement import commit, machine
+from benchmarks.planted_bugs.absence import Absence
 from benchmarks.planted_bugs.bugs import BUGS
 from benchmarks.planted_bugs.hunt import (
     FAULTS_MAX,
@@ -20,6 +21,7 @@ from benchmarks.recorded_page import replace_section
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "PLANTED_BUGS.md"
 SHRINK_CPU_MAX_S = 30.0
 OPERATIONS = "Bugs that only rollouts show"
+ABSENT = "The same bugs in another space"
 _KNOWN = {**BUGS, **OPERATION_BUGS}
 _TABLE_HEAD = (
     "| bug | where | seeds needed | found by | faults | CPU of shrinking | robustness |",
@@ -96,6 +98,44 @@ def write_operations(hunts: Sequence[Hunted]) -> None:
     section = "\n".join(lines).rstrip() + "\n"
     written = replace_section(PAGE.read_text(encoding="utf-8"), OPERATIONS, section)
     PAGE.write_text(written, encoding="utf-8")
+
+
+def write_absence(absence: Absence) -> None:
+    """Write the section about seeds that were played with the bugs of OPERATIONS planted."""
+    section = "\n".join(absence_lines(absence)).rstrip() + "\n"
+    written = replace_section(PAGE.read_text(encoding="utf-8"), ABSENT, section)
+    PAGE.write_text(written, encoding="utf-8")
+
+
+def absence_lines(absence: Absence) -> list[str]:
+    """Return the lines of the section about an Absence."""
+    verdict = (
+        "**No seed shows one of them.**"
+        if not absence.shown
+        else f"**They are shown by seeds {_numbers(absence.shown)}.**"
+    )
+    lines = [
+        f"## {ABSENT}",
+        "",
+        f"Written by `python -m benchmarks.planted_bugs --absent`. Commit {absence.commit}; "
+        f"{machine()}.",
+        "",
+        f"Planted together: {', '.join(f'`{name}`' for name in absence.bugs)}. With all of them in",
+        "force, the seed of each in the table above fails the same check. Then seeds 0 to "
+        f"{absence.seeds - 1:,} of",
+        f"the space `{absence.space}` were played in order. {verdict}",
+    ]
+    if absence.fails_without_bugs:
+        lines.append(
+            f"Seeds that fail without the bugs, too: {_numbers(absence.fails_without_bugs)}."
+        )
+    if absence.undecided:
+        lines.append(f"Seeds without a verdict: {absence.undecided:,}.")
+    return lines
+
+
+def _numbers(seeds: Sequence[int]) -> str:
+    return ", ".join(map(str, seeds))
 
 
 def _row(hunted: Hunted) -> str:

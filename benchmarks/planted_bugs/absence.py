@@ -1,0 +1,147 @@
+"""The bugs of `operations` in another space: no seed of it may show one of them.
+
+1. All bugs are planted at once. A seed that passes then shows none of them.
+2. Each bug is first shown by the seed that the record names for it, in its own space, with all bugs
+   planted. Otherwise a pass would prove nothing: a bug may be planted where no code runs.
+3. The seeds of the other space are played in order. A seed that fails is played without the bugs,
+   too: only a failure that needs them counts.
+
+The result of each seed is kept in a file, so that an interrupted search continues; with other code
+or other bugs it begins anew. Data flow: (PlantedBugs, Space) -> draw -> play -> Absence -> record.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from benchmarks.measurement import ROOT, commit
+from benchmarks.planted_bugs.planted_bug import PlantedBug
+from chaos.experiment.structs import Experiment
+from chaos.exploration.draw.draw import draw
+from chaos.exploration.play import PlayedRun, PlayResult, play
+from chaos.exploration.space import Space, load_space
+from cluster.compiled import fingerprint
+
+PROGRESS = ROOT / ".soak" / "planted_bugs_absent.json"
+"""The default file of kept results; git ignores its folder."""
+_ROW = re.compile(r"^\| (\w+) \| [^|]+ \| (\d+) \| ([^|]+) \|", re.MULTILINE)
+_KEEP_EVERY = 10
+
+
+class NotShown(Exception):
+    """A bug is planted, and the seed that the record names does not show it."""
+
+
+class ShownBy(msgspec.Struct, frozen=True, kw_only=True):
+    """The seed that shows a bug in its own space, and the checks that find it."""
+
+    seed: int
+    checks: tuple[str, ...]
+
+
+class Absence(msgspec.Struct, frozen=True, kw_only=True):
+    """The seeds of a space that were played with all `bugs` planted.
+
+    Shape: seeds 0 to `seeds` - 1 were played. `shown` are those that fail only with the bugs;
+    `fails_without_bugs` those that also fail without them; `undecided` counts those without a
+    verdict. `code` is the fingerprint of the code that played them.
+    """
+
+    space: str
+    bugs: tuple[str, ...]
+    code: str
+    commit: str
+    seeds: int = 0
+    shown: tuple[int, ...] = ()
+    fails_without_bugs: tuple[int, ...] = ()
+    undecided: int = 0
+
+
+def shown_in_record(page: str, bugs: Mapping[str, PlantedBug]) -> dict[str, ShownBy]:
+    """Return the seed of each bug, by name, from the rows of docs/PLANTED_BUGS.md.
+
+    Raises: NotShown if the page has no row of a bug.
+    """
+    rows = {
+        name: ShownBy(seed=int(needed) - 1, checks=tuple(checks.split(", ")))
+        for name, needed, checks in _ROW.findall(page)
+    }
+    missing = [name for name in bugs if name not in rows]
+    if missing:
+        raise NotShown(f"the record has no seed that shows {', '.join(missing)}: hunt them first")
+    return {name: rows[name] for name in bugs}
+
+
+def check_shown(bugs: Mapping[str, PlantedBug], shown_by: Mapping[str, ShownBy]) -> None:
+    """Play the recorded seed of each bug with all bugs planted.
+
+    Raises: NotShown if a seed does not fail a check with which the record has found the bug.
+    """
+    for name, shown in shown_by.items():
+        experiment = draw(load_space(bugs[name].space), shown.seed)
+        played = _play_planted(bugs, experiment, shown.seed)
+        found = {each.signature.check for each in played.findings}
+        if not found & set(shown.checks):
+            raise NotShown(
+                f"seed {shown.seed} of {bugs[name].space} does not show {name}: expected a finding "
+                f"of {', '.join(shown.checks)}, got {', '.join(sorted(found)) or 'none'}"
+            )
+
+
+def search_absent(
+    bugs: Mapping[str, PlantedBug],
+    space: Space,
+    *,
+    seeds: int,
+    progress: Path,
+    on_seed: Callable[[Absence], None] = lambda absence: None,
+) -> Absence:
+    """Play the first `seeds` seeds of `space` with all bugs planted; continue where it stopped."""
+    absence = _kept(progress, bugs, space)
+    while absence.seeds < seeds:
+        absence = _with_next_seed(absence, bugs, space)
+        if absence.seeds % _KEEP_EVERY == 0 or absence.seeds == seeds:
+            _keep(progress, absence)
+        on_seed(absence)
+    return absence
+
+
+def _kept(progress: Path, bugs: Mapping[str, PlantedBug], space: Space) -> Absence:
+    begun = Absence(space=space.name, bugs=tuple(bugs), code=fingerprint(), commit=commit())
+    if not progress.exists():
+        return begun
+    kept = msgspec.json.decode(progress.read_bytes(), type=Absence)
+    same = (kept.space, kept.bugs, kept.code) == (begun.space, begun.bugs, begun.code)
+    return kept if same else begun
+
+
+def _keep(progress: Path, absence: Absence) -> None:
+    progress.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = progress.with_suffix(".unfinished")
+    unfinished.write_bytes(msgspec.json.encode(absence))
+    unfinished.replace(progress)
+
+
+def _with_next_seed(absence: Absence, bugs: Mapping[str, PlantedBug], space: Space) -> Absence:
+    seed = absence.seeds
+    after = replace(absence, seeds=seed + 1)
+    experiment = draw(space, seed)
+    played = _play_planted(bugs, experiment, seed)
+    if played.result is PlayResult.PASS:
+        return after
+    if played.result is not PlayResult.VIOLATED:
+        return replace(after, undecided=absence.undecided + 1)
+    if play(experiment, seed).result is PlayResult.PASS:
+        return replace(after, shown=(*absence.shown, seed))
+    return replace(after, fails_without_bugs=(*absence.fails_without_bugs, seed))
+
+
+def _play_planted(bugs: Mapping[str, PlantedBug], experiment: Experiment, seed: int) -> PlayedRun:
+    with ExitStack() as stack:
+        for bug in bugs.values():
+            stack.enter_context(bug.planted())
+        return play(experiment, seed, invariants_every=None)
