@@ -1,9 +1,9 @@
-"""The Ray runtime: node processes as actors, spread over machines, that can really be killed.
+"""The Ray runtime: node processes as actors, on one or more machines; faults kill real processes.
 
-Reading order: `layout` (which nodes share a process, and where), `actors` (the only module that
-imports ray for nodes; what its actors do is `cluster.realtime.services`), `environment`,
-`leavings` (folders of ended Rays), `session_guard` (ends the agents of a Ray whose driver was
-killed), `control_plane` (rules and addresses for every process), `machine_watch` (machines that
-answer, are silent or lost), `fleet`, `lives`, `runtime`; `tasks` (work of `cluster.fan_out` on
-workers).
+Reading order: `layout` (the processes of a cluster, and their machines), `actors` (the only module
+that imports ray for nodes; its actors are `cluster.realtime.services`), `environment`, `leavings`
+(folders of ended Rays), `session_guard` (ends the agents of a Ray whose driver was killed),
+`control_plane` (rules and addresses for every process), `machine_watch` (machines that answer, are
+silent or lost), `fleet` (processes and machines), `lives` (nodes), `runtime`; `tasks` (work of
+`cluster.fan_out` on workers).
 """

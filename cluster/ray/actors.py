@@ -1,8 +1,9 @@
-"""Ray's part, and the only module that imports ray for nodes: the cluster, actors, their handles.
+"""The only module that imports ray for nodes: joining a Ray, actors, and their handles.
 
-What the actors do is in `services`; a handle wraps each actor in typed calls, so that nobody
-else meets an ObjectRef. Nothing is ever restarted or retried by Ray: a restart is the runtime's
-act. Nodes themselves talk TCP; only the control plane and the files go through here.
+The actors' behaviour is in `cluster.realtime.services`. A handle wraps each actor in typed calls,
+so that no other module needs Ray's ObjectRef. Ray restarts and retries nothing: restarts are acts
+of the runtime. Nodes exchange their messages over TCP; only calls of the control plane and copies
+of files go through the actors.
 """
 
 import asyncio
@@ -60,27 +61,31 @@ PACKAGES = (
     "pipeline",
     "coordlab",
 )
-"""Our top-level packages: what a Ray cluster's workers are sent."""
+"""This project's top-level packages, which are sent to the workers of a Ray cluster."""
 LOCAL = "local"
+"""Address of a Ray that this process starts itself."""
 LOOPBACK = "127.0.0.1"
 REACH_ATTEMPTS = 3
+"""Number of attempts to connect to a cluster's head."""
 REACH_TIMEOUT_S = 5.0
+"""Limit of one such attempt."""
 OBJECT_STORE_BYTES = 128 * 1024 * 1024
-"""Nothing big goes through a local Ray's object store; its default is a third of the memory."""
+"""Size of a local Ray's object store. Ray's default is a third of the memory, but no large object
+goes through the store."""
 
 _ACTOR_OPTIONS = {"num_cpus": 0, "max_restarts": 0, "max_task_retries": 0}
 
 
 class ActorGone(Exception):
-    """The actor's process is dead, or its machine is."""
+    """The actor's process has ended, or its machine has."""
 
 
 class MachineLost(ActorGone):
-    """The actor's machine is silent, and nobody waits for it any more."""
+    """The actor's machine does not answer, so the call is given up."""
 
 
 class RayUnavailable(Exception):
-    """Ray could not be started, or the cluster at the address not be reached."""
+    """Ray could not be started, or the cluster at the address could not be reached."""
 
 
 # -- the cluster -------------------------------------------------------------------------------
@@ -95,31 +100,34 @@ class Machine:
 
 
 _own_sessions: list[tuple[Path, SessionGuard]] = []
-"""The folder of the local Ray that this process started, and its guard; empty: there is none."""
+"""The session folder of the local Ray that this process started, and its guard; empty if it has
+started none. (A list, because a module's functions can change it without `global`.)"""
 
 
 def connect_ray(address: str) -> bool:
-    """Start a local Ray ("local") or join the one at `address`; return whether this call did it.
+    """Start a local Ray ("local") or join the one at `address`.
 
-    A process that has joined a Ray already goes on with that one. A Ray that merely runs on this
-    machine is never joined unless it is named.
+    A Ray that runs on this machine is joined only if `address` names it: another program's work
+    may be on it.
+    Returns: True if this call did it; False if the process had joined a Ray before, which it keeps.
     Raises: RayUnavailable.
     """
     if ray.is_initialized():
         return False
     quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
     try:
-        with _keeping_sigterm():
+        with _keep_sigterm_handler():
             if address == LOCAL:
                 ray.init(
                     address=LOCAL,
                     include_dashboard=False,
                     object_store_memory=OBJECT_STORE_BYTES,
-                    # Workers must find our packages wherever the driver was started.
+                    # Workers must find this project's packages, whatever the driver's working
+                    # directory is.
                     runtime_env={"env_vars": {"PYTHONPATH": _python_path()}},
                     **quiet,
                 )
-                _own_session()
+                _guard_own_session()
             else:
                 check_reachable(address)
                 modules = [str(PACKAGE_ROOT / package) for package in PACKAGES]
@@ -135,31 +143,32 @@ def connect_ray(address: str) -> bool:
 
 
 @contextmanager
-def _keeping_sigterm() -> Iterator[None]:
-    """Let the process's own handler of SIGTERM, if it has one, outlive the start of Ray.
+def _keep_sigterm_handler() -> Iterator[None]:
+    """Restore the process's handler of SIGTERM, if it has one, after the start of Ray.
 
-    Ray puts its own in place, which exits on the spot, in the middle of a run.
+    `ray.init` installs a handler that ends the process at once, in the middle of a run.
     """
     before = signal.getsignal(signal.SIGTERM)
     try:
         yield
     finally:
+        # Python allows `signal.signal` in the main thread only; in another, Ray installs none.
         if callable(before) and threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, before)
 
 
 def disconnect_ray() -> None:
     """Leave Ray; a Ray that this process started ends with all its processes and its folder."""
-    own = _own_sessions.pop() if _own_sessions else None
+    own_session = _own_sessions.pop() if _own_sessions else None
     ray.shutdown()
-    if own is not None:
-        session, guard = own
+    if own_session is not None:
+        session, guard = own_session
         guard.close()
         remove_session(session)
 
 
-def _own_session() -> None:
-    """Note the folder of the Ray that was just started, guard it, remove what dead ones left."""
+def _guard_own_session() -> None:
+    """Guard the Ray that was just started, mark its folder, remove folders of killed drivers."""
     context = ray.get_runtime_context()
     session = Path(context.get_temp_dir()) / context.get_session_name()
     _own_sessions.append((session, SessionGuard(session)))
@@ -168,12 +177,12 @@ def _own_session() -> None:
 
 
 def check_reachable(address: str) -> None:
-    """Check that somebody listens at `host:port`; Ray itself would try for minutes.
+    """Check that a process listens at `host:port`; Ray itself would try for minutes.
 
-    Raises: OSError if nobody does; ValueError if it is no such address.
+    Raises: OSError if none does; ValueError if `address` has another form.
     """
     if address == "auto":
-        return
+        return  # Ray finds the address of a cluster on this machine
     host, separator, port = address.rpartition(":")
     if "://" in address or not separator or not port.isdecimal():
         raise ValueError("expected `local`, `auto` or `host:port` of the cluster's head")
@@ -188,13 +197,16 @@ def check_reachable(address: str) -> None:
 
 def machines() -> tuple[Machine, ...]:
     """Return the machines that are alive, the driver's own first."""
-    own = ray.get_runtime_context().get_node_id()
+    drivers_id = ray.get_runtime_context().get_node_id()
     alive = [
         Machine(ray_node_id=node["NodeID"], address=node["NodeManagerAddress"])
         for node in ray.nodes()
         if node["Alive"]
     ]
-    return tuple(sorted(alive, key=lambda m: (m.ray_node_id != own, m.address, m.ray_node_id)))
+    # False sorts before True, so the driver's machine is the first.
+    return tuple(
+        sorted(alive, key=lambda m: (m.ray_node_id != drivers_id, m.address, m.ray_node_id))
+    )
 
 
 def _python_path() -> str:
@@ -206,7 +218,7 @@ def _python_path() -> str:
 
 
 class _NodeActor(NodeService):
-    """A node process as Ray runs it: it never outlives its raylet, also not while it is stopped."""
+    """A node process as a Ray actor. It ends with its raylet, even while stopped by SIGSTOP."""
 
     def __init__(self, process_id: str, settings: RunSettings, *, bind_address: str) -> None:
         die_with_parent()
@@ -214,7 +226,7 @@ class _NodeActor(NodeService):
 
 
 class _AgentActor(AgentService):
-    """An agent as Ray runs it."""
+    """An agent as a Ray actor."""
 
     def __init__(self, run_id: str) -> None:
         die_with_parent()
@@ -235,7 +247,7 @@ class _ActorHandle:
         ray.kill(self._actor, no_restart=True)
 
     async def _result(self, reference: Awaitable[T], timeout_s: float | None) -> T:
-        """Wait for a call. Raises: ActorGone, TimeoutError, and what the actor raised."""
+        """Wait for a call. Raises: ActorGone, TimeoutError, exceptions of the actor's method."""
         try:
             return await asyncio.wait_for(_await(reference), timeout_s)
         except RayActorError as error:
@@ -243,17 +255,18 @@ class _ActorHandle:
 
 
 async def _await(reference: Awaitable[T]) -> T:
+    """Await Ray's ObjectRef inside a coroutine, which `asyncio.wait_for` can cancel."""
     return await reference
 
 
 class ProcessHandle(_ActorHandle):
-    """Calls to one NodeService. Units: seconds, real ones."""
+    """Calls to one NodeService; its methods have the full descriptions. Units: real seconds."""
 
     @classmethod
     def start(
         cls, process_id: str, settings: RunSettings, machine: Machine, *, bind_address: str
     ) -> "ProcessHandle":
-        """Start a node process on `machine`; listen() says when it is up."""
+        """Start a node process on `machine`; `listen` waits until it is up."""
         actor = ray.remote(**_ACTOR_OPTIONS)(_NodeActor)
         return cls(
             actor.options(scheduling_strategy=_on(machine)).remote(
@@ -266,7 +279,7 @@ class ProcessHandle(_ActorHandle):
         return await self._result(self._actor.listen.remote(), timeout_s)
 
     async def control(self, state: ControlState, timeout_s: float) -> None:
-        """Tell it where every live node is, and the link rules."""
+        """Send the addresses of all live nodes, and the link rules."""
         await self._result(self._actor.control.remote(state), timeout_s)
 
     async def start_node(
@@ -280,7 +293,10 @@ class ProcessHandle(_ActorHandle):
         binding: ListenerBinding | None,
         timeout_s: float,
     ) -> BrokerEndpoint | None:
-        """Start a node in it; return where Kafka clients reach it, if they can."""
+        """Start a node in the process; return the address of its listener for Kafka clients.
+
+        None if the node has no such listener.
+        """
         return await self._result(
             self._actor.start_node.remote(
                 name, incarnation, build, role=role, has_disk=has_disk, binding=binding
@@ -289,11 +305,11 @@ class ProcessHandle(_ActorHandle):
         )
 
     async def crash_node(self, name: NodeName, timeout_s: float) -> None:
-        """End one of its nodes."""
+        """End one of the process's nodes, as a kill would."""
         await self._result(self._actor.crash_node.remote(name), timeout_s)
 
     async def pause_node(self, name: NodeName, order: int, timeout_s: float) -> None:
-        """Hold one of its nodes."""
+        """Pause one of the process's nodes."""
         await self._result(self._actor.pause_node.remote(name, order), timeout_s)
 
     async def resume_node(
@@ -304,13 +320,13 @@ class ProcessHandle(_ActorHandle):
         resets: tuple[LinkReset, ...],
         timeout_s: float,
     ) -> None:
-        """Let one of its nodes go on."""
+        """Resume one of the process's nodes."""
         await self._result(self._actor.resume_node.remote(name, order, state, resets), timeout_s)
 
     async def reset_client_ends(
         self, reset: LinkReset, timeout_s: float
     ) -> tuple[ConnectionName, ...]:
-        """End the connections of its clients; return their names."""
+        """Close the client ends of the process's connections; return the connections' names."""
         return await self._result(self._actor.reset_client_ends.remote(reset), timeout_s)
 
     async def reset_server_ends(
@@ -320,20 +336,26 @@ class ProcessHandle(_ActorHandle):
         silent_clients: tuple[NodeName, ...],
         timeout_s: float,
     ) -> int:
-        """End the connections of its servers; return how many silent clients had."""
+        """Close the server ends of the process's connections.
+
+        Returns: the number of connections of `silent_clients` among them.
+        """
         call = self._actor.reset_server_ends.remote(reset, names, silent_clients)
         return await self._result(call, timeout_s)
 
     async def shut_down_node(self, name: NodeName) -> bool:
-        """Ask one of its nodes to stop; returns when it has, whether in an orderly way."""
+        """Ask one of the process's nodes to stop, and wait until it has.
+
+        Returns: True if it stopped in an orderly way; False if it was killed before.
+        """
         return await self._result(self._actor.shut_down_node.remote(name), None)
 
     async def status(self, timeout_s: float) -> ClusterStatus:
-        """Ask what its nodes know."""
+        """Return the part of the cluster's state that the process's nodes know."""
         return await self._result(self._actor.status.remote(), timeout_s)
 
     async def next_failures(self, known: int) -> list[NodeFailure]:
-        """Wait for failures behind the first `known`."""
+        """Wait until there are more than `known` failures; return the new ones."""
         return await self._result(self._actor.next_failures.remote(known), None)
 
     async def ask_as_admin(
@@ -343,17 +365,17 @@ class ProcessHandle(_ActorHandle):
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """Ask the cluster something through a client node in it."""
+        """Run `question` as the client node `name` in the process."""
         call = self._actor.ask_as_admin.remote(name, question, *args, **kwargs)
         return await self._result(call, None)
 
     async def stop(self, timeout_s: float) -> None:
-        """End its nodes in an orderly way."""
+        """End all nodes of the process in an orderly way."""
         await self._result(self._actor.stop.remote(), timeout_s)
 
 
 class AgentHandle(_ActorHandle):
-    """Calls to one AgentService. Units: seconds, real ones."""
+    """Calls to one AgentService; its methods have the full descriptions. Units: real seconds."""
 
     @classmethod
     def start(cls, run_id: str, machine: Machine) -> "AgentHandle":
@@ -366,11 +388,11 @@ class AgentHandle(_ActorHandle):
         return Path(await self._result(self._actor.prepare.remote(str(run_dir), marker), timeout_s))
 
     async def beat(self, timeout_s: float) -> None:
-        """Hear whether the machine is there."""
+        """Wait for an answer, which shows that the machine is alive."""
         await self._result(self._actor.beat.remote(), timeout_s)
 
     async def read_clock(self) -> ClockReading:
-        """Read the machine's clock."""
+        """Return a reading of the machine's clock."""
         return await self._result(self._actor.read_clock.remote(), 10.0)
 
     async def kill(self, process: ProcessRef, timeout_s: float) -> None:
@@ -378,11 +400,11 @@ class AgentHandle(_ActorHandle):
         await self._result(self._actor.kill.remote(process, timeout_s), timeout_s + 5.0)
 
     async def stop(self, process: ProcessRef, timeout_s: float) -> None:
-        """SIGSTOP a process of that machine and wait until it stands still."""
+        """SIGSTOP a process of that machine and wait until it is stopped."""
         await self._result(self._actor.stop.remote(process, timeout_s), timeout_s + 5.0)
 
     async def cut_disk(self, node: NodeName, timeout_s: float) -> None:
-        """Cut the logs of a node that is down back to what was flushed."""
+        """Remove from the logs of a node that is down all bytes that were not flushed."""
         await self._result(self._actor.cut_disk.remote(node), timeout_s)
 
     async def remove_disk(self, node: NodeName, timeout_s: float) -> None:
@@ -396,13 +418,16 @@ class AgentHandle(_ActorHandle):
     async def wait_gone(
         self, processes: list[ProcessRef], timeout_s: float
     ) -> tuple[ProcessRef, ...]:
-        """Wait until processes are gone; return who is still there."""
+        """Wait until processes are gone; return those that still exist."""
         return await self._result(
             self._actor.wait_gone.remote(processes, timeout_s), timeout_s + 5.0
         )
 
     async def fetch_files(self, run_dir: Path, timeout_s: float) -> None:
-        """Copy the machine's files of the run to `run_dir`, where it does not share them."""
+        """Copy the machine's files of the run to `run_dir`, unless the machines share their files.
+
+        Raises: OSError if a file became shorter meanwhile.
+        """
         files = await self._result(self._actor.files_to_fetch.remote(), timeout_s)
         for relative_path, size in files:
             target = run_dir / relative_path
@@ -416,7 +441,7 @@ class AgentHandle(_ActorHandle):
                     file.write(piece)
 
     async def clean_up(self, timeout_s: float) -> None:
-        """Delete what the run no longer needs on the machine."""
+        """Delete the run's disks on the machine, and its directory there if it is not shared."""
         await self._result(self._actor.clean_up.remote(), timeout_s)
 
 

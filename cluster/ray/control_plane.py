@@ -28,7 +28,7 @@ STATUS_TIMEOUT_S = 2.0
 
 @dataclass(slots=True)
 class MachineLine:
-    """The state of the contact with a machine. `silence` is done while it does not answer."""
+    """The contact with a machine. The future `silence` is done while the machine is silent."""
 
     silence: asyncio.Future[None] = field(default_factory=asyncio.Future)
 
@@ -58,9 +58,11 @@ class MachineLine:
 
 @dataclass(slots=True, kw_only=True)
 class FleetProcess:
-    """A node process that listens. `is_up`: False if it is gone, or was given up.
+    """A node process that listens.
 
-    `stopped` is done from SIGSTOP to SIGCONT; no call to the process is awaited then.
+    `is_up`: False if the process is gone, or was given up. `is_expected_to_end`: True once the run
+    itself ends it. The future `stopped` is done from SIGSTOP to SIGCONT; no call to the process is
+    awaited then.
     """
 
     process_id: str
@@ -115,12 +117,13 @@ class ControlPlane:
         """
         live = [process for process in self._processes if process.is_up]
         ended = await side_by_side(self._reset_client_ends(p, reset) for p in live)
-        names = tuple(name for of_process in ended for name in of_process)
+        names = tuple(name for names_of_process in ended for name in names_of_process)
+        # A stopped process cannot name its clients' connections: their servers count them.
         silent_clients = tuple(name for p in live if p.is_stopped for name in node_names(p.plan))
-        of_silent = await side_by_side(
+        counts_of_silent_clients = await side_by_side(
             self._reset_server_ends(p, reset, names, silent_clients) for p in live
         )
-        return len(names) + sum(of_silent)
+        return len(names) + sum(counts_of_silent_clients)
 
     async def _reset_client_ends(
         self, process: FleetProcess, reset: LinkReset

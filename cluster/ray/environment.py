@@ -1,4 +1,4 @@
-"""Environment variables that Ray reads when it is first imported; `actors` imports this before.
+"""Environment variables that Ray reads at its first import; `actors` imports this module before it.
 
 Only unset variables are set, so that the user's settings have precedence. If Ray is imported
 already, none is set: they would then reach the processes that Ray starts, but not Ray in this

@@ -1,8 +1,9 @@
 """The fleet: every node process of a run and the Ray machines that they are on.
 
-Owns starting, watching, killing and ending real processes, the machines' agents and clock
-offsets, and fetching files from other machines. It knows processes, not nodes: `runtime` knows
-which node lives in which process, and in which incarnation.
+Owns starting, watching and ending of processes, the machines' agents and clock offsets, and
+fetching files from other machines. An agent is an actor on each machine that sends signals, reads
+the clock and reads files there. The fleet knows processes, not nodes: `lives` knows the process and
+the incarnation of each node.
 """
 
 import asyncio
@@ -43,18 +44,19 @@ from protocol.ids import NodeName
 
 START_ATTEMPTS = 3
 START_TIMEOUT_S = 60.0
-"""A process on a loaded machine needs seconds to import Ray; more than this is a failure."""
-AGENT_LATER_S = 25.0
-"""How much later than the first agent another may be up; then its machine counts as lost."""
+"""Limit of a process's start. On a loaded machine the import of Ray alone takes seconds."""
+AGENT_DELAY_S = 25.0
+"""Time after the first agent's start at which a machine without an agent counts as lost."""
 KILL_TIMEOUT_S = 5.0
 SIGNAL_TIMEOUT_S = 5.0
 STOP_TIMEOUT_S = 5.0
 COLLECT_TIMEOUT_S = 60.0
+"""Limit of one call that copies or deletes files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineState:
-    """A Ray machine with its agent, its directory for the run and its clock."""
+    """A Ray machine with its agent, its directory for the run, its clock, and the contact to it."""
 
     machine: Machine
     agent: AgentHandle
@@ -81,15 +83,15 @@ class Fleet:
         silence: SilenceLimits | None = None,
     ) -> None:
         self.processes: list[FleetProcess] = []
-        """Every process that came up, in order; those that ended are kept."""
+        """Every process that has started, in order, including those that have ended."""
         self.machines: dict[str, MachineState] = {}
-        """By Ray's id of the machine; those that were lost are kept."""
+        """Machines by Ray's id, including lost ones."""
         self.nodes_without_trace: dict[NodeName, None] = {}
-        """Nodes whose rows, or some of them, lay on a machine that could not be read at the end."""
+        """Nodes whose trace, or part of it, was on a machine that did not answer at the end."""
         self.never_up: tuple[Machine, ...] = ()
-        """Machines that the cluster has, and on which no agent started."""
+        """Machines of the cluster on which no agent started."""
         self.disk_trouble: str | None = None
-        """The first write that a disk refused to a process, in words."""
+        """Sentence on the first write that a process's disk refused; None if there is none."""
         self.control = ControlPlane(self.processes, on_failure=on_failure)
         self.run_id = run_id
         self._seed = seed
@@ -112,11 +114,12 @@ class Fleet:
         self._pause_orders = 0
 
     async def connect(self, plans: Sequence[ProcessPlan]) -> None:
-        """Start Ray or join it, start an agent on each machine, decide where processes go.
+        """Start Ray or join it, start an agent on each machine, and choose each process's machine.
 
         Raises: RayUnavailable, TimeoutError.
         """
         self._owns_ray = actors.connect_ray(self._ray_address)
+        # An agent that finds this file shares the driver's file system (AgentService.prepare).
         marker = f".run-{self._token}"
         (self._run_dir / marker).touch()
         try:
@@ -129,16 +132,23 @@ class Fleet:
         finally:
             (self._run_dir / marker).unlink()
         self._beats += [
-            asyncio.create_task(self._hear(each, state), name=f"beats of {state.machine.address}")
-            for each, state in self.machines.items()
+            asyncio.create_task(
+                self._query_machine(ray_node_id, state), name=f"beats of {state.machine.address}"
+            )
+            for ray_node_id, state in self.machines.items()
         ]
-        self._beats.append(asyncio.create_task(self._look_out(), name="silent machines"))
+        self._beats.append(
+            asyncio.create_task(self._find_silent_machines(), name="silent machines")
+        )
         self._places = place(
             plans, [state.machine for state in self.machines.values()], self._layout
         )
 
     async def publish(self, directory: Mapping[NodeName, ProcessAddress]) -> None:
-        """Tell every process where every node is; outside clients read the listeners file."""
+        """Send the addresses of all nodes to every process, and write them to the listeners file.
+
+        Clients from outside read that file.
+        """
         await self.control.set_directory(directory)
         listeners = Listeners(
             run_id=self.run_id,
@@ -151,10 +161,10 @@ class Fleet:
         try:
             write_listeners(self._run_dir, listeners)
         except OSError as error:
-            self._on_failure(f"nobody is told where the nodes listen: {error}")
+            self._on_failure(f"the listeners file could not be written: {error}")
 
     async def start_process(self, plan: ProcessPlan) -> FleetProcess:
-        """Start a process where it was before, or elsewhere if that machine is lost.
+        """Start a process on its machine, or on another one if that machine is lost.
 
         Raises: ClusterStartError.
         """
@@ -174,11 +184,13 @@ class Fleet:
             ) from error
 
     async def pause(self, process: FleetProcess, node: NodeName) -> None:
-        """Stop a node; SIGSTOP its process if that is its own.
+        """Pause a node; SIGSTOP its process if the process hosts no other node.
 
-        The node is held first, so that it acts on nothing between the SIGCONT and the moment when
-        the control plane's newest state has reached it. Being told and stopped are a millisecond
-        apart; a node is never stopped in the middle of a loop turn.
+        1. The node's host is paused by a call. From now on it holds timers and messages.
+        2. A millisecond later SIGSTOP stops the process. The node does nothing by then, so it is
+           never stopped in the middle of a loop turn.
+        3. At the end, SIGCONT lets the process run, and `resume` sends it the newest state. Because
+           of step 1 the node does nothing before it has this state.
         Raises: SimulationError if the node is not alive; ProcessLookupError, ActorGone,
             TimeoutError, ProcessNotStopped.
         """
@@ -190,31 +202,34 @@ class Fleet:
             await process.agent.stop(process.listening.process, SIGNAL_TIMEOUT_S)
 
     async def resume(self, process: FleetProcess, node: NodeName) -> None:
-        """Let a node go on, with the control plane's newest state.
+        """Let a paused node continue, with the control plane's newest state.
 
         Raises: SimulationError if the node is not alive; ProcessLookupError, ActorGone,
             TimeoutError.
         """
         order = self._next_pause_order()
-        await self._go_on(process)
+        await self._continue_process(process)
         resets, process.missed_resets = tuple(process.missed_resets), []
         await process.handle.resume_node(node, order, self.control.state, resets, CALL_TIMEOUT_S)
 
     async def end(self, process: FleetProcess) -> None:
-        """End a process whose node is done: what it wrote leaves, then it is gone."""
+        """End a process whose node has stopped, and wait until it is gone.
+
+        The process flushes and closes its files first.
+        """
         await self._stop_nodes(process)
         process.is_up = False
         process.handle.end()
         await self._wait_gone(self.machines[process.machine.ray_node_id], [process])
 
     def give_up(self, process: FleetProcess) -> None:
-        """End a process at once, whatever it is doing; nobody waits for its end."""
+        """End a process at once, without waiting for its end."""
         process.is_expected_to_end = True
         process.is_up = False
         process.handle.end()
 
     async def remove_disk(self, process_name: str, node: NodeName) -> None:
-        """Delete the disk of a node that is down, if its machine is still there.
+        """Delete the disk of a node that is down; do nothing if its machine does not answer.
 
         Raises: ActorGone, TimeoutError, OSError.
         """
@@ -223,33 +238,36 @@ class Fleet:
             await agent.remove_disk(node, COLLECT_TIMEOUT_S)
 
     async def cut_disk(self, process_name: str, node: NodeName) -> None:
-        """Cut the logs of a node that is down back to what was flushed, if its machine is there.
+        """Remove from the logs of a node that is down all bytes that were not flushed.
 
+        Does nothing if the node's machine does not answer.
         Raises: ActorGone, TimeoutError, OSError.
         """
         agent = self._agent_with_disk(process_name)
         if agent is not None:
             await agent.cut_disk(node, COLLECT_TIMEOUT_S)
 
-    def _close_to_guests(self) -> None:
-        """Tell guests no longer where the nodes are: the run is about to stop."""
+    def _remove_listeners_file(self) -> None:
+        """Remove the listeners file: clients from outside must not begin now."""
         try:
             remove_listeners(self._run_dir)
         except OSError as error:
-            self._on_failure(f"guests are still told where the nodes listen: {error}")
+            self._on_failure(f"the listeners file could not be removed: {error}")
 
     def _agent_with_disk(self, process_name: str) -> AgentHandle | None:
+        """Return the agent of a process's machine; None if the machine does not answer."""
         ray_node_id = self._places[process_name].ray_node_id
-        is_there = any(machine.ray_node_id == ray_node_id for machine in actors.machines())
-        is_there = is_there and not self.machines[ray_node_id].line.is_silent
-        return self.machines[ray_node_id].agent if is_there else None
+        state = self.machines[ray_node_id]
+        is_alive = any(machine.ray_node_id == ray_node_id for machine in actors.machines())
+        return state.agent if is_alive and not state.line.is_silent else None
 
     async def stop_processes(self) -> None:
-        """End all nodes, clients first so that none misses a server, and then the processes.
+        """End all nodes, then all processes, and wait until the processes are gone.
 
-        Returns when the processes are gone; what does not end is reported as a failure.
+        Clients end before servers, so that no client finds its server gone. A process that does not
+        end is reported as a failure.
         """
-        self._close_to_guests()
+        self._remove_listeners_file()
         for watcher in self._watchers:
             watcher.cancel()
         self._watchers.clear()
@@ -257,8 +275,8 @@ class Fleet:
             if process.is_up and process.line.is_silent:
                 self.give_up(process)
         live = [p for p in self.processes if p.is_up]
-        # Their nodes are still held: they end without having acted again.
-        await side_by_side(self._try_go_on(p) for p in self.processes if p.is_stopped)
+        # The nodes of stopped processes stay paused, so they end without any further act.
+        await side_by_side(self._try_continue(p) for p in self.processes if p.is_stopped)
         await side_by_side(self._stop_nodes(p) for p in live if not p.plan.is_server)
         await side_by_side(self._stop_nodes(p) for p in live if p.plan.is_server)
         for process in live:
@@ -274,9 +292,9 @@ class Fleet:
         )
 
     async def collect(self) -> dict[str, str]:
-        """Fetch what other machines hold of the run, and delete the disks.
+        """Fetch the run's files from other machines, and delete the disks.
 
-        Returns: the machines that are lost with their files, and why.
+        Returns: the machines whose files are lost, with the reasons.
         """
         lost: dict[str, str] = {}
         for state in self.machines.values():
@@ -284,7 +302,8 @@ class Fleet:
                 await state.line.result(state.agent.fetch_files(self._run_dir, COLLECT_TIMEOUT_S))
                 await state.line.result(state.agent.clean_up(COLLECT_TIMEOUT_S))
             except (ActorGone, TimeoutError, OSError) as error:
-                if state.machine_dir == self._run_dir:  # the driver sees all that it wrote
+                if state.machine_dir == self._run_dir:
+                    # The machine shares the driver's file system, so no file is lost.
                     machine_processes.remove_disks(self._run_dir)
                     continue
                 lost[state.machine.address] = str(error).partition("\n")[0]
@@ -292,7 +311,7 @@ class Fleet:
         return lost
 
     def disconnect(self) -> None:
-        """End the agents, and Ray if this run started it. Twice does no harm."""
+        """End the agents, and Ray if this run started it. May be called twice."""
         for beat in self._beats:
             beat.cancel()
         self._beats.clear()
@@ -304,9 +323,10 @@ class Fleet:
             actors.disconnect_ray()
 
     async def _start_agents(self, machines: Sequence[Machine], marker: str) -> None:
-        """Start an agent on each machine; go on without those that die meanwhile.
+        """Start an agent on each machine; machines without one are in `never_up`.
 
-        Raises: ActorGone, TimeoutError or what else kept the first, if no agent started.
+        Raises: if no agent started, the exception of the first failed start (such as ActorGone), or
+            TimeoutError.
         """
         starts = {
             machine: asyncio.create_task(self._start_agent(machine, marker)) for machine in machines
@@ -315,7 +335,7 @@ class Fleet:
             await asyncio.wait(
                 starts.values(), timeout=START_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED
             )
-            await asyncio.wait(starts.values(), timeout=AGENT_LATER_S)
+            await asyncio.wait(starts.values(), timeout=AGENT_DELAY_S)
         finally:
             for start in starts.values():
                 start.cancel()
@@ -376,9 +396,9 @@ class Fleet:
         return process
 
     def choose_machine(self, plan: ProcessPlan) -> Machine:
-        """Return the machine that holds a process's directory, or another if that one is lost.
+        """Return a process's machine; if that one is lost, choose another and keep the choice.
 
-        Raises: ClusterStartError if none is left.
+        Raises: ClusterStartError if no machine is left.
         """
         alive = {
             machine.ray_node_id
@@ -395,15 +415,21 @@ class Fleet:
         raise ClusterStartError(f"no machine is left for {plan.name}")
 
     async def _watch(self, process: FleetProcess) -> None:
-        """Take what fails in a process, until it ends."""
+        """Record the failures in a process until it ends, and its end if the run did not cause it.
+
+        1. A fault or the end of the run sets `is_expected_to_end` before it ends a process.
+        2. If the machine does not answer either, the process ended with it: the watch of machines
+           reports this. During this query the run may have ended the process, so
+           `is_expected_to_end` is read again.
+        """
         known = 0
         while True:
             try:
                 news = await process.handle.next_failures(known)
             except ActorGone as error:
                 process.is_up = False
-                if process.is_expected_to_end or not await self._answers(process):
-                    return  # of a machine that is gone `_look_out` hears
+                if process.is_expected_to_end or not await self._machine_answers(process):
+                    return
                 if not process.is_expected_to_end:
                     self._on_failure(f"process {process.process_id} died by itself: {error}")
                 return
@@ -412,8 +438,8 @@ class Fleet:
                 self.disk_trouble = self.disk_trouble or failure.disk_trouble
                 self._on_failure(failure.text)
 
-    async def _answers(self, process: FleetProcess) -> bool:
-        """Return whether the machine of a process answers now."""
+    async def _machine_answers(self, process: FleetProcess) -> bool:
+        """Query the agent of a process's machine; return True if it answers."""
         try:
             await process.line.result(process.agent.beat(self._silence.silent_after_s))
         except (ActorGone, TimeoutError):
@@ -421,13 +447,13 @@ class Fleet:
         return True
 
     async def _await_decision(self, plan: ProcessPlan) -> None:
-        """Wait while the machine of a process is silent: until it answers, or is lost."""
+        """Wait while the machine of a process is silent, until it answers or is lost."""
         ray_node_id = self._places[plan.name].ray_node_id
         while self._contacts.state_of(ray_node_id) is Contact.SILENT:
             await asyncio.sleep(BEAT_S / 2)
 
     async def settle_contact(self) -> None:
-        """Wait until every machine has answered, or is known to be silent."""
+        """Wait until every machine has answered, or counts as silent."""
 
         async def answers(state: MachineState) -> bool:
             try:
@@ -437,10 +463,11 @@ class Fleet:
             return True
 
         if not all(await side_by_side(answers(state) for state in self.machines.values())):
+            # After this time `_find_silent_machines` has found every machine that is silent now.
             await asyncio.sleep(self._silence.silent_after_s + BEAT_S)
 
-    async def _hear(self, ray_node_id: str, state: MachineState) -> None:
-        """Ask the agent of a machine every second, for as long as the run lasts."""
+    async def _query_machine(self, ray_node_id: str, state: MachineState) -> None:
+        """Query the agent of a machine every second, for as long as the run lasts."""
         loop = asyncio.get_running_loop()
         self._contacts.record_answer(ray_node_id, loop.time())
         while True:
@@ -451,28 +478,33 @@ class Fleet:
                     await self._take_change(change)
             await asyncio.sleep(BEAT_S)
 
-    async def _look_out(self) -> None:
-        """Find the machines that are silent."""
+    async def _find_silent_machines(self) -> None:
+        """Find machines that have become silent or lost, for as long as the run lasts."""
         loop = asyncio.get_running_loop()
-        looked_s = loop.time()
+        last_check_s = loop.time()
         while True:
             await asyncio.sleep(BEAT_S / 2)
             now_s = loop.time()
-            if now_s - looked_s > self._silence.silent_after_s:
+            # A gap means that the driver itself did not run, so it has not received answers.
+            if now_s - last_check_s > self._silence.silent_after_s:
                 self._contacts.excuse_driver(now_s)
-            looked_s = now_s
+            last_check_s = now_s
             for change in self._contacts.find_changes(now_s):
                 await self._take_change(change)
 
     async def _take_change(self, change: MachineChange) -> None:
+        """Process a change of a machine: inform the runtime, and update or end its processes."""
         state = self.machines[change.machine]
-        there = [p for p in self.processes if p.machine.ray_node_id == change.machine and p.is_up]
+        live_processes = [
+            p for p in self.processes if p.machine.ray_node_id == change.machine and p.is_up
+        ]
         state.line.set_silent(silent=change.state is not Contact.HEARD)
         self._on_machine(change)
         if change.state is Contact.HEARD:
-            await self.control.catch_up(there)
+            await self.control.catch_up(live_processes)
         elif change.state is Contact.LOST:
-            for process in there:  # should the machine come back, they are not to go on
+            # If the machine answers again, these must not act beside the nodes' new incarnations.
+            for process in live_processes:
                 self.give_up(process)
 
     def nodes_on(self, ray_node_id: str) -> tuple[NodeName, ...]:
@@ -492,16 +524,16 @@ class Fleet:
             for name in node_names(process.plan)
         )
 
-    async def _go_on(self, process: FleetProcess) -> None:
+    async def _continue_process(self, process: FleetProcess) -> None:
         if process.is_stopped:
             await process.agent.send_signal(process.listening.process, signal.SIGCONT)
             process.stopped = asyncio.Future()
 
-    async def _try_go_on(self, process: FleetProcess) -> None:
+    async def _try_continue(self, process: FleetProcess) -> None:
         try:
-            await self._go_on(process)
+            await self._continue_process(process)
         except (ProcessLookupError, ActorGone, TimeoutError):
-            return  # it is gone, or its machine is; whoever is left is killed in the end
+            return  # the process or its machine is gone; `_wait_gone` kills a process that is left
 
     def _next_pause_order(self) -> int:
         self._pause_orders += 1
@@ -511,7 +543,7 @@ class Fleet:
         process.is_expected_to_end = True
         try:
             await process.handle.stop(STOP_TIMEOUT_S)
-        except Exception as error:  # whatever it raises, the other processes must be ended too
+        except Exception as error:  # any error: the other processes must be ended all the same
             self._on_failure(f"{process.process_id} did not stop in an orderly way: {error!r}")
 
     async def _wait_gone(self, state: MachineState, processes: list[FleetProcess]) -> None:

@@ -1,4 +1,8 @@
-"""Which nodes share a process on Ray, and on which machine each process is put."""
+"""The processes of a cluster on Ray: the nodes of each one, and its machine.
+
+Servers (brokers, controllers, ZooKeeper servers) have a process each, so that a fault can kill one
+alone. Clients share processes, which costs less; an isolated client has its own.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,29 +23,29 @@ from cluster.spec import (
 from protocol.ids import NodeName
 
 CONSUMERS_PER_PROCESS = 50
-"""One Python process carries about this many consumers at ten messages a second each."""
+"""Most consumers in one process: about as many as it can run at ten messages a second each."""
 
 M = TypeVar("M")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessPlan:
-    """One process to start: its name and the nodes it hosts (clients-0 may have none)."""
+    """One process: its name and its nodes. Only `clients-0` may have no node."""
 
     name: str
     nodes: tuple[NodeSpec, ...]
 
     @property
     def is_server(self) -> bool:
-        """Whether it hosts a controller or a broker."""
+        """True if one of its nodes has a disk: a broker, a controller or a ZooKeeper server."""
         return any(has_disk(spec) for spec in self.nodes)
 
 
 def plan_processes(cluster: ClusterSpec) -> tuple[ProcessPlan, ...]:
     """Return the processes of a cluster: servers alone, clients together unless isolated.
 
-    `clients-0` is always there: the runtime's own client lives in it. Producers go to the last of
-    the shared client processes, which has room left.
+    There is always a `clients-0`, because it also hosts the runtime's own client. Producers go to
+    the last shared client process of their machine, the only one that may have room.
     """
     server_specs: tuple[ControllerSpec | BrokerSpec | ZooKeeperSpec, ...] = (
         *cluster.zookeepers,
@@ -56,35 +60,36 @@ def plan_processes(cluster: ClusterSpec) -> tuple[ProcessPlan, ...]:
     together = [spec for spec in members if not spec.isolate]
     isolated = [spec for spec in members if spec.isolate]
     shares: list[list[NodeSpec]] = []
-    for of_machine in _by_machine(cluster, together, cluster.producers):
-        shares += of_machine
+    for shares_of_machine in _shares_by_machine(cluster, together, cluster.producers):
+        shares += shares_of_machine
     clients = [
         ProcessPlan(name=f"clients-{index}", nodes=tuple(share))
-        for index, share in enumerate(shares or [[]])
+        for index, share in enumerate(shares or [[]])  # without clients one empty process
     ]
     alone = [ProcessPlan(name=spec.name, nodes=(spec,)) for spec in isolated]
     return (*servers, *clients, *alone)
 
 
-def _by_machine(
+def _shares_by_machine(
     cluster: ClusterSpec,
     members: Sequence[ConsumerSpec | ZooKeeperConsumerSpec],
     producers: Sequence[ProducerSpec],
 ) -> list[list[list[NodeSpec]]]:
-    """Return for each machine the nodes of each of its shared client processes.
+    """Return, for each machine of the experiment, the shares of clients that have one process each.
 
-    A process never spans two machines of the experiment. One that names none has one machine here.
+    No share has clients of two machines. An experiment without machines counts as one machine.
     """
     machine_of = {name: index for index, names in enumerate(cluster.machines) for name in names}
-    shares: dict[int, list[list[NodeSpec]]] = {}
+    shares_by_machine: dict[int, list[list[NodeSpec]]] = {}
     for spec in members:
-        of_machine = shares.setdefault(machine_of.get(spec.name, 0), [[]])
-        if len(of_machine[-1]) == CONSUMERS_PER_PROCESS:
-            of_machine.append([])
-        of_machine[-1].append(spec)
+        shares = shares_by_machine.setdefault(machine_of.get(spec.name, 0), [[]])
+        if len(shares[-1]) == CONSUMERS_PER_PROCESS:
+            shares.append([])
+        shares[-1].append(spec)
     for producer in producers:
-        shares.setdefault(machine_of.get(producer.name, 0), [[]])[-1].append(producer)
-    return [shares[index] for index in sorted(shares)]
+        shares = shares_by_machine.setdefault(machine_of.get(producer.name, 0), [[]])
+        shares[-1].append(producer)
+    return [shares_by_machine[index] for index in sorted(shares_by_machine)]
 
 
 def place(
@@ -92,10 +97,12 @@ def place(
     machines: Sequence[M],
     layout: Sequence[Sequence[NodeName]] = (),
 ) -> dict[str, M]:
-    """Put each process on a machine.
+    """Return the machine of each process.
 
-    With a `layout` the nodes of its machine i are on `machines[i]`, modulo their number; without,
-    processes are spread in turn, brokers first, so that no two share a machine needlessly.
+    - With a `layout` (the experiment's machines, as names of their nodes): its machine i becomes
+      `machines[i]`. If there are fewer `machines`, the count begins again with the first.
+    - Without: the machines take turns. Brokers come first, so that two of them share a machine
+      only if there are more brokers than machines.
     Raises: ValueError if there is no machine.
     """
     if not machines:
@@ -105,7 +112,7 @@ def place(
         return {
             plan.name: machines[machine_of[plan.nodes[0].name] % len(machines)]
             if plan.nodes
-            else machines[0]
+            else machines[0]  # only the runtime's own client runs in it
             for plan in plans
         }
 
@@ -117,9 +124,10 @@ def place(
 
 
 def starts_with_the_cluster(plan: ProcessPlan) -> bool:
-    """Return whether a process starts with the cluster: not one whose only node starts later.
+    """Return False for a process whose only node starts later.
 
-    Shared processes do, whoever they wait for, so that a late consumer is there at once.
+    A shared process starts with the cluster even if all of its nodes start later: a late consumer
+    then needs no new process.
     """
     is_alone = len(plan.nodes) == 1 and plan.nodes[0].name == plan.name
     return not (is_alone and starts_later(plan.nodes[0]))

@@ -1,7 +1,8 @@
 """RayLives: incarnation, state and process of each node of a run on Ray.
 
-It starts, kills, pauses, shuts down and restarts nodes, and owns the directory of their addresses.
-Fleet owns processes and machines; RayRuntime owns the run, its trace and its failures.
+It starts, kills, pauses, shuts down and restarts nodes, and publishes the directory of their
+addresses to all processes. Fleet owns processes and machines; RayRuntime owns the run, its trace
+and its failures.
 """
 
 import asyncio
@@ -33,10 +34,11 @@ from protocol.records.metadata import BrokerEndpoint
 from protocol.trace import TraceEvent
 
 ADMIN_PROCESS = "clients-0"
+"""The process that also hosts the runtime's own client."""
 
 
 class RayLife(NodeLife):
-    """A node with its process; `process` is None while the node is not up."""
+    """A node with its process. `process` is None while no incarnation lives."""
 
     def __init__(self, spec: NodeSpec, plan: ProcessPlan) -> None:
         super().__init__(spec.name, spec)
@@ -73,11 +75,11 @@ class RayLife(NodeLife):
 
     def hit(self) -> HitNode:
         """Return the live incarnation as a HitNode, with the pid if the process is its own."""
-        own = self.process if self.has_own_process else None
+        own_process = self.process if self.has_own_process else None
         return HitNode(
             node=self.name,
             incarnation=self.incarnations - 1,
-            pid=None if own is None else own.listening.process.pid,
+            pid=None if own_process is None else own_process.listening.process.pid,
         )
 
 
@@ -115,15 +117,16 @@ class RayLives(NodeLives[RayLife]):
         plans = [plan for plan in self._plans if starts_with_the_cluster(plan)]
         started = await side_by_side(self._fleet.start_process(plan) for plan in plans)
         processes = {process.plan.name: process for process in started}
-        now = [life for life in self._lives.values() if not starts_later(life.spec)]
-        for life in now:
+        first_lives = [life for life in self._lives.values() if not starts_later(life.spec)]
+        for life in first_lives:
             life.process = processes[life.plan.name]
+        # Addresses before nodes: a node that starts sends requests at once.
         await self._push_directory()
-        for life in now:
+        for life in first_lives:
             await self._start_in_process(life)
 
     async def start_node(self, node: NodeName) -> None:
-        """Start a node whose spec says `starts_later`; an isolated one gets its process now."""
+        """Start a node whose spec says `starts_later`; first its process, if that is not up."""
         await self._bring_up(self._begin(node, LifeAct.START))
 
     async def restart(self, node: NodeName, *, empty_disk: bool = False) -> None:
@@ -137,8 +140,12 @@ class RayLives(NodeLives[RayLife]):
         await self._bring_up(life)
 
     async def crash(self, node: NodeName, *, cause: KillCause | None = None) -> HitNode:
-        """`kill -9` the node's process; a client that shares one is ended alone, without a pid."""
-        # The row comes first: whatever others see of the death is behind it in the trace.
+        """`kill -9` the node's process; of a shared process end only this node.
+
+        Returns: the ended incarnation, with a pid only if its process was killed.
+        """
+        # `_begin` traces NODE_KILLED. It comes first, so that in the trace every effect of the
+        # death on other nodes is behind this row.
         life = self._begin(node, LifeAct.KILL, cause=cause)
         process = life.live_process()
         hit = life.hit()
@@ -154,12 +161,13 @@ class RayLives(NodeLives[RayLife]):
         except (ProcessLookupError, SimulationError, ActorGone):
             if not is_stopping:
                 raise
-            # It was done a moment before; whoever asked for its death has it.
+            # The node's shutdown had ended its process before the kill: the node is down, as
+            # demanded.
         await self._push_directory()
         return hit
 
     async def power_loss(self, node: NodeName) -> HitNode:
-        """Kill the node's process and cut its logs back to what was flushed."""
+        """Kill the node's process, and remove from its logs all bytes that were not flushed."""
         hit = await self.crash(node, cause=KillCause.POWER_LOSS)
         life = self._life(node)
         if has_disk(life.spec):
@@ -175,13 +183,13 @@ class RayLives(NodeLives[RayLife]):
         return life.hit()
 
     async def pause(self, node: NodeName) -> HitNode:
-        """SIGSTOP the node's process, also of one that shuts down.
+        """SIGSTOP the node's process, even during a shutdown; of a shared one pause only this node.
 
-        A client that shares a process is held alone, without a pid.
+        Returns: the paused incarnation, with a pid only if its process was stopped.
         """
         life = self._begin(node, LifeAct.PAUSE)
         hit = life.hit()
-        # Before the act: what is half done when somebody interrupts it can then be undone.
+        # Set before the wait: if a Ctrl-C interrupts the wait, `resume` still undoes the pause.
         life.is_paused = True
         try:
             await self._fleet.pause(life.live_process(), node)
@@ -191,7 +199,7 @@ class RayLives(NodeLives[RayLife]):
         return hit
 
     async def resume(self, node: NodeName) -> None:
-        """Let a paused node go on."""
+        """Let a paused node continue."""
         life = self._begin(node, LifeAct.RESUME)
         await self._fleet.resume(life.live_process(), node)
         life.is_paused = False
@@ -205,10 +213,10 @@ class RayLives(NodeLives[RayLife]):
         )
 
     def lose_nodes(self, nodes: Sequence[NodeName]) -> str:
-        """Note that nodes died with their machine, and start them elsewhere.
+        """Record that nodes died with their machine, and begin to start them on other machines.
 
-        Brokers start with an empty disk and replicate, clients as new members.
-        Returns: why the cluster cannot go on without them, "" if it can.
+        Brokers start with an empty disk and replicate; clients join as new members.
+        Returns: the reason why the cluster cannot continue without the nodes, "" if it can.
         """
         lives = [life for name in nodes if (life := self._lives[name]).process is not None]
         for life in lives:
@@ -228,11 +236,12 @@ class RayLives(NodeLives[RayLife]):
                     await self._fleet.remove_disk(life.plan.name, life.name)
                 if life.state is NodeState.DOWN:  # a fault's end may have started it
                     await self._bring_up(life)
+            # Without lost nodes in it, no life above has started this process again.
             if self._process_named(ADMIN_PROCESS) is None:
                 (plan,) = (plan for plan in self._plans if plan.name == ADMIN_PROCESS)
                 await self._fleet.start_process(plan)
                 await self._push_directory()
-        except Exception as error:  # nobody awaits this task
+        except Exception as error:  # no caller awaits this task, so the error is reported here
             self._on_failure(f"nodes of a lost machine could not be started elsewhere: {error!r}")
 
     # -- inside ----------------------------------------------------------------------------------
@@ -245,12 +254,12 @@ class RayLives(NodeLives[RayLife]):
         return process
 
     def _end_all_incarnations(self) -> None:
-        """Release what the nodes held, after all processes have ended."""
+        """Release each life's process and shutdown task, after all processes have ended."""
         for life in self._lives.values():
             self._end_incarnation(life)
 
     def _cancel_shutdowns(self) -> None:
-        """Cancel the waits for controlled shutdowns, because all nodes are ended now."""
+        """Cancel the tasks that start and shut down nodes, because all nodes are ended next."""
         if self._moving is not None:
             self._moving.cancel()
         for life in self._lives.values():
@@ -259,20 +268,20 @@ class RayLives(NodeLives[RayLife]):
                 life.shutting_down = None
 
     async def _await_shut_down(self, life: RayLife, process: FleetProcess) -> None:
-        """Wait until a node that was asked to stop has, and end its process if it had its own.
+        """Wait until a node has stopped, and end its process unless it is shared.
 
-        A kill meanwhile cancels this.
+        A kill in the meantime cancels this task.
         """
         try:
             await process.handle.shut_down_node(life.name)
             if life.has_own_process:
                 await self._fleet.end(process)
-            life.shutting_down = None  # this very task: nobody need cancel it
+            life.shutting_down = None  # this task itself: `_end_incarnation` must not cancel it
             self._end_incarnation(life)
             await self._push_directory()
         except ActorGone:
-            return  # its process died: the watcher says so if nobody killed it
-        except Exception as error:  # nobody awaits this task: whatever it meets must be told here
+            return  # the process died; the fleet's watcher reports it unless the run killed it
+        except Exception as error:  # no caller awaits this task, so the error is reported here
             self._on_failure(f"{life.name} could not be shut down: {error!r}")
 
     async def _bring_up(self, life: RayLife) -> None:
@@ -284,9 +293,10 @@ class RayLives(NodeLives[RayLife]):
             await self._push_directory()
             await self._start_in_process(life)
         except BaseException:
-            life.process = None  # it did not come up: it may be tried again
+            life.process = None  # the node is down, and can be started again
             if life.has_own_process:
-                # The order to start may still reach it: two incarnations must never share a disk.
+                # The call that starts the node may still arrive there. A process that lived on
+                # could then share its disk with the next incarnation, in another process.
                 self._fleet.give_up(process)
             raise
 
@@ -330,7 +340,7 @@ class RayLives(NodeLives[RayLife]):
         await self._fleet.publish(directory)
 
     def _process_named(self, name: str) -> FleetProcess | None:
-        """Return the live process of a plan, unless it is about to end."""
+        """Return the live process of a plan; None if there is none, or if it is about to end."""
         return next(
             (
                 p

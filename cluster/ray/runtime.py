@@ -1,8 +1,8 @@
-"""RayRuntime: the cluster as real processes, in real time, that can really be killed.
+"""RayRuntime: a cluster of real processes on Ray, in real time.
 
-Owns what of a run is Ray's: how it is joined, the machines' clocks, and what is asked of every node
-process. The acts on nodes are `RayLives`', processes and machines the `Fleet`'s, and what every run
-in real time has is `RealtimeRuntime`'s.
+Owns the parts of a run that only Ray has: joining it, the clocks of several machines, machines that
+are silent or lost, and calls to all node processes. RayLives acts on nodes, Fleet on processes and
+machines; RealtimeRuntime has what all runtimes in real time share.
 """
 
 import asyncio
@@ -31,10 +31,10 @@ T = TypeVar("T")
 
 
 class RayRuntime(RayLives, RealtimeRuntime):
-    """A cluster on Ray. One object is one run.
+    """A cluster on Ray, for one run.
 
-    `ray_address` "local" is a Ray of the run's own; anything else is joined. The rest is
-    `RealtimeRuntime`'s.
+    `ray_address`: "local" starts a Ray for the run; a Ray at any other address is joined. The
+    other arguments are those of RealtimeRuntime.
     """
 
     name = "ray"
@@ -86,18 +86,19 @@ class RayRuntime(RayLives, RealtimeRuntime):
 
     @property
     def clock_error_us(self) -> int:
-        """Return how far apart the clocks of two nodes may be at most."""
+        """Largest possible difference between the clocks of two nodes, in microseconds."""
+        # The worst case is a node on each of the two machines with the largest errors.
         bounds = sorted(self.clock_bounds_us.values(), reverse=True)
         return sum(bounds[:2]) if len(bounds) > 1 else 0
 
     @property
     def machine_events(self) -> tuple[MachineEvent, ...]:
-        """Return the machines that did not answer so far."""
+        """The times in which machines did not answer, so far."""
         return tuple(self._machine_events.values())
 
     @property
     def nodes_without_trace(self) -> tuple[NodeName, ...]:
-        """Return the nodes of which rows were lost with a machine."""
+        """Nodes whose trace rows, or some of them, were lost with a machine."""
         return tuple(self._fleet.nodes_without_trace)
 
     async def settle_contact(self) -> None:
@@ -105,7 +106,10 @@ class RayRuntime(RayLives, RealtimeRuntime):
         await self._fleet.settle_contact()
 
     def _take_machine(self, change: MachineChange) -> None:
-        """Note that a machine is silent, heard again, or lost; its nodes then start elsewhere."""
+        """Record that a machine is silent, answers again, or is lost.
+
+        The nodes of a lost machine start on other machines.
+        """
         silent_s = asyncio.get_running_loop().time() - change.since_s
         now_us = self._clock.now_us()
         key = (change.machine, change.since_s)
@@ -127,7 +131,7 @@ class RayRuntime(RayLives, RealtimeRuntime):
 
     @property
     def disk_trouble(self) -> str | None:
-        """Return the first write that a disk refused to a node, in words; None if there is none."""
+        """Sentence on the first write that a node's disk refused; None if there is none."""
         return self._fleet.disk_trouble
 
     def pids(self) -> tuple[int, ...]:
@@ -139,11 +143,12 @@ class RayRuntime(RayLives, RealtimeRuntime):
     async def start(self, *, apart: bool = False) -> None:
         """Start Ray or join it, then every process, then every node in order.
 
-        Raises: ClusterStartError; whatever was started is stopped.
+        Raises: ClusterStartError; everything that was started is stopped before.
         """
         try:
             await self._fleet.connect(self._plans)
             for machine in self._fleet.never_up:
+                # Time 0 as the key: such a machine has no last answer.
                 self._machine_events[machine.ray_node_id, 0.0] = MachineEvent(
                     address=machine.address, from_us=0, until_us=None, nodes=(), is_lost=True
                 )
@@ -155,14 +160,14 @@ class RayRuntime(RayLives, RealtimeRuntime):
             raise ClusterStartError(f"the cluster could not be started: {error!r}") from error
 
     async def status(self) -> ClusterStatus:
-        """Look at the cluster; a process that does not answer within 2 s is missing."""
+        """Return the cluster's present state; a process that does not answer in 2 s is left out."""
         status = self._status()
         for part in await self._fleet.control.status():
             merge_status(part, into=status)
         return status
 
     async def set_link_rules(self, rules: Sequence[LinkRule]) -> None:
-        """Replace all link rules; returns when every live process that is not stopped has them."""
+        """Replace all link rules; return when every live process that is not stopped has them."""
         await self._fleet.control.set_rules(tuple(rules))
 
     async def reset_links(
@@ -171,7 +176,7 @@ class RayRuntime(RayLives, RealtimeRuntime):
         destinations: Sequence[NodeName],
         purposes: Sequence[str] = (),
     ) -> int:
-        """End all connections between the two sets of nodes; return how many there were."""
+        """Close all connections between the two sets of nodes; return their number."""
         reset = LinkReset(
             sources=tuple(sources), destinations=tuple(destinations), purposes=tuple(purposes)
         )
@@ -183,7 +188,7 @@ class RayRuntime(RayLives, RealtimeRuntime):
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """Ask or order something as the client admin-0, in its process; see Runtime."""
+        """Run `question` as the client admin-0, in its process; see Runtime."""
         process = self._admin_process()
         return await process.line.result(
             process.handle.ask_as_admin(ADMIN_NODE, question, self._cluster, *args, **kwargs)
@@ -192,7 +197,7 @@ class RayRuntime(RayLives, RealtimeRuntime):
     # -- the end ---------------------------------------------------------------------------------
 
     async def _end_nodes(self) -> dict[str, str]:
-        """End every process, clients first, and fetch what other machines hold of the run."""
+        """End every process, clients first, and fetch the run's files from other machines."""
         self._cancel_shutdowns()
         await self._fleet.stop_processes()
         self._end_all_incarnations()

@@ -40,7 +40,7 @@ class SessionGuard:
         )
 
     def close(self) -> None:
-        """End the guard: the session has ended in order, or other processes use it."""
+        """End the guard without killing processes: the driver has ended its Ray itself."""
         try:
             self._process.communicate(_CLOSED)
         except BrokenPipeError:

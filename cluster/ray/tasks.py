@@ -53,7 +53,8 @@ class _Worker:
 class _StartedWorker:
     """One actor and its last call. Ray's handles are untyped, so `Any` stays in this class.
 
-    `name`: None until the worker is up. `call`: None while the worker is idle.
+    `name`: None until the worker is up. `call`: None while the worker is idle. `since`: time of
+    the call.
     """
 
     def __init__(self, actor: Any, call: Any, *, since: float) -> None:  # noqa: ANN401
@@ -128,7 +129,7 @@ class RayWorkers:
         )
 
     def coming(self) -> int:
-        """Return the number of workers that have been starting for less than START_S."""
+        """Return the number of workers that are starting, and began less than START_S ago."""
         return sum(
             worker.name is None and self._clock() - worker.since < START_S
             for worker in self._workers
@@ -150,7 +151,7 @@ class RayWorkers:
         if done:  # collect all other finished calls, too
             done, _ = ray.wait(calls, num_returns=len(calls), timeout=0)
         events: list[Finished | Died] = []
-        for place, worker in enumerate(self._workers):
+        for index, worker in enumerate(self._workers):
             if worker.call is None:
                 continue
             if worker.call in done:
@@ -160,7 +161,7 @@ class RayWorkers:
             else:
                 continue
             if isinstance(event, Died):
-                self._workers[place] = self._replace(worker, event)
+                self._workers[index] = self._replace(worker, event)
             if event is not None and event.items:
                 events.append(event)
         return events
