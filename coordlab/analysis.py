@@ -1,7 +1,7 @@
 """Summaries of runs in memory, their analysis with Spark, and the writing of their pages.
 
 Without a Java for Spark, a run is kept and can be analysed later. Functions import PySpark, Altair
-and Vega only where they need them, because these imports take a second or two.
+and Vega in their bodies, because these imports take a second or two.
 """
 
 from collections.abc import Sequence
@@ -43,28 +43,30 @@ def java_notice(run: Path) -> str | None:
 def salvage(past: PastRun, console: Console) -> None:
     """Collect the rows that the nodes of a killed driver's run left, and print their number."""
     if past.incomplete:
+        # A run reserves disk space for its results. A killed driver could not give it back.
         RunDisk(past.path).free_reserve()
     if not past.incomplete or (past.events / EVENTS_FILE).exists():
         return
-    found = salvage_trace(past.path / TRACE_FOLDER, past.events / EVENTS_FILE)
-    if found is None:
+    salvaged = salvage_trace(past.path / TRACE_FOLDER, past.events / EVENTS_FILE)
+    if salvaged is None:
         return
     console.print(
-        f"{past.path}: its driver was killed; {found.rows:,} rows were left in {found.files} files",
+        f"{past.path}: its driver was killed; {salvaged.rows:,} rows were left in "
+        f"{salvaged.files} files",
         highlight=False,
         soft_wrap=True,
     )
-    for damage in found.damaged:
+    for damage in salvaged.damaged:
         console.print(f"cut short: {damage}", highlight=False, soft_wrap=True)
 
 
 def sum_up(
     console: Console, run: Path, results: Results, *, max_rows: int | None = None
 ) -> RunSummary | None:
-    """Return the summary of a run without Spark; None if it broke off, or is too large for that.
+    """Return the summary of a run without Spark; None if the run broke off or is too large.
 
-    A run with more than `max_rows` rows gives None, too, for callers that compute Spark's tables
-    next anyway.
+    `max_rows`: a smaller limit than the default one, for callers that compute Spark's tables next
+    anyway.
     """
     if results.outcome is not RunOutcome.COMPLETED:
         return None
@@ -129,6 +131,7 @@ def analyse_if_needed(
 
 
 def _summary(run: Path) -> RunSummary:
+    """Return the summary that an analysis has just written. Raises: NotAnalysed if it has not."""
     summary = read_summary(run)
     if summary is None:
         raise NotAnalysed(f"{run} has no summary of its tables, though it was analysed")

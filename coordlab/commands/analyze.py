@@ -1,4 +1,4 @@
-"""`analyze`: the tables of runs, their phases, and what differs between several."""
+"""`analyze`: computes the tables of runs, prints their phases, and compares several runs."""
 
 from pathlib import Path
 
@@ -48,7 +48,7 @@ def analyze_command(
     if notice is not None:
         raise NoJava(notice)
     for each in past:
-        salvage(each, console)
+        salvage(each, console)  # a killed driver leaves rows that Spark cannot read yet
     summaries = analyze_runs(console, [each.path for each in past], master=master)
     if json:
         print_document(Console(), {"runs": summaries})

@@ -1,4 +1,7 @@
-"""`list`: the experiments that have a name, and past runs, however badly they ended."""
+"""`list`: the experiments that can be run by name, and past runs, also those that failed.
+
+An entry of the list is one run, or all runs of one `run --seeds`.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,10 +27,12 @@ from results_schema.results import EXIT_PASS, Verdict
 
 DEFAULT_LIMIT = 20
 COMMIT_GAP = "commit gap"
-"""The measure that a list shows: what a group felt of a fault."""
+"""The only measure of a fault's effect that the list shows."""
 _COLUMNS = ("runtime", "seed", "status", "verdict", COMMIT_GAP)
 _UNBOUNDED = 10_000
+"""A width that no table reaches, to measure how wide the table would be without wrapping."""
 _CAVEAT = "*"
+"""Mark of a run that passed although a group felt the fault."""
 _VERDICT_STYLES = {"pass": "green", "violated": "red", "unknown": "yellow"}
 _STATUS_STYLES = {"completed": "", "running": "cyan"}
 
@@ -65,10 +70,12 @@ def list_command(runs: Path, limit: int, json: bool) -> int:
 class ListedRun:
     """One run.
 
-    Units: `started_at`, `ended_at` are ISO 8601. `verdict`, `exit_code` None: it has no results,
-    and `problem` says why if they cannot be read. `commit_gap_us` is the longest of any member
-    after any fault, None if the run was not analysed or has none. `caveats` say what a run that
-    was analysed and passed felt all the same.
+    - `started_at`, `ended_at`: ISO 8601.
+    - `verdict`, `exit_code`: None if the run has no results.
+    - `problem`: why the run's results cannot be read; None if they can, or if there are none.
+    - `commit_gap_us`: the longest commit gap of any member after any fault; None if the run was not
+      analysed or no member had a gap.
+    - `caveats`: sentences on the effects of faults in a run that was analysed and passed.
     """
 
     run: str
@@ -88,9 +95,10 @@ class ListedRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastRuns:
-    """Runs by the time they began, the newest last. `total` counts those left out too.
+    """Runs in the order in which they began, the newest last.
 
-    `unreadable` says of each directory that holds no readable run what is wrong with it.
+    - `total`: the number of readable runs, including those that are not in `runs`.
+    - `unreadable`: one sentence for each directory without a readable run, with the reason.
     """
 
     runs: tuple[ListedRun, ...]
@@ -99,39 +107,39 @@ class PastRuns:
 
 
 def find_past_runs(root: Path, *, limit: int | None = None) -> PastRuns:
-    """Return the newest `limit` runs under `root` (None: all), and what could not be read.
+    """Return the newest `limit` entries under `root` (None: all), and the unreadable directories.
 
-    Runs of one `run --seeds` count as one.
+    Runs of one `run --seeds` are one entry.
     """
-    found: list[PastRun] = []
+    past_runs: list[PastRun] = []
     unreadable: list[str] = []
-    for each in scan_runs(root):
-        if isinstance(each, PastRun):
-            found.append(each)
+    for run_or_error in scan_runs(root):
+        if isinstance(run_or_error, PastRun):
+            past_runs.append(run_or_error)
         else:
-            unreadable.append(str(each))
-    found.sort(key=lambda past: past.manifest.started_at)
-    shown = found if limit is None else _newest(found, limit)
+            unreadable.append(str(run_or_error))
+    past_runs.sort(key=lambda past: past.manifest.started_at)
+    shown = past_runs if limit is None else _newest_entries(past_runs, limit)
     return PastRuns(
-        runs=tuple(_listed(past) for past in shown),
-        total=len(found),
+        runs=tuple(_listed_run(past) for past in shown),
+        total=len(past_runs),
         unreadable=tuple(unreadable),
     )
 
 
-def _newest(found: Sequence[PastRun], limit: int) -> Sequence[PastRun]:
-    """Return the last runs of `found`, with all that belong to them, as `limit` entries."""
-    entries = dict.fromkeys(_entry_of(past.manifest.run) for past in reversed(found))
-    kept = set(list(entries)[:limit])
-    return [past for past in found if _entry_of(past.manifest.run) in kept]
+def _newest_entries(past_runs: Sequence[PastRun], limit: int) -> Sequence[PastRun]:
+    """Return all runs of the newest `limit` entries; `past_runs` is in the order of time."""
+    newest_first = dict.fromkeys(_entry_of(past.manifest.run) for past in reversed(past_runs))
+    newest = set(list(newest_first)[:limit])
+    return [past for past in past_runs if _entry_of(past.manifest.run) in newest]
 
 
 def _entry_of(run: str) -> str:
-    """Return what a run is listed under: its own name, or the group of its `run --seeds`."""
+    """Return the name of a run's entry: the run's own, or that of its `run --seeds`."""
     return group_of_seeds(run) or run
 
 
-def _listed(past: PastRun) -> ListedRun:
+def _listed_run(past: PastRun) -> ListedRun:
     manifest = past.manifest
     problem = None
     try:
@@ -180,24 +188,24 @@ def print_listing(
     else:
         _print_runs(console, past.runs)
     if len({_entry_of(run.run) for run in past.runs}) < len(past.runs):
-        said = (
+        note = (
             "a run with several seeds is one `run --seeds`: its name means all of them, and their "
             "directories end in -seed-N"
         )
-        print_lines(console, [said], style="dim")
+        print_lines(console, [note], style="dim")
     older = past.total - len(past.runs)
     if older > 0:
         runs = "1 older run" if older == 1 else f"{older:,} older runs"
         print_lines(console, [f"{runs} in {root}: --limit 0 shows all"], style="dim")
     if any(run.caveats for run in past.runs):
-        said = (
+        note = (
             f"{_CAVEAT} passed, and felt two owners at once, no owner, or records processed again: "
             "its report says it"
         )
-        print_lines(console, [said], style="dim")
+        print_lines(console, [note], style="dim")
     if any(run.commit_gap_us is not None for run in past.runs):
-        said = f"{COMMIT_GAP}: the longest of any member, of runs that were analysed"
-        print_lines(console, [said], style="dim")
+        note = f"{COMMIT_GAP}: the longest of any member, of runs that were analysed"
+        print_lines(console, [note], style="dim")
     problems = [run.problem for run in past.runs if run.problem is not None]
     print_lines(console, (f"set aside: {why}" for why in (*problems, *past.unreadable)))
 
@@ -224,15 +232,15 @@ def _experiments_table(experiments: Sequence[ListedExperiment]) -> Table:
     table.add_column("experiment", style="bold", no_wrap=True)
     table.add_column("question")
     for listed in experiments:
-        said = Text(listed.problem, style="red") if listed.problem else Text(listed.question)
-        table.add_row(listed.name, said)
+        text = Text(listed.problem, style="red") if listed.problem else Text(listed.question)
+        table.add_row(listed.name, text)
     return table
 
 
 def _print_runs(console: Console, runs: Sequence[ListedRun]) -> None:
-    """Print a line for each entry; two where a name and the columns do not fit beside each other.
+    """Print the entries as a table, or as two lines each if the table is wider than the console.
 
-    A name is never cut: it is there to be copied.
+    A name is never cut, so that the user can copy it.
     """
     entries: dict[str, list[ListedRun]] = {}
     for run in runs:
@@ -252,12 +260,12 @@ def _print_runs(console: Console, runs: Sequence[ListedRun]) -> None:
         console.print(Text(name, style="bold"), soft_wrap=True)
         runtime, seeds, status, verdict, gap = columns
         words = ("  ", runtime, f", {seeds_words(seeds.plain)}: ", status, ", ", verdict)
-        told = Text.assemble(*words, f", {COMMIT_GAP} {gap}" if gap else "")
-        console.print(told, soft_wrap=True)
+        second_line = Text.assemble(*words, f", {COMMIT_GAP} {gap}" if gap else "")
+        console.print(second_line, soft_wrap=True)
 
 
 def _cells(runs: Sequence[ListedRun]) -> tuple[Text, ...]:
-    """Return the cells of _COLUMNS of the runs of one entry."""
+    """Return one cell for each of _COLUMNS; `runs` are those of one entry."""
     verdicts = _counted([run.verdict or "-" for run in runs], _VERDICT_STYLES, "dim")
     return (
         Text(runs[0].runtime),
@@ -269,7 +277,10 @@ def _cells(runs: Sequence[ListedRun]) -> tuple[Text, ...]:
 
 
 def _counted(words: Sequence[str], styles: Mapping[str, str], style: str) -> Text:
-    """Return a word that all share, or each with how many say it."""
+    """Return the only word in `words`, or each different word after its count.
+
+    `styles`: style of a word; `style`: that of all other words.
+    """
     counts = Counter(words)
     if len(counts) == 1:
         return Text(words[0], style=styles.get(words[0], style))
@@ -280,6 +291,6 @@ def _counted(words: Sequence[str], styles: Mapping[str, str], style: str) -> Tex
 
 
 def _gaps(gaps_us: Sequence[int]) -> str:
-    """Return the one commit gap, or the smallest and the largest; "" without any."""
-    ends = [duration_text(gap_us) for gap_us in sorted(gaps_us)]
-    return " to ".join(dict.fromkeys((ends[0], ends[-1]))) if ends else ""
+    """Return the range of commit gaps as text: one time if both ends read alike, "" if empty."""
+    texts = [duration_text(gap_us) for gap_us in sorted(gaps_us)]
+    return " to ".join(dict.fromkeys((texts[0], texts[-1]))) if texts else ""

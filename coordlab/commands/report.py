@@ -1,4 +1,4 @@
-"""`report`: a page of each run, and one that compares several."""
+"""`report`: writes a page for each run, and a page that compares several runs."""
 
 import webbrowser
 from pathlib import Path
@@ -68,7 +68,7 @@ def report_command(
         pages = [
             write_run_report(console, each, output=output if single else None) for each in past
         ]
-        comparison, page = None, pages[0]
+        comparison, page = None, pages[0]  # `page` is the one that --open opens
         if not single:
             facts = [facts_of(each) for each in past]
             pairs = list(zip(facts, summaries, strict=True))

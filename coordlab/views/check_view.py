@@ -1,4 +1,7 @@
-"""The checks of a run: what each concluded and saw, and the story of each finding."""
+"""The checks of a run on a terminal: outcome, what each check saw, and its findings.
+
+The story of a finding is the list of events that explain it.
+"""
 
 from collections.abc import Iterator
 
@@ -20,7 +23,7 @@ _CHECK_STYLES = {
 _MAX_STORY_LINES = 12
 _MAX_FINDINGS = 5
 _NARROW = 70
-"""Least width of the table; in a narrower one the figures would stand word by word."""
+"""Least width of the table; in a narrower one each line would have room for one word only."""
 
 
 def print_checks(console: Console, checks: tuple[CheckReport, ...]) -> None:
@@ -52,13 +55,13 @@ def _table_of(checks: tuple[CheckReport, ...]) -> Table:
 
 def _lines_of(check: CheckReport) -> Iterator[str]:
     yield f"{_words(check.check)}: {check.outcome.words}"
-    yield from (f"  {said}" for said in ("; ".join(check_figures(check)), check.note) if said)
+    yield from (f"  {text}" for text in ("; ".join(check_figures(check)), check.note) if text)
 
 
 def _print_findings(console: Console, check: CheckReport) -> None:
     for place, finding in enumerate(check.findings[:_MAX_FINDINGS]):
         print_lines(console, [f"{check.check}: {finding.summary}"], style="red")
-        if place > 0:  # they are of one kind: the first story explains the others
+        if place > 0:  # all findings of a check are of one kind: the first story explains them
             continue
         if finding.led_to:
             print_lines(console, ["  what led to it:"], style="dim")

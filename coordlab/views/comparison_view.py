@@ -1,7 +1,8 @@
-"""Several runs side by side on a terminal: one row a figure, one column a run or configuration.
+"""Several runs side by side on a terminal: a row for each figure.
 
-Columns have letters, so that they stay narrow; a list above explains the letters. Where not all fit
-beside one another, the table goes on below with the next ones.
+A column is one run, or several runs with the same settings. Letters are the headings, so that
+columns stay narrow; a list above the tables explains the letters. Columns that do not fit into the
+width follow in a second table below.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,16 +22,17 @@ _MARK = "*"
 _MISSING = "-"
 _GAP = 2
 _MAX_FAULTS_IN_FULL = 2
-"""With more faults only figures that differ are shown; the page has all."""
+"""With more faults, only figures that differ are shown; the comparison page has all."""
 _MAX_RUNS_NAMED = 3
+"""Runs of one column that are named in the list of letters."""
 
 
 def print_comparison(
     console: Console, comparison: Comparison, runtimes: Iterable[str] = ()
 ) -> None:
-    """Print what the columns are, then a table for each fault and one for the whole runs.
+    """Print the list of columns, then a table for each fault and one for the whole runs.
 
-    `runtimes` are those of the runs.
+    `runtimes`: the runtime of each run.
     """
     letters = [_letters(place) for place in range(len(comparison.columns))]
     console.print()
@@ -41,7 +43,7 @@ def print_comparison(
         runs += f" and {more} more" if more > 0 else ""
         print_lines(console, [f"  {letter}  {column.title}{f': {runs}' if runs else ''}"])
     in_full = len(comparison.faults) <= _MAX_FAULTS_IN_FULL
-    for fault in (*comparison.faults, None):
+    for fault in (*comparison.faults, None):  # None: figures of the whole runs
         rows = [row for row in comparison.rows if row.fault == fault]
         shown = [row for row in rows if in_full or row.differs or fault is None]
         if rows:
@@ -51,14 +53,14 @@ def print_comparison(
             alike = len(rows) - len(shown)
             print_lines(console, [f"  {alike} figures are alike: the page has them"], style="dim")
     if any(row.differs for row in comparison.rows):
-        said = (
+        legend = (
             f"{_MARK} differs in effect: {NOTABLE_PERCENT} % apart, and times by "
             f"{duration_text(NOTABLE_US)} at least, or missing ({_MISSING}) in one of them"
         )
-        print_lines(console, [said], style="dim")
+        print_lines(console, [legend], style="dim")
     if any(len(column.runs) > 1 for column in comparison.columns):
-        said = "of several runs: the median over runs, in brackets the range"
-        print_lines(console, [said], style="dim")
+        legend = "of several runs: the median over runs, in brackets the range"
+        print_lines(console, [legend], style="dim")
     if any(row.statistic == "sum" and row.unit == "us" for row in comparison.rows):
         print_lines(console, ["sums over partitions are partition-seconds"], style="dim")
     notes = comparison_notes(comparison, runtimes)
@@ -86,20 +88,23 @@ def _print_block(
 
 
 def _with_groups(rows: Sequence[ComparisonRow]) -> Iterator[tuple[ComparisonRow, str | None]]:
-    """Yield each row with the heading that stands above it, if it is the first of its group."""
-    before = None
+    """Yield each row, with a heading if the row is the first of its group of figures."""
+    group_before = None
     for row in rows:
-        new = row.group != before and row.group in GROUP_HEADINGS
-        yield row, GROUP_HEADINGS[row.group] if new else None
-        before = row.group
+        is_first = row.group != group_before and row.group in GROUP_HEADINGS
+        yield row, GROUP_HEADINGS[row.group] if is_first else None
+        group_before = row.group
 
 
 def _fitting(
     rows: Sequence[ComparisonRow], letters: Sequence[str], width: int
 ) -> Iterator[list[int]]:
-    """Yield the places of the columns that fit beside one another, in turn; one at least."""
+    """Yield the columns of one table after another, as places in `letters`.
+
+    A table has as many columns as fit into `width`, and at least one.
+    """
     labels = [row.label for row in rows] + list(GROUP_HEADINGS.values())
-    used = len(_MARK) + _GAP + max(map(cell_len, labels)) + _GAP
+    used = len(_MARK) + _GAP + max(map(cell_len, labels)) + _GAP  # by marks and labels
     fitting: list[int] = []
     left = width - used
     for place, letter in enumerate(letters):
@@ -115,7 +120,8 @@ def _fitting(
 
 
 def _letters(place: int) -> str:
-    """Return A, B ... Z, AA, AB ... as spreadsheets have them."""
-    first, last = divmod(place, 26)
+    """Return the heading of a column, as in a spreadsheet: A, B ... Z, AA, AB ..."""
+    before, last = divmod(place, 26)
     letter = chr(ord("A") + last)
-    return letter if first == 0 else _letters(first - 1) + letter
+    # Minus 1, because these numerals have no zero: AA follows Z.
+    return letter if before == 0 else _letters(before - 1) + letter

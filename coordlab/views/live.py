@@ -1,7 +1,8 @@
 """LiveView: shows the progress of long work, as a panel on a terminal, as lines elsewhere.
 
-A command provides two functions: one renders the panel from the latest progress, the other yields
-the lines that a progress adds. A terminal that cannot move its cursor gets lines, too.
+A progress is an object that describes the state of the work. A command provides two functions: one
+renders the panel from the latest progress, the other yields the lines that a progress adds. A
+terminal that cannot move its cursor gets lines, too.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,6 +15,7 @@ from rich.text import Text
 
 REFRESH_PER_SECOND = 4
 P = TypeVar("P")
+"""The class of a progress."""
 
 
 class LiveView(Generic[P]):
@@ -63,7 +65,7 @@ class LiveView(Generic[P]):
             self._live.stop()
 
     def __call__(self, progress: P) -> None:
-        """Show a progress."""
+        """Show a progress: the panel at its next refresh, lines at once."""
         self._last = progress
         if self._shown and self._live is None:
             for line in self._lines(progress):

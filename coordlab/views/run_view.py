@@ -1,8 +1,8 @@
 """The live view of a run: stage, brokers, groups, members and faults.
 
-The panel is bounded whatever the size of the cluster, and readable from 40 columns on: what is
-remarkable is shown first, the rest is counted. Elsewhere there is a line for each change of stage
-or fault, and for each finding.
+On a terminal the view is a panel. Its size is bounded whatever the size of the cluster, and 40
+columns are enough: it names unusual brokers, groups and faults first, and counts the rest. Without
+a terminal, the view prints a line for each change of stage or fault, and for each finding.
 """
 
 from collections import Counter
@@ -31,15 +31,18 @@ _FAULT_STYLES = {"planned": "dim", "healed": "green", "done": "green"}
 _WIDE = 100
 """Least width at which columns stand two spaces apart."""
 _NARROW = 70
+"""Least width of a table; a narrower terminal gets one line for each group or fault."""
 _MAX_BROKERS = 8
 """Brokers that are named one by one; more are counted by state."""
 _MAX_GROUPS = 12
 _MAX_FAULTS = 8
 _MAX_PLANNED = 3
-"""Planned faults that are shown where there are more faults than fit."""
+"""Planned faults that are shown if there are more than _MAX_FAULTS faults."""
 _MAX_FINDINGS = 3
 _MAX_ABSENT = 6
+"""Controllers and clients that are named as not up."""
 _MAX_WAITING = 3
+"""Conditions that are named as not fulfilled."""
 
 
 def run_view(
@@ -56,30 +59,34 @@ def run_view(
 
 
 class RunLines:
-    """The lines that a progress adds: what became of faults, findings, a new stage."""
+    """The lines that a progress adds: changes of faults, new findings, a new stage.
+
+    A progress describes the whole run so far, so this object keeps what it has yielded already.
+    """
 
     def __init__(self) -> None:
-        self._fates: dict[str, str] = {}
-        self._findings = 0
+        self._yielded_fates: dict[str, str] = {}
+        self._yielded_findings = 0
         self._stage = ""
 
     def __call__(self, progress: Progress) -> Iterator[str]:
         """Yield the lines that `progress` adds."""
         for fault in progress.faults:
-            now = (fault.note or "") if fault.is_by_accident else fate(fault)
-            if fault.outcome is FaultOutcome.PLANNED or self._fates.get(fault.fault_id) == now:
+            new_fate = (fault.note or "") if fault.is_by_accident else fate(fault)
+            is_yielded = self._yielded_fates.get(fault.fault_id) == new_fate
+            if fault.outcome is FaultOutcome.PLANNED or is_yielded:
                 continue
-            self._fates[fault.fault_id] = now
+            self._yielded_fates[fault.fault_id] = new_fate
             at_us = fault.fired_at_us if fault.healed_at_us is None else fault.healed_at_us
             injected = fault.outcome is FaultOutcome.HIT and fault.healed_at_us is None
             hit = f"hit {fault.hit}; " if injected else ""
-            change = f"{fault.fault} {fault.target}: {hit}{now}"
+            change = f"{fault.fault} {fault.target}: {hit}{new_fate}"
             if fault.is_by_accident:
                 change = f"{fault.note}, with {nodes_shown(fault.nodes)} on it"
             yield timed(at_us or progress.time_us, change)
-        for finding in progress.findings[self._findings :]:
+        for finding in progress.findings[self._yielded_findings :]:
             yield timed(finding.time_us, f"{finding.check} is violated: {finding.summary}")
-        self._findings = len(progress.findings)
+        self._yielded_findings = len(progress.findings)
         if progress.stage != self._stage:
             self._stage = progress.stage
             yield timed(progress.time_us, progress.stage)
@@ -91,7 +98,7 @@ def timed(time_us: int, text: str) -> str:
 
 
 def run_panel(name: str, runtime: str, progress: Progress, width: int) -> Group:
-    """Return what there is to see of a run; `width` is the terminal's."""
+    """Return the panel of a run; `width` is the terminal's, in columns."""
     parts: list[RenderableType] = [
         Text(f"{name} on {runtime}  {progress.time_us / 1e6:.1f} s", style="bold"),
         _stage_line(progress.stage, width),
@@ -118,7 +125,7 @@ def run_panel(name: str, runtime: str, progress: Progress, width: int) -> Group:
 
 
 def fate(fault: JournalEntry) -> str:
-    """Return where a fault is, in a word or with the reason why it is nowhere."""
+    """Return the state of a fault in words, with the reason if it was not injected."""
     match fault.outcome:
         case FaultOutcome.PLANNED:
             return "planned"
@@ -133,19 +140,20 @@ def fate(fault: JournalEntry) -> str:
 
 
 def _stage_line(stage: str, width: int) -> Text:
-    """Name the stages with the present one in brackets: seen without colours, too."""
+    """Return the names of all stages; brackets mark the present one also without colours."""
     if width < _NARROW:
         place = STAGES.index(stage) + 1 if stage in STAGES else 0
         return Text(f"{stage} (stage {place} of {len(STAGES)})")
     line = Text()
-    for each in STAGES:
-        here = each == stage
-        line.append(f"[{each}] " if here else f" {each} ", style="bold" if here else "dim")
+    for name in STAGES:
+        is_present = name == stage
+        text = f"[{name}] " if is_present else f" {name} "
+        line.append(text, style="bold" if is_present else "dim")
     return line
 
 
 def brokers_line(status: ClusterStatus) -> Text:
-    """Name the brokers with their states: all of a few, of many the numbers in each state."""
+    """Return the brokers with their states; more than _MAX_BROKERS are grouped by state."""
     words = broker_words(status)
     line = Text("brokers ")
     if len(words) <= _MAX_BROKERS:
@@ -153,9 +161,10 @@ def brokers_line(status: ClusterStatus) -> Text:
             line.append(f" {broker_id} {word} ", style=_broker_style(word))
         return line
     for word in sorted(set(words.values()), key=lambda word: (word != "up", word)):
-        ids = [f"broker-{broker_id}" for broker_id, each in words.items() if each == word]
-        shown = listed(ids).replace("broker-", "")
-        line.append(f" {len(ids)} {word}: {shown} ", style=_broker_style(word))
+        names = [f"broker-{broker_id}" for broker_id, state in words.items() if state == word]
+        # `listed` shortens names that end in a number; the line has room for the numbers only.
+        shown = listed(names).replace("broker-", "")
+        line.append(f" {len(names)} {word}: {shown} ", style=_broker_style(word))
     return line
 
 
@@ -177,7 +186,7 @@ def _broker_style(word: str) -> str:
 
 
 def counts_line(progress: Progress) -> Text:
-    """Count the records and commits of the lab's own clients."""
+    """Return the numbers of records and commits of this cluster's own clients."""
     produced = progress.status.records_produced if progress.status is not None else 0
     return Text(
         f"records produced {produced:,}, consumed {progress.records_consumed:,}; "
@@ -187,7 +196,10 @@ def counts_line(progress: Progress) -> Text:
 
 
 def absent_line(status: ClusterStatus) -> Text | None:
-    """Name the controllers and clients that are not up; brokers have a line of their own."""
+    """Return the controllers and clients that are not up; None if all are.
+
+    Brokers are in `brokers_line`.
+    """
     brokers = {broker_name(broker_id): None for broker_id in status.brokers_alive}
     absent = [
         f"{node} {state}"
@@ -202,7 +214,7 @@ def absent_line(status: ClusterStatus) -> Text | None:
 
 
 def groups_view(status: ClusterStatus, width: int) -> RenderableType:
-    """Show the groups: all of a few, else those that are not Stable at one coordinator first."""
+    """Return the groups; of more than _MAX_GROUPS, those that are not quiet come first."""
     members: dict[str, list[MemberStatus]] = {}
     for member in status.members.values():
         members.setdefault(member.group_id, []).append(member)
@@ -225,15 +237,21 @@ def groups_view(status: ClusterStatus, width: int) -> RenderableType:
 
 
 _Row = tuple[str, GroupStatus | None, tuple[str, ...]]
-"""A group on one of its coordinators (None: no broker has it), and its members' coordinators."""
+"""1. The id of a group.
+
+2. The group as one coordinator has it; None: no broker has the group. A group on two coordinators
+   has two rows.
+3. The texts of `_members_see`.
+"""
 
 
 def _is_quiet(coordinators: Sequence[GroupStatus]) -> bool:
+    """Return whether exactly one broker has the group, as Stable."""
     return [group.state for group in coordinators] == ["Stable"]
 
 
 def _members_see(members: Sequence[MemberStatus]) -> tuple[str, ...]:
-    """Return the number of members that take each broker for their coordinator."""
+    """Return one text for each coordinator that members know: the number of these members."""
     seen = Counter(
         "unknown" if member.coordinator is None else f"broker {member.coordinator}"
         for member in members
@@ -253,8 +271,8 @@ def _group_table(rows: Sequence[_Row], width: int) -> Table:
     table.add_column("members see")
     for group_id, group, members_see in rows:
         if group is None:
-            nobody = Text("nobody", style="red")
-            table.add_row(group_id, "-", "-", "-", nobody, "\n".join(members_see))
+            no_broker = Text("no broker", style="red")
+            table.add_row(group_id, "-", "-", "-", no_broker, "\n".join(members_see))
             continue
         table.add_row(
             group_id,
@@ -270,15 +288,15 @@ def _group_table(rows: Sequence[_Row], width: int) -> Table:
 def _group_lines(row: _Row) -> Text:
     group_id, group, members_see = row
     if group is None:
-        said = Text.assemble(f"{group_id}: ", ("nobody coordinates it", "red"))
+        line = Text.assemble(f"{group_id}: ", ("no broker coordinates it", "red"))
     else:
-        said = Text.assemble(
+        line = Text.assemble(
             f"{group_id}: ",
             _state(group),
             f" at broker {group.coordinator}, generation {group.generation:,}, "
             f"{len(group.members):,} members",
         )
-    return said.append(f"; members see {', '.join(members_see)}" if members_see else "")
+    return line.append(f"; members see {', '.join(members_see)}" if members_see else "")
 
 
 def _state(group: GroupStatus) -> Text:
@@ -286,9 +304,9 @@ def _state(group: GroupStatus) -> Text:
 
 
 def faults_view(faults: Sequence[JournalEntry], now_us: int, width: int) -> RenderableType:
-    """Show faults: all of a few, of many those around the present moment."""
+    """Return the faults; of more than _MAX_FAULTS, those around the present moment."""
     shown = _notable(faults)
-    hidden = [fault for fault in faults if not any(fault is each for each in shown)]
+    hidden = [fault for fault in faults if not any(fault is other for other in shown)]
     parts: list[RenderableType] = (
         [_fault_table(shown, now_us, width)]
         if width >= _NARROW
@@ -296,13 +314,17 @@ def faults_view(faults: Sequence[JournalEntry], now_us: int, width: int) -> Rend
     )
     if hidden:
         fates = Counter(fate(fault).partition(":")[0] for fault in hidden)
-        said = ", ".join(f"{count:,} {what}" for what, count in fates.items())
-        parts.append(Text(f"and {len(hidden):,} more faults: {said}", style="dim"))
+        counts = ", ".join(f"{count:,} {what}" for what, count in fates.items())
+        parts.append(Text(f"and {len(hidden):,} more faults: {counts}", style="dim"))
     return Group(*parts)
 
 
 def _notable(faults: Sequence[JournalEntry]) -> list[JournalEntry]:
-    """Return the faults to show, in the plan's order: of many, those around the present moment."""
+    """Return the faults to show, in the plan's order.
+
+    Of too many: first the latest faults in force, then the next planned ones, then the latest that
+    are over.
+    """
     if len(faults) <= _MAX_FAULTS:
         return list(faults)
     begun = [fault for fault in faults if fault.outcome is not FaultOutcome.PLANNED]
@@ -326,30 +348,30 @@ def _fault_table(faults: Sequence[JournalEntry], now_us: int, width: int) -> Tab
         table.add_column(heading, overflow="fold")
     table.add_column("injected", justify="right", no_wrap=True)
     for fault in faults:
-        now = fate(fault)
+        outcome = fate(fault)
         table.add_row(
             fault.fault,
             fault.target,
             "" if fault.node is None else fault.hit,
-            Text(now, style=_FAULT_STYLES.get(now, "bold")),
+            Text(outcome, style=_FAULT_STYLES.get(outcome, "bold")),
             _injected(fault, now_us),
         )
     return table
 
 
 def _fault_line(fault: JournalEntry, now_us: int) -> Text:
-    now = fate(fault)
-    whom = "" if fault.node is None else f", hit {fault.hit}"
+    outcome = fate(fault)
+    hit = "" if fault.node is None else f", hit {fault.hit}"
     injected = _injected(fault, now_us)
     return Text.assemble(
-        f"{fault.fault} {fault.target}{whom}: ",
-        (now, _FAULT_STYLES.get(now, "bold")),
+        f"{fault.fault} {fault.target}{hit}: ",
+        (outcome, _FAULT_STYLES.get(outcome, "bold")),
         f", {injected}" if injected else "",
     )
 
 
 def _injected(fault: JournalEntry, now_us: int) -> str:
-    """Return how long ago a fault fired, or in how long it will."""
+    """Return how long ago a fault fired, or in how long it will; "" if it never will."""
     if fault.fired_at_us is not None:
         return f"{clock_seconds(now_us - fault.fired_at_us)} ago"
     if fault.planned_at_us is None or fault.outcome is not FaultOutcome.PLANNED:

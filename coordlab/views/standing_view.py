@@ -1,7 +1,8 @@
-"""The live view of `coordlab up`: brokers, groups, members, faults, findings.
+"""The live view of a standing cluster: one that `coordlab up` keeps running for real clients.
 
-On a terminal it is a panel that is drawn anew; elsewhere a line for each change of a broker, a
-group, a fault or a stage, and for each finding.
+On a terminal the view is a panel of brokers, groups, members, faults and findings, which is drawn
+anew. Elsewhere, the view prints a line for each change of a broker, a group, a fault or a stage,
+and for each finding.
 """
 
 from collections.abc import Iterator
@@ -26,7 +27,7 @@ from results_schema.journal import FaultOutcome, JournalEntry
 _MAX_FINDINGS = 3
 _MAX_REFUSED = 3
 _MAX_PAST_FAULTS = 3
-"""Faults that are over and still shown, the last ones."""
+"""Limit of the faults that are over and still shown: the latest ones."""
 
 
 def standing_view(console: Console, name: str, runtime: str) -> LiveView[Progress]:
@@ -70,17 +71,20 @@ def standing_panel(name: str, runtime: str, progress: Progress, width: int) -> G
 
 def _shown_faults(faults: tuple[JournalEntry, ...]) -> list[JournalEntry]:
     """Return the faults that are not over, and the last few that are, in the journal's order."""
-    over = [each for each in faults if not each.in_force and each.outcome is FaultOutcome.HIT]
-    shown = {each.fault_id for each in over[-_MAX_PAST_FAULTS:]}
-    shown |= {each.fault_id for each in faults if each not in over}
-    return [each for each in faults if each.fault_id in shown]
+    over = [fault for fault in faults if not fault.in_force and fault.outcome is FaultOutcome.HIT]
+    shown_ids = {fault.fault_id for fault in over[-_MAX_PAST_FAULTS:]}
+    shown_ids |= {fault.fault_id for fault in faults if fault not in over}
+    return [fault for fault in faults if fault.fault_id in shown_ids]
 
 
 class StandingLines:
-    """Turns each progress into lines: those of a run, and the changes of brokers and groups."""
+    """Turns each progress into lines: those of a run, and the changes of brokers and groups.
+
+    A progress describes the present state, so this object keeps the last state that it printed.
+    """
 
     def __init__(self) -> None:
-        self._of_the_run = RunLines()
+        self._run_lines = RunLines()
         self._brokers: dict[int, str] = {}
         self._groups: dict[str, str] = {}
         self._refused: dict[str, None] = {}
@@ -88,9 +92,9 @@ class StandingLines:
 
     def __call__(self, progress: Progress) -> Iterator[str]:
         """Yield the lines that `progress` adds."""
-        yield from self._of_the_run(progress)
+        yield from self._run_lines(progress)
         if progress.status is None or progress.stage == "starting":
-            return
+            return  # every broker is still down and every group unknown: lines would be noise
         for broker_id, word in broker_words(progress.status).items():
             if self._brokers.get(broker_id, "up") != word:
                 yield timed(progress.time_us, f"broker {broker_id} is {word}")
@@ -108,10 +112,10 @@ class StandingLines:
             for group_id, coordinators in progress.status.groups.items()
         }
         for group_id in sorted({**self._groups, **groups}):
-            now = groups.get(group_id, "no coordinator has it")
-            if self._groups.get(group_id) != now:
-                yield timed(progress.time_us, f"group {group_id}: {now}")
-            self._groups[group_id] = now
+            text = groups.get(group_id, "no coordinator has it")
+            if self._groups.get(group_id) != text:
+                yield timed(progress.time_us, f"group {group_id}: {text}")
+            self._groups[group_id] = text
 
 
 def _members(count: int) -> str:

@@ -1,4 +1,9 @@
-"""The closing summary of a run: verdict, faults, phases of both chains, gaps, where it lies."""
+"""The closing summary of a run on a terminal: verdict, faults, phases of both chains, gaps.
+
+A chain is a series of phases after a fault: the broker chain leads to the new coordinator, the
+client chain to the members' next commits. A gap is a time in which a member, partition or group had
+no service.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -48,7 +53,8 @@ _VERDICT_STYLES = {
     Verdict.UNKNOWN: "bold yellow",
 }
 _MAX_FAULTS_IN_FULL = 2
-_MAX_FAULTS_TOLD = 20
+"""Up to this number, each fault has tables of its own; with more faults, each has one line."""
+_MAX_FAULTS_LISTED = 20
 MAX_BLOCKS = 6
 """Pairs of coordinators, or of owners, that are printed; the tables have them all."""
 _NARROW = 60
@@ -64,15 +70,15 @@ _FAULT_COLUMNS = {
 }
 """Headings of the table of many faults, and the measures in it."""
 _GAPS = ("commit gap", "processing gap")
-"""Gaps into which several faults may fall."""
+"""Measures of gaps that may contain several faults."""
 _SUBJECTS = {"member": "per member", "partition": "per partition", "group": "per group"}
-"""Whose a gap is."""
+"""Texts for the kinds of subjects that have gaps."""
 
 
 def print_summary(
     console: Console, manifest: Manifest, results: Results, phases: RunSummary | None
 ) -> None:
-    """Print everything that a run has to say when it ends."""
+    """Print the whole summary; `phases` None: the run has not been analysed."""
     print_verdict(console, manifest, results, phases)
     print_figures(console, manifest, results, phases)
 
@@ -80,9 +86,9 @@ def print_summary(
 def print_verdict(
     console: Console, manifest: Manifest, results: Results, phases: RunSummary | None
 ) -> None:
-    """Print how the run ended, and what became of its faults.
+    """Print the verdict of the run and the outcomes of its faults.
 
-    A PASS says in the same breath what was felt all the same, as far as `phases` are known.
+    The line of a PASS also lists the effects that its clients felt, if `phases` are known.
     """
     console.print()
     _print_verdict(console, manifest, results, caveats_of(phases))
@@ -92,7 +98,7 @@ def print_verdict(
 def print_figures(
     console: Console, manifest: Manifest, results: Results, phases: RunSummary | None
 ) -> None:
-    """Print the phases and outcomes, if they are known, and what the checks saw."""
+    """Print the phases and outcomes, if they are known, and the checks."""
     if phases is not None:
         print_phases(console, phases)
         deploys = deploys_of(results.faults, phases.felt)
@@ -102,29 +108,26 @@ def print_figures(
 
 
 def print_notes(console: Console, notes: Sequence[str]) -> None:
-    """Print what one has to know to read the figures."""
+    """Print facts about the experiment without which a reader would misunderstand the figures."""
     print_lines(console, (f"note: {note}" for note in notes), style="cyan")
 
 
 def _notes(manifest: Manifest) -> tuple[str, ...]:
     try:
         return notes_of(experiment_of(manifest))
-    except msgspec.ValidationError:  # another version's
+    except msgspec.ValidationError:  # another version of coordlab wrote the experiment
         return ()
 
 
 def print_phases(console: Console, summary: RunSummary) -> None:
-    """Print the phases and outcomes of each fault, then what the run did to its groups as a whole.
-
-    Up to `_MAX_FAULTS_IN_FULL` faults have both chains in full, more of them a line each.
-    """
+    """Print the phases and outcomes of each fault, then the figures of the whole run."""
     if len(summary.faults) > _MAX_FAULTS_IN_FULL:
         _print_fault_table(console, summary.faults)
-    for fault in summary.faults[:_MAX_FAULTS_TOLD]:
+    for fault in summary.faults[:_MAX_FAULTS_LISTED]:
         if len(summary.faults) <= _MAX_FAULTS_IN_FULL:
             _print_phases_of(console, fault)
         elif fault.rebalances:
-            print_lines(console, [f"{fault.fault}: {fault.node or 'nobody'}"], style="bold")
+            print_lines(console, [f"{fault.fault}: {fault.node or 'no node'}"], style="bold")
             print_lines(console, (f"  {line}" for line in fault_rebalance_lines(fault)))
     _print_felt(console, summary)
     outcomes = list(outcome_lines(summary))
@@ -144,7 +147,7 @@ def _print_phases_of(console: Console, fault: FaultSummary) -> None:
     console.print()
     console.print(
         Text(f"{fault.fault}", style="bold").append(
-            f"  {fault.node or 'nobody'} at {clock_seconds(fault.injected_us)}", style=""
+            f"  {fault.node or 'no node'} at {clock_seconds(fault.injected_us)}", style=""
         )
     )
     narrow = console.width < _NARROW
@@ -168,33 +171,37 @@ def _print_fault_table(console: Console, faults: Sequence[FaultSummary]) -> None
     """Print one line per fault with its longest phases and gaps."""
     console.print()
     if console.width < _NARROW_FAULTS:
-        for fault in faults[:_MAX_FAULTS_TOLD]:
+        for fault in faults[:_MAX_FAULTS_LISTED]:
             print_lines(console, [_fault_line(fault)])
     else:
-        print_table(console, _fault_table(faults[:_MAX_FAULTS_TOLD]))
-    said = "longest of each; kept: members with the same id and generation after it"
-    print_lines(console, [said], style="dim")
-    print_lines(console, _same_gap_lines(faults[:_MAX_FAULTS_TOLD]))
-    if len(faults) > _MAX_FAULTS_TOLD:
-        print_lines(console, [f"and {len(faults) - _MAX_FAULTS_TOLD:,} more: table figures"])
+        print_table(console, _fault_table(faults[:_MAX_FAULTS_LISTED]))
+    legend = "longest of each; kept: members with the same id and generation after it"
+    print_lines(console, [legend], style="dim")
+    print_lines(console, _same_gap_lines(faults[:_MAX_FAULTS_LISTED]))
+    if len(faults) > _MAX_FAULTS_LISTED:
+        print_lines(console, [f"and {len(faults) - _MAX_FAULTS_LISTED:,} more: table figures"])
 
 
 def _same_gap_lines(faults: Sequence[FaultSummary]) -> Iterator[str]:
-    """Yield which faults fell into a gap that an earlier one's figures show already."""
+    """Yield a sentence for each gap that several faults share: the reader must not add them up."""
     for measure in _GAPS:
-        by_first: dict[str, list[str]] = {}
+        later_by_first: dict[str, list[str]] = {}
         for fault, first in same_gaps(faults, measure).items():
-            by_first.setdefault(first, []).append(fault)
-        for first, later in by_first.items():
+            later_by_first.setdefault(first, []).append(fault)
+        for first, later in later_by_first.items():
             yield f"the {measure} after {listed(later)} is the one after {first}"
 
 
 def _fault_line(fault: FaultSummary) -> str:
-    found = {name: fault.distribution(name) for name in _FAULT_COLUMNS.values()}
-    said = [f"{name} {each.longest_text}" for name, each in found.items() if each is not None]
-    said.append(f"rebalances {fault.rebalance_count}")
-    said += [f"kept {fault.members_kept} of {fault.members}"] if fault.members else []
-    return f"{clock_seconds(fault.injected_us)} {fault.node or '-'}: {', '.join(said)}"
+    measured = {name: fault.distribution(name) for name in _FAULT_COLUMNS.values()}
+    texts = [
+        f"{name} {figures.longest_text}"
+        for name, figures in measured.items()
+        if figures is not None
+    ]
+    texts.append(f"rebalances {fault.rebalance_count}")
+    texts += [f"kept {fault.members_kept} of {fault.members}"] if fault.members else []
+    return f"{clock_seconds(fault.injected_us)} {fault.node or '-'}: {', '.join(texts)}"
 
 
 def _fault_table(faults: Sequence[FaultSummary]) -> Table:
@@ -204,11 +211,11 @@ def _fault_table(faults: Sequence[FaultSummary]) -> Table:
     for heading in (*_FAULT_COLUMNS, "rebalances", "kept"):
         table.add_column(heading, justify="right")
     for fault in faults:
-        found = [fault.distribution(measure) for measure in _FAULT_COLUMNS.values()]
+        measured = [fault.distribution(measure) for measure in _FAULT_COLUMNS.values()]
         table.add_row(
             clock_seconds(fault.injected_us),
             fault.node or "-",
-            *("" if each is None else each.longest_text for each in found),
+            *("" if figures is None else figures.longest_text for figures in measured),
             str(fault.rebalance_count),
             f"{fault.members_kept}/{fault.members}" if fault.members else "",
         )
@@ -216,33 +223,39 @@ def _fault_table(faults: Sequence[FaultSummary]) -> Table:
 
 
 def _phase_table(fault: FaultSummary, chain: Chain, heading: str, *, narrow: bool) -> Group:
+    """Return the figures of one chain under a heading, without empty columns.
+
+    A row is the name of a measure and its cells in the order of HEADER. MARK ends the name if a
+    machine was away by accident in that time.
+    """
     rows = fault.rows(chain)
     subjects = {
         measure.name: f", {_SUBJECTS[measure.subject_kind]}"
         for measure, _ in fault.measures
         if measure.subject_kind is not None
     }
-    said = [
+    shown_places = [
         place
-        for place, heading in enumerate(HEADER)
-        if any(row[place + 1] for row in rows) and (not narrow or heading in _NARROW_CELLS)
+        for place, column in enumerate(HEADER)
+        if any(row[place + 1] for row in rows) and (not narrow or column in _NARROW_CELLS)
     ]
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("", no_wrap=True)
-    for place in said:
+    for place in shown_places:
         table.add_column(HEADER[place], justify="right")
     for name, *cells in rows:
         measure = name.removesuffix(MARK)
         mark = name.removeprefix(measure)
-        shown = f"{measure}{subjects.get(measure, '')}{mark}"
-        table.add_row(shown, *(cells[place] for place in said))
+        label = f"{measure}{subjects.get(measure, '')}{mark}"
+        table.add_row(label, *(cells[place] for place in shown_places))
     return Group(Text(heading, style="underline"), table)
 
 
 def _print_felt(console: Console, summary: RunSummary) -> None:
-    """Print what was felt, in two parts: after each fault, and over the whole run.
+    """Print the effects that clients felt: after each fault, and over the whole run.
 
-    A table lists the first of many faults.
+    With more than _MAX_FAULTS_IN_FULL faults, `_print_fault_table` has already printed the first
+    part.
     """
     faults = [fault for fault in summary.faults if fault.rows("gap")]
     in_full = faults if len(summary.faults) <= _MAX_FAULTS_IN_FULL else []
@@ -263,7 +276,7 @@ def _print_felt_in_all(console: Console, felt: Felt) -> None:
     narrow = console.width < _NARROW
     rows = felt_rows(felt.in_all)
     wanted = ("max", "sum") if narrow else ("partitions", "p50", "p90", "max", "sum")
-    headings = [each for each in wanted if any(cells[each] for _, cells in rows)]
+    headings = [heading for heading in wanted if any(cells[heading] for _, cells in rows)]
     console.print(Text(f"{FELT_IN_ALL}{MARK if felt.disturbed else ''}", style="underline"))
     if rows:
         table = Table(box=None, pad_edge=False, header_style="dim")
@@ -301,15 +314,15 @@ def _print_verdict(
     console: Console, manifest: Manifest, results: Results, caveats: Sequence[str]
 ) -> None:
     word = verdict_text(results)
-    whose = (
+    run_text = (
         f"{manifest.experiment} on {manifest.runtime}, seed {manifest.seed}, "
         f"{clock_seconds(results.ended_at_us)} of the run's clock"
     )
     if caveats and results.outcome is RunOutcome.COMPLETED and results.verdict is Verdict.PASS:
         print_lines(console, [pass_text(word.plain, caveats)], style=str(word.style))
-        print_lines(console, [whose])
+        print_lines(console, [run_text])
     else:
-        console.print(Text.assemble(word, f"  {whose}"), highlight=False, soft_wrap=True)
+        console.print(Text.assemble(word, f"  {run_text}"), highlight=False, soft_wrap=True)
     if results.outcome is RunOutcome.INTERNAL_ERROR:
         console.print("coordlab itself failed; this says nothing about Kafka:")
     print_lines(console, (f"  {reason}" for reason in results.reasons))
@@ -323,14 +336,15 @@ def _print_verdict(
 
 def _print_faults(console: Console, faults: Sequence[JournalEntry]) -> None:
     """Print the outcome of each fault; of very many, of the first ones and of those that failed."""
-    told = [
+    limit = 2 * _MAX_FAULTS_LISTED
+    shown = [
         fault
         for place, fault in enumerate(faults)
-        if place < _MAX_FAULTS_TOLD or fault.outcome is FaultOutcome.FAILED
-    ]
-    for fault in told[: 2 * _MAX_FAULTS_TOLD]:
+        if place < _MAX_FAULTS_LISTED or fault.outcome is FaultOutcome.FAILED
+    ][:limit]
+    for fault in shown:
         _print_fault(console, fault)
-    hidden = len(faults) - min(len(told), 2 * _MAX_FAULTS_TOLD)
+    hidden = len(faults) - len(shown)
     if hidden > 0:
         outcomes = Counter(fault.outcome.value for fault in faults)
         counts = ", ".join(f"{count:,} {outcome}" for outcome, count in outcomes.items())
@@ -339,7 +353,7 @@ def _print_faults(console: Console, faults: Sequence[JournalEntry]) -> None:
 
 
 def _print_fault(console: Console, fault: JournalEntry) -> None:
-    print_lines(console, [f"{fault.fault} {fault.target}: {_what_became_of(fault)}"])
+    print_lines(console, [f"{fault.fault} {fault.target}: {_outcome_text(fault)}"])
     radius = fault.blast_radius
     if radius.groups or radius.partitions:
         groups, partitions = listed(radius.groups) or "none", listed(radius.partitions) or "none"
@@ -347,7 +361,7 @@ def _print_fault(console: Console, fault: JournalEntry) -> None:
         print_lines(console, [line], style="dim")
 
 
-def _what_became_of(fault: JournalEntry) -> str:
+def _outcome_text(fault: JournalEntry) -> str:
     match fault.outcome:
         case FaultOutcome.PLANNED:
             return "never injected"
@@ -366,7 +380,7 @@ def _what_became_of(fault: JournalEntry) -> str:
 
 
 def fault_rebalance_lines(fault: FaultSummary) -> Iterator[str]:
-    """Yield the rebalances after a fault, and the number of members that kept their place."""
+    """Yield the rebalances after a fault, and the number of members that kept id and generation."""
     if not fault.rebalances:
         yield "no rebalance"
     for rebalances in fault.rebalances:
@@ -381,7 +395,10 @@ def outcome_lines(summary: RunSummary) -> Iterator[str]:
     for coordinators in summary.coordinators[:MAX_BLOCKS]:
         yield from _statement_lines(coordinators_statement(coordinators))
     yield from _left_out(len(summary.coordinators), "coordinators", "tenure_overlaps")
-    long_enough = [each for each in summary.owners if each.longest_us >= summary.clock_error_us]
+    # A shorter overlap may be an error of the clocks.
+    long_enough = [
+        owners for owners in summary.owners if owners.longest_us >= summary.clock_error_us
+    ]
     for owners in long_enough[:MAX_BLOCKS]:
         yield from _statement_lines(owners_statement(owners))
     yield from _left_out(len(long_enough), "owners", "ownership_overlaps")
@@ -393,10 +410,11 @@ def outcome_lines(summary: RunSummary) -> Iterator[str]:
 
 
 def _left_out(number: int, what: str, table: str) -> Iterator[str]:
+    """Yield a line if more than MAX_BLOCKS of `number` overlaps were found; `table` has all."""
     if number > MAX_BLOCKS:
         yield f"and {number - MAX_BLOCKS} more times with two {what} at once: table {table}"
 
 
-def _statement_lines(told: Statement) -> Iterator[str]:
-    yield told.headline
-    yield from (f"  {line}" for line in told.particulars)
+def _statement_lines(statement: Statement) -> Iterator[str]:
+    yield statement.headline
+    yield from (f"  {line}" for line in statement.particulars)

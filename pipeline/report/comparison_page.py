@@ -1,6 +1,7 @@
-"""Several runs on one offline page: their figures side by side, what differs in their settings.
+"""The page that compares several runs: their figures side by side, and the settings that differ.
 
-Each run's own report is linked by its relative path, so that the folder can be moved as a whole.
+A column of the page is one run, or the runs with the same settings. The page links to each run's
+own report by a relative path, so that the folder of runs can be moved as a whole.
 """
 
 import os
@@ -40,21 +41,23 @@ _WHOSE = {
     "felt": "partition of data",
     "run": "run",
 }
-"""Whose figures the groups of a comparison have, but for gaps."""
+"""The subject of the figures in each group of rows, except the group `gap`: see _SUBJECTS."""
 _SUBJECTS = {measure.name: measure.subject_kind or "" for measure in MEASURES}
+"""The subject of each measure of the group `gap`: a member or a partition."""
 MAX_RUNS_LISTED = 300
 MAX_SETTINGS = 200
 _MAX_NAMED = 2
-"""So many experiments stand in the title by name."""
+"""Limit of the experiments that the title names; of more, it has the number."""
 _DIFFERS = "\N{BLACK DIAMOND} "
+"""Mark of a figure that differs between columns."""
 
 Runs = Sequence[tuple[RunFacts, RunSummary]]
 
 
 def build_comparison(runs: Runs, output: Path) -> Path:
-    """Write the page that compares runs to `output`, and return that.
+    """Write the page that compares runs to the file `output`, and return this path.
 
-    Raises: ValueError for no run at all.
+    Raises: ValueError if `runs` is empty.
     """
     if not runs:
         raise ValueError("no run to compare")
@@ -64,7 +67,7 @@ def build_comparison(runs: Runs, output: Path) -> Path:
 
 
 def comparison_html(runs: Runs, output: Path) -> str:
-    """Return the page that compares runs, as it would stand at `output`."""
+    """Return the HTML of the page that compares runs; its links are relative to `output`."""
     facts = [run for run, _ in runs]
     comparison = compare_runs(
         [summary for _, summary in runs],
@@ -114,9 +117,9 @@ def _headline(
 
 
 def _extent(facts: Sequence[RunFacts], comparison: Comparison) -> str:
-    """Return how many runs and figures there are, and how many differ; one column cannot differ."""
+    """Return the beginning of a sentence: the numbers of runs, figures, and figures that differ."""
     figures, columns = len(comparison.rows), len(comparison.columns)
-    if columns == 1:
+    if columns == 1:  # all runs have the same settings: there is nothing to compare with
         return f"{counted(len(facts), 'run')}, {figures} figures;"
     different = sum(row.differs for row in comparison.rows)
     return f"{len(facts)} runs in {columns} columns. {different} of {figures} figures differ;"
@@ -137,7 +140,7 @@ def _figures_section(comparison: Comparison, runtimes: Iterable[str]) -> Section
     chart = _chart(comparison)
     if chart is not None:
         parts.append(chart)
-    for fault in (*comparison.faults, None):
+    for fault in (*comparison.faults, None):  # None: figures of the whole runs
         rows = [row for row in comparison.rows if row.fault == fault]
         if rows:
             parts.append(_table(fault, rows, comparison))
@@ -189,16 +192,19 @@ def _text_of(place: int, row: ComparisonRow) -> Cell:
 
 
 def _whose(row: ComparisonRow) -> str:
-    """Return whose figure it is: over all of these a run's median and maximum are taken."""
+    """Return the subject of a figure, such as `member`.
+
+    A run has one value for each subject; the figure is the median or the maximum of these.
+    """
     if row.group == "gap":
         return _SUBJECTS[row.name]
-    if row.group == "felt" and not row.statistic:
+    if row.group == "felt" and not row.statistic:  # one value for the run, without a median
         return "run"
     return _WHOSE[row.group]
 
 
 def _heading(title: str) -> str:
-    """Return a column's heading, told apart from the table's own."""
+    """Return a run's title as a heading that differs from the headings `figure` and `per`."""
     return title if title not in {"figure", "per"} else f"{title} (run)"
 
 
@@ -216,16 +222,22 @@ def _differing(
 
 
 def _settings_section(comparison: Comparison, runs: Runs) -> Section | None:
-    """Return the settings in which columns differ: the first run speaks for its column."""
+    """Return the settings in which the first runs of the columns differ.
+
+    All runs of a column have the same settings, so that the first one is enough.
+    """
     manifests = [run.manifest for run in _first_runs(runs, comparison)]
     differing = _differing(runs, comparison)
-    others = [
-        ("", "runtime", tuple(each.runtime for each in manifests)),
-        ("", "time_scale", tuple(f"{each.time_scale:g}" for each in manifests)),
-        ("", "seed", tuple(str(each.seed) for each in manifests)),
-        ("", "git commit", tuple((each.git_commit or "")[:12] or None for each in manifests)),
+    # Not settings of the experiment, but of its run: they have no section.
+    of_manifests = [
+        ("", "runtime", tuple(manifest.runtime for manifest in manifests)),
+        ("", "time_scale", tuple(f"{manifest.time_scale:g}" for manifest in manifests)),
+        ("", "seed", tuple(str(manifest.seed) for manifest in manifests)),
+        ("", "git commit", tuple((m.git_commit or "")[:12] or None for m in manifests)),
     ]
-    rows = [(*entry[:2], *entry[2]) for entry in others if len(set(entry[2])) > 1]
+    rows = [
+        (section, name, *values) for section, name, values in of_manifests if len(set(values)) > 1
+    ]
     rows += [(section, name, *values) for section, name, values in differing[:MAX_SETTINGS]]
     if not rows:
         same = Paragraph(html=render_line("comparison", "same_settings"))
@@ -270,7 +282,7 @@ def _runs_section(runs: Runs, comparison: Comparison, folder: Path) -> Section:
 
 
 def _link(facts: RunFacts, summary: RunSummary, folder: Path) -> str:
-    """Return a link to a run's own report; its name alone if it has none."""
+    """Return a link to a run's own report; the run's name alone if it has no report."""
     report = summary.directory / REPORT_FILE
     if not report.exists():
         return facts.manifest.run

@@ -1,6 +1,7 @@
-"""Deploys on the page that compares runs: which of them is better, and what each cost.
+"""Deploys on the page that compares runs: the cost of each deploy, and the better one of two.
 
-Runs of one column are put together: the median of each figure.
+A deploy replaces the members of a group. The cost of a column is the median over its runs, for each
+figure.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,9 +26,10 @@ from pipeline.summary.deploys import (
 from pipeline.summary.figures import RunSummary, length_text
 
 Costs = Mapping[str, DeployCost]
-"""What a deploy cost, by the title of a column."""
+"""The cost of a deploy, by the title of a column."""
 MAX_DIFFERENCES = 3
 _Row = tuple[str, Mapping[str, str | None]]
+"""The name of a figure, and its text by the title of a column."""
 _LEAD = (
     "Each run replaced the members of a group. Felt from the steady state to the end of the run; "
     "times over all partitions are partition-seconds, and less is better."
@@ -35,31 +37,35 @@ _LEAD = (
 
 
 def deploy_costs(runs: Sequence[tuple[RunFacts, RunSummary]], comparison: Comparison) -> Costs:
-    """Return the cost of each column whose runs had one deploy; {} unless all columns had one."""
+    """Return the cost of the deploy of each column.
+
+    Empty unless there are several columns, and each run had one deploy, which replaced a member.
+    """
     by_run = {summary.run: deploys_of(facts.faults, summary.felt) for facts, summary in runs}
-    found = {}
+    by_title = {}
     for column in comparison.columns:
         costs = [cost for run in column.runs for cost in by_run[run]]
         if len(costs) != len(column.runs) or not all(cost.replaced for cost in costs):
             return {}
-        found[column.title] = typical_cost(costs)
-    return found if len(found) > 1 else {}
+        by_title[column.title] = typical_cost(costs)
+    return by_title if len(by_title) > 1 else {}
 
 
 def deploy_answers(
     costs: Costs, settings: Sequence[tuple[str, str, tuple[str | None, ...]]]
 ) -> tuple[tuple[str, Markup], ...]:
-    """Return the answers of the first screen: of two deploys the better one, by how much, and why.
+    """Return the answers of the first screen: the better one of two deploys, by how much, and why.
 
-    Shape: `settings` are those in which the two columns differ, as `settings_that_differ` has them.
+    Empty unless there are two columns. `settings`: those in which the columns differ, as
+    `settings_that_differ` returns them.
     """
     if len(costs) != 2:
         return ()
-    (first, one), (second, other) = costs.items()
+    (first, first_cost), (second, second_cost) = costs.items()
     answers = (
         ("What differs?", _differences((first, second), settings)),
-        ("Which deploy costs less?", better_texts(first, one, second, other)),
-        ("Why?", (reason_text(first, one), reason_text(second, other))),
+        ("Which deploy costs less?", better_texts(first, first_cost, second, second_cost)),
+        ("Why?", (reason_text(first, first_cost), reason_text(second, second_cost))),
     )
     return tuple(
         (question, render_line("words", "items", texts)) for question, texts in answers if texts
@@ -69,21 +75,24 @@ def deploy_answers(
 def _differences(
     titles: tuple[str, str], settings: Sequence[tuple[str, str, tuple[str | None, ...]]]
 ) -> tuple[str, ...]:
-    """Return a sentence for each of a few settings that differ; many stand in their own section."""
+    """Return a sentence for each setting that differs; of more than MAX_DIFFERENCES their number.
+
+    The section `settings` of the page has all of them.
+    """
     if len(settings) > MAX_DIFFERENCES:
         return (f"{len(settings)} settings, listed below",)
-    found = []
+    sentences = []
     for section, name, values in settings:
         values_by_title = [
             f"{'not set' if value is None else value} in {title}"
             for title, value in zip(titles, values, strict=True)
         ]
-        found.append(f"The setting {section}.{name}: {', '.join(values_by_title)}")
-    return tuple(found)
+        sentences.append(f"The setting {section}.{name}: {', '.join(values_by_title)}")
+    return tuple(sentences)
 
 
 def deploy_section(costs: Costs) -> Section | None:
-    """Return a table of the figures in all, and for each replaced member; None without deploys."""
+    """Return a table of the costs of all columns; None without deploys."""
     if not costs:
         return None
     rows = [row for measure in COST_MEASURES for row in _rows_of(measure, costs)]
@@ -108,12 +117,13 @@ def deploy_section(costs: Costs) -> Section | None:
 
 
 def _rows_of(measure: CostMeasure, costs: Costs) -> list[_Row]:
+    """Return the rows of one measure: in all and for each member; none if it is 0 everywhere."""
     if not any(measure.value_of(cost) for cost in costs.values()):
         return []
     rows: list[_Row] = [(measure.name, {name: measure.text(cost) for name, cost in costs.items()})]
     if measure.per_member:
-        each = {name: measure.text_per_member(cost) for name, cost in costs.items()}
-        rows.append((f"{measure.name}, for each replaced member", each))
+        per_member = {name: measure.text_per_member(cost) for name, cost in costs.items()}
+        rows.append((f"{measure.name}, for each replaced member", per_member))
     return rows
 
 

@@ -21,7 +21,8 @@ SERIES = tuple(f"var(--c{index})" for index in range(1, 9))
 HATCHES = tuple(f"url(#hatch-{index})" for index in range(1, 9))
 """The same colours with a pattern over each."""
 SOFT_HATCHES = tuple(f"url(#soft-{index})" for index in range(1, 9))
-"""HATCHES mixed half with the paper's colour, so that text on them is legible."""
+"""HATCHES, each half mixed with the colour of the page's background (PAPER): text on them is
+legible."""
 INK, MUTED, LINE, PAPER = "var(--ink)", "var(--muted)", "var(--line)", "var(--paper)"
 GOOD, BAD, WARN, ACCENT = "var(--good)", "var(--bad)", "var(--warn)", "var(--accent)"
 BAD_HATCH, FAULT_HATCH = "url(#hatch-bad)", "url(#hatch-fault)"

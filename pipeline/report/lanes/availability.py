@@ -1,4 +1,7 @@
-"""The availability lane: the times without service of groups, members and partitions."""
+"""The availability lane: the times without service of groups, members and partitions.
+
+Such a time is called a gap; a group, member or data partition that has one is its subject.
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -16,14 +19,14 @@ from pipeline.summary.figures import duration_text
 from pipeline.summary.outcomes import in_number_order, listed
 
 MAX_ROWS = 40
-"""Up to so many subjects have a row each. With more, the lane shows how many had no service."""
+"""Up to this number, each subject has a row. With more, the lane shows numbers over time."""
 MAX_GAPS = 400
 ROW_PX = 18
 GROUP, MEMBER, PARTITION = "group", "member", "partition"
 KINDS = {
     GROUP: "groups: no active coordinator",
     MEMBER: "members: no acknowledged commit",
-    PARTITION: "partitions: nobody consumed them",
+    PARTITION: "partitions: no member consumed them",
 }
 _FILLS = dict(zip(KINDS.values(), (HATCHES[5], SERIES[1], HATCHES[4]), strict=True))
 _PICK = "availability_pick"
@@ -38,7 +41,7 @@ _LEADER_WAS = {
     "machine_pause": "was paused with its machine",
     "machine_cut": "was cut off with its machine",
 }
-"""What each kind of fault did to a leader that it hit; other kinds do not stop a leader."""
+"""The effect of each kind of fault on a leader that it hit; other kinds do not stop a leader."""
 _BETWEEN = (
     moment_tip("a", "the last before"),
     moment_tip("b", "the first after"),
@@ -56,7 +59,7 @@ LANE = IntervalLane(
     about="The longest time without service of each group, member and data partition around a "
     "fault.",
     more="A member: from its last acknowledged commit before the fault to the next one. A "
-    "partition: from the last batch that anybody in the group consumed before the fault to the "
+    "partition: from the last batch that a member of the group consumed before the fault to the "
     "next one. So a bar begins before the fault. A group: no active coordinator. A short bar may "
     "be no more than the usual interval.",
     source="availability",
@@ -77,7 +80,10 @@ LANE = IntervalLane(
 
 
 def availability_lane(run: ReportInput) -> Chart | None:
-    """Return the gaps of each subject, or for many subjects how many had one; None without gaps."""
+    """Return the lane: a bar for each gap, or the numbers of gaps over time if there are many.
+
+    None if no subject had a gap.
+    """
     leaders = _leaders(run)
     rows = [
         row | {"leader": _leader(row, leaders)}
@@ -91,8 +97,8 @@ def availability_lane(run: ReportInput) -> Chart | None:
     seen = [row for row in rows if row["gap_us"] != 0]  # a bar without length would not be visible
     if not seen:
         return None
-    names = _rows(seen)
-    shown = _once(seen)
+    names = _row_names(seen)
+    shown = _without_repeats(seen)
     shown.sort(key=lambda row: row["before_us"] - end_of(run, row["after_us"]))
     prefix = common_prefix(row["subject"] for row in seen if row["subject_kind"] == MEMBER)
     kinds = {KINDS[row["subject_kind"]] for row in seen}
@@ -101,29 +107,35 @@ def availability_lane(run: ReportInput) -> Chart | None:
     return LANE.draw(
         run,
         [gaps.bars(kind_fill("k", fills)), *gaps.labels()],
-        {"gaps": [_gap(run, row, names[_subject(row)]) for row in shown[:MAX_GAPS]]},
+        {"gaps": [_gap_datum(run, row, names[_subject(row)]) for row in shown[:MAX_GAPS]]},
         ROW_PX * len(names),
-        about=LANE.about + _all_the_time(rows),
+        about=LANE.about + _served_groups(rows),
         more=LANE.more + prefix_note(prefix),
         table=_table(rows),
     )
 
 
-def _once(rows: Sequence[Row]) -> list[Row]:
-    """Return each gap once; a gap around several faults names the first and counts the others."""
-    gaps: dict[tuple[object, ...], list[Row]] = {}
+def _without_repeats(rows: Sequence[Row]) -> list[Row]:
+    """Return each gap once.
+
+    The table has a gap around several faults once for each fault. The row returned for it names the
+    first fault and the number of the others.
+    """
+    rows_by_gap: dict[tuple[object, ...], list[Row]] = {}
     for row in rows:
-        gaps.setdefault((_subject(row), row["before_us"], row["after_us"]), []).append(row)
-    found = []
-    for same in gaps.values():
-        more = f" and {len(same) - 1} more" if len(same) > 1 else ""
-        leaders = dict.fromkeys(row["leader"] for row in same if row["leader"])
+        gap = _subject(row), row["before_us"], row["after_us"]
+        rows_by_gap.setdefault(gap, []).append(row)
+    gaps = []
+    for repeats in rows_by_gap.values():
+        first, others = repeats[0], len(repeats) - 1
+        more = f" and {others} more" if others else ""
+        leaders = dict.fromkeys(row["leader"] for row in repeats if row["leader"])
         leader = ", ".join(leaders) or None
-        found.append(same[0] | {"fault": f"{same[0]['fault']}{more}", "leader": leader})
-    return found
+        gaps.append(first | {"fault": f"{first['fault']}{more}", "leader": leader})
+    return gaps
 
 
-def _all_the_time(rows: Sequence[Row]) -> str:
+def _served_groups(rows: Sequence[Row]) -> str:
     """Return a sentence that lists the groups without a bar: they always had a coordinator."""
     groups = [row for row in rows if row["subject_kind"] == GROUP]
     missed = {row["group"] for row in groups if row["gap_us"] != 0}
@@ -133,13 +145,14 @@ def _all_the_time(rows: Sequence[Row]) -> str:
 
 def _leaders(run: ReportInput) -> dict[tuple[str, str], str]:
     """Return, by fault and partition, a phrase for what the fault did to the partition's leader."""
-    found: dict[tuple[str, str], str] = {}
+    phrases: dict[tuple[str, str], str] = {}
     for fault in run.facts.faults:
         brokers = [node for node in fault.hit_nodes if node.startswith("broker-")]
+        # With two brokers hit, the journal does not say which of them led a partition.
         if len(brokers) == 1 and fault.fault in _LEADER_WAS:
-            became = f"{brokers[0]} {_LEADER_WAS[fault.fault]}"
-            found |= {(fault.fault_id, name): became for name in fault.blast_radius.partitions}
-    return found
+            phrase = f"{brokers[0]} {_LEADER_WAS[fault.fault]}"
+            phrases |= {(fault.fault_id, name): phrase for name in fault.blast_radius.partitions}
+    return phrases
 
 
 def _leader(row: Row, leaders: Mapping[tuple[str, str], str]) -> str | None:
@@ -148,19 +161,20 @@ def _leader(row: Row, leaders: Mapping[tuple[str, str], str]) -> str | None:
     return leaders.get((row["fault"], row["subject"])) if of_partition else None
 
 
-def _rows(rows: Sequence[Row]) -> dict[tuple[str, str, str], str]:
-    """Return the name of each subject's row: groups first, then members, then partitions.
+def _row_names(rows: Sequence[Row]) -> dict[tuple[str, str, str], str]:
+    """Return the name of each subject's row in the lane: groups, then members, then partitions.
 
-    A partition that several groups consume has a row in each, which names the group, too.
+    In a run with several groups, a partition's row is named after the group, too: each group that
+    consumes the partition has its own row.
     """
     names: dict[tuple[str, str, str], str] = {}
-    alone = len({row["group"] for row in rows}) == 1
+    one_group = len({row["group"] for row in rows}) == 1
     for kind in KINDS:
         subjects: dict[str, tuple[str, str, str]] = {}
         for row in rows:
             if row["subject_kind"] == kind:
                 full = f"{row['group']} \u00b7 {row['subject']}"
-                name = row["subject"] if alone or kind != PARTITION else full
+                name = row["subject"] if one_group or kind != PARTITION else full
                 subjects[name] = _subject(row)
         names |= {subjects[name]: name for name in in_number_order(subjects)}
     return names
@@ -170,7 +184,7 @@ def _subject(row: Row) -> tuple[str, str, str]:
     return row["subject_kind"], row["group"], row["subject"]
 
 
-def _gap(run: ReportInput, row: Row, name: str) -> Datum:
+def _gap_datum(run: ReportInput, row: Row, name: str) -> Datum:
     end_us = end_of(run, row["after_us"])
     length = duration_text(end_us - row["before_us"])
     label = length if row["after_us"] is not None else f"{length}, until the run ended"
@@ -180,6 +194,7 @@ def _gap(run: ReportInput, row: Row, name: str) -> Datum:
 
 
 def _counts(run: ReportInput, rows: Sequence[Row]) -> Chart:
+    """Return the lane as numbers over time: a gap counts from the injection of its fault on."""
     areas: list[Datum] = []
     kinds = [
         kind
@@ -213,15 +228,18 @@ def _counts(run: ReportInput, rows: Sequence[Row]) -> Chart:
 
 
 def _merged(gaps: Sequence[tuple[tuple[str, str], int, int]]) -> list[tuple[int, int]]:
-    """Return the gaps, with overlapping ones of one subject merged: two faults can share a gap."""
+    """Return the spans of gaps; overlapping gaps of one subject are one span.
+
+    Two faults can share a gap, which must not count twice. `gaps`: subject, start and end of each.
+    """
     spans: list[tuple[int, int]] = []
-    last: tuple[str, str] | None = None
+    last_subject: tuple[str, str] | None = None
     for subject, start, end in sorted(gaps):
-        if subject == last and start <= spans[-1][1]:
+        if subject == last_subject and start <= spans[-1][1]:
             spans[-1] = (spans[-1][0], max(spans[-1][1], end))
         else:
             spans.append((start, end))
-        last = subject
+        last_subject = subject
     return spans
 
 

@@ -1,4 +1,7 @@
-"""The coordinator lanes: the active coordinator of each offsets partition that stores groups."""
+"""The coordinator lane: the active coordinator of each offsets partition that stores groups.
+
+A tenure is the time in which one broker is the coordinator in one leader epoch.
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -16,10 +19,16 @@ from pipeline.summary.figures import duration_text
 from pipeline.summary.outcomes import in_number_order
 
 MAX_PARTITIONS = 50
-"""Offsets partitions in the lane, those that moved most; Kafka's default number of partitions."""
+"""Limit of the lane: the partitions with most moves. Kafka has 50 offsets partitions by default."""
 MAX_TENURES = 600
 _LOADING = "a load of the new coordinator"
 _DATA = ("tenures", "stalled", "vacant", "loads", "twice")
+"""Names of the chart's data.
+
+- `stalled`: times in which the coordinator was paused or cut off.
+- `vacant`: times without an active coordinator.
+- `twice`: times with two.
+"""
 
 
 def _epoch(row: Row) -> str | int:
@@ -66,24 +75,25 @@ _LOAD = (
 
 
 def coordinators_lane(run: ReportInput) -> Chart | None:
-    """Return the lanes of the coordinators; None if no group's coordinator is known."""
-    groups = _groups(run)
+    """Return the lane of the coordinators; None if no group's coordinator is known."""
+    groups = _groups_by_partition(run)
     rows = run.tables.rows("coordinator_tenures")
     tenures = [
         row | {"groups": groups[row["partition"]]} for row in rows if row["partition"] in groups
     ]
     if not tenures:
         return None
-    tenures.sort(key=lambda each: (each["start_us"], each["leader_epoch"] or 0))
+    tenures.sort(key=lambda tenure: (tenure["start_us"], tenure["leader_epoch"] or 0))
     partitions = _most_moved_first(tenures)
     shown = in_number_order(partitions[:MAX_PARTITIONS])
     names: list[str] = []
     data: dict[str, list[Datum]] = {name: [] for name in _DATA}
     for partition in shown:
-        own = [each for each in tenures if each["partition"] == partition]
-        names += _partition(run, partition, own[: MAX_TENURES // len(shown) + 1], data)
-    seen = {each["broker"] for each in tenures}
-    fills = {broker: fill for broker, fill in broker_fills(run).items() if broker in seen}
+        of_partition = [tenure for tenure in tenures if tenure["partition"] == partition]
+        limit = MAX_TENURES // len(shown) + 1
+        names += _add_partition(run, partition, of_partition[:limit], data)
+    coordinators = {tenure["broker"] for tenure in tenures}
+    fills = {broker: fill for broker, fill in broker_fills(run).items() if broker in coordinators}
     more = len(partitions) - len(shown)
     rest = f" {more} more partitions, which moved least, are in the tables only."
     return LANE.draw(
@@ -115,8 +125,8 @@ def _layers(y: alt.Y, fills: Mapping[str, str]) -> list[alt.Chart]:
     ]
 
 
-def _groups(run: ReportInput) -> dict[str, list[str]]:
-    """Return the consumer groups of each offsets partition."""
+def _groups_by_partition(run: ReportInput) -> dict[str, list[str]]:
+    """Return the consumer groups of each offsets partition that has any."""
     groups: dict[str, list[str]] = {}
     for row in run.tables.rows("groups"):
         if row["partition"] is not None:
@@ -126,19 +136,22 @@ def _groups(run: ReportInput) -> dict[str, list[str]]:
 
 def _most_moved_first(tenures: Sequence[Row]) -> list[str]:
     """Return the partitions, those with two coordinators first, then those with most tenures."""
-    counts: dict[str, tuple[int, int]] = {}
-    for each in tenures:
-        overlap_us, number = counts.get(each["partition"], (0, 0))
-        counts[each["partition"]] = (overlap_us + each["overlap_us"], number + 1)
-    known = in_number_order(counts)
-    return sorted(known, key=lambda partition: counts[partition], reverse=True)
+    moves: dict[str, tuple[int, int]] = {}  # of a partition: time with two coordinators, tenures
+    for tenure in tenures:
+        overlap_us, number = moves.get(tenure["partition"], (0, 0))
+        moves[tenure["partition"]] = (overlap_us + tenure["overlap_us"], number + 1)
+    return sorted(in_number_order(moves), key=lambda partition: moves[partition], reverse=True)
 
 
-def _partition(
+def _add_partition(
     run: ReportInput, partition: str, tenures: Sequence[Row], data: dict[str, list[Datum]]
 ) -> list[str]:
-    """Add the bars of one partition to `data`, and return the names of its rows."""
-    spans = [(each["start_us"], each["end_us"]) for each in tenures]
+    """Add the bars of one partition to `data`, and return the names of its rows.
+
+    Tenures that overlap have a row each. The times with two coordinators have rows of their own
+    below these.
+    """
+    spans = [(tenure["start_us"], tenure["end_us"]) for tenure in tenures]
     taken = slots(spans)
     loads = {
         (load["new_leader"], load["leader_epoch"]): load
@@ -146,49 +159,56 @@ def _partition(
         if load["partition"] == partition
     }
     rows: dict[tuple[str, int | None], str] = {}
-    for each, slot in zip(tenures, taken, strict=True):
-        serving_epoch = each["broker"], each["leader_epoch"]
+    for tenure, slot in zip(tenures, taken, strict=True):
+        serving_epoch = tenure["broker"], tenure["leader_epoch"]
         row = rows[serving_epoch] = row_name(partition, slot)
-        data["tenures"].append(_tenure(each, row, loads.get(serving_epoch)))
+        data["tenures"].append(_tenure_datum(tenure, row, loads.get(serving_epoch)))
         data["stalled"] += [
-            span(start, end, r=row, l=f"{each['broker']} {text}")
-            for start, end, text in _stalls(each)
+            span(start, end, r=row, l=f"{tenure['broker']} {text}")
+            for start, end, text in _stalls(tenure)
         ]
     for start, end in free(spans, tenures[0]["start_us"], run.end_us):
         text = f"no coordinator for {duration_text(end - start)}"
         data["vacant"].append(span(start, end, r=row_name(partition), l=text, s="none"))
     for serving_epoch, load in loads.items():
         if load["load_started_us"] is not None and load["active_us"] is not None:
-            data["loads"].append(_load(load, rows.get(serving_epoch, row_name(partition))))
+            # The tenure of a load may be beyond the limit: the load is then in the first row.
+            row = rows.get(serving_epoch, row_name(partition))
+            data["loads"].append(_load_datum(load, row))
     names = [row_name(partition, slot) for slot in range(max(taken) + 1)]
     overlaps = [row for row in run.tables.rows("tenure_overlaps") if row["partition"] == partition]
-    free_rows = slots([(each["from_us"], each["to_us"]) for each in overlaps])
-    twice = [row_name(partition, len(names) + slot, "two coordinators") for slot in free_rows]
-    data["twice"] += [_overlap(each, row) for each, row in zip(overlaps, twice, strict=True)]
-    return [*names, *sorted(set(twice))]
+    overlap_slots = slots([(overlap["from_us"], overlap["to_us"]) for overlap in overlaps])
+    overlap_rows = [
+        row_name(partition, len(names) + slot, "two coordinators") for slot in overlap_slots
+    ]
+    data["twice"] += map(_overlap_datum, overlaps, overlap_rows)
+    return [*names, *sorted(set(overlap_rows))]
 
 
-def _tenure(each: Row, row: str, load: Row | None) -> Datum:
-    label = f"{each['broker']} \u00b7 leader epoch {_epoch(each)}"
+def _tenure_datum(tenure: Row, row: str, load: Row | None) -> Datum:
+    label = f"{tenure['broker']} \u00b7 leader epoch {_epoch(tenure)}"
     parts = [label]
     if load is not None and load["load_us"] is not None:
         parts.append(f"loaded in {duration_text(load['load_us'])}")
-    parts += [text for _, _, text in _stalls(each)]
-    return LANE.datum(
-        each | {"row": row}, each["start_us"], each["end_us"], l=" \u00b7 ".join(parts), s=label
-    )
+    parts += [text for _, _, text in _stalls(tenure)]
+    start_us, end_us = tenure["start_us"], tenure["end_us"]
+    return LANE.datum(tenure | {"row": row}, start_us, end_us, l=" \u00b7 ".join(parts), s=label)
 
 
-def _stalls(each: Row) -> list[tuple[int, int, str]]:
+def _stalls(tenure: Row) -> list[tuple[int, int, str]]:
     """Return the times in which a tenure's broker was paused or cut off: begin, end, and a text."""
     return [
-        (each[f"{how}_from_us"], each[f"{how}_to_us"], f"{text} {duration_text(each[f'{how}_us'])}")
+        (
+            tenure[f"{how}_from_us"],
+            tenure[f"{how}_to_us"],
+            f"{text} {duration_text(tenure[f'{how}_us'])}",
+        )
         for how, text in (("paused", "paused"), ("cut", "cut off"))
-        if each[f"{how}_from_us"] is not None
+        if tenure[f"{how}_from_us"] is not None
     ]
 
 
-def _load(load: Row, row: str) -> Datum:
+def _load_datum(load: Row, row: str) -> Datum:
     return span(
         load["load_started_us"],
         load["active_us"],
@@ -202,9 +222,9 @@ def _load(load: Row, row: str) -> Datum:
     )
 
 
-def _overlap(each: Row, row: str) -> Datum:
-    older = f"{each['older_broker']} (leader epoch {each['older_epoch']})"
-    newer = f"{each['newer_broker']} (leader epoch {each['newer_epoch']})"
-    length = duration_text(each["length_us"])
+def _overlap_datum(overlap: Row, row: str) -> Datum:
+    older = f"{overlap['older_broker']} (leader epoch {overlap['older_epoch']})"
+    newer = f"{overlap['newer_broker']} (leader epoch {overlap['newer_epoch']})"
+    length = duration_text(overlap["length_us"])
     text = f"{older} and {newer} for {length}"
-    return span(each["from_us"], each["to_us"], r=row, l=text, s=length)
+    return span(overlap["from_us"], overlap["to_us"], r=row, l=text, s=length)

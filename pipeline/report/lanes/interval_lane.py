@@ -1,7 +1,8 @@
 """IntervalLane: a lane of bars on rows, or, with too many bars, of their number over time.
 
-Every lane but the message diagrams is an IntervalLane. Its columns define the chart's data, its
-tooltip and the text table beneath. The lane's own module adds the marks.
+A lane is a chart on the time axis that all lanes of the page share. Every lane except the message
+diagrams is an IntervalLane. Its columns define the chart's data, its tooltip and the text table
+beneath. The lane's own module adds the marks.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,8 +37,9 @@ AREA_PX = 150
 class IntervalLane:
     """A lane of the intervals in one table.
 
-    `source`: name of the Parquet table. `folded`: the line under which its rows are folded as text.
-    `about`, `more`: default texts of the chart, see Chart.
+    - `about`, `more`: default texts of the chart, see Chart.
+    - `source`: name of the Parquet table.
+    - `folded`: the line under which the rows of this table are folded as text.
     """
 
     id: str
@@ -90,8 +92,9 @@ class IntervalLane:
     ) -> Chart:
         """Return the lane as stacked areas, one for each kind in `fills`, the first at the bottom.
 
-        `what`: name of a kind in the tooltip. `unit`: title of the legend; None: no legend. If
-        `changes` has `picks`, only the picked kind is shown.
+        - `what`: title of the kind's name in the tooltip.
+        - `unit`: title of the legend; None: no legend.
+        - `changes`: as in `draw`; if they have `picks`, the lane shows the picked kind only.
         """
         where = picked(changes["picks"][0].param, "k") if "picks" in changes else None
         layers = [_step_areas(what, fills, unit, where)]
@@ -140,18 +143,19 @@ def area_rows(steps: Steps, kinds: Sequence[str]) -> list[Datum]:
 def pick_of_groups(rows: Sequence[Row], limit: int, param: str, source: str) -> tuple[Pick, str]:
     """Return a Pick of groups, those with most rows first, and a sentence on the groups left out.
 
-    `limit`: largest number of rows in the page; groups beyond it are only in the table `source`.
+    `limit`: largest number of rows in the page. Groups beyond this limit are only in the table
+    `source`.
     """
-    numbers: dict[str, int] = {}
+    row_counts: dict[str, int] = {}
     for row in rows:
-        numbers[row["group"]] = numbers.get(row["group"], 0) + 1
+        row_counts[row["group"]] = row_counts.get(row["group"], 0) + 1
     options, room = [], limit
-    for group in sorted(in_number_order(numbers), key=lambda each: -numbers[each]):
-        room -= numbers[group]
+    for group in sorted(in_number_order(row_counts), key=lambda group: -row_counts[group]):
+        room -= row_counts[group]
         if room >= 0:
             options.append(group)
     pick = Pick(param=param, label="Group", options=tuple(options))
-    return pick, pickable("groups", len(options), len(numbers), source)
+    return pick, pickable("groups", len(options), len(row_counts), source)
 
 
 def pickable(what: str, number: int, total: int, table: str) -> str:

@@ -13,19 +13,20 @@ ROLE = "consumer-"
 def common_prefix(members: Iterable[str]) -> str:
     """Return the prefix that the labels of members leave out.
 
-    It is the role, and the words that all names share, except the last of these:
-    `consumer-orders-` for `consumer-orders-readers-0` and `consumer-orders-readers-1`. Empty if
-    some name is not a member's, or consists of role and number only.
+    The prefix is the role and the words that all names share. The last shared word stays in the
+    labels: `consumer-orders-` is the prefix of `consumer-orders-readers-0` and
+    `consumer-orders-readers-1`. Empty if some name is not a member's, or consists of role and
+    number only.
     """
     names = sorted(set(members))
     if not names or not all(name.startswith(ROLE) for name in names):
         return ""
-    words = [name.removeprefix(ROLE).split("-")[:-1] for name in names]
+    words = [name.removeprefix(ROLE).split("-")[:-1] for name in names]  # without the number
     if not all(words):
         return ""
     shared = 0
-    for place in zip(*words, strict=False):
-        if len(set(place)) > 1:
+    for words_at_place in zip(*words, strict=False):
+        if len(set(words_at_place)) > 1:
             break
         shared += 1
     return ROLE + "".join(f"{word}-" for word in words[0][: max(0, shared - 1)])
@@ -69,7 +70,7 @@ def tooltip_of(tips: Sequence[Tip]) -> alt.ExprRef:
 
     (Vega-Lite's own tooltips print `null` for an empty cell.)
     """
-    return alt.ExprRef(f"merge({', '.join(_line(each) for each in tips)})")
+    return alt.ExprRef(f"merge({', '.join(_line(tip) for tip in tips)})")
 
 
 def _line(tip: Tip) -> str:

@@ -48,18 +48,21 @@ NARROW = f"containerSize()[0] < {NARROW_BELOW}"
 """A Vega expression, true on a phone."""
 _LEGEND_COLUMNS = 6
 _LEGEND_SYMBOL_PX, _LEGEND_LETTER_PX = 36, 7
+"""Width of a legend's symbol with its margins, and of one character of its text."""
 _CHARACTER_PX = 6.3
+"""Average width of a character in a label."""
 _PADDING = {"left": 0, "top": 0, "right": 14, "bottom": 0}
 """Space on the right for the half of the axis's last label that is beyond the axis."""
 _ELLIPSIS = "\\u2026"
 _BELOW, _BELOW_ESCAPED = "\u200b", "\\u200b"
-"""Separates the name of the row above from a row's own label, if the row belongs to that one."""
+"""A character without width, in the names of further rows of one subject (`row_name`)."""
 
 
 def row_name(name: str, slot: int = 0, label: str = "") -> str:
-    """Return the name of a row; with `slot` above 0, of a row that belongs to the one above it.
+    """Return the name of a subject's row: `name` for its first row, slot 0.
 
-    `label`: the label of such a row.
+    Further rows need other names, but not the same label again: their names end in invisible
+    characters, one for each slot, and `label`. Only `label` is shown beside the row.
     """
     return name + _BELOW * slot + label
 
@@ -79,20 +82,23 @@ def time_lane(
 ) -> Chart:
     """Return a lane: `layers` over the bands of the faults, on the shared time axis.
 
-    Shape: `layers` name their data by keys of `data`; each of `picks` becomes a parameter.
-    Units: `height` in pixels.
+    - `layers`: name their data by keys of `data`.
+    - `height`: pixels.
+    - `picks`: each becomes a parameter of the chart.
     """
     params = [alt.param(name=pick.param, value=pick.options[0]) for pick in picks]
     bands = fault_bands(run)
-    faint = min(1.0, _BANDS_AT_ONCE / max(1, len(bands)))  # many lie over each other
-    spec = alt.layer(  # all arguments here: each method of a layered chart copies its layers
+    # Many bands lie over each other: together they would be opaque.
+    faint = min(1.0, _BANDS_AT_ONCE / max(1, len(bands)))
+    # All arguments here, because each method of a layered chart copies its layers, which is slow.
+    spec = alt.layer(
         *_fault_bands(bands, faint),
         *layers,
         *_fault_edges(faint),
         width="container",
         height=height,
         padding=_PADDING,
-        params=[each.param for each in (*time_params(), *params)],
+        params=[parameter.param for parameter in (*time_params(), *params)],
     )
     return Chart(
         id=lane_id,
@@ -108,13 +114,13 @@ def time_lane(
 
 
 def fault_bands(run: ReportInput) -> list[Datum]:
-    """Return the span of each fault from injection to healing, of the first MAX_FAULTS faults.
+    """Return the spans of the first MAX_FAULTS faults, from injection to healing.
 
-    An accident has the field `x`.
+    The field `x` marks an accident: a machine was lost or disturbed that no plan names.
     """
-    known = [fault for fault in run.facts.faults if fault.injected_at_us is not None]
+    injected = [fault for fault in run.facts.faults if fault.injected_at_us is not None]
     bands = []
-    for fault in sorted(known, key=lambda each: each.injected_at_us or 0)[:MAX_FAULTS]:
+    for fault in sorted(injected, key=lambda fault: fault.injected_at_us or 0)[:MAX_FAULTS]:
         end = fault.injected_at_us if fault.momentary else fault.healed_at_us
         bands.append(
             {
@@ -175,9 +181,12 @@ def time_of(field_name: str) -> alt.X:
 def rows_y(
     rows: Sequence[str] | None = None, *, order: str = "o", label_offset: int = 0, without: str = ""
 ) -> alt.Y:
-    """Return the y encoding of a lane: `rows` from top to bottom; None: sorted by field `order`.
+    """Return the y encoding of a lane.
 
-    `without`: prefix that labels leave out. `label_offset`: pixels from the middle of a row.
+    - `rows`: names of the rows from top to bottom; None: the rows of the data, sorted by `order`.
+    - `order`: field of the data.
+    - `label_offset`: pixels from the middle of a row to its label.
+    - `without`: prefix that labels leave out.
     """
     axis = alt.Axis(title=None, labelExpr=_row_label(without), labelOffset=label_offset, grid=False)
     if rows is None:
@@ -194,7 +203,10 @@ def named_without(name: str, prefix: str) -> str:
 
 
 def _row_label(without: str) -> str:
-    """Return the label of a row; a long name loses its middle, because names differ at the end."""
+    """Return the Vega expression for the label of a row, without the prefix `without`.
+
+    A long name loses its middle: names differ at their end, and begin with their subject.
+    """
     name = named_without("datum.label", without)
     short = (
         f"{NARROW} ? '{_ELLIPSIS}' + slice(datum.label, -10) : "
@@ -248,9 +260,13 @@ class Marks:
     ) -> tuple[alt.Chart, ...]:
         """Return the labels inside the bars, from the beginning of each bar's visible part.
 
-        The text is `long` if it fits, else `short`, shortened if needed: at its end, or at its
-        beginning if `keep_end`. `reserve`: pixels of the bar that stay free. `end`: end of the bar.
-        `reserve`, `end`, `long` and `short` are Vega expressions over a row.
+        Four of the arguments are Vega expressions over a row:
+
+        - `long`, `short`: the text, and its short form for bars in which the text does not fit.
+        - `reserve`: pixels at the bar's end that the label leaves free.
+        - `end`: the end of the bar, in seconds.
+
+        If even `short` does not fit, it loses its end, or its beginning with `keep_end`.
         """
         fits = f"length({long}) * {_CHARACTER_PX} <= datum._w"
         fits_short = f"length({short}) * {_CHARACTER_PX} <= datum._w"
@@ -262,7 +278,7 @@ class Marks:
         )
         shown = (
             _visible(rows_of(self.name, self.where), reserve, end)
-            .transform_filter(f"datum._w > {4 * _CHARACTER_PX}")
+            .transform_filter(f"datum._w > {4 * _CHARACTER_PX}")  # fewer characters say nothing
             .transform_calculate(_t=f"{fits} ? {long} : {fits_short} ? {short} : {cut}")
         )
         return _text(shown, "_x", self.y, self._properties(align="left", dx=4) | mark)
@@ -300,7 +316,10 @@ def rows_of(name: str, where: str | None) -> alt.Chart:
 
 
 def _visible(chart: alt.Chart, reserve: str, end: str) -> alt.Chart:
-    """Return the visible bars: `_x` and `_e` are their visible ends, `_w` pixels for a label."""
+    """Return the bars in the visible part of the time axis, with three more fields.
+
+    `_x` and `_e` are begin and end of the bar's visible part, `_w` the pixels for its label.
+    """
     visible_bars: alt.Chart = (
         chart.transform_filter(f"{end} > {FROM_S} && datum.a < {TO_S}")
         .transform_calculate(_x=f"max(datum.a, {FROM_S})", _e=f"min({end}, {TO_S})")
@@ -312,7 +331,10 @@ def _visible(chart: alt.Chart, reserve: str, end: str) -> alt.Chart:
 
 
 def _text(chart: alt.Chart, at: str, y: alt.Y, mark: MarkProperties) -> tuple[alt.Chart, ...]:
-    """Return the text twice: the first has a rim in the paper's colour, legible on patterns."""
+    """Return two marks of the same text: below, with a rim in the background's colour, and above.
+
+    The rim makes the text legible on patterns.
+    """
     properties: MarkProperties = {
         "baseline": "middle",
         "clip": True,

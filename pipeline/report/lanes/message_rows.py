@@ -1,7 +1,10 @@
-"""The exchanges around one fault as lines of a space-time diagram: where they begin, turn and end.
+"""The exchanges around one fault as lines of a space-time diagram.
 
-Pure data: rows of the table `messages` in, rows of a chart out. Times of the table are
-microseconds, of the chart seconds.
+An exchange is a request and its answer. The diagram has one horizontal line for each node; a
+message is a slanted line from its sender to its receiver.
+
+The functions turn rows of the table `messages`, with times in microseconds, into rows of a chart,
+with times in seconds. The short keys of these rows are listed at `Diagram` and `_message_cells`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,11 +26,13 @@ from pipeline.report.report_input import Row
 from pipeline.summary.outcomes import in_number_order
 
 MAX_NODES = 24
-"""Lines of a diagram; of more clients than fit those with most to tell have one."""
+"""Limit of the lines in a diagram; see `_nodes` for the clients that are left out."""
 MAX_MESSAGES = 400
 REPEAT_ROWS = 3
-"""What a client repeats at the same time: finding its coordinator, heartbeats, commits."""
+"""Rows for repeated requests below a client's line: the client can repeat FindCoordinator,
+Heartbeat and OffsetCommit at the same time."""
 CHARACTER_PX = 6.0
+"""Average width of a character in a label."""
 
 FINDING, MEMBERSHIP, HEARTBEAT, OFFSETS, CLUSTER = (
     "FindCoordinator",
@@ -49,22 +54,33 @@ _FAMILIES = {
     "TxnOffsetCommit": OFFSETS,
     "EndTxn": OFFSETS,
 }
+"""The kinds of requests that a reader can pick; requests that are not listed are CLUSTER."""
 _SERVERS = ("controller", "broker")
-_NEVER = 1e12  # pixels a second: at no zoom
+_NEVER = 1e12
+"""A zoom that no reader reaches, in pixels a second."""
 HELD_US = 500_000
-"""A message that takes as long lies somewhere: no line is drawn as if it travelled all the time."""
+"""A message that takes this long or longer was held on its way, as at a cut link.
+
+A slanted line would show it as travelling all the time. A bar on its sender's line is drawn
+instead."""
 SERVED, HELD, UNANSWERED = "served", "held on its way", "no answer came"
 
 
 @dataclass
 class Diagram:
-    """What is drawn of one fault.
+    """The data of the diagram of one fault. `r` and `q` are names of nodes, `a` and `b` are times.
 
-    Shape: `nodes` from top to bottom; `legs` are lines from (`a`, `r`) to (`b`, `q`); `waits` lie
-    on the line of one node from `a` to `b`; `stubs`, `failures` and `words` stand at `a` on the
-    line `r`: a stub is a message that did not arrive, `v` whether its way led `up` or `down`.
-    Of the failures, `k` is 0 for answers that are to be expected.
-    `left_out` counts rows that are not drawn: of clients without a line.
+    - `nodes`: the lines from top to bottom.
+    - `legs`: messages, as lines from time `a` on the line of `r` to time `b` on the line of `q`.
+    - `waits`: bars on the line of `r` from `a` to `b`.
+    - `stubs`: messages that never arrived, sent at `a` by `r`; `v`: the receiver's line is `up` or
+      `down` of it.
+    - `repeats`: bars of requests that a client repeated, in rows below its line (`_set_rows`).
+    - `failures`: marks at `a` on the line of `r`; `k`: 0 for errors that the protocol expects, else
+      1.
+    - `words`: texts at `a` on the line of `r` (`place_words`).
+    - `left_out`: the number of exchanges that are not drawn, because a node has no line, or because
+      there are more than MAX_MESSAGES.
     """
 
     nodes: list[str] = field(default_factory=list)
@@ -79,9 +95,11 @@ class Diagram:
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A text beside a line: the lowest `rank` is the most important.
+    """A text at the line of `node`.
 
-    Units: `zoom` is the pixels a second from which on it may be shown.
+    - `rank`: the lowest is the most important.
+    - `bad`: the text reports a failure.
+    - `zoom`: the smallest zoom at which the text may be shown, in pixels a second.
     """
 
     node: str
@@ -93,99 +111,110 @@ class Word:
 
 
 def diagram(rows: Sequence[Row], landmarks: Sequence[Word] = ()) -> Diagram:
-    """Return the lines of the exchanges `rows` of one fault, and `landmarks` beside them."""
+    """Return the diagram of one fault: the exchanges `rows`, and the texts `landmarks`."""
     drawn = Diagram(nodes=_nodes(rows))
     lines = set(drawn.nodes)
     words = [word for word in landmarks if word.node in lines]
-    known = [row for row in rows if row["from_node"] in lines and row["to_node"] in lines]
-    shown = sorted(known, key=_begin)[:MAX_MESSAGES]
+    between_lines = [row for row in rows if row["from_node"] in lines and row["to_node"] in lines]
+    shown = sorted(between_lines, key=_begin)[:MAX_MESSAGES]
     drawn.left_out = len(rows) - len(shown)
     for row in shown:
         _add(drawn, row)
-        if row["repeats"] == 1:
+        if row["repeats"] == 1:  # a repeated request has its text inside its bar
             words.append(_word(row))
-    _in_rows(drawn.repeats)
+    _set_rows(drawn.repeats)
     drawn.words = place_words(words)
     return drawn
 
 
 def _nodes(rows: Sequence[Row]) -> list[str]:
-    """Return the nodes that have a line: controllers, brokers, and clients while there is room."""
-    told: dict[str, tuple[int, int]] = {}
+    """Return the nodes that have a line, from top to bottom: controllers, brokers, clients.
+
+    If there are too many clients, those stay that have most failures and membership requests, and
+    among equals those with most exchanges.
+    """
+    exchanges: dict[str, tuple[int, int]] = {}  # of a node: remarkable ones, all
     for row in rows:
         for node in (row["from_node"], row["to_node"]):
-            kinds, number = told.get(node, (0, 0))
-            turning = row["outcome"] != SUCCESS or _family(row) == MEMBERSHIP
-            told[node] = kinds + turning, number + 1
+            remarkable, total = exchanges.get(node, (0, 0))
+            is_remarkable = row["outcome"] != SUCCESS or _family(row) == MEMBERSHIP
+            exchanges[node] = remarkable + is_remarkable, total + 1
     servers = [
         node
         for role in _SERVERS
-        for node in in_number_order(each for each in told if each.startswith(f"{role}-"))
+        for node in in_number_order(name for name in exchanges if name.startswith(f"{role}-"))
     ]
-    known = set(servers)
-    clients = in_number_order(node for node in told if node not in known)
-    most = sorted(clients, key=lambda node: (-told[node][0], -told[node][1]))
-    kept = set(most[: max(2, MAX_NODES - len(servers))])
-    return [*servers[:MAX_NODES], *(node for node in clients if node in kept)]
+    known_servers = set(servers)
+    clients = in_number_order(node for node in exchanges if node not in known_servers)
+    by_interest = sorted(clients, key=lambda node: (-exchanges[node][0], -exchanges[node][1]))
+    shown_clients = set(by_interest[: max(2, MAX_NODES - len(servers))])
+    return [*servers[:MAX_NODES], *(node for node in clients if node in shown_clients)]
 
 
 def _add(drawn: Diagram, row: Row) -> None:
-    """Add one exchange: the request's way, its time at the server, the answer's way, the end."""
-    said = _message_cells(row)
+    """Add the lines of one exchange.
+
+    1. The request travels from the client to the server.
+    2. It waits at the server.
+    3. The answer travels back.
+    4. If no answer reaches the client, the client waits from its request to its timeout.
+    """
+    cells = _message_cells(row)
     sent, received = row["sent_us"], row["received_us"]
     answered, ended = row["answered_us"], row["ended_us"]
-    asks, serves = row["from_node"], row["to_node"]
+    client, server = row["from_node"], row["to_node"]
     if sent is not None and received is not None:
-        _way(drawn, sent, received, asks, serves, said, "request")
+        _add_leg(drawn, sent, received, client, server, cells, "request")
     elif sent is not None and unanswered(row):
-        _stub(drawn, sent, asks, serves, said)
+        _add_stub(drawn, sent, client, server, cells)
     if received is not None and answered is not None and answered > received:
-        drawn.waits.append(_line(received, answered, serves, serves, said, SERVED))
-    if answered is not None and unanswered(row):
-        _stub(drawn, answered, serves, asks, said)
+        drawn.waits.append(_line(received, answered, server, server, cells, SERVED))
+    if answered is not None and unanswered(row):  # the answer was sent, and was lost on its way
+        _add_stub(drawn, answered, server, client, cells)
     elif answered is not None and ended is not None:
-        _way(drawn, answered, ended, serves, asks, said, "answer")
+        _add_leg(drawn, answered, ended, server, client, cells, "answer")
     if sent is not None and ended is not None and (answered is None or unanswered(row)):
-        drawn.waits.append(_line(sent, ended, asks, asks, said, UNANSWERED))
+        drawn.waits.append(_line(sent, ended, client, client, cells, UNANSWERED))
     if row["outcome"] != SUCCESS:
-        at = ended if ended is not None else _begin(row)
-        drawn.failures.append({**said, "r": asks, "a": axis_seconds(at), "k": int(failed(row))})
+        failed_us = ended if ended is not None else _begin(row)
+        mark = {"r": client, "a": axis_seconds(failed_us), "k": int(failed(row))}
+        drawn.failures.append({**cells, **mark})
     if row["repeats"] > 1:
         last = row["last_ended_us"] if row["last_ended_us"] is not None else ended
         begin = _begin(row)
-        text = {"s": f"\u00d7{row['repeats']:,}", "l": _text(row)}
-        drawn.repeats.append({**_line(begin, last or begin, asks, asks, said, "repeated"), **text})
+        bar = _line(begin, last or begin, client, client, cells, "repeated")
+        drawn.repeats.append({**bar, "s": f"\u00d7{row['repeats']:,}", "l": _text(row)})
 
 
-def _way(
+def _add_leg(
     drawn: Diagram,
     start_us: int,
     end_us: int,
     start: str,
     end: str,
-    said: Mapping[str, Cell],
+    cells: Mapping[str, Cell],
     leg: str,
 ) -> None:
-    """Add a message on its way; one that was held lies on its sender's line until it arrives."""
+    """Add a message that arrived; a held one is a bar, then a line at the time of its arrival."""
     if end_us - start_us >= HELD_US:
-        drawn.waits.append(_line(start_us, end_us, start, start, said, HELD))
+        drawn.waits.append(_line(start_us, end_us, start, start, cells, HELD))
         start_us = end_us
-    drawn.legs.append(_line(start_us, end_us, start, end, said, leg))
+    drawn.legs.append(_line(start_us, end_us, start, end, cells, leg))
 
 
-def _stub(drawn: Diagram, at_us: int, start: str, end: str, said: Mapping[str, Cell]) -> None:
-    """Add a message that never arrived: it leaves its sender's line, and ends at once."""
+def _add_stub(drawn: Diagram, at_us: int, start: str, end: str, cells: Mapping[str, Cell]) -> None:
+    """Add a message that never arrived: a short line that ends beside its sender's line."""
     down = drawn.nodes.index(end) > drawn.nodes.index(start)
     drawn.stubs.append(
-        {**said, "r": start, "a": axis_seconds(at_us), "v": "down" if down else "up"}
+        {**cells, "r": start, "a": axis_seconds(at_us), "v": "down" if down else "up"}
     )
 
 
 def _line(
-    start_us: int, end_us: int, start: str, end: str, said: Mapping[str, Cell], leg: str
+    start_us: int, end_us: int, start: str, end: str, cells: Mapping[str, Cell], leg: str
 ) -> Datum:
     return {
-        **said,
+        **cells,
         "r": start,
         "q": end,
         "a": axis_seconds(start_us),
@@ -195,7 +224,7 @@ def _line(
 
 
 def _message_cells(row: Row) -> Datum:
-    """Return the cells of an exchange that its tooltips show."""
+    """Return the cells of an exchange that its tooltips and filters use."""
     return {
         "api": request_words(row),
         "f": _family(row),
@@ -219,12 +248,13 @@ def _family(row: Row) -> str:
 
 
 def _begin(row: Row) -> int:
-    """Return the first moment of an exchange that was seen."""
+    """Return the earliest known time of an exchange; the trace may lack any of its times."""
     moments = (row["sent_us"], row["received_us"], row["answered_us"], row["ended_us"])
-    return min((each for each in moments if each is not None), default=0)
+    return min((moment for moment in moments if moment is not None), default=0)
 
 
 def _word(row: Row) -> Word:
+    """Return the text of an exchange: an expulsion ranks first, then failures, then joins."""
     family = _family(row)
     if row["outcome"] in EXPELLED:
         rank = -1
@@ -238,7 +268,7 @@ def _word(row: Row) -> Word:
 
 
 def _text(row: Row) -> str:
-    """Return an exchange in a few words: request, how many, error or the coordinator named."""
+    """Return an exchange in a few words: request, repeats, and its error or the node it named."""
     parts = [request_words(row)]
     if row["repeats"] > 1:
         parts.append(f"\u00d7{row['repeats']:,}")
@@ -249,8 +279,12 @@ def _text(row: Row) -> str:
     return " ".join(parts)
 
 
-def _in_rows(repeats: Sequence[Datum]) -> None:
-    """Say of each bar of repeats in which row below its line it lies, from 0."""
+def _set_rows(repeats: Sequence[Datum]) -> None:
+    """Set `y` of each bar of repeats: its row below its node's line, from 0.
+
+    Bars of one row do not overlap, up to REPEAT_ROWS rows. Further bars share the last row, and `h`
+    hides their text.
+    """
     lines: dict[Cell, list[int]] = {}
     for index, datum in enumerate(repeats):
         lines.setdefault(datum["r"], []).append(index)
@@ -258,7 +292,7 @@ def _in_rows(repeats: Sequence[Datum]) -> None:
         taken = slots([_micros(repeats[index]) for index in indexes])
         for index, slot in zip(indexes, taken, strict=True):
             repeats[index]["y"] = min(slot, REPEAT_ROWS - 1)
-            repeats[index]["h"] = slot >= REPEAT_ROWS or None  # its text would lie on another
+            repeats[index]["h"] = slot >= REPEAT_ROWS or None
 
 
 def _micros(datum: Datum) -> tuple[int, int]:
@@ -266,18 +300,18 @@ def _micros(datum: Datum) -> tuple[int, int]:
 
 
 def place_words(words: Iterable[Word]) -> list[Datum]:
-    """Return texts with the zoom from which on each stands free of more important ones.
+    """Return texts, each with the smallest zoom at which it touches no more important text.
 
-    In pixels a second: `z` where all texts reach to the right from their moment, `y` where some
-    reach to the left, for they would leave the picture. The less important of two on one line
-    waits until they do not touch.
+    A zoom is in pixels a second. `z` holds while all texts of a line reach to the right from their
+    moment. `y` holds if some reach to the left, because they would otherwise leave the picture.
+    A text whose moment is that of a more important one on the same line is left out.
     """
-    before: dict[str, list[Word]] = {}
+    placed: dict[str, list[Word]] = {}
     shown: list[Datum] = []
-    for word in sorted(words, key=lambda each: (each.rank, each.at_us)):
-        others = before.setdefault(word.node, [])
-        rightward = max((_apart(word, other) for other in others), default=0.0)
-        either = max((_apart(word, other, either=True) for other in others), default=0.0)
+    for word in sorted(words, key=lambda word: (word.rank, word.at_us)):
+        others = placed.setdefault(word.node, [])
+        rightward = max((_zoom_apart(word, other) for other in others), default=0.0)
+        either = max((_zoom_apart(word, other, either=True) for other in others), default=0.0)
         others.append(word)
         shown.append(
             {
@@ -292,14 +326,15 @@ def place_words(words: Iterable[Word]) -> list[Datum]:
     return [datum for datum in shown if datum["z"] != _NEVER]
 
 
-def _apart(one: Word, other: Word, *, either: bool = False) -> float:
-    """Return the pixels a second at which two texts of a line do not touch.
+def _zoom_apart(word: Word, other: Word, *, either: bool = False) -> float:
+    """Return the zoom, in pixels a second, from which on two texts of a line do not touch.
 
-    They reach to the right, or with `either` perhaps towards each other.
+    Both reach to the right: the left one must end before the right one begins. With `either`, the
+    right one may reach to the left, towards the other: both need room between their moments.
     """
-    left = one if one.at_us <= other.at_us else other
-    distance_us = abs(one.at_us - other.at_us)
+    left = word if word.at_us <= other.at_us else other
+    distance_us = abs(word.at_us - other.at_us)
     if distance_us == 0:
         return _NEVER
-    characters = len(one.text) + len(other.text) if either else len(left.text)
-    return (characters + 2) * CHARACTER_PX * 1_000_000 / distance_us
+    characters = len(word.text) + len(other.text) if either else len(left.text)
+    return (characters + 2) * CHARACTER_PX * 1_000_000 / distance_us  # 2 characters of space

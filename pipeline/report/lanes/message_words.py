@@ -1,4 +1,7 @@
-"""Words of the message diagrams: requests and outcomes as Kafka names them, links to moments."""
+"""Texts of the message diagrams: requests and outcomes as Kafka names them, and links to moments.
+
+An exchange is a request and its answer: a row of the table `messages`.
+"""
 
 from collections.abc import Iterator
 
@@ -12,7 +15,7 @@ SUCCESS = "NONE"
 EXPECTED = frozenset(
     {"MEMBER_ID_REQUIRED", "REBALANCE_IN_PROGRESS", "COORDINATOR_LOAD_IN_PROGRESS"}
 )
-"""Errors by name that the protocol itself consists of: nothing failed."""
+"""Errors that a member meets in normal operation, as steps of the protocol: nothing failed."""
 EXPELLED = frozenset({"UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "FENCED_INSTANCE_ID"})
 """Errors by which a member learns that its group goes on without it."""
 _NOT_ANSWERED = {
@@ -20,11 +23,11 @@ _NOT_ANSWERED = {
     "DISCONNECTED": "disconnected",
     "no answer": "no answer",
 }
-"""What became of requests without answer: these are no error codes of Kafka's."""
+"""Texts for the outcomes of requests without an answer; these outcomes are not Kafka's errors."""
 
 
 def unanswered(row: Row) -> bool:
-    """Return whether no answer reached who asked."""
+    """Return whether no answer reached the client."""
     return row["outcome"] in _NOT_ANSWERED
 
 
@@ -40,20 +43,20 @@ def outcome_words(row: Row) -> str:
 
 
 def request_words(row: Row) -> str:
-    """Return a request's name; a fetch from a controller is one of the metadata log."""
+    """Return a request's name; a Fetch from a controller always reads the metadata log."""
     api: str = row["api"]
     of_metadata = api == "Fetch" and row["to_node"].startswith("controller-")
     return "Fetch (__cluster_metadata)" if of_metadata else api
 
 
 def jumps(run: ReportInput, fault: JournalEntry, *, lane: str) -> Markup:
-    """Return a sentence of links that zoom to the turns of a fault; nothing if none is known."""
+    """Return a sentence of links that zoom to moments of a fault; "" if no moment is known."""
     turns = list(_turns(run, fault))
     return render_line("words", "jumps", turns, lane) if turns else Markup("")
 
 
 def _turns(run: ReportInput, fault: JournalEntry) -> Iterator[tuple[str, int, int | None]]:
-    """Yield what happened, from when, and until when where it took a while."""
+    """Yield each moment as its text, its begin, and its end; None: it has no length."""
     if fault.injected_at_us is not None:
         yield "the fault", fault.injected_at_us, None
     yield from _change_of_coordinator(run, fault)
@@ -65,6 +68,7 @@ def _turns(run: ReportInput, fault: JournalEntry) -> Iterator[tuple[str, int, in
 def _change_of_coordinator(
     run: ReportInput, fault: JournalEntry
 ) -> Iterator[tuple[str, int, int | None]]:
+    """Yield the first election of a new coordinator, if groups have their offsets there."""
     moved = [
         row
         for row in run.tables.rows("broker_phases")
@@ -76,7 +80,10 @@ def _change_of_coordinator(
 
 
 def _members(run: ReportInput, fault: JournalEntry) -> Iterator[tuple[str, int, int | None]]:
-    """Yield when the first and the last member changed over to the new coordinator."""
+    """Yield the first and the last member that gave its coordinator up.
+
+    The time of each lasts until the new coordinator has accepted the member.
+    """
     lost: list[Row] = [
         row
         for row in run.tables.rows("client_phases")
@@ -84,5 +91,6 @@ def _members(run: ReportInput, fault: JournalEntry) -> Iterator[tuple[str, int, 
     ]
     lost.sort(key=lambda row: (row["unknown_us"], row["consumer"]))
     texts = ("the first member that gave its coordinator up", "the last one")
-    for row, text in zip(lost[:1] + lost[1:][-1:], texts, strict=False):
+    first_and_last = lost[:1] + lost[1:][-1:]  # of a single member only the first
+    for row, text in zip(first_and_last, texts, strict=False):
         yield text, row["unknown_us"], row["accepted_us"]

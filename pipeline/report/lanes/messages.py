@@ -1,4 +1,7 @@
-"""The message diagrams: requests and answers around each fault, as lines between nodes in time."""
+"""The message diagrams: requests and answers around each fault, as lines between nodes in time.
+
+`message_rows` computes the data and explains their fields; this module draws them with Altair.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -61,6 +64,7 @@ from results_schema.journal import JournalEntry
 
 MAX_DIAGRAMS = 8
 MAX_LANDMARKS = 6
+"""Limit of the partitions whose election and load a diagram names."""
 MAX_TABLE_ROWS = 100
 ROW_PX = 54
 _SYMBOL_PX = 28
@@ -97,16 +101,15 @@ _MORE = (
     "last of n like exchanges, which followed each other. Hatched: the node was hit. More texts "
     "appear as you zoom in."
 )
-_STUB_SIZE = 700  # square pixels, as Vega has it: a stub is 13 pixels long
+_STUB_SIZE = 700  # square pixels, Vega's unit of size: a stub is 13 pixels long
 _STUB_DOWN, _STUB_UP = "M0,0L0,1M-0.35,1L0.35,1", "M0,0L0,-1M-0.35,-1L0.35,-1"
+"""SVG paths of a stub: a short line with a bar across its end."""
 _MANY_LEGS = 100
 """With more lines than this, they are faint until the reader zooms in: texts must stay legible."""
 _CROWD = 8
 _CROWD_ZOOM = 200.0
-"""A text on more than _CROWD nodes appears only from _CROWD_ZOOM pixels per second on.
-
-Otherwise such texts would cover the whole run.
-"""
+"""If more than _CROWD members lost their coordinator, the texts about it are hidden below this
+zoom, in pixels per second. Otherwise these texts would cover the whole run."""
 _TIPS = (
     Tip("api", "request"),
     Tip("fr", "from"),
@@ -136,17 +139,17 @@ _COLUMNS = (
 
 
 def lanes(run: ReportInput) -> tuple[Chart, ...]:
-    """Return a diagram of each of the first faults that have messages."""
-    rows = _by_fault(run)
+    """Return a diagram for each of the first MAX_DIAGRAMS faults that have messages."""
+    rows = _rows_by_fault(run)
     return tuple(_chart(run, fault, rows[fault.fault_id]) for fault in _faults(run)[:MAX_DIAGRAMS])
 
 
 def left_out(run: ReportInput) -> int:
-    """Return how many faults have messages, and no diagram."""
+    """Return the number of faults that have messages but no diagram."""
     return max(0, len(_faults(run)) - MAX_DIAGRAMS)
 
 
-def _by_fault(run: ReportInput) -> dict[str, list[Row]]:
+def _rows_by_fault(run: ReportInput) -> dict[str, list[Row]]:
     by_fault: dict[str, list[Row]] = {}
     for row in run.tables.rows("messages"):
         by_fault.setdefault(row["fault"], []).append(row)
@@ -204,15 +207,19 @@ def _data(run: ReportInput, drawn: Diagram) -> Mapping[str, Sequence[Datum]]:
 
 
 def _coloured(data: Sequence[Datum]) -> list[Datum]:
-    """Return the data with the colour of what they are, which no scale of Vega's then gives."""
+    """Return the data with the colour of each datum's kind of request.
+
+    Stubs and repeats are drawn in this colour directly, with `scale=None`. Only the lines and the
+    waits use the scale of the legend.
+    """
     return [{**datum, "cl": _COLOURS[str(datum["f"])]} for datum in data]
 
 
 def _layers(drawn: Diagram, prefix: str) -> list[alt.Chart]:
     row = rows_y(drawn.nodes, label_offset=_LINE_PX, without=prefix)
     line: alt.Y = rows_y(drawn.nodes, label_offset=_LINE_PX, without=prefix).bandPosition(_LINE_AT)
-    there = {datum["f"] for datum in (*drawn.legs, *drawn.waits, *drawn.repeats)}
-    families = [family for family in _COLOURS if family in there] or list(_COLOURS)
+    drawn_families = {datum["f"] for datum in (*drawn.legs, *drawn.waits, *drawn.repeats)}
+    families = [family for family in _COLOURS if family in drawn_families] or list(_COLOURS)
     colour = alt.Color(
         "f:N",
         scale=alt.Scale(domain=families, range=[_COLOURS[family] for family in families]),
@@ -253,9 +260,9 @@ def _layers(drawn: Diagram, prefix: str) -> list[alt.Chart]:
 def _lines(
     drawn: Diagram, families: Sequence[str], encoding: MarkProperties
 ) -> Iterator[alt.Chart]:
-    """Yield the waits on the nodes' lines, and the lines of messages between them.
+    """Yield the waits on the nodes' lines, and the lines of messages between nodes.
 
-    `encoding`: the encoding that all of them share.
+    `encoding`: the encoding that waits and messages share.
     """
     in_sight = f"datum.b >= {FROM_S} && datum.a <= {TO_S}"
     tooltip = tooltip_of(_TIPS)
@@ -279,12 +286,16 @@ def _lines(
 
 
 def _opacity(legs: Sequence[Datum]) -> float | alt.ExprRef:
-    """Return the opacity of the lines: low while most of more than _MANY_LEGS lines are visible."""
+    """Return the opacity of the messages' lines.
+
+    With more than _MANY_LEGS lines it is one half, until the reader has zoomed in to a quarter of
+    their time or less.
+    """
     if len(legs) <= _MANY_LEGS:
         return 1.0
     moments = [float(leg["a"] or 0) for leg in legs]
-    some = (max(moments) - min(moments)) / 4
-    return alt.ExprRef(f"{TO_S} - {FROM_S} > {some:.3f} ? 0.5 : 1")
+    quarter_s = (max(moments) - min(moments)) / 4
+    return alt.ExprRef(f"{TO_S} - {FROM_S} > {quarter_s:.3f} ? 0.5 : 1")
 
 
 def _repeats(y: alt.Y) -> list[alt.Chart]:
@@ -304,7 +315,7 @@ def _repeats(y: alt.Y) -> list[alt.Chart]:
             "stroke": None,
         }
         source, repeats = rows_of("repeats", where), Marks("repeats", y, _TIPS, where)
-        first = Marks("repeats", y, _TIPS, f"{where} && !datum.h")
+        with_label = Marks("repeats", y, _TIPS, f"{where} && !datum.h")
         tick: MarkProperties = {
             "clip": True,
             "thickness": 2.5,
@@ -321,24 +332,25 @@ def _repeats(y: alt.Y) -> list[alt.Chart]:
                 source.mark_tick(**tick).encode(x=time_of(f"{end}:Q"), y=y, fill=fill)
                 for end in ("a", "b")
             ),
-            *first.labels(fontSize=9, dy=offset),
+            *with_label.labels(fontSize=9, dy=offset),
         ]
     return layers
 
 
 def _words(y: alt.Y, x: alt.X) -> list[alt.Chart]:
-    """Return the texts that have room at this zoom, above their lines."""
-    here = f"(datum.a - {FROM_S}) / ({TO_S} - {FROM_S}) * width"
-    needed = f"({here} > width / 3 ? datum.y : datum.z)"  # those at the right reach to the left
+    """Return the texts that have room at the present zoom, above their nodes' lines."""
+    x_px = f"(datum.a - {FROM_S}) / ({TO_S} - {FROM_S}) * width"
+    # Texts in the right part may reach to the left (`at_edge`): they need the larger zoom `y`.
+    needed = f"({x_px} > width / 3 ? datum.y : datum.z)"
     shown = alt.Chart(alt.NamedData("words")).transform_filter(
         f"datum.a >= {FROM_S} && datum.a <= {TO_S} && {needed} * ({TO_S} - {FROM_S}) <= width"
     )
-    at_edge = f"{here} + length(datum.t) * {CHARACTER_PX} > width && {here} > width / 2"
+    at_edge = f"{x_px} + length(datum.t) * {CHARACTER_PX} > width && {x_px} > width / 2"
     properties: MarkProperties = {
         "align": alt.ExprRef(f"{at_edge} ? 'right' : 'left'"),
         "dx": alt.ExprRef(f"{at_edge} ? -3 : 3"),
         "dy": -5,
-        "limit": alt.ExprRef(f"max(1, ({at_edge} ? {here} : width - {here}) - 3)"),
+        "limit": alt.ExprRef(f"max(1, ({at_edge} ? {x_px} : width - {x_px}) - 3)"),
         "baseline": "bottom",
         "fontSize": 10,
         "clip": True,
@@ -352,42 +364,42 @@ def _words(y: alt.Y, x: alt.X) -> list[alt.Chart]:
 
 
 def _landmarks(run: ReportInput, fault: JournalEntry, rows: Sequence[Row]) -> list[Word]:
-    """Return what the nodes themselves went through: elected, loaded, coordinator lost."""
-    controllers = [each["to_node"] for each in rows if each["to_node"].startswith("controller-")]
-    moved = [each for each in run.tables.rows("broker_phases") if each["fault"] == fault.fault_id]
-    moved.sort(key=lambda each: (not each["groups"], each["partition"]))
+    """Return the texts about events that are no messages: elections, loads, lost coordinators."""
+    controllers = [row["to_node"] for row in rows if row["to_node"].startswith("controller-")]
+    moved = [row for row in run.tables.rows("broker_phases") if row["fault"] == fault.fault_id]
+    moved.sort(key=lambda row: (not row["groups"], row["partition"]))  # those with groups first
     words = []
-    for each in moved[:MAX_LANDMARKS]:
-        named = f"{each['new_leader']} for {each['partition']}, leader epoch {each['leader_epoch']}"
-        if controllers and each["decided_us"] is not None:
-            words.append(Word(controllers[0], each["decided_us"], f"elects {named}", 0))
-        if each["active_us"] is not None:
+    for move in moved[:MAX_LANDMARKS]:
+        named = f"{move['new_leader']} for {move['partition']}, leader epoch {move['leader_epoch']}"
+        if controllers and move["decided_us"] is not None:
+            words.append(Word(controllers[0], move["decided_us"], f"elects {named}", 0))
+        if move["active_us"] is not None:
             load = (
-                "" if each["load_us"] is None else f", loaded in {duration_text(each['load_us'])}"
+                "" if move["load_us"] is None else f", loaded in {duration_text(move['load_us'])}"
             )
-            text = f"active for {each['partition']}{load}"
-            words.append(Word(each["new_leader"], each["active_us"], text, 0))
+            text = f"active for {move['partition']}{load}"
+            words.append(Word(move["new_leader"], move["active_us"], text, 0))
     lost = [
-        each
-        for each in run.tables.rows("client_phases")
-        if each["fault"] == fault.fault_id and each["unknown_us"] is not None
+        row
+        for row in run.tables.rows("client_phases")
+        if row["fault"] == fault.fault_id and row["unknown_us"] is not None
     ]
     zoom = _CROWD_ZOOM if len(lost) > _CROWD else 0.0
     words += [
         Word(
-            each["consumer"],
-            each["unknown_us"],
-            _lost_words(each["noticed_by"]),
-            0,
+            row["consumer"],
+            row["unknown_us"],
+            _coordinator_lost_text(row["noticed_by"]),
+            rank=0,
             zoom=zoom,
         )
-        for each in lost
+        for row in lost
     ]
     return words
 
 
-def _lost_words(cause: str | None) -> str:
-    """Say that a member no longer knew its coordinator; its reason may say it already."""
+def _coordinator_lost_text(cause: str | None) -> str:
+    """Return the cause and that the coordinator is unknown; UNAVAILABLE means both."""
     if cause is None:
         return "coordinator unknown"
     if cause == CoordinatorUnknownCause.UNAVAILABLE:
@@ -396,6 +408,7 @@ def _lost_words(cause: str | None) -> str:
 
 
 def _left_out(number: int) -> str:
+    """Return the sentence on exchanges that are not drawn; "" if all are."""
     if not number:
         return ""
     return f" {number:,} more rows of the table messages are of clients that have no line here."

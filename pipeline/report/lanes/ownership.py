@@ -36,20 +36,25 @@ from pipeline.summary.figures import duration_text
 from pipeline.summary.outcomes import in_number_order
 
 MANY_PARTITIONS = 40
-"""With more partitions than these the lane shows how many have no, one or several owners, and some
-partitions at a time if the reader picks them."""
+"""With more partitions than this, the lane shows the numbers of partitions with one owner, none or
+several. A second lane, `ownership_detail`, shows some partitions, which the reader picks."""
 ROWS_AT_ONCE = 50
+"""Partitions that the reader can see at once in the second lane."""
 MAX_SHOWN = 900
 MAX_PICKED = 8_000
 """Limits of the intervals that the page contains: MAX_SHOWN if it shows all partitions at once,
 MAX_PICKED for all partitions that can be picked together."""
 MAX_LEGEND = 6
+"""Limit of the fills in a legend: a reader cannot distinguish more."""
 ROW_PX = 18
 
-ONCE, NOBODY, TWICE = "one owner", "nobody", "two owners or more"
-COUNTS = {ONCE: SERIES[4], NOBODY: PAPER, TWICE: BAD_HATCH}
+ONCE, NO_OWNER, TWICE = "one owner", "no owner", "two owners or more"
+COUNTS = {ONCE: SERIES[4], NO_OWNER: PAPER, TWICE: BAD_HATCH}
 _ROWS_PICK, _MEMBER_PICK = "ownership_rows", "ownership_member"
 _ALL_MEMBERS, _REMARKABLE = "all members", "0: two owners, or moved most"
+# A Vega condition for the rows of the second lane. A picked member shows its own rows, whatever the
+# pick of partitions. The option of a range of partitions begins with the number of its chunk. The
+# fields `t`, `h` and `q` are those of `number_rows`.
 _PICKED = (
     f"{_MEMBER_PICK} == '{_ALL_MEMBERS}' "
     f"? ({_ROWS_PICK} == '{_REMARKABLE}' ? datum.t == 1 : "
@@ -83,7 +88,10 @@ the intervals."""
 
 
 def ownership_lane(run: ReportInput) -> Chart | None:
-    """Return the owners of each partition, or of many how many had one; None without any."""
+    """Return the lane: the owners of each partition, or numbers of partitions if there are many.
+
+    None if no partition had an owner.
+    """
     owned = by_partition(run)
     if not owned:
         return None
@@ -102,24 +110,28 @@ def ownership_lane(run: ReportInput) -> Chart | None:
 
 
 def ownership_detail(run: ReportInput) -> Chart | None:
-    """Return the owners of partitions that are picked; None where `ownership_lane` shows all."""
+    """Return the lane of picked partitions; None where `ownership_lane` shows all partitions."""
     owned = by_partition(run)
     if len(owned) <= MANY_PARTITIONS:
         return None
-    by_interest = sorted(owned, key=lambda each: (-len(each.overlaps), -len(each.intervals)))
-    kept, room = set(), MAX_PICKED
-    for each in by_interest:
-        room -= len(each.intervals)
+    by_interest = sorted(
+        owned, key=lambda partition: (-len(partition.overlaps), -len(partition.intervals))
+    )
+    pickable_names, room = set(), MAX_PICKED
+    for partition in by_interest:
+        room -= len(partition.intervals)
         if room >= 0:
-            kept.add(each.name)
-    known = [each for each in owned if each.name in kept]
+            pickable_names.add(partition.name)
+    known = [partition for partition in owned if partition.name in pickable_names]
     names, data = gantt(run, known, limit=MAX_PICKED)
-    chunks = [known[at : at + ROWS_AT_ONCE] for at in range(0, len(known), ROWS_AT_ONCE)]
-    number_rows(data, names, chunks, {each.name for each in by_interest[:ROWS_AT_ONCE]})
+    chunks = [known[start : start + ROWS_AT_ONCE] for start in range(0, len(known), ROWS_AT_ONCE)]
+    remarkable = {partition.name for partition in by_interest[:ROWS_AT_ONCE]}
+    number_rows(data, names, chunks, remarkable)
     members = in_number_order({str(datum["m"]) for datum in data["owners"]})
     ranges = [f"{index + 1}: {_title(chunk)}" for index, chunk in enumerate(chunks)]
-    twice = any(each.overlaps for each in owned)  # otherwise the reader begins at the beginning
-    options = (_REMARKABLE, *ranges) if twice else (*ranges, _REMARKABLE)
+    # The first option is shown first: with overlaps, the partitions that have them.
+    has_overlaps = any(partition.overlaps for partition in owned)
+    options = (_REMARKABLE, *ranges) if has_overlaps else (*ranges, _REMARKABLE)
     prefix = _prefix(owned)
     picks = (
         Pick(param=_ROWS_PICK, label="Partitions", options=options),
@@ -144,7 +156,7 @@ def _prefix(owned: Sequence[Owned]) -> str:
 
 
 def _title(chunk: Sequence[Owned]) -> str:
-    """Return a title such as `orders-0 to 49`; a topic that both names share stands there once."""
+    """Return a title such as `orders-0 to 49`; with two topics, `orders-7 to payments-3`."""
     first, last = chunk[0].name, chunk[-1].name
     if len(chunk) == 1:
         return first
@@ -153,12 +165,15 @@ def _title(chunk: Sequence[Owned]) -> str:
 
 
 def _fill(run: ReportInput, owned: Sequence[Owned]) -> alt.Fill:
-    """Return the fill of a bar, with a legend if there are few enough colours to distinguish."""
-    names = kinds_of(run, owned)
-    of_group = next(iter(names.values()))
-    fills = list(dict.fromkeys(fill for known in names.values() for fill in known.values()))
+    """Return the fill of a bar, with a legend if each fill means one assignment.
+
+    The fills of two groups are the same, and a group with many generations uses fills again.
+    """
+    kinds = kinds_of(run, owned)
+    of_group = next(iter(kinds.values()))
+    fills = list(dict.fromkeys(fill for of_kind in kinds.values() for fill in of_kind.values()))
     encoded = alt.Fill("c:N", scale=alt.Scale(domain=fills, range=fills))
-    if len(names) > 1 or len(of_group) > MAX_LEGEND or len(fills) < len(of_group):
+    if len(kinds) > 1 or len(of_group) > MAX_LEGEND or len(fills) < len(of_group):
         return encoded.legend(None)
     by_fill = {fill: name for name, fill in of_group.items()}
     return encoded.legend(
@@ -222,7 +237,7 @@ def _table(run: ReportInput) -> TextTable:
 
 
 def _by_number(rows: Sequence[Row]) -> list[Row]:
-    """Return rows by their partitions' numbers, those of one partition in the order of time."""
+    """Return rows in the order of their partitions' numbers, then of time."""
     names = in_number_order({row["partition"] for row in rows})
-    place = {name: at for at, name in enumerate(names)}
-    return sorted(rows, key=lambda row: (place[row["partition"]], row["from_us"]))
+    place_of = {name: place for place, name in enumerate(names)}
+    return sorted(rows, key=lambda row: (place_of[row["partition"]], row["from_us"]))

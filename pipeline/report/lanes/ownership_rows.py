@@ -1,6 +1,7 @@
-"""Who owned which partition, as rows of a chart: intervals, overlaps, and how many owners when.
+"""The owners of partitions as rows of a chart: intervals, overlaps, numbers of owners over time.
 
-Pure data: the tables `ownership` and `ownership_overlaps` in, rows of a chart out.
+An interval is the time from an assignment to its end; an overlap is a time with two owners. The
+functions turn rows of the tables `ownership` and `ownership_overlaps` into rows of a chart.
 """
 
 from collections.abc import Collection, Sequence
@@ -18,7 +19,7 @@ from pipeline.summary.outcomes import in_number_order
 
 
 def kind(row: Row) -> str:
-    """Return by what the bars of one fill belong together: generation, coordinator and epoch."""
+    """Return the assignment of an interval as text. Bars with the same text have the same fill."""
     if row["coordinator"] is None:
         return f"generation {row['generation']}"
     epoch = "unknown" if row["leader_epoch"] is None else row["leader_epoch"]
@@ -59,16 +60,16 @@ LANE = IntervalLane(
 
 @dataclass(eq=False)
 class Owned:
-    """One data partition in one group, with everybody who owned it."""
+    """One data partition in one group, with its intervals and overlaps."""
 
     group: str
-    name: str  # of its row: the partition's, with the group's where there are several
+    name: str  # of its row: the partition's, after the group's if the run has several groups
     intervals: list[Row] = field(default_factory=list)
     overlaps: list[Row] = field(default_factory=list)
 
 
 def by_partition(run: ReportInput) -> list[Owned]:
-    """Return each partition of each group that anybody owned, in the order of their names."""
+    """Return each partition of each group that ever had an owner, in the order of their names."""
     owned: dict[tuple[str, str], Owned] = {}
     rows = run.tables.rows("ownership")
     alone = len({row["group"] for row in rows}) == 1
@@ -81,49 +82,56 @@ def by_partition(run: ReportInput) -> list[Owned]:
     for row in run.tables.rows("ownership_overlaps"):
         if (row["group"], row["partition"]) in owned:
             owned[row["group"], row["partition"]].overlaps.append(row)
-    by_name = {each.name: each for each in owned.values()}
+    by_name = {partition.name: partition for partition in owned.values()}
     return [by_name[name] for name in in_number_order(by_name)]
 
 
 def gantt(
     run: ReportInput, owned: Sequence[Owned], limit: int
 ) -> tuple[list[str], dict[str, list[Datum]]]:
-    """Return the names of the rows, and the data: intervals and overlaps, the longest of many."""
+    """Return the names of the lane's rows, and the data `owners` and `twice`.
+
+    A partition has as many rows as it had owners at once. `owners` are its intervals, the `limit`
+    longest of all; `twice` are the overlaps. A datum of `owners` has `v` if the stripes of an
+    overlap lie on its bar, so that its label leaves room for theirs.
+    """
     names: list[str] = []
     data: dict[str, list[Datum]] = {"owners": [], "twice": []}
     kinds = kinds_of(run, owned)
-    intervals = [row for each in owned for row in each.intervals]
-    room = {id(row) for row in longest_first(intervals, limit)}
-    for each in owned:
-        shown = [row for row in each.intervals if id(row) in room]
+    intervals = [row for partition in owned for row in partition.intervals]
+    with_room = {id(row) for row in longest_first(intervals, limit)}
+    for partition in owned:
+        shown = [row for row in partition.intervals if id(row) in with_room]
         spans = [(row["from_us"], end_of(run, row["to_us"])) for row in shown]
         taken = slots(spans)
-        rows = {row["from_us"]: slot for row, slot in zip(shown, taken, strict=True)}
-        doubled = [(row["from_us"], end_of(run, row["to_us"])) for row in each.overlaps]
+        slot_at = {row["from_us"]: slot for row, slot in zip(shown, taken, strict=True)}
+        doubled = [(row["from_us"], end_of(run, row["to_us"])) for row in partition.overlaps]
         for row, slot, (start, end) in zip(shown, taken, spans, strict=True):
-            named = row | {"row": row_name(each.name, slot), "name": each.name}
+            named = row | {"row": row_name(partition.name, slot), "name": partition.name}
             datum = LANE.datum(named, start, end, c=kinds[row["group"]][kind(row)])
             if slot and any(first < end and start < last for first, last in doubled):
                 datum["v"] = 1
             data["owners"].append(datum)
         last_row = max(taken, default=0)
-        for row in each.overlaps:  # drawn on the edge above the second owner's bar
-            slot = min(last_row, max(1, rows.get(row["from_us"], 1)))
-            data["twice"].append(_twice(run, row, each, slot))
-        names += [row_name(each.name, slot) for slot in range(last_row + 1)]
+        for row in partition.overlaps:
+            # The stripes lie on the upper edge of the second owner's bar. That bar begins when the
+            # overlap begins, and is never in row 0, which the first owner has.
+            slot = min(last_row, max(1, slot_at.get(row["from_us"], 1)))
+            data["twice"].append(_overlap_datum(run, row, partition, slot))
+        names += [row_name(partition.name, slot) for slot in range(last_row + 1)]
     data["twice"] = data["twice"][:limit]
     return names, data
 
 
-def _twice(run: ReportInput, row: Row, each: Owned, slot: int) -> Datum:
+def _overlap_datum(run: ReportInput, row: Row, partition: Owned, slot: int) -> Datum:
     end = end_of(run, row["to_us"])
     length = duration_text(end - row["from_us"])
     first, second = row["first_consumer"], row["second_consumer"]
     return span(
         row["from_us"],
         end,
-        r=row_name(each.name, slot),
-        u=each.name,
+        r=row_name(partition.name, slot),
+        u=partition.name,
         m=second,
         m2=first,
         w=f"{first} and {second}",
@@ -140,69 +148,76 @@ def number_rows(
     chunks: Sequence[Sequence[Owned]],
     remarkable: Collection[str],
 ) -> None:
-    """Say of each datum where its row stands, and by which picks it is shown.
+    """Replace `u`, the partition's name, in each datum by what the chart sorts and filters by.
 
-    `o`: the order of its row; `h`: which of `chunks`, from 1; `t`: 1 if it is remarkable; `q`: its
-    place among the rows of its member, so that a member with very many shows the first of them.
+    - `o`: the order of the row.
+    - `h`: the number of the partition's chunk, from 1.
+    - `t`: 1 if the partition is in `remarkable`, else 0.
+    - `q`: the partition's place among those of its member, from 0. The chart shows only the first
+      partitions of a member that owned very many.
     """
     order = {name: index for index, name in enumerate(names)}
-    chunk_of = {each.name: index + 1 for index, chunk in enumerate(chunks) for each in chunk}
+    chunk_of = {
+        partition.name: index for index, chunk in enumerate(chunks, 1) for partition in chunk
+    }
     places: dict[Cell, dict[Cell, int]] = {}
-    for datum in sorted((*data["owners"], *data["twice"]), key=lambda each: order[str(each["r"])]):
+    every_datum = (*data["owners"], *data["twice"])
+    for datum in sorted(every_datum, key=lambda datum: order[str(datum["r"])]):
         name = str(datum.pop("u"))
-        rows = places.setdefault(datum["m"], {})
+        place_of = places.setdefault(datum["m"], {})
         datum["o"] = order[str(datum["r"])]
         datum["h"] = chunk_of[name]
         datum["t"] = int(name in remarkable)
-        datum["q"] = rows.setdefault(name, len(rows))
+        datum["q"] = place_of.setdefault(name, len(place_of))
 
 
 def owners_over_time(run: ReportInput, partitions: Sequence[Owned]) -> Steps:
-    """Count the partitions with one owner, with none, and with more, from 0 to the run's end.
+    """Count the partitions with one owner, with none, and with several, from 0 to the run's end.
 
-    Shape: the counts of a step are in this order. A partition counts from its first owner.
+    Shape: the counts of a step are in this order. A partition counts from its first owner on.
     """
+    # Changes of the number of owners at each time, as pairs: a partition's index, and 1 or -1.
     changes: dict[int, list[tuple[int, int]]] = {0: [], run.end_us: []}
-    for index, each in enumerate(partitions):
-        for row in each.intervals:
+    for index, partition in enumerate(partitions):
+        for row in partition.intervals:
             changes.setdefault(row["from_us"], []).append((index, 1))
             changes.setdefault(end_of(run, row["to_us"]), []).append((index, -1))
     owners: dict[int, int] = {}
-    once = nobody = twice = 0
+    with_one = without = with_several = 0
     times, counts = [], []
     for time_us in sorted(changes):
         for index, change in changes[time_us]:
-            before = owners.get(index)
+            before = owners.get(index)  # None before the first owner: such a partition is no 0
             after = owners[index] = (before or 0) + change
-            once += (after == 1) - (before == 1)
-            nobody += (after == 0) - (before == 0)
-            twice += (after > 1) - ((before or 0) > 1)
+            with_one += (after == 1) - (before == 1)
+            without += (after == 0) - (before == 0)
+            with_several += (after > 1) - ((before or 0) > 1)
         times.append(time_us)
-        counts.append((once, nobody, twice))
+        counts.append((with_one, without, with_several))
     return Steps(tuple(times), tuple(counts))
 
 
 def kinds_of(run: ReportInput, owned: Sequence[Owned]) -> dict[str, dict[str, str]]:
-    """Return for each group the fill of what its intervals were assigned in, as they began.
+    """Return the fill of each `kind` of interval, by group, in the order of their first intervals.
 
-    Its colour is the coordinator's; the looks of it change with each generation or epoch.
+    The colour is the coordinator's; its pattern changes with each generation or leader epoch.
     """
-    brokers = {broker: at for at, broker in enumerate(coordinator_brokers(run))}
+    brokers = {broker: index for index, broker in enumerate(coordinator_brokers(run))}
     kinds: dict[str, dict[str, str]] = {}
-    variants: dict[tuple[str, str | None], int] = {}
-    intervals = [row for each in owned for row in each.intervals]
+    last_variants: dict[tuple[str, str | None], int] = {}
+    intervals = [row for partition in owned for row in partition.intervals]
     for row in sorted(intervals, key=lambda row: row["from_us"]):
-        known = kinds.setdefault(row["group"], {})
-        if kind(row) not in known:
-            by = row["group"], row["coordinator"]
-            variant = variants[by] = variants.get(by, -1) + 1
-            at = brokers.get(row["coordinator"])
-            known[kind(row)] = soft(LINE if at is None else broker_fill(at, variant))
+        fills = kinds.setdefault(row["group"], {})
+        if kind(row) not in fills:
+            coordinator = row["group"], row["coordinator"]
+            variant = last_variants[coordinator] = last_variants.get(coordinator, -1) + 1
+            index = brokers.get(row["coordinator"])
+            fills[kind(row)] = soft(LINE if index is None else broker_fill(index, variant))
     return kinds
 
 
 def side(row: Row, which: str) -> str:
-    """Return what the `first` or `second` owner of an overlap was assigned it in."""
+    """Return the assignment of the `first` or `second` owner of an overlap as text."""
     by = row[f"{which}_coordinator"]
     assigned = "" if by is None else f" by {by} in leader epoch {row[f'{which}_epoch']}"
     return f"generation {row[f'{which}_generation']}{assigned}"

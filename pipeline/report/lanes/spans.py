@@ -34,11 +34,11 @@ def slots(intervals: Sequence[tuple[int, int]]) -> list[int]:
     be sorted. An interval is a start and an end; intervals that only touch do not overlap.
     """
     chosen = [0] * len(intervals)
-    free_from: list[int] = []
-    for index in sorted(range(len(intervals)), key=lambda each: intervals[each]):
+    free_from: list[int] = []  # of each row: the end of its last interval
+    for index in sorted(range(len(intervals)), key=lambda index: intervals[index]):
         start, end = intervals[index]
-        open_rows = (row for row, busy_until in enumerate(free_from) if busy_until <= start)
-        row = next(open_rows, len(free_from))
+        free_rows = (row for row, busy_until in enumerate(free_from) if busy_until <= start)
+        row = next(free_rows, len(free_from))
         if row == len(free_from):
             free_from.append(end)
         free_from[row] = end
@@ -81,50 +81,51 @@ def concurrent(intervals: Iterable[tuple[int, int]], *, from_us: int, to_us: int
 
 
 def join_steps(*series: Steps) -> Steps:
-    """Return several counts over the times at which any of them changes.
+    """Return one Steps with the counts of all `series`, in their order.
 
-    Shape: each of `series` begins at the same time; a count is that series' counts in their order.
+    It has the times at which any of them changes. All `series` must begin at the same time.
     """
-    times = sorted({time_us for each in series for time_us in each.times_us})
-    positions = [0] * len(series)
+    times = sorted({time_us for steps in series for time_us in steps.times_us})
+    positions = [0] * len(series)  # of each series: the step that holds at `time_us`
     counts = []
     for time_us in times:
-        for index, each in enumerate(series):
+        for index, steps in enumerate(series):
             following = positions[index] + 1
-            while following < len(each.times_us) and each.times_us[following] <= time_us:
+            while following < len(steps.times_us) and steps.times_us[following] <= time_us:
                 positions[index] = following
                 following += 1
         counts.append(
             tuple(
                 count
-                for each, position in zip(series, positions, strict=True)
-                for count in each.counts[position]
+                for steps, position in zip(series, positions, strict=True)
+                for count in steps.counts[position]
             )
         )
     return Steps(tuple(times), tuple(counts))
 
 
 def thinned(steps: Steps, limit: int = MAX_STEPS) -> Steps:
-    """Return about `limit` of the steps, including the extremes of each count.
+    """Return the steps, or about `limit` of them if there are more.
 
-    If there are more, the time is cut into equal parts. Each part keeps its first and last step,
-    and the steps with the lowest and the highest value of each count.
+    The time is cut into equal parts. Each part keeps its first and last step, and the steps with
+    the lowest and the highest value of each count, so that no peak disappears.
     """
     if len(steps.times_us) <= limit:
         return steps
     begin, end = steps.times_us[0], steps.times_us[-1]
-    parts = max(1, limit // (2 + 2 * len(steps.counts[0])))
-    members: dict[int, list[int]] = {}
+    kept_per_part = 2 + 2 * len(steps.counts[0])  # first and last; lowest and highest of each count
+    parts = max(1, limit // kept_per_part)
+    indexes_of_parts: dict[int, list[int]] = {}
     for index, time_us in enumerate(steps.times_us):
         part = min(parts - 1, (time_us - begin) * parts // max(1, end - begin))
-        members.setdefault(part, []).append(index)
-    kept: set[int] = set()
-    for indexes in members.values():
-        kept.update((indexes[0], indexes[-1]))
+        indexes_of_parts.setdefault(part, []).append(index)
+    kept_indexes: set[int] = set()
+    for indexes in indexes_of_parts.values():
+        kept_indexes.update((indexes[0], indexes[-1]))
         for which in range(len(steps.counts[0])):
             ranked = sorted(indexes, key=[count[which] for count in steps.counts].__getitem__)
-            kept.update((ranked[0], ranked[-1]))
-    order = sorted(kept)
+            kept_indexes.update((ranked[0], ranked[-1]))
+    order = sorted(kept_indexes)
     return Steps(
         tuple(steps.times_us[index] for index in order),
         tuple(steps.counts[index] for index in order),

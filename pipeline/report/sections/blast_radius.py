@@ -1,6 +1,6 @@
 """The section `blast-radius`: the nodes, groups and partitions that each fault concerned.
 
-It also shows the outcomes of the commits after each fault.
+The section also has the errors that commits met after each fault.
 """
 
 from collections import Counter
@@ -17,12 +17,17 @@ from pipeline.summary.outcomes import CommitErrors, in_number_order, listed
 from pipeline.summary.story import counted, errors_text
 
 MAX_IN_FULL = 6
-"""Up to so many faults have tables of their own; of more faults each has a row of one table."""
+"""Up to this number, each fault has tables of its own; with more faults, each has one row of a
+table."""
 MAX_LINES = 300
+"""Limit of the rows of that table."""
 MAX_ROWS = 100
 """Limit of the groups, and of the partitions, listed for one fault; the run's tables have all."""
 ACKNOWLEDGED = "NONE"
+"""The error of a commit in the table `commits` if the commit succeeded."""
 KEPT, GROUPS = "kept id and generation", "groups in it"
+MARKED_UNKNOWN = "coordinator unknown"
+"""Heading of the number of members that marked their coordinator unknown after the fault."""
 _LEAD = (
     "Of a broker, the groups that it coordinated and the partitions that it led; "
     "of a member, its group and what it owned; of a leadership, its partition and the groups in it."
@@ -31,9 +36,10 @@ _LEAD = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Radius:
-    """What one fault hit, the groups and partitions concerned, and the outcomes of commits.
+    """What one fault hit, and the groups and partitions that it concerned.
 
-    Shape: `errors` is a sentence about the commits after the fault; None: there is none.
+    `errors`: a sentence on the errors of commits after the fault; None if the fault concerned no
+    member and no commit met an error.
     """
 
     fault: FaultSummary
@@ -57,7 +63,7 @@ def blast_radius_section(run: ReportInput) -> Section | None:
     else:
         for rows in faults:
             met = errors.get(rows.fault.fault, ())
-            parts += _fault(rows, _radius(run, rows, met, committed=bool(commits)), met)
+            parts += _fault_parts(rows, _radius(run, rows, met, committed=bool(commits)), met)
     return Section(
         id="blast-radius", title="Blast radius: whom it concerned", lead=_LEAD, parts=tuple(parts)
     )
@@ -67,9 +73,9 @@ def _radius(
     run: ReportInput, rows: FaultRows, errors: Sequence[CommitErrors], *, committed: bool
 ) -> Radius:
     name = rows.fault.fault
-    fact = next((each for each in run.facts.faults if each.fault_id == name), None)
+    fact = next((entry for entry in run.facts.faults if entry.fault_id == name), None)
     journal = next((row for row in run.tables.rows("faults") if row["fault"] == name), {})
-    none_met = "no commit met an error" if committed else "nobody committed anything in this run"
+    none_met = "no commit met an error" if committed else "no member committed in this run"
     return Radius(
         fault=rows.fault,
         hit=fact.hit if fact is not None else listed(journal.get("nodes") or ()),
@@ -79,7 +85,7 @@ def _radius(
     )
 
 
-def _fault(rows: FaultRows, radius: Radius, errors: Sequence[CommitErrors]) -> Iterator[Part]:
+def _fault_parts(rows: FaultRows, radius: Radius, errors: Sequence[CommitErrors]) -> Iterator[Part]:
     yield Paragraph(html=render_line("words", "fault_heading", rows.fault))
     yield Paragraph(html=render_line("blast_radius", "concerned", radius))
     if rows.client:
@@ -92,13 +98,12 @@ def _fault(rows: FaultRows, radius: Radius, errors: Sequence[CommitErrors]) -> I
     if errors:
         yield text_table(
             (
-                Column(lambda each: each.error, "commits met"),
-                number(lambda each: each.commits, "commits"),
-                number(lambda each: each.members, "members"),
+                Column(lambda outcome: outcome.error, "commits met"),
+                number(lambda outcome: outcome.commits, "commits"),
+                number(lambda outcome: outcome.members, "members"),
             ),
             errors,
-            caption="By the name that the member was given. DISCONNECTED, TIMED_OUT: no answer "
-            "came.",
+            caption="By the error's name in the answer. DISCONNECTED, TIMED_OUT: no answer came.",
             folded="Errors that commits met, by name",
         )
 
@@ -107,6 +112,7 @@ def _groups_table(rows: FaultRows) -> TextTable:
     members: dict[str, list[Row]] = {}
     for row in rows.client:
         members.setdefault(row["group"], []).append(row)
+    # The row of a group's offsets partition, if that partition moved: its leader coordinates.
     moved = {group: row for row in rows.broker for group in row["groups"] or ()}
     gaps = _gaps(rows, "member", "group")
 
@@ -114,8 +120,8 @@ def _groups_table(rows: FaultRows) -> TextTable:
         return f"{count:,} of {len(members[group]):,}"
 
     def causes(group: str) -> str:
-        found = Counter(row["noticed_by"] for row in members[group] if row["noticed_by"])
-        return ", ".join(f"{cause} {count:,}" for cause, count in found.most_common())
+        counts = Counter(row["noticed_by"] for row in members[group] if row["noticed_by"])
+        return ", ".join(f"{cause} {count:,}" for cause, count in counts.most_common())
 
     columns = (
         Column(str, "group"),
@@ -123,7 +129,7 @@ def _groups_table(rows: FaultRows) -> TextTable:
         number(lambda group: len(members[group]), "members"),
         number(
             lambda group: sum(row["unknown_us"] is not None for row in members[group]),
-            "gave it up",
+            MARKED_UNKNOWN,
         ),
         Column(causes, "noticed by"),
         Column(lambda group: of_all(group, sum(map(_kept, members[group]))), KEPT),
@@ -144,10 +150,14 @@ def _kept(row: Row) -> bool:
 
 
 def _leaders(moved: Row) -> str:
-    return f"{moved['old_leader'] or 'nobody'} to {moved['new_leader']}"
+    return f"{moved['old_leader'] or 'no leader'} to {moved['new_leader']}"
 
 
 def _gaps(rows: FaultRows, kind: str, by: str) -> dict[str, list[int | None]]:
+    """Return the gaps of the subjects of one kind, grouped by the column `by`.
+
+    None: the subject's gap did not end before the run ended.
+    """
     gaps: dict[str, list[int | None]] = {}
     for row in rows.gap:
         if row["subject_kind"] == kind:
@@ -156,25 +166,36 @@ def _gaps(rows: FaultRows, kind: str, by: str) -> dict[str, list[int | None]]:
 
 
 def _longest(gaps: Sequence[int | None]) -> str | None:
-    known = [gap for gap in gaps if gap is not None]
-    if len(known) < len(gaps):
+    """Return the longest gap as text; `never again` if any of them did not end."""
+    ended = [gap for gap in gaps if gap is not None]
+    if len(ended) < len(gaps):
         return "never again"
-    return duration_text(max(known)) if known else None
+    return duration_text(max(ended)) if ended else None
 
 
 def _partitions_table(
     rows: FaultRows, moved: Mapping[str, Row], partitions: Sequence[str]
 ) -> TextTable:
+    """Return a table of the partitions that a fault concerned.
+
+    Partitions of `moved` have their row of `broker_phases`. The others have no such row: only the
+    cells of their name and their gap are filled.
+    """
     gaps = _gaps(rows, "partition", "subject")
+
+    def groups_of(row: Row) -> str | None:
+        return (listed(row["groups"] or ()) or "none") if row["partition"] in moved else None
+
+    def leaders_of(row: Row) -> str | None:
+        return _leaders(row) if row["partition"] in moved else None
+
     columns = (
         Column("partition", "partition"),
-        Column(
-            lambda row: (listed(row["groups"] or ()) or "none") if len(row) > 1 else None, GROUPS
-        ),
-        Column(lambda row: _leaders(row) if len(row) > 1 else None, "leader"),
+        Column(groups_of, GROUPS),
+        Column(leaders_of, "leader"),
         number(lambda row: row.get("leader_epoch"), "leader epoch"),
         number(lambda row: row.get("records"), "records loaded"),
-        number(lambda row: _longest(gaps.get(row["partition"], [])), "nobody read it for"),
+        number(lambda row: _longest(gaps.get(row["partition"], [])), "processing gap"),
     )
     shown = in_number_order({*partitions, *moved})
     return text_table(
@@ -190,8 +211,8 @@ def _partitions_table(
 
 
 def _errors_after(commits: Sequence[Row]) -> dict[str, list[CommitErrors]]:
-    """Return the outcomes of the commits after each fault, the most frequent first."""
-    numbers: dict[str, Counter[str]] = {}
+    """Return the errors that commits met after each fault, the most frequent first."""
+    numbers: dict[str, Counter[str]] = {}  # by fault
     members: dict[tuple[str, str], set[tuple[str, str]]] = {}
     for row in commits:
         if row["fault"] is None or row["error"] == ACKNOWLEDGED:
@@ -201,7 +222,7 @@ def _errors_after(commits: Sequence[Row]) -> dict[str, list[CommitErrors]]:
     return {
         fault: [
             CommitErrors(error=error, commits=count, members=len(members[fault, error]))
-            for error, count in sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
+            for error, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
         ]
         for fault, counts in numbers.items()
     }
@@ -214,24 +235,24 @@ def _lines(
 ) -> TextTable:
     """Return a table of many faults, a row for each."""
 
-    def of(rows: FaultRows, what: str) -> Sequence[str]:
-        found: Sequence[str] = journal.get(rows.fault.fault, {}).get(what) or ()
-        return found
+    def names(rows: FaultRows, column: str) -> Sequence[str]:
+        cell: Sequence[str] = journal.get(rows.fault.fault, {}).get(column) or ()
+        return cell
 
-    def met(rows: FaultRows) -> str:
-        found = errors.get(rows.fault.fault, ())
-        return ", ".join(f"{each.error} {each.commits:,}" for each in found)
+    def errors_met(rows: FaultRows) -> str:
+        outcomes = errors.get(rows.fault.fault, ())
+        return ", ".join(f"{outcome.error} {outcome.commits:,}" for outcome in outcomes)
 
     columns = (
         Column(lambda rows: rows.fault.fault, "fault"),
         Column(lambda rows: rows.fault.node, "hit"),
-        Column(lambda rows: listed(of(rows, "groups")) or None, "groups"),
-        number(lambda rows: len(of(rows, "partitions")), "partitions"),
+        Column(lambda rows: listed(names(rows, "groups")) or None, "groups"),
+        number(lambda rows: len(names(rows, "partitions")), "partitions"),
         number(lambda rows: rows.fault.members, "members"),
         number(
-            lambda rows: sum(row["unknown_us"] is not None for row in rows.client), "gave it up"
+            lambda rows: sum(row["unknown_us"] is not None for row in rows.client), MARKED_UNKNOWN
         ),
-        Column(met, "commits met"),
+        Column(errors_met, "commits met"),
     )
     more = len(faults) - MAX_LINES
     rest = f" {more:,} more faults stand in the tables." if more > 0 else ""
@@ -240,5 +261,6 @@ def _lines(
 
 
 def _more(caption: str, number: int) -> str:
+    """Return `caption`, with the number of rows beyond MAX_ROWS if there are any."""
     more = number - MAX_ROWS
     return f"{caption} {more:,} more stand in the tables." if more > 0 else caption

@@ -1,4 +1,4 @@
-"""The first screen: the verdict, four figures, and short answers to six questions."""
+"""The first screen of a run's report: verdict, four figures, and answers to six questions."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from markupsafe import Markup
 from pipeline.report.facts import RunFacts
 from pipeline.report.rendering import render_line
 from pipeline.report.report_input import ReportInput
-from pipeline.report.sections.headline_figures import Figure, Tone, four_figures
+from pipeline.report.sections.headline_figures import RUN_LENGTH, Figure, Tone, four_figures
 from pipeline.report.sentences.answers import broke_a_promise, for_how_long, for_whom, what_broke
 from pipeline.report.sentences.causes import why
 from pipeline.summary.caveats import caveats_of, pass_text
@@ -45,12 +45,12 @@ MAX_REASONS = 3
 """Reasons for an unknown verdict in the notice; the others are folded."""
 _OVERRIDE = "--var"
 """The option of the command line that sets a value other than the experiment's."""
-_OF_VERDICT: dict[Verdict, tuple[str, Tone]] = {
+_WORD_OF_VERDICT: dict[Verdict, tuple[str, Tone]] = {
     Verdict.PASS: ("PASS", "good"),
     Verdict.VIOLATED: ("VIOLATED", "bad"),
     Verdict.UNKNOWN: ("UNKNOWN", "warn"),
 }
-_OF_STATUS: dict[str, tuple[str, Tone]] = {
+_WORD_OF_STATUS: dict[str, tuple[str, Tone]] = {
     "interrupted": ("INTERRUPTED", "warn"),
     "killed": ("KILLED", "warn"),
     "running": ("RUNNING", "plain"),
@@ -91,11 +91,11 @@ def _expected(run: ReportInput) -> Markup:
     if not facts.expect:
         return Markup("")
     measured = [
-        f"{each.value} {each.unit} {each.label}"
-        for each in four_figures(run)
-        if each.unit in {"s", "ms"} and each.label != "of the run's clock"
+        f"{figure.value} {figure.unit} {figure.label}"
+        for figure in four_figures(run)
+        if figure.unit in {"s", "ms"} and figure.label != RUN_LENGTH
     ]
-    overridden = _OVERRIDE in facts.manifest.replay
+    overridden = _OVERRIDE in facts.manifest.replay  # the command line that replays the run
     return render_line("answers", "expected", facts.expect, measured, overridden)
 
 
@@ -105,13 +105,13 @@ def verdict_of(facts: RunFacts) -> tuple[str, Tone]:
     An interrupted or killed run may still have proven a violation. If the tool itself failed, even
     a violation says nothing about Kafka, so the status is shown instead.
     """
-    if facts.status in _OF_STATUS and (
+    if facts.status in _WORD_OF_STATUS and (
         facts.verdict is not Verdict.VIOLATED or facts.status == "failed"
     ):
-        return _OF_STATUS[facts.status]
+        return _WORD_OF_STATUS[facts.status]
     if facts.verdict is None:
         return "NO VERDICT", "warn"
-    return _OF_VERDICT[facts.verdict]
+    return _WORD_OF_VERDICT[facts.verdict]
 
 
 def _unknown_reasons(run: ReportInput) -> tuple[str, ...]:
@@ -145,9 +145,9 @@ def _notices(run: ReportInput) -> Iterator[str]:
         case "completed" if not summary.completed and summary.events:
             yield f"The trace ends early, at {end} of the run's clock."
         case "completed" if facts.verdict is Verdict.PASS and (caveats := caveats_of(summary)):
-            yield f"{pass_text(_OF_VERDICT[facts.verdict][0], caveats)}."
-    for away in disturbance_texts(summary):
-        yield f"{away}."
+            yield f"{pass_text(_WORD_OF_VERDICT[facts.verdict][0], caveats)}."
+    for disturbance in disturbance_texts(summary):
+        yield f"{disturbance}."
     if not summary.events:
         yield "This run has no usable events: its lanes are empty."
     yield from facts.losses

@@ -1,4 +1,7 @@
-"""Four figures of the first screen, chosen by what happened in the run."""
+"""Four figures of the first screen, chosen by what happened in the run.
+
+A "felt" effect is one that the clients of the cluster noticed, such as a commit gap.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,18 +25,20 @@ from results_schema.results import CheckOutcome
 
 Tone = Literal["good", "bad", "warn", "plain"]
 NUMBER = 4
-_WITHOUT = {"member": "an acknowledged commit", "partition": "anybody who consumes them"}
-"""What members and partitions of data that had not come back were still without."""
+RUN_LENGTH = "of the run's clock"
+"""Label of the run's length."""
+_WITHOUT = {"member": "an acknowledged commit", "partition": "a member that consumes them"}
+"""What members and data partitions lacked whose gap had not ended when the run ended."""
 _DISTURBED = "a machine was away by accident then"
-"""What a note says of a figure that therefore proves nothing: a notice on the same screen says so.
-"""
+"""The note of a figure that proves nothing about Kafka, because the accident may be its cause. A
+notice on the same screen explains the accident."""
 _FELT_US = 1_000_000
-"""From here on a gap is worth a warning colour: it is longer than a steady commit interval."""
+"""From this length on, a gap has a warning colour: it is longer than a steady commit interval."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """One figure: a number with its unit, what it is, and what to compare it with."""
+    """One figure: a number with its unit, a label, and a note with something to compare it with."""
 
     value: str
     unit: str
@@ -43,24 +48,26 @@ class Figure:
 
 
 def four_figures(run: ReportInput) -> tuple[Figure, ...]:
-    """Return the figures that matter most in this run, what was broken first.
+    """Return the NUMBER most important figures of this run; broken promises come first.
 
-    Of a run in which the tool failed only what was counted: nothing of it is about Kafka.
+    If the tool failed, the figures are only counts, because times would say nothing about Kafka.
     """
     candidates = _counts(run) if run.facts.status == "failed" else _candidates(run)
     return tuple(islice(candidates, NUMBER))
 
 
 def _candidates(run: ReportInput) -> Iterator[Figure]:
+    """Yield all figures of the run, the most important first."""
     yield from _broken(run)
     yield from _missed(run)
     yield from _owners(run)
     both = longest_coordinators(run.summary)
-    served_on = both is not None and bool(both.older.heartbeats or both.older.commits)
-    if both is not None and served_on:
+    old_served = both is not None and bool(both.older.heartbeats or both.older.commits)
+    if both is not None and old_served:
         yield _coordinators(both)
     yield from _gaps(run)
-    if both is not None and not served_on:  # one that stood still concerns nobody so much
+    # An old coordinator that answered no request misled no member: the gaps matter more.
+    if both is not None and not old_served:
         yield _coordinators(both)
     yield from _groups(run)
     yield from _counts(run)
@@ -80,17 +87,20 @@ def _broken(run: ReportInput) -> Iterator[Figure]:
 
 
 def _missed(run: ReportInput) -> Iterator[Figure]:
-    """Yield how many faults hit, if not all did: such a run did not try what its plan says."""
+    """Yield the number of faults that hit, unless all did.
+
+    A run with a missed fault did not test everything in its plan.
+    """
     outcomes = [fault.outcome for fault in run.facts.faults]
     hits, missed = outcomes.count(FaultOutcome.HIT), outcomes.count(FaultOutcome.MISSED)
     others = len(outcomes) - hits - missed
     if hits < len(outcomes):
-        told = (f"{missed:,} hit nothing", missed), (f"{others:,} not injected", others)
+        counts = {"hit nothing": missed, "not injected": others}
         yield Figure(
             value=f"{hits:,}",
             unit=f"of {len(outcomes):,}",
             label="faults hit",
-            note=", ".join(words for words, count in told if count),
+            note=", ".join(f"{count:,} {text}" for text, count in counts.items() if count),
             tone="warn",
         )
 
@@ -118,15 +128,20 @@ def _coordinators(both: Coordinators) -> Figure:
 
 
 def _gaps(run: ReportInput) -> Iterator[Figure]:
+    """Yield the longest gap of a member or partition, then the longest time of a group.
+
+    A move of a coordinator interrupts commits, other faults interrupt processing: the measure of
+    the first figure depends on this.
+    """
     moved = any(fault.partitions_moved for fault in run.summary.faults)
     gaps = [
         ("commit gap", "longest time without an acknowledged commit", "member"),
         ("processing gap", "longest time a partition was not consumed", "partition"),
     ]
     for measure, label, subject in gaps if moved else reversed(gaps):
-        found = find_worst(run.summary, measure)
-        if found is not None:
-            yield _gap(found, label, subject, run)
+        worst = find_worst(run.summary, measure)
+        if worst is not None:
+            yield _gap(worst, label, subject, run)
             break
     service = find_worst(run.summary, "no coordinator")
     if service is not None and service.longest_us:
@@ -144,11 +159,11 @@ def _longest_of_groups(number: int, run: ReportInput) -> str:
     return f"group {groups[0]}" if len(groups) == 1 else f"longest of {counted(number, 'group')}"
 
 
-def _gap(found: Worst, label: str, subject: str, run: ReportInput) -> Figure:
-    spread = found.distribution
+def _gap(worst: Worst, label: str, subject: str, run: ReportInput) -> Figure:
+    spread = worst.distribution
     subjects = counted(spread.samples + spread.missing, subject)
-    if not spread.samples:
-        since_us = run.end_us - found.fault.injected_us
+    if not spread.samples:  # no gap has ended: a length is not known
+        since_us = run.end_us - worst.fault.injected_us
         return Figure(
             value=f"{spread.missing:,}",
             unit=f"of {subjects}",
@@ -160,11 +175,11 @@ def _gap(found: Worst, label: str, subject: str, run: ReportInput) -> Figure:
     middle = f"median {duration_text(median_us)} of " if median_us is not None else "of "
     never = f"; {spread.missing} not over {_at_the_end(run)}" if spread.missing else ""
     return _duration(
-        found.longest_us,
+        worst.longest_us,
         bound_us=spread.bound_us,
         label=label,
         note=f"{middle}{subjects}{never}",
-        tone="warn" if found.longest_us >= _FELT_US else "good",
+        tone="warn" if worst.longest_us >= _FELT_US else "good",
         disturbed=spread.disturbed,
     )
 
@@ -181,7 +196,7 @@ def _groups(run: ReportInput) -> Iterator[Figure]:
         note=_noted(
             f"after the fault{'s' * (len(faults) > 1)}{_until(run)}"
             + (f"; {reasons}" if (reasons := _reasons(faults)) else ""),
-            any(each.disturbed for fault in faults for each in fault.rebalances),
+            any(rebalances.disturbed for fault in faults for rebalances in fault.rebalances),
         ),
         tone="plain" if number or run.cut_off else "good",
     )
@@ -202,34 +217,39 @@ def _groups(run: ReportInput) -> Iterator[Figure]:
 
 
 def _reasons(faults: Sequence[FaultSummary]) -> str:
-    """Return why there were rebalances, in the order of time, each with its number."""
-    number: dict[str, int] = {}
-    told = [each for fault in faults for each in fault.rebalances]
-    for each in sorted(told, key=lambda each: each.first_us):
-        number[each.reason] = number.get(each.reason, 0) + each.count
-    if len(number) < 2:
-        return "".join(f"reason: {reason}" for reason in number)
-    return "reasons: " + ", ".join(f"{reason} ({count:,})" for reason, count in number.items())
+    """Return the reasons for rebalances in the order of time, with numbers if there are several."""
+    counts: dict[str, int] = {}
+    all_rebalances = [rebalances for fault in faults for rebalances in fault.rebalances]
+    for rebalances in sorted(all_rebalances, key=lambda rebalances: rebalances.first_us):
+        counts[rebalances.reason] = counts.get(rebalances.reason, 0) + rebalances.count
+    if len(counts) < 2:
+        return "".join(f"reason: {reason}" for reason in counts)
+    return "reasons: " + ", ".join(f"{reason} ({count:,})" for reason, count in counts.items())
 
 
 def _kept(run: ReportInput, faults: Sequence[FaultSummary]) -> Iterator[Figure]:
-    """Yield how many members came through: with their generation, if there was no rebalance."""
+    """Yield the number of members that kept their member id.
+
+    Without a rebalance, the members must have kept their generation, too.
+    """
     concerned = [fault for fault in faults if fault.members]
     if not concerned:
         return
     members = max(fault.members for fault in concerned)
     rebalanced = any(fault.rebalances for fault in concerned)
-    kept = min(fault.members_kept_id if rebalanced else fault.members_kept for fault in concerned)
+    members_kept = min(
+        fault.members_kept_id if rebalanced else fault.members_kept for fault in concerned
+    )
     yield Figure(
-        value=f"{kept:,}",
+        value=f"{members_kept:,}",
         unit=f"of {members:,}",
         label="members kept their member id" + ("" if rebalanced else " and generation"),
-        tone="good" if kept == members and not run.cut_off else "plain",
+        tone="good" if members_kept == members and not run.cut_off else "plain",
     )
 
 
 def _counts(run: ReportInput) -> Iterator[Figure]:
-    """Yield what every run has: commits, records, checks, the time that it lasted."""
+    """Yield figures that every run has: checks, commits, records, and the run's length."""
     results = run.facts.results_or_empty
     outcomes = [check.outcome for check in results.checks]
     if outcomes:
@@ -250,7 +270,7 @@ def _counts(run: ReportInput) -> Iterator[Figure]:
             label="acknowledged to producers",
             note=f"{results.records_consumed:,} consumed",
         )
-    yield _duration(run.end_us, label="of the run's clock")
+    yield _duration(run.end_us, label=RUN_LENGTH)
     yield Figure(value=f"{run.summary.events:,}", unit="events", label="in the trace")
     yield Figure(value=f"{len(run.summary.faults)}", unit="", label="faults that hit")
 
@@ -272,6 +292,11 @@ def _duration(
     bound_us: int = 0,
     disturbed: bool = False,
 ) -> Figure:
+    """Return a figure of a duration.
+
+    - `bound_us`: the error of the clocks; a shorter duration is printed as below this bound.
+    - `disturbed`: a machine was away by accident in this time.
+    """
     value, _, unit = duration_text(value_us, bound_us=bound_us).rpartition(" ")
     return Figure(value=value, unit=unit, label=label, note=_noted(note, disturbed), tone=tone)
 

@@ -1,7 +1,9 @@
 """The section `phases`: for each fault both chains of phases, and the times without service.
 
-The broker chain and the client chain overlap in time, so they are shown side by side and never
-added up. All strips of the section share one axis, so that faults can be compared.
+A chain is a series of phases: the broker chain from the fault to the new coordinator, the client
+chain from the fault to the first commit there. The chains overlap in time, so the page shows them
+side by side and never adds them up. A strip shows one phase as dots on a time axis, which all
+strips of the section share, so that the reader can compare faults.
 """
 
 from collections.abc import Iterator, Sequence
@@ -43,11 +45,11 @@ from pipeline.summary.story import (
 )
 
 MAX_IN_FULL = 3
-"""Up to so many faults have charts of their own. More faults share the charts, which show the one
-that the reader picks."""
+"""Up to this number, each fault has charts of its own. More faults share the charts, which show the
+fault that the reader picks."""
 MAX_PICKED = 60
-"""At most so many faults can be picked, those with the longest gaps, to keep the page small."""
-TITLES: dict[Chain, str] = {chain: as_title(said) for chain, said in CHAIN_HEADINGS.items()}
+"""Limit of the faults that the reader can pick, to keep the page small; see `_pickable`."""
+TITLES: dict[Chain, str] = {chain: as_title(text) for chain, text in CHAIN_HEADINGS.items()}
 _ABOUT: dict[Chain, str] = {
     "broker": "What happens in the cluster: each dot is an offsets partition that moved.",
     "client": "What happens to the members of the affected groups: each dot is one of them.",
@@ -75,14 +77,14 @@ def phases_section(run: ReportInput) -> Section | None:
     footnotes = disturbance_texts(run.summary)
     if len(faults) > 1:
         parts += overview(run.summary.faults)
-    if any(found.disturbed for each in run.summary.faults for _, found in each.measures):
-        parts += [Paragraph(html=render_line("words", "plain", each)) for each in footnotes]
+    if any(figures.disturbed for fault in run.summary.faults for _, figures in fault.measures):
+        parts += [Paragraph(html=render_line("words", "plain", note)) for note in footnotes]
     if len(faults) <= MAX_IN_FULL:
         axis = axis_over(strip for rows in faults for strip in _all_strips(rows))
         for rows in faults:
             parts += _fault_parts(rows, axis, settings)
     else:
-        parts += _picked_parts(_worst(faults))
+        parts += _picked_parts(_pickable(faults))
     lead = _LEAD
     if (error_us := run.summary.clock_error_us) > 0:
         lead += f" Grey: shorter than the error of the clocks, {duration_text(error_us)}."
@@ -142,26 +144,32 @@ def _chain_chart(rows: FaultRows, chain: Chain, axis: LogAxis) -> Chart | None:
 
 
 def figures_table(fault: FaultSummary, chain: Chain) -> TextTable:
-    """Return the figures of a chain: those that the terminal prints, folded away."""
+    """Return the figures of a chain as a folded table, without empty columns.
+
+    A row is the name of a measure and its cells in the order of HEADER; the terminal prints the
+    same.
+    """
     rows = fault.rows(chain)
-    told = [place for place, _ in enumerate(HEADER, 1) if any(row[place] for row in rows)]
-    columns = [number(itemgetter(place), HEADER[place - 1]) for place in told]
+    filled = [place for place, _ in enumerate(HEADER, 1) if any(row[place] for row in rows)]
+    columns = [number(itemgetter(place), HEADER[place - 1]) for place in filled]
     return text_table((Column(itemgetter(0)), *columns), rows, folded="The figures")
 
 
-def _worst(faults: Sequence[FaultRows]) -> list[FaultRows]:
-    """Return the faults that can be picked, in time order: with too many, the longest gaps."""
+def _pickable(faults: Sequence[FaultRows]) -> list[FaultRows]:
+    """Return the faults that can be picked, in time order: those with the longest gaps."""
 
     def longest_us(rows: FaultRows) -> int:
         gaps = [
-            dist.maximum or 0 for measure, dist in rows.fault.measures if measure.chain == "gap"
+            figures.maximum or 0
+            for measure, figures in rows.fault.measures
+            if measure.chain == "gap"
         ]
         return max(gaps, default=0)
 
     if len(faults) <= MAX_PICKED:
         return list(faults)
-    kept = sorted(faults, key=longest_us, reverse=True)[:MAX_PICKED]
-    return sorted(kept, key=lambda rows: (rows.fault.injected_us, rows.fault.fault))
+    longest = sorted(faults, key=longest_us, reverse=True)[:MAX_PICKED]
+    return sorted(longest, key=lambda rows: (rows.fault.injected_us, rows.fault.fault))
 
 
 def _picked_parts(faults: Sequence[FaultRows]) -> Iterator[Part]:
@@ -178,14 +186,15 @@ def _picked_parts(faults: Sequence[FaultRows]) -> Iterator[Part]:
 
 
 def _option(fault: FaultSummary) -> str:
-    return f"{fault.fault}: {fault.node or 'nobody'} at {moment_text(fault.injected_us)}"
+    return f"{fault.fault}: {fault.node or 'no node'} at {moment_text(fault.injected_us)}"
 
 
 def _picked_chart(
     faults: Sequence[FaultRows], names: dict[str, str], chain: Chain, axis: LogAxis
 ) -> Chart | None:
+    """Return a chart of the picked fault's strips; None if no fault has any of this chain."""
     strips = {rows.fault.fault: rows.strips(chain) for rows in faults}
-    most = max(len(found) for found in strips.values())
+    most = max(len(of_fault) for of_fault in strips.values())  # the chart has room for these
     if not most:
         return None
     data = [

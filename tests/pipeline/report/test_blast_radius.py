@@ -138,7 +138,7 @@ def test_errors_of_commits_are_counted_by_kafkas_names_after_the_fault() -> None
 def test_group_that_commits_nothing_is_reported_as_such() -> None:
     """`No commit met an error` is true of no commits as well, but suggests that some succeeded."""
     rows = TABLES | {"commits": []}
-    assert "Nobody committed anything" in text(built(fault_summary(rows), tables=rows))
+    assert "No member committed" in text(built(fault_summary(rows), tables=rows))
     fine = TABLES | {"commits": [commit("NONE", 100)]}
     assert "No commit met an error" in text(built(fault_summary(fine), tables=fine))
 

@@ -111,13 +111,13 @@ def test_ownership_lane_of_many_partitions_counts_those_with_one_owner_none_and_
     counts_at: dict[float, dict[str, int]] = {}
     for time_s, kind, number in cells(chart, "counts", "a", "k", "n"):
         counts_at.setdefault(time_s, {})[kind] = number
-    once, nobody, twice = ownership.ONCE, ownership.NOBODY, ownership.TWICE
-    assert counts_at[0.0] == {once: 0, nobody: 0, twice: 0}
-    assert counts_at[6.0] == {once: 100, nobody: 0, twice: 0}
-    assert counts_at[10.0] == {once: 99, nobody: 0, twice: 1}  # consumer-99 owns orders-3, too
-    assert counts_at[15.0] == {once: 100, nobody: 0, twice: 0}
-    assert counts_at[20.0] == {once: 0, nobody: 100, twice: 0}
-    assert counts_at[25.0] == {once: 100, nobody: 0, twice: 0}
+    once, no_owner, twice = ownership.ONCE, ownership.NO_OWNER, ownership.TWICE
+    assert counts_at[0.0] == {once: 0, no_owner: 0, twice: 0}
+    assert counts_at[6.0] == {once: 100, no_owner: 0, twice: 0}
+    assert counts_at[10.0] == {once: 99, no_owner: 0, twice: 1}  # consumer-99 owns orders-3, too
+    assert counts_at[15.0] == {once: 100, no_owner: 0, twice: 0}
+    assert counts_at[20.0] == {once: 0, no_owner: 100, twice: 0}
+    assert counts_at[25.0] == {once: 100, no_owner: 0, twice: 0}
 
 
 def test_ownership_rows_of_many_partitions_show_the_remarkable_first() -> None:
