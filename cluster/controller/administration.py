@@ -32,9 +32,12 @@ def elect_leaders(
 ) -> Decision[ElectLeadersResponse]:
     """Elect the preferred leader of each partition that `request` names; None means all.
 
-    Errors, by partition: UNKNOWN_TOPIC_OR_PARTITION; ELECTION_NOT_NEEDED if the preferred replica
-    leads already (left out of the answer if all partitions were requested);
-    PREFERRED_LEADER_NOT_AVAILABLE if it is not in the ISR or not active.
+    The preferred leader is the first replica of a partition's assignment.
+    Errors, by partition:
+    - UNKNOWN_TOPIC_OR_PARTITION.
+    - ELECTION_NOT_NEEDED if the preferred replica leads already. Such partitions are left out of
+      the answer if all partitions were requested.
+    - PREFERRED_LEADER_NOT_AVAILABLE if the preferred replica is not in the ISR or not active.
     DEVIATION: unclean elections are refused, with UNSUPPORTED_VERSION.
     """
     if request.election_type == ElectionType.UNCLEAN:
@@ -52,7 +55,7 @@ def elect_leaders(
     results = []
     for topic, indexes in ((named.topic, named.partitions) for named in topics):
         answers = []
-        for index in dict.fromkeys(indexes):
+        for index in dict.fromkeys(indexes):  # an index named twice gets one answer
             error = _elect(image, TopicPartition(topic, index), decision)
             if not (all_requested and error is ErrorCode.ELECTION_NOT_NEEDED):
                 answers.append(PartitionResult(partition_id=index, error_code=error))
@@ -66,9 +69,12 @@ def alter_partition_reassignments(
 ) -> Decision[AlterPartitionReassignmentsResponse]:
     """Give each partition the replicas that `request` names; each is decided separately.
 
-    If only the order changes, the new one is in force at once; leader, leader epoch and ISR stay.
-    Errors, by partition: UNKNOWN_TOPIC_OR_PARTITION; INVALID_REPLICA_ASSIGNMENT (empty, a broker
-    twice, an unknown broker); NO_REASSIGNMENT_IN_PROGRESS for a cancellation.
+    If only the order of the replicas changes, the new order is in force at once; leader, leader
+    epoch and ISR stay.
+    Errors, by partition:
+    - UNKNOWN_TOPIC_OR_PARTITION.
+    - INVALID_REPLICA_ASSIGNMENT for no replicas, a broker named twice, or an unknown broker.
+    - NO_REASSIGNMENT_IN_PROGRESS for replicas None, which cancels a reassignment.
     DEVIATION: a change of the set of replicas is refused, with UNSUPPORTED_VERSION.
     """
     decision = Decision(AlterPartitionReassignmentsResponse())
@@ -119,7 +125,7 @@ def _elect(
 def _check_reassignment(
     image: MetadataImage, partition: PartitionRegistration | None, target: ReassignablePartition
 ) -> tuple[ErrorCode, str | None]:
-    """Return error and message for an invalid `target`, NONE otherwise; Kafka's order of checks.
+    """Return error and message for an invalid `target`, NONE otherwise. The order is Kafka's.
 
     Source: validateManualPartitionAssignment.
     """

@@ -60,6 +60,7 @@ def alter_partition(
                     leader_id=partition.leader,
                     leader_epoch=partition.leader_epoch,
                     isr=new_isr,
+                    # `changes` counts as 0 or 1: the replay of a record increments the epoch.
                     partition_epoch=partition.partition_epoch + changes,
                 )
             )
@@ -105,7 +106,10 @@ def _check(
 
 
 def _is_eligible(image: MetadataImage, state: IsrBrokerState) -> bool:
-    """Return True if a proposed member is active, in the incarnation that the leader saw fetch."""
+    """Return True if a proposed member is active and has not restarted since the leader's proposal.
+
+    The leader names the broker epoch of the member's fetches; -1 stands for any epoch.
+    """
     broker_id = BrokerId(state.broker_id)
     if not image.is_active(broker_id):
         return False

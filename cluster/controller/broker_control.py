@@ -1,7 +1,7 @@
 """Registration, heartbeats, fencing and unfencing of brokers.
 
-Decides from the metadata image and from the times of heartbeats. Notes heartbeats; changes nothing
-else. Replaying the returned records changes the image.
+BrokerControl decides from the metadata image and from the times of heartbeats. It returns records
+and changes only the sessions in BrokerLiveness; the replay of the records changes the image.
 Source: Kafka `ClusterControlManager.registerBroker`,
 `ReplicationControlManager.processBrokerHeartbeat`, `handleBrokerFenced`, `handleBrokerUnfenced`.
 """
@@ -51,8 +51,9 @@ class BrokerControl:
     ) -> Decision[BrokerRegistrationResponse]:
         """Register a broker's incarnation, fenced; its epoch is the offset of its record.
 
-        A new incarnation is refused while the session of the registered one runs, since that one
-        may be alive. The registered incarnation gets its epoch again: its first answer was lost.
+        A new incarnation is refused while the session of the registered incarnation runs, since the
+        latter may be alive. A registered incarnation that asks again gets the same epoch: its first
+        answer was lost.
         """
         broker_id = BrokerId(request.broker_id)
         registered = self._image.brokers.get(broker_id)
@@ -70,6 +71,7 @@ class BrokerControl:
                 # The session ended, but `fence_stale_broker` has not run since. Fence now, so that
                 # leaderships move with a trace: registering would fence the broker silently.
                 self._fence(registered, decision, now_us, reason=FencingCause.REGISTERED_ANEW)
+        # The offset that the next record of this decision will have.
         broker_epoch = self._image.end_offset + len(decision.records)
         decision.records.append(
             RegisterBrokerRecord(
@@ -97,9 +99,9 @@ class BrokerControl:
     ) -> Decision[BrokerHeartbeatResponse]:
         """Note a heartbeat; unfence the broker once it has read its own registration.
 
-        A broker that wants to stop loses its leaderships and leaves every ISR at the first such
-        heartbeat. It may stop once all other active brokers have applied this change, since their
-        metadata may send clients to it until then.
+        A broker that wants to stop loses its leaderships and leaves every ISR at the first
+        heartbeat that asks for it. The broker may stop once all other active brokers have applied
+        this change: until then their metadata may send clients to it.
         Source: Kafka ReplicationControlManager.processBrokerHeartbeat.
         """
         broker = self._image.brokers.get(BrokerId(request.broker_id))
@@ -124,6 +126,7 @@ class BrokerControl:
         if not following.is_fenced:
             self._liveness.touch(broker.broker_id, now_us, request.current_metadata_offset)
         if following is BrokerControlState.CONTROLLED_SHUTDOWN:
+            # The last record of this decision has the offset that all brokers must have applied.
             self._liveness.begin_controlled_shutdown(
                 broker.broker_id, self._image.end_offset + len(decision.records) - 1
             )
@@ -155,7 +158,7 @@ class BrokerControl:
     ) -> None:
         """Remove the broker from every ISR, move its leaderships, and mark it fenced."""
         fenced_id = broker.broker_id
-        silent_us = self._liveness.silent_us(fenced_id, now_us)
+        silent_us = self._liveness.silent_us(fenced_id, now_us)  # before its session is removed
         self._liveness.remove(fenced_id)
         self._remove_from_isrs(fenced_id, decision)
         decision.records.append(
@@ -217,6 +220,7 @@ class BrokerControl:
                     partition,
                     decision,
                     partition.isr,
+                    # The image still has the broker as fenced, until the record is replayed.
                     lambda replica: replica == unfenced_id or self._image.is_active(replica),
                 )
         decision.reason = "broker unfenced"

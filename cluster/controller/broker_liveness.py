@@ -138,7 +138,8 @@ class BrokerLiveness:
     ) -> tuple[BrokerControlState, BrokerControlState]:
         """Return the broker's states before and after its heartbeat `request`.
 
-        Source: Kafka BrokerHeartbeatManager.calculateNextBrokerState.
+        `has_leaderships` is a function, because the answer needs a pass over all partitions and
+        few heartbeats need it. Source: Kafka BrokerHeartbeatManager.calculateNextBrokerState.
         """
         session = self._sessions.get(broker.broker_id)
         if session is not None and session.shutdown_offset is not None:
@@ -152,6 +153,7 @@ class BrokerLiveness:
             case BrokerControlState.FENCED:
                 if request.want_shut_down:
                     following = BrokerControlState.SHUTDOWN_NOW
+                # The broker's epoch is the offset of its registration: it must have read that far.
                 elif not request.want_fence and (
                     request.current_metadata_offset >= broker.broker_epoch
                 ):
@@ -174,6 +176,7 @@ class BrokerLiveness:
         return current, following
 
     def _all_have_learnt(self, session: _Session | None) -> bool:
+        """Return True if every active broker has applied the metadata of this shutdown."""
         if session is None or session.shutdown_offset is None:
             return False
         lowest = self.lowest_active_offset()

@@ -2,10 +2,11 @@
 
 Meters count events that the controller traces; gauges read the image at each sample.
 LeaderElectionRateAndTimeMs counts brokers that were fenced or unfenced, whether or not a leader
-changed, as Kafka's ZooKeeper controller does; KRaft has no such metric. Its times are missing,
-because a decision takes no time here.
+changed, as Kafka's ZooKeeper controller does; KRaft has no such metric. The times of elections are
+missing, because a decision takes no time here. The names and their meaning are in docs/kafka
+(BEHAVIOUR 8.3).
 Source: Kafka `QuorumControllerMetrics`, `ControllerMetadataMetrics`; `ControllerState.BrokerChange`
-of the ZooKeeper controller; BEHAVIOUR 8.3.
+of the ZooKeeper controller.
 """
 
 from cluster.controller.metadata_image import MetadataImage
@@ -52,8 +53,8 @@ class ControllerMetrics:
         brokers = self._image.brokers.values()
         fenced = sum(broker.fenced for broker in brokers)
         return {
-            # Every running controller believes that it is the active one, as Kafka's does after a
-            # pause.
+            # A running controller takes itself for the active one. Kafka's does so as well when it
+            # resumes after a pause.
             "ActiveControllerCount": 1,
             "FencedBrokerCount": fenced,
             "ActiveBrokerCount": len(brokers) - fenced,

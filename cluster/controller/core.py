@@ -64,8 +64,8 @@ BALANCE_TIMER = "maybe-balance-partition-leaders"
 class ControllerCore:
     """The active controller.
 
-    `log` is its replica of `__cluster_metadata-0`; `start` replays its content. `controller_epoch`
-    must be above any epoch in the log; None takes the next one.
+    `log` is its replica of `__cluster_metadata-0`; `start` replays the log. `controller_epoch` must
+    be above any epoch in the log; None takes the next one.
     """
 
     def __init__(
@@ -87,6 +87,7 @@ class ControllerCore:
         )
         """Leader epoch of the metadata records that this incarnation writes. Read-only."""
         self._epoch_before = log.latest_epoch
+        """Highest epoch in the log when this incarnation began."""
         self._liveness = BrokerLiveness(config.broker_session_timeout_ms * 1_000)
         self._brokers = BrokerControl(
             self.image,
@@ -132,6 +133,7 @@ class ControllerCore:
                 heartbeat = self._brokers.heartbeat(request, now_us)
                 self._carry_out(request_id, heartbeat, result)
                 if heartbeat.records:
+                    # The heartbeat may have unfenced the last broker that the topics waited for.
                     self._create_topics(result)
             case BrokerRegistrationRequest() as request:
                 self._carry_out(request_id, self._brokers.register(request, now_us), result)
@@ -164,6 +166,7 @@ class ControllerCore:
         result = Result()
         if key == FENCE_TIMER:
             self._fence_timer_set = False
+            # One broker at a time: each decision needs the image after the one before.
             while (decision := self._brokers.fence_stale_broker(now_us)) is not None:
                 self._write(decision, result)
             self._schedule_fencing(result, now_us)

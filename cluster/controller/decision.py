@@ -1,4 +1,4 @@
-"""Decisions of the controller on one input: records to write, and the answer to give after them."""
+"""Decisions of the controller: the records to write for one input, and the response after them."""
 
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Decision(Generic[T]):
-    """Records for the metadata log, written as one batch, and the response to send then.
+    """Records for the metadata log, written as one batch, and the response to send after that.
 
     `reason` explains in the trace why leaders and ISRs changed. Source: Kafka `ControllerResult`.
     """

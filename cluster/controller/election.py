@@ -1,8 +1,8 @@
 """Elections: the leader and the ISR of a partition after a change.
 
-Pure functions from a PartitionRegistration to the record that changes it. Source: Kafka
-`PartitionChangeBuilder`; DEVIATION: no eligible leader replicas (KIP-966), and an unclean leader is
-not flagged RECOVERING.
+Pure functions from a PartitionRegistration to the record that changes it.
+Source: Kafka `PartitionChangeBuilder`.
+DEVIATION: no eligible leader replicas (KIP-966); an unclean leader is not flagged RECOVERING.
 """
 
 from collections.abc import Callable
@@ -22,10 +22,12 @@ def change_partition(
 ) -> PartitionChangeRecord | None:
     """Return the record that sets the ISR to `target_isr` and elects a leader; None if no change.
 
-    An ISR never becomes empty: its last member stays, even if it may not lead. With `unclean` a
-    replica outside the ISR is elected if no member of the ISR may lead.
+    An ISR never becomes empty: its last member stays, even if it may not lead. With `unclean`, if
+    no member of the ISR may lead, the first replica that may is elected, and the ISR is that
+    replica alone.
     """
     isr = target_isr or partition.isr
+    # From `target_isr`, not `isr`: a member that stays only as the last one is not elected.
     leader = _elect(partition, target_isr, is_acceptable_leader)
     if leader == NO_LEADER and unclean:
         leader = next(filter(is_acceptable_leader, partition.replicas), BrokerId(NO_LEADER))
@@ -47,9 +49,10 @@ def elect_preferred_leader(
     *,
     is_acceptable_leader: Callable[[BrokerId], bool],
 ) -> PartitionChangeRecord | None:
-    """Return the record that makes the first replica of the assignment the leader.
+    """Return the record that makes the preferred replica the leader.
 
-    None if it leads already, is not in the ISR, or may not lead.
+    The preferred replica is the first of the assignment. Returns None if it leads already, is not
+    in the ISR, or may not lead.
     """
     preferred = partition.replicas[0]
     if partition.leader == preferred or preferred not in partition.isr:
@@ -64,7 +67,11 @@ def _elect(
     isr: tuple[BrokerId, ...],
     is_acceptable_leader: Callable[[BrokerId], bool],
 ) -> BrokerId:
-    """Return the leader of a clean election: the current one if it may lead, else the first."""
+    """Return the leader of a clean election: the current leader if it may lead.
+
+    Otherwise the first replica, in assignment order, that is in `isr` and may lead; NO_LEADER if
+    there is none.
+    """
     if partition.leader in isr and is_acceptable_leader(partition.leader):
         return partition.leader
     for replica in partition.replicas:

@@ -1,8 +1,9 @@
 """Fetches of `__cluster_metadata-0`: answered from the log, or parked until it grows.
 
-Fetchers are observers and never advance the high watermark, which with a single controller equals
-the log end. Source: KRaft's `KafkaRaftClient.handleFetchRequest` (long poll). DEVIATION: no
-divergence check, because the log of a single controller is never truncated.
+A single controller is its own majority, so the high watermark equals the log end. The brokers that
+fetch are observers and never advance it.
+Source: KRaft's `KafkaRaftClient.handleFetchRequest` (long poll).
+DEVIATION: no divergence check, because the log of a single controller is never truncated.
 """
 
 from partition_log.log import PartitionLog
@@ -32,7 +33,7 @@ class MetadataFetches:
         self._parked: dict[RequestId, FetchPartition] = {}
 
     def handle(self, request_id: RequestId, request: FetchRequest, result: Result) -> None:
-        """Answer a Fetch, or park it for `max_wait_ms` if it is at the log's end."""
+        """Answer a Fetch, or park it for `max_wait_ms` if no record is at its offset yet."""
         position = _metadata_position(request)
         if position is None:
             result.replies.append(Reply(request_id=request_id, response=_unknown(request)))
@@ -45,7 +46,7 @@ class MetadataFetches:
             )
 
     def wait_ended(self, key: str, result: Result) -> None:
-        """Answer the parked Fetch whose timer `key` fired, without records."""
+        """Answer the parked Fetch whose timer `key` fired; it gets no records."""
         request_id = RequestId(int(key.removeprefix(TIMER_PREFIX)))
         position = self._parked.pop(request_id, None)
         if position is not None:

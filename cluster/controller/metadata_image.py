@@ -29,7 +29,7 @@ from protocol.records.metadata import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerRegistration:
-    """A registered broker. A fenced one appears in no answer to clients and leads no partition."""
+    """A registered broker. A fenced broker is in no answer to a client and leads no partition."""
 
     broker_id: BrokerId
     incarnation_id: int
@@ -71,7 +71,7 @@ class MetadataImage:
         self.topic_configs: dict[str, TopicConfig] = {}
         """Settings of the topics that have any of their own."""
         self.deleted_topics: dict[str, None] = {}
-        """Names of deleted topics."""
+        """Names of deleted topics: `create_missing_topics` does not create them again."""
 
     def partition(self, partition: TopicPartition) -> PartitionRegistration | None:
         """Return the registration of `partition`, None if there is no such partition."""
@@ -136,9 +136,9 @@ class MetadataImage:
         return None
 
     def _replay_producer_ids(self, record: ProducerIdsRecord) -> None:
-        """Set the start of the next block.
+        """Set the start of the next block, which must grow: else an id would be given out twice.
 
-        Source: Kafka `ProducerIdControlManager.replay`, which checks it as well.
+        Source: Kafka `ProducerIdControlManager.replay`, which has the same check.
         """
         if record.next_producer_id <= self.next_producer_id:
             raise SimulationError(
@@ -229,6 +229,7 @@ class MetadataImage:
             ),
             isr=before.isr if record.isr is None else tuple(map(BrokerId, record.isr)),
             leader=BrokerId(record.leader) if has_new_leader else before.leader,
+            # Only a new leader begins an epoch; every change begins a partition epoch.
             leader_epoch=LeaderEpoch(before.leader_epoch + has_new_leader),
             partition_epoch=PartitionEpoch(before.partition_epoch + 1),
         )

@@ -51,7 +51,7 @@ class ControllerNode:
         on_done()
 
     def report(self, status: ClusterStatus) -> None:
-        """Write all partitions, and which brokers are fenced, into `status`."""
+        """Write the partitions and the fenced state of each broker into `status`."""
         status.controller = self._host.name
         image = self._core.image
         for broker in image.brokers.values():

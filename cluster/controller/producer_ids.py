@@ -1,4 +1,4 @@
-"""AllocateProducerIds: gives out blocks of producer ids, each id only once.
+"""AllocateProducerIds: assigns blocks of producer ids to brokers, each id only once.
 
 Source: Kafka `ProducerIdControlManager`.
 """

@@ -1,7 +1,8 @@
 """Epochs of a controller's incarnations: each is higher than all before.
 
-The log alone is not enough: an incarnation that wrote no record left no trace in it. Source:
-KRaft's `quorum-state` file, which a candidate syncs before it asks for votes.
+The log alone does not show the last epoch: an incarnation that wrote no record left none in it. So
+each incarnation stores its epoch in a file.
+Source: KRaft's `quorum-state` file, which a candidate syncs before it asks for votes.
 """
 
 import msgspec
@@ -27,6 +28,7 @@ def begin_controller_epoch(
     """Return the epoch of the incarnation that begins now, and store it on the disk."""
     content = storage.read_checkpoint(QUORUM_STATE)
     known = -1 if content is None else msgspec.json.decode(content, type=QuorumState).leader_epoch
+    # After a power loss of the real machine the file may be missing; then the log decides.
     epoch = next_controller_epoch(log, known)
     state = QuorumState(leader_id=controller_id, leader_epoch=epoch)
     storage.write_checkpoint(QUORUM_STATE, msgspec.json.encode(state))

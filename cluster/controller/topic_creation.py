@@ -1,10 +1,11 @@
-"""Creation of topics: those of the cluster's plan, and those that clients ask for.
+"""Creation of topics: those of the cluster's spec, and those that clients ask for.
 
-The topics of the plan are created once all brokers of the plan are active, others on request.
+The topics of the spec are created once all brokers of the spec are active, others on request.
 Source: Kafka `ReplicationControlManager.createTopic`, `StripedReplicaPlacer` (without racks).
 DEVIATION: Kafka creates `__consumer_offsets` at its first use, and spreads replicas from a random
-start. Here the plan's topics are created together, and partition p begins at broker p. Topics of
-CreateTopics begin at broker t + p, if there are t topics.
+broker on. Here the topics of the spec are created together, and the replicas of partition p begin
+at the p-th broker. For a topic of CreateTopics they begin at the (t + p)-th active broker, where t
+is the number of topics in front of the new one.
 """
 
 from collections.abc import Sequence
@@ -27,7 +28,7 @@ from protocol.records.metadata import MetadataRecord, PartitionRecord, TopicReco
 from protocol.topic_names import collides, topic_name_problem
 
 DEFAULT = -1
-"""Stands in a request for num.partitions or default.replication.factor."""
+"""Value in a request that stands for num.partitions or default.replication.factor."""
 
 
 def replica_assignment(
@@ -49,8 +50,8 @@ def create_missing_topics(
 ) -> list[MetadataRecord]:
     """Return the records that create the topics which never existed.
 
-    Returns none while a broker of the plan is missing or fenced, because a new partition starts
-    with its whole assignment in the ISR.
+    Returns no records while a broker of the spec is not active, because a new partition starts with
+    its whole assignment in the ISR. A deleted topic is not created again.
     """
     missing = [
         topic
@@ -99,6 +100,7 @@ def handle_create_topics(
     decision = Decision(CreateTopicsResponse(), reason="topic created")
     names = [topic.name for topic in request.topics]
     results: list[CreatableTopicResult] = []
+    # A name that stands twice in the request gets one answer, INVALID_REQUEST.
     for topic in {each.name: each for each in request.topics}.values():
         try:
             _check_name(image, topic.name, occurrences=names.count(topic.name))
@@ -130,6 +132,7 @@ def _creation(
     records: list[MetadataRecord] = [TopicRecord(name=topic.name)]
     records.extend(topic_config_records(topic.name, settings))
     for index, replicas in enumerate(partitions):
+        # Both ways to assign replicas have made sure that one of them is active.
         isr = tuple(each for each in replicas if image.is_active(BrokerId(each)))
         records.append(
             PartitionRecord(
@@ -198,6 +201,10 @@ def _assigned_by_hand(image: MetadataImage, topic: CreatableTopic) -> list[tuple
 def _check_replicas(
     image: MetadataImage, index: int, replicas: Sequence[int], first: Sequence[int] | None
 ) -> None:
+    """Check the replicas of one partition; `first` are those of the first assignment, if any.
+
+    Raises: _Refusal. The messages are Kafka's.
+    """
     if not replicas:
         raise _invalid_assignment("The manual partition assignment includes an empty replica list.")
     for broker_id in replicas:
@@ -258,6 +265,7 @@ def _spread(
         )
     partitions: list[tuple[int, ...]] = []
     for index in range(num_partitions):
+        # The list of active brokers, rotated, so that leaderships are spread over them.
         shift = (start + index) % len(active)
         partitions.append((*active[shift:], *active[:shift], *others)[:replication_factor])
     return partitions

@@ -1,4 +1,7 @@
-"""Clocks of one machine in virtual time, derived from the loop's clock; they may drift or jump."""
+"""Clocks of one machine in virtual time, derived from the loop's clock.
+
+The monotonic clock may drift, the wall clock may drift and jump.
+"""
 
 from cluster.virtual.loop import VirtualLoop
 
@@ -21,7 +24,9 @@ class NodeClock:
         self.has_drifted = False
         """True once `set_drift` was called, also if the drift was set back to 0 later."""
         self._set_at_us = 0
+        """Run time at which the drift was set last."""
         self._reading_at_set_us = 0
+        """Reading of the monotonic clock at that time."""
         self._wall_offset_us = WALL_EPOCH_US
 
     def now_us(self) -> int:
@@ -40,10 +45,11 @@ class NodeClock:
         """Return how much run time passes while this clock advances by `delay_us`, rounded up."""
         if not self.has_drifted:
             return delay_us
+        # Negated twice, so that the integer division rounds up: no timer fires before its time.
         return -(-delay_us * _MILLION // (_MILLION + self._drift_ppm))
 
     def set_drift(self, drift_ppm: int) -> None:
-        """Let the clock gain `drift_ppm` from now on; armed timers keep the rate of their arming.
+        """Let the clock gain `drift_ppm` from now on; armed timers keep the instant they have.
 
         Raises: ValueError if the clock would stop or run backwards.
         """

@@ -46,7 +46,7 @@ class HostTimer(LoopTimer):
     def _run(self) -> None:
         host = self._host
         if not host.fires_timers:
-            host.keep_timer(self)
+            host.keep_timer(self)  # does nothing if the host is dead
             return
         try:
             self._callback(*self._args)
@@ -219,7 +219,7 @@ class VirtualHost(BaseHost):
         garbage collector would run it at a moment that differs from run to run.
         """
         for task in self._tasks:
-            # Else asyncio logs "Task was destroyed but it is pending" for each task of a crash.
+            # asyncio would log "Task was destroyed but it is pending" for each task of a crash.
             task._log_destroy_pending = False  # type: ignore[attr-defined]
             _close_coroutine(task.get_coro())
         self._tasks.clear()
@@ -232,6 +232,6 @@ def _close_coroutine(coroutine: Any) -> None:  # noqa: ANN401  # typeshed: a gen
         except RuntimeError:
             # The coroutine awaited in a `finally` block: close it again from there.
             continue
-        except Exception:  # whatever a dead node's cleanup says, nobody hears it
+        except Exception:  # most often HostDead, raised by the cleanup code of the dead node
             return
         return

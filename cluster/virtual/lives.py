@@ -1,7 +1,8 @@
 """Nodes in virtual time, over all their incarnations: start, kill, stop, pause and restart.
 
 Owns the state that outlives an incarnation (disk, clock, number of incarnations) and the current
-link rules. Must not know what a fault is. The cluster's own view of its nodes is kept by the nodes.
+link rules. Must not know what a fault is. Which nodes the cluster itself takes for alive is state
+of the controller, not of this module.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -62,7 +63,8 @@ class VirtualLives(NodeLives[VirtualLife]):
     """Every node of a run in virtual time, and the administrator's host.
 
     `trace` writes rows of the driver. An act on a node raises UnknownNode if no node has the name,
-    or if the node is not in the state that the act needs.
+    or if the node is not in the state that the act needs. The acts are coroutines because `Runtime`
+    declares them so; here each of them is done when it is first stepped.
     """
 
     def __init__(
@@ -195,6 +197,7 @@ class VirtualLives(NodeLives[VirtualLife]):
                 host = life.host
                 host.trace(TraceEvent(kind=TraceKind.NODE_STOPPED))
                 self._end_life(life, host)
+                # Unlike a crash this sends no reset to a peer: all nodes end at this instant.
                 host.retire()
         if self._admin is not None and self._admin.alive:
             self._admin.trace(TraceEvent(kind=TraceKind.NODE_STOPPED))
@@ -226,8 +229,9 @@ class VirtualLives(NodeLives[VirtualLife]):
         for names, others in ((sources, destinations), (destinations, sources)):
             for name in names:
                 if name != ADMIN_NODE:
-                    self._life(name)
+                    self._life(name)  # raises UnknownNode
                 peers_by_node.setdefault(name, {}).update((o, None) for o in others if o != name)
+        # Both ends of a connection report it under one name, so each connection counts once.
         ended: dict[tuple[NodeName, int], None] = {}
         for host in self._hosts_alive():
             closes = host.reset_links(tuple(peers_by_node.get(host.name, ())), purposes)

@@ -2,8 +2,8 @@
 
 Time is an integer count of microseconds. Callbacks that are due at one instant run in the order in
 which they were scheduled: first the timers for that instant, by their sequence numbers, then the
-callbacks that these and their successors scheduled for now. Nothing else decides the order, so the
-same callbacks give the same run.
+callbacks that were scheduled during that instant. Nothing else decides the order, so the same
+callbacks give the same run.
 
 There are two interfaces. Tasks and futures use asyncio's own methods, with contexts and handles
 that can be cancelled. The runtime's frames and timers use a cheaper one (`post`, `post_at`,
@@ -37,12 +37,13 @@ Ts = TypeVarTuple("Ts")
 
 MAX_EVENTS_PER_INSTANT = 1_000_000
 """Limit of events at one instant. A callback that reschedules itself for now would never end."""
-
-
 NEVER = 2**62
 """A count of events that no run reaches: no check is due."""
 COMPACT_ABOVE = 1_000
-"""Heap size below which cancelled timers stay. After a compaction the limit is twice the rest."""
+"""Heap size below which cancelled timers stay.
+
+After a compaction the limit is twice the size that is left, if that is more.
+"""
 
 
 class Deadlock(RuntimeError):
@@ -85,7 +86,7 @@ class LoopHandle(asyncio.TimerHandle):
 
 
 _Entry = tuple[Callable[..., object], tuple[object, ...]] | tuple[LoopTimer | LoopHandle, None]
-"""A callback with its arguments, or a handle that may have been cancelled, with None."""
+"""A callback with its arguments; or a handle, which may have been cancelled, with None."""
 
 
 class VirtualLoop(_LoopInterface):
@@ -116,7 +117,7 @@ class VirtualLoop(_LoopInterface):
         self._next_check_at = NEVER
         """Value of `events_run` at which the next check is due."""
 
-    # -- the cheaper interface --------------------------------------------------------------
+    # -- the interface for frames and timers --------------------------------------------------
 
     def now_us(self) -> int:
         """Return microseconds of virtual time since the loop was made."""
@@ -171,8 +172,8 @@ class VirtualLoop(_LoopInterface):
     def withdraw(self, context: contextvars.Context) -> list[LoopHandle]:
         """Remove every ready callback that would run in `context`, and return them in order.
 
-        They run once they are given to `schedule`: the steps that a node was about to take when it
-        was paused are taken when it resumes.
+        The callbacks run once they are given to `schedule`: a paused node takes its ready steps
+        when it resumes.
         """
         taken: list[LoopHandle] = []
         for handle, args in self._ready:
@@ -246,7 +247,7 @@ class VirtualLoop(_LoopInterface):
     def run_until_complete(self, future: Generator[Any, None, T] | Awaitable[T]) -> T:
         """Run until `future` is done and return its result.
 
-        Raises: what the future or a callback raises; Deadlock; InstantNeverEnds;
+        Raises: exceptions of the future or of a callback; Deadlock; InstantNeverEnds;
             KeyboardInterrupt. The loop may be run again after any of them: all scheduled callbacks
             are kept.
         """
@@ -258,7 +259,7 @@ class VirtualLoop(_LoopInterface):
             self._run(until_us=None)
         except BaseException:
             if task.done() and not task.cancelled():
-                # Marks the exception as seen, so that asyncio does not log it: it is raised here.
+                # The call marks the task's exception as seen; asyncio would log an unseen one.
                 task.exception()
             raise
         finally:
@@ -271,7 +272,7 @@ class VirtualLoop(_LoopInterface):
     def run_until_us(self, until_us: int) -> None:
         """Run all callbacks due at or before `until_us`, and leave the clock at `until_us`.
 
-        Raises: what a callback raises, InstantNeverEnds; never Deadlock.
+        Raises: exceptions of a callback, InstantNeverEnds; never Deadlock.
         """
         self._run(until_us=until_us)
 
@@ -351,6 +352,13 @@ class VirtualLoop(_LoopInterface):
             events._set_running_loop(None)
 
     def _turn(self, until_us: int | None) -> None:
+        """Run callbacks until `stop`, `until_us` or a deadlock.
+
+        The loop repeats three steps:
+        1. Run all callbacks that are ready, as one round.
+        2. Without ready callbacks, advance the clock to the next timer.
+        3. Run that timer, or make it ready together with all other timers of its instant.
+        """
         ready, heap = self._ready, self._heap
         next_ready = ready.popleft
         allowed = self._max_events_per_instant
@@ -381,13 +389,15 @@ class VirtualLoop(_LoopInterface):
             entry = heappop(heap)
             when_us, _, callback, args = entry
             if args is None and callback._cancelled:
-                continue
+                continue  # before the clock moves: a cancelled timer is no event
             if until_us is not None and when_us > until_us:
                 heappush(heap, entry)
                 break
             self.current_us = when_us
             allowed = self._max_events_per_instant
             if heap and heap[0][0] == when_us:
+                # Through the queue: what the first of these timers schedules for now must run
+                # after the others. A lone timer, the usual case, runs without that detour.
                 ready.append((callback, args))
                 while heap and heap[0][0] == when_us:
                     ready.append(heappop(heap)[2:])
@@ -403,8 +413,9 @@ class VirtualLoop(_LoopInterface):
     def _compact(self) -> None:
         """Remove cancelled timers from the heap.
 
-        Most timers are timeouts that an answer cancels long before they are due. Without this they
-        would be nine tenths of the heap, and each push and pop pays for its depth.
+        Most timers are timeouts that an answer cancels long before they are due. Without a
+        compaction nine tenths of the heap would be cancelled timers, and the cost of each push and
+        pop grows with the heap.
         """
         # In place, because _turn holds the list. (when_us, sequence) still decides the order.
         self._heap[:] = [e for e in self._heap if e[3] is not None or not e[2]._cancelled]

@@ -1,4 +1,7 @@
-"""Handle of a call in virtual time. A module apart from `loop`, so that mypyc can compile it."""
+"""Handle of a call in virtual time.
+
+The module is separate from `loop`, so that mypyc can compile it.
+"""
 
 from collections.abc import Callable
 

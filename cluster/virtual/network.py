@@ -1,9 +1,9 @@
 """The virtual network: one directed link per pair of nodes, with latency, and refusals.
 
-Does what kernels and cables do: frames arrive in order after a drawn latency; a node that is not up
-refuses an open one round trip later; the peers of a dead process get a reset. It must not know what
-a connection is. A frame is delivered to the host that is up under the destination's name when the
-frame arrives.
+The network does the work of kernels and cables. Frames arrive in order after a drawn latency. An
+open to a node that is not up is refused, so the client learns of it one round trip later. A frame
+that needs an answer from a dead process gets a reset. The network must not know what a connection
+is: it delivers a frame to the host that is up under the destination's name when the frame arrives.
 """
 
 import random
@@ -41,8 +41,8 @@ class Receiver(Protocol):
 class Link:
     """One direction between two nodes: its own random stream, first in first out.
 
-    Each frame takes two draws, whatever they decide, so that the fate of one frame never shifts
-    the draws of the next.
+    Each frame takes two draws, also if its latency needs only one. So the latency of one frame
+    never shifts the draws of the next.
     """
 
     __slots__ = (
@@ -65,7 +65,8 @@ class Link:
     def arrival_us(self, now_us: int) -> int:
         """Draw when a frame that leaves now arrives: never before a frame that left earlier."""
         arrival_us = now_us + self._base_us + int(self._random() * self._jitter_us)
-        # One frame in `tail_one_in` gets a value below 1, evenly spread: the tail of latencies.
+        # One frame in `tail_one_in` draws a value below 1. The frame is late by that part of
+        # `_tail_us`: such frames are the long tail of the latencies.
         tail = self._random() * self._tail_one_in
         if tail < 1.0:
             arrival_us += int(tail * self._tail_us)
@@ -122,6 +123,7 @@ class VirtualNetwork:
         if link is None:
             link = self._link(frame.source, frame.destination)
         if self._copy_messages:
+            # As on Ray, where sender and receiver share no objects: shows codec faults.
             frame = self._decoder.decode(self._encoder.encode(frame))
         loop = self._loop
         loop.post_at(link.arrival_us(loop.current_us), self.arrive, frame)
@@ -152,7 +154,7 @@ class VirtualNetwork:
                     _close_frame(frame, by_client=True, reason="its process is gone")
                 )
             case CloseFrame() | ResetFrame():
-                pass
+                pass  # the connection has ended at both ends
 
     def _transmit_reset(self, answer: CloseFrame) -> None:
         loop = self._loop

@@ -107,8 +107,8 @@ class VirtualRuntime(VirtualLives, Runtime):
 
         When the run is interrupted or breaks, `main` is cancelled and its cleanup runs before
         this raises; a second Ctrl-C skips the cleanup.
-        Raises: what `main` raises; NodeTaskFailed when a node's task died, also by a tripwire (see
-            `tripwires`); Deadlock; KeyboardInterrupt after a Ctrl-C.
+        Raises: exceptions of `main`; NodeTaskFailed when a node's task died, also by a tripwire
+            (see `tripwires`); Deadlock; KeyboardInterrupt after a Ctrl-C.
         """
         task = self._loop.create_task(main, name="main")
         with self._interruptible(), tripwires():
@@ -170,7 +170,7 @@ class VirtualRuntime(VirtualLives, Runtime):
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """Await `question` with the administrator's host. Raises: what `question` raises."""
+        """Await `question` with the administrator's host. Raises: exceptions of `question`."""
         return await question(self.admin_host(), self._cluster, *args, **kwargs)
 
     def trace(self, event: TraceEvent) -> None:
@@ -196,8 +196,9 @@ class VirtualRuntime(VirtualLives, Runtime):
         return tuple(self._failures)
 
     def _check_invariants_once(self, *, thoroughly: bool = False) -> None:
+        """Check all nodes, unless an earlier check has failed."""
         if self._checks_invariants:
-            self._checks_invariants = False
+            self._checks_invariants = False  # stays False if the next line raises
             self.check_invariants(thoroughly=thoroughly)
             self._checks_invariants = True
 
@@ -254,6 +255,7 @@ class VirtualRuntime(VirtualLives, Runtime):
     @contextmanager
     def _interruptible(self) -> Iterator[None]:
         """Turn Ctrl-C into KeyboardInterrupt between two callbacks of the loop."""
+        # Python allows signal handlers in the main thread only. A handler of the caller stays.
         if (
             threading.current_thread() is not threading.main_thread()
             or signal.getsignal(signal.SIGINT) is not signal.default_int_handler

@@ -2,8 +2,9 @@
 
 This module owns the time spans and the draws; `runtime` starts the nodes. In reality the nodes of a
 cluster start at different moments, and faults come at no particular phase of their timers. The
-start of a node fixes the phase of its timers. So each start is drawn evenly from a span of at least
-the period of the timers that results depend on: at any later time the phase is then uniform.
+start of a node fixes the phase of its timers. So each start is drawn evenly from a span that is at
+least as long as the period of the timers that results depend on. At any later time the phase of
+such a timer is then uniform.
 
 Each node draws from random streams of its own. Neither these draws nor an additional node in the
 cluster shift any other draw.
@@ -51,8 +52,8 @@ def draw_starts(cluster: ClusterSpec, seed: int) -> list[tuple[int, NodeName]]:
 def draw_wait_us(cluster: ClusterSpec, seed: int) -> int:
     """Draw how long a run waits after the steady state before its plan begins.
 
-    A group's members begin to heartbeat when the group is stable, which is also when the steady
-    state is detected. Without the wait, each plan would begin at the same phase of the heartbeats.
+    A group's members begin to heartbeat when the group becomes stable. The steady state is detected
+    at the same moment. Without the wait, each plan would begin at the same phase of the heartbeats.
     The wait is drawn evenly from the longest period among the members' timers.
     """
     return stream(seed, "wait").randrange(max(_members_periods_us(cluster), default=0) + 1)
@@ -60,6 +61,7 @@ def draw_wait_us(cluster: ClusterSpec, seed: int) -> int:
 
 def draw_first_tick_us(seed: int, node: NodeName, timer: str, period_us: int) -> int:
     """Draw the first tick of a timer that has ticked every `period_us` for a long time."""
+    # From 1 to `period_us`: a timer that has just ticked ticks again one whole period later.
     return 1 + stream(seed, "tick", node, timer).randrange(max(1, period_us))
 
 
@@ -74,6 +76,7 @@ def _start_us(spec: NodeSpec, cluster: ClusterSpec, seed: int) -> int:
 
 
 def _members_periods_us(cluster: ClusterSpec) -> Iterator[int]:
+    """Yield the periods of the members' timers, of consumers with and without ZooKeeper."""
     if cluster.zookeeper_consumers:
         yield cluster.zookeeper_config.tick_time * 1_000  # sessions end at whole ticks
     for consumer in cluster.consumers:

@@ -1,13 +1,13 @@
 """Tripwires: during a run in virtual time, node code may not read the machine.
 
 Clocks, the global random generator, fresh uuids, the kernel's entropy and threads would make two
-runs of one seed differ. During a run a call to one of them raises `Tripped` if node code made the
-call, directly or through a library. Calls of the tool itself (checkers, displays, tests, other
-threads) work as usual. Lint rules see such calls in our own sources only; tripwires see them in
-libraries, too.
+runs of one seed differ. A tripwire replaces each such function during a run. It raises `Tripped` if
+node code called the function, directly or through a library. Calls of the tool itself (checkers,
+displays, tests, other threads) work as usual. Lint rules see such calls in our own sources only;
+tripwires see them in libraries, too.
 
-Cost: a handful of assignments when a run begins and ends; none in between, except in the replaced
-functions themselves.
+Cost: one assignment for each function when a run begins and when it ends, and a check at each call
+of a replaced function.
 """
 
 import os
@@ -28,8 +28,12 @@ from protocol.errors import SimulationError
 NODE_CODE = ("protocol", "partition_log", "coordinator", "cluster")
 """Packages whose code runs in nodes, or in the virtual runtime itself."""
 TOOL_CODE = ("cluster.trace.", "cluster.ray.", "cluster.virtual.loop")
-"""Modules in these packages that watch runs or serve real time; the loop logs for asyncio."""
+"""Exceptions in these packages: modules that watch runs or serve real time.
+
+The loop is one because it logs for asyncio, and each log record has a time.
+"""
 OWN_CODE = (*NODE_CODE, "results_schema", "chaos", "coordlab", "pipeline", "tests", "benchmarks")
+"""All packages of this project: the nearest one on the stack made the call."""
 INSTEAD = "node code has its Host's now_us, wall_us, sleep, rng and spawn"
 
 _TIMES = (
@@ -74,10 +78,14 @@ def tripwires() -> Iterator[None]:
 def forbidden() -> tuple[tuple[object, str], ...]:
     """Return each forbidden function as (its module or class, its name)."""
     generator = random._inst  # every function of the module is a method of this instance
-    drawn = sorted(n for n, f in vars(random).items() if getattr(f, "__self__", None) is generator)
+    drawing_functions = sorted(
+        name
+        for name, function in vars(random).items()
+        if getattr(function, "__self__", None) is generator
+    )
     return (
         *((time, name) for name in _TIMES),
-        *((random, name) for name in drawn),
+        *((random, name) for name in drawing_functions),
         *((uuid, name) for name in ("uuid1", "uuid4")),
         *((secrets, name) for name in _SECRETS),
         *((os, name) for name in ("urandom", "getrandom") if hasattr(os, name)),
@@ -116,7 +124,7 @@ def _check(name: str, caller: FrameType) -> None:
     while frame is not None:
         module = str(frame.f_globals.get("__name__", ""))
         package = module.partition(".")[0]
-        # A tripwire of this module may be called by another one (random calls urandom).
+        # Frames of this module are tripwires: one may call another, as random calls urandom.
         if package in OWN_CODE and module != __name__:
             if package in NODE_CODE and not module.startswith(TOOL_CODE):
                 raise Tripped(_trip_message(name, module, frame, libraries))

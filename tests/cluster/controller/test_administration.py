@@ -41,7 +41,7 @@ def test_election_makes_the_first_replica_lead_in_a_new_epoch() -> None:
 
 
 def test_election_of_the_present_leader_is_not_needed_and_changes_nothing() -> None:
-    """Clients take ELECTION_NOT_NEEDED as success: the leader is the one that they wanted."""
+    """Clients take ELECTION_NOT_NEEDED as success: the preferred replica leads."""
     lab = running_lab()
     before = lab.records()
     assert elect(lab, P0) is ErrorCode.ELECTION_NOT_NEEDED
@@ -59,7 +59,7 @@ def test_election_of_an_unknown_partition_fails_alone(name: TopicPartition) -> N
 
 
 def test_election_of_a_replica_outside_the_isr_is_refused() -> None:
-    """It would lose the records that only the ISR has."""
+    """Its election would lose the records that only the ISR has."""
     lab = running_lab()
     lab.reassign(P0, (2, 0, 1))
     lab.alter_partition(P0, (0, 1), by=0)
@@ -105,7 +105,7 @@ def test_reassignment_to_another_order_applies_at_once_and_moves_no_leader() -> 
 
 
 def test_reassignment_to_the_order_in_force_writes_nothing() -> None:
-    """An administrator whose response was lost asks again: NONE."""
+    """An administrator whose response was lost repeats the request, and gets NONE."""
     lab = running_lab()
     before = lab.records()
     assert lab.reassign(P0, (0, 1, 2)).error_code is ErrorCode.NONE
@@ -127,6 +127,7 @@ def test_reassignment_to_the_order_in_force_writes_nothing() -> None:
 def test_refused_reassignment_changes_nothing(
     replicas: tuple[int, ...] | None, error: ErrorCode
 ) -> None:
+    """The last line: a partition that does not exist is refused before its replicas are checked."""
     lab = running_lab()
     before = lab.records()
     answer = lab.reassign(P0, replicas)

@@ -1,4 +1,7 @@
-"""AlterPartition: Kafka ReplicationControlManagerTest.testAlterPartition...; BEHAVIOUR 6.1."""
+"""AlterPartition: the controller accepts a leader's proposal of an ISR, or refuses it.
+
+Source: Kafka ReplicationControlManagerTest.testAlterPartition...; docs/kafka, BEHAVIOUR 6.1.
+"""
 
 import pytest
 
@@ -31,7 +34,7 @@ def test_shrink_by_the_leader_is_accepted_with_a_new_partition_epoch(lab: Contro
 
 
 def test_proposal_of_the_present_isr_is_accepted_without_a_record(lab: ControllerLab) -> None:
-    """It is the retry of a proposal whose answer was lost."""
+    """The proposal may be the retry of one whose answer was lost."""
     before = lab.records()
     answer = lab.alter_partition(P0, (0, 1, 2), by=0)
     assert answer.error_code is ErrorCode.NONE
@@ -42,9 +45,12 @@ def test_proposal_of_the_present_isr_is_accepted_without_a_record(lab: Controlle
 @pytest.mark.parametrize(
     ("new_isr", "by", "leader_epoch", "partition_epoch", "error"),
     [
+        # An epoch newer than the controller's 0 comes from a newer controller.
         ((0, 2), 0, 1, 0, ErrorCode.NOT_CONTROLLER),
         ((0, 2), 0, 0, 1, ErrorCode.NOT_CONTROLLER),
+        # The proposer, broker 1, does not lead.
         ((1, 2), 1, 0, 0, ErrorCode.INVALID_REQUEST),
+        # The ISR lacks the leader, has a broker twice, has a broker without a replica, is empty.
         ((1, 2), 0, 0, 0, ErrorCode.INVALID_REQUEST),
         ((0, 0, 1), 0, 0, 0, ErrorCode.INVALID_REQUEST),
         ((0, 7), 0, 0, 0, ErrorCode.INVALID_REQUEST),
@@ -59,7 +65,7 @@ def test_impossible_proposal_is_refused_and_changes_nothing(
     partition_epoch: int,
     error: ErrorCode,
 ) -> None:
-    """Cases: epochs newer than the controller's, a proposer that does not lead, a malformed ISR."""
+    """A refused proposal writes no record."""
     before = lab.records()
     answer = lab.alter_partition(
         P0, new_isr, by=by, leader_epoch=leader_epoch, partition_epoch=partition_epoch
@@ -70,6 +76,7 @@ def test_impossible_proposal_is_refused_and_changes_nothing(
 
 def test_proposal_of_an_older_leader_epoch_is_fenced(lab: ControllerLab) -> None:
     """A former leader returns after an election: it must not change the ISR."""
+    # Broker 0 is silent for 10 s, longer than its session of 9 s.
     for _ in range(5):
         lab.advance_ms(2_000)
         lab.heartbeat(1)
@@ -80,7 +87,7 @@ def test_proposal_of_an_older_leader_epoch_is_fenced(lab: ControllerLab) -> None
 
 
 def test_proposal_with_an_older_partition_epoch_is_out_of_date(lab: ControllerLab) -> None:
-    """The leader proposed without the newest ISR."""
+    """The leader proposed a change of an ISR that is no longer the current one."""
     lab.alter_partition(P0, (0, 2), by=0)
     answer = lab.alter_partition(P0, (0,), by=0, partition_epoch=0)
     assert answer.error_code is ErrorCode.INVALID_UPDATE_VERSION
@@ -88,6 +95,7 @@ def test_proposal_with_an_older_partition_epoch_is_out_of_date(lab: ControllerLa
 
 def test_fenced_replica_is_ineligible(lab: ControllerLab) -> None:
     """A broker that counts as dead must neither delay nor acknowledge commits."""
+    # Broker 2 is silent for 10 s, longer than its session of 9 s.
     for _ in range(5):
         lab.advance_ms(2_000)
         lab.heartbeat(0)
@@ -98,7 +106,7 @@ def test_fenced_replica_is_ineligible(lab: ControllerLab) -> None:
 
 
 def test_replica_of_a_former_incarnation_is_ineligible(lab: ControllerLab) -> None:
-    """KIP-903: the leader counted Fetches of an incarnation that has ended."""
+    """The leader's proposal rests on Fetches of an incarnation that has ended (KIP-903)."""
     lab.alter_partition(P0, (0, 1), by=0)
     stale = {2: lab.broker_epochs[2] - 1}
     answer = lab.alter_partition(P0, (0, 1, 2), by=0, broker_epochs=stale)
@@ -114,7 +122,7 @@ def test_unknown_partition_is_refused(lab: ControllerLab) -> None:
 
 
 def test_stale_broker_epoch_refuses_the_whole_request(lab: ControllerLab) -> None:
-    """The request is of a former incarnation of the leader."""
+    """The request comes from a former incarnation of the leader: no broker has epoch 999."""
     response = lab.replies[
         lab.send(AlterPartitionRequest(broker_id=0, broker_epoch=999, topics=()))
     ]

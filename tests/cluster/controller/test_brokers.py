@@ -1,4 +1,7 @@
-"""Registration, heartbeats and fencing: BEHAVIOUR 6.2, Kafka ClusterControlManagerTest."""
+"""Registration, heartbeats and fencing of brokers.
+
+Source: Kafka ClusterControlManagerTest; docs/kafka, BEHAVIOUR 6.2.
+"""
 
 from protocol.config import BrokerConfig
 from protocol.errors import ErrorCode
@@ -48,7 +51,7 @@ def test_register_again_by_the_same_incarnation_is_idempotent() -> None:
 
 
 def test_register_of_another_incarnation_is_refused_while_the_session_runs() -> None:
-    """Of two processes with one node id the first may be alive. Source: ClusterControlManager."""
+    """Two processes have one node id, and the first may be alive. Source: ClusterControlManager."""
     lab = running_lab()
     before = lab.records()
     response = lab.register(0, incarnation_id=1)
@@ -72,18 +75,18 @@ def test_register_at_the_end_of_the_session_first_moves_the_leaders() -> None:
     """The request may precede the timer of the same instant: leadership must move first."""
     lab = running_lab()
     keep_alive(lab, 1, 2, duration_ms=8_000)
-    lab.now_us += 1_000_000
+    lab.now_us += 1_000_000  # the session of 9 s ends now; no timer has fired yet
     lab.register(0, incarnation_id=1)
     assert lab.partition(P0).leader == 1
     assert lab.partition(P0).isr == (1, 2)
-    assert [event.detail["reason"] for event in lab.events(TraceKind.BROKER_FENCED) if event.detail]
+    assert len(lab.events(TraceKind.BROKER_FENCED)) == 1
 
 
 def test_heartbeat_of_a_broker_that_has_not_read_its_registration_leaves_it_fenced() -> None:
-    """It is fenced until it has caught up: its image would lack its own topics."""
+    """With older metadata the broker would not know the partitions that it has to lead."""
     lab = ControllerLab(cluster_of())
     lab.register(0)
-    lab.register(1)
+    lab.register(1)  # the record at offset 1
     response = lab.heartbeat(1, offset=0)
     assert (response.is_caught_up, response.is_fenced) == (False, True)
     response = lab.heartbeat(1, offset=1)
@@ -92,7 +95,7 @@ def test_heartbeat_of_a_broker_that_has_not_read_its_registration_leaves_it_fenc
 
 
 def test_heartbeat_that_wants_the_fence_keeps_it() -> None:
-    """A starting broker learns that it has caught up before it is ready to serve."""
+    """With `want_fence` a starting broker asks only whether it has caught up."""
     lab = ControllerLab(cluster_of())
     lab.register(0)
     response = lab.heartbeat(0, want_fence=True)
@@ -107,8 +110,10 @@ def test_heartbeat_with_another_broker_epoch_is_stale_and_changes_nothing() -> N
     keep_alive(lab, 1, 2, duration_ms=8_000)
     response = lab.heartbeat(0, epoch=lab.broker_epochs[0] + 1_000)
     assert response.error_code is ErrorCode.STALE_BROKER_EPOCH
-    assert lab.heartbeat(7, epoch=3).error_code is ErrorCode.STALE_BROKER_EPOCH
+    never_registered = lab.heartbeat(7, epoch=3)
+    assert never_registered.error_code is ErrorCode.STALE_BROKER_EPOCH
     assert lab.records() == before
+    # The heartbeat with the wrong epoch did not extend the session, which ends at 9 s.
     lab.advance_ms(1_000)
     assert lab.broker(0).fenced
 
@@ -136,7 +141,11 @@ def test_brokers_that_heartbeat_are_never_fenced() -> None:
 
 
 def test_fencing_takes_the_broker_out_of_every_isr_and_moves_its_leaders() -> None:
-    """The first replica in assignment order that is in the ISR and alive leads (BEHAVIOUR 6.2)."""
+    """The first replica in assignment order that is in the ISR and alive leads (BEHAVIOUR 6.2).
+
+    Broker 0 led orders-0 and followed in orders-1. Each change adds 1 to the partition epoch, only
+    a new leader adds 1 to the leader epoch.
+    """
     lab = running_lab()
     keep_alive(lab, 1, 2, duration_ms=SESSION_MS)
     led, followed = lab.partition(P0), lab.partition(TopicPartition("orders", 1))
@@ -155,7 +164,7 @@ def test_fencing_takes_the_broker_out_of_every_isr_and_moves_its_leaders() -> No
 
 
 def test_fencing_is_one_batch_of_the_log() -> None:
-    """A standby must never see a fenced broker that still leads."""
+    """A reader of the log must never see a fenced broker that still leads."""
     lab = running_lab()
     batches = len(lab.storage)
     keep_alive(lab, 1, 2, duration_ms=SESSION_MS)
@@ -165,7 +174,7 @@ def test_fencing_is_one_batch_of_the_log() -> None:
 def test_last_member_of_an_isr_remains_in_it_without_a_leader() -> None:
     """No clean leader exists: the partition waits for the replica with every record."""
     lab = running_lab()
-    lab.advance_ms(SESSION_MS)
+    lab.advance_ms(SESSION_MS)  # all three sessions end; broker 2 is fenced last
     assert lab.partition(P0).leader == NO_LEADER
     assert lab.partition(P0).isr == (2,)
     assert lab.events(TraceKind.LEADER_ELECTED)[-1].peer == ""
@@ -178,7 +187,7 @@ def test_unfenced_broker_leads_partitions_without_a_leader() -> None:
     epoch = lab.partition(P0).leader_epoch
     lab.register(1, incarnation_id=1)
     lab.heartbeat(1)
-    assert lab.partition(P0).leader == NO_LEADER
+    assert lab.partition(P0).leader == NO_LEADER  # broker 1 is not in the ISR
     lab.register(2, incarnation_id=1)
     lab.heartbeat(2)
     assert lab.partition(P0).leader == 2
@@ -186,12 +195,12 @@ def test_unfenced_broker_leads_partitions_without_a_leader() -> None:
 
 
 def test_unclean_election_takes_an_alive_replica_from_outside_the_isr() -> None:
-    """It is enabled here: data may be lost, and the ISR becomes that replica alone."""
+    """With the setting, data may be lost, and the ISR becomes the elected replica alone."""
     config = BrokerConfig(auto_leader_rebalance_enable=False, unclean_leader_election_enable=True)
     lab = running_lab(config=config)
     keep_alive(lab, 1, 2, duration_ms=SESSION_MS)
     lab.alter_partition(P0, (1,), by=1)
-    keep_alive(lab, 2, duration_ms=SESSION_MS)
+    keep_alive(lab, 2, duration_ms=SESSION_MS)  # broker 1, the whole ISR, is fenced
     assert lab.partition(P0).leader == 2
     assert lab.partition(P0).isr == (2,)
 

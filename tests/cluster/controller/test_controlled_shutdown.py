@@ -1,4 +1,8 @@
-"""A broker requests a controlled shutdown. Source: BrokerHeartbeatManagerTest."""
+"""Controlled shutdown: the controller moves a broker's leaderships and permits it to stop.
+
+A heartbeat of these tests reports the whole metadata log as applied, unless it names an offset.
+Source: Kafka BrokerHeartbeatManagerTest.
+"""
 
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
@@ -27,7 +31,7 @@ def heartbeat_all(lab: ControllerLab, *brokers: int) -> None:
 
 
 def test_shutdown_moves_leaders_and_isrs_at_once_while_the_broker_stays_unfenced() -> None:
-    """It serves until all others have the metadata, so that clients always find a leader."""
+    """The broker serves until all others have the metadata, so clients always find a leader."""
     lab = running_lab()
     batches = len(lab.storage)
     response = lab.heartbeat(0, want_shut_down=True)
@@ -39,6 +43,7 @@ def test_shutdown_moves_leaders_and_isrs_at_once_while_the_broker_stays_unfenced
     assert len(lab.storage) == batches + 1
     written = [type(record) for record in lab.records()[-4:]]
     assert written == [BrokerRegistrationChangeRecord] + [PartitionChangeRecord] * 3
+    # Broker 0 led one of the three partitions.
     (elected,) = [e for e in lab.events(TraceKind.LEADER_ELECTED) if e.leader_epoch == 1]
     assert elected.detail == {"isr": [1, 2], "reason": "controlled shutdown"}
 
@@ -66,7 +71,7 @@ def test_shutdown_waits_for_the_first_offset_not_for_later_ones() -> None:
     lab = running_lab()
     lab.heartbeat(0, want_shut_down=True)
     heartbeat_all(lab, 1, 2)
-    lab.alter_partition(P1, (1,), by=1)
+    lab.alter_partition(P1, (1,), by=1)  # a record that brokers 1 and 2 have not applied
     assert lab.heartbeat(0, want_shut_down=True).should_shut_down
 
 
@@ -82,7 +87,7 @@ def test_shutdown_does_not_wait_for_brokers_that_shut_down_too() -> None:
 
 
 def test_shutdown_of_a_broker_that_leads_nothing_is_granted_at_once() -> None:
-    """No broker must learn of a move; the stopping broker leaves its ISRs all the same."""
+    """No leadership moves, so no broker must learn of it. The stopping broker leaves its ISRs."""
     lab = running_lab()
     lab.reassign(P0, (1, 0, 2))
     lab.elect_leaders(P0)
@@ -102,7 +107,7 @@ def test_shutdown_of_the_last_isr_member_leaves_the_partition_without_a_leader()
 
 
 def test_shutdown_of_a_fenced_broker_is_granted_at_once_and_writes_nothing() -> None:
-    """It lost its leaderships when it was fenced."""
+    """A fenced broker leads nothing and is in no ISR with other members."""
     lab = running_lab()
     for _ in range(5):
         lab.advance_ms(2_000)
@@ -127,7 +132,7 @@ def test_silent_broker_in_shutdown_is_fenced_like_any_other() -> None:
 
 
 def test_broker_in_shutdown_may_neither_lead_nor_join_an_isr() -> None:
-    """Its new leaderships would have to move again."""
+    """Its new leaderships would have to move again before it stops."""
     lab = running_lab()
     lab.heartbeat(0, want_shut_down=True)
     answer = lab.alter_partition(P1, (1, 2, 0), by=1)
@@ -137,7 +142,7 @@ def test_broker_in_shutdown_may_neither_lead_nor_join_an_isr() -> None:
 
 
 def test_register_after_a_controlled_shutdown_succeeds_at_once() -> None:
-    """The shutdown fenced it, so no session must end, unlike after a crash."""
+    """The shutdown fenced the broker. After a crash, its session would have to end first."""
     lab = running_lab()
     lab.heartbeat(0, want_shut_down=True)
     heartbeat_all(lab, 1, 2)
@@ -149,7 +154,7 @@ def test_register_after_a_controlled_shutdown_succeeds_at_once() -> None:
 
 
 def test_shutdown_continues_under_a_restarted_controller() -> None:
-    """The offset to wait for is not stored: the broker leads nothing, so it may stop."""
+    """The new controller has no offset to wait for. The broker leads nothing, so it may stop."""
     lab = running_lab()
     lab.heartbeat(0, want_shut_down=True)
     restarted = ControllerLab(cluster_of(topic()), lab.storage)

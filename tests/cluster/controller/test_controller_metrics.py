@@ -1,10 +1,11 @@
-"""Metrics of the controller under Kafka's names (BEHAVIOUR 8.3)."""
+"""Metrics of the controller under Kafka's names (docs/kafka, BEHAVIOUR 8.3)."""
 
 import pytest
 
 from cluster.controller.controller_metrics import COUNTED_CONTROLLER_EVENTS, ControllerMetrics
 from protocol.config import BrokerConfig
 from protocol.ids import TopicPartition
+from protocol.records.metadata import NO_LEADER
 from tests.support.harness.controllers import ControllerLab, cluster_of, topic
 from tests.support.harness.virtual_hosts import HostLab
 
@@ -21,11 +22,11 @@ def values(lab: ControllerLab) -> dict[str, float]:
     return metrics.values()
 
 
-def silence(lab: ControllerLab, *others: int) -> None:
-    """Let the sessions of all but `others` end."""
+def end_other_sessions(lab: ControllerLab, *alive: int) -> None:
+    """Let the sessions of all brokers but `alive` end."""
     for _ in range(SESSION_MS // 3_000):
         lab.advance_ms(3_000)
-        for broker_id in others:
+        for broker_id in alive:
             lab.heartbeat(broker_id)
 
 
@@ -34,15 +35,15 @@ def test_brokers_are_counted_as_fenced_or_active() -> None:
     lab = ControllerLab(cluster_of(topic()))
     lab.start_brokers(0, 1)
     lab.register(2)
-    said = values(lab)
-    assert said["ActiveControllerCount"] == 1
-    assert (said["FencedBrokerCount"], said["ActiveBrokerCount"]) == (1, 2)
+    metrics = values(lab)
+    assert metrics["ActiveControllerCount"] == 1
+    assert (metrics["FencedBrokerCount"], metrics["ActiveBrokerCount"]) == (1, 2)
     lab.heartbeat(2)
-    silence(lab, 1, 2)
-    said = values(lab)
-    assert (said["FencedBrokerCount"], said["ActiveBrokerCount"]) == (1, 2)
-    # Three brokers registered, one was fenced.
-    assert said["LeaderElectionRateAndTimeMs.Count"] == 4
+    end_other_sessions(lab, 1, 2)
+    metrics = values(lab)
+    assert (metrics["FencedBrokerCount"], metrics["ActiveBrokerCount"]) == (1, 2)
+    # Three brokers were unfenced, one was fenced.
+    assert metrics["LeaderElectionRateAndTimeMs.Count"] == 4
 
 
 @pytest.mark.parametrize("unclean", [True, False])
@@ -53,10 +54,10 @@ def test_election_of_a_replica_outside_the_isr_counts_as_unclean(unclean: bool) 
     )
     lab = ControllerLab(cluster_of(topic(), config=config))
     lab.start_brokers(0, 1, 2)
-    silence(lab, 1, 2)
+    end_other_sessions(lab, 1, 2)
     lab.alter_partition(P0, (1,), by=1)
     assert lab.partition(P0).leader == 1
     assert values(lab)["UncleanLeaderElectionsPerSec.Count"] == 0
-    silence(lab, 2)
-    assert lab.partition(P0).leader == (2 if unclean else -1)
+    end_other_sessions(lab, 2)
+    assert lab.partition(P0).leader == (2 if unclean else NO_LEADER)
     assert values(lab)["UncleanLeaderElectionsPerSec.Count"] == unclean

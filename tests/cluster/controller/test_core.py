@@ -32,7 +32,7 @@ def answer_of(lab: ControllerLab, request_id: RequestId) -> PartitionData | None
 
 
 def test_topics_are_created_when_the_last_broker_of_the_plan_is_unfenced() -> None:
-    """A partition begins with its whole assignment in the ISR, so all brokers must be there."""
+    """A partition begins with its whole assignment in the ISR, so all its brokers must serve."""
     lab = ControllerLab(cluster_of(topic(partitions=4)))
     lab.start_brokers(0, 1)
     assert lab.image.topics == {}
@@ -59,10 +59,10 @@ def test_topics_of_the_plan_have_their_settings_and_assignments() -> None:
 
 
 def test_topics_are_created_once() -> None:
-    """A broker that is unfenced later must not create them again."""
+    """The topics must not be created again when the last broker is unfenced once more."""
     lab = ControllerLab(cluster_of(topic()))
     lab.start_brokers(0, 1, 2)
-    lab.advance_ms(9_000)
+    lab.advance_ms(9_000)  # all sessions end
     for broker_id in range(3):
         lab.register(broker_id, incarnation_id=1)
         lab.heartbeat(broker_id)
@@ -70,7 +70,7 @@ def test_topics_are_created_once() -> None:
 
 
 def test_fetch_behind_the_end_is_answered_at_once() -> None:
-    """A starting broker reads the log from its first record."""
+    """A starting broker reads the log from its first record; no new record must arrive first."""
     lab = ControllerLab(cluster_of(topic()))
     lab.start_brokers(0, 1, 2)
     data = answer_of(lab, lab.fetch(0))
@@ -131,7 +131,7 @@ def test_request_for_another_role_is_misuse() -> None:
 
 
 def test_image_equals_a_replay_of_the_log() -> None:
-    """A standby relies on this: only records of the log change the stored state."""
+    """Brokers, and a controller that takes over, know only the log."""
     lab = ControllerLab(cluster_of(topic()))
     lab.start_brokers(0, 1, 2)
     lab.alter_partition(P0, (0, 1), by=0)
@@ -145,7 +145,7 @@ def test_image_equals_a_replay_of_the_log() -> None:
 
 
 def test_restarted_controller_continues_its_log_and_gives_full_sessions() -> None:
-    """It has no heartbeats yet: no broker is fenced for the controller's own absence."""
+    """The controller has no heartbeats yet. Its own absence must not fence a broker."""
     lab = ControllerLab(cluster_of(topic()))
     lab.start_brokers(0, 1, 2)
     again = ControllerLab(cluster_of(topic()), lab.storage)
@@ -161,6 +161,7 @@ def test_preferred_leaders_are_elected_at_the_next_check_if_enabled() -> None:
     config = BrokerConfig(leader_imbalance_check_interval_seconds=20)
     lab = ControllerLab(cluster_of(topic(), config=config))
     lab.start_brokers(0, 1, 2)
+    # Up to 10 s: broker 0 is silent and is fenced.
     for _ in range(5):
         lab.advance_ms(2_000)
         lab.heartbeat(1)
@@ -169,12 +170,13 @@ def test_preferred_leaders_are_elected_at_the_next_check_if_enabled() -> None:
     lab.register(0, incarnation_id=1)
     lab.heartbeat(0)
     lab.alter_partition(P0, (1, 2, 0), by=1)
+    # Up to 20 s, the time of the check.
     for _ in range(5):
         lab.advance_ms(2_000)
         for broker_id in range(3):
             lab.heartbeat(broker_id)
     assert lab.partition(P0).leader == 0
-    assert lab.partition(P0).leader_epoch == 2
+    assert lab.partition(P0).leader_epoch == 2  # the second of two elections
     event = lab.events(TraceKind.LEADER_ELECTED)[-1]
     assert event.detail == {"isr": [1, 2, 0], "reason": "preferred leader"}
 
@@ -196,6 +198,7 @@ def test_change_of_an_unknown_partition_is_misuse() -> None:
 
 @pytest.mark.parametrize("next_producer_id", [1000, 0])
 def test_assigned_producer_ids_are_not_assigned_again_after_a_replay(next_producer_id: int) -> None:
+    """A record that does not advance the next id is refused."""
     image = MetadataImage()
     image.replay(ProducerIdsRecord(broker_id=0, broker_epoch=1, next_producer_id=1000))
     with pytest.raises(SimulationError, match="a next producer id above 1000, got"):

@@ -20,7 +20,7 @@ def damage(made: ControllerLab, **changes: object) -> None:
     """Change the first partition's registration without a record of the log."""
     partitions = made.image.topics["orders"]
     partitions[0] = replace(partitions[0], **changes)  # type: ignore[arg-type]
-    made.core._checked_up_to = 0
+    made.core._checked_up_to = 0  # the core checks an image only after a new record
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def damage(made: ControllerLab, **changes: object) -> None:
     ],
 )
 def test_check_image_names_the_damage(changes: dict[str, object], name: str) -> None:
-    """A check that cannot fail proves nothing."""
+    """The image passes the check before the damage and fails it afterwards."""
     made = lab()
     made.core.check_invariants()
     damage(made, **changes)
@@ -43,7 +43,7 @@ def test_check_image_names_the_damage(changes: dict[str, object], name: str) -> 
 
 
 def test_check_image_accepts_a_partition_without_a_leader() -> None:
-    """Its last replica in sync may be down."""
+    """The last member of its ISR may be down."""
     made = lab()
     damage(made, isr=(BrokerId(0),), leader=NO_BROKER)
     made.core.check_invariants()
@@ -53,7 +53,11 @@ def test_check_image_accepts_a_partition_without_a_leader() -> None:
     ("isr", "name"), [((0,), "leader_is_unfenced"), ((1, 0), "isr_is_unfenced")]
 )
 def test_check_image_refuses_a_fenced_leader_or_isr_member(isr: tuple[int, ...], name: str) -> None:
-    """A fenced broker may only be the last member of an ISR without a leader."""
+    """A fenced broker may only be the last member of an ISR without a leader.
+
+    Broker 0 is fenced without a record. First all partitions move to broker 1, so that only the
+    damaged partition can fail.
+    """
     made = lab()
     broker = made.image.brokers[BrokerId(0)]
     made.image.brokers[BrokerId(0)] = replace(broker, fenced=True)
@@ -74,6 +78,7 @@ def test_check_finds_an_unfenced_broker_without_a_session() -> None:
 
 
 def test_check_finds_sessions_without_a_timer() -> None:
+    """Without the timer no silent broker would ever be fenced."""
     made = lab()
     made.core._fence_timer_set = False
     with pytest.raises(InvariantViolation, match=r"no timer is set to fence \[0, 1, 2\]"):
@@ -89,7 +94,7 @@ def test_check_finds_a_shutdown_without_a_record() -> None:
 
 
 def test_check_names_a_controller_that_writes_in_a_past_epoch() -> None:
-    """Brokers would take its predecessor's records for its own."""
+    """The epoch would not distinguish its records from those of an earlier incarnation."""
     made = lab()
     made.core.controller_epoch = made.core._epoch_before
     with pytest.raises(InvariantViolation, match="epoch is above those in its log"):

@@ -9,12 +9,16 @@ from tests.support.harness.controllers import CONTROLLER, ControllerLab, cluster
 
 
 def begin(storage: MemoryStorage) -> int:
+    """Begin an incarnation on a disk; return its epoch."""
     log = PartitionLog(METADATA_PARTITION, storage.log(METADATA_PARTITION))
     return begin_controller_epoch(storage, log, CONTROLLER)
 
 
 def test_controller_epoch_grows_with_every_incarnation_even_without_a_write() -> None:
-    """KRaft syncs its vote first: two incarnations never write in one epoch."""
+    """Two incarnations must never write in one epoch, also after a power loss.
+
+    So the epoch is stored before it is used, as KRaft syncs its vote.
+    """
     storage = MemoryStorage()
     assert [begin(storage) for _ in range(3)] == [1, 2, 3]
     storage.power_loss()
@@ -25,12 +29,12 @@ def test_controller_epoch_exceeds_the_log_when_its_file_is_lost() -> None:
     """An append in an epoch below the log's last one would be refused."""
     storage = MemoryStorage()
     lab = ControllerLab(cluster_of(topic()), storage.log(METADATA_PARTITION))
-    lab.start_brokers(0, 1, 2)
+    lab.start_brokers(0, 1, 2)  # records in epoch 1; the lab writes no quorum-state file
     assert begin(storage) == 2
 
 
 def test_restarted_controller_writes_and_answers_in_its_new_epoch() -> None:
-    """Readers of the log can distinguish the incarnations of the controller."""
+    """Its records have epoch 2, after those of the first incarnation in epoch 1."""
     lab = ControllerLab(cluster_of(topic()))
     lab.start_brokers(0, 1, 2)
     restarted = ControllerLab(cluster_of(topic()), lab.storage)
@@ -54,7 +58,7 @@ def test_answered_records_of_a_controller_survive_a_power_loss() -> None:
 
 
 def test_metadata_log_is_flushed_with_every_append() -> None:
-    """The flush precedes the answer, whether or not a broker fetches."""
+    """The flush does not wait for a broker that fetches."""
     storage = MemoryLogStorage()
     lab = ControllerLab(cluster_of(), storage)
     lab.register(0)

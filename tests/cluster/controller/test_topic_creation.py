@@ -30,6 +30,7 @@ def running_lab() -> ControllerLab:
 def create(
     lab: ControllerLab, *topics: CreatableTopic, validate_only: bool = False
 ) -> tuple[CreatableTopicResult, ...]:
+    """Send a CreateTopics request; return the result of each topic."""
     request = CreateTopicsRequest(topics=topics, validate_only=validate_only)
     response = lab.replies[lab.send(request)]
     assert isinstance(response, CreateTopicsResponse)
@@ -48,6 +49,7 @@ def by_hand(*replicas: tuple[int, ...], first_index: int = 0) -> CreatableTopic:
 
 
 def with_config(name: str, value: str | None) -> CreatableTopic:
+    """Return a topic with one setting."""
     return CreatableTopic(name="t", configs=(CreatableTopicConfig(name=name, value=value),))
 
 
@@ -56,9 +58,9 @@ def test_topic_gets_the_brokers_defaults_and_its_own_settings() -> None:
     lab = running_lab()
     assert create(lab, with_config("min.insync.replicas", "2")) == (CreatableTopicResult(name="t"),)
     partitions = lab.image.topics["t"]
-    # One topic exists: partition p begins at broker 1 + p.
-    assert [each.replicas for each in partitions] == [(1, 2), (2, 0), (0, 1), (1, 2)]
-    assert all(each.isr == each.replicas and each.leader == each.isr[0] for each in partitions)
+    # One topic exists: the replicas of partition p begin at broker 1 + p.
+    assert [p.replicas for p in partitions] == [(1, 2), (2, 0), (0, 1), (1, 2)]
+    assert all(p.isr == p.replicas and p.leader == p.isr[0] for p in partitions)
     assert lab.image.topic_config("t") == TopicConfig(min_insync_replicas=2)
     elected = [event.partition for event in lab.events(TraceKind.LEADER_ELECTED)]
     assert [name for name in elected if name and name.startswith("t-")] == [
@@ -72,10 +74,10 @@ def test_fenced_broker_is_a_replica_only_if_needed_and_never_in_the_isr() -> Non
     lab.advance_ms(8_000)
     for broker_id in (0, 1):
         lab.heartbeat(broker_id)
-    lab.advance_ms(2_000)
+    lab.advance_ms(2_000)  # the session of broker 2 ended at 9 s
     assert lab.broker(2).fenced
     create(lab, CreatableTopic(name="two", num_partitions=2, replication_factor=2))
-    assert {each.replicas for each in lab.image.topics["two"]} == {(0, 1), (1, 0)}
+    assert {p.replicas for p in lab.image.topics["two"]} == {(0, 1), (1, 0)}
     create(lab, CreatableTopic(name="three", num_partitions=1, replication_factor=3))
     (partition,) = lab.image.topics["three"]
     assert sorted(partition.replicas) == [0, 1, 2]
@@ -86,11 +88,11 @@ def test_replicas_named_by_the_request_are_kept_in_order() -> None:
     """The first replica is the preferred leader."""
     lab = running_lab()
     assert create(lab, by_hand((2, 0), (0, 1))) == (CreatableTopicResult(name="t"),)
-    assert [each.replicas for each in lab.image.topics["t"]] == [(2, 0), (0, 1)]
+    assert [p.replicas for p in lab.image.topics["t"]] == [(2, 0), (0, 1)]
 
 
 def test_validate_only_answers_equally_and_changes_nothing() -> None:
-    """The flag is `validate_only`."""
+    """The answers are those of a real creation: one topic is valid, the other is not."""
     lab = running_lab()
     before = lab.image.end_offset
     answers = create(
@@ -99,7 +101,7 @@ def test_validate_only_answers_equally_and_changes_nothing() -> None:
         CreatableTopic(name="u", num_partitions=0),
         validate_only=True,
     )
-    assert [each.error_code for each in answers] == [
+    assert [answer.error_code for answer in answers] == [
         ErrorCode.NONE,
         ErrorCode.INVALID_PARTITIONS,
     ]
@@ -107,7 +109,7 @@ def test_validate_only_answers_equally_and_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "error", "message"),
+    ("invalid_topic", "error", "message"),
     [
         (CreatableTopic(name="a/b"), ErrorCode.INVALID_TOPIC_EXCEPTION, "ASCII alphanumerics"),
         (CreatableTopic(name=".."), ErrorCode.INVALID_TOPIC_EXCEPTION, "'..' is not allowed"),
@@ -138,31 +140,31 @@ def test_validate_only_answers_equally_and_changes_nothing() -> None:
     ids=lambda value: value.name if isinstance(value, ErrorCode | CreatableTopic) else "",
 )
 def test_refused_topic_has_kafkas_error_and_changes_nothing(
-    asked: CreatableTopic, error: ErrorCode, message: str
+    invalid_topic: CreatableTopic, error: ErrorCode, message: str
 ) -> None:
-    """The other topic of the request is created."""
+    """The other topic of the request, `beside`, is created."""
     lab = running_lab()
-    refused, beside = create(lab, asked, CreatableTopic(name="beside"))
+    refused, created = create(lab, invalid_topic, CreatableTopic(name="beside"))
     assert refused.error_code is error
     assert message in (refused.error_message or "")
-    assert beside.error_code is ErrorCode.NONE
+    assert created.error_code is ErrorCode.NONE
     assert list(lab.image.topics) == ["orders.eu", "beside"]
 
 
 def test_replicas_named_beside_numbers_are_an_invalid_request() -> None:
-    """The numbers must be -1 then."""
+    """Beside an assignment, partition count and replication factor must be -1, their default."""
     lab = running_lab()
     assignments = by_hand((0,)).assignments
-    for asked in (
+    for contradictory in (
         CreatableTopic(name="t", num_partitions=1, assignments=assignments),
         CreatableTopic(name="t", replication_factor=1, assignments=assignments),
     ):
-        (answer,) = create(lab, asked)
+        (answer,) = create(lab, contradictory)
         assert answer.error_code is ErrorCode.INVALID_REQUEST
 
 
 def test_topic_that_is_named_twice_is_refused_once() -> None:
-    """Kafka's answer does not name which of the two was meant, either."""
+    """As in Kafka, the two mentions get one answer, and no topic is created."""
     lab = running_lab()
     (answer,) = create(lab, CreatableTopic(name="t"), CreatableTopic(name="t"))
     assert (answer.error_code, answer.error_message) == (
@@ -173,9 +175,9 @@ def test_topic_that_is_named_twice_is_refused_once() -> None:
 
 
 def test_no_topic_is_created_while_all_brokers_are_fenced() -> None:
-    """No broker could lead it."""
+    """No broker could lead the topic's partitions."""
     lab = ControllerLab(cluster_of(config=CONFIG))
-    lab.register(0)
+    lab.register(0)  # without a heartbeat, so that it stays fenced
     (answer,) = create(lab, CreatableTopic(name="t", replication_factor=1))
     assert answer.error_code is ErrorCode.INVALID_REPLICATION_FACTOR
     assert "All brokers are currently fenced." in (answer.error_message or "")

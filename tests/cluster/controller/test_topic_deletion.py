@@ -1,4 +1,4 @@
-"""DeleteTopics: the controller's decision, and that the plan does not create a topic again."""
+"""DeleteTopics: the controller's decision. A deleted topic of the cluster's spec stays deleted."""
 
 import pytest
 
@@ -40,7 +40,7 @@ def test_deleted_topic_loses_its_partitions_and_settings() -> None:
 
 
 def test_deleted_topic_of_the_plan_is_not_created_again() -> None:
-    """Neither the next unfenced broker nor the next controller causes it."""
+    """Missing topics are created when a broker is unfenced, also by the next controller."""
     lab = running_lab()
     delete(lab, "orders")
     lab.advance_ms(20_000)
@@ -76,7 +76,7 @@ def test_topic_named_twice_is_refused_and_kept() -> None:
 
 
 def test_broker_learns_the_deleted_partitions() -> None:
-    """The image no longer has them when the broker asks."""
+    """`apply` returns the partitions of the deleted topic, which the cache no longer contains."""
     lab = running_lab()
     cache = MetadataCache(num_offsets_partitions=1)
     before = lab.records()

@@ -27,7 +27,7 @@ CONSUMER = NodeName("consumer-0")
 
 
 def batches_on(status: ClusterStatus, broker: int) -> int:
-    """Return the number of a fake broker's batches."""
+    """Return the number of batches on a fake broker's disk, which it reports as a generation."""
     sizes = {group.coordinator: group.generation for group in status.groups["g"]}
     return sizes[BrokerId(broker)]
 
@@ -41,7 +41,7 @@ def driver_rows(rows: list[TraceRow]) -> list[tuple[str, str | None, str | None]
 
 
 def test_a_late_node_is_started_by_the_run() -> None:
-    """Before its start it is no node of the cluster, and has no disk and no rows."""
+    """Before its start the node has no rows and no status, and acts on it are misuse."""
     spec = fake_spec()
     late = msgspec.structs.replace(spec.consumers[3], starts_later=True)
     run = Run(spec=msgspec.structs.replace(spec, consumers=(*spec.consumers[:3], late)))
@@ -67,7 +67,7 @@ def test_a_late_node_is_started_by_the_run() -> None:
 
 
 def test_every_node_has_a_state_in_the_status() -> None:
-    """The state is the runtime's own; a paused node cannot answer."""
+    """The runtime knows every node's state. Only live nodes that are not paused report more."""
     run = Run(broker=SlowToStop)
     runtime = run.runtime
 
@@ -77,7 +77,7 @@ def test_every_node_has_a_state_in_the_status() -> None:
         await runtime.pause(BROKERS[1])
         await runtime.shut_down(BROKERS[2])
         await runtime.pause(CONSUMER)
-        await runtime.sleep(1)
+        await runtime.sleep(1)  # SlowToStop has begun its half second
         status = await runtime.status()
         assert status.nodes == {
             NodeName("controller-100"): NodeState.UP,
@@ -95,6 +95,7 @@ def test_every_node_has_a_state_in_the_status() -> None:
         await runtime.sleep(SECOND_US)
         await runtime.resume(BROKERS[2])
         assert (await runtime.status()).nodes[BROKERS[2]] is NodeState.STOPPING
+        # The timer of its shutdown came due during the pause, and fires now.
         await runtime.sleep(1)
         assert (await runtime.status()).nodes[BROKERS[2]] is NodeState.DOWN
 
@@ -134,7 +135,7 @@ def test_an_act_on_a_node_in_the_wrong_state_is_misuse_and_changes_nothing(
 
 
 def test_a_power_loss_truncates_the_disk_to_flushed_data_a_crash_does_not() -> None:
-    """The page cache outlives the process, not the machine."""
+    """The page cache outlives the process, not the machine. SlowToStop flushes once, at 0.5 s."""
     run = Run(broker=SlowToStop)
     runtime = run.runtime
     sizes: dict[NodeName, int] = {}
@@ -149,12 +150,13 @@ def test_a_power_loss_truncates_the_disk_to_flushed_data_a_crash_does_not() -> N
             sizes[broker] = batches_on(await runtime.status(), int(broker[-1]))
 
     run.run(main())
-    appended = {
+    append_times_us = {
         broker: [row.time_us for row in run.rows_of(broker, TraceKind.APPEND_STARTED)]
         for broker in (BROKER, OTHER)
     }
-    assert sizes[OTHER] == len(appended[OTHER])
-    assert sizes[BROKER] == len([at for at in appended[BROKER] if at < 500 * MS]) > 0
+    flushed = [time_us for time_us in append_times_us[BROKER] if time_us < 500 * MS]
+    assert sizes[OTHER] == len(append_times_us[OTHER])
+    assert sizes[BROKER] == len(flushed) > 0
     assert driver_rows(run.rows) == [
         (TraceKind.NODE_KILLED, BROKER, "power loss"),
         (TraceKind.NODE_KILLED, OTHER, None),
@@ -162,7 +164,7 @@ def test_a_power_loss_truncates_the_disk_to_flushed_data_a_crash_does_not() -> N
 
 
 def test_a_restart_on_an_empty_disk_finds_nothing() -> None:
-    """The disk was lost with the machine."""
+    """`empty_disk` stands for a machine that was lost with its disk."""
     run = Run()
     sizes: list[int] = []
 
@@ -198,8 +200,9 @@ def test_a_controlled_shutdown_ends_with_the_node_and_its_peers_learn_it_at_once
     run.run(main())
     assert driver_rows(run.rows) == [(TraceKind.NODE_STOPPING, BROKER, None)]
     first = [row for row in run.rows_of(BROKER) if row.incarnation == 0]
+    # SlowToStop needs 0.5 s from its request at 1 s, and serves meanwhile.
     assert (first[-1].kind, first[-1].time_us) == (TraceKind.NODE_STOPPED, 1_500 * MS)
-    assert [row for row in first if row.time_us > SECOND_US + 100 * MS]  # it served until its end
+    assert [row for row in first if row.time_us > SECOND_US + 100 * MS]
     failed = [
         row
         for row in run.rows
@@ -207,11 +210,12 @@ def test_a_controlled_shutdown_ends_with_the_node_and_its_peers_learn_it_at_once
     ]
     assert failed
     assert {row.error for row in failed} == {"DISCONNECTED"}
+    # Not after their request timeout of 50 ms: the kernel's reset arrives within a latency.
     assert min(row.time_us for row in failed) < 1_500 * MS + 10 * MS
 
 
 def test_a_node_that_dies_during_its_shutdown_is_dead() -> None:
-    """Its shutdown is forgotten; its next incarnation is an ordinary one."""
+    """The crash ends the shutdown: the next incarnation stays up."""
     run = Run(broker=SlowToStop)
 
     async def main() -> None:
@@ -223,7 +227,7 @@ def test_a_node_that_dies_during_its_shutdown_is_dead() -> None:
         assert (await run.runtime.status()).nodes[BROKER] is NodeState.UP
 
     run.run(main())
-    assert len(run.rows_of(BROKER, TraceKind.NODE_STOPPED)) == 1
+    assert len(run.rows_of(BROKER, TraceKind.NODE_STOPPED)) == 1  # at the end of the run
 
 
 class HasALastWord(FakeBroker):
@@ -236,7 +240,7 @@ class HasALastWord(FakeBroker):
 
 
 def test_a_node_finishes_the_step_in_which_it_is_done() -> None:
-    """Its process ends behind that step, not in the middle of it."""
+    """The process ends after that step, so the row of `HasALastWord` is still written."""
     run = Run(broker=HasALastWord)
 
     async def main() -> None:
@@ -270,7 +274,7 @@ def test_a_shutdown_that_raises_is_a_failure_of_the_node() -> None:
 
 
 def test_a_paused_node_writes_no_row_until_it_is_resumed() -> None:
-    """From NODE_PAUSED to NODE_RESUMED, to the microsecond; requests of others time out."""
+    """Between NODE_PAUSED and NODE_RESUMED there is no row of the node; requests to it time out."""
     run = Run()
 
     async def main() -> None:
@@ -286,7 +290,7 @@ def test_a_paused_node_writes_no_row_until_it_is_resumed() -> None:
     paused = order.index(("driver", TraceKind.NODE_PAUSED))
     assert order[paused + 1] == ("driver", TraceKind.NODE_RESUMED)
     assert [row.peer for row in run.rows if row.node == "driver"] == [BROKER, BROKER]
-    assert len([node for node, _ in order[paused:] if node == BROKER]) > 10
+    assert len([node for node, _ in order[paused:] if node == BROKER]) > 10  # it works again
     errors = {row.error for row in run.rows if row.kind == TraceKind.REQUEST_FAILED}
     assert errors == {"TIMED_OUT"}
 
@@ -298,7 +302,10 @@ def test_a_paused_node_writes_no_row_until_it_is_resumed() -> None:
 def test_a_late_node_has_the_rules_from_its_first_frame_on(
     effect: Cut | Slow,
 ) -> None:
-    """Rules apply to every incarnation until they are withdrawn; a slow link is the sender's."""
+    """Rules apply to every incarnation until they are withdrawn.
+
+    The slow link's delay of 20 s is longer than the run.
+    """
     run = Run()
     runtime = run.runtime
 
@@ -336,10 +343,11 @@ class FailsOnAnAnswer(FakeConsumer):
 
 
 def test_a_failure_in_frames_that_healing_delivers_is_reported_once() -> None:
-    """It leaves the loop through the gate's timer, which must not report it again."""
+    """The exception leaves the loop through the gate's timer, which must not report it again."""
     run = Run(FailsOnAnAnswer)
 
     async def main() -> None:
+        # The cut begins between the broker's answer and its arrival.
         while not [r for r in run.rows_of(BROKER, TraceKind.RESPONSE_SENT) if r.peer == CONSUMER]:
             await run.runtime.sleep(50)
         await run.runtime.set_link_rules([rule(Cut(), BROKERS, CONSUMERS)])
@@ -354,7 +362,10 @@ def test_a_failure_in_frames_that_healing_delivers_is_reported_once() -> None:
 
 
 def test_reset_links_counts_each_connection_once() -> None:
-    """The order of the named nodes and the side that opened it do not matter."""
+    """The count is the same whichever way the two sets of nodes are named.
+
+    Each of the four consumers has one connection, of purpose "coordinator".
+    """
     run = Run()
     runtime = run.runtime
 
@@ -388,7 +399,7 @@ def play_everything(seed: int, *, copy_messages: bool = False) -> tuple[Run, str
 
 
 def test_a_run_may_end_after_any_fault(recwarn: pytest.WarningsRecorder) -> None:
-    """With paused, cut off and stopping nodes, every node ends, and no frame is left."""
+    """With paused, cut off and stopping nodes, every node ends and does nothing afterwards."""
     run, _ = play_everything(seed=1)
     alive = {row.node for row in run.rows if row.kind == TraceKind.NODE_STARTED}
     stopped = {row.node for row in run.rows if row.kind == TraceKind.NODE_STOPPED}
@@ -402,7 +413,7 @@ def test_a_run_may_end_after_any_fault(recwarn: pytest.WarningsRecorder) -> None
 
 
 def test_a_seed_with_every_fault_gives_one_trace() -> None:
-    """A repetition, and one through the codec, are equal byte for byte; another seed differs."""
+    """A repetition is equal byte for byte, also if messages are copied; another seed differs."""
     _, digest = play_everything(seed=1)
     assert play_everything(seed=1)[1] == digest
     assert play_everything(seed=1, copy_messages=True)[1] == digest
@@ -410,7 +421,7 @@ def test_a_seed_with_every_fault_gives_one_trace() -> None:
 
 
 def test_rules_and_pauses_that_are_undone_at_once_leave_a_run_unchanged() -> None:
-    """Nothing was held, nothing drawn: the trace differs only in the driver's rows."""
+    """No frame was held and no latency drawn: the trace differs only in the driver's rows."""
 
     def played(*, with_faults: bool) -> list[TraceRow]:
         run = Run()
@@ -475,7 +486,7 @@ def test_leaders_move_and_come_back_through_the_clusters_own_network() -> None:
 
 
 def test_a_consumer_that_is_shut_down_leaves_its_group() -> None:
-    """The other members learn it with the next heartbeat, not after a session timeout."""
+    """The member sends LeaveGroup, so the others rejoin within a second, not after its session."""
 
     async def main(runtime: VirtualRuntime) -> None:
         members = (await runtime.status()).groups[GROUP][0].members

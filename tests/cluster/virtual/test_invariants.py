@@ -14,6 +14,8 @@ from protocol.ids import TopicPartition
 from tests.support.harness.virtual_hosts import HostLab
 from tests.support.worlds.planted import readers, small
 
+AT_END_ONLY = 10**9
+"""Number of events between two checks that no run reaches: nodes check themselves at the end."""
 CRASH: dict[str, object] = {
     "at": "2s",
     "fault": "crash",
@@ -23,17 +25,18 @@ CRASH: dict[str, object] = {
 
 
 def test_check_runs_between_callbacks_after_every_n_of_them() -> None:
-    """The check is no event: it is neither counted nor awaited."""
+    """The check is no event: 35 callbacks ran, and `events_run` counts 35."""
     loop = VirtualLoop()
     seen: list[int] = []
     loop.check_every(10, lambda: seen.append(loop.events_run))
     for i in range(35):
-        loop.post_at(1 + i, int)
+        loop.post_at(1 + i, int)  # `int` as a callback that does nothing
     loop.run_until_us(100)
     assert (seen, loop.events_run) == ([10, 20, 30], 35)
 
 
 def test_exception_of_a_check_leaves_the_run() -> None:
+    """The check after the first callback raises, so the second one does not run."""
     loop = VirtualLoop()
 
     def refuse() -> None:
@@ -49,40 +52,44 @@ def test_exception_of_a_check_leaves_the_run() -> None:
 
 def test_checks_change_nothing_in_a_run() -> None:
     """The trace is equal, however often the nodes check themselves."""
-    seldom, often = (play(small(CRASH), 1, invariants_every=every) for every in (10**9, 20))
+    seldom, often = (play(small(CRASH), 1, invariants_every=every) for every in (AT_END_ONLY, 20))
     assert (often.result, often.digest) == (PlayResult.PASS, seldom.digest)
     assert often.events == seldom.events
 
 
 def broken_by(monkeypatch: pytest.MonkeyPatch, every: int) -> PlayedRun:
-    """Return a run whose coordinator keeps the slot of a commit that is stored."""
-    sound = GroupOffsets.append_succeeded
+    """Play a run whose coordinator marks each stored commit as pending again."""
+    append_succeeded = GroupOffsets.append_succeeded
 
-    def forgetful(self: GroupOffsets, partition: TopicPartition, stored: CommittedOffset) -> bool:
-        newer = sound(self, partition, stored)
+    def mark_pending_again(
+        self: GroupOffsets, partition: TopicPartition, stored: CommittedOffset
+    ) -> bool:
+        newer = append_succeeded(self, partition, stored)
         self.prepare(partition, stored.value)
         return newer
 
-    monkeypatch.setattr(GroupOffsets, "append_succeeded", forgetful)
+    monkeypatch.setattr(GroupOffsets, "append_succeeded", mark_pending_again)
     return play(small(CRASH, group=readers()), 1, invariants_every=every)
 
 
-@pytest.mark.parametrize("every", [100, 10**9])
+@pytest.mark.parametrize("every", [100, AT_END_ONLY])
 def test_broken_invariant_is_a_failure_of_the_lab(
     monkeypatch: pytest.MonkeyPatch, every: int
 ) -> None:
     """The report names node and invariant, at the end, too; it is never a verdict about Kafka."""
     played = broken_by(monkeypatch, every)
     assert played.result is PlayResult.BROKEN
-    found = {finding.signature.check for finding in played.findings}
-    assert found == ({"liveness"} if every == 10**9 else set())  # its offsets cannot be read
+    failed_checks = {finding.signature.check for finding in played.findings}
+    # A run that is not ended by a check goes on to its verification. There the group's offsets,
+    # pending for ever, cannot be read: liveness fails.
+    assert failed_checks == ({"liveness"} if every == AT_END_ONLY else set())
     (reason,) = played.reasons
     assert "pending_commit_is_written: broker-" in reason
-    assert ("at the end" in reason) == (every == 10**9)
+    assert ("at the end" in reason) == (every == AT_END_ONLY)
 
 
 def test_timer_that_the_core_has_and_the_host_lacks_is_named() -> None:
-    """The coordinator expects to expire a member, and no timer is armed."""
+    """`require` names the missing keys and the superfluous ones."""
     lab = HostLab()
     timers = KeyedTimers(lab.host("broker-0"), lambda key: None)
     timers.apply([SetTimer(key="a", delay_us=5), SetTimer(key="b", delay_us=5)])
@@ -95,14 +102,14 @@ def test_timer_that_the_core_has_and_the_host_lacks_is_named() -> None:
 
 
 def test_broker_whose_timers_were_lost_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The coordinator's order to set a session timer is not carried out."""
-    sound = KeyedTimers.apply
+    """The patched host does not set session timers, whose keys begin with "heartbeat"."""
+    apply = KeyedTimers.apply
 
-    def deaf(self: KeyedTimers, effects: object) -> None:
-        kept = [e for e in effects if not e.key.startswith("heartbeat")]  # type: ignore[attr-defined]
-        sound(self, kept)
+    def skip_session_timers(self: KeyedTimers, effects: object) -> None:
+        others = [e for e in effects if not e.key.startswith("heartbeat")]  # type: ignore[attr-defined]
+        apply(self, others)
 
-    monkeypatch.setattr(KeyedTimers, "apply", deaf)
+    monkeypatch.setattr(KeyedTimers, "apply", skip_session_timers)
     played = play(small(CRASH), 1)
     assert played.result is PlayResult.BROKEN
     assert "timers_are_armed: broker-" in played.reasons[0]
@@ -119,7 +126,10 @@ def test_request_that_no_core_holds_is_found(monkeypatch: pytest.MonkeyPatch) ->
 def test_log_that_contradicts_its_broker_is_found_at_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Logs are read once, when the run is over."""
+    """Only the thorough check at the end of a run reads the logs.
+
+    The planted value says that an unstable transaction begins at offset 7; the log has none.
+    """
     monkeypatch.setattr(ProducerStates, "first_unstable_offset", 7)
     played = play(small(CRASH), 1, invariants_every=20)
     assert played.result is PlayResult.BROKEN

@@ -102,16 +102,18 @@ def test_a_cut_is_silent_and_at_healing_all_frames_arrive_in_order() -> None:
     assert world.connection.is_open
     lab.set_rules()
     lab.run_for(0)
-    assert world.server.served_groups == ["parked", "in flight"]  # it had arrived long before
+    # Request "in flight" waited at the server's end, so it needs no further latency.
+    assert world.server.served_groups == ["parked", "in flight"]
     lab.run_for(LATENCY_US)
     assert world.server.served_groups == ["parked", "in flight", "a", "b"]
+    # The answers to both left at healing; those to "a" and "b" need one more latency.
     assert sorted(client.outcomes) == [("in flight", "ok"), ("parked", "ok")]
     lab.run_for(LATENCY_US)
     assert client.outcomes[2:] == [("a", "ok"), ("b", "ok")]
 
 
 def test_requests_of_a_connection_that_timed_out_in_a_cut_are_never_served() -> None:
-    """Only its close arrives; the client's next connection is another one."""
+    """Only the close of that connection arrives; the client's next request opens another one."""
     world = World()
     lab, client = world.lab, world.client
     world.cut()
@@ -121,12 +123,12 @@ def test_requests_of_a_connection_that_timed_out_in_a_cut_are_never_served() -> 
     after = client.connect()
     client.send(after, "after")
     lab.set_rules()
-    lab.run_for(4 * LATENCY_US)
+    lab.run_for(4 * LATENCY_US)  # open, opened, request, response
     assert world.server.served_groups == ["after"]
     assert client.outcomes[1:] == [("after", "ok")]
-    assert (
-        world.server.host.reset_links((CLIENT,), ())[0].connection_id == 1
-    )  # connection 0 is closed
+    # A reset reports every connection that the server still has: not number 0, which was closed.
+    (still_open,) = world.server.host.reset_links((CLIENT,), ())
+    assert still_open.connection_id == 1
 
 
 def test_a_new_connection_hangs_in_a_cut_until_its_setup_timeout() -> None:
@@ -228,14 +230,13 @@ def test_the_answer_to_a_client_whose_death_was_not_reported_ends_the_connection
     world.lab.run_for(LATENCY_US)
     world.lab.lose = lambda frame: isinstance(frame, ResetFrame)
     world.client.host.crash()
-    assert len(world.server.host.reset_links((), ())) == 0
     world.server.release()
     world.lab.run_for(2 * LATENCY_US)
     assert world.server.host.reset_links((CLIENT,), ()) == ()
 
 
 def test_after_a_clog_even_requests_without_a_waiting_client_are_served() -> None:
-    """A clog loses nothing: it delivers requests whose client has given up."""
+    """A clog loses no frame: it delivers a request after its client has given up."""
     world = World()
     world.lab.set_rules(to_server(Clog()), to_client(Clog()))
     world.client.send(world.connection, "late", timeout_us=1_000)
@@ -352,9 +353,9 @@ def test_a_host_that_dies_drops_the_frames_in_its_gate(effect: LinkEffect) -> No
 
 @pytest.mark.parametrize("effect", [Cut(), Clog()])
 def test_a_death_ends_connections_whose_acceptance_is_held(effect: LinkEffect) -> None:
-    """The server accepts, its answer is held, it dies: the client learns it at healing.
+    """The server accepts, its OpenedFrame is held, it dies: the client learns it at healing.
 
-    Otherwise it would wait for the end of its connection setup timeout.
+    Without the report the client would wait for its connection setup timeout.
     """
     world = World()
     lab, client = world.lab, world.client
@@ -384,6 +385,7 @@ def test_a_failure_behind_a_gate_is_reported_once() -> None:
     lab.set_rules()
     lab.run_for(LATENCY_US)
     assert [(what, str(error)) for what, error in lab.failures] == [("client: callback", "a bug")]
+    # The runtime writes this row, and this lab has none.
     assert not [row for row in lab.rows if row.kind == TraceKind.TASK_FAILED]
 
 

@@ -1,4 +1,4 @@
-"""VirtualLoop: time jumps, ties are FIFO, no exception is swallowed, nothing is real."""
+"""VirtualLoop: time jumps, ties are FIFO, exceptions leave the run, real input is refused."""
 
 import asyncio
 import contextvars
@@ -26,7 +26,10 @@ def test_time_jumps_to_the_next_timer_and_is_counted_in_microseconds() -> None:
 
 
 def test_equal_times_run_first_in_first_out_for_timers_and_callbacks() -> None:
-    """Asyncio's heap is not FIFO for equal deadlines: removing one timer permutes others."""
+    """The order of scheduling decides, whichever method scheduled a callback.
+
+    Asyncio's heap is not FIFO for equal deadlines: the removal of one timer permutes others.
+    """
     loop = VirtualLoop()
     seen: list[int] = []
     for i in range(30):
@@ -42,7 +45,7 @@ def test_equal_times_run_first_in_first_out_for_timers_and_callbacks() -> None:
 
 
 def test_callbacks_added_within_an_instant_run_after_those_that_were_due() -> None:
-    """Timers and callbacks have one order: that of their scheduling."""
+    """A callback for now, or for a time that has passed, waits for the timers of this instant."""
     loop = VirtualLoop()
     seen: list[str] = []
 
@@ -63,7 +66,7 @@ def test_a_cancelled_timer_does_not_run_and_does_not_move_the_clock() -> None:
     """A request's cancelled timeout must not make an idle run look alive."""
     loop = VirtualLoop()
     seen: list[str] = []
-    loop.call_at_us(50, seen.append, "lean").cancel()
+    loop.call_at_us(50, seen.append, "the loop's own").cancel()
     loop.call_later(0.00005, seen.append, "asyncio's").cancel()
     with pytest.raises(Deadlock, match="at 0 us"):
         loop.run_until_complete(loop.create_future())
@@ -116,7 +119,7 @@ def test_the_limit_counts_per_instant_not_per_run() -> None:
 
     loop.post(tick)
     loop.run_until_us(500)
-    assert count == 501
+    assert count == 501  # at 0, 1, ... 500 us
 
 
 def test_an_exception_leaves_the_run_and_the_loop_can_run_on() -> None:
@@ -157,7 +160,7 @@ def test_run_until_complete_can_be_called_again_after_an_interrupt() -> None:
 
 
 def test_run_until_complete_returns_or_raises_the_futures_result() -> None:
-    """Asyncio's loop does the same."""
+    """As with asyncio's own loop, the caller gets the result or the exception."""
 
     async def answer() -> int:
         await asyncio.sleep(0.5)
@@ -201,11 +204,13 @@ def test_the_standard_library_runs_on_it() -> None:
         items.append(loop.time())
         return items
 
+    # The last item is put at 2 s, and the timeout ends 0.25 s later. The event is set at 3 s;
+    # wait_for takes until 5 s and gather until 6 s.
     assert loop.run_until_complete(main()) == [0, 1, 2, 2.25, ["a", "b"], 6.0]
 
 
 def test_sockets_threads_and_processes_are_refused() -> None:
-    """Nothing real can enter virtual time unnoticed."""
+    """Their results would depend on the machine, so a use of them must be an error."""
     loop = VirtualLoop()
 
     async def main() -> None:
@@ -241,6 +246,7 @@ def test_discard_removes_only_the_ready_steps_of_one_context() -> None:
     loop.discard(contexts["dead"])
     loop.run_until_us(2_000_000)
     assert seen == ["alive cleaned up"]
+    # asyncio would warn about the dead task, which never ends.
     tasks[0]._log_destroy_pending = False  # type: ignore[attr-defined]
 
 
@@ -264,11 +270,12 @@ def test_cancelled_timers_are_removed_and_the_others_keep_their_order() -> None:
     seen: list[int] = []
     count = 10 * COMPACT_ABOVE
     for number in range(count):
-        # Two instants, each with ties, which only the order of scheduling breaks.
+        # Two instants, each with ties, which only the order of scheduling breaks: the first
+        # hundred of each two hundred is due at 1,000, the second at 1,001.
         timer = loop.call_at_us(1_000 + number % 200 // 100, seen.append, number)
         if number % 100:
             timer.cancel()
-            timer.cancel()
+            timer.cancel()  # a second call has no effect
     assert len(loop._heap) <= 2 * COMPACT_ABOVE
     loop.run_until_us(2_000)
     assert seen == [*range(0, count, 200), *range(100, count, 200)]
@@ -277,7 +284,7 @@ def test_cancelled_timers_are_removed_and_the_others_keep_their_order() -> None:
 def test_exception_of_the_awaited_task_stops_no_later_run() -> None:
     """KeyboardInterrupt leaves the loop at once, before the end of the task is reported.
 
-    The report came in the next run, which healed the cluster, and ended that in the middle.
+    The report comes during the next run, here the one that heals, and must not stop that run.
     """
     loop = VirtualLoop()
     healed: list[str] = []

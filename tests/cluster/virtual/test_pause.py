@@ -51,11 +51,12 @@ def test_a_paused_host_is_silent_and_its_connections_stay_open() -> None:
     late.send("b")
     lab.run_for(1)
     assert [(group, what) for group, _, what in calls.outcomes] == [("a", "RequestTimedOut")]
-    lab.run_for(LATENCY_US)
+    lab.run_for(LATENCY_US)  # request "b" reaches the paused server
     server.host.resume()
     lab.run_for(LATENCY_US)
     assert not server.host.is_paused
-    assert server.served_groups == ["a", "b"]  # it cannot know that the first has no waiting client
+    # The server cannot know that the client of "a" has given up.
+    assert server.served_groups == ["a", "b"]
     assert late.outcomes == [("b", lab.loop.now_us(), "HeartbeatResponse")]
     assert late.connection.is_open
 
@@ -110,6 +111,8 @@ def test_on_resume_due_timers_fire_first_in_due_order_then_frames_in_arrival_ord
     assert seen == []
     host.resume()
     lab.run_for(0)
+    # Timers come first, by their due time. The sleeper's timer, due at 200, only wakes its task,
+    # which takes its step behind the timers. The requests come last, by their arrival.
     assert seen == [
         "timer 100",
         "timer 300",
@@ -124,6 +127,7 @@ def test_on_resume_due_timers_fire_first_in_due_order_then_frames_in_arrival_ord
     assert seen == []
     lab.run_for(1)
     assert seen == ["made for later"]
+    # 3,010 us passed before the resume and 5 since: one microsecond is left after this.
     lab.run_for(5_000 - 3_010 - 5 - 1)
     assert seen == ["made for later"]
     lab.run_for(1)
@@ -131,7 +135,7 @@ def test_on_resume_due_timers_fire_first_in_due_order_then_frames_in_arrival_ord
 
 
 def test_a_step_that_was_ready_waits_for_the_resume() -> None:
-    """Its future is resolved at the very instant of the stop."""
+    """The event that the task awaits is set in the callback that pauses its host."""
     lab = HostLab()
     host = lab.host(SERVER)
     event = asyncio.Event()
@@ -181,7 +185,7 @@ def test_a_host_paused_again_in_the_instant_of_its_resume_has_done_nothing() -> 
 
 
 def test_a_paused_host_can_be_killed() -> None:
-    """Its peers learn it from the kernel, also on connections that were not accepted yet."""
+    """The kernel resets its connections, also those that the process had not accepted yet."""
     lab = HostLab()
     server, client = EchoServer(lab.host(SERVER)), lab.host(CLIENT)
     calls = Calls(lab, client)
@@ -204,7 +208,7 @@ def test_a_paused_host_can_be_killed() -> None:
 
 
 def test_a_paused_host_has_the_link_rules_when_it_resumes() -> None:
-    """The rules precede everything: no frame leaves it by the old ones."""
+    """The new rules take effect before any timer fires: no frame leaves under the old rules."""
     lab = HostLab()
     server, client = EchoServer(lab.host(SERVER), parked_groups=("p",)), lab.host(CLIENT)
     calls = Calls(lab, client)
@@ -228,7 +232,7 @@ def test_a_paused_host_has_the_link_rules_when_it_resumes() -> None:
 
 
 def test_frames_held_by_a_cut_follow_the_due_timers_of_a_resumed_host() -> None:
-    """A held frame is a waiting message: steps that timers wake precede it."""
+    """The cut is healed during the pause. Its held frame waits like one that arrived then."""
     lab = HostLab()
     host, client = lab.host(SERVER), lab.host(CLIENT)
     seen: list[str] = []
@@ -251,7 +255,8 @@ def test_frames_held_by_a_cut_follow_the_due_timers_of_a_resumed_host() -> None:
     lab.run_for(1_000)
     host.resume()
     lab.run_for(0)
-    assert seen == ["sleeper", "request 0"]  # one request of a connection at a time
+    # Request 1 waits, because the server has not answered request 0 of the same connection.
+    assert seen == ["sleeper", "request 0"]
     host.crash()
     lab.run_for(LATENCY_US)
     assert [what for _, _, what in calls.outcomes] == ["Disconnected"] * 2
@@ -259,7 +264,7 @@ def test_frames_held_by_a_cut_follow_the_due_timers_of_a_resumed_host() -> None:
 
 @pytest.mark.parametrize("stopped", [SERVER, CLIENT])
 def test_a_reset_of_links_reaches_a_paused_end_when_it_resumes(stopped: str) -> None:
-    """The kernel has it long before; frames in flight are lost."""
+    """The kernel ends the connection at once; a paused process learns it when it resumes."""
     lab = HostLab()
     server, client = EchoServer(lab.host(SERVER)), lab.host(CLIENT)
     hosts = {SERVER: server.host, CLIENT: client}
@@ -276,4 +281,5 @@ def test_a_reset_of_links_reaches_a_paused_end_when_it_resumes(stopped: str) -> 
     lab.run_for(LATENCY_US)
     assert calls.connection.is_closed
     assert [what for _, _, what in calls.outcomes] == ["Disconnected"]
+    # A paused server loses the request that waited; a running one has served it before the reset.
     assert len(server.served) == (0 if stopped == SERVER else 1)

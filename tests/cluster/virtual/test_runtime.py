@@ -29,7 +29,7 @@ CONSUMER = NodeName("consumer-0")
 
 
 def test_nodes_start_in_order_run_in_virtual_time_and_stop() -> None:
-    """Hours pass at once; the status and the trace show the nodes' work."""
+    """Ten seconds pass at once; the status and the trace show the nodes' work."""
     run = Run()
 
     async def main() -> None:
@@ -54,9 +54,9 @@ def test_nodes_start_in_order_run_in_virtual_time_and_stop() -> None:
 
 
 def test_a_crash_is_final_for_the_incarnation_and_keeps_its_disk() -> None:
-    """After kill -9 the victim writes no row; its successor finds its appends."""
+    """After kill -9 the incarnation writes no row; the next one finds its appends."""
     run = Run()
-    appended: list[int] = []
+    appended_and_found: list[int] = []
 
     async def main() -> None:
         await run.runtime.sleep(SECOND_US)
@@ -66,14 +66,15 @@ def test_a_crash_is_final_for_the_incarnation_and_keeps_its_disk() -> None:
         assert status.brokers_alive == {0: False, 1: True, 2: True}
         assert [group.coordinator for group in status.groups["g"]] == [1, 2]
         await run.runtime.sleep(SECOND_US)
-        appended.append(len(run.rows_of(BROKER, TraceKind.APPEND_STARTED)))
+        appended_and_found.append(len(run.rows_of(BROKER, TraceKind.APPEND_STARTED)))
         await run.runtime.restart(BROKER)
         status = await run.runtime.status()
-        appended.append(status.groups["g"][0].generation)
+        # A fake broker reports the number of batches on its disk as a generation.
+        appended_and_found.append(status.groups["g"][0].generation)
         await run.runtime.sleep(SECOND_US)
 
     run.run(main())
-    assert appended[0] == appended[1] > 10
+    assert appended_and_found[0] == appended_and_found[1] > 10
     killed_at = [row.time_us for row in run.rows_of("driver", TraceKind.NODE_KILLED)]
     assert killed_at == [SECOND_US]
     first, second = (
@@ -131,14 +132,14 @@ def test_a_crashed_task_runs_no_cleanup_and_leaves_no_warning(
         assert LastWords.cleaned_up == 0
 
     run.run(main())
-    assert LastWords.cleaned_up == 4
+    assert LastWords.cleaned_up == 4  # of all four consumers, when the run was over
     assert not [row for row in run.rows if row.kind == TraceKind.RUN_STAGE]
     assert run.runtime.failures() == ()
     assert not list(recwarn)
 
 
-def test_a_task_whose_step_is_ready_at_the_instant_of_the_crash_does_not_run() -> None:
-    """Its future is resolved, its step is queued, and the kill comes first."""
+def test_a_timer_due_at_the_instant_of_the_crash_does_not_wake_its_task() -> None:
+    """The crash was scheduled before the sleep began, so at 100 us it precedes the sleep's end."""
     lab = HostLab()
     host = lab.host("victim")
     seen: list[str] = []
@@ -148,7 +149,7 @@ def test_a_task_whose_step_is_ready_at_the_instant_of_the_crash_does_not_run() -
         seen.append("woke")
 
     host.spawn(wait(), name="wait")
-    lab.loop.post_at(100, host.crash)  # scheduled before the timer: fires after it was armed
+    lab.loop.post_at(100, host.crash)
     lab.run_for(50)
     host2 = lab.host("bystander")
     host2.after(50, lambda: seen.append("bystander"))
@@ -158,7 +159,7 @@ def test_a_task_whose_step_is_ready_at_the_instant_of_the_crash_does_not_run() -
 
 
 def test_a_crash_in_the_middle_of_a_callback_of_the_same_node_is_safe() -> None:
-    """The rest of the step gets HostDead from each call; nothing it began takes effect."""
+    """Each later call of the step raises HostDead. The task that it wakes takes no step."""
     lab = HostLab()
     EchoServer(lab.host("broker-0"))
     host = lab.host("victim")
@@ -189,7 +190,7 @@ def test_a_crash_in_the_middle_of_a_callback_of_the_same_node_is_safe() -> None:
             with pytest.raises(HostDead):
                 refused()
             seen.append("refused")
-        host.now_us()
+        host.now_us()  # raises HostDead, which ends the callback and is no failure of the node
 
     host.spawn(waiter(), name="waiter")
     host.after(10 * LATENCY_US, step)
@@ -223,7 +224,7 @@ def test_an_observer_may_kill_the_node_that_wrote_a_row() -> None:
         await runtime.restart(NodeName(killed[0].node))
         status = await runtime.status()
         sizes = {group.coordinator: group.generation for group in status.groups["g"]}
-        assert sizes[BrokerId(int(killed[0].node[-1]))] == 6
+        assert sizes[BrokerId(int(killed[0].node[-1]))] == 6  # offsets 0 to 5
 
     run.run(main())
     assert runtime.failures() == ()
@@ -316,7 +317,7 @@ class FailingCallback(FakeConsumer):
 def test_a_task_or_callback_that_raises_fails_the_run(
     consumer: type[FakeConsumer], what: str
 ) -> None:
-    """Our bug is traced, reported and raised at once; main's cleanup still runs."""
+    """The exception is traced, reported and raised at once; the cleanup of `main` still runs."""
     run = Run(consumer)
     seen: list[str] = []
 
@@ -350,6 +351,7 @@ def test_a_node_that_cannot_start_stops_the_others() -> None:
     with pytest.raises(ClusterStartError, match="consumer-2"):
         run.runtime.run(run.runtime.start())
     stopped = [row.node for row in run.rows if row.kind == "node_stopped"]
+    # One controller, three brokers, and the two consumers that started before consumer-2.
     assert stopped[-1] == "consumer-1"
     assert len(stopped) == 6
 
@@ -427,7 +429,7 @@ def test_a_log_line_carries_time_and_node() -> None:
 
 
 def test_restarted_node_has_another_random_stream() -> None:
-    """Repeated draws of the last incarnation would repeat its member ids."""
+    """With the old stream, a new incarnation would draw the member ids of the last one again."""
     draws: list[tuple[str, float]] = []
 
     class Drawer(FakeConsumer):
@@ -441,7 +443,7 @@ def test_restarted_node_has_another_random_stream() -> None:
         await run.runtime.restart(CONSUMER)
 
     run.run(main())
-    assert len({value for _, value in draws}) == len(draws) == 5
+    assert len({value for _, value in draws}) == len(draws) == 5  # four consumers, one restarted
 
 
 # -- the network ------------------------------------------------------------------------------
@@ -451,10 +453,12 @@ def test_a_link_is_fifo_and_its_latencies_follow_the_model() -> None:
     """Latency is base, jitter and a rare long tail; a late frame delays those behind it."""
     model = LinkModel(base_us=100, jitter_us=50, tail_us=1_000, tail_one_in=10)
     link = Link(model, stream(3, "link"), cross_rack=False)
+    # 5,000 frames, so far apart that no frame delays the next.
     latencies = [link.arrival_us(now_us) - now_us for now_us in range(0, 50_000_000, 10_000)]
     assert min(latencies) >= 100
     assert max(latencies) < 100 + 50 + 1_000
-    assert 400 < sum(latency >= 150 for latency in latencies) < 600  # a tenth of 5,000
+    assert 400 < sum(latency >= 150 for latency in latencies) < 600  # about a tenth of 5,000
+    # A frame in each microsecond: only the order of the link keeps late frames in line.
     link = Link(model, stream(3, "link"), cross_rack=False)
     arrivals = [link.arrival_us(now_us) for now_us in range(1_000)]
     assert arrivals == sorted(arrivals)
@@ -467,11 +471,11 @@ def test_every_frame_takes_two_draws_whatever_happens_to_it() -> None:
     far_apart = range(0, 10_000_000, 100_000)
     differences = [with_tail.arrival_us(t) - without.arrival_us(t) for t in far_apart]
     assert min(differences) >= 0
-    assert 0 < max(differences) < 9
+    assert 0 < max(differences) < 9  # the tail is all that differs
 
 
 def test_frames_to_another_rack_take_longer() -> None:
-    """The surcharge applies only between two known racks that differ."""
+    """A link between racks adds `cross_rack_us`, whose default is 0."""
     spec = fake_spec()
     near, far = (
         Link(LinkModel(jitter_us=0, tail_us=0, cross_rack_us=700), stream(1, "l"), cross_rack=far)
@@ -493,7 +497,7 @@ def test_frames_of_one_link_never_overtake_each_other() -> None:
 
 
 def test_frames_of_a_node_that_died_still_arrive() -> None:
-    """The bytes were on the wire: the death is reported behind them."""
+    """The bytes were on the wire: the report of the death arrives behind them."""
     lab = HostLab()
     host = lab.host(BROKER)
     EchoServer(host)
@@ -501,7 +505,8 @@ def test_frames_of_a_node_that_died_still_arrive() -> None:
 
     async def main() -> str:
         connection = client.connect(BROKER, "x", setup_timeout_us=SECOND_US)
-        lab.loop.post_at(3 * LATENCY_US + 1, host.crash)  # just after it answered
+        # Open, opened, request: the server answers at three latencies, and dies just after that.
+        lab.loop.post_at(3 * LATENCY_US + 1, host.crash)
         first = await connection.call(heartbeat(), timeout_us=SECOND_US)
         with pytest.raises(Disconnected):
             await connection.call(heartbeat(), timeout_us=SECOND_US)
@@ -525,6 +530,7 @@ def test_a_drifting_clock_shows_other_times_and_fires_timers_accordingly() -> No
     fired: list[tuple[int, int]] = []
     host.after(1_100_000, lambda: fired.append((lab.loop.now_us(), host.now_us())))
     lab.run_for(5 * SECOND_US)
+    # With 10 % gain, 1.1 s of the node's clock are 1 s of the run, from 1 s on.
     assert fired == [(2 * SECOND_US, 2_100_000)]
     clock.set_drift(0)
     shown = host.now_us()
@@ -549,7 +555,7 @@ def test_a_timer_never_fires_before_its_time_on_the_nodes_own_clock() -> None:
         for delay_us in (1, 2, 3, 999, 1_000_001):
             host.after(delay_us, fire, host.now_us() + delay_us)
         lab.run_for(3 * SECOND_US)
-    assert early == [0] * 15
+    assert early == [0] * 15  # three drifts, five delays
 
 
 def test_the_wall_clock_starts_at_a_fixed_epoch_and_may_jump() -> None:
@@ -567,7 +573,7 @@ def test_the_wall_clock_starts_at_a_fixed_epoch_and_may_jump() -> None:
 
 
 def test_random_streams_are_named_and_independent() -> None:
-    """Equal names give equal streams; labels are separated unambiguously."""
+    """Equal labels give equal streams. Labels differ also by their boundaries and their types."""
     assert stream(1, "link", "a", "b").random() == stream(1, "link", "a", "b").random()
     values = {
         stream(1, "a", "bc").random(),
@@ -587,7 +593,7 @@ def test_random_streams_are_the_same_on_every_machine() -> None:
 
 
 def test_status_and_failures_of_a_run_that_never_started_are_empty() -> None:
-    """An experiment may end before it began."""
+    """An experiment may end before it started the cluster."""
     run = Run()
 
     async def main() -> ClusterStatus:
@@ -604,6 +610,7 @@ def test_status_and_failures_of_a_run_that_never_started_are_empty() -> None:
 def test_hosts_check_their_answers_where_nodes_check_their_invariants(
     invariants_every: int | None, checks: bool
 ) -> None:
+    """The administrator's host stands for all hosts, which are made in one place."""
     runtime = VirtualRuntime(
         fake_spec(),
         seed=1,

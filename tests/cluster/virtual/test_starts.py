@@ -27,6 +27,7 @@ SESSION_US = 2_000_000
 SEEDS = range(400)
 BROKER = NodeName("broker-1")
 LIKELY = 0.01
+"""Values whose probability, if they are uniform, is below this count as not uniform."""
 CRASH_US = 5 * SECOND_US
 REGISTERED_US = 60_000
 """A starting broker sends its first heartbeat as a serving one within this time."""
@@ -39,38 +40,38 @@ def starts(seed: int, cluster: ClusterSpec | None = None) -> dict[str, int]:
 
 
 def test_brokers_start_evenly_within_a_heartbeat_and_clients_after_them() -> None:
-    """The phase of a timer is as uniform as its node's start."""
-    drawn = [starts(seed) for seed in SEEDS]
+    """A node's timers begin with the node, so their phases are as uniform as its start."""
+    starts_by_seed = [starts(seed) for seed in SEEDS]
     ready_us = HEARTBEAT_US + READY_US
 
-    assert {each["controller-100"] for each in drawn} == {0}
+    assert {times["controller-100"] for times in starts_by_seed} == {0}
     for number in range(3):
-        of_broker = [each[f"broker-{number}"] for each in drawn]
-        assert p_of_uniform(of_broker, 0, HEARTBEAT_US) > LIKELY
+        broker_starts = [times[f"broker-{number}"] for times in starts_by_seed]
+        assert p_of_uniform(broker_starts, 0, HEARTBEAT_US) > LIKELY
     for name in ("consumer-readers-0", "consumer-readers-11", "producer-0"):
-        of_client = [each[name] for each in drawn]
-        assert p_of_uniform(of_client, ready_us, ready_us + CLIENTS_SPAN_US) > LIKELY
-    assert all(list(each.values()) == sorted(each.values()) for each in drawn)
+        client_starts = [times[name] for times in starts_by_seed]
+        assert p_of_uniform(client_starts, ready_us, ready_us + CLIENTS_SPAN_US) > LIKELY
+    assert all(list(times.values()) == sorted(times.values()) for times in starts_by_seed)
 
 
 def test_start_of_a_node_is_independent_of_other_nodes() -> None:
-    """A plan that is shrunk keeps the phases of the remaining nodes."""
+    """When a cluster is shrunk to fewer nodes, the others keep their starts and so their phases."""
     alone, among_others = starts(3, real_spec(consumers=1)), starts(3)
     assert {name: among_others[name] for name in alone} == alone
 
 
 def test_late_node_is_not_drawn_and_long_intervals_do_not_lengthen_the_start() -> None:
-    """The plan has the times of late members; an interval of an hour would outlast every run."""
+    """The plan starts late members. A heartbeat interval of an hour would outlast every run."""
     cluster = real_spec(consumers=2)
-    late, there = (
+    late, initial = (
         replace(consumer, starts_later=later)
         for consumer, later in zip(cluster.consumers, (True, False), strict=True)
     )
     slow = BrokerConfig(broker_heartbeat_interval_ms=3_600_000)
-    drawn = starts(1, replace(cluster, consumers=(late, there), broker_config=slow))
+    drawn = starts(1, replace(cluster, consumers=(late, initial), broker_config=slow))
 
     assert late.name not in drawn
-    assert drawn[there.name] >= SPAN_MAX_US + READY_US
+    assert drawn[initial.name] >= SPAN_MAX_US + READY_US
     assert max(drawn.values()) < SPAN_MAX_US + READY_US + CLIENTS_SPAN_US
 
 
@@ -84,10 +85,11 @@ def test_late_node_is_not_drawn_and_long_intervals_do_not_lengthen_the_start() -
 def test_wait_after_the_steady_state_covers_the_longest_period_of_a_member(
     config: ConsumerConfig, longest_us: int
 ) -> None:
-    """Members begin their periods with the steady state: only time separates them from the plan."""
+    """The members' timers start with the steady state, so the wait gives them their phase."""
     cluster = real_spec(consumers=2)
     cluster = replace(
-        cluster, consumers=tuple(replace(each, config=config) for each in cluster.consumers)
+        cluster,
+        consumers=tuple(replace(consumer, config=config) for consumer in cluster.consumers),
     )
     waits = [draw_wait_us(cluster, seed) for seed in SEEDS]
     assert p_of_uniform(waits, 0, longest_us) > LIKELY
@@ -101,8 +103,9 @@ def test_first_ticks_of_timers_are_independent_and_anywhere_in_their_period() ->
         for timer in ("checkpoint", "log-cleaner")
     )
     assert p_of_uniform(first, 0, SECOND_US) > LIKELY
-    apart = [(a - b) % SECOND_US for a, b in zip(first, second, strict=True)]
-    assert p_of_uniform(apart, 0, SECOND_US) > LIKELY
+    # The difference of two independent uniform phases is uniform; of equal phases it is 0.
+    differences = [(a - b) % SECOND_US for a, b in zip(first, second, strict=True)]
+    assert p_of_uniform(differences, 0, SECOND_US) > LIKELY
     assert all(1 <= tick_us <= SECOND_US for tick_us in first + second)
 
 
@@ -143,12 +146,19 @@ def detect_us(seed: int) -> int:
 
 
 def test_time_to_fence_a_dead_broker_follows_from_its_drawn_start() -> None:
-    """It sends heartbeats from its start on, so the rest of its session is as uniform as that."""
-    seeds = range(8)
-    detects = [detect_us(seed) for seed in seeds]
+    """The controller fences a broker one session after its last heartbeat.
 
-    for seed, detected_us in zip(seeds, detects, strict=True):
-        since_start_us = CRASH_US - starts(seed)[BROKER]
-        assert 0 < (detected_us - SESSION_US + since_start_us) % HEARTBEAT_US < REGISTERED_US
-    assert max(detects) - min(detects) > HEARTBEAT_US // 2
-    assert SESSION_US - HEARTBEAT_US <= min(detects) <= max(detects) <= SESSION_US + 20_000
+    The broker sends heartbeats at a fixed interval from its registration on, shortly after its
+    start. So the time from the crash to the fencing is as uniform as the start.
+    """
+    seeds = range(8)
+    fencing_times_us = [detect_us(seed) for seed in seeds]
+
+    for seed, fencing_us in zip(seeds, fencing_times_us, strict=True):
+        last_heartbeat_us = CRASH_US + fencing_us - SESSION_US
+        phase_us = (last_heartbeat_us - starts(seed)[BROKER]) % HEARTBEAT_US
+        assert 0 < phase_us < REGISTERED_US
+    assert max(fencing_times_us) - min(fencing_times_us) > HEARTBEAT_US // 2
+    # The last heartbeat was sent at most one interval before the crash, and needs a latency.
+    assert min(fencing_times_us) >= SESSION_US - HEARTBEAT_US
+    assert max(fencing_times_us) <= SESSION_US + 20_000

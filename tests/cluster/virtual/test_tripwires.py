@@ -35,16 +35,19 @@ CALLS = {
     "threading.Thread.start": "import threading; threading.Thread(target=print).start()",
     "threading.Thread.start ": "import concurrent.futures as f; f.ThreadPoolExecutor().submit(id)",
 }
-"""Calls of a node that trip; some of them go through a library."""
+"""Source of a call by the name of the forbidden function; some go through a library.
+
+A space at the end of a name makes a second key for the same function.
+"""
 
 
 def in_module(name: str, source: str) -> Callable[[], list[str]]:
-    """Return a function of the module `name` that does `source`."""
+    """Return a function of a module called `name` that executes `source`."""
     scope: dict[str, object] = {"__name__": name}
     exec(f"def planted():\n    {source}\n    return []", scope)
-    made = scope["planted"]
-    assert isinstance(made, FunctionType)
-    return made
+    function = scope["planted"]
+    assert isinstance(function, FunctionType)
+    return function
 
 
 def run_with(source: Callable[[], list[str]], observer: Callable[[TraceRow], None]) -> None:
@@ -78,7 +81,7 @@ def test_node_that_reads_the_machine_fails_and_is_named(what: str) -> None:
 
 
 def test_library_through_which_a_node_reads_the_machine_is_named() -> None:
-    """It would be hard to find otherwise."""
+    """The node's own source does not show the forbidden call, so the message names the library."""
     with pytest.raises(NodeTaskFailed, match=r"by way of tenacity\.wait: in virtual time"):
         run_with(in_module(NODE_MODULE, CALLS["random.random "]), lambda _row: None)
 
@@ -87,7 +90,7 @@ def test_library_through_which_a_node_reads_the_machine_is_named() -> None:
     "module", ["chaos.checkers.planted", "coordlab.views.live", "tests.planted"]
 )
 def test_tool_beside_the_nodes_may_read_the_machine(module: str) -> None:
-    """Checkers run within a node's step, by its row; displays have clocks."""
+    """A checker runs within the step of the node that writes a row; displays read clocks."""
     read = in_module(module, "import time, uuid; time.time(); uuid.uuid4()")
     rows = []
 
@@ -113,7 +116,7 @@ def test_other_threads_continue_during_a_run() -> None:
 
 
 def test_patched_functions_are_restored_after_the_last_run() -> None:
-    """This holds after an error, and for nested runs."""
+    """The functions are restored after an error, too, and only when no nested run is left."""
     before = [getattr(owner, name) for owner, name in forbidden()]
     with pytest.raises(ZeroDivisionError), tripwires(), tripwires():
         raise ZeroDivisionError
